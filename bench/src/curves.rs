@@ -9,8 +9,8 @@ use http::StatusCode;
 use tokio::task::JoinSet;
 
 use crate::{
-    line::{Line, Lines},
-    peer::Peer,
+    line::{Http2Connection, WatchStream},
+    peer::ServerUnderTest,
     watches::{client, make, patch},
 };
 
@@ -18,10 +18,10 @@ const CLIENTS: u32 = 32;
 /// Writes that are measured.
 const WRITES: u32 = 4_000;
 /// Watches on one connection.
-const A_LINE: usize = 1_000;
+const WATCHES_PER_CONNECTION: usize = 1_000;
 
 /// Writes among more and more objects.
-pub(crate) async fn objects(peer: Peer, most: u32) -> Result<()> {
+pub(crate) async fn objects(peer: ServerUnderTest, most: u32) -> Result<()> {
     let clients: Vec<Client> = (0..CLIENTS).map(|_| client(&peer)).collect();
     let mut made = 0;
     println!("{:<28} {:>12}", "objects of the kind", "CPU a write");
@@ -32,7 +32,7 @@ pub(crate) async fn objects(peer: Peer, most: u32) -> Result<()> {
         })
         .await?;
         made = made.max(count);
-        println!("{count:<28} {:>12}", written(&peer, &clients, count).await?);
+        println!("{count:<28} {:>12}", measure_writes(&peer, &clients, count).await?);
         if count == most {
             break;
         }
@@ -42,18 +42,18 @@ pub(crate) async fn objects(peer: Peer, most: u32) -> Result<()> {
 }
 
 /// Writes among more and more who watch something else.
-pub(crate) async fn watchers(peer: Peer) -> Result<()> {
+pub(crate) async fn watchers(peer: ServerUnderTest) -> Result<()> {
     let clients: Vec<Client> = (0..CLIENTS).map(|_| client(&peer)).collect();
     spread(&clients, 0..1_000, |client, at| async move { make(&client, &format!("o{at}")).await })
         .await?;
     println!("{:<28} {:>12}", "watchers of other objects", "CPU a write");
-    let mut open: Vec<(Line, Vec<Lines>)> = Vec::new();
+    let mut open: Vec<(Http2Connection, Vec<WatchStream>)> = Vec::new();
     let since = patch(&clients[0], "o0", r#"{"data":{"n":"first"}}"#).await?;
     for count in [0, 1_000, 10_000] {
-        while open.len() * A_LINE < count {
-            let mut line = Line::open(peer.port, &peer.token).await?;
+        while open.len() * WATCHES_PER_CONNECTION < count {
+            let mut line = Http2Connection::open(peer.port, &peer.token).await?;
             let mut watches = Vec::new();
-            for number in 0..A_LINE {
+            for number in 0..WATCHES_PER_CONNECTION {
                 let path = format!(
                     "/api/v1/namespaces/default/configmaps?watch=1&resourceVersion={since}&\
                      fieldSelector=metadata.name%3Dother-{}-{number}",
@@ -65,14 +65,14 @@ pub(crate) async fn watchers(peer: Peer) -> Result<()> {
             }
             open.push((line, watches));
         }
-        println!("{count:<28} {:>12}", written(&peer, &clients, 1_000).await?);
+        println!("{count:<28} {:>12}", measure_writes(&peer, &clients, 1_000).await?);
     }
     peer.stop();
     Ok(())
 }
 
 /// The server's time for a write, of many.
-async fn written(peer: &Peer, clients: &[Client], count: u32) -> Result<String> {
+async fn measure_writes(peer: &ServerUnderTest, clients: &[Client], count: u32) -> Result<String> {
     let before = peer.usage().cpu;
     spread(clients, 0..WRITES, move |client, at| async move {
         let name = format!("o{}", at.wrapping_mul(7919) % count);

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow};
-use cel::{Bindings, CALL_LIMIT, Environment, Node};
+use cel::{Bindings, CALL_LIMIT, DeclType, Environment};
 use object::from_json;
 
 const TIMES: u32 = 2_000;
@@ -31,7 +31,7 @@ const RULES: &[(&str, &str)] = &[
 pub(crate) fn measure() -> Result<()> {
     let schema = from_json(SCHEMA.as_bytes()).context("the schema")?;
     let object = from_json(OBJECT.as_bytes()).context("the object")?;
-    let node = Node::of(&schema, false);
+    let node = DeclType::from_json_schema(&schema, false);
     let environment = Arc::new(Environment::new().with_node("self", &node));
     println!("{:<28} {:>12} {:>12}", "expressions", "compile", "evaluate");
     for (name, rule) in RULES {

@@ -18,15 +18,15 @@ use cel::{Bindings, Environment, Type};
 use client::Kubeconfig;
 use jsonpath::Template;
 use object::{
-    Duration, JsonError, MicroTime, Quantity, Text, Time, from_json, from_json_as_written,
-    from_json_strict, raw_json,
+    Duration, JsonError, MicroTime, Quantity, Text, Time, from_json, from_json_preserving_source,
+    from_json_raw, from_json_strict,
     selector::{FieldSelector, Selector},
     to_json, yaml,
 };
 use schema::{
-    Definition, Errors,
-    apply::Fields,
-    custom::{NoRules, definitions},
+    ErrorList, ResourceDefinition,
+    apply::FieldSet,
+    custom::{NoCelRules, crd_definitions},
     patch, protobuf,
 };
 use store::bolt::{self, Bolt};
@@ -66,15 +66,15 @@ pub(crate) const TARGETS: &[&str] = &[
 static INPUT: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
 /// No input of a few kilobytes may take longer.
-const PATIENCE: time::Duration = time::Duration::from_secs(5);
+const INPUT_TIMEOUT: time::Duration = time::Duration::from_secs(5);
 
 /// Feeds one target for some time.
 pub(crate) fn run(target: &str, time: time::Duration, seed: u64) -> Result<()> {
     if !TARGETS.contains(&target) {
         bail!("no such target: {target}; there are {}", TARGETS.join(", "));
     }
-    let kinds = api::kinds();
-    let live = live::TARGETS.contains(&target).then(live::Live::start).transpose()?;
+    let kinds = api::builtin_resources();
+    let live = live::TARGETS.contains(&target).then(live::LiveServer::start).transpose()?;
     let mut corpus = match &live {
         Some(live) => live.corpus(target),
         None => corpus(target, &kinds),
@@ -88,14 +88,14 @@ pub(crate) fn run(target: &str, time: time::Duration, seed: u64) -> Result<()> {
     while began.elapsed() < time {
         let mut input = corpus[random.below(corpus.len())].clone();
         let other = &corpus[random.below(corpus.len())];
-        damage(&mut input, other, &mut random);
+        mutate(&mut input, other, &mut random);
         let at = Instant::now();
         INPUT.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&input);
         let read = match &live {
             Some(live) => live.feed(target, &input)?,
-            None => feed(target, &kinds, &input, random.below(kinds.len())),
+            None => run_input(target, &kinds, &input, random.below(kinds.len())),
         };
-        if at.elapsed() > PATIENCE {
+        if at.elapsed() > INPUT_TIMEOUT {
             bail!("{target} took {:?} for {:?}", at.elapsed(), String::from_utf8_lossy(&input));
         }
         inputs += 1;
@@ -112,31 +112,31 @@ pub(crate) fn run(target: &str, time: time::Duration, seed: u64) -> Result<()> {
 }
 
 /// Whether the input was understood.
-fn feed(target: &str, kinds: &[Definition], input: &[u8], which: usize) -> bool {
+fn run_input(target: &str, kinds: &[ResourceDefinition], input: &[u8], which: usize) -> bool {
     let text = String::from_utf8_lossy(input);
     let kind = &kinds[which];
     match target {
         "json" => {
             let plain = from_json(input);
-            let read = from_json_strict(input, Some(&kind.shape), &mut Vec::new());
+            let read = from_json_strict(input, Some(&kind.schema), &mut Vec::new());
             // What is too deep for a tree may be passed on as it is.
             if !matches!(plain, Err(JsonError::Depth(_))) {
                 assert_eq!(plain, read, "{text}");
-                assert_eq!(plain.is_ok(), raw_json(input).is_ok(), "{text}");
+                assert_eq!(plain.is_ok(), from_json_raw(input).is_ok(), "{text}");
             }
-            let _ = black_box(from_json_as_written(input));
+            let _ = black_box(from_json_preserving_source(input));
             read.is_ok_and(|mut tree| {
-                let _ = kind.conform(&mut tree, &mut Vec::new());
-                kind.fill(&mut tree);
+                let _ = kind.coerce(&mut tree, &mut Vec::new());
+                kind.apply_defaults(&mut tree);
                 assert_eq!(from_json(&to_json(&tree)).as_ref(), Ok(&tree), "{text}");
                 true
             })
         }
         "yaml" => document(&text),
-        "protobuf" => protobuf::decode(&kind.shape, input).is_ok_and(|tree| {
-            let message = protobuf::encode(&kind.shape, &tree);
-            let again = protobuf::decode(&kind.shape, &message);
-            let again = again.map(|tree| protobuf::encode(&kind.shape, &tree));
+        "protobuf" => protobuf::decode(&kind.schema, input).is_ok_and(|tree| {
+            let message = protobuf::encode(&kind.schema, &tree);
+            let again = protobuf::decode(&kind.schema, &message);
+            let again = again.map(|tree| protobuf::encode(&kind.schema, &tree));
             assert_eq!(again.as_ref(), Ok(&message), "{} from {input:?}", kind.names.kind);
             message.len() < 1 << 24
         }),
@@ -158,7 +158,7 @@ fn feed(target: &str, kinds: &[Definition], input: &[u8], which: usize) -> bool 
         "jsonpath" => {
             let tree =
                 from_json(br#"{"a":[{"b":1},{"b":"x"}],"c":{"d":null}}"#).unwrap_or_default();
-            let relaxed = Template::relaxed(&text);
+            let relaxed = Template::parse_relaxed(&text);
             [Template::parse(&text), relaxed].into_iter().flatten().any(|template| {
                 let _ = black_box(template.render(&tree));
                 true
@@ -167,11 +167,15 @@ fn feed(target: &str, kinds: &[Definition], input: &[u8], which: usize) -> bool 
         "cel" => expression(&text),
         "patch" => from_json(input).is_ok_and(|change| {
             let object = from_json(POD).unwrap_or_default();
-            let _ = black_box(patch::json(&object, &change));
-            let _ = black_box(patch::strategic(&kind.shape, &object, &mut change.clone()));
+            let _ = black_box(patch::apply_json_patch(&object, &change));
+            let _ = black_box(patch::apply_strategic_merge_patch(
+                &kind.schema,
+                &object,
+                &mut change.clone(),
+            ));
             let whole = String::from_utf8_lossy(POD);
-            let _ = black_box(patch::json_text(&whole, &text, true));
-            let _ = black_box(patch::merge_text(&whole, &text));
+            let _ = black_box(patch::apply_json_patch_text(&whole, &text, true));
+            let _ = black_box(patch::apply_merge_patch_text(&whole, &text));
             true
         }),
         "definition" => definition(kinds, input),
@@ -181,7 +185,7 @@ fn feed(target: &str, kinds: &[Definition], input: &[u8], which: usize) -> bool 
         }
         "snapshot" => Bolt::new(input).is_ok_and(|file| {
             let mut count = 0;
-            let _ = file.each("key", &mut |key, value| {
+            let _ = file.for_each("key", &mut |key, value| {
                 count += key.len() + value.len();
                 Ok(())
             });
@@ -216,8 +220,8 @@ fn moment(text: &str) -> bool {
             true
         })
     };
-    let length = |text: &str| Duration::nanos(text).map(Duration::text);
-    again(Time::canonical) | again(MicroTime::canonical) | again(length)
+    let length = |text: &str| Duration::parse_nanos(text).map(Duration::format_nanos);
+    again(Time::canonicalize) | again(MicroTime::canonicalize) | again(length)
 }
 
 fn expression(text: &str) -> bool {
@@ -232,44 +236,44 @@ fn expression(text: &str) -> bool {
 }
 
 /// A definition of custom resources, and an object of the kind that it declares.
-fn definition(kinds: &[Definition], input: &[u8]) -> bool {
+fn definition(kinds: &[ResourceDefinition], input: &[u8]) -> bool {
     let known = kinds.iter().find(|kind| kind.names.kind == "CustomResourceDefinition");
     let (Some(kind), Ok(mut crd)) = (known, from_json(input)) else { return false };
-    if kind.conform(&mut crd, &mut Vec::new()).is_err() {
+    if kind.coerce(&mut crd, &mut Vec::new()).is_err() {
         return false;
     }
-    kind.fill(&mut crd);
-    let mut errs = Errors::default();
-    schema::check(&kind.shape, &crd, None, &mut errs);
-    kind.hooks.validate(&crd, None, &mut errs);
+    kind.apply_defaults(&mut crd);
+    let mut errs = ErrorList::default();
+    schema::validate_declarative(&kind.schema, &crd, None, &mut errs);
+    kind.strategy.validate(&crd, None, &mut errs);
     if !errs.is_empty() {
         return false;
     }
-    let Ok(Some(declared)) = definitions(&crd, &NoRules) else { return false };
+    let Ok(Some(declared)) = crd_definitions(&crd, &NoCelRules) else { return false };
     let mut object = from_json(CUSTOM).unwrap_or_default();
-    let _ = declared.hub.conform(&mut object, &mut Vec::new());
-    declared.hub.fill(&mut object);
-    declared.hub.hooks.validate(&object, None, &mut errs);
+    let _ = declared.storage_version.coerce(&mut object, &mut Vec::new());
+    declared.storage_version.apply_defaults(&mut object);
+    declared.storage_version.strategy.validate(&object, None, &mut errs);
     true
 }
 
 /// A set of managed fields, and an object that is applied.
-fn apply(kind: &Definition, input: &[u8], text: &str) -> bool {
+fn apply(kind: &ResourceDefinition, input: &[u8], text: &str) -> bool {
     from_json(input).is_ok_and(|wanted| {
-        if let Ok(set) = Fields::decode(wanted.get("set")) {
-            let again = Fields::decode(&set.encode()).map(|set| set.encode());
+        if let Ok(set) = FieldSet::decode(wanted.get("set")) {
+            let again = FieldSet::decode(&set.encode()).map(|set| set.encode());
             assert_eq!(again, Ok(set.encode()), "{text}");
         }
         let live = from_json(POD).unwrap_or_default();
-        let write = schema::apply::Write {
-            shape: &kind.shape,
+        let write = schema::apply::FieldManagerRequest {
+            schema: &kind.schema,
             api_version: "v1",
             kind: "Pod",
             manager: "fuzz",
             subresource: "",
-            reset: &[],
+            reset_fields: &[],
             now: "2024-01-02T03:04:05Z",
-            versions: &schema::apply::Alone,
+            converter: &schema::apply::SingleVersion,
         };
         let _ = black_box(schema::apply::apply(&write, Some(&live), &wanted, false));
         true
@@ -301,7 +305,7 @@ const DEFINITION: &[u8] = br#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"Cu
 
 const SET: &[u8] = br#"{"set":{"f:a":{},"f:b":{".":{},"k:{\"n\":\"x\",\"p\":80}":{"f:c":{}}},"f:s":{"v:\"w\"":{}}}}"#;
 
-fn corpus(target: &str, kinds: &[Definition]) -> Vec<Vec<u8>> {
+fn corpus(target: &str, kinds: &[ResourceDefinition]) -> Vec<Vec<u8>> {
     let texts: &[&str] = match target {
         "yaml" => &[
             "a: 1\nb: [x, 'y', \"z\"]\nc:\n- d: {e: f}\n- |\n  text\n  more\n",
@@ -367,7 +371,7 @@ fn corpus(target: &str, kinds: &[Definition]) -> Vec<Vec<u8>> {
         "yaml" => corpus.extend(from_json(POD).map(|pod| yaml::to_yaml(&pod).into_bytes())),
         "protobuf" => {
             let pod = from_json(POD).unwrap_or_default();
-            corpus.extend(kinds.iter().map(|kind| protobuf::encode(&kind.shape, &pod)));
+            corpus.extend(kinds.iter().map(|kind| protobuf::encode(&kind.schema, &pod)));
         }
         _ => {}
     }
@@ -385,7 +389,7 @@ fn snapshot() -> Vec<u8> {
     file.into_inner()
 }
 
-fn damage(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
+fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     const ODD: &[u8] = b"\"'{}[]:,-?&*!|>%@`~#\\/\n\t 0159eE+-.xX_$()=<>nNtf\0\x80\xff\xc3\xa9";
     for _ in 0..=random.below(5) {
         let at = random.below(bytes.len() + 1);

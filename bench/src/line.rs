@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use bytes::{Bytes, BytesMut};
-use client::{Connect as _, Tcp, Tls, Use};
+use client::{ConnectionUse, Connector as _, TcpConnector, TlsOptions};
 use http::{Request, StatusCode, header::AUTHORIZATION};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::{
@@ -15,22 +15,24 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 
 /// A connection.
 #[derive(Clone)]
-pub(crate) struct Line {
+pub(crate) struct Http2Connection {
     send: SendRequest<Empty<Bytes>>,
     port: u16,
     token: String,
 }
 
 /// A watch that has begun.
-pub(crate) struct Lines {
+pub(crate) struct WatchStream {
     body: Incoming,
     read: BytesMut,
 }
 
-impl Line {
+impl Http2Connection {
     pub(crate) async fn open(port: u16, token: &str) -> Result<Self> {
-        let tls = Arc::new(Tls { insecure: true, ..Tls::default() });
-        let connected = Tcp::new("127.0.0.1", port, Some(tls)).connect(Use::Requests).await?;
+        let tls = Arc::new(TlsOptions { insecure: true, ..TlsOptions::default() });
+        let connected = TcpConnector::new("127.0.0.1", port, Some(tls))
+            .connect(ConnectionUse::Requests)
+            .await?;
         ensure!(connected.http2, "the server speaks no HTTP/2");
         let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(connected.io));
         let (send, connection) = handshake.await?;
@@ -40,7 +42,7 @@ impl Line {
     }
 
     /// Begins a watch: its status, and what it says line by line.
-    pub(crate) async fn watch(&mut self, path: &str) -> Result<(StatusCode, Lines)> {
+    pub(crate) async fn watch(&mut self, path: &str) -> Result<(StatusCode, WatchStream)> {
         self.send.ready().await?;
         let uri = format!("https://127.0.0.1:{}{path}", self.port);
         let request = Request::get(uri)
@@ -48,11 +50,11 @@ impl Line {
             .body(Empty::new())?;
         let answer = self.send.send_request(request).await?;
         let status = answer.status();
-        Ok((status, Lines { body: answer.into_body(), read: BytesMut::new() }))
+        Ok((status, WatchStream { body: answer.into_body(), read: BytesMut::new() }))
     }
 }
 
-impl Lines {
+impl WatchStream {
     /// The next line; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<BytesMut>> {
         loop {

@@ -8,11 +8,11 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
-use client::{Auth, Client, Config, Tcp, Tls};
+use client::{Auth, Client, Config, TcpConnector, TlsOptions};
 use http::{HeaderMap, HeaderValue, Method, header};
 use tokio::{task::JoinSet, time::sleep_until};
 
-use crate::peer::Peer;
+use crate::peer::ServerUnderTest;
 
 const CLIENTS: u32 = 64;
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -27,10 +27,10 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    pub(crate) fn new(peer: &Peer, pods: u32) -> Self {
-        let tls = Arc::new(Tls { insecure: true, ..Tls::default() });
+    pub(crate) fn new(peer: &ServerUnderTest, pods: u32) -> Self {
+        let tls = Arc::new(TlsOptions { insecure: true, ..TlsOptions::default() });
         let client = |_| {
-            let tcp = Tcp::new("127.0.0.1", peer.port, Some(tls.clone()));
+            let tcp = TcpConnector::new("127.0.0.1", peer.port, Some(tls.clone()));
             Client::new(Config::new(Arc::new(tcp)).auth(Auth::Token(peer.token.as_str().into())))
         };
         Self { clients: (0..CLIENTS).map(client).collect(), pods }
@@ -66,7 +66,7 @@ impl Load {
     /// Reads and writes beside each other, each begun when its time is there, whether those
     /// before it are done or not. Gives how long each read has taken from then on, the
     /// shortest first.
-    pub(crate) async fn get_beside_writes(&self) -> Result<Vec<Duration>> {
+    pub(crate) async fn get_during_writes(&self) -> Result<Vec<Duration>> {
         let (began, mut reads, mut writes) = (Instant::now(), JoinSet::new(), JoinSet::new());
         for at in 0..RATE * SECONDS {
             let due = began + Duration::from_secs(1) * at / RATE;
@@ -115,7 +115,7 @@ pub(crate) async fn post(client: &Client, path: &str, body: String) -> Result<()
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let answer = client.request(Method::POST, path, headers, Bytes::from(body)).await?;
-    answer.success().await.with_context(|| path.to_owned())?.bytes().await?;
+    answer.error_for_status().await.with_context(|| path.to_owned())?.bytes().await?;
     Ok(())
 }
 
@@ -124,7 +124,7 @@ async fn read(client: &Client, path: &str, accept: &'static str) -> Result<usize
     let mut headers = HeaderMap::new();
     headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
     let answer = client.request(Method::GET, path, headers, Bytes::new()).await?;
-    let mut answer = answer.success().await.with_context(|| path.to_owned())?;
+    let mut answer = answer.error_for_status().await.with_context(|| path.to_owned())?;
     let mut size = 0;
     while let Some(chunk) = answer.chunk().await? {
         size += chunk.len();

@@ -27,7 +27,7 @@ use clap::{Parser, Subcommand};
 
 use self::{
     load::Load,
-    peer::{Peer, Usage},
+    peer::{ServerUnderTest, Usage},
 };
 
 /// How often everything is listed.
@@ -35,16 +35,16 @@ const LISTS: u32 = 20;
 
 /// What is measured among others is how much memory objects take.
 #[global_allocator]
-static COUNTING: sys::Counting = sys::Counting;
+static COUNTING: sys::CountingAllocator = sys::CountingAllocator;
 
 #[derive(Parser)]
 struct Arguments {
     #[command(subcommand)]
-    part: Part,
+    part: BenchCommand,
 }
 
 #[derive(Subcommand)]
-enum Part {
+enum BenchCommand {
     /// What a request costs, beside upstream.
     Requests {
         /// Our executable.
@@ -109,16 +109,16 @@ enum Part {
 }
 
 /// What was measured of one server.
-struct Figures {
+struct ServerResults {
     ready: Duration,
-    rows: Vec<Row>,
+    rows: Vec<RequestCost>,
     /// Of reads beside writes: the one in the middle, and the one that 1 of 100 exceeds.
     reads: [Duration; 2],
     memory: u64,
 }
 
 /// What one request of a sort takes.
-struct Row {
+struct RequestCost {
     name: &'static str,
     cpu: Duration,
     wall: Duration,
@@ -128,12 +128,14 @@ fn main() -> anyhow::Result<()> {
     let part = Arguments::parse().part;
     peer::raise_limits()?;
     match part {
-        Part::Expressions => expressions::measure(),
-        Part::Objects => objects::measure(),
-        Part::Fuzz { target, seconds, seed } => fuzz(&target, Duration::from_secs(seconds), seed),
-        Part::Store(arguments) => store::run(&arguments),
-        Part::Attack(arguments) => attack::run(&arguments),
-        Part::AttackChild { patience, everything } => {
+        BenchCommand::Expressions => expressions::measure(),
+        BenchCommand::Objects => objects::measure(),
+        BenchCommand::Fuzz { target, seconds, seed } => {
+            fuzz(&target, Duration::from_secs(seconds), seed)
+        }
+        BenchCommand::Store(arguments) => store::run(&arguments),
+        BenchCommand::Attack(arguments) => attack::run(&arguments),
+        BenchCommand::AttackChild { patience, everything } => {
             attack::child::run(attack::child::Settings { patience, everything })
         }
         beside => tokio::runtime::Builder::new_current_thread()
@@ -151,30 +153,32 @@ fn fuzz(named: &[String], time: Duration, seed: u64) -> anyhow::Result<()> {
 }
 
 /// The parts that start servers.
-async fn servers(part: Part) -> anyhow::Result<()> {
+async fn servers(part: BenchCommand) -> anyhow::Result<()> {
     match part {
-        Part::Requests { ours, upstream, pods } => {
-            let ours = measure(Peer::ours(&ours).await?, pods).await?;
+        BenchCommand::Requests { ours, upstream, pods } => {
+            let ours = measure(ServerUnderTest::ours(&ours).await?, pods).await?;
             let theirs = match upstream {
-                Some(folder) => Some(measure(Peer::upstream(&folder).await?, pods).await?),
+                Some(folder) => {
+                    Some(measure(ServerUnderTest::upstream(&folder).await?, pods).await?)
+                }
                 None => None,
             };
             print(&ours, theirs.as_ref());
         }
-        Part::Watches { ours, connections, streams } => {
-            watches::connections(Peer::ours(&ours).await?, connections).await?.stop();
-            watches::streams(Peer::ours(&ours).await?, streams).await?;
+        BenchCommand::Watches { ours, connections, streams } => {
+            watches::connections(ServerUnderTest::ours(&ours).await?, connections).await?.stop();
+            watches::streams(ServerUnderTest::ours(&ours).await?, streams).await?;
         }
-        Part::Curves { ours, objects } => {
-            curves::objects(Peer::ours(&ours).await?, objects).await?;
-            curves::watchers(Peer::ours(&ours).await?).await?;
+        BenchCommand::Curves { ours, objects } => {
+            curves::objects(ServerUnderTest::ours(&ours).await?, objects).await?;
+            curves::watchers(ServerUnderTest::ours(&ours).await?).await?;
         }
         _ => {}
     }
     Ok(())
 }
 
-async fn measure(peer: Peer, pods: u32) -> anyhow::Result<Figures> {
+async fn measure(peer: ServerUnderTest, pods: u32) -> anyhow::Result<ServerResults> {
     let load = Load::new(&peer, pods);
     load.prepare().await?;
     let mut rows = Vec::new();
@@ -189,19 +193,19 @@ async fn measure(peer: Peer, pods: u32) -> anyhow::Result<Figures> {
             _ => load.list("application/vnd.kubernetes.protobuf", times).await?,
         }
         let (wall, Usage { cpu, .. }) = (began.elapsed() / times, peer.usage());
-        rows.push(Row { name, cpu: cpu.saturating_sub(before.cpu) / times, wall });
+        rows.push(RequestCost { name, cpu: cpu.saturating_sub(before.cpu) / times, wall });
     }
     let memory = peer.usage().memory;
-    let reads = load.get_beside_writes().await?;
+    let reads = load.get_during_writes().await?;
     let reads = [reads[reads.len() / 2], reads[reads.len() * 99 / 100]];
-    let figures = Figures { ready: peer.ready, rows, reads, memory };
+    let figures = ServerResults { ready: peer.ready, rows, reads, memory };
     peer.stop();
     Ok(figures)
 }
 
-fn print(ours: &Figures, theirs: Option<&Figures>) {
+fn print(ours: &ServerResults, theirs: Option<&ServerResults>) {
     println!("{:<28} {:>12} {:>12} {:>8}", "", "ours", "upstream", "ratio");
-    let line = |name: &str, unit: &str, of: &dyn Fn(&Figures) -> f64| {
+    let line = |name: &str, unit: &str, of: &dyn Fn(&ServerResults) -> f64| {
         let own = of(ours);
         let (other, ratio) = theirs.map(of).map_or_else(Default::default, |other| {
             (format!("{other:.3} {unit}"), format!("{:.3}", own / other))
@@ -210,7 +214,7 @@ fn print(ours: &Figures, theirs: Option<&Figures>) {
     };
     let millis = |time: Duration| time.as_secs_f64() * 1000.0;
     line("start to ready", "ms", &|own| millis(own.ready));
-    for (at, Row { name, .. }) in ours.rows.iter().enumerate() {
+    for (at, RequestCost { name, .. }) in ours.rows.iter().enumerate() {
         line(&format!("{name}: server CPU"), "ms", &|own| millis(own.rows[at].cpu));
         line(&format!("{name}: throughput"), "/s", &|own| 1.0 / own.rows[at].wall.as_secs_f64());
     }

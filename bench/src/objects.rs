@@ -9,9 +9,9 @@ use std::{
 use anyhow::{Context as _, Result, anyhow};
 use object::{Value, from_json, to_json};
 use schema::{
-    Definition, Errors,
-    apply::{self, Write},
-    check_meta, patch, protobuf,
+    ErrorList, ResourceDefinition,
+    apply::{self, FieldManagerRequest},
+    patch, protobuf, validate_object_meta,
 };
 
 const ROUNDS: u32 = 200;
@@ -20,7 +20,7 @@ const NOW: &str = "2024-01-02T03:04:05Z";
 
 /// Measures everything, and prints a line for each.
 pub(crate) fn measure() -> Result<()> {
-    let kinds = api::kinds();
+    let kinds = api::builtin_resources();
     let pods = kinds.iter().find(|kind| kind.names.kind == "Pod" && kind.names.group.is_empty());
     let pods = pods.context("there are pods")?;
     let pod = pod(pods, 0)?;
@@ -28,21 +28,26 @@ pub(crate) fn measure() -> Result<()> {
     println!("a pod of {} bytes in JSON", json.len());
     speed(pods, &json)?;
     memory(pods, &json)?;
-    let managed = Write { manager: "kube-controller-manager", ..write(pods) };
-    let pod = apply::update(&managed, None, pod)?;
+    let managed = FieldManagerRequest { manager: "kube-controller-manager", ..write(pods) };
+    let pod = apply::update_managed_fields(&managed, None, pod)?;
     let mut before = pod.clone();
     before.remove("status");
     let reset: &[&[&str]] = &[&["spec"]];
-    let managed = Write { manager: "kubelet", subresource: "status", reset, ..managed };
-    let json = to_json(&apply::update(&managed, Some(&before), pod)?);
+    let managed = FieldManagerRequest {
+        manager: "kubelet",
+        subresource: "status",
+        reset_fields: reset,
+        ..managed
+    };
+    let json = to_json(&apply::update_managed_fields(&managed, Some(&before), pod)?);
     println!("\nwith its managed fields, {} bytes", json.len());
     memory(pods, &json)
 }
 
-fn speed(pods: &Definition, json: &[u8]) -> Result<()> {
+fn speed(pods: &ResourceDefinition, json: &[u8]) -> Result<()> {
     let pod = read(pods, json)?;
     steps(pods, json, &pod);
-    let message = protobuf::encode(&pods.shape, &pod);
+    let message = protobuf::encode(&pods.schema, &pod);
     let [plain, ours, theirs, binary] = beside([
         &|| drop(black_box(to_json(&from_json(json).expect("read before")))),
         &|| drop(black_box(to_json(&read(pods, json).expect("read before")))),
@@ -51,8 +56,8 @@ fn speed(pods: &Definition, json: &[u8]) -> Result<()> {
             drop(black_box(serde_json::to_vec(&value)));
         },
         &|| {
-            let pod = protobuf::decode(&pods.shape, &message).expect("written above");
-            drop(black_box(protobuf::encode(&pods.shape, &pod)));
+            let pod = protobuf::decode(&pods.schema, &message).expect("written above");
+            drop(black_box(protobuf::encode(&pods.schema, &pod)));
         },
     ]);
     line("JSON, read and written", plain);
@@ -70,7 +75,13 @@ fn speed(pods: &Definition, json: &[u8]) -> Result<()> {
     )?;
     line(
         "strategic merge",
-        each(|| drop(black_box(patch::strategic(&pods.shape, &pod, &mut change.clone())))),
+        each(|| {
+            drop(black_box(patch::apply_strategic_merge_patch(
+                &pods.schema,
+                &pod,
+                &mut change.clone(),
+            )))
+        }),
     );
     let (bare, live) = applied(pods, &pod)?;
     line("apply", each(|| drop(black_box(apply::apply(&write(pods), Some(&live), &bare, false)))));
@@ -89,30 +100,27 @@ fn speed(pods: &Definition, json: &[u8]) -> Result<()> {
     line(
         "validation",
         each(|| {
-            let mut errs = Errors::default();
+            let mut errs = ErrorList::default();
             check(pods, &pod, &mut errs);
             black_box(&errs);
         }),
     );
-    let mut errs = Errors::default();
+    let mut errs = ErrorList::default();
     check(pods, &pod, &mut errs);
     if errs.is_empty() { Ok(()) } else { Err(anyhow!("the pod is not valid: {errs:?}")) }
 }
 
 /// What the creation of a pod is made of.
-fn steps(pods: &Definition, json: &[u8], pod: &Value) {
+fn steps(pods: &ResourceDefinition, json: &[u8], pod: &Value) {
     let plain = from_json(json).expect("read before");
     line("read JSON", each(|| drop(black_box(from_json(json)))));
     line("write JSON", each(|| drop(black_box(to_json(pod)))));
-    line(
-        "check types",
-        each(|| drop(black_box(pods.conform(&mut plain.clone(), &mut Vec::new())))),
-    );
+    line("check types", each(|| drop(black_box(pods.coerce(&mut plain.clone(), &mut Vec::new())))));
     line(
         "fill defaults",
         each(|| {
             let mut pod = pod.clone();
-            pods.fill(&mut pod);
+            pods.apply_defaults(&mut pod);
             black_box(&pod);
         }),
     );
@@ -126,21 +134,21 @@ fn steps(pods: &Definition, json: &[u8], pod: &Value) {
     );
     line(
         "managed fields",
-        each(|| drop(black_box(apply::update(&write(pods), None, pod.clone())))),
+        each(|| drop(black_box(apply::update_managed_fields(&write(pods), None, pod.clone())))),
     );
-    let message = protobuf::encode(&pods.shape, pod);
-    line("write protobuf", each(|| drop(black_box(protobuf::encode(&pods.shape, pod)))));
-    line("read protobuf", each(|| drop(black_box(protobuf::decode(&pods.shape, &message)))));
+    let message = protobuf::encode(&pods.schema, pod);
+    line("write protobuf", each(|| drop(black_box(protobuf::encode(&pods.schema, pod)))));
+    line("read protobuf", each(|| drop(black_box(protobuf::decode(&pods.schema, &message)))));
 }
 
-fn memory(pods: &Definition, json: &[u8]) -> Result<()> {
+fn memory(pods: &ResourceDefinition, json: &[u8]) -> Result<()> {
     const MANY: usize = 2_000;
     let apart = grown(|| (0..MANY).map(|_| read(pods, json)).collect::<Result<Vec<_>>>())?;
     println!("{:<34} {apart:>9} bytes live", "a pod read by itself");
     let filled = grown(|| {
         let whole = |_| {
             let mut pod = read(pods, json)?;
-            pods.fill(&mut pod);
+            pods.apply_defaults(&mut pod);
             pods.normalize(&mut pod);
             Ok(pod)
         };
@@ -158,7 +166,7 @@ fn memory(pods: &Definition, json: &[u8]) -> Result<()> {
                 )?]
                 .into_iter()
                 .collect();
-                new.adopt(&one);
+                new.share_subtrees_with(&one);
                 Ok(new)
             })
             .collect::<Result<Vec<_>>>()
@@ -171,7 +179,7 @@ fn memory(pods: &Definition, json: &[u8]) -> Result<()> {
                 let mut new = read(pods, json)?;
                 new["metadata"]["name"] = format!("web-{n}").into();
                 new["metadata"]["uid"] = format!("00000000-0000-4000-8000-{n:012}").into();
-                new.adopt(&template);
+                new.share_subtrees_with(&template);
                 Ok(new)
             })
             .collect::<Result<Vec<_>>>()
@@ -181,7 +189,7 @@ fn memory(pods: &Definition, json: &[u8]) -> Result<()> {
 }
 
 /// A pod with all that pods usually have.
-fn pod(pods: &Definition, n: usize) -> Result<Value> {
+fn pod(pods: &ResourceDefinition, n: usize) -> Result<Value> {
     let mut pod = from_json(
         br#"{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"web-5d8f7c9b6d-",
         "namespace":"default","labels":{"app":"web","tier":"front","pod-template-hash":"5d8f7c9b6d"},
@@ -207,8 +215,8 @@ fn pod(pods: &Definition, n: usize) -> Result<Value> {
     pod["metadata"]["name"] = format!("web-5d8f7c9b6d-{n:05}").into();
     pod["spec"]["containers"] = (1..=3).map(container).collect::<Result<_>>()?;
     pod["status"]["containerStatuses"] = (1..=3).map(status).collect::<Result<_>>()?;
-    pods.conform(&mut pod, &mut Vec::new()).map_err(|error| anyhow!(error))?;
-    pods.fill(&mut pod);
+    pods.coerce(&mut pod, &mut Vec::new()).map_err(|error| anyhow!(error))?;
+    pods.apply_defaults(&mut pod);
     Ok(pod)
 }
 
@@ -238,34 +246,34 @@ fn status(n: usize) -> Result<Value> {
     Ok(from_json(text.as_bytes())?)
 }
 
-fn read(pods: &Definition, json: &[u8]) -> Result<Value> {
+fn read(pods: &ResourceDefinition, json: &[u8]) -> Result<Value> {
     let mut pod = from_json(json)?;
-    pods.conform(&mut pod, &mut Vec::new()).map_err(|error| anyhow!(error))?;
+    pods.coerce(&mut pod, &mut Vec::new()).map_err(|error| anyhow!(error))?;
     Ok(pod)
 }
 
 /// All that is checked of a new object.
-fn check(pods: &Definition, pod: &Value, errs: &mut Errors) {
-    check_meta(pod, None, pods.scope, errs);
-    schema::check(&pods.shape, pod, None, errs);
-    pods.hooks.validate(pod, None, errs);
+fn check(pods: &ResourceDefinition, pod: &Value, errs: &mut ErrorList) {
+    validate_object_meta(pod, None, pods.scope, errs);
+    schema::validate_declarative(&pods.schema, pod, None, errs);
+    pods.strategy.validate(pod, None, errs);
 }
 
-fn write(pods: &Definition) -> Write<'_> {
-    Write {
-        shape: &pods.shape,
+fn write(pods: &ResourceDefinition) -> FieldManagerRequest<'_> {
+    FieldManagerRequest {
+        schema: &pods.schema,
         api_version: "v1",
         kind: "Pod",
         manager: "bench",
         subresource: "",
-        reset: &[&["status"]],
+        reset_fields: &[&["status"]],
         now: NOW,
-        versions: &apply::Alone,
+        converter: &apply::SingleVersion,
     }
 }
 
 /// What an applier sends, and the object that it is laid over.
-fn applied(pods: &Definition, pod: &Value) -> Result<(Value, Value)> {
+fn applied(pods: &ResourceDefinition, pod: &Value) -> Result<(Value, Value)> {
     let mut bare = pod.clone();
     bare.remove("status");
     let live = apply::apply(&write(pods), None, &bare, false);
@@ -274,9 +282,9 @@ fn applied(pods: &Definition, pod: &Value) -> Result<(Value, Value)> {
 
 /// How much memory is held for each of what is made, in bytes.
 fn grown<T>(make: impl FnOnce() -> Result<Vec<T>>) -> Result<usize> {
-    let before = sys::live();
+    let before = sys::allocated_bytes();
     let made = make()?;
-    let held = sys::live().saturating_sub(before) / made.len().max(1);
+    let held = sys::allocated_bytes().saturating_sub(before) / made.len().max(1);
     drop(black_box(made));
     Ok(held)
 }

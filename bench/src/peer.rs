@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use client::{Client, Config, Tcp, Tls};
+use client::{Client, Config, TcpConnector, TlsOptions};
 use http::{HeaderMap, Method};
 use rustix::{
     process::{Resource, Rlimit, getrlimit, setrlimit},
@@ -20,11 +20,11 @@ use rustix::{
 use tempfile::TempDir;
 
 const TOKEN: &str = "benchmark";
-const PATIENCE: Duration = Duration::from_mins(1);
+const START_TIMEOUT: Duration = Duration::from_mins(1);
 /// As /proc counts.
 const TICKS_PER_SECOND: u64 = 100;
 
-pub(crate) struct Peer {
+pub(crate) struct ServerUnderTest {
     pub(crate) port: u16,
     pub(crate) token: String,
     /// From the start of the last process to the first good answer.
@@ -41,7 +41,7 @@ pub(crate) struct Usage {
     pub(crate) memory: u64,
 }
 
-impl Peer {
+impl ServerUnderTest {
     pub(crate) async fn ours(executable: &Path) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let port = free_port()?;
@@ -71,7 +71,7 @@ impl Peer {
         let etcd = start(etcd, folder.path())?;
         listens(store).await?;
         let (key, public) = (folder.path().join("sa.key"), folder.path().join("sa.pub"));
-        let signer = pki::Key::generate()?;
+        let signer = pki::PrivateKey::generate()?;
         fs::write(&key, signer.to_pem())?;
         fs::write(&public, signer.public().to_pem())?;
         let mut server = Command::new(programs.join("kube-apiserver"));
@@ -103,9 +103,9 @@ impl Peer {
         folder: TempDir,
     ) -> Result<Self> {
         let began = Instant::now();
-        let tls = Arc::new(Tls { insecure: true, ..Tls::default() });
+        let tls = Arc::new(TlsOptions { insecure: true, ..TlsOptions::default() });
         while !answers(port, &tls).await {
-            ensure!(began.elapsed() < PATIENCE, "no server answers on port {port}");
+            ensure!(began.elapsed() < START_TIMEOUT, "no server answers on port {port}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let ready = began.elapsed();
@@ -185,14 +185,15 @@ fn free_port() -> Result<u16> {
 async fn listens(port: u16) -> Result<()> {
     let began = Instant::now();
     while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
-        ensure!(began.elapsed() < PATIENCE, "nothing listens on port {port}");
+        ensure!(began.elapsed() < START_TIMEOUT, "nothing listens on port {port}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     Ok(())
 }
 
-async fn answers(port: u16, tls: &Arc<Tls>) -> bool {
-    let client = Client::new(Config::new(Arc::new(Tcp::new("127.0.0.1", port, Some(tls.clone())))));
+async fn answers(port: u16, tls: &Arc<TlsOptions>) -> bool {
+    let client =
+        Client::new(Config::new(Arc::new(TcpConnector::new("127.0.0.1", port, Some(tls.clone())))));
     let answer = client.request(Method::GET, "/readyz", HeaderMap::new(), bytes::Bytes::new());
     answer.await.is_ok_and(|answer| answer.status == http::StatusCode::OK)
 }

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use bytes::Bytes;
-use client::{Auth, Client, Config, Tcp, Tls};
+use client::{Auth, Client, Config, TcpConnector, TlsOptions};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header::CONTENT_TYPE};
 use object::from_json;
 use tokio::{
@@ -21,9 +21,9 @@ use tokio::{
 };
 
 use crate::{
-    line::Line,
+    line::Http2Connection,
     load::post,
-    peer::{Peer, own_cpu},
+    peer::{ServerUnderTest, own_cpu},
 };
 
 const OBJECTS: &str = "/api/v1/namespaces/default/configmaps";
@@ -42,14 +42,14 @@ struct Watchers {
     watching: AtomicUsize,
     heard: AtomicUsize,
     relists: AtomicUsize,
-    moved: Notify,
+    progress: Notify,
     opening: Semaphore,
     /// What each has heard of, in order.
     logs: Vec<Mutex<Vec<u64>>>,
 }
 
 /// Connections with a watch each.
-pub(crate) async fn connections(peer: Peer, count: usize) -> Result<Peer> {
+pub(crate) async fn connections(peer: ServerUnderTest, count: usize) -> Result<ServerUnderTest> {
     let client = client(&peer);
     make(&client, "w").await?;
     let first = write(&client, 0).await?;
@@ -60,7 +60,7 @@ pub(crate) async fn connections(peer: Peer, count: usize) -> Result<Peer> {
         watching: AtomicUsize::new(0),
         heard: AtomicUsize::new(0),
         relists: AtomicUsize::new(0),
-        moved: Notify::new(),
+        progress: Notify::new(),
         opening: Semaphore::new(AT_ONCE),
         logs: (0..count).map(|_| Mutex::default()).collect(),
     });
@@ -113,14 +113,14 @@ pub(crate) async fn connections(peer: Peer, count: usize) -> Result<Peer> {
 }
 
 /// Watches that share connections.
-pub(crate) async fn streams(peer: Peer, count: usize) -> Result<()> {
+pub(crate) async fn streams(peer: ServerUnderTest, count: usize) -> Result<()> {
     let client = client(&peer);
     make(&client, "w").await?;
     let first = write(&client, 0).await?;
     let path = format!("{OBJECTS}?watch=1&resourceVersion={first}");
     let mut lines = Vec::new();
     for _ in 0..count.div_ceil(A_LINE) {
-        let mut line = Line::open(peer.port, &peer.token).await?;
+        let mut line = Http2Connection::open(peer.port, &peer.token).await?;
         let (status, watch) = line.watch(&path).await?;
         ensure!(status == StatusCode::OK, "{status}");
         lines.push((line, vec![watch]));
@@ -158,7 +158,7 @@ impl Watchers {
     /// Watches until the end. Gives whether it has begun.
     async fn once(self: Arc<Self>, number: usize, revision: &mut u64) -> Result<bool> {
         let permit = self.opening.acquire().await?;
-        let mut line = Line::open(self.port, &self.token).await?;
+        let mut line = Http2Connection::open(self.port, &self.token).await?;
         let path = format!("{OBJECTS}?watch=1&resourceVersion={revision}");
         let (status, mut lines) = line.watch(&path).await?;
         drop(permit);
@@ -167,13 +167,13 @@ impl Watchers {
             bail!("{status}");
         }
         self.watching.fetch_add(1, SeqCst);
-        self.moved.notify_one();
+        self.progress.notify_one();
         while let Ok(Some(event)) = lines.next().await {
             let Some(told) = revision_of(&event) else { break };
             *revision = told;
             self.logs[number].lock().unwrap_or_else(PoisonError::into_inner).push(told);
             self.heard.fetch_add(1, SeqCst);
-            self.moved.notify_one();
+            self.progress.notify_one();
         }
         Ok(true)
     }
@@ -182,15 +182,15 @@ impl Watchers {
         let began = Instant::now();
         while !holds(self) {
             ensure!(began.elapsed() < PATIENCE, "it takes too long");
-            let _ = tokio::time::timeout(Duration::from_secs(1), self.moved.notified()).await;
+            let _ = tokio::time::timeout(Duration::from_secs(1), self.progress.notified()).await;
         }
         Ok(())
     }
 }
 
-pub(crate) fn client(peer: &Peer) -> Client {
-    let tls = Arc::new(Tls { insecure: true, ..Tls::default() });
-    let tcp = Tcp::new("127.0.0.1", peer.port, Some(tls));
+pub(crate) fn client(peer: &ServerUnderTest) -> Client {
+    let tls = Arc::new(TlsOptions { insecure: true, ..TlsOptions::default() });
+    let tcp = TcpConnector::new("127.0.0.1", peer.port, Some(tls));
     Client::new(Config::new(Arc::new(tcp)).auth(Auth::Token(peer.token.clone())))
 }
 
@@ -213,7 +213,7 @@ pub(crate) async fn patch(client: &Client, name: &str, body: &str) -> Result<u64
     let path = format!("{OBJECTS}/{name}");
     let body = Bytes::from(body.to_owned());
     let answer = client.request(Method::PATCH, &path, headers, body).await?;
-    let bytes = answer.success().await?.bytes().await?;
+    let bytes = answer.error_for_status().await?.bytes().await?;
     let object = from_json(&bytes)?;
     let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
     Ok(version.parse()?)
@@ -229,7 +229,7 @@ fn revision_of(event: &[u8]) -> Option<u64> {
 }
 
 /// Memory once it has come to rest.
-async fn settled(peer: &Peer) -> u64 {
+async fn settled(peer: &ServerUnderTest) -> u64 {
     sleep(Duration::from_secs(3)).await;
     peer.usage().memory
 }

@@ -16,7 +16,7 @@ use std::{
 use anyhow::Result;
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
-use server::User;
+use server::UserInfo;
 
 use super::{
     canary, clean,
@@ -104,7 +104,7 @@ pub(crate) fn run(settings: Settings) -> Result<()> {
             runtime.block_on(obey(&world, &kinds, command, &mut seen, (settings, &pinging)))?;
         sys::coverage::note_new(&mut seen, &mut report.edges);
         report.faults.append(&mut PANICS.lock().unwrap_or_else(PoisonError::into_inner));
-        report.live = sys::live();
+        report.live = sys::allocated_bytes();
         say(&report)?;
     }
     runtime.shutdown_background();
@@ -233,7 +233,10 @@ async fn send_all(
 fn ping(world: &Arc<World>, settings: Settings) -> Arc<AtomicBool> {
     let going = Arc::new(AtomicBool::new(true));
     let (pipe, go) = (
-        world.cluster.running.pipe(User::new("ping", &["system:masters", "system:authenticated"])),
+        world
+            .cluster
+            .running
+            .pipe(UserInfo::new("ping", &["system:masters", "system:authenticated"])),
         going.clone(),
     );
     let patience = Duration::from_secs(settings.patience);

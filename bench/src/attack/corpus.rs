@@ -139,7 +139,7 @@ fn body(sequence: &mut Sequence, at: usize, other: &Sequence, kinds: &[Kind], ra
         .find(|kind| ["a", "b"].iter().any(|name| path.starts_with(&kind.collection(name))));
     match kind {
         Some(kind) if tree.is_object() && !random.one_in(4) => {
-            damage::damage(&kind.definition.shape, &mut tree, random);
+            damage::damage(&kind.definition.schema, &mut tree, random);
         }
         _ => anywhere(&mut tree, other, random),
     }

@@ -1,7 +1,7 @@
 //! Damages a valid object in one field or a few, chosen by the kind's own schema: every field of every
 //! kind has its turn, whether the object has it or not.
 
-use object::{Field, Struct, Type};
+use object::{FieldSchema, StructSchema, Type};
 use serde_json::{Map, Value, json};
 
 use super::values::{hostile, long, plausible, worst};
@@ -11,11 +11,11 @@ use crate::random::Random;
 const DEEPEST: usize = 24;
 
 /// Puts a hostile value into one field of an object of this shape.
-pub(crate) fn damage(shape: &Struct, object: &mut Value, random: &mut Random) {
+pub(crate) fn damage(shape: &StructSchema, object: &mut Value, random: &mut Random) {
     within(shape, object, random, 0);
 }
 
-fn within(shape: &Struct, object: &mut Value, random: &mut Random, depth: usize) {
+fn within(shape: &StructSchema, object: &mut Value, random: &mut Random, depth: usize) {
     if !object.is_object() {
         *object = Value::Object(Map::new());
     }
@@ -31,21 +31,21 @@ fn within(shape: &Struct, object: &mut Value, random: &mut Random, depth: usize)
 
 /// A field of the struct; what the object has is chosen more often than what it lacks.
 fn choose<'a>(
-    shape: &'a Struct,
+    shape: &'a StructSchema,
     fields: &Map<String, Value>,
     random: &mut Random,
-) -> Option<&'a Field> {
-    let all: Vec<&Field> = shape.flat().collect();
-    let present: Vec<&Field> =
+) -> Option<&'a FieldSchema> {
+    let all: Vec<&FieldSchema> = shape.json_fields().collect();
+    let present: Vec<&FieldSchema> =
         all.iter().copied().filter(|field| fields.contains_key(field.name.as_str())).collect();
     let from = if !present.is_empty() && random.one_in(2) { present } else { all };
     if from.is_empty() { None } else { Some(from[random.below(from.len())]) }
 }
 
-fn value(field: &Field, ty: &Type, slot: &mut Value, random: &mut Random, depth: usize) {
+fn value(field: &FieldSchema, ty: &Type, slot: &mut Value, random: &mut Random, depth: usize) {
     let deeper = depth < DEEPEST && !random.one_in(8);
     match ty {
-        Type::Object(shape) | Type::Either(shape, _) if deeper => {
+        Type::Object(shape) | Type::StructOr(shape, _) if deeper => {
             if !slot.is_object() {
                 *slot = plausible(field, ty, random, 2);
             }
@@ -82,18 +82,18 @@ pub(crate) struct Found<'a> {
 }
 
 /// Every field of a struct and of those within it.
-pub(crate) fn paths(shape: &Struct) -> Vec<Found<'_>> {
-    fn walk<'a>(shape: &'a Struct, above: &[&'a str], out: &mut Vec<Found<'a>>) {
-        for field in shape.flat() {
+pub(crate) fn paths(shape: &StructSchema) -> Vec<Found<'_>> {
+    fn walk<'a>(shape: &'a StructSchema, above: &[&'a str], out: &mut Vec<Found<'a>>) {
+        for field in shape.json_fields() {
             let path: Vec<&str> = above.iter().copied().chain([field.name.as_str()]).collect();
             let mut ty = &*field.ty;
             while let Type::List(item) | Type::Map(item) = ty {
                 ty = item;
             }
-            if let (Type::Object(shape) | Type::Either(shape, _), true) = (ty, path.len() < 7) {
+            if let (Type::Object(shape) | Type::StructOr(shape, _), true) = (ty, path.len() < 7) {
                 walk(shape, &path, out);
             }
-            let owner = format!("{}::{}", shape.module, shape.name);
+            let owner = format!("{}::{}", shape.rust_module, shape.name);
             out.push(Found { owner, path, ty: &field.ty });
         }
     }
@@ -104,7 +104,7 @@ pub(crate) fn paths(shape: &Struct) -> Vec<Found<'_>> {
 
 /// Puts a hostile value into the field at this path: the worst ones for 0 and 1, any for more.
 pub(crate) fn damage_at(
-    shape: &Struct,
+    shape: &StructSchema,
     object: &mut Value,
     path: &[&str],
     (which, random): (usize, &mut Random),
@@ -144,7 +144,7 @@ pub(crate) fn damage_at(
                 };
                 (slot, ty) = (entry, item);
             }
-            Type::Object(shape) | Type::Either(shape, _) => {
+            Type::Object(shape) | Type::StructOr(shape, _) => {
                 if !slot.is_object() {
                     *slot = plausible(field, ty, random, 2);
                 }

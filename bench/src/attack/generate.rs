@@ -97,7 +97,7 @@ impl Generator {
                 manage(&mut target.object);
             }
             damage::damage_at(
-                &target.kind.definition.shape,
+                &target.kind.definition.schema,
                 &mut target.object,
                 &path,
                 (which, random),
@@ -128,7 +128,7 @@ impl Generator {
             "autoscaling",
             "policy",
         ];
-        match acts.contains(&kind.definition.names.group) && kind.definition.default_on {
+        match acts.contains(&kind.definition.names.group) && kind.definition.enabled_by_default {
             true => kind,
             false if random.one_in(3) => kind,
             false => &self.kinds[random.below(self.kinds.len())],
@@ -148,7 +148,7 @@ impl Generator {
             return write(&target, &valid, random);
         }
         for _ in 0..[1, 1, 1, 2, 4][random.below(5)] {
-            damage::damage(&target.kind.definition.shape, &mut target.object, random);
+            damage::damage(&target.kind.definition.schema, &mut target.object, random);
         }
         if random.one_in(10) {
             patches::direct(&mut target.object, random);

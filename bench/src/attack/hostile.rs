@@ -7,7 +7,7 @@ use anyhow::Result;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use flate2::{Compression, write::GzEncoder, write::ZlibEncoder};
 use object::Clock as _;
-use pki::{Authority, Leaf};
+use pki::{CertificateAuthority, CertificateSpec};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpListener,
@@ -30,9 +30,10 @@ pub(crate) struct Hostile {
 impl Hostile {
     pub(crate) async fn start() -> Result<Self> {
         let now = object::SystemClock.now();
-        let authority = Authority::create("hostile", now)?;
+        let authority = CertificateAuthority::create("hostile", now)?;
         let names = vec!["hostile.a.svc".to_owned(), "n1".to_owned()];
-        let pair = authority.issue(&Leaf::server("hostile", names, vec![ADDRESS.into()]), now)?;
+        let pair = authority
+            .issue(&CertificateSpec::server("hostile", names, vec![ADDRESS.into()]), now)?;
         let acceptor = TlsAcceptor::from(Arc::new(pki::server_config(&pair, None)?));
         let mut tasks = JoinSet::new();
         for port in [80, 8080] {

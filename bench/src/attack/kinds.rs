@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use object::yaml;
-use schema::{Definition, Scope};
+use schema::{ResourceDefinition, Scope};
 use serde_json::Value;
 
 const BASES: &str = include_str!("bases.yaml");
@@ -10,7 +10,7 @@ const BASES: &str = include_str!("bases.yaml");
 /// A kind and valid objects of it, in JSON, with the words of `bases.yaml` in them.
 #[derive(Debug)]
 pub(crate) struct Kind {
-    pub(crate) definition: Definition,
+    pub(crate) definition: ResourceDefinition,
     pub(crate) bases: Vec<String>,
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn all() -> Result<Vec<Kind>> {
         bases.push(tree);
     }
     let mut kinds = Vec::new();
-    for definition in api::kinds() {
+    for definition in api::builtin_resources() {
         if !definition.verbs.contains(&"create") {
             continue;
         }
@@ -51,14 +51,14 @@ pub(crate) fn of_path<'a>(kinds: &'a [Kind], path: &str) -> Option<&'a Kind> {
 }
 
 /// Whether a base is of this kind, be it in another version.
-fn is_of(base: &Value, definition: &Definition) -> bool {
+fn is_of(base: &Value, definition: &ResourceDefinition) -> bool {
     let version = base["apiVersion"].as_str().unwrap_or_default();
     let group = version.rsplit_once('/').map_or("", |(group, _)| group);
     group == definition.names.group && base["kind"] == definition.names.kind
 }
 
 /// The base in this kind's version. Versions with fields of their own have bases of their own.
-fn in_version(base: &Value, definition: &Definition) -> String {
+fn in_version(base: &Value, definition: &ResourceDefinition) -> String {
     let mut base = base.clone();
     base["apiVersion"] = definition.names.api_version().into();
     base.to_string()

@@ -34,7 +34,7 @@ impl Node {
     /// Starts it in this folder, below this control group.
     pub(crate) async fn start(
         client: &Client,
-        trust: pki::Trust,
+        trust: pki::ClientCaVerifier,
         folder: &Path,
         group: &str,
     ) -> Result<Self> {
@@ -56,13 +56,13 @@ impl Node {
         let cx = Context::new(client);
         let config = kubelet::Config {
             node_ips: vec![hostile::ADDRESS.into()],
-            root: folder.join("kubelet"),
-            logs: folder.join("logs"),
+            root_dir: folder.join("kubelet"),
+            pod_logs_dir: folder.join("logs"),
             cgroup_root: group.to_owned(),
-            clients: Some(trust),
+            client_ca: Some(trust),
             labels: BTreeMap::from([("zone".into(), "z".into())]),
             max_pods: 1000,
-            ..kubelet::Config::new("n1", socket).on_shared_machine()
+            ..kubelet::Config::new("n1", socket).with_relaxed_thresholds()
         };
         kubelet::start(&cx, config).await?;
         Ok(Self { _cx: cx, _runtime: runtime })
@@ -346,5 +346,5 @@ fn end(container: &mut cri::ContainerStatus, code: i32) {
 }
 
 fn now() -> i64 {
-    SystemClock.micros() * 1000
+    SystemClock.now_micros() * 1000
 }

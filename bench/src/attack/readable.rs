@@ -59,17 +59,18 @@ async fn read(
 }
 
 fn item(kind: &Kind, body: &[u8]) -> Result<(), String> {
-    let opened = protobuf::open(body).map_err(|error| format!("{error:?}"))?;
-    protobuf::decode(&kind.definition.shape, opened.message)
+    let opened = protobuf::decode_envelope(body).map_err(|error| format!("{error:?}"))?;
+    protobuf::decode(&kind.definition.schema, opened.message)
         .map(drop)
         .map_err(|error| format!("{error:?}"))
 }
 
 fn items(kind: &Kind, body: &[u8]) -> Result<(), String> {
-    let opened = protobuf::open(body).map_err(|error| format!("{error:?}"))?;
+    let opened = protobuf::decode_envelope(body).map_err(|error| format!("{error:?}"))?;
     for (tag, item) in wire::delimited_fields(opened.message) {
         if tag == 2 {
-            protobuf::decode(&kind.definition.shape, item).map_err(|error| format!("{error:?}"))?;
+            protobuf::decode(&kind.definition.schema, item)
+                .map_err(|error| format!("{error:?}"))?;
         }
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use client::{Connect as _, Pipe, Use};
+use client::{ConnectionUse, Connector as _, PipeConnector};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::timeout,
@@ -62,13 +62,13 @@ pub(crate) fn bytes(request: &Request, known: &dyn Known) -> Vec<u8> {
 
 /// Sends these bytes and reads what comes back, for at most `patience`.
 pub(crate) async fn exchange(
-    pipe: &Pipe,
+    pipe: &PipeConnector,
     bytes: &[u8],
     stream: bool,
     patience: Duration,
 ) -> Result<Answer> {
     let began = Instant::now();
-    let connected = pipe.connect(Use::Upgrade).await?;
+    let connected = pipe.connect(ConnectionUse::Upgrade).await?;
     let (mut reader, mut writer) = tokio::io::split(connected.io);
     let mut read = Vec::new();
     let send = async {

@@ -1,7 +1,7 @@
 //! Subresources that are no plain objects: proxies to a hostile backend, logs, exec, attach, port-forward;
 //! tokens, evictions, bindings and scales.
 
-use object::{Lens as _, Struct};
+use object::{Lens as _, StructSchema};
 use schema::Subresource;
 use serde_json::{Value, json};
 
@@ -167,7 +167,7 @@ pub(crate) fn part(
 }
 
 /// A valid body of a kind that only subresources take, and its shape.
-fn of_part(kind: &str) -> Option<(Value, &'static Struct)> {
+fn of_part(kind: &str) -> Option<(Value, &'static StructSchema)> {
     Some(match kind {
         "Scale" => (
             json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "x"}, "spec": {"replicas": 1}}),

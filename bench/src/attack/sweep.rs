@@ -30,7 +30,7 @@ impl Sweep {
     pub(crate) fn new(kinds: &[Kind], random: &mut Random) -> Self {
         let (mut first, mut all) = (BTreeMap::new(), Vec::new());
         for (at, kind) in kinds.iter().enumerate() {
-            for found in damage::paths(&kind.definition.shape) {
+            for found in damage::paths(&kind.definition.schema) {
                 let path: Vec<String> = found.path.into_iter().map(str::to_owned).collect();
                 let is_name = path == ["metadata", "name"];
                 let key = (found.owner, path.last().cloned(), is_name.then_some(at));

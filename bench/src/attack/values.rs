@@ -2,7 +2,7 @@
 
 mod lists;
 
-use object::{Check, Field, Struct, Type};
+use object::{FieldSchema, StructSchema, Type, Validation};
 use serde_json::{Map, Value, json};
 
 use self::lists::{DURATIONS, LONG, NAMED, NUMBER_TEXTS, NUMBERS, QUANTITIES, TEXTS, TIMES, TREES};
@@ -10,7 +10,7 @@ use super::expand::many;
 use crate::random::Random;
 
 /// A value that the field's type allows and nobody expects, or now and then one of another type.
-pub(crate) fn hostile(field: &Field, ty: &Type, random: &mut Random) -> Value {
+pub(crate) fn hostile(field: &FieldSchema, ty: &Type, random: &mut Random) -> Value {
     if random.one_in(12) {
         return wrong(random);
     }
@@ -32,7 +32,7 @@ pub(crate) fn hostile(field: &Field, ty: &Type, random: &mut Random) -> Value {
         },
         Type::List(item) => list(field, item, random),
         Type::Map(item) => map(field, item, random),
-        Type::Object(shape) | Type::Either(shape, _) => match random.below(4) {
+        Type::Object(shape) | Type::StructOr(shape, _) => match random.below(4) {
             0 => json!({}),
             1 => Value::Null,
             2 => tree(random),
@@ -61,9 +61,15 @@ pub(crate) fn worst(ty: &Type, which: usize) -> Option<Value> {
 }
 
 /// A value that validation likely accepts.
-pub(crate) fn plausible(field: &Field, ty: &Type, random: &mut Random, depth: usize) -> Value {
-    if let Some(values) =
-        allowed(field.rules.checks).or(Some(field.rules.values)).filter(|all| !all.is_empty())
+pub(crate) fn plausible(
+    field: &FieldSchema,
+    ty: &Type,
+    random: &mut Random,
+    depth: usize,
+) -> Value {
+    if let Some(values) = allowed(field.attributes.validations)
+        .or(Some(field.attributes.enum_values))
+        .filter(|all| !all.is_empty())
     {
         return json!(random.of(values));
     }
@@ -81,16 +87,17 @@ pub(crate) fn plausible(field: &Field, ty: &Type, random: &mut Random, depth: us
         Type::IntOrString => json!(80),
         Type::List(item) => json!([plausible(field, item, random, depth)]),
         Type::Map(item) => json!({"a": plausible(field, item, random, depth)}),
-        Type::Object(shape) | Type::Either(shape, _) => structure(shape, random, depth),
+        Type::Object(shape) | Type::StructOr(shape, _) => structure(shape, random, depth),
     }
 }
 
 /// An object with what it must have, and some of what it may have.
-pub(crate) fn structure(shape: &Struct, random: &mut Random, depth: usize) -> Value {
+pub(crate) fn structure(shape: &StructSchema, random: &mut Random, depth: usize) -> Value {
     let mut object = Map::new();
-    for field in shape.flat() {
-        let must = field.rules.required || field.rules.checks.contains(&Check::Filled);
-        if depth > 0 && (must || field.rules.always || random.one_in(6)) {
+    for field in shape.json_fields() {
+        let must = field.attributes.required
+            || field.attributes.validations.contains(&Validation::Required);
+        if depth > 0 && (must || field.attributes.no_omitempty || random.one_in(6)) {
             object.insert(field.name.to_string(), plausible(field, &field.ty, random, depth - 1));
         }
     }
@@ -137,7 +144,7 @@ fn wrong(random: &mut Random) -> Value {
     }
 }
 
-fn list(field: &Field, item: &Type, random: &mut Random) -> Value {
+fn list(field: &FieldSchema, item: &Type, random: &mut Random) -> Value {
     let one = plausible(field, item, random, 2);
     match random.below(6) {
         0 => json!([]),
@@ -157,7 +164,12 @@ fn list(field: &Field, item: &Type, random: &mut Random) -> Value {
 }
 
 /// A list as long as a body may be, of items that differ in every text and number, or that are equal.
-pub(crate) fn long(field: &Field, item: &Type, different: bool, random: &mut Random) -> Value {
+pub(crate) fn long(
+    field: &FieldSchema,
+    item: &Type,
+    different: bool,
+    random: &mut Random,
+) -> Value {
     let one = plausible(field, item, random, 2).to_string();
     let one = match different {
         true => one.replace("\"a\"", "\"a#\"").replace("\":1", "\":#"),
@@ -166,7 +178,7 @@ pub(crate) fn long(field: &Field, item: &Type, different: bool, random: &mut Ran
     json!(many((LONG / (one.len() + 4)).min(10_000), &one))
 }
 
-fn map(field: &Field, item: &Type, random: &mut Random) -> Value {
+fn map(field: &FieldSchema, item: &Type, random: &mut Random) -> Value {
     let key = |random: &mut Random| text("key", random).as_str().unwrap_or_default().to_owned();
     match random.below(4) {
         0 => json!("⟦keys 20000⟧"),
@@ -181,9 +193,9 @@ fn map(field: &Field, item: &Type, random: &mut Random) -> Value {
     }
 }
 
-fn allowed(checks: &'static [Check]) -> Option<&'static [&'static str]> {
+fn allowed(checks: &'static [Validation]) -> Option<&'static [&'static str]> {
     checks.iter().find_map(|check| match check {
-        Check::Values(values) => Some(*values),
+        Validation::OneOfValues(values) => Some(*values),
         _ => None,
     })
 }

@@ -1,7 +1,7 @@
 //! Bodies in protobuf: a valid message that is damaged on the wire, where no schema can forbid it.
 
 use object::from_json;
-use schema::{Definition, protobuf};
+use schema::{ResourceDefinition, protobuf};
 
 use super::expand::{Nothing, expand};
 use crate::random::Random;
@@ -19,18 +19,22 @@ const HOSTILE: &[&[u8]] = &[
 ];
 
 /// The object as a message in its envelope. `None`: it cannot be one.
-pub(crate) fn message(kind: &Definition, text: &str, random: &mut Random) -> Option<Vec<u8>> {
+pub(crate) fn message(
+    kind: &ResourceDefinition,
+    text: &str,
+    random: &mut Random,
+) -> Option<Vec<u8>> {
     if text.contains("⟦deep") {
         return None; // nesting is made below, on the wire
     }
     let mut tree = from_json(&expand(text, &Nothing)).ok()?;
-    kind.conform(&mut tree, &mut Vec::new()).ok()?;
-    let mut message = protobuf::encode(&kind.shape, &tree);
+    kind.coerce(&mut tree, &mut Vec::new()).ok()?;
+    let mut message = protobuf::encode(&kind.schema, &tree);
     for _ in 0..random.below(3) {
         message = damage(&message, random, 0);
     }
     let version = if random.one_in(20) { "a\"b".into() } else { kind.names.api_version() };
-    Some(protobuf::seal(&version, kind.names.kind, &message))
+    Some(protobuf::encode_envelope(&version, kind.names.kind, &message))
 }
 
 /// One field of a message: its number, its wire type, and where it stands.

@@ -10,14 +10,14 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use client::{Client, Pipe};
+use client::{Client, PipeConnector};
 use object::SystemClock;
 use runtime::Context;
 use rustix::fs::{Mode, OFlags, open};
 use serde_json::Value;
-use server::User;
+use server::UserInfo;
 use tempfile::TempDir;
-use testkit::Cluster;
+use testkit::TestCluster;
 
 use super::{
     expand::Known,
@@ -32,11 +32,11 @@ const GROUP: &str = "tiphys-attack-";
 const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) struct World {
-    pub(crate) cluster: Cluster,
-    admin: Pipe,
-    tenant: Pipe,
-    node: Pipe,
-    anonymous: Pipe,
+    pub(crate) cluster: TestCluster,
+    admin: PipeConnector,
+    tenant: PipeConnector,
+    node: PipeConnector,
+    anonymous: PipeConnector,
     hostile: Option<Hostile>,
     /// Uid and version of objects, by path, as answers have told them.
     objects: Mutex<HashMap<String, [String; 2]>>,
@@ -52,7 +52,7 @@ pub(crate) fn group(process: u32) -> String {
 /// Removes the groups of processes that are gone and could not.
 pub(crate) fn remove_stale_groups() {
     let Ok(hierarchies) = sys::cgroup::Hierarchies::detect() else { return };
-    let entrances = hierarchies.group("/").map(|root| root.entrances()).unwrap_or_default();
+    let entrances = hierarchies.group("/").map(|root| root.procs_files()).unwrap_or_default();
     for folder in entrances.iter().filter_map(|file| std::fs::read_dir(file.parent()?).ok()) {
         for name in folder.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
             let process = name.strip_prefix(GROUP).and_then(|process| process.parse::<u32>().ok());
@@ -70,17 +70,21 @@ pub(crate) fn isolate() -> bool {
         sys::namespace::unshare(sys::namespace::NETWORK | sys::namespace::MOUNT)?;
         let folder = |path: &str| open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
         let root = folder("/")?;
-        sys::mount::propagate(&root, sys::mount::Propagation::Private, true)?;
-        sys::mount::restrict(&root, sys::mount::READ_ONLY, true)?;
+        sys::mount::set_propagation(&root, sys::mount::Propagation::Private, true)?;
+        sys::mount::set_attributes(&root, sys::mount::READ_ONLY, true)?;
         // The groups of pods are real, below one of this process's own.
-        for processes in sys::cgroup::Hierarchies::detect()?.group("/")?.entrances() {
+        for processes in sys::cgroup::Hierarchies::detect()?.group("/")?.procs_files() {
             let path = processes.parent().context("no folder")?;
-            sys::mount::allow(open(path, OFlags::PATH, Mode::empty())?, sys::mount::READ_ONLY)?;
+            sys::mount::clear_attributes(
+                open(path, OFlags::PATH, Mode::empty())?,
+                sys::mount::READ_ONLY,
+            )?;
         }
-        let own = sys::mount::new("tmpfs", &[("mode", Some("0700"))], sys::mount::NO_DEV)?;
-        sys::mount::attach(&own, folder("/tmp")?)?;
+        let own =
+            sys::mount::new_filesystem("tmpfs", &[("mode", Some("0700"))], sys::mount::NO_DEV)?;
+        sys::mount::attach_tree(&own, folder("/tmp")?)?;
         sys::namespace::loopback_up()?;
-        let mut socket = sys::netlink::Socket::open(sys::netlink::Family::Route)?;
+        let mut socket = sys::netlink::Socket::open(sys::netlink::NetlinkFamily::Route)?;
         let link = sys::netlink::link(&mut socket, "lo")?;
         let address =
             sys::netlink::Address { index: link.index, ip: hostile::ADDRESS.into(), prefix: 32 };
@@ -91,7 +95,7 @@ pub(crate) fn isolate() -> bool {
 
 impl World {
     pub(crate) async fn start(isolated: bool, everything: bool) -> Result<Self> {
-        let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+        let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
             flags.runtime_config = vec!["api/all=true".into()];
             if everything {
                 flags.feature_gates = vec!["AllAlpha=true".into(), "AllBeta=true".into()];
@@ -99,12 +103,13 @@ impl World {
         })
         .await;
         let running = &cluster.running;
-        let user = |name: &str, groups: &[&str]| running.pipe(User::new(name, groups));
+        let user = |name: &str, groups: &[&str]| running.pipe(UserInfo::new(name, groups));
         let hostile = if isolated { Some(Hostile::start().await?) } else { None };
         let contexts = vec![controllers(&cluster)?, scheduler(&cluster)];
         let node = if isolated {
             let client = client(&cluster, "system:node:n1", &["system:nodes"]);
-            let trust = pki::Trust::new(std::slice::from_ref(running.cluster.ca.certificate()))?;
+            let trust =
+                pki::ClientCaVerifier::new(std::slice::from_ref(running.cluster.ca.certificate()))?;
             let folder = TempDir::new()?;
             let started =
                 Node::start(&client, trust, folder.path(), &group(std::process::id())).await;
@@ -127,7 +132,7 @@ impl World {
         Ok(world)
     }
 
-    fn pipe(&self, caller: Caller) -> &Pipe {
+    fn pipe(&self, caller: Caller) -> &PipeConnector {
         match caller {
             Caller::Admin => &self.admin,
             Caller::Tenant => &self.tenant,
@@ -236,13 +241,17 @@ impl Known for World {
 }
 
 /// All controllers, each as its own account.
-fn controllers(cluster: &Cluster) -> Result<Context> {
+fn controllers(cluster: &TestCluster) -> Result<Context> {
     let pki = &cluster.running.cluster;
-    let authority =
-        pki::Authority::from_pem(pki.ca.certificate_pem().as_bytes(), pki.ca.key_pem().as_bytes())?;
-    let key = pki::Key::from_pem(pki.service_accounts.to_pem().as_bytes())?;
-    let signing =
-        controllers::Signing { authority: Arc::new(authority), longest: Duration::from_hours(24) };
+    let authority = pki::CertificateAuthority::from_pem(
+        pki.ca.certificate_pem().as_bytes(),
+        pki.ca.key_pem().as_bytes(),
+    )?;
+    let key = pki::PrivateKey::from_pem(pki.service_accounts.to_pem().as_bytes())?;
+    let signing = controllers::SigningConfig {
+        authority: Arc::new(authority),
+        max_duration: Duration::from_hours(24),
+    };
     let config = controllers::Config {
         controllers: vec![
             "*".into(),
@@ -250,7 +259,7 @@ fn controllers(cluster: &Cluster) -> Result<Context> {
             "token-cleaner-controller".into(),
         ],
         signing: Some(signing),
-        token_signer: Some(Arc::new(pki::Signer::new(key, String::new()))),
+        token_signer: Some(Arc::new(pki::TokenSigner::new(key, String::new()))),
         cluster_cidr: "10.200.0.0/16".into(),
         service_cidr: "10.96.0.0/12".into(),
         root_ca: pki.ca.certificate_pem(),
@@ -266,14 +275,14 @@ fn controllers(cluster: &Cluster) -> Result<Context> {
     Ok(cx)
 }
 
-fn scheduler(cluster: &Cluster) -> Context {
+fn scheduler(cluster: &TestCluster) -> Context {
     let cx = Context::new(&client(cluster, "system:kube-scheduler", &[]));
     scheduler::start(&cx, scheduler::Config::default());
     cx
 }
 
-fn client(cluster: &Cluster, name: &str, groups: &[&str]) -> Client {
-    cluster.client(name, groups)
+fn client(cluster: &TestCluster, name: &str, groups: &[&str]) -> Client {
+    cluster.client_as(name, groups)
 }
 
 /// Processor time of this process so far.

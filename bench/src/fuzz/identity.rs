@@ -5,24 +5,28 @@ use std::{hint::black_box, sync::LazyLock};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use object::{from_json, yaml};
-use pki::{Authority, Claims, Identity, Jws, Key, Leaf, Signer, Trust, Verifier, WebKey};
+use pki::{
+    CertificateAuthority, CertificateIdentity, CertificateSpec, ClientCaVerifier, JsonWebKey,
+    PrivateKey, ServiceAccountClaims, TokenSigner, TokenVerifier, UnverifiedJws,
+};
 use rustls_pki_types::CertificateDer;
 
 /// 2026-11-16.
 const NOW: i64 = 1_794_787_200;
 const ISSUER: &str = "https://kubernetes.default.svc";
 
-static AUTHORITY: LazyLock<Authority> =
-    LazyLock::new(|| Authority::create("ca", NOW).expect("there is randomness"));
-static TRUST: LazyLock<Trust> = LazyLock::new(|| {
-    Trust::new(std::slice::from_ref(AUTHORITY.certificate())).expect("it is an authority")
+static AUTHORITY: LazyLock<CertificateAuthority> =
+    LazyLock::new(|| CertificateAuthority::create("ca", NOW).expect("there is randomness"));
+static TRUST: LazyLock<ClientCaVerifier> = LazyLock::new(|| {
+    ClientCaVerifier::new(std::slice::from_ref(AUTHORITY.certificate()))
+        .expect("it is an authority")
 });
-static SIGNER: LazyLock<(Signer, Verifier)> = LazyLock::new(|| {
-    let key = Key::generate().expect("there is randomness");
+static SIGNER: LazyLock<(TokenSigner, TokenVerifier)> = LazyLock::new(|| {
+    let key = PrivateKey::generate().expect("there is randomness");
     let keys = vec![key.public().clone()];
     let issuers = vec![ISSUER.to_owned()];
-    let verifier = Verifier { keys, issuers, audiences: vec!["a".to_owned()] };
-    (Signer::new(key, ISSUER), verifier)
+    let verifier = TokenVerifier { keys, issuers, audiences: vec!["a".to_owned()] };
+    (TokenSigner::new(key, ISSUER), verifier)
 });
 
 /// Whether the input was understood.
@@ -72,10 +76,10 @@ pub(super) fn seeds(target: &str) -> &'static [&'static str] {
 
 /// A chain as a client shows it, and a request for a certificate.
 pub(super) fn certificates() -> Vec<Vec<u8>> {
-    let leaf = Leaf::client("alice", &["g", "h"]);
+    let leaf = CertificateSpec::client("alice", &["g", "h"]);
     let pair = AUTHORITY.issue(&leaf, NOW).expect("a plain leaf");
     let names = (&["a.example".to_owned()][..], &[[10, 0, 0, 1].into()][..]);
-    let request = pki::Request::create(pair.key(), "alice", &["g".to_owned()], names);
+    let request = pki::CertificateRequest::create(pair.key(), "alice", &["g".to_owned()], names);
     let mut all: Vec<Vec<u8>> = pair.chain().iter().map(|own| own.to_vec()).collect();
     all.extend([AUTHORITY.certificate().to_vec(), pair.certificate_pem().into_bytes()]);
     all.extend([request.expect("a plain request"), pair.key().public().to_pem()].map(String::into));
@@ -84,20 +88,20 @@ pub(super) fn certificates() -> Vec<Vec<u8>> {
 
 /// A head and claims, as they are and signed: what is behind the signature is reached as well.
 fn token(input: &[u8], text: &str) -> bool {
-    let keys = WebKey::set(input);
+    let keys = JsonWebKey::parse_set(input);
     let (head, claims) = text.split_once('.').unwrap_or((text, ""));
     let parts = [head, claims, head].map(|part| URL_SAFE_NO_PAD.encode(part));
     let (signer, verifier) = &*SIGNER;
     let mut understood = keys.is_ok();
     for token in [text.to_owned(), parts.join(".")] {
         let _ = black_box(verifier.verify(&token, &[], NOW));
-        let jws = Jws::parse(&token);
+        let jws = UnverifiedJws::parse(&token);
         understood |= jws.is_some();
         if let (Some(jws), Ok(keys)) = (&jws, &keys) {
             black_box(keys.iter().any(|key| key.verifies(jws)));
         }
     }
-    serde_json::from_str::<Claims>(claims).is_ok_and(|claims| {
+    serde_json::from_str::<ServiceAccountClaims>(claims).is_ok_and(|claims| {
         let signed = signer.sign(claims).expect("what was read can be written");
         let _ = black_box(verifier.verify(&signed, &[], NOW));
         true
@@ -106,10 +110,10 @@ fn token(input: &[u8], text: &str) -> bool {
 
 fn certificate(input: &[u8]) -> bool {
     let der = CertificateDer::from(input);
-    let _ = black_box(pki::live_certificates(input, NOW));
-    let _ = black_box(pki::Request::from_pem(input));
+    let _ = black_box(pki::unexpired_certificates(input, NOW));
+    let _ = black_box(pki::CertificateRequest::from_pem(input));
     TRUST.identify(std::slice::from_ref(&der), NOW).is_ok()
-        | Identity::of(&der).is_ok()
+        | CertificateIdentity::of(&der).is_ok()
         | pki::certificates(input).is_ok()
         | pki::PublicKey::all_from_pem(input).is_ok()
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use client::{Connect as _, Pipe, Use};
+use client::{ConnectionUse, Connector as _, PipeConnector};
 use httpstream::spdy;
-use server::User;
-use testkit::Cluster;
+use server::UserInfo;
+use testkit::TestCluster;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
     runtime::{Builder, Runtime},
@@ -26,21 +26,21 @@ const UPGRADE: &str = "GET /api/v1/configmaps?watch=true HTTP/1.1\r\nhost: x\r\n
     connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
     sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
-pub(super) struct Live {
+pub(super) struct LiveServer {
     runtime: Runtime,
-    _cluster: Cluster,
+    _cluster: TestCluster,
     /// For one who may do everything.
-    admin: Pipe,
+    admin: PipeConnector,
     /// For those who say who they are.
-    anybody: Pipe,
+    anybody: PipeConnector,
 }
 
-impl Live {
+impl LiveServer {
     pub(super) fn start() -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (cluster, admin, anybody) = runtime.block_on(async {
-            let cluster = Cluster::start().await;
-            let admin = User::new("admin", &["system:masters", "system:authenticated"]);
+            let cluster = TestCluster::start().await;
+            let admin = UserInfo::new("admin", &["system:masters", "system:authenticated"]);
             let (admin, anybody) = (cluster.running.pipe(admin), cluster.running.open_pipe());
             (cluster, admin, anybody)
         });
@@ -65,16 +65,20 @@ impl Live {
         let talk = async {
             match target {
                 "spdy" => Ok(understood(input).await),
-                "websocket" => ask(&self.admin, &[UPGRADE.as_bytes(), input].concat()).await,
+                "websocket" => {
+                    send_and_read(&self.admin, &[UPGRADE.as_bytes(), input].concat()).await
+                }
                 "continue" => {
                     let token = URL_SAFE_NO_PAD.encode(input);
                     let request = format!("{LIST}?limit=1&continue={token} {END}");
-                    ask(&self.admin, request.as_bytes()).await
+                    send_and_read(&self.admin, request.as_bytes()).await
                 }
-                "query" => ask(&self.admin, format!("{LIST}?{} {END}", text()).as_bytes()).await,
+                "query" => {
+                    send_and_read(&self.admin, format!("{LIST}?{} {END}", text()).as_bytes()).await
+                }
                 _ => {
-                    let known = ask(&self.admin, input).await?;
-                    Ok(ask(&self.anybody, input).await? || known)
+                    let known = send_and_read(&self.admin, input).await?;
+                    Ok(send_and_read(&self.anybody, input).await? || known)
                 }
             }
         };
@@ -85,8 +89,8 @@ impl Live {
 
 /// Sends these bytes and no more, and reads to the end. Whoever has sent a whole head gets an
 /// answer to it before the line goes dead.
-async fn ask(pipe: &Pipe, bytes: &[u8]) -> Result<bool> {
-    let mut io = pipe.connect(Use::Upgrade).await?.io;
+async fn send_and_read(pipe: &PipeConnector, bytes: &[u8]) -> Result<bool> {
+    let mut io = pipe.connect(ConnectionUse::Upgrade).await?.io;
     let mut read = Vec::new();
     let _ = io.write_all(bytes).await; // the server may have heard enough
     if bytes.windows(4).any(|four| four == b"\r\n\r\n") {

@@ -11,8 +11,8 @@ use anyhow::{Result, ensure};
 use bytes::Bytes;
 use object::SystemClock;
 use store::{
-    Bounds, DiskLog, Embedded, Engine, Error, Folder, Mirror, Options, Resident, Resource, Topic,
-    Write,
+    CacheCodec, Directory, DiskLog, DiskLogOptions, EmbeddedEngine, Engine, Error, RingLimits,
+    Topic, WatchCache, WatchCacheSet, Write,
 };
 use tokio::task::JoinSet;
 
@@ -22,9 +22,9 @@ const PREFIX: &str = "/registry/things/";
 
 /// Bytes as they are, under the one topic that everything has.
 #[derive(Debug)]
-struct Bare;
+struct RawBytes;
 
-impl Resident<Bytes> for Bare {
+impl CacheCodec<Bytes> for RawBytes {
     fn decode(&self, _: &str, bytes: &Bytes) -> Result<Bytes, String> {
         Ok(bytes.clone())
     }
@@ -38,18 +38,19 @@ impl Resident<Bytes> for Bare {
     }
 }
 
-struct Inside {
+struct EmbeddedStore {
     engine: Arc<dyn Engine<Bytes>>,
-    things: Arc<Resource<Bytes>>,
+    things: Arc<WatchCache<Bytes>>,
 }
 
-fn open(folder: &Path) -> Result<Inside> {
-    let mirror = Mirror::new(Bounds::default());
-    let (disk, clock) = (Arc::new(Folder::open(folder)?), Arc::new(SystemClock));
-    let log = DiskLog::open(disk, clock.clone(), Options::default())?;
-    let engine: Arc<dyn Engine<Bytes>> = Arc::new(Embedded::open(log, mirror.clone(), clock)?);
-    let things = mirror.serve(PREFIX, Arc::new(Bare), &*engine)?;
-    Ok(Inside { engine, things })
+fn open(folder: &Path) -> Result<EmbeddedStore> {
+    let mirror = WatchCacheSet::new(RingLimits::default());
+    let (disk, clock) = (Arc::new(Directory::open(folder)?), Arc::new(SystemClock));
+    let log = DiskLog::open(disk, clock.clone(), DiskLogOptions::default())?;
+    let engine: Arc<dyn Engine<Bytes>> =
+        Arc::new(EmbeddedEngine::open(log, mirror.clone(), clock)?);
+    let things = mirror.start(PREFIX, Arc::new(RawBytes), &*engine)?;
+    Ok(EmbeddedStore { engine, things })
 }
 
 /// Durable writes of `size` a second, and what one costs of processors, in microseconds. Each
@@ -74,7 +75,7 @@ pub(crate) async fn puts(
 }
 
 async fn write(
-    Inside { engine, things }: &Inside,
+    EmbeddedStore { engine, things }: &EmbeddedStore,
     writers: usize,
     each: usize,
     size: usize,

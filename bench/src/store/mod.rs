@@ -15,7 +15,7 @@ use anyhow::Result;
 use clap::Args;
 use store::wire::pb;
 
-use self::{servers::Server, watch::Crowd, wire::Connection};
+use self::{servers::Server, watch::WatchLoad, wire::Connection};
 
 const SIZE: usize = 1_024;
 const LASTS: Duration = Duration::from_secs(2);
@@ -48,13 +48,13 @@ pub(crate) struct Arguments {
 }
 
 /// One line of the table: what was seen of each server, turn by turn.
-struct Line {
+struct ResultRow {
     what: String,
-    more: bool,
+    higher_is_better: bool,
     seen: [Vec<f64>; 2],
 }
 
-impl Line {
+impl ResultRow {
     fn median(&self, server: usize) -> f64 {
         let mut seen = self.seen[server].clone();
         seen.sort_unstable_by(f64::total_cmp);
@@ -64,21 +64,21 @@ impl Line {
 
 /// What is measured in one turn.
 #[derive(Clone, Copy)]
-enum Part {
+enum Measurement {
     Paced,
     Puts(usize),
     Range,
-    Watch(Crowd),
+    Watch(WatchLoad),
 }
 
-const PARTS: &[(&str, usize, Part)] = &[
-    ("paced put", TURNS, Part::Paced),
-    ("put", TURNS, Part::Puts(1)),
-    ("put", TURNS, Part::Puts(64)),
-    ("put", TURNS, Part::Puts(1_000)),
-    ("range", TURNS, Part::Range),
-    ("watch", 1, Part::Watch(Crowd { watchers: 10_000, distinct: true, writes: 2_000 })),
-    ("watch", 1, Part::Watch(Crowd { watchers: 1_000, distinct: false, writes: 20 })),
+const PARTS: &[(&str, usize, Measurement)] = &[
+    ("paced put", TURNS, Measurement::Paced),
+    ("put", TURNS, Measurement::Puts(1)),
+    ("put", TURNS, Measurement::Puts(64)),
+    ("put", TURNS, Measurement::Puts(1_000)),
+    ("range", TURNS, Measurement::Range),
+    ("watch", 1, Measurement::Watch(WatchLoad { watchers: 10_000, distinct: true, writes: 2_000 })),
+    ("watch", 1, Measurement::Watch(WatchLoad { watchers: 1_000, distinct: false, writes: 20 })),
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -120,7 +120,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-async fn measure(servers: &[Server], wanted: &impl Fn(&str) -> bool) -> Result<Vec<Line>> {
+async fn measure(servers: &[Server], wanted: &impl Fn(&str) -> bool) -> Result<Vec<ResultRow>> {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let mut lines = Vec::new();
     for (nth, server) in servers.iter().enumerate() {
@@ -141,18 +141,18 @@ async fn measure(servers: &[Server], wanted: &impl Fn(&str) -> bool) -> Result<V
 
 type Seen = (String, f64, bool);
 
-fn note(lines: &mut Vec<Line>, server: usize, seen: impl IntoIterator<Item = Seen>) {
+fn note(lines: &mut Vec<ResultRow>, server: usize, seen: impl IntoIterator<Item = Seen>) {
     for (what, value, more) in seen {
         let known = lines.iter().position(|line| line.what == what);
         let nth = known.unwrap_or_else(|| {
-            lines.push(Line { what, more, seen: Default::default() });
+            lines.push(ResultRow { what, higher_is_better: more, seen: Default::default() });
             lines.len() - 1
         });
         lines[nth].seen[server].push(value);
     }
 }
 
-impl Part {
+impl Measurement {
     async fn once(self, server: &Server) -> Result<Vec<Seen>> {
         let before = server.cpu();
         match self {
@@ -174,7 +174,7 @@ impl Part {
                 Ok(vec![(what("ms"), took, false), (what("CPU ms"), each, false)])
             }
             Self::Watch(crowd) => {
-                let Crowd { watchers, distinct, writes } = crowd;
+                let WatchLoad { watchers, distinct, writes } = crowd;
                 let p99 = watch::delivery(server, crowd).await?;
                 let of = if distinct { "distinct keys" } else { "one prefix" };
                 let what = format!("{watchers} watchers of {of}, {writes} writes/s");
@@ -256,7 +256,7 @@ async fn ranges(server: &Server) -> Result<(f64, f64)> {
     Ok((begun.elapsed().as_secs_f64() * 1e3 / times, times))
 }
 
-async fn inside(folder: &Path, lines: &[Line]) -> Result<()> {
+async fn inside(folder: &Path, lines: &[ResultRow]) -> Result<()> {
     for writers in [1, 64, 1_000] {
         let folder = folder.join(format!("inside{writers}"));
         let (rate, _) = inside::puts(&folder, writers, 1, SIZE, LASTS).await?;
@@ -275,11 +275,11 @@ fn message(request: &impl prost::Message) -> Vec<u8> {
     request.encode_to_vec()
 }
 
-fn print(lines: &[Line]) {
+fn print(lines: &[ResultRow]) {
     println!("{:<56} {:>12} {:>12} {:>8}", "", "ours", "etcd", "ratio");
     for line in lines {
         let (ours, etcd) = (line.median(0), line.median(1));
-        let ratio = if line.more { ours / etcd } else { etcd / ours };
+        let ratio = if line.higher_is_better { ours / etcd } else { etcd / ours };
         println!("{:<56} {ours:>12.2} {etcd:>12.2} {ratio:>8.2}", line.what);
     }
 }

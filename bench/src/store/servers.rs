@@ -11,8 +11,8 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use object::SystemClock;
 use store::{
-    DiskLog, Folder, Options,
-    face::{Compaction, Etcd, Identity, Limits, Setup, bind},
+    Directory, DiskLog, DiskLogOptions,
+    face::{Compaction, EtcdServer, EtcdServerConfig, Identity, Limits, bind},
 };
 
 /// A process that ends with this.
@@ -88,8 +88,8 @@ pub(crate) fn cpu(process: &str) -> f64 {
 /// What `Server::ours` runs.
 pub(crate) fn serve(folder: &Path, address: &str) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let disk = Arc::new(Folder::open(folder)?);
-    let log = DiskLog::open(disk, Arc::new(SystemClock), Options::default())?;
+    let disk = Arc::new(Directory::open(folder)?);
+    let log = DiskLog::open(disk, Arc::new(SystemClock), DiskLogOptions::default())?;
     let identity = Identity {
         name: "bench".into(),
         peer_urls: Vec::new(),
@@ -97,8 +97,9 @@ pub(crate) fn serve(folder: &Path, address: &str) -> Result<()> {
         token: String::new(),
     };
     let (limits, scratch) = (Limits::default(), folder.to_owned());
-    let setup = Setup { identity, limits, quota: 0, scratch, compaction: Compaction::Never };
-    let etcd = Etcd::open(log, Arc::new(SystemClock), setup)?;
+    let setup =
+        EtcdServerConfig { identity, limits, quota: 0, scratch, compaction: Compaction::Never };
+    let etcd = EtcdServer::open(log, Arc::new(SystemClock), setup)?;
     runtime.block_on(async {
         etcd.serve(vec![bind(address, None).await?], std::future::pending()).await;
         Ok(())

@@ -21,7 +21,7 @@ const LASTS: Duration = Duration::from_secs(5);
 
 /// What is watched, and how much happens.
 #[derive(Clone, Copy)]
-pub(crate) struct Crowd {
+pub(crate) struct WatchLoad {
     pub(crate) watchers: usize,
     /// Each another key; or all of them the same prefix.
     pub(crate) distinct: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Crowd {
 
 /// From before the write is sent until the event is there, of the slowest hundredth, in
 /// milliseconds.
-pub(crate) async fn delivery(server: &Server, crowd: Crowd) -> Result<f64> {
+pub(crate) async fn delivery(server: &Server, crowd: WatchLoad) -> Result<f64> {
     let begun = Instant::now();
     let (mut watching, prefix) = (JoinSet::new(), format!("/crowd/{}/", crowd.watchers));
     let events = u64::from(crowd.writes) * LASTS.as_secs();
@@ -94,7 +94,7 @@ fn create(prefix: &str, watcher: Option<usize>) -> Vec<u8> {
 }
 
 /// At an even pace, whatever the answers take.
-async fn write(server: &Server, prefix: &str, crowd: Crowd, begun: Instant) -> Result<()> {
+async fn write(server: &Server, prefix: &str, crowd: WatchLoad, begun: Instant) -> Result<()> {
     let mut connection = Connection::open(&server.address, "/etcdserverpb.KV/Put").await?;
     let count = usize::try_from(u64::from(crowd.writes) * LASTS.as_secs())?;
     let put = |nth: usize| {

@@ -38,7 +38,7 @@ pub(crate) struct Connection {
 
 /// What one connection has seen.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ConnectionStats {
     pub(crate) took: Vec<Duration>,
     pub(crate) bytes: u64,
 }
@@ -63,8 +63,8 @@ impl Connection {
         callers: usize,
         lasts: Duration,
         message: impl Fn(usize) -> Vec<u8>,
-    ) -> Result<Seen> {
-        let (begun, mut seen) = (Instant::now(), Seen::default());
+    ) -> Result<ConnectionStats> {
+        let (begun, mut seen) = (Instant::now(), ConnectionStats::default());
         for caller in 0..callers {
             self.ask(caller, &message(caller));
         }
@@ -86,8 +86,9 @@ impl Connection {
         pace: Duration,
         count: usize,
         message: impl Fn(usize) -> Vec<u8>,
-    ) -> Result<Seen> {
-        let (mut ticks, mut nth, mut seen) = (tokio::time::interval(pace), 0, Seen::default());
+    ) -> Result<ConnectionStats> {
+        let (mut ticks, mut nth, mut seen) =
+            (tokio::time::interval(pace), 0, ConnectionStats::default());
         while nth < count || !self.open.is_empty() {
             tokio::select! {
                 _ = ticks.tick(), if nth < count => {
@@ -117,7 +118,7 @@ impl Connection {
     pub(crate) async fn messages(&mut self) -> Result<Vec<Bytes>> {
         self.flush().await?;
         self.read().await?;
-        self.take(&mut Seen::default())?;
+        self.take(&mut ConnectionStats::default())?;
         let mut messages = Vec::new();
         while let Some(head) = self.body.first_chunk::<5>() {
             let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
@@ -173,7 +174,7 @@ impl Connection {
     }
 
     /// Takes all frames that are whole. Gives whose answers have come.
-    fn take(&mut self, seen: &mut Seen) -> Result<Vec<usize>> {
+    fn take(&mut self, seen: &mut ConnectionStats) -> Result<Vec<usize>> {
         let mut done = Vec::new();
         while let Some((length, kind, flags, stream)) = parse(&self.input) {
             if self.input.len() < 9 + length {

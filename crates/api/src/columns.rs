@@ -8,12 +8,12 @@ use crate::core::PodSpec;
 pub(crate) const NONE: &str = "<none>";
 
 /// `text`, or that there is none.
-pub(crate) fn or_none(text: &str) -> Value {
+pub(crate) fn text_or_none(text: &str) -> Value {
     if text.is_empty() { NONE.into() } else { text.into() }
 }
 
 /// `text`, or that nobody has set it.
-pub(crate) fn or_unset(text: &str) -> Value {
+pub(crate) fn text_or_unset(text: &str) -> Value {
     if text.is_empty() { "<unset>".into() } else { text.into() }
 }
 
@@ -26,12 +26,12 @@ pub(crate) fn images(spec: &PodSpec) -> Value {
 }
 
 pub(crate) fn labels(labels: &Map<String>) -> Value {
-    or_none(&join(labels.iter().map(|(name, value)| format!("{name}={value}"))))
+    text_or_none(&join(labels.iter().map(|(name, value)| format!("{name}={value}"))))
 }
 
 pub(crate) fn selector(selector: Option<&LabelSelector>) -> Value {
-    match Selector::from_tree(selector.map_or(&Value::Null, Lens::tree)) {
-        Ok(selector) => or_none(&selector.to_string()),
+    match Selector::from_label_selector(selector.map_or(&Value::Null, Lens::tree)) {
+        Ok(selector) => text_or_none(&selector.to_string()),
         Err(_) => "<error>".into(),
     }
 }

@@ -3,13 +3,13 @@
 
 use std::sync::OnceLock;
 
-use schema::{ErrorType, Errors, Path};
+use schema::{ErrorList, ErrorType, FieldPath};
 
 /// What an expression may speak of, and what it must give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
-pub struct Environment {
-    pub gives: Gives,
+pub struct CelEnvironment {
+    pub result_type: ExpectedResult,
     /// Whether it sees the parameters of a policy.
     pub params: bool,
     /// Whether it may ask what users may do.
@@ -17,42 +17,46 @@ pub struct Environment {
     /// Whether it sees the variables that were declared before it.
     pub variables: bool,
     /// Whether it was stored before: then what older servers know not may be used.
-    pub stored: bool,
+    pub is_stored: bool,
 }
 
 /// The kinds of values that expressions give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gives {
+pub enum ExpectedResult {
     /// Whether a request matches, or is valid.
-    Truth,
+    Bool,
     /// A message.
     Message,
     /// A message, or nothing.
     Annotation,
     /// Anything: it becomes a variable.
-    Anything,
+    Any,
     /// A list of changes.
     JsonPatch,
     /// An object to apply.
     ApplyConfiguration,
     /// Whether a device is one of those that are looked for.
-    Device,
+    DeviceSelector,
     /// A property that is computed from those of a device.
-    DeviceAttribute,
+    DerivedDeviceAttribute,
 }
 
 /// Compiles the expressions of one object.
 pub trait Compiler {
     /// Says what is wrong with an expression.
-    fn compile(&mut self, expression: &str, environment: &Environment) -> Result<(), Wrong>;
+    fn compile(
+        &mut self,
+        expression: &str,
+        environment: &CelEnvironment,
+    ) -> Result<(), CompileError>;
 
     /// Says what is wrong with the expression of a variable, which the expressions after it see.
     fn declare(
         &mut self,
         name: &str,
         expression: &str,
-        environment: &Environment,
-    ) -> Result<(), Wrong>;
+        environment: &CelEnvironment,
+    ) -> Result<(), CompileError>;
 }
 
 /// Makes a compiler for the expressions of one object.
@@ -60,7 +64,7 @@ pub type Start = fn() -> Box<dyn Compiler>;
 
 /// Why an expression does not compile.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct CompileError {
     pub error: ErrorType,
     pub detail: String,
 }
@@ -68,7 +72,7 @@ pub struct Wrong {
 static START: OnceLock<Start> = OnceLock::new();
 
 /// Lets expressions be checked by these compilers from now on. The first ones stay.
-pub fn install(start: Start) {
+pub fn install_compiler(start: Start) {
     let _ = START.set(start);
 }
 
@@ -84,9 +88,9 @@ impl Session {
     pub(crate) fn check(
         &mut self,
         expression: &str,
-        environment: &Environment,
-        at: &Path,
-        errs: &mut Errors,
+        environment: &CelEnvironment,
+        at: &FieldPath,
+        errs: &mut ErrorList,
     ) {
         let compiled = self.0.as_mut().map(|it| it.compile(expression, environment));
         tell(compiled, expression, at, errs);
@@ -96,17 +100,22 @@ impl Session {
     pub(crate) fn declare(
         &mut self,
         (name, expression): (&str, &str),
-        environment: &Environment,
-        at: &Path,
-        errs: &mut Errors,
+        environment: &CelEnvironment,
+        at: &FieldPath,
+        errs: &mut ErrorList,
     ) {
         let compiled = self.0.as_mut().map(|it| it.declare(name, expression, environment));
         tell(compiled, expression, at, errs);
     }
 }
 
-fn tell(compiled: Option<Result<(), Wrong>>, expression: &str, at: &Path, errs: &mut Errors) {
-    if let Some(Err(Wrong { error, detail })) = compiled {
+fn tell(
+    compiled: Option<Result<(), CompileError>>,
+    expression: &str,
+    at: &FieldPath,
+    errs: &mut ErrorList,
+) {
+    if let Some(Err(CompileError { error, detail })) = compiled {
         errs.push(error, at, expression.into(), detail);
     }
 }

@@ -8,7 +8,7 @@ pub struct FieldSelectorRequirement {
     /// The field, as a selector names it.
     key: Must<String>,
     /// How the value is compared: In, NotIn, Exists or DoesNotExist.
-    #[api(go = "v1.FieldSelectorOperator")]
+    #[api(go_type = "v1.FieldSelectorOperator")]
     operator: Must<String>,
     /// What it is compared with.
     values: List<String>,

@@ -5,118 +5,128 @@ use std::collections::BTreeSet;
 use object::{
     Condition, IntOrString, LabelSelector, LabelSelectorRequirement, List, Quantity, Value, names,
 };
-use schema::{Errors, Path, check_labels};
+use schema::{ErrorList, FieldPath, validate_labels};
 
 /// The largest user or group id.
 const MAX_ID: i64 = i32::MAX as i64;
 
-pub(crate) trait Rules {
+pub(crate) trait ValidateField {
     /// `text`, the field `name` of what is here, must not be empty.
-    fn need(&mut self, at: &Path, name: &str, text: &str);
-    fn label(&mut self, at: &Path, text: &str);
-    fn subdomain(&mut self, at: &Path, text: &str);
-    fn qualified(&mut self, at: &Path, text: &str);
-    fn positive(&mut self, at: &Path, n: i64);
-    fn port(&mut self, at: &Path, n: i32);
-    fn port_or_name(&mut self, at: &Path, port: &IntOrString);
+    fn required_field(&mut self, at: &FieldPath, name: &str, text: &str);
+    fn label(&mut self, at: &FieldPath, text: &str);
+    fn subdomain(&mut self, at: &FieldPath, text: &str);
+    fn qualified(&mut self, at: &FieldPath, text: &str);
+    fn positive(&mut self, at: &FieldPath, n: i64);
+    fn port(&mut self, at: &FieldPath, n: i32);
+    fn port_or_name(&mut self, at: &FieldPath, port: &IntOrString);
     /// A user's or group's number.
-    fn user(&mut self, at: &Path, id: Option<i64>);
+    fn user_or_group_id(&mut self, at: &FieldPath, id: Option<i64>);
     /// Permissions of a file.
-    fn mode(&mut self, at: &Path, mode: Option<i32>);
+    fn file_mode(&mut self, at: &FieldPath, mode: Option<i32>);
     /// A path that does not lead upward.
-    fn descending(&mut self, at: &Path, path: &str);
+    fn path_without_backsteps(&mut self, at: &FieldPath, path: &str);
     /// A path below the place where it is used.
-    fn relative(&mut self, at: &Path, path: &str);
+    fn local_descending_path(&mut self, at: &FieldPath, path: &str);
     /// A relative path whose first part is not one that the kubelet keeps for itself.
-    fn unreserved(&mut self, at: &Path, path: &str);
+    fn local_non_reserved_path(&mut self, at: &FieldPath, path: &str);
     /// A name below a domain: `example.com/name`.
-    fn domain_path(&mut self, at: &Path, text: &str);
-    fn selector(&mut self, at: &Path, selector: Option<&LabelSelector>);
+    fn domain_path(&mut self, at: &FieldPath, text: &str);
+    fn selector(&mut self, at: &FieldPath, selector: Option<&LabelSelector>);
     /// What objects say about themselves: each condition is whole, and of a type of its own.
-    fn conditions(&mut self, at: &Path, conditions: &List<Condition>);
+    fn conditions(&mut self, at: &FieldPath, conditions: &List<Condition>);
     /// An amount, if there is one, that is not negative.
-    fn no_less_than_zero(&mut self, at: &Path, amount: &Value);
+    fn non_negative_amount(&mut self, at: &FieldPath, amount: &Value);
     /// What never changes, and how it is shown when it does.
-    fn kept<T: PartialEq>(&mut self, at: &Path, pair: (T, T), shown: impl Fn(T) -> String);
+    fn immutable_formatted<T: PartialEq>(
+        &mut self,
+        at: &FieldPath,
+        pair: (T, T),
+        shown: impl Fn(T) -> String,
+    );
 }
 
-impl Rules for Errors {
-    fn kept<T: PartialEq>(&mut self, at: &Path, (new, old): (T, T), shown: impl Fn(T) -> String) {
+impl ValidateField for ErrorList {
+    fn immutable_formatted<T: PartialEq>(
+        &mut self,
+        at: &FieldPath,
+        (new, old): (T, T),
+        shown: impl Fn(T) -> String,
+    ) {
         if new != old {
-            self.invalid_shown(at, shown(new), "field is immutable");
+            self.invalid_formatted(at, shown(new), "field is immutable");
         }
     }
 
-    fn need(&mut self, at: &Path, name: &str, text: &str) {
+    fn required_field(&mut self, at: &FieldPath, name: &str, text: &str) {
         if text.is_empty() {
             self.required(&at.field(name), "");
         }
     }
 
-    fn label(&mut self, at: &Path, text: &str) {
-        self.complaints(at, text, names::dns1123_label(text));
+    fn label(&mut self, at: &FieldPath, text: &str) {
+        self.invalid_each(at, text, names::dns1123_label(text));
     }
 
-    fn subdomain(&mut self, at: &Path, text: &str) {
-        self.complaints(at, text, names::dns1123_subdomain(text));
+    fn subdomain(&mut self, at: &FieldPath, text: &str) {
+        self.invalid_each(at, text, names::dns1123_subdomain(text));
     }
 
-    fn qualified(&mut self, at: &Path, text: &str) {
-        self.complaints(at, text, names::qualified_name(text));
+    fn qualified(&mut self, at: &FieldPath, text: &str) {
+        self.invalid_each(at, text, names::qualified_name(text));
     }
 
-    fn positive(&mut self, at: &Path, n: i64) {
+    fn positive(&mut self, at: &FieldPath, n: i64) {
         if n <= 0 {
             self.invalid(at, n, "must be greater than zero");
         }
     }
 
-    fn port(&mut self, at: &Path, n: i32) {
+    fn port(&mut self, at: &FieldPath, n: i32) {
         for wrong in names::port_number(n.into()) {
             self.invalid(at, n, wrong);
         }
     }
 
-    fn port_or_name(&mut self, at: &Path, port: &IntOrString) {
+    fn port_or_name(&mut self, at: &FieldPath, port: &IntOrString) {
         match port {
             IntOrString::Int(n) => self.port(at, *n),
-            IntOrString::Text(name) => self.complaints(at, name, names::port_name(name)),
+            IntOrString::Text(name) => self.invalid_each(at, name, names::port_name(name)),
         }
     }
 
-    fn user(&mut self, at: &Path, id: Option<i64>) {
+    fn user_or_group_id(&mut self, at: &FieldPath, id: Option<i64>) {
         for wrong in id.map(|id| names::in_range(id, 0, MAX_ID)).unwrap_or_default() {
             self.invalid(at, id.unwrap_or_default(), wrong);
         }
     }
 
-    fn mode(&mut self, at: &Path, mode: Option<i32>) {
+    fn file_mode(&mut self, at: &FieldPath, mode: Option<i32>) {
         if let Some(mode) = mode.filter(|mode| !(0..=0o777).contains(mode)) {
             self.invalid(at, mode, "must be a number between 0 and 0777 (octal), both inclusive");
         }
     }
 
-    fn descending(&mut self, at: &Path, path: &str) {
+    fn path_without_backsteps(&mut self, at: &FieldPath, path: &str) {
         if path.split('/').any(|part| part == "..") {
             self.invalid(at, path, "must not contain '..'");
         }
     }
 
-    fn relative(&mut self, at: &Path, path: &str) {
+    fn local_descending_path(&mut self, at: &FieldPath, path: &str) {
         if path.starts_with('/') {
             self.invalid(at, path, "must be a relative path");
         }
-        self.descending(at, path);
+        self.path_without_backsteps(at, path);
     }
 
-    fn unreserved(&mut self, at: &Path, path: &str) {
-        self.relative(at, path);
+    fn local_non_reserved_path(&mut self, at: &FieldPath, path: &str) {
+        self.local_descending_path(at, path);
         if path.starts_with("..") && !path.starts_with("../") {
             self.invalid(at, path, "must not start with '..'");
         }
     }
 
-    fn domain_path(&mut self, at: &Path, text: &str) {
+    fn domain_path(&mut self, at: &FieldPath, text: &str) {
         let fits = |c: char| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c);
         match text.split_once('/').filter(|(host, path)| !host.is_empty() && !path.is_empty()) {
             _ if text.is_empty() => self.required(at, ""),
@@ -135,15 +145,20 @@ impl Rules for Errors {
         }
     }
 
-    fn selector(&mut self, at: &Path, selector: Option<&LabelSelector>) {
+    fn selector(&mut self, at: &FieldPath, selector: Option<&LabelSelector>) {
         let Some(selector) = selector else { return };
-        check_labels(selector.match_labels(), &at.field("matchLabels"), self);
+        validate_labels(selector.match_labels(), &at.field("matchLabels"), self);
         for (i, requirement) in selector.match_expressions().iter().enumerate() {
-            check_requirement(requirement, false, &at.field("matchExpressions").index(i), self);
+            validate_selector_requirement(
+                requirement,
+                false,
+                &at.field("matchExpressions").index(i),
+                self,
+            );
         }
     }
 
-    fn conditions(&mut self, at: &Path, conditions: &List<Condition>) {
+    fn conditions(&mut self, at: &FieldPath, conditions: &List<Condition>) {
         let mut types = BTreeSet::new();
         for (i, condition) in conditions.iter().enumerate() {
             if !types.insert(condition.type_()) {
@@ -153,7 +168,7 @@ impl Rules for Errors {
         }
     }
 
-    fn no_less_than_zero(&mut self, at: &Path, amount: &Value) {
+    fn non_negative_amount(&mut self, at: &FieldPath, amount: &Value) {
         if is_negative(amount) {
             self.invalid(at, amount.clone(), "must be greater than or equal to 0");
         }
@@ -169,29 +184,29 @@ pub(crate) fn is_negative(amount: &Value) -> bool {
 const MAX_REASON: usize = 1024;
 const MAX_MESSAGE: usize = 32 * 1024;
 
-fn check_condition(condition: &Condition, at: &Path, errs: &mut Errors) {
+fn check_condition(condition: &Condition, at: &FieldPath, errs: &mut ErrorList) {
     match condition.type_() {
         "" => errs.required(&at.field("type"), "is required"),
         ty => errs.qualified(&at.field("type"), ty),
     }
-    errs.needed_one_of(&at.field("status"), condition.status(), &["False", "True", "Unknown"]);
+    errs.required_one_of(&at.field("status"), condition.status(), &["False", "True", "Unknown"]);
     if condition.observed_generation() < 0 {
         let why = "must be greater than or equal to zero";
         errs.invalid(&at.field("observedGeneration"), condition.observed_generation(), why);
     }
-    errs.need(at, "lastTransitionTime", condition.last_transition_time());
+    errs.required_field(at, "lastTransitionTime", condition.last_transition_time());
     let (reason, here) = (condition.reason(), at.field("reason"));
     if reason.is_empty() {
         errs.required(&here, "");
     } else if !is_reason(reason) {
-        errs.invalid(&here, reason, REASON);
+        errs.invalid(&here, reason, CONDITION_REASON_MESSAGE);
     }
     errs.max_bytes(&here, reason, MAX_REASON);
     errs.max_bytes(&at.field("message"), condition.message(), MAX_MESSAGE);
 }
 
 /// What is said of a reason that is none.
-pub(crate) const REASON: &str = "a condition reason must start with alphabetic character, \
+pub(crate) const CONDITION_REASON_MESSAGE: &str = "a condition reason must start with alphabetic character, \
     optionally followed by a string of alphanumeric characters or '_,:', and must end with an \
     alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or \
     'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is \
@@ -205,25 +220,30 @@ pub(crate) fn is_reason(text: &str) -> bool {
 }
 
 /// `lenient`: operators of the future are taken.
-pub(crate) fn check_requirement(
+pub(crate) fn validate_selector_requirement(
     requirement: &LabelSelectorRequirement,
     lenient: bool,
-    at: &Path,
-    errs: &mut Errors,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) {
     let (operator, values) = (requirement.operator(), requirement.values());
-    check_known_requirement(operator, values.is_empty(), at, errs);
+    validate_selector_operator(operator, values.is_empty(), at, errs);
     if !lenient && !matches!(operator, "In" | "NotIn" | "Exists" | "DoesNotExist") {
         errs.invalid(&at.field("operator"), operator, "not a valid selector operator");
     }
     errs.qualified(&at.field("key"), requirement.key());
     for (i, value) in values.iter().enumerate() {
-        errs.complaints(&at.field("values").index(i), value, names::label_value(value));
+        errs.invalid_each(&at.field("values").index(i), value, names::label_value(value));
     }
 }
 
 /// Whether an operator has the values that it needs.
-pub(crate) fn check_known_requirement(operator: &str, none: bool, at: &Path, errs: &mut Errors) {
+pub(crate) fn validate_selector_operator(
+    operator: &str,
+    none: bool,
+    at: &FieldPath,
+    errs: &mut ErrorList,
+) {
     let at = at.field("values");
     match operator {
         "In" | "NotIn" if none => {
@@ -238,12 +258,12 @@ pub(crate) fn check_known_requirement(operator: &str, none: bool, at: &Path, err
 }
 
 /// A selector as Go prints it: in the order of its fields.
-pub(crate) fn shown_selector(selector: &LabelSelector) -> String {
-    crate::shown::shown(selector)
+pub(crate) fn format_selector(selector: &LabelSelector) -> String {
+    crate::shown::format_go(selector)
 }
 
 /// A struct as Go prints those that have no names for JSON.
-pub(crate) fn go_struct(fields: &[(&str, Value)]) -> String {
+pub(crate) fn format_go_fields(fields: &[(&str, Value)]) -> String {
     let fields: Vec<_> =
         fields.iter().map(|(name, value)| format!("\"{name}\":{}", json(value))).collect();
     format!("{{{}}}", fields.join(","))

@@ -3,32 +3,32 @@
 
 use std::fmt::Write as _;
 
-use object::{Lens, List, Struct, Type, Value, View, to_json};
+use object::{Lens, List, StructSchema, Type, Value, View, to_json};
 
 /// A line for each type: `Type: Field Field=json +Embedded json`. What begins with a small
 /// letter has a name for JSON after all, and is left out when it is empty.
 const TYPES: &str = include_str!("shown.txt");
 
 /// An object as Go prints it.
-pub(crate) fn shown<L: Lens>(object: &L) -> String {
+pub(crate) fn format_go<L: Lens>(object: &L) -> String {
     let mut out = String::new();
     write_struct(L::SHAPE, object.tree(), &mut out);
     out
 }
 
 /// A list of objects.
-pub(crate) fn shown_all<L: Lens + View>(objects: &List<L>) -> String {
+pub(crate) fn format_go_list<L: Lens + View>(objects: &List<L>) -> String {
     let mut out = String::new();
     write_value(List::<L>::TYPE, true, &objects.clone().into(), &mut out);
     out
 }
 
 /// An object that may be absent.
-pub(crate) fn shown_or_null<L: Lens>(object: Option<&L>) -> String {
-    object.map_or_else(|| "null".to_owned(), shown)
+pub(crate) fn format_go_option<L: Lens>(object: Option<&L>) -> String {
+    object.map_or_else(|| "null".to_owned(), format_go)
 }
 
-fn write_struct(shape: &Struct, object: &Value, out: &mut String) {
+fn write_struct(shape: &StructSchema, object: &Value, out: &mut String) {
     let start = out.len();
     write_fields(&shape.name, shape, object, out);
     if out.len() == start {
@@ -40,7 +40,7 @@ fn write_struct(shape: &Struct, object: &Value, out: &mut String) {
 }
 
 /// The fields of the type `name`, which are all in the shape, each after a comma.
-fn write_fields(name: &str, shape: &Struct, object: &Value, out: &mut String) {
+fn write_fields(name: &str, shape: &StructSchema, object: &Value, out: &mut String) {
     let Some(fields) = fields_of(name) else {
         if is_meta(shape) {
             write_json(object, out);
@@ -60,16 +60,16 @@ fn write_fields(name: &str, shape: &Struct, object: &Value, out: &mut String) {
         let (go, json) = names(field);
         let value = object.get(&json);
         let Some(field) = shape.field(&json) else { continue };
-        let empty = if field.rules.optional { value.is_null() } else { value.is_zero() };
-        if go == json && empty && !field.rules.always {
+        let empty = if field.attributes.optional { value.is_null() } else { value.is_zero() };
+        if go == json && empty && !field.attributes.no_omitempty {
             continue;
         }
         write!(out, ",{go:?}:").expect("a String takes everything");
-        write_value(&field.ty, field.rules.optional, value, out);
+        write_value(&field.ty, field.attributes.optional, value, out);
     }
 }
 
-fn write_meta(shape: &Struct, object: &Value, out: &mut String) {
+fn write_meta(shape: &StructSchema, object: &Value, out: &mut String) {
     if let Some(Type::Object(meta)) = shape.field("metadata").map(|field| &*field.ty) {
         write_fields("ObjectMeta", meta, object.get("metadata"), out);
     }
@@ -99,15 +99,15 @@ fn write_value(ty: &Type, optional: bool, value: &Value, out: &mut String) {
 }
 
 /// Whether the type has names for JSON after all.
-fn is_meta(shape: &Struct) -> bool {
-    !shape.module.starts_with("api::") || shape.module == "api::meta"
+fn is_meta(shape: &StructSchema) -> bool {
+    !shape.rust_module.starts_with("api::") || shape.rust_module == "api::meta"
 }
 
 /// An object of a type that is not in the table: all fields in the order of their tags.
-fn write_plain(shape: &Struct, object: &Value, out: &mut String) {
-    for field in shape.flat() {
+fn write_plain(shape: &StructSchema, object: &Value, out: &mut String) {
+    for field in shape.json_fields() {
         write!(out, ",{:?}:", go_name(&field.name)).expect("a String takes everything");
-        write_value(&field.ty, field.rules.optional, object.get(&field.name), out);
+        write_value(&field.ty, field.attributes.optional, object.get(&field.name), out);
     }
 }
 
@@ -171,26 +171,26 @@ mod tests {
     fn parts_of_pods_and_nodes_are_shown_whole() {
         for (shown, wanted) in [
             (
-                shown(&SELinuxOptions::new().with_user("u")),
+                format_go(&SELinuxOptions::new().with_user("u")),
                 r#"{"User":"u","Role":"","Type":"","Level":""}"#,
             ),
             (
-                shown(&WindowsSecurityContextOptions::new().with_host_process(true)),
+                format_go(&WindowsSecurityContextOptions::new().with_host_process(true)),
                 r#"{"GMSACredentialSpecName":null,"GMSACredentialSpec":null,"RunAsUserName":null,"HostProcess":true}"#,
             ),
             (
-                shown(&SeccompProfile::new().with_localhost_profile("p")),
+                format_go(&SeccompProfile::new().with_localhost_profile("p")),
                 r#"{"Type":"","LocalhostProfile":"p"}"#,
             ),
             (
-                shown(&PodResourceClaim::new().with_name("c")),
+                format_go(&PodResourceClaim::new().with_name("c")),
                 r#"{"Name":"c","ResourceClaimName":null,"ResourceClaimTemplateName":null}"#,
             ),
             (
-                shown(&Taint::new().with_key("k").with_effect("NoExecute")),
+                format_go(&Taint::new().with_key("k").with_effect("NoExecute")),
                 r#"{"Key":"k","Value":"","Effect":"NoExecute","TimeAdded":null}"#,
             ),
-            (shown(&NodeAddress::new().with_address("a")), r#"{"Type":"","Address":"a"}"#),
+            (format_go(&NodeAddress::new().with_address("a")), r#"{"Type":"","Address":"a"}"#),
         ] {
             assert_eq!(shown, wanted);
         }
@@ -201,13 +201,13 @@ mod tests {
         let policy =
             PodFailurePolicy::new().with_rules([PodFailurePolicyRule::new().with_action("Count")]);
         assert_eq!(
-            shown(&policy),
+            format_go(&policy),
             r#"{"Rules":[{"Action":"Count","OnExitCodes":null,"OnPodConditions":null}]}"#
         );
-        let container = shown(&Container::new().with_name("c"));
+        let container = format_go(&Container::new().with_name("c"));
         assert!(container.starts_with(r#"{"Name":"c","Image":"","Command":null,"#), "{container}");
         assert!(container.contains(r#""Resources":{"Limits":null,"Requests":null,"Claims":null}"#));
-        assert!(shown(&Probe::new()).starts_with(r#"{"Exec":null,"HTTPGet":null,"#));
+        assert!(format_go(&Probe::new()).starts_with(r#"{"Exec":null,"HTTPGet":null,"#));
     }
 
     #[test]

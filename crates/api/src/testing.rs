@@ -1,30 +1,31 @@
 //! What the tests of kinds share: an object as the server would take it.
 
 use object::{Text, from_json};
-use schema::{Definition, Errors, Kind, Unknown, conform, normalize};
+use schema::{ErrorList, Kind, ResourceDefinition, UnknownFields, coerce_to_schema, normalize};
 
 /// An object as it is after creation, or as far as it got.
-pub(crate) fn created<K: Kind>(json: &str) -> K {
-    let definition = Definition::of::<K>();
+pub(crate) fn created_from_json<K: Kind>(json: &str) -> K {
+    let definition = ResourceDefinition::from_kind::<K>();
     let mut object = from_json(json.as_bytes()).expect("the test writes JSON");
-    let mut unknown = Unknown::new();
-    conform(&definition.shape, &mut object, &mut unknown).expect("the test knows the types");
+    let mut unknown = UnknownFields::new();
+    coerce_to_schema(&definition.schema, &mut object, &mut unknown)
+        .expect("the test knows the types");
     assert!(unknown.is_empty(), "unknown fields: {unknown:?}");
-    normalize(&definition.shape, &mut object);
-    definition.hooks.default_fields(&mut object);
-    definition.hooks.prepare_create(&mut object);
-    normalize(&definition.shape, &mut object);
+    normalize(&definition.schema, &mut object);
+    definition.strategy.default_fields(&mut object);
+    definition.strategy.prepare_for_create(&mut object);
+    normalize(&definition.schema, &mut object);
     K::from(object)
 }
 
 /// What is wrong with a new object.
-pub(crate) fn complaints<K: Kind>(object: &K) -> Vec<String> {
-    told(|errs| object.validate(errs))
+pub(crate) fn create_errors<K: Kind>(object: &K) -> Vec<String> {
+    collect_errors(|errs| object.validate(errs))
 }
 
 /// What is wrong with a change.
-pub(crate) fn complaints_of_change<K: Kind>(new: &K, old: &K) -> Vec<String> {
-    told(|errs| new.validate_update(old, errs))
+pub(crate) fn update_errors<K: Kind>(new: &K, old: &K) -> Vec<String> {
+    collect_errors(|errs| new.validate_update(old, errs))
 }
 
 /// The cells of an object's row, by the names of their columns.
@@ -37,8 +38,8 @@ pub(crate) fn cell<K: Kind>(object: &K, column: &str) -> Text {
     }
 }
 
-fn told(check: impl Fn(&mut Errors)) -> Vec<String> {
-    let mut errs = Errors::default();
+fn collect_errors(check: impl Fn(&mut ErrorList)) -> Vec<String> {
+    let mut errs = ErrorList::default();
     check(&mut errs);
     errs.0.iter().map(ToString::to_string).collect()
 }

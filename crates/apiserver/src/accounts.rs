@@ -10,34 +10,35 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use object::Clock;
-use pki::{Cluster, PublicKey, Signer, Verifier};
+use pki::{ClusterPki, PublicKey, TokenSigner, TokenVerifier};
 use server::Registry;
 
 use crate::{
     Config, Flags,
-    authn::{ServiceAccounts, Used},
+    authn::{ServiceAccountAuthenticator, TokenMetrics},
     external_signer::ExternalSigner,
-    handlers::{Issuer, TokenSigner, Tokens},
+    handlers::{AnyTokenSigner, Issuer, TokenRequestHandler},
 };
 
 /// Who else signs tokens, if anybody, and how long tokens are good at most.
-pub(crate) struct AccountSigner {
+pub(crate) struct TokenSigning {
     pub(crate) external: Option<Arc<ExternalSigner>>,
-    longest: Option<Duration>,
+    max_expiration: Option<Duration>,
 }
 
-impl AccountSigner {
+impl TokenSigning {
     pub(crate) async fn open(config: &Config, clock: &Arc<dyn Clock>) -> Result<Self> {
         let flags = &config.flags;
-        let longest = flags.accounts.longest()?;
+        let longest = flags.accounts.max_expiration()?;
         let Some(path) = flags.accounts.signing_endpoint() else {
-            return Ok(Self { external: None, longest });
+            return Ok(Self { external: None, max_expiration: longest });
         };
         let signer = ExternalSigner::open(path, &flags.service_account_issuer[0], clock).await?;
-        let most = signer.longest;
+        let most = signer.max_expiration;
         let longest = longest.unwrap_or(most);
-        let go =
-            |time: Duration| object::Duration::text(time.as_nanos().try_into().unwrap_or(i64::MAX));
+        let go = |time: Duration| {
+            object::Duration::format_nanos(time.as_nanos().try_into().unwrap_or(i64::MAX))
+        };
         ensure!(
             longest <= most,
             "service-account-max-token-expiration cannot be set longer than the token expiration \
@@ -45,17 +46,17 @@ impl AccountSigner {
             go(longest),
             go(most)
         );
-        Ok(Self { external: Some(Arc::new(signer)), longest: Some(longest) })
+        Ok(Self { external: Some(Arc::new(signer)), max_expiration: Some(longest) })
     }
 
     /// Whose tokens are believed.
-    pub(crate) fn accounts(
+    pub(crate) fn authenticator(
         &self,
         config: &Config,
-        cluster: &Cluster,
+        cluster: &ClusterPki,
         registry: Arc<OnceLock<Arc<Registry>>>,
         clock: &Arc<dyn Clock>,
-    ) -> Result<Arc<ServiceAccounts>> {
+    ) -> Result<Arc<ServiceAccountAuthenticator>> {
         let flags = &config.flags;
         let mut keys = cluster.service_account_keys.clone();
         for path in &flags.service_account_key_file {
@@ -68,35 +69,42 @@ impl AccountSigner {
             }
         }
         let issuers = flags.service_account_issuer.clone();
-        Ok(Arc::new(ServiceAccounts {
-            verifier: Verifier { keys, issuers, audiences: audiences(flags) },
+        Ok(Arc::new(ServiceAccountAuthenticator {
+            verifier: TokenVerifier { keys, issuers, audiences: audiences(flags) },
             external: self.external.clone(),
             registry,
             clock: clock.clone(),
             lookup: flags.accounts.service_account_lookup,
-            used: Used::default(),
+            used: TokenMetrics::default(),
         }))
     }
 
     /// Who gives new ones.
-    pub(crate) fn tokens(&self, config: &Config) -> Result<Tokens> {
+    pub(crate) fn token_request_handler(&self, config: &Config) -> Result<TokenRequestHandler> {
         let flags = &config.flags;
         let signer = if let Some(external) = &self.external {
-            TokenSigner::External(external.clone())
+            AnyTokenSigner::External(external.clone())
         } else {
-            TokenSigner::Own(Signer::new(signing_key(flags)?, &flags.service_account_issuer[0]))
+            AnyTokenSigner::Own(TokenSigner::new(
+                signing_key(flags)?,
+                &flags.service_account_issuer[0],
+            ))
         };
-        Ok(Tokens {
+        Ok(TokenRequestHandler {
             signer: Arc::new(signer),
             audiences: audiences(flags),
-            longest: self.longest,
+            max_expiration: self.max_expiration,
             extends: flags.accounts.service_account_extend_token_expiration,
         })
     }
 }
 
 /// Who tells others how to check tokens.
-pub(crate) fn issuer(flags: &Flags, accounts: Arc<ServiceAccounts>, address: SocketAddr) -> Issuer {
+pub(crate) fn issuer(
+    flags: &Flags,
+    accounts: Arc<ServiceAccountAuthenticator>,
+    address: SocketAddr,
+) -> Issuer {
     Issuer {
         name: flags.service_account_issuer[0].clone(),
         accounts,
@@ -125,9 +133,9 @@ fn keys_at(flags: &Flags, address: SocketAddr) -> String {
     format!("https://{host}/openid/v1/jwks")
 }
 
-fn signing_key(flags: &Flags) -> Result<pki::Key> {
+fn signing_key(flags: &Flags) -> Result<pki::PrivateKey> {
     let own = flags.data_dir.join("pki/sa.key");
     let path = flags.service_account_signing_key_file.as_ref().unwrap_or(&own);
     let pem = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(pki::Key::from_pem(&pem)?)
+    Ok(pki::PrivateKey::from_pem(&pem)?)
 }

@@ -5,8 +5,10 @@ use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use pki::Dir;
-use schema::Definition;
-use server::{Encryption, EncryptionConfig, Place, Registry, Transform as _};
+use schema::ResourceDefinition;
+use server::{
+    EncryptionConfig, EncryptionTransformer, Registry, ResourceLocation, Transformer as _,
+};
 use tracing::{error, info, warn};
 
 use crate::Config;
@@ -19,16 +21,16 @@ const PERIOD: Duration = Duration::from_secs(10);
 
 /// The file that the keys come from, and what it said last.
 #[derive(Debug)]
-pub(crate) struct AtRest {
-    pub(crate) encryption: Arc<Encryption>,
+pub(crate) struct EncryptionAtRest {
+    pub(crate) encryption: Arc<EncryptionTransformer>,
     file: PathBuf,
     text: String,
     reloads: bool,
 }
 
-impl AtRest {
+impl EncryptionAtRest {
     /// By the flags; without one, by a key of our own for secrets, made when missing.
-    pub(crate) fn open(config: &Config, kinds: &[Definition]) -> Result<Self> {
+    pub(crate) fn open(config: &Config, kinds: &[ResourceDefinition]) -> Result<Self> {
         let pki = config.flags.data_dir.join("pki");
         let (file, reloads) = match &config.flags.encryption_provider_config {
             Some(file) => (file.clone(), config.flags.encryption_provider_config_automatic_reload),
@@ -42,12 +44,17 @@ impl AtRest {
             fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
         let parsed =
             EncryptionConfig::parse(&text).with_context(|| format!("in {}", file.display()))?;
-        Ok(Self { encryption: Encryption::new(&parsed, places(kinds)), file, text, reloads })
+        Ok(Self {
+            encryption: EncryptionTransformer::new(&parsed, places(kinds)),
+            file,
+            text,
+            reloads,
+        })
     }
 
     /// Looks for other keys for ever; when there are, everything is written anew with
     /// the first of them.
-    pub(crate) async fn follow(mut self, registry: Arc<Registry>) {
+    pub(crate) async fn run_reload(mut self, registry: Arc<Registry>) {
         while self.reloads {
             tokio::time::sleep(PERIOD).await;
             let Ok(text) = tokio::fs::read_to_string(&self.file).await else { continue };
@@ -69,7 +76,7 @@ impl AtRest {
     }
 
     async fn rewrite(&self, registry: &Registry) {
-        for Place { resource, group, .. } in self.encryption.encrypted() {
+        for ResourceLocation { resource, group, .. } in self.encryption.encrypted() {
             match registry.rewrite(&group, &resource).await {
                 Ok(count) => info!(resource, group, count, "written anew with the first key"),
                 Err(status) => warn!(
@@ -92,7 +99,10 @@ pub fn unreadable<'a>(
     let encrypted =
         |bytes: &Bytes| bytes.starts_with(b"k8s:enc:") && !bytes.starts_with(b"k8s:enc:kms:");
     let keys = match encryption {
-        Some(text) => Some(Encryption::new(&EncryptionConfig::parse(text)?, places(&api::kinds()))),
+        Some(text) => Some(EncryptionTransformer::new(
+            &EncryptionConfig::parse(text)?,
+            places(&api::builtin_resources()),
+        )),
         None => None,
     };
     let lost = |key: &Bytes, bytes: &Bytes| match (&keys, std::str::from_utf8(key)) {
@@ -102,9 +112,9 @@ pub fn unreadable<'a>(
     Ok(items.filter(|(key, bytes)| encrypted(bytes) && lost(key, bytes)).count())
 }
 
-fn places(kinds: &[Definition]) -> Vec<Place> {
+fn places(kinds: &[ResourceDefinition]) -> Vec<ResourceLocation> {
     let stored = kinds.iter().filter(|kind| !kind.storage.prefix.is_empty());
-    let place = |kind: &Definition| Place {
+    let place = |kind: &ResourceDefinition| ResourceLocation {
         prefix: kind.storage.prefix.to_string(),
         resource: kind.names.plural.to_string(),
         group: kind.names.group.to_string(),

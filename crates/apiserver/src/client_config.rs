@@ -10,12 +10,12 @@ use std::{
 };
 
 use api::{core::Service, discovery::EndpointSlice};
-use client::{Addresses, Pem, Tcp, Tls};
+use client::{Addresses, Pem, TcpConnector, TlsOptions};
 use http::{HeaderValue, header::USER_AGENT};
 use object::{Bytes, Status, Value, View, selector::Selector};
-use server::{Page, Registry, Remote, Selection};
+use server::{ListOptions, Registry, Selection, WebhookClient};
 
-use crate::{egress::Egress, remote::Users};
+use crate::{egress::EgressSelector, remote::CredentialsByHost};
 
 /// Endpoints take turns, so that none bears all.
 static TURN: AtomicUsize = AtomicUsize::new(0);
@@ -25,42 +25,43 @@ const AGENT: HeaderValue = HeaderValue::from_static("kube-apiserver-admission");
 
 /// How they are asked.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Manner {
+pub(crate) struct WebhookClientSettings {
     /// Who this server is to whom.
-    pub(crate) users: Users,
+    pub(crate) users: CredentialsByHost,
     /// Who stands between.
-    pub(crate) egress: Egress,
+    pub(crate) egress: EgressSelector,
 }
 
 /// Whom a `clientConfig` names, asked to answer within a time.
-pub(crate) fn remote(
+pub(crate) fn webhook_client(
     registry: &Registry,
     config: &Value,
-    (within, manner): (Duration, &Manner),
-) -> Result<Remote, String> {
-    let Manner { users, egress } = manner;
+    (within, manner): (Duration, &WebhookClientSettings),
+) -> Result<WebhookClient, String> {
+    let WebhookClientSettings { users, egress } = manner;
     let seconds = within.as_secs();
     let authorities = config.get("caBundle").as_str().and_then(Bytes::decode);
     let authorities = authorities.filter(|pem| !pem.is_empty()).map(Pem::Data);
-    let mut tls = Tls { authorities, ..Tls::default() };
+    let mut tls = TlsOptions { ca: authorities, ..TlsOptions::default() };
     let service = config.get("service");
     let text = |name: &str| service.get(name).as_str().unwrap_or_default().to_owned();
     if service.is_object() {
         let (namespace, name, path) = (text("namespace"), text("name"), text("path"));
         let port = service.get("port").as_i64().unwrap_or(443);
-        let (ip, target) = endpoint(registry, &namespace, &name, port)?;
+        let (ip, target) = resolve_service(registry, &namespace, &name, port)?;
         let host = format!("{name}.{namespace}.svc");
         tls.server_name = Some(host.clone());
-        let mut user = users.to(&host, u16::try_from(port).unwrap_or(443));
+        let mut user = users.for_host(&host, u16::try_from(port).unwrap_or(443));
         tls.pair = user.pair;
         user.headers.insert(USER_AGENT, AGENT);
         let slash = if path.starts_with('/') { "" } else { "/" };
-        return Ok(Remote {
-            to: Tcp::new(&ip, target, Some(Arc::new(tls))).through(egress.cluster.clone()),
+        return Ok(WebhookClient {
+            to: TcpConnector::new(&ip, target, Some(Arc::new(tls)))
+                .with_proxy(egress.cluster.clone()),
             host: Some(format!("{host}:{port}")),
             path: format!("{slash}{path}?timeout={seconds}s"),
             headers: user.headers,
-            lines: egress.lines.clone(),
+            pool: egress.pool.clone(),
         });
     }
     let url = config.get("url").as_str().unwrap_or_default();
@@ -71,23 +72,24 @@ pub(crate) fn remote(
     let host = uri.host().ok_or_else(|| format!("{url:?} names no host"))?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let port = uri.port_u16().unwrap_or(443);
-    let mut user = users.to(host, port);
+    let mut user = users.for_host(host, port);
     tls.pair = user.pair;
     user.headers.insert(USER_AGENT, AGENT);
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let more = if path.contains('?') { '&' } else { '?' };
-    Ok(Remote {
-        to: Tcp::new(host, port, Some(Arc::new(tls))).through(egress.control_plane.clone()),
+    Ok(WebhookClient {
+        to: TcpConnector::new(host, port, Some(Arc::new(tls)))
+            .with_proxy(egress.control_plane.clone()),
         host: None,
         path: format!("{path}{more}timeout={seconds}s"),
         headers: user.headers,
-        lines: egress.lines.clone(),
+        pool: egress.pool.clone(),
     })
 }
 
 /// Where a port of a service is really served: this server needs no route to the
 /// addresses of services.
-pub(crate) fn endpoint(
+pub(crate) fn resolve_service(
     registry: &Registry,
     namespace: &str,
     name: &str,
@@ -107,9 +109,9 @@ pub(crate) fn endpoint(
     let own = own.ok_or_else(|| format!("service {name:?} has no port {port}"))?;
     let none = || format!("no endpoints available for service {name:?}");
     let slices = registry.kind("discovery.k8s.io", "endpointslices").map_err(said)?;
-    let labels = Selector::labels([("kubernetes.io/service-name", name)]);
+    let labels = Selector::from_labels([("kubernetes.io/service-name", name)]);
     let selection = Selection { labels, ..Selection::namespace(namespace) };
-    let slices = registry.list(&slices, &selection, &Page::default()).map_err(said)?;
+    let slices = registry.list(&slices, &selection, &ListOptions::default()).map_err(said)?;
     let mut targets = Vec::new();
     for slice in &slices.items {
         let slice = EndpointSlice::view(&slice.object);

@@ -1,46 +1,46 @@
 //! Conditions that this server itself writes into objects.
 
 use object::{Object, Status, Time, Value, View};
-use server::{Applied, Call, Registry, Served, User};
+use server::{ApplyRequest, Registry, RequestContext, ServedResource, UserInfo};
 use store::Version;
 
 /// What is so, and why.
 #[derive(Clone, Debug)]
-pub(crate) struct Condition<'a> {
+pub(crate) struct ConditionUpdate<'a> {
     pub(crate) kind: &'a str,
     pub(crate) status: &'a str,
     pub(crate) reason: &'a str,
     pub(crate) message: &'a str,
 }
 
-impl Condition<'_> {
+impl ConditionUpdate<'_> {
     /// Writes it into the status of an object, unless it is there already.
-    pub(crate) async fn keep(
+    pub(crate) async fn write_if_changed(
         &self,
         registry: &Registry,
-        served: &Served,
+        served: &ServedResource,
         name: &str,
         object: &Value,
     ) -> Result<(), Status> {
         if self.is_in(object) {
             return Ok(());
         }
-        let now = Time::text(registry.clock().now()).to_string();
+        let now = Time::format(registry.clock().now()).to_string();
         let change = |old: &Version<Value>| {
             let mut object = old.object.clone();
             self.put(&mut object, &now);
             Ok(object)
         };
-        let own = User::new("system:apiserver", &["system:masters"]);
-        let mut call = Call::new(own, "kube-apiserver");
-        registry.change(&mut call, served, ("", name), "status", change).await.map(drop)
+        let own = UserInfo::new("system:apiserver", &["system:masters"]);
+        let mut call = RequestContext::new(own, "kube-apiserver");
+        registry.guaranteed_update(&mut call, served, ("", name), "status", change).await.map(drop)
     }
 
     /// The same by server-side apply, in the name of this manager.
     pub(crate) async fn apply(
         &self,
         registry: &Registry,
-        served: &Served,
+        served: &ServedResource,
         manager: &str,
         object: &Value,
     ) -> Result<(), Status> {
@@ -53,10 +53,10 @@ impl Condition<'_> {
         wanted["kind"] = names.kind.into();
         wanted["metadata"]["name"] = name.into();
         wanted["status"]["conditions"] = self.find(object).cloned().into_iter().collect();
-        self.put(&mut wanted, &Time::text(registry.clock().now()));
-        let own = User::new("system:apiserver", &["system:masters"]);
-        let applied = Applied { object: &wanted, force: true, creates: false };
-        let mut call = Call::new(own, manager);
+        self.put(&mut wanted, &Time::format(registry.clock().now()));
+        let own = UserInfo::new("system:apiserver", &["system:masters"]);
+        let applied = ApplyRequest { object: &wanted, force: true, creates: false };
+        let mut call = RequestContext::new(own, manager);
         registry.apply(&mut call, served, ("", name), "status", applied).await.map(drop)
     }
 
@@ -97,7 +97,7 @@ mod tests {
     fn the_time_goes_with_the_status() {
         let mut object = Value::object();
         let mut condition =
-            Condition { kind: "Available", status: "True", reason: "Passed", message: "" };
+            ConditionUpdate { kind: "Available", status: "True", reason: "Passed", message: "" };
         condition.put(&mut object, "2026-01-01T00:00:00Z");
         assert!(condition.is_in(&object));
         condition.reason = "Local";

@@ -12,24 +12,24 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
-use client::{Connect as _, Tcp, Use};
-use pki::Pair;
-use schema::{Definition, Gates};
-use store::{Dial, Dialling, Remote};
+use client::{ConnectionUse, Connector as _, TcpConnector};
+use pki::CertKeyPair;
+use schema::{FeatureGates, ResourceDefinition};
+use store::{DialFuture, Dialer, EtcdConfig};
 
 use crate::{
     admission::{self, PluginConfigs},
-    allocate::Range,
     authn::OidcFlags,
     authz::MODES,
-    egress::Egress,
+    egress::EgressSelector,
     emulation::Emulation,
     features,
     flags::{
-        AbsentFlags, AccountFlags, AuditFlags, ConnectionFlags, LogFlags, Logging, MetricFlags,
-        StorageFlags, Told, WholeFlags,
+        AuditFlags, ConnectionFlags, GeneralFlags, GivenFlags, LogFlags, Logging, MetricFlags,
+        ServiceAccountFlags, StorageFlags, UnsupportedFlags,
     },
     reload,
+    service_allocator::ServiceCidr,
     traces::TracingConfig,
 };
 
@@ -39,7 +39,7 @@ use crate::{
 pub struct Flags {
     /// All of them, as they were said.
     #[command(flatten)]
-    pub told: Told,
+    pub as_given: GivenFlags,
     /// Where the embedded store, the certificates and the kubeconfigs are.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/tiphys/kube-apiserver")]
     pub data_dir: PathBuf,
@@ -263,7 +263,7 @@ pub struct Flags {
     #[command(flatten)]
     pub connections: ConnectionFlags,
     #[command(flatten)]
-    pub accounts: AccountFlags,
+    pub accounts: ServiceAccountFlags,
     #[command(flatten)]
     pub audit: AuditFlags,
     #[command(flatten)]
@@ -273,9 +273,9 @@ pub struct Flags {
     #[command(flatten)]
     pub logs: LogFlags,
     #[command(flatten)]
-    pub whole: WholeFlags,
+    pub general: GeneralFlags,
     #[command(flatten)]
-    pub absent: AbsentFlags,
+    pub unsupported: UnsupportedFlags,
 }
 
 impl Flags {
@@ -296,14 +296,14 @@ impl Flags {
 pub struct Config {
     pub(crate) flags: Flags,
     /// One range of addresses, or one of each family; the first is that of who says nothing.
-    pub(crate) services: Vec<Range>,
+    pub(crate) services: Vec<ServiceCidr>,
     pub(crate) node_ports: RangeInclusive<i32>,
     /// `None`: old revisions are kept as long as there is room.
     pub(crate) compaction: Option<Duration>,
-    pub(crate) gates: Gates,
+    pub(crate) gates: FeatureGates,
     pub(crate) plugins: PluginConfigs,
     pub(crate) tracing: Option<TracingConfig>,
-    pub(crate) egress: Egress,
+    pub(crate) egress: EgressSelector,
     pub(crate) emulation: Emulation,
     /// Whether kubelets prove who they are by their node's name instead of by the address that
     /// is called.
@@ -324,8 +324,8 @@ impl Config {
         let services = service_ranges(&flags.service_cluster_ip_range)?;
         let node_ports = ports(&flags.service_node_port_range)?;
         check(&flags)?;
-        let event_ttl = flags.whole.events_last()?;
-        overlap(&flags)?;
+        let event_ttl = flags.general.event_ttl()?;
+        check_ca_overlap(&flags)?;
         ensure!(
             flags.audit_policy_file.is_some()
                 || (flags.audit_log_path.is_none() && flags.audit_webhook_config_file.is_none()),
@@ -340,7 +340,11 @@ impl Config {
                 admission::names().collect::<Vec<_>>().join(", ")
             );
         }
-        let gates = features::gates(&flags.feature_gates, &api::kinds(), flags.whole.emulation()?)?;
+        let gates = features::gates(
+            &flags.feature_gates,
+            &api::builtin_resources(),
+            flags.general.emulation()?,
+        )?;
         flags.logs.logging(&gates)?;
         let plugins = match &flags.admission_control_config_file {
             Some(path) => PluginConfigs::read(path, &gates)?,
@@ -350,18 +354,18 @@ impl Config {
             flags.allow_privileged,
             "--allow-privileged=false is not supported: use Pod Security admission instead"
         );
-        let egress = flags.egress_selector_config_file.as_deref().map(Egress::read);
+        let egress = flags.egress_selector_config_file.as_deref().map(EgressSelector::read);
         let egress = egress.transpose()?.unwrap_or_default();
         let tracing = flags.tracing_config_file.as_deref().map(TracingConfig::read).transpose()?;
         let compaction = compaction(&flags.etcd_compaction_interval)?;
         ensure!(
-            flags.whole.kubernetes_service_node_port == 0
-                || node_ports.contains(&flags.whole.kubernetes_service_node_port.into()),
+            flags.general.kubernetes_service_node_port == 0
+                || node_ports.contains(&flags.general.kubernetes_service_node_port.into()),
             "kubernetes service node port range {} doesn't contain {}",
             flags.service_node_port_range,
-            flags.whole.kubernetes_service_node_port
+            flags.general.kubernetes_service_node_port
         );
-        let emulation = flags.whole.emulation()?;
+        let emulation = flags.general.emulation()?;
         let config = Self {
             flags,
             services,
@@ -388,14 +392,14 @@ impl Config {
     }
 
     /// How etcd is reached.
-    pub(crate) fn etcd(&self) -> Result<Remote> {
+    pub(crate) fn etcd(&self) -> Result<EtcdConfig> {
         let flags = &self.flags;
         let read = |path: &PathBuf| {
             fs::read(path).with_context(|| format!("cannot read {}", path.display()))
         };
         let pair = match (&flags.etcd_certfile, &flags.etcd_keyfile) {
             (Some(certificate), Some(key)) => {
-                Some(Pair::from_pem(&read(certificate)?, &read(key)?)?)
+                Some(CertKeyPair::from_pem(&read(certificate)?, &read(key)?)?)
             }
             _ => None,
         };
@@ -409,27 +413,37 @@ impl Config {
         let (endpoints, prefix) = (flags.etcd_servers.clone(), flags.etcd_prefix.clone());
         let lease_reuse = flags.storage.lease_reuse_duration_seconds;
         let dial = self.egress.etcd.clone().map(|proxy| {
-            Dial(Arc::new(move |host: String, port| -> Dialling {
-                let to = Tcp::new(&host, port, None).through(Some(proxy.clone()));
+            Dialer(Arc::new(move |host: String, port| -> DialFuture {
+                let to = TcpConnector::new(&host, port, None).with_proxy(Some(proxy.clone()));
                 Box::pin(async move {
-                    let connected = to.connect(Use::Requests).await?;
+                    let connected = to.connect(ConnectionUse::Requests).await?;
                     Ok(Box::new(connected.io) as Box<_>)
                 })
             }))
         });
-        let (patience, sizes) = (flags.storage.patience()?, flags.storage.sizes()?);
+        let (patience, sizes) =
+            (flags.storage.health_timeouts()?, flags.storage.size_poll_interval()?);
         let compaction = self.compaction;
-        Ok(Remote { endpoints, tls, prefix, compaction, lease_reuse, patience, sizes, dial })
+        Ok(EtcdConfig {
+            endpoints,
+            tls,
+            prefix,
+            compaction,
+            lease_reuse,
+            health_timeouts: patience,
+            size_poll_interval: sizes,
+            dial,
+        })
     }
 
     /// Every kind, each knowing whether it is served and which features are on.
-    pub(crate) fn kinds(&self) -> Vec<Definition> {
-        let kinds = api::kinds().into_iter().map(|mut kind| {
+    pub(crate) fn kinds(&self) -> Vec<ResourceDefinition> {
+        let kinds = api::builtin_resources().into_iter().map(|mut kind| {
             let names = &kind.names;
-            kind.served = self.serves(names.group, names.version, kind.default_on)
-                && kind.gate.is_none_or(|gate| self.gates.is_on(gate))
+            kind.served = self.serves(names.group, names.version, kind.enabled_by_default)
+                && kind.feature_gate.is_none_or(|gate| self.gates.is_enabled(gate))
                 && self.is_emulated(&kind);
-            kind.gates = self.gates.clone();
+            kind.feature_gates = self.gates.clone();
             if kind.ttl.is_some() {
                 kind.ttl = Some(self.event_ttl); // only events have one
             }
@@ -479,8 +493,8 @@ fn check(flags: &Flags) -> Result<()> {
     flags.oidc.configuration()?;
     flags.connections.check()?;
     flags.accounts.check()?;
-    flags.whole.check()?;
-    flags.absent.check()?;
+    flags.general.check()?;
+    flags.unsupported.check()?;
     flags.audit.check()?;
     flags.storage.check()?;
     flags.metrics.allowed()?;
@@ -528,7 +542,7 @@ fn issuers(issuers: &[String]) -> Result<()> {
 }
 
 /// Whoever has a certificate for himself must not be able to be a proxy for others.
-fn overlap(flags: &Flags) -> Result<()> {
+fn check_ca_overlap(flags: &Flags) -> Result<()> {
     let (Some(clients), Some(proxies)) =
         (&flags.client_ca_file, &flags.requestheader_client_ca_file)
     else {
@@ -546,19 +560,20 @@ fn overlap(flags: &Flags) -> Result<()> {
 
 /// As Go writes durations: `2m0s`.
 pub(crate) fn duration(text: &str) -> Result<Duration> {
-    let nanos = object::Duration::nanos(text).map_err(|why| anyhow::anyhow!("{text:?}: {why}"))?;
+    let nanos =
+        object::Duration::parse_nanos(text).map_err(|why| anyhow::anyhow!("{text:?}: {why}"))?;
     Ok(Duration::from_nanos(u64::try_from(nanos).context("a duration cannot be negative")?))
 }
 
 /// The same; 0 is none.
 fn compaction(text: &str) -> Result<Option<Duration>> {
     let wrong = |why| anyhow::anyhow!("--etcd-compaction-interval: {why}");
-    let nanos = if text == "0" { 0 } else { object::Duration::nanos(text).map_err(wrong)? };
+    let nanos = if text == "0" { 0 } else { object::Duration::parse_nanos(text).map_err(wrong)? };
     Ok(u64::try_from(nanos).ok().filter(|nanos| *nanos > 0).map(Duration::from_nanos))
 }
 
-fn service_ranges(text: &str) -> Result<Vec<Range>> {
-    let ranges = text.split(',').map(|one| one.trim().parse::<Range>());
+fn service_ranges(text: &str) -> Result<Vec<ServiceCidr>> {
+    let ranges = text.split(',').map(|one| one.trim().parse::<ServiceCidr>());
     let ranges = ranges.collect::<Result<Vec<_>>>().context("--service-cluster-ip-range")?;
     ensure!(ranges.len() <= 2, "--service-cluster-ip-range must not contain more than two entries");
     ensure!(

@@ -10,29 +10,29 @@ use std::{
     task::{Context, Poll},
 };
 
-use client::{Connect, Io, Tcp, Unix, Use};
+use client::{ConnectionUse, Connector, Io, TcpConnector, UnixConnector};
 use hyper_util::rt::TokioIo;
 
 /// Goes one way, whatever the address says.
 #[derive(Clone, Debug)]
-pub(crate) struct Connector(Arc<dyn Connect>);
+pub(crate) struct GrpcConnector(Arc<dyn Connector>);
 
-impl Connector {
+impl GrpcConnector {
     /// To the socket at a path; after `@`, to one in no folder.
     pub(crate) fn socket(path: &str) -> Self {
         let path = match path.strip_prefix('@') {
             Some(name) => OsString::from_vec([b"\0", name.as_bytes()].concat()),
             None => path.into(),
         };
-        Self(Arc::new(Unix(PathBuf::from(path))))
+        Self(Arc::new(UnixConnector(PathBuf::from(path))))
     }
 
-    pub(crate) fn tcp(to: Tcp) -> Self {
+    pub(crate) fn tcp(to: TcpConnector) -> Self {
         Self(Arc::new(to))
     }
 }
 
-impl tower_service::Service<http::Uri> for Connector {
+impl tower_service::Service<http::Uri> for GrpcConnector {
     type Response = TokioIo<Box<dyn Io>>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
@@ -43,6 +43,6 @@ impl tower_service::Service<http::Uri> for Connector {
 
     fn call(&mut self, _: http::Uri) -> Self::Future {
         let to = self.0.clone();
-        Box::pin(async move { Ok(TokioIo::new(to.connect(Use::Requests).await?.io)) })
+        Box::pin(async move { Ok(TokioIo::new(to.connect(ConnectionUse::Requests).await?.io)) })
     }
 }

@@ -4,10 +4,10 @@
 use std::{path::Path, sync::Arc};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use client::{Pem, Proxy, Tls};
+use client::{Pem, Proxy, TlsOptions};
 use object::{Value, yaml::from_yaml};
-use schema::{Errors, Path as Field};
-use server::Lines;
+use schema::{ErrorList, FieldPath as Field};
+use server::ConnectionPool;
 
 use crate::{
     reload,
@@ -19,17 +19,17 @@ const NAMES: [&str; 3] = ["cluster", "controlplane", "etcd"];
 
 /// `None`: nobody stands between.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Egress {
+pub(crate) struct EgressSelector {
     /// To nodes, pods and services.
     pub(crate) cluster: Option<Proxy>,
     /// To webhooks at addresses, collectors and issuers.
     pub(crate) control_plane: Option<Proxy>,
     pub(crate) etcd: Option<Proxy>,
     /// The connections to those who are asked again and again.
-    pub(crate) lines: Lines,
+    pub(crate) pool: ConnectionPool,
 }
 
-impl Egress {
+impl EgressSelector {
     /// Reads an `EgressSelectorConfiguration` of apiserver.k8s.io.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let shown = path.display().to_string();
@@ -42,7 +42,7 @@ impl Egress {
             file["apiVersion"] = format!("apiserver.config.k8s.io/{version}").into();
         }
         known(&file, "EgressSelectorConfiguration", &["v1beta1", "v1alpha1"])?;
-        let mut errors = Errors::default();
+        let mut errors = ErrorList::default();
         strict(&file, &Field::Root, &["apiVersion", "kind", "egressSelections"], &mut errors);
         let (service, mut egress) = (Field::Root.field("service"), Self::default());
         let at = service.field("connection");
@@ -86,7 +86,7 @@ impl Egress {
     }
 }
 
-fn check(connection: &Value, at: &Field<'_>, errors: &mut Errors) {
+fn check(connection: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let transport = connection.get("transport");
     let (tcp, uds) = (transport.get("tcp"), transport.get("uds"));
     match text(connection, "proxyProtocol") {
@@ -115,13 +115,13 @@ fn check(connection: &Value, at: &Field<'_>, errors: &mut Errors) {
     }
 }
 
-fn check_uds(uds: &Value, at: &Field<'_>, errors: &mut Errors) {
+fn check_uds(uds: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     if text(uds, "udsName").is_empty() {
         errors.invalid(&at.field("udsName"), "nil", "must be present for UDS connections");
     }
 }
 
-fn check_tcp(tcp: &Value, at: &Field<'_>, errors: &mut Errors) {
+fn check_tcp(tcp: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let (url, tls) = (text(tcp, "url"), tcp.get("tlsConfig"));
     let within = at.field("tlsConfig");
     if url.starts_with("http://") {
@@ -167,13 +167,13 @@ fn proxy(connection: &Value) -> Result<Option<Proxy>> {
     let config = tcp.get("tlsConfig");
     let file = |name: &str| Pem::File(text(config, name).into());
     let named = |name: &str| Some(text(config, name)).filter(|text| !text.is_empty());
-    let tls = config.is_object().then(|| Tls {
-        authorities: named("caBundle").map(|_| file("caBundle")),
+    let tls = config.is_object().then(|| TlsOptions {
+        ca: named("caBundle").map(|_| file("caBundle")),
         pair: Some((file("clientCert"), file("clientKey"))),
         server_name: named("tlsServerName").map(str::to_owned),
-        ..Tls::default()
+        ..TlsOptions::default()
     });
-    Ok(Some(Proxy::parse(text(tcp, "url"))?.secured(tls.map(Arc::new))))
+    Ok(Some(Proxy::parse(text(tcp, "url"))?.with_tls(tls.map(Arc::new))))
 }
 
 #[cfg(test)]
@@ -190,7 +190,7 @@ mod tests {
                  egressSelections: {selections}\n"
             );
             std::fs::write(&path, text).unwrap();
-            Egress::read(&path).map_err(|error| format!("{error:#}"))
+            EgressSelector::read(&path).map_err(|error| format!("{error:#}"))
         };
         let egress = read(
             "[{name: cluster, connection: {proxyProtocol: HTTPConnect, transport: {uds: {udsName: /s}}}}, \

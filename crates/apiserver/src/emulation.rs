@@ -2,7 +2,7 @@
 //! later are not served, and features are as they were.
 
 use anyhow::{Context as _, Result, ensure};
-use schema::Definition;
+use schema::ResourceDefinition;
 
 use crate::Config;
 
@@ -15,18 +15,18 @@ const OLDEST: u32 = 34;
 pub(crate) struct Emulation {
     pub(crate) version: u32,
     /// The oldest release that may run beside this one.
-    pub(crate) compatible: u32,
+    pub(crate) min_compatibility: u32,
 }
 
 impl Default for Emulation {
     fn default() -> Self {
-        Self { version: NOW, compatible: NOW - 1 }
+        Self { version: NOW, min_compatibility: NOW - 1 }
     }
 }
 
 /// How far a feature had come, and whether it was on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum EmulatedStage {
     /// Nobody had heard of it.
     Unknown,
     Alpha,
@@ -56,7 +56,7 @@ impl Emulation {
             "minCompatibilityVersion version 1.{compatible} is not between [1.{}, 1.{version}]",
             OLDEST - 1
         );
-        Ok(Self { version, compatible })
+        Ok(Self { version, min_compatibility: compatible })
     }
 
     pub(crate) fn is_older(self) -> bool {
@@ -64,7 +64,7 @@ impl Emulation {
     }
 
     /// Since when a version of a kind is there, if that is later.
-    pub(crate) fn introduced(self, kind: &Definition) -> Option<u32> {
+    pub(crate) fn introduced(self, kind: &ResourceDefinition) -> Option<u32> {
         let names = &kind.names;
         let found = INTRODUCED.iter().find(|(group, version, kinds, _)| {
             (*group, *version) == (names.group, names.version) && kinds.contains(&names.kind)
@@ -73,7 +73,7 @@ impl Emulation {
     }
 
     /// What a feature was then; `None`: the same as now.
-    pub(crate) fn feature(self, name: &str) -> Option<Then> {
+    pub(crate) fn feature(self, name: &str) -> Option<EmulatedStage> {
         let (_, history) = FEATURES.iter().find(|(names, _)| names.contains(&name))?;
         let nth = usize::try_from(self.version - OLDEST).ok()?;
         history.get(nth).copied()
@@ -82,24 +82,24 @@ impl Emulation {
 
 impl Config {
     /// Whether the emulated release has this version of a kind, or it is served all the same.
-    pub(crate) fn is_emulated(&self, kind: &Definition) -> bool {
-        let (flags, emulation, names) = (&self.flags.whole, self.emulation, &kind.names);
+    pub(crate) fn is_emulated(&self, kind: &ResourceDefinition) -> bool {
+        let (flags, emulation, names) = (&self.flags.general, self.emulation, &kind.names);
         if emulation.introduced(kind).is_none() {
             return true;
         }
-        let older = |other: &Definition| {
+        let older = |other: &ResourceDefinition| {
             (other.names.group, other.names.kind) == (names.group, names.kind)
                 && !other.names.version.contains("alpha")
                 && emulation.introduced(other).is_none()
-                && self.serves(other.names.group, other.names.version, other.default_on)
+                && self.serves(other.names.group, other.names.version, other.enabled_by_default)
         };
         (flags.runtime_config_emulation_forward_compatible && self.is_named(kind))
-            || (flags.emulation_forward_compatible && api::kinds().iter().any(older))
+            || (flags.emulation_forward_compatible && api::builtin_resources().iter().any(older))
     }
 
     /// Nobody asks for what the emulated release does not have.
     pub(crate) fn check_emulated(&self) -> Result<()> {
-        for kind in api::kinds() {
+        for kind in api::builtin_resources() {
             let Some(since) = self.emulation.introduced(&kind) else { continue };
             ensure!(
                 !self.is_named(&kind) || self.is_emulated(&kind),
@@ -114,7 +114,7 @@ impl Config {
     }
 
     /// Whether `--runtime-config` asks for exactly this version.
-    fn is_named(&self, kind: &Definition) -> bool {
+    fn is_named(&self, kind: &ResourceDefinition) -> bool {
         let exact = format!("{}/{}=true", kind.names.group, kind.names.version);
         self.flags.runtime_config.contains(&exact)
     }
@@ -150,10 +150,10 @@ const INTRODUCED: &[Introduced] = &[
 ];
 
 /// Features that this server heeds, in the releases from the oldest on.
-const FEATURES: &[(&[&str], [Then; 3])] = &[
+const FEATURES: &[(&[&str], [EmulatedStage; 3])] = &[
     (
         &["DRAPartitionableDevices", "DRAConsumableCapacity", "DRADeviceBindingConditions"],
-        [Then::Alpha, Then::Alpha, Then::Beta(true)],
+        [EmulatedStage::Alpha, EmulatedStage::Alpha, EmulatedStage::Beta(true)],
     ),
     (
         &[
@@ -165,7 +165,7 @@ const FEATURES: &[(&[&str], [Then; 3])] = &[
             "EvictionRequestAPI",
             "PodGroupPreemptionPolicy",
         ],
-        [Then::Unknown, Then::Unknown, Then::Unknown],
+        [EmulatedStage::Unknown, EmulatedStage::Unknown, EmulatedStage::Unknown],
     ),
     (
         &[
@@ -175,16 +175,28 @@ const FEATURES: &[(&[&str], [Then; 3])] = &[
             "ManifestBasedAdmissionControlConfig",
             "TopologyAwareWorkloadScheduling",
         ],
-        [Then::Unknown, Then::Unknown, Then::Alpha],
+        [EmulatedStage::Unknown, EmulatedStage::Unknown, EmulatedStage::Alpha],
     ),
-    (&["GenericWorkload", "VolumeLimitScaling"], [Then::Unknown, Then::Alpha, Then::Alpha]),
+    (
+        &["GenericWorkload", "VolumeLimitScaling"],
+        [EmulatedStage::Unknown, EmulatedStage::Alpha, EmulatedStage::Alpha],
+    ),
     (
         &["StorageVersionMigrator", "PodCertificateRequest"],
-        [Then::Alpha, Then::Beta(false), Then::Beta(false)],
+        [EmulatedStage::Alpha, EmulatedStage::Beta(false), EmulatedStage::Beta(false)],
     ),
-    (&["ClusterTrustBundle"], [Then::Beta(false), Then::Beta(false), Then::Beta(false)]),
-    (&["MutableCSINodeAllocatableCount"], [Then::Beta(false), Then::Beta(true), Then::Beta(true)]),
-    (&["CSIServiceAccountTokenSecrets"], [Then::Unknown, Then::Beta(true), Then::Beta(true)]),
+    (
+        &["ClusterTrustBundle"],
+        [EmulatedStage::Beta(false), EmulatedStage::Beta(false), EmulatedStage::Beta(false)],
+    ),
+    (
+        &["MutableCSINodeAllocatableCount"],
+        [EmulatedStage::Beta(false), EmulatedStage::Beta(true), EmulatedStage::Beta(true)],
+    ),
+    (
+        &["CSIServiceAccountTokenSecrets"],
+        [EmulatedStage::Unknown, EmulatedStage::Beta(true), EmulatedStage::Beta(true)],
+    ),
 ];
 
 #[cfg(test)]
@@ -201,8 +213,8 @@ mod tests {
             Emulation::new(&list(version), &list(compatible)).map_err(|error| error.to_string())
         };
         assert_eq!(new("", ""), Ok(Emulation::default()));
-        assert_eq!(new("kube=1.35", ""), Ok(Emulation { version: 35, compatible: 34 }));
-        assert_eq!(new("1.36", "1.36"), Ok(Emulation { version: 36, compatible: 36 }));
+        assert_eq!(new("kube=1.35", ""), Ok(Emulation { version: 35, min_compatibility: 34 }));
+        assert_eq!(new("1.36", "1.36"), Ok(Emulation { version: 36, min_compatibility: 36 }));
         let said = new("1.40", "").unwrap_err();
         assert_eq!(said, "emulation version 1.40 is not between [1.34, 1.37.0]");
         let said = new("1.35", "1.36").unwrap_err();
@@ -212,10 +224,10 @@ mod tests {
 
     #[test]
     fn what_is_listed_is_there() {
-        let kinds = api::kinds();
+        let kinds = api::builtin_resources();
         for (group, version, names, _) in INTRODUCED {
             for name in *names {
-                let is = |kind: &Definition| {
+                let is = |kind: &ResourceDefinition| {
                     let own = &kind.names;
                     (own.group, own.version, own.kind) == (*group, *version, *name)
                 };

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Result, bail};
 use object::{Clock, Value};
-use store::{Engine, EtcdEngine, Remote, Split};
+use store::{Engine, EtcdConfig, EtcdEngine, RoutedEngine};
 use tracing::warn;
 
 use crate::Config;
@@ -20,8 +20,8 @@ const FLAG: &str = "--etcd-servers-overrides";
 
 pub(crate) fn connect(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Engine<Value>>> {
     let remote = config.etcd()?;
-    let until = Instant::now() + config.flags.storage.starts_within()?;
-    let connect = |remote: &Remote| -> Result<Arc<dyn Engine<Value>>> {
+    let until = Instant::now() + config.flags.storage.initialization_timeout()?;
+    let connect = |remote: &EtcdConfig| -> Result<Arc<dyn Engine<Value>>> {
         loop {
             match EtcdEngine::connect(remote, clock.clone()) {
                 Ok(engine) => return Ok(Arc::new(engine)),
@@ -47,12 +47,12 @@ pub(crate) fn connect(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<dyn
         endpoints.sort_unstable();
         let engine = match known.get(&endpoints) {
             Some(engine) => Arc::clone(engine),
-            None => connect(&Remote { endpoints: endpoints.clone(), ..remote.clone() })?,
+            None => connect(&EtcdConfig { endpoints: endpoints.clone(), ..remote.clone() })?,
         };
         known.insert(endpoints, engine.clone());
         apart.push((format!("/registry/{}/", kind.storage.prefix), engine));
     }
-    Ok(Arc::new(Split::new(rest, apart)))
+    Ok(Arc::new(RoutedEngine::new(rest, apart)))
 }
 
 /// Group, resource, and the servers of `group/resource#url;url`.

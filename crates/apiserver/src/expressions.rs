@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use api::expression::{Compiler, Environment, Gives, Wrong};
+use api::expression::{CelEnvironment, CompileError, Compiler, ExpectedResult};
 use cel::{
-    device::Selector,
-    policy::{Expected, Expression, Scope, Variables},
+    device::DeviceSelector,
+    policy::{Expected, Expression, VariableScope, Variables},
 };
 use schema::ErrorType;
 
@@ -26,19 +26,23 @@ struct Expressions {
     lists: bool,
     variables: Variables,
     /// The environment of the last expression: most expressions of a policy share one.
-    last: Option<(Scope, Arc<cel::Environment>)>,
+    last: Option<(VariableScope, Arc<cel::Environment>)>,
 }
 
 impl Compiler for Expressions {
-    fn compile(&mut self, text: &str, of: &Environment) -> Result<(), Wrong> {
-        match of.gives {
-            Gives::Device => about_devices(Selector::compile(text, self.lists)),
-            Gives::DeviceAttribute => about_devices(Selector::compile_attribute(text, self.lists)),
+    fn compile(&mut self, text: &str, of: &CelEnvironment) -> Result<(), CompileError> {
+        match of.result_type {
+            ExpectedResult::DeviceSelector => {
+                about_devices(DeviceSelector::compile(text, self.lists))
+            }
+            ExpectedResult::DerivedDeviceAttribute => {
+                about_devices(DeviceSelector::compile_attribute(text, self.lists))
+            }
             _ => self.expression(text, of).program.map(drop).map_err(wrong),
         }
     }
 
-    fn declare(&mut self, name: &str, text: &str, of: &Environment) -> Result<(), Wrong> {
+    fn declare(&mut self, name: &str, text: &str, of: &CelEnvironment) -> Result<(), CompileError> {
         let expression = self.expression(text, of);
         self.variables.declare(name, expression.ty());
         self.last = None;
@@ -47,17 +51,19 @@ impl Compiler for Expressions {
 }
 
 impl Expressions {
-    fn expression(&mut self, text: &str, of: &Environment) -> Expression {
-        let (expected, mutation) = match of.gives {
-            Gives::Truth => (Expected::Bool, false),
-            Gives::Message => (Expected::Text, false),
-            Gives::Annotation => (Expected::TextOrNull, false),
-            Gives::JsonPatch => (Expected::JsonPatch, true),
-            Gives::ApplyConfiguration => (Expected::Object, true),
-            Gives::Anything | Gives::Device | Gives::DeviceAttribute => (Expected::Anything, false),
+    fn expression(&mut self, text: &str, of: &CelEnvironment) -> Expression {
+        let (expected, mutation) = match of.result_type {
+            ExpectedResult::Bool => (Expected::Bool, false),
+            ExpectedResult::Message => (Expected::Text, false),
+            ExpectedResult::Annotation => (Expected::TextOrNull, false),
+            ExpectedResult::JsonPatch => (Expected::JsonPatch, true),
+            ExpectedResult::ApplyConfiguration => (Expected::Object, true),
+            ExpectedResult::Any
+            | ExpectedResult::DeviceSelector
+            | ExpectedResult::DerivedDeviceAttribute => (Expected::Anything, false),
         };
         let (params, authorizer, variables) = (of.params, of.authorizer, of.variables);
-        let scope = Scope { params, authorizer, mutation, variables };
+        let scope = VariableScope { params, authorizer, mutation, variables };
         let last = self.last.take().filter(|(last, _)| *last == scope);
         let (_, environment) =
             self.last.insert(last.unwrap_or_else(|| (scope, scope.environment(&self.variables))));
@@ -66,16 +72,16 @@ impl Expressions {
 }
 
 /// What cannot even begin is upstream's own fault, it says.
-fn wrong(detail: String) -> Wrong {
-    let internal = detail.starts_with(cel::UNPLANNED);
-    Wrong { error: if internal { ErrorType::Internal } else { ErrorType::Invalid }, detail }
+fn wrong(detail: String) -> CompileError {
+    let internal = detail.starts_with(cel::INSTANTIATION_FAILED);
+    CompileError { error: if internal { ErrorType::Internal } else { ErrorType::Invalid }, detail }
 }
 
-fn about_devices(compiled: Result<Selector, String>) -> Result<(), Wrong> {
+fn about_devices(compiled: Result<DeviceSelector, String>) -> Result<(), CompileError> {
     match compiled {
         Ok(selector) if selector.is_too_complex() => {
             let detail = "too complex, exceeds cost limit".to_owned();
-            Err(Wrong { error: ErrorType::Forbidden, detail })
+            Err(CompileError { error: ErrorType::Forbidden, detail })
         }
         Ok(_) => Ok(()),
         Err(detail) => Err(wrong(detail)),
@@ -86,19 +92,25 @@ fn about_devices(compiled: Result<Selector, String>) -> Result<(), Wrong> {
 mod tests {
     use super::*;
 
-    fn of(gives: Gives) -> Environment {
-        Environment { gives, params: false, authorizer: true, variables: true, stored: false }
+    fn of(gives: ExpectedResult) -> CelEnvironment {
+        CelEnvironment {
+            result_type: gives,
+            params: false,
+            authorizer: true,
+            variables: true,
+            is_stored: false,
+        }
     }
 
     #[test]
     fn expressions_give_what_is_asked_for() {
         let mut compiler = start();
-        assert_eq!(compiler.compile("object.spec.replicas < 3", &of(Gives::Truth)), Ok(()));
-        let wrong = compiler.compile("1", &of(Gives::Truth)).expect_err("a number");
+        assert_eq!(compiler.compile("object.spec.replicas < 3", &of(ExpectedResult::Bool)), Ok(()));
+        let wrong = compiler.compile("1", &of(ExpectedResult::Bool)).expect_err("a number");
         assert_eq!(wrong.detail, "must evaluate to bool but got int");
-        let wrong = compiler.compile("params.x", &of(Gives::Truth)).expect_err("none");
+        let wrong = compiler.compile("params.x", &of(ExpectedResult::Bool)).expect_err("none");
         assert!(wrong.detail.starts_with("compilation failed"), "{}", wrong.detail);
-        let devices = of(Gives::Device);
+        let devices = of(ExpectedResult::DeviceSelector);
         assert_eq!(compiler.compile("device.driver == 'x'", &devices), Ok(()));
         assert!(compiler.compile("device.nope", &devices).is_err());
     }
@@ -106,13 +118,13 @@ mod tests {
     #[test]
     fn variables_are_seen_by_those_after_them() {
         let mut compiler = start();
-        let variable = of(Gives::Anything);
+        let variable = of(ExpectedResult::Any);
         assert_eq!(compiler.declare("a", "1", &variable), Ok(()));
         assert!(compiler.declare("c", "variables.d", &variable).is_err());
         assert_eq!(compiler.declare("b", "variables.a + 1", &variable), Ok(()));
-        assert_eq!(compiler.compile("variables.b > 1", &of(Gives::Truth)), Ok(()));
-        assert!(compiler.compile("variables.d", &of(Gives::Truth)).is_err());
-        let without = Environment { variables: false, ..of(Gives::Truth) };
+        assert_eq!(compiler.compile("variables.b > 1", &of(ExpectedResult::Bool)), Ok(()));
+        assert!(compiler.compile("variables.d", &of(ExpectedResult::Bool)).is_err());
+        let without = CelEnvironment { variables: false, ..of(ExpectedResult::Bool) };
         assert!(compiler.compile("variables.b > 1", &without).is_err());
     }
 
@@ -122,8 +134,8 @@ mod tests {
             let (mut compiler, before) = (start(), std::time::Instant::now());
             for i in 0..count {
                 let text = format!("variables.v{} == 1", i.saturating_sub(1));
-                let _ = compiler.declare(&format!("v{i}"), &text, &of(Gives::Anything));
-                let _ = compiler.compile(&text, &of(Gives::Truth));
+                let _ = compiler.declare(&format!("v{i}"), &text, &of(ExpectedResult::Any));
+                let _ = compiler.compile(&text, &of(ExpectedResult::Bool));
             }
             before.elapsed()
         };

@@ -11,8 +11,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::uri::PathAndQuery;
 use object::{Clock, from_json};
-use pki::{Claims, PublicKey};
-use server::{Counter, Gauge, Name, Report, Timing};
+use pki::{PublicKey, ServiceAccountClaims};
+use server::{CounterVec, GaugeVec, HistogramVec, MetricDesc, MetricsSource};
 use tokio::{
     sync::Mutex,
     time::{Instant, sleep, timeout_at},
@@ -25,7 +25,7 @@ use tonic::{
 use tonic_prost::ProstCodec;
 use tracing::warn;
 
-use crate::dial::Connector;
+use crate::dial::GrpcConnector;
 
 /// How long it may take until it gives its keys.
 const KEYS: Duration = Duration::from_mins(1);
@@ -47,8 +47,8 @@ pub(crate) struct ExternalSigner {
     /// Whoever fetches keys; the others wait for what comes.
     fetching: Mutex<()>,
     /// How long the tokens live that it signs, at most.
-    pub(crate) longest: Duration,
-    tally: Tally,
+    pub(crate) max_expiration: Duration,
+    tally: ExternalSignerMetrics,
 }
 
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl ExternalSigner {
     /// Asks the one at a socket for its keys, and for what it can do.
     pub(crate) async fn open(path: &str, issuer: &str, clock: &Arc<dyn Clock>) -> Result<Self> {
         let endpoint = Endpoint::from_static("http://localhost").connect_timeout(WITHIN);
-        let channel = endpoint.connect_with_connector_lazy(Connector::socket(path));
+        let channel = endpoint.connect_with_connector_lazy(GrpcConnector::socket(path));
         let none = Keys { all: Vec::new(), shown: Vec::new(), refresh: Instant::now() };
         let mut signer = Self {
             grpc: Grpc::new(channel),
@@ -78,8 +78,8 @@ impl ExternalSigner {
             clock: clock.clone(),
             keys: RwLock::new(Arc::new(none)),
             fetching: Mutex::default(),
-            longest: Duration::ZERO,
-            tally: Tally::default(),
+            max_expiration: Duration::ZERO,
+            tally: ExternalSignerMetrics::default(),
         };
         let setting_up = "while setting up external-jwt-signer";
         signer.fetch().await.with_context(|| {
@@ -93,18 +93,18 @@ impl ExternalSigner {
             "max token life supported by external-jwt-signer ({longest}s) is less than acceptable \
              (min {SHORTEST}s)"
         );
-        signer.longest = Duration::from_secs(u64::try_from(longest)?);
+        signer.max_expiration = Duration::from_secs(u64::try_from(longest)?);
         Ok(signer)
     }
 
     /// A token of these claims.
-    pub(crate) async fn sign(&self, claims: Claims) -> Result<String> {
+    pub(crate) async fn sign(&self, claims: ServiceAccountClaims) -> Result<String> {
         let signed = self.signed(claims).await;
         self.tally.signed.count(&[code_of(signed.as_ref().err())]);
         signed
     }
 
-    async fn signed(&self, claims: Claims) -> Result<String> {
+    async fn signed(&self, claims: ServiceAccountClaims) -> Result<String> {
         let claims = claims.payload(&self.issuer)?;
         let request = SignJwtRequest { claims: claims.clone() };
         let answer = self.call("Sign", request, WITHIN).await;
@@ -154,11 +154,11 @@ impl ExternalSigner {
     /// Calls `verify` with the keys, and again with new ones if it does not know its own.
     pub(crate) async fn with_keys<T>(
         &self,
-        verify: impl Fn(&[PublicKey]) -> Result<T, pki::Refusal>,
-    ) -> Result<T, pki::Refusal> {
+        verify: impl Fn(&[PublicKey]) -> Result<T, pki::TokenError>,
+    ) -> Result<T, pki::TokenError> {
         let keys = self.keys();
         match verify(&keys.all) {
-            Err(pki::Refusal::UnknownKey) => {}
+            Err(pki::TokenError::UnknownKey) => {}
             done => return done,
         }
         if let Err(error) = self.fetch_newer(keys.refresh).await {
@@ -168,13 +168,13 @@ impl ExternalSigner {
     }
 
     /// The keys that others may know, and for how many seconds they may keep them.
-    pub(crate) fn shown(&self) -> (Vec<PublicKey>, u64) {
+    pub(crate) fn published_keys(&self) -> (Vec<PublicKey>, u64) {
         let keys = self.keys();
         (keys.shown.clone(), keys.refresh.saturating_duration_since(Instant::now()).as_secs())
     }
 
     /// Fetches keys whenever it says that there may be others, for ever.
-    pub(crate) async fn follow(self: Arc<Self>) {
+    pub(crate) async fn run_key_refresh(self: Arc<Self>) {
         loop {
             tokio::time::sleep_until(self.keys().refresh).await;
             if let Err(error) = self.fetch().await {
@@ -198,7 +198,7 @@ impl ExternalSigner {
         self.tally.fetched.count(&[code_of(fetched.as_ref().err())]);
         let (keys, moment) = fetched.context("while fetching token verification keys")?;
         #[expect(clippy::cast_precision_loss, reason = "microseconds of a date fit")]
-        self.tally.last.set(&[], self.clock.micros() as f64 / 1e6);
+        self.tally.last.set(&[], self.clock.now_micros() as f64 / 1e6);
         self.tally.data.set(&[], moment);
         *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
         Ok(())
@@ -221,7 +221,7 @@ impl ExternalSigner {
             ensure!(fits, "found invalid public key id {key_id:?}");
             ensure!(!key.is_empty(), "found empty public key");
             let key = PublicKey::from_der(&key).context("while parsing external public keys")?;
-            let key = key.named(&key_id);
+            let key = key.with_key_id(&key_id);
             if !exclude_from_oidc_discovery {
                 shown.push(key.clone());
             }
@@ -269,7 +269,7 @@ impl ExternalSigner {
     }
 }
 
-impl Report for ExternalSigner {
+impl MetricsSource for ExternalSigner {
     fn report(&self, out: &mut String) {
         self.tally.last.write(out);
         self.tally.data.write(out);
@@ -280,39 +280,39 @@ impl Report for ExternalSigner {
 }
 
 /// What it was asked, under upstream's names.
-struct Tally {
-    last: Gauge,
-    data: Gauge,
-    fetched: Counter,
-    signed: Counter,
-    seconds: Timing,
+struct ExternalSignerMetrics {
+    last: GaugeVec,
+    data: GaugeVec,
+    fetched: CounterVec,
+    signed: CounterVec,
+    seconds: HistogramVec,
 }
 
-impl Default for Tally {
+impl Default for ExternalSignerMetrics {
     fn default() -> Self {
-        let name = |name, help, labels| Name { name, help, labels };
+        let name = |name, help, labels| MetricDesc { name, help, labels };
         Self {
-            last: Gauge::new(name(
+            last: GaugeVec::new(name(
                 "apiserver_externaljwt_fetch_keys_success_timestamp",
                 "When the external signer last gave its keys.",
                 &[],
             )),
-            data: Gauge::new(name(
+            data: GaugeVec::new(name(
                 "apiserver_externaljwt_fetch_keys_data_timestamp",
                 "From when the keys of the external signer are.",
                 &[],
             )),
-            fetched: Counter::new(name(
+            fetched: CounterVec::new(name(
                 "apiserver_externaljwt_fetch_keys_request_total",
                 "How often the external signer was asked for its keys.",
                 &["code"],
             )),
-            signed: Counter::new(name(
+            signed: CounterVec::new(name(
                 "apiserver_externaljwt_sign_request_total",
                 "How often the external signer was asked for a token.",
                 &["code"],
             )),
-            seconds: Timing::new(
+            seconds: HistogramVec::new(
                 name(
                     "apiserver_externaljwt_request_duration_seconds",
                     "How long the external signer took.",

@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use anyhow::{Result, anyhow, bail, ensure};
-use schema::{Definition, Gates};
-use server::Report;
+use schema::{FeatureGates, ResourceDefinition};
+use server::MetricsSource;
 
-use crate::emulation::{Emulation, Then};
+use crate::emulation::{EmulatedStage, Emulation};
 
 /// How far a feature has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,21 +18,21 @@ enum Stage {
 }
 
 /// Features of one stage that are on or off alike, and perhaps cannot be changed.
-struct Features {
+struct FeatureGroup {
     stage: Stage,
     on: bool,
     locked: bool,
     names: &'static [&'static str],
 }
 
-impl Features {
+impl FeatureGroup {
     /// What one of them was in the emulated release.
     fn then(&self, name: &str, emulation: Emulation) -> Self {
         let (stage, on, locked) = match emulation.feature(name) {
             None => (self.stage, self.on, self.locked),
-            Some(Then::Unknown) => (Stage::Alpha, false, true),
-            Some(Then::Alpha) => (Stage::Alpha, false, false),
-            Some(Then::Beta(on)) => (Stage::Beta, on, false),
+            Some(EmulatedStage::Unknown) => (Stage::Alpha, false, true),
+            Some(EmulatedStage::Alpha) => (Stage::Alpha, false, false),
+            Some(EmulatedStage::Beta(on)) => (Stage::Beta, on, false),
         };
         Self { stage, on, locked, names: &[] }
     }
@@ -40,7 +40,11 @@ impl Features {
 
 /// What the flag says. Names are checked; a feature that the flag changes must be one
 /// that a kind or field belongs to or the server heeds, since all others would be changed in name only.
-pub(crate) fn gates(said: &[String], kinds: &[Definition], emulation: Emulation) -> Result<Gates> {
+pub(crate) fn gates(
+    said: &[String],
+    kinds: &[ResourceDefinition],
+    emulation: Emulation,
+) -> Result<FeatureGates> {
     let mut chosen: BTreeMap<&'static str, bool> = BTreeMap::new();
     let (mut alpha, mut beta) = (None, None);
     for entry in said.iter().filter(|entry| !entry.is_empty()) {
@@ -56,11 +60,11 @@ pub(crate) fn gates(said: &[String], kinds: &[Definition], emulation: Emulation)
                     find(name).ok_or_else(|| anyhow!("unrecognized feature gate: {name}"))?;
                 let then = group.then(name, emulation);
                 ensure!(
-                    emulation.feature(name) != Some(Then::Unknown),
+                    emulation.feature(name) != Some(EmulatedStage::Unknown),
                     "cannot set feature gate {name} to {on}, feature is PreAlpha at emulated \
                      version 1.{}, min compatibility version 1.{}",
                     emulation.version,
-                    emulation.compatible
+                    emulation.min_compatibility
                 );
                 ensure!(
                     !then.locked || then.on == on,
@@ -80,7 +84,7 @@ pub(crate) fn gates(said: &[String], kinds: &[Definition], emulation: Emulation)
     for group in FEATURES {
         for name in group.names {
             let then = group.then(name, emulation);
-            let all = of_stage(then.stage).filter(|_| !then.locked && belongs(name, kinds));
+            let all = of_stage(then.stage).filter(|_| !then.locked && is_implemented(name, kinds));
             let on = chosen.get(name).copied().or(all);
             if NOT_DONE.contains(name) {
                 ensure!(
@@ -91,7 +95,7 @@ pub(crate) fn gates(said: &[String], kinds: &[Definition], emulation: Emulation)
                 continue;
             }
             let on = on.unwrap_or(then.on);
-            if on != then.on && !belongs(name, kinds) {
+            if on != then.on && !is_implemented(name, kinds) {
                 bail!("feature gate {name} cannot be set to {on}: this server has no such switch");
             }
             if !on {
@@ -99,17 +103,17 @@ pub(crate) fn gates(said: &[String], kinds: &[Definition], emulation: Emulation)
             }
         }
     }
-    Ok(Gates::without(off))
+    Ok(FeatureGates::with_disabled(off))
 }
 
 /// Which features are on, as metrics tell it.
 #[derive(Debug)]
-pub(crate) struct Enabled {
-    pub(crate) gates: Gates,
+pub(crate) struct FeatureMetrics {
+    pub(crate) gates: FeatureGates,
     pub(crate) emulation: Emulation,
 }
 
-impl Report for Enabled {
+impl MetricsSource for FeatureMetrics {
     fn report(&self, out: &mut String) {
         const NAME: &str = "kubernetes_feature_enabled";
         let mut lines = Vec::new();
@@ -121,7 +125,7 @@ impl Report for Enabled {
                     Stage::Stable => "",
                     Stage::Deprecated => "DEPRECATED",
                 };
-                let on = u8::from(self.gates.is_on(name));
+                let on = u8::from(self.gates.is_enabled(name));
                 lines.push(format!("{NAME}{{name=\"{name}\",stage=\"{stage}\"}} {on}\n"));
             }
         }
@@ -132,12 +136,12 @@ impl Report for Enabled {
     }
 }
 
-impl Enabled {
+impl FeatureMetrics {
     /// Which version this is, and as which it behaves.
     fn versions(&self, out: &mut String) {
         const NAME: &str = "version_info";
         let binary = server::VERSION.trim_start_matches('v');
-        let Emulation { version, compatible } = self.emulation;
+        let Emulation { version, min_compatibility: compatible } = self.emulation;
         let _ = write!(
             out,
             "# HELP {NAME} Which version this is.\n# TYPE {NAME} gauge\n\
@@ -147,7 +151,7 @@ impl Enabled {
     }
 }
 
-fn find(name: &str) -> Option<(&'static Features, &'static str)> {
+fn find(name: &str) -> Option<(&'static FeatureGroup, &'static str)> {
     FEATURES.iter().find_map(|group| {
         let name = group.names.iter().find(|known| **known == name)?;
         Some((group, *name))
@@ -184,7 +188,7 @@ const NOT_DONE: &[&str] =
     &["PersistentVolumeClaimUnusedSinceTime", "UnknownVersionInteroperabilityProxy"];
 
 /// What this server itself can do or leave.
-const SWITCHES: &[&str] = &[
+const SERVER_GATES: &[&str] = &[
     CBOR,
     MANIFESTS,
     LOG_STREAMS,
@@ -200,9 +204,11 @@ const SWITCHES: &[&str] = &[
 ];
 
 /// Whether a kind or a field comes and goes with the feature, or the server heeds it.
-fn belongs(name: &str, kinds: &[Definition]) -> bool {
-    SWITCHES.contains(&name)
-        || kinds.iter().any(|kind| kind.gate == Some(name) || schema::has_gate(&kind.shape, name))
+fn is_implemented(name: &str, kinds: &[ResourceDefinition]) -> bool {
+    SERVER_GATES.contains(&name)
+        || kinds.iter().any(|kind| {
+            kind.feature_gate == Some(name) || schema::has_gated_field(&kind.schema, name)
+        })
 }
 
 fn boolean(name: &str, text: &str) -> Result<bool> {
@@ -216,8 +222,8 @@ fn boolean(name: &str, text: &str) -> Result<bool> {
     }
 }
 
-const FEATURES: &[Features] = &[
-    Features {
+const FEATURES: &[FeatureGroup] = &[
+    FeatureGroup {
         stage: Stage::Alpha,
         on: false,
         locked: false,
@@ -281,7 +287,7 @@ const FEATURES: &[Features] = &[
             "WorkloadWithJob",
         ],
     },
-    Features {
+    FeatureGroup {
         stage: Stage::Beta,
         on: false,
         locked: false,
@@ -295,7 +301,7 @@ const FEATURES: &[Features] = &[
             "SchedulerAsyncAPICalls",
         ],
     },
-    Features {
+    FeatureGroup {
         stage: Stage::Beta,
         on: true,
         locked: false,
@@ -402,7 +408,7 @@ const FEATURES: &[Features] = &[
             "WindowsGracefulNodeShutdown",
         ],
     },
-    Features {
+    FeatureGroup {
         stage: Stage::Stable,
         on: true,
         locked: false,
@@ -417,7 +423,7 @@ const FEATURES: &[Features] = &[
             "StorageVersionMigrator",
         ],
     },
-    Features {
+    FeatureGroup {
         stage: Stage::Stable,
         on: true,
         locked: true,
@@ -486,7 +492,7 @@ const FEATURES: &[Features] = &[
             "WinOverlay",
         ],
     },
-    Features {
+    FeatureGroup {
         stage: Stage::Deprecated,
         on: false,
         locked: false,
@@ -499,7 +505,7 @@ const FEATURES: &[Features] = &[
             "WindowsHostNetwork",
         ],
     },
-    Features {
+    FeatureGroup {
         stage: Stage::Deprecated,
         on: false,
         locked: true,
@@ -510,7 +516,7 @@ const FEATURES: &[Features] = &[
             "SeparateCacheWatchRPC",
         ],
     },
-    Features {
+    FeatureGroup {
         stage: Stage::Deprecated,
         on: true,
         locked: false,
@@ -521,7 +527,7 @@ const FEATURES: &[Features] = &[
             "StorageNamespaceIndex",
         ],
     },
-    Features {
+    FeatureGroup {
         stage: Stage::Deprecated,
         on: true,
         locked: true,
@@ -537,9 +543,9 @@ const FEATURES: &[Features] = &[
 mod tests {
     use super::*;
 
-    fn of(said: &str) -> Result<Gates> {
+    fn of(said: &str) -> Result<FeatureGates> {
         let said: Vec<_> = said.split(',').map(str::to_owned).collect();
-        gates(&said, &api::kinds(), Emulation::default())
+        gates(&said, &api::builtin_resources(), Emulation::default())
     }
 
     #[test]
@@ -555,8 +561,8 @@ mod tests {
         for name in NOT_DONE {
             let said = told(&format!("{name}=true"));
             assert!(said.contains("does not have what it turns on"), "{said}");
-            assert!(!of(&format!("{name}=false")).expect("so it is").is_on(name));
-            assert!(!of("").expect("nothing").is_on(name), "{name} is not reported as on");
+            assert!(!of(&format!("{name}=false")).expect("so it is").is_enabled(name));
+            assert!(!of("").expect("nothing").is_enabled(name), "{name} is not reported as on");
         }
     }
 
@@ -564,12 +570,16 @@ mod tests {
     fn features_are_as_they_were() {
         let of = |said: &str, version| {
             let said: Vec<_> = said.split(',').map(str::to_owned).collect();
-            gates(&said, &api::kinds(), Emulation { version, compatible: version - 1 })
+            gates(
+                &said,
+                &api::builtin_resources(),
+                Emulation { version, min_compatibility: version - 1 },
+            )
         };
-        assert!(of("", 37).expect("now").is_on("ClusterTrustBundle"));
-        assert!(!of("", 36).expect("then").is_on("ClusterTrustBundle"));
-        assert!(of("ClusterTrustBundle=true", 36).expect("beta").is_on("ClusterTrustBundle"));
-        assert!(of("AllBeta=true", 36).expect("beta").is_on("PodCertificateRequest"));
+        assert!(of("", 37).expect("now").is_enabled("ClusterTrustBundle"));
+        assert!(!of("", 36).expect("then").is_enabled("ClusterTrustBundle"));
+        assert!(of("ClusterTrustBundle=true", 36).expect("beta").is_enabled("ClusterTrustBundle"));
+        assert!(of("AllBeta=true", 36).expect("beta").is_enabled("PodCertificateRequest"));
         assert_eq!(
             of("GenericWorkload=true", 34).expect_err("unknown").to_string(),
             "cannot set feature gate GenericWorkload to true, feature is PreAlpha at emulated \
@@ -579,16 +589,18 @@ mod tests {
 
     #[test]
     fn turns_features_on() {
-        assert!(!of("").expect("nothing").is_on("GenericWorkload"));
-        assert!(of("GenericWorkload=true").expect("known").is_on("GenericWorkload"));
-        assert!(of("kube:GenericWorkload=true").expect("known").is_on("GenericWorkload"));
-        assert!(of("AllAlpha=true").expect("all").is_on("CompositePodGroup"));
-        assert!(of("AllAlpha=true").expect("all").is_on(CBOR));
-        assert!(of("").expect("nothing").is_on(STREAMS_NEED_CREATE));
+        assert!(!of("").expect("nothing").is_enabled("GenericWorkload"));
+        assert!(of("GenericWorkload=true").expect("known").is_enabled("GenericWorkload"));
+        assert!(of("kube:GenericWorkload=true").expect("known").is_enabled("GenericWorkload"));
+        assert!(of("AllAlpha=true").expect("all").is_enabled("CompositePodGroup"));
+        assert!(of("AllAlpha=true").expect("all").is_enabled(CBOR));
+        assert!(of("").expect("nothing").is_enabled(STREAMS_NEED_CREATE));
         let off = format!("{STREAMS_NEED_CREATE}=false");
-        assert!(!of(&off).expect("a switch").is_on(STREAMS_NEED_CREATE));
+        assert!(!of(&off).expect("a switch").is_enabled(STREAMS_NEED_CREATE));
         assert!(
-            !of("AllAlpha=true,CompositePodGroup=false").expect("one").is_on("CompositePodGroup")
+            !of("AllAlpha=true,CompositePodGroup=false")
+                .expect("one")
+                .is_enabled("CompositePodGroup")
         );
     }
 }

@@ -4,23 +4,27 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use object::{Clock, SystemClock, Value};
-use schema::custom::CompileRules;
-use server::{Identity, Registry, Report, Transform};
-use store::{Bounds, DiskLog, Embedded, Engine, Folder, Mirror, Options};
+use schema::custom::CelRuleCompiler;
+use server::{IdentityTransformer, MetricsSource, Registry, Transformer};
+use store::{
+    Directory, DiskLog, DiskLogOptions, EmbeddedEngine, Engine, RingLimits, WatchCacheSet,
+};
 use tokio::net::{TcpListener, TcpSocket};
 
-use crate::{Config, at_rest::AtRest, crds::with_rules, etcd, metered::Metered};
+use crate::{
+    Config, at_rest::EncryptionAtRest, crds::with_rules, etcd, metered::InstrumentedEngine,
+};
 
 /// Usually what the flags say; tests and supervisors bring their own.
 #[derive(Debug)]
-pub struct Ground {
-    pub storage: Storage,
-    pub entry: Entry,
+pub struct ServerEnvironment {
+    pub storage: StorageBackend,
+    pub entry: ListenerSource,
     pub clock: Arc<dyn Clock>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Storage {
+pub enum StorageBackend {
     /// In the data folder.
     Disk,
     /// Forgotten when the server ends.
@@ -29,7 +33,7 @@ pub enum Storage {
 
 /// How others get in.
 #[derive(Debug)]
-pub enum Entry {
+pub enum ListenerSource {
     /// By the port of the flags.
     Port,
     /// By a port that somebody has opened already.
@@ -39,37 +43,41 @@ pub enum Entry {
 }
 
 /// Storage that is open, and what must be seen to while it is.
-pub(crate) struct Opened {
+pub(crate) struct OpenStorage {
     pub(crate) registry: Arc<Registry>,
-    pub(crate) mirror: Arc<Mirror<Value>>,
+    pub(crate) mirror: Arc<WatchCacheSet<Value>>,
     /// `None`: nothing is kept.
-    pub(crate) at_rest: Option<AtRest>,
+    pub(crate) at_rest: Option<EncryptionAtRest>,
     /// What it was asked.
-    pub(crate) reports: Vec<Arc<dyn Report>>,
+    pub(crate) reports: Vec<Arc<dyn MetricsSource>>,
 }
 
-impl Opened {
+impl OpenStorage {
     /// Lets go of old revisions for ever: each time, of those before the last time.
-    pub(crate) fn forget(&self, interval: Duration) -> impl Future<Output = ()> + use<> {
+    pub(crate) fn run_compaction(&self, interval: Duration) -> impl Future<Output = ()> + use<> {
         let (mirror, engine) = (self.mirror.clone(), self.registry.engine().clone());
         async move {
-            let mut before = engine.durable();
+            let mut before = engine.durable_revision();
             loop {
                 tokio::time::sleep(interval).await;
                 mirror.compact(before);
-                before = engine.durable();
+                before = engine.durable_revision();
             }
         }
     }
 }
 
-impl Default for Ground {
+impl Default for ServerEnvironment {
     fn default() -> Self {
-        Self { storage: Storage::Disk, entry: Entry::Port, clock: Arc::new(SystemClock) }
+        Self {
+            storage: StorageBackend::Disk,
+            entry: ListenerSource::Port,
+            clock: Arc::new(SystemClock),
+        }
     }
 }
 
-impl Entry {
+impl ListenerSource {
     /// The open port, if there is one.
     pub(crate) fn listen(self, config: &Config) -> Result<Option<TcpListener>> {
         match self {
@@ -99,41 +107,41 @@ fn bind(address: SocketAddr, config: &Config) -> std::io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-impl Storage {
+impl StorageBackend {
     /// Every kind that the configuration serves, on this storage.
     pub(crate) fn open(
         self,
         config: &Config,
         clock: &Arc<dyn Clock>,
-        compile: &Arc<dyn CompileRules>,
-    ) -> Result<Opened> {
-        let mirror = Mirror::<Value>::new(Bounds::default());
-        let mut reports: Vec<Arc<dyn Report>> = Vec::new();
+        compile: &Arc<dyn CelRuleCompiler>,
+    ) -> Result<OpenStorage> {
+        let mirror = WatchCacheSet::<Value>::new(RingLimits::default());
+        let mut reports: Vec<Arc<dyn MetricsSource>> = Vec::new();
         let engine: Arc<dyn Engine<Value>> = match self {
-            Self::Memory => Arc::new(Embedded::memory(mirror.clone(), clock.clone())),
+            Self::Memory => Arc::new(EmbeddedEngine::memory(mirror.clone(), clock.clone())),
             Self::Disk if !config.flags.etcd_servers.is_empty() => {
                 let etcd = etcd::connect(config, clock)?;
-                let (metered, tally) = Metered::new(etcd);
+                let (metered, tally) = InstrumentedEngine::new(etcd);
                 reports.push(tally);
                 Arc::new(metered)
             }
             Self::Disk => {
-                let disk = Arc::new(Folder::open(config.flags.data_dir.join("store"))?);
-                let log = DiskLog::open(disk, clock.clone(), Options::default())?;
-                Arc::new(Embedded::open(log, mirror.clone(), clock.clone())?)
+                let disk = Arc::new(Directory::open(config.flags.data_dir.join("store"))?);
+                let log = DiskLog::open(disk, clock.clone(), DiskLogOptions::default())?;
+                Arc::new(EmbeddedEngine::open(log, mirror.clone(), clock.clone())?)
             }
         };
         let kinds = config.kinds().into_iter().map(|kind| with_rules(kind, compile));
         let kinds: Vec<_> = kinds.collect();
         let at_rest = match self {
             Self::Memory => None,
-            Self::Disk => Some(AtRest::open(config, &kinds)?),
+            Self::Disk => Some(EncryptionAtRest::open(config, &kinds)?),
         };
-        let transform: Arc<dyn Transform> = match &at_rest {
+        let transform: Arc<dyn Transformer> = match &at_rest {
             Some(at_rest) => at_rest.encryption.clone(),
-            None => Arc::new(Identity),
+            None => Arc::new(IdentityTransformer),
         };
         let registry = Registry::open(kinds, engine, &mirror, transform, clock.clone())?;
-        Ok(Opened { registry, mirror, at_rest, reports })
+        Ok(OpenStorage { registry, mirror, at_rest, reports })
     }
 }

@@ -6,11 +6,11 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use server::{Check, Registry, Says};
+use server::{HealthCheck, ProbeScope, Registry};
 
 /// Parts of the start, in upstream's order. Those that are not parts of ours have no line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum StartupStep {
     Admission,
     FlowControl,
     CustomKinds,
@@ -31,51 +31,51 @@ pub(crate) enum Part {
     RemoteServices,
 }
 
-const PARTS: &[(Part, &str)] = &[
-    (Part::Admission, "poststarthook/start-apiserver-admission-initializer"),
-    (Part::Storage, "poststarthook/generic-apiserver-start-informers"),
-    (Part::FlowControl, "poststarthook/priority-and-fairness-config-consumer"),
-    (Part::FlowControl, "poststarthook/priority-and-fairness-filter"),
-    (Part::Storage, "poststarthook/storage-object-count-tracker-hook"),
-    (Part::CustomKinds, "poststarthook/start-apiextensions-informers"),
-    (Part::CustomKinds, "poststarthook/start-apiextensions-controllers"),
-    (Part::CustomKinds, "poststarthook/crd-informer-synced"),
-    (Part::Namespaces, "poststarthook/start-system-namespaces-controller"),
-    (Part::Service, "poststarthook/peer-endpoint-reconciler-controller"),
-    (Part::Authentication, "poststarthook/start-cluster-authentication-info-controller"),
-    (Part::Identity, "poststarthook/start-kube-apiserver-identity-lease-controller"),
-    (Part::Collector, "poststarthook/start-kube-apiserver-identity-lease-garbage-collector"),
-    (Part::Storage, "poststarthook/storage-readiness"),
-    (Part::TokenTracking, "poststarthook/start-legacy-token-tracking-controller"),
-    (Part::AddressRepair, "poststarthook/start-service-ip-repair-controllers"),
-    (Part::Roles, "poststarthook/rbac/bootstrap-roles"),
-    (Part::PriorityClasses, "poststarthook/scheduling/bootstrap-system-priority-classes"),
-    (Part::FlowObjects, "poststarthook/priority-and-fairness-config-producer"),
-    (Part::Service, "poststarthook/bootstrap-controller"),
-    (Part::ServiceRanges, "poststarthook/start-kubernetes-service-cidr-controller"),
-    (Part::ProxyCertificate, "poststarthook/aggregator-reload-proxy-client-cert"),
-    (Part::LocalServices, "poststarthook/start-kube-aggregator-informers"),
-    (Part::LocalServices, "poststarthook/apiservice-status-local-available-controller"),
-    (Part::RemoteServices, "poststarthook/apiservice-status-remote-available-controller"),
-    (Part::LocalServices, "poststarthook/apiservice-registration-controller"),
-    (Part::RemoteServices, "poststarthook/apiservice-discovery-controller"),
-    (Part::LocalServices, "poststarthook/kube-apiserver-autoregistration"),
-    (Part::LocalServices, "autoregister-completion"),
-    (Part::RemoteServices, "poststarthook/apiservice-openapi-controller"),
-    (Part::RemoteServices, "poststarthook/apiservice-openapiv3-controller"),
+const PARTS: &[(StartupStep, &str)] = &[
+    (StartupStep::Admission, "poststarthook/start-apiserver-admission-initializer"),
+    (StartupStep::Storage, "poststarthook/generic-apiserver-start-informers"),
+    (StartupStep::FlowControl, "poststarthook/priority-and-fairness-config-consumer"),
+    (StartupStep::FlowControl, "poststarthook/priority-and-fairness-filter"),
+    (StartupStep::Storage, "poststarthook/storage-object-count-tracker-hook"),
+    (StartupStep::CustomKinds, "poststarthook/start-apiextensions-informers"),
+    (StartupStep::CustomKinds, "poststarthook/start-apiextensions-controllers"),
+    (StartupStep::CustomKinds, "poststarthook/crd-informer-synced"),
+    (StartupStep::Namespaces, "poststarthook/start-system-namespaces-controller"),
+    (StartupStep::Service, "poststarthook/peer-endpoint-reconciler-controller"),
+    (StartupStep::Authentication, "poststarthook/start-cluster-authentication-info-controller"),
+    (StartupStep::Identity, "poststarthook/start-kube-apiserver-identity-lease-controller"),
+    (StartupStep::Collector, "poststarthook/start-kube-apiserver-identity-lease-garbage-collector"),
+    (StartupStep::Storage, "poststarthook/storage-readiness"),
+    (StartupStep::TokenTracking, "poststarthook/start-legacy-token-tracking-controller"),
+    (StartupStep::AddressRepair, "poststarthook/start-service-ip-repair-controllers"),
+    (StartupStep::Roles, "poststarthook/rbac/bootstrap-roles"),
+    (StartupStep::PriorityClasses, "poststarthook/scheduling/bootstrap-system-priority-classes"),
+    (StartupStep::FlowObjects, "poststarthook/priority-and-fairness-config-producer"),
+    (StartupStep::Service, "poststarthook/bootstrap-controller"),
+    (StartupStep::ServiceRanges, "poststarthook/start-kubernetes-service-cidr-controller"),
+    (StartupStep::ProxyCertificate, "poststarthook/aggregator-reload-proxy-client-cert"),
+    (StartupStep::LocalServices, "poststarthook/start-kube-aggregator-informers"),
+    (StartupStep::LocalServices, "poststarthook/apiservice-status-local-available-controller"),
+    (StartupStep::RemoteServices, "poststarthook/apiservice-status-remote-available-controller"),
+    (StartupStep::LocalServices, "poststarthook/apiservice-registration-controller"),
+    (StartupStep::RemoteServices, "poststarthook/apiservice-discovery-controller"),
+    (StartupStep::LocalServices, "poststarthook/kube-apiserver-autoregistration"),
+    (StartupStep::LocalServices, "autoregister-completion"),
+    (StartupStep::RemoteServices, "poststarthook/apiservice-openapi-controller"),
+    (StartupStep::RemoteServices, "poststarthook/apiservice-openapiv3-controller"),
 ];
 
 /// How far the start has come.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Progress(Arc<AtomicU64>);
+pub(crate) struct StartupProgress(Arc<AtomicU64>);
 
-impl Progress {
-    pub(crate) fn done(&self, parts: &[Part]) {
+impl StartupProgress {
+    pub(crate) fn done(&self, parts: &[StartupStep]) {
         let bits = parts.iter().fold(0, |bits, part| bits | 1 << *part as u64);
         self.0.fetch_or(bits, Ordering::Release);
     }
 
-    fn is_done(&self, part: Part) -> bool {
+    fn is_done(&self, part: StartupStep) -> bool {
         self.0.load(Ordering::Acquire) & 1 << part as u64 != 0
     }
 
@@ -86,26 +86,30 @@ impl Progress {
         registry: &Arc<Registry>,
         expiry: impl Fn() -> Result<(), String> + Send + Sync + 'static,
         proxied: bool,
-    ) -> Vec<Check> {
+    ) -> Vec<HealthCheck> {
         let engine = registry.engine().clone();
         let health = move || engine.health().map_err(|error| error.to_string());
         let engine = registry.engine().clone();
         let again = move || engine.readiness().map_err(|error| error.to_string());
         let mut all = vec![
-            Check::new("ping", Says::Either, || Ok(())),
-            Check::new("log", Says::Either, || Ok(())),
-            Check::new("loopback-serving-certificate", Says::Dead, expiry),
-            Check::new("etcd", Says::Either, health),
-            Check::new("etcd-readiness", Says::Unready, again),
+            HealthCheck::new("ping", ProbeScope::All, || Ok(())),
+            HealthCheck::new("log", ProbeScope::All, || Ok(())),
+            HealthCheck::new("loopback-serving-certificate", ProbeScope::Livez, expiry),
+            HealthCheck::new("etcd", ProbeScope::All, health),
+            HealthCheck::new("etcd-readiness", ProbeScope::Readyz, again),
         ];
         let synced = self.clone();
-        all.push(Check::new("informer-sync", Says::Unready, move || {
-            if synced.is_done(Part::Storage) { Ok(()) } else { Err("not yet read".to_owned()) }
+        all.push(HealthCheck::new("informer-sync", ProbeScope::Readyz, move || {
+            if synced.is_done(StartupStep::Storage) {
+                Ok(())
+            } else {
+                Err("not yet read".to_owned())
+            }
         }));
-        let own = |part: &Part| proxied || *part != Part::ProxyCertificate;
+        let own = |part: &StartupStep| proxied || *part != StartupStep::ProxyCertificate;
         for (part, name) in PARTS.iter().filter(|(part, _)| own(part)) {
             let (progress, part) = (self.clone(), *part);
-            all.push(Check::new(name, Says::Either, move || {
+            all.push(HealthCheck::new(name, ProbeScope::All, move || {
                 if progress.is_done(part) { Ok(()) } else { Err("not finished".to_owned()) }
             }));
         }
@@ -119,10 +123,13 @@ mod tests {
 
     #[test]
     fn each_part_is_told_apart() {
-        let progress = Progress::default();
-        assert!(!progress.is_done(Part::Admission));
-        progress.done(&[Part::Admission, Part::RemoteServices]);
-        assert!(progress.is_done(Part::Admission) && progress.is_done(Part::RemoteServices));
-        assert!(!progress.is_done(Part::Roles));
+        let progress = StartupProgress::default();
+        assert!(!progress.is_done(StartupStep::Admission));
+        progress.done(&[StartupStep::Admission, StartupStep::RemoteServices]);
+        assert!(
+            progress.is_done(StartupStep::Admission)
+                && progress.is_done(StartupStep::RemoteServices)
+        );
+        assert!(!progress.is_done(StartupStep::Roles));
     }
 }

@@ -4,36 +4,36 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context as _, Result, ensure};
 use object::Clock;
-use server::{Authenticate, Registry};
+use server::{Authenticator, Registry};
 
 use crate::{
     Config,
     authn::{
-        Anonymous, AnonymousRule, AuthenticationConfiguration, BootstrapTokens, Certificates,
-        PasswordFile, ProxyHeaders, RequestHeader, ServiceAccounts, TokenFile, TokenWebhook,
-        Tokens,
+        Anonymous, AnonymousConfig, AuthenticationConfiguration, BootstrapTokenAuthenticator,
+        ClientCertAuthenticator, JwtAuthenticator, PasswordFile, ProxyHeaders, RequestHeader,
+        ServiceAccountAuthenticator, TokenFile, TokenWebhook,
     },
     config::duration,
     features::CERTIFICATE_UID,
-    reload::{self, Followed, Task},
+    reload::{self, Task, WatchedFiles},
     remote::from_kubeconfig,
-    serving::Believed,
+    serving::TrustedCas,
 };
 
 /// Those who tell who calls, and what follows their file.
-type Authenticating = (Vec<Arc<dyn Authenticate>>, Option<Task>);
+type Authenticating = (Vec<Arc<dyn Authenticator>>, Option<Task>);
 
 /// The first that understands a request decides who calls. The task follows the
 /// AuthenticationConfiguration, if there is one.
 pub(crate) fn authenticators(
     config: &Config,
-    believed: &Believed,
-    accounts: Arc<ServiceAccounts>,
+    believed: &TrustedCas,
+    accounts: Arc<ServiceAccountAuthenticator>,
     registry: &Arc<OnceLock<Arc<Registry>>>,
     clock: &Arc<dyn Clock>,
 ) -> Result<Authenticating> {
     let flags = &config.flags;
-    let mut all: Vec<Arc<dyn Authenticate>> = Vec::new();
+    let mut all: Vec<Arc<dyn Authenticator>> = Vec::new();
     all.push(Arc::new(RequestHeader {
         trust: believed.proxies.clone(),
         clock: clock.clone(),
@@ -47,8 +47,8 @@ pub(crate) fn authenticators(
     }));
     let trust = believed.clients.clone();
     let left = believed.left.clone();
-    let with_uid = config.gates.is_on(CERTIFICATE_UID);
-    all.push(Arc::new(Certificates { trust, clock: clock.clone(), left, with_uid }));
+    let with_uid = config.gates.is_enabled(CERTIFICATE_UID);
+    all.push(Arc::new(ClientCertAuthenticator { trust, clock: clock.clone(), left, with_uid }));
     if let Some(path) = &flags.basic_auth_file {
         let users = PasswordFile::parse(&reload::text(path)?).context("--basic-auth-file")?;
         all.push(Arc::new(users));
@@ -58,7 +58,10 @@ pub(crate) fn authenticators(
     }
     all.push(accounts);
     if flags.enable_bootstrap_token_auth {
-        all.push(Arc::new(BootstrapTokens { registry: registry.clone(), clock: clock.clone() }));
+        all.push(Arc::new(BootstrapTokenAuthenticator {
+            registry: registry.clone(),
+            clock: clock.clone(),
+        }));
     }
     let configured = configured(config)?;
     let anonymous = configured.anonymous.clone();
@@ -66,18 +69,18 @@ pub(crate) fn authenticators(
         anonymous.is_none() || flags.anonymous_auth.is_none(),
         "anonymous: Forbidden: --anonymous-auth flag cannot be set when anonymous field is configured in authentication configuration file"
     );
-    let tokens = Arc::new(Tokens::new(configured.issuers, clock.clone()));
+    let tokens = Arc::new(JwtAuthenticator::new(configured.issuers, clock.clone()));
     all.push(tokens.clone());
     if let Some(path) = &flags.authentication_token_webhook_config_file {
         let ttl = duration(&flags.authentication_token_webhook_cache_ttl)?;
         let version = &flags.authentication_token_webhook_version;
         all.push(Arc::new(TokenWebhook::new(from_kubeconfig(path, &config.egress)?, version, ttl)));
     }
-    let flag = AnonymousRule { enabled: flags.anonymous_auth.unwrap_or(true), paths: Vec::new() };
+    let flag = AnonymousConfig { enabled: flags.anonymous_auth.unwrap_or(true), paths: Vec::new() };
     all.push(Arc::new(Anonymous(anonymous.clone().unwrap_or(flag))));
     let task = flags.authentication_config.clone().map(|path| -> Task {
         let config = config.clone();
-        Box::pin(Followed::new([path]).follow(move || {
+        Box::pin(WatchedFiles::new([path]).watch(move || {
             let new = self::configured(&config)?;
             ensure!(
                 new.anonymous == anonymous,
@@ -94,7 +97,7 @@ pub(crate) fn authenticators(
 fn configured(config: &Config) -> Result<AuthenticationConfiguration> {
     let mut read = read(config)?;
     for issuer in &mut read.issuers {
-        issuer.go_through(&config.egress);
+        issuer.set_egress(&config.egress);
     }
     Ok(read)
 }

@@ -5,7 +5,6 @@ mod accounts;
 mod admin_kubeconfig;
 mod admission;
 mod aggregation;
-mod allocate;
 mod at_rest;
 mod audit;
 mod authn;
@@ -33,6 +32,7 @@ mod peers;
 pub mod readers;
 mod reload;
 mod remote;
+mod service_allocator;
 mod serving;
 mod start;
 mod structured;
@@ -43,9 +43,10 @@ pub use self::{
     authn::{OidcFlags, ProxyHeaders},
     config::{Config, Flags},
     flags::{
-        ABSENT_FLAGS, AbsentFlag, AbsentFlags, AccountFlags, AuditFlags, ConnectionFlags, LogFlags,
-        Logging, MetricFlags, StorageFlags, Told, WholeFlags, grouped, let_verbosity_be_set,
+        ABSENT_FLAGS, AuditFlags, ConnectionFlags, GeneralFlags, GivenFlags, LogFlags, Logging,
+        MetricFlags, ServiceAccountFlags, StorageFlags, UnsupportedFlag, UnsupportedFlags, grouped,
+        register_verbosity_setter,
     },
-    ground::{Entry, Ground, Storage},
-    start::{Running, start, start_on, start_with},
+    ground::{ListenerSource, ServerEnvironment, StorageBackend},
+    start::{RunningServer, start, start_on, start_with},
 };

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use server::{Counter, Name, Report, Timing};
-use store::{Engine, Error, Note, Record, Resource, Take, Write, Writing};
+use server::{CounterVec, HistogramVec, MetricDesc, MetricsSource};
+use store::{Engine, Error, Provenance, Record, ReplaySink, WatchCache, Write, WriteFuture};
 use tokio::time::Instant;
 
 const LABELS: &[&str] = &["group", "operation", "resource"];
@@ -13,35 +13,35 @@ const SECONDS: &[f64] = &[
 ];
 
 #[derive(Debug)]
-pub(crate) struct Metered<V> {
+pub(crate) struct InstrumentedEngine<V> {
     engine: Arc<dyn Engine<V>>,
-    tally: Arc<Tally>,
+    tally: Arc<EtcdRequestMetrics>,
 }
 
 /// What was asked of etcd.
 #[derive(Debug)]
-pub(crate) struct Tally {
-    seconds: Timing,
-    requests: Counter,
-    errors: Counter,
+pub(crate) struct EtcdRequestMetrics {
+    seconds: HistogramVec,
+    requests: CounterVec,
+    errors: CounterVec,
 }
 
-impl<V> Metered<V> {
-    pub(crate) fn new(engine: Arc<dyn Engine<V>>) -> (Self, Arc<Tally>) {
-        let name = |name, help| Name { name, help, labels: LABELS };
-        let tally = Arc::new(Tally {
-            seconds: Timing::new(
+impl<V> InstrumentedEngine<V> {
+    pub(crate) fn new(engine: Arc<dyn Engine<V>>) -> (Self, Arc<EtcdRequestMetrics>) {
+        let name = |name, help| MetricDesc { name, help, labels: LABELS };
+        let tally = Arc::new(EtcdRequestMetrics {
+            seconds: HistogramVec::new(
                 name("etcd_request_duration_seconds", "How long etcd took."),
                 SECONDS,
             ),
-            requests: Counter::new(name("etcd_requests_total", "What was asked of etcd.")),
-            errors: Counter::new(name("etcd_request_errors_total", "What etcd did not do.")),
+            requests: CounterVec::new(name("etcd_requests_total", "What was asked of etcd.")),
+            errors: CounterVec::new(name("etcd_request_errors_total", "What etcd did not do.")),
         });
         (Self { engine, tally: tally.clone() }, tally)
     }
 }
 
-impl Report for Tally {
+impl MetricsSource for EtcdRequestMetrics {
     fn report(&self, out: &mut String) {
         self.seconds.write(out);
         self.requests.write(out);
@@ -49,11 +49,11 @@ impl Report for Tally {
     }
 }
 
-impl<V: std::fmt::Debug + Send + Sync> Engine<V> for Metered<V> {
-    fn write(&self, write: Write<V>) -> Writing<'_> {
+impl<V: std::fmt::Debug + Send + Sync> Engine<V> for InstrumentedEngine<V> {
+    fn write(&self, write: Write<V>) -> WriteFuture<'_> {
         let (group, resource) = of_key(&write.key);
         let (group, resource) = (group.to_owned(), resource.to_owned());
-        let operation = match (&write.put, write.expect) {
+        let operation = match (&write.put, write.expected_revision) {
             (None, _) => "delete",
             (Some(_), 0) => "create",
             (Some(_), _) => "update",
@@ -78,7 +78,7 @@ impl<V: std::fmt::Debug + Send + Sync> Engine<V> for Metered<V> {
         })
     }
 
-    fn replay(&self, prefix: &str, room: usize, take: &mut Take<'_>) -> Result<(), Error> {
+    fn replay(&self, prefix: &str, room: usize, take: &mut ReplaySink<'_>) -> Result<(), Error> {
         self.engine.replay(prefix, room, take)
     }
 
@@ -86,24 +86,24 @@ impl<V: std::fmt::Debug + Send + Sync> Engine<V> for Metered<V> {
         self.engine.replay_after(prefix, revision)
     }
 
-    fn past(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error> {
-        self.engine.past(prefix, revision)
+    fn list_at(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error> {
+        self.engine.list_at(prefix, revision)
     }
 
-    fn follow(&self, prefix: &str, after: u64, resource: &Arc<Resource<V>>) {
-        self.engine.follow(prefix, after, resource);
+    fn start_watch(&self, prefix: &str, after: u64, resource: &Arc<WatchCache<V>>) {
+        self.engine.start_watch(prefix, after, resource);
     }
 
-    fn is_shared(&self) -> bool {
-        self.engine.is_shared()
+    fn has_external_writers(&self) -> bool {
+        self.engine.has_external_writers()
     }
 
-    fn newest(&self, prefix: &str) -> Writing<'_> {
-        self.engine.newest(prefix)
+    fn latest_revision(&self, prefix: &str) -> WriteFuture<'_> {
+        self.engine.latest_revision(prefix)
     }
 
-    fn durable(&self) -> u64 {
-        self.engine.durable()
+    fn durable_revision(&self) -> u64 {
+        self.engine.durable_revision()
     }
 
     fn health(&self) -> Result<(), Error> {
@@ -122,8 +122,8 @@ impl<V: std::fmt::Debug + Send + Sync> Engine<V> for Metered<V> {
         self.engine.share_keys(keys);
     }
 
-    fn notes(&self, after: u64) -> Vec<Note> {
-        self.engine.notes(after)
+    fn provenance_after(&self, after: u64) -> Vec<Provenance> {
+        self.engine.provenance_after(after)
     }
 }
 

@@ -2,11 +2,11 @@
 
 use http::HeaderMap;
 use object::Value;
-use server::{RequestInfo, User};
+use server::{RequestInfo, UserInfo};
 
 use crate::{
     ProxyHeaders,
-    admission::{ReviewVersion, Verdict},
+    admission::{ReviewResult, ReviewVersion},
     audit::Policy,
 };
 
@@ -14,8 +14,8 @@ use crate::{
 pub fn hook_answer(answer: &Value) -> bool {
     let uid = answer.get("response").get("uid").as_str().unwrap_or_default();
     [true, false].into_iter().any(|mutating| {
-        Verdict::read(answer, uid, (ReviewVersion::V1, mutating)).is_ok_and(|verdict| {
-            verdict.refusal("hook");
+        ReviewResult::read(answer, uid, (ReviewVersion::V1, mutating)).is_ok_and(|verdict| {
+            verdict.denied_status("hook");
             true
         })
     })
@@ -33,9 +33,9 @@ pub fn audit_policy(file: &Value) -> bool {
             name: "a".into(),
             ..RequestInfo::default()
         };
-        policy.level(&User::new("alice", &["g"]), &info);
+        policy.level(&UserInfo::new("alice", &["g"]), &info);
         policy.level(
-            &User::anonymous(),
+            &UserInfo::anonymous(),
             &RequestInfo { path: "/healthz".into(), ..RequestInfo::default() },
         );
         true
@@ -43,7 +43,7 @@ pub fn audit_policy(file: &Value) -> bool {
 }
 
 /// Who a proxy in front says that calls.
-pub fn front_proxy(headers: &HeaderMap) -> Option<User> {
+pub fn front_proxy(headers: &HeaderMap) -> Option<UserInfo> {
     let name = |name: &str| vec![name.to_owned()];
     let names = ProxyHeaders {
         names: name("x-remote-user"),

@@ -21,20 +21,20 @@ const LARGEST: u64 = 8 << 20;
 
 /// The content of files, or of all files of folders, and whether it is still the same.
 #[derive(Debug)]
-pub(crate) struct Followed {
+pub(crate) struct WatchedFiles {
     files: Vec<PathBuf>,
-    seen: Vec<Option<Mark>>,
+    seen: Vec<Option<FileStamp>>,
 }
 
 /// What changes when a file does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Mark {
+struct FileStamp {
     inode: u64,
     size: u64,
     modified: (i64, i64),
 }
 
-impl Followed {
+impl WatchedFiles {
     pub(crate) fn new(files: impl IntoIterator<Item = PathBuf>) -> Self {
         let files: Vec<_> = files.into_iter().collect();
         let seen = marks(&files);
@@ -43,7 +43,7 @@ impl Followed {
 
     /// Calls `change` whenever one of the files has changed, for ever; with none, never. If
     /// it fails, that is told, and what held before goes on.
-    pub(crate) async fn follow(mut self, mut change: impl FnMut() -> Result<()> + Send) {
+    pub(crate) async fn watch(mut self, mut change: impl FnMut() -> Result<()> + Send) {
         while !self.files.is_empty() {
             tokio::time::sleep(PERIOD).await;
             if !self.changed() {
@@ -92,7 +92,7 @@ pub(crate) fn text(path: &Path) -> Result<String> {
 }
 
 /// A folder has its own, and those of what is in it.
-fn marks(paths: &[PathBuf]) -> Vec<Option<Mark>> {
+fn marks(paths: &[PathBuf]) -> Vec<Option<FileStamp>> {
     let mut all = Vec::new();
     for path in paths {
         all.push(mark(path).ok());
@@ -105,9 +105,9 @@ fn marks(paths: &[PathBuf]) -> Vec<Option<Mark>> {
     all
 }
 
-fn mark(path: &Path) -> io::Result<Mark> {
+fn mark(path: &Path) -> io::Result<FileStamp> {
     let about = fs::metadata(path)?;
-    Ok(Mark {
+    Ok(FileStamp {
         inode: about.ino(),
         size: about.len(),
         modified: (about.mtime(), about.mtime_nsec()),
@@ -123,7 +123,7 @@ mod tests {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("f");
         fs::write(&path, "one").unwrap();
-        let mut followed = Followed::new([path.clone()]);
+        let mut followed = WatchedFiles::new([path.clone()]);
         assert!(!followed.changed());
         fs::write(&path, "three").unwrap();
         assert!(followed.changed());
@@ -135,7 +135,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert!(followed.changed());
         assert!(read(&path).is_err());
-        let mut within = Followed::new([folder.path().to_owned()]);
+        let mut within = WatchedFiles::new([folder.path().to_owned()]);
         assert!(!within.changed());
         fs::write(&path, "one").unwrap();
         assert!(within.changed(), "a folder has another file");

@@ -8,52 +8,52 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use client::{Pem, Tcp, Tls};
+use client::{Pem, TcpConnector, TlsOptions};
 use http::{HeaderMap, HeaderValue, Uri, header::AUTHORIZATION};
 use object::{Value, yaml::from_yaml};
-use server::{Lines, Remote};
+use server::{ConnectionPool, WebhookClient};
 
-use crate::{egress::Egress, reload, structured::text};
+use crate::{egress::EgressSelector, reload, structured::text};
 
 /// The server that the current context of a kubeconfig names, who we are there, and who
 /// stands between.
-pub(crate) fn from_kubeconfig(path: &Path, egress: &Egress) -> Result<Remote> {
+pub(crate) fn from_kubeconfig(path: &Path, egress: &EgressSelector) -> Result<WebhookClient> {
     let file = Kubeconfig::read(path)?;
     let shown = path.display();
     let context = file.named("contexts", text(&file.tree, "current-context"), "context");
     let cluster = file.named("clusters", text(&context, "cluster"), "cluster");
-    let User { pair, headers } = file.user(text(&context, "user"))?;
+    let ClientCredentials { pair, headers } = file.user(text(&context, "user"))?;
     let address = text(&cluster, "server");
     ensure!(!address.is_empty(), "{shown}: the current context names no server");
     let name = text(&cluster, "tls-server-name");
-    let tls = Tls {
-        authorities: file.pem(&cluster, "certificate-authority")?,
+    let tls = TlsOptions {
+        ca: file.pem(&cluster, "certificate-authority")?,
         pair,
         server_name: (!name.is_empty()).then(|| name.to_owned()),
         insecure: cluster.get("insecure-skip-tls-verify").as_bool().unwrap_or_default(),
-        ..Tls::default()
+        ..TlsOptions::default()
     };
     let remote = at(address, tls).with_context(|| shown.to_string())?;
-    let to = remote.to.through(egress.control_plane.clone());
-    Ok(Remote { headers, to, lines: egress.lines.clone(), ..remote })
+    let to = remote.to.with_proxy(egress.control_plane.clone());
+    Ok(WebhookClient { headers, to, pool: egress.pool.clone(), ..remote })
 }
 
 /// Who we are to others.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct User {
+pub(crate) struct ClientCredentials {
     pub(crate) pair: Option<(Pem, Pem)>,
     pub(crate) headers: HeaderMap,
 }
 
 /// Who we are to whom: the users of a kubeconfig that are named after hosts.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Users {
-    by_name: BTreeMap<String, User>,
+pub(crate) struct CredentialsByHost {
+    by_name: BTreeMap<String, ClientCredentials>,
     /// The user of the current context.
     usual: String,
 }
 
-impl Users {
+impl CredentialsByHost {
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let file = Kubeconfig::read(path)?;
         let names = file.tree.get("users").items().iter().map(|entry| text(entry, "name"));
@@ -64,7 +64,7 @@ impl Users {
     }
 
     /// Who we are to a host: its own name says so, `*.` and the end of it, or `*` for all.
-    pub(crate) fn to(&self, host: &str, port: u16) -> User {
+    pub(crate) fn for_host(&self, host: &str, port: u16) -> ClientCredentials {
         let known = |name: &str| self.by_name.get(name);
         let either = |target: &str| {
             let ends = target.match_indices('.').map(|(at, _)| format!("*{}", &target[at..]));
@@ -111,7 +111,7 @@ impl<'a> Kubeconfig<'a> {
         Ok((!file.is_empty()).then(|| Pem::File(self.beside(file))))
     }
 
-    fn user(&self, name: &str) -> Result<User> {
+    fn user(&self, name: &str) -> Result<ClientCredentials> {
         let user = self.named("users", name, "user");
         let pair = match (self.pem(&user, "client-certificate")?, self.pem(&user, "client-key")?) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
@@ -128,7 +128,7 @@ impl<'a> Kubeconfig<'a> {
             (token, _) => token.to_owned(),
         };
         let credentials = match (token.as_str(), text(&user, "username")) {
-            ("", "") => return Ok(User { pair, headers }),
+            ("", "") => return Ok(ClientCredentials { pair, headers }),
             ("", name) => {
                 let both = format!("{name}:{}", text(&user, "password"));
                 format!("Basic {}", STANDARD.encode(both))
@@ -138,12 +138,12 @@ impl<'a> Kubeconfig<'a> {
         let mut value = HeaderValue::from_str(&credentials)?;
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
-        Ok(User { pair, headers })
+        Ok(ClientCredentials { pair, headers })
     }
 }
 
 /// An address of the form `https://host:port/path`.
-pub(crate) fn at(address: &str, tls: Tls) -> Result<Remote> {
+pub(crate) fn at(address: &str, tls: TlsOptions) -> Result<WebhookClient> {
     let uri: Uri = address.parse().with_context(|| format!("{address:?} is no address"))?;
     let host = uri.host().with_context(|| format!("{address:?} names no host"))?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -153,12 +153,12 @@ pub(crate) fn at(address: &str, tls: Tls) -> Result<Remote> {
         _ => bail!("{address:?} is neither https nor http"),
     };
     let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
-    Ok(Remote {
-        to: Tcp::new(host, port, secure.then(|| Arc::new(tls))),
+    Ok(WebhookClient {
+        to: TcpConnector::new(host, port, secure.then(|| Arc::new(tls))),
         host: None,
         path: uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
         headers: HeaderMap::new(),
-        lines: Lines::default(),
+        pool: ConnectionPool::default(),
     })
 }
 
@@ -173,9 +173,9 @@ mod tests {
         let user = |name: &str| format!("- {{name: '{name}', user: {{token: '{name}'}}}}\n");
         let all: String = ["a.b:8443", "*.svc", "plain.svc", "*"].map(user).concat();
         std::fs::write(&path, format!("users:\n{all}")).unwrap();
-        let users = Users::read(&path).unwrap();
+        let users = CredentialsByHost::read(&path).unwrap();
         let to = |host: &str, port| {
-            let headers = users.to(host, port).headers;
+            let headers = users.for_host(host, port).headers;
             headers[AUTHORIZATION].to_str().unwrap().trim_start_matches("Bearer ").to_owned()
         };
         assert_eq!(to("a.b", 8443), "a.b:8443");
@@ -183,6 +183,6 @@ mod tests {
         assert_eq!(to("x.default.svc", 443), "*.svc");
         assert_eq!(to("plain.svc", 443), "plain.svc");
         assert_eq!(to("plain.svc", 8443), "*");
-        assert!(Users::default().to("a", 1).headers.is_empty());
+        assert!(CredentialsByHost::default().for_host("a", 1).headers.is_empty());
     }
 }

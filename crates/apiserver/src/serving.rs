@@ -13,18 +13,21 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use client::{Pem, Tls as ClientTls};
+use client::{Pem, TlsOptions as ClientTls};
 use object::{Clock, Value, yaml::to_yaml};
-use pki::{Authority, Cluster, Dir, Leaf, Pair, Rotating, ServerNames, Trust};
-use server::{Registry, Tls};
+use pki::{
+    CertKeyPair, CertificateAuthority, CertificateSpec, ClientCaVerifier, ClusterPki, Dir,
+    Reloadable, ServerNames,
+};
+use server::{Registry, ReloadableTls};
 use tracing::{error, info, warn};
 
 use crate::{
     Config, Flags, admin_kubeconfig,
     admin_kubeconfig::CLUSTER,
-    authn::TimeLeft,
-    bootstrap::{Authorities, tell_authorities},
-    reload::{self, Followed, PERIOD},
+    authn::CertExpirationMetrics,
+    bootstrap::{CaBundles, publish_ca_bundles},
+    reload::{self, PERIOD, WatchedFiles},
 };
 
 /// How often others are told whom this server believes, in seconds.
@@ -32,30 +35,30 @@ const AGAIN: i64 = 60;
 
 /// Whose certificates are believed: clients', and proxies'.
 #[derive(Clone, Debug)]
-pub(crate) struct Believed {
-    pub(crate) clients: Arc<Rotating<Trust>>,
-    pub(crate) proxies: Arc<Rotating<Trust>>,
+pub(crate) struct TrustedCas {
+    pub(crate) clients: Arc<Reloadable<ClientCaVerifier>>,
+    pub(crate) proxies: Arc<Reloadable<ClientCaVerifier>>,
     /// How long the certificates of clients still hold.
-    pub(crate) left: Arc<TimeLeft>,
+    pub(crate) left: Arc<CertExpirationMetrics>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Serving {
+pub(crate) struct ServingCertificates {
     flags: Flags,
     names: ServerNames,
     /// For which port an administrator's kubeconfig is kept; `None`: for none.
     admin: Option<u16>,
     clock: Arc<dyn Clock>,
-    pub(crate) cluster: Arc<Cluster>,
-    pub(crate) believed: Believed,
-    pub(crate) tls: Tls,
+    pub(crate) cluster: Arc<ClusterPki>,
+    pub(crate) believed: TrustedCas,
+    pub(crate) tls: ReloadableTls,
     /// When the certificate that is shown ends.
     pub(crate) ends: Arc<AtomicI64>,
     /// When something of our own must be renewed.
     due: i64,
 }
 
-impl Serving {
+impl ServingCertificates {
     pub(crate) fn open(
         config: &Config,
         names: ServerNames,
@@ -68,18 +71,18 @@ impl Serving {
             (flags.tls_cert_file, flags.tls_private_key_file) = (Some(certificate), Some(key));
         }
         let dir = Dir::open(&flags.data_dir.join("pki"))?;
-        let cluster = Arc::new(Cluster::load_or_create(&dir, names.clone(), clock.now())?);
+        let cluster = Arc::new(ClusterPki::load_or_create(&dir, names.clone(), clock.now())?);
         let (clients, proxies) = (client_trust(&flags, &cluster)?, proxy_trust(&flags, &cluster)?);
-        let (shown, ends) = shown(&flags, &cluster)?;
+        let (shown, ends) = serving_tls_config(&flags, &cluster)?;
         let serving = Self {
-            believed: Believed {
-                clients: Arc::new(Rotating::new(clients)),
-                proxies: Arc::new(Rotating::new(proxies)),
+            believed: TrustedCas {
+                clients: Arc::new(Reloadable::new(clients)),
+                proxies: Arc::new(Reloadable::new(proxies)),
                 left: Arc::default(),
             },
-            tls: Tls::new(Arc::new(shown)),
+            tls: ReloadableTls::new(Arc::new(shown)),
             ends: Arc::new(AtomicI64::new(ends)),
-            due: cluster.due_at()?,
+            due: cluster.renew_at()?,
             flags,
             names,
             admin,
@@ -94,14 +97,14 @@ impl Serving {
     pub(crate) async fn run(mut self, registry: Weak<Registry>) {
         let own =
             ["ca", "apiserver"].map(|name| self.flags.data_dir.join(format!("pki/{name}.crt")));
-        let mut files = Followed::new(named(&self.flags).into_iter().chain(own));
+        let mut files = WatchedFiles::new(named(&self.flags).into_iter().chain(own));
         let mut told = self.clock.now();
         loop {
             tokio::time::sleep(PERIOD).await;
             let (changed, now) = (files.changed(), self.clock.now());
             if now - told >= AGAIN {
                 told = now; // somebody may have taken it away
-                self.tell(&registry).await;
+                self.publish_cas(&registry).await;
             }
             if !changed && now <= self.due {
                 continue;
@@ -109,7 +112,7 @@ impl Serving {
             match self.refresh(now) {
                 Ok(()) => {
                     info!("certificates have changed, and are used from now on");
-                    self.tell(&registry).await;
+                    self.publish_cas(&registry).await;
                 }
                 Err(error) => {
                     let error = format!("{error:#}");
@@ -125,10 +128,10 @@ impl Serving {
     }
 
     /// Tells others whom this server believes now.
-    async fn tell(&self, registry: &Weak<Registry>) {
+    async fn publish_cas(&self, registry: &Weak<Registry>) {
         let Some(registry) = registry.upgrade() else { return };
         let told = match authorities(&self.flags, &self.cluster) {
-            Ok(believed) => tell_authorities(&registry, &self.flags, &believed)
+            Ok(believed) => publish_ca_bundles(&registry, &self.flags, &believed)
                 .await
                 .map_err(|status| status.message().to_owned()),
             Err(error) => Err(format!("{error:#}")),
@@ -141,16 +144,16 @@ impl Serving {
     /// Reads everything again; what is our own and ends soon is renewed.
     fn refresh(&mut self, now: i64) -> Result<()> {
         let dir = Dir::open(&self.flags.data_dir.join("pki"))?;
-        let cluster = Cluster::load_or_create(&dir, self.names.clone(), now)?;
+        let cluster = ClusterPki::load_or_create(&dir, self.names.clone(), now)?;
         let clients = client_trust(&self.flags, &cluster)?;
         let proxies = proxy_trust(&self.flags, &cluster)?;
-        let (shown, ends) = shown(&self.flags, &cluster)?;
+        let (shown, ends) = serving_tls_config(&self.flags, &cluster)?;
         self.believed.clients.replace(clients);
         self.believed.proxies.replace(proxies);
         self.tls.replace(Arc::new(shown));
         self.ends.store(ends, Ordering::Release);
         let renewed = now > self.due;
-        (self.due, self.cluster) = (cluster.due_at()?, Arc::new(cluster));
+        (self.due, self.cluster) = (cluster.renew_at()?, Arc::new(cluster));
         if renewed { self.write_admin() } else { Ok(()) }
     }
 
@@ -173,12 +176,12 @@ impl Serving {
 
 /// A kubeconfig for a server, with a new certificate of this user.
 pub(crate) fn kubeconfig(
-    cluster: &Cluster,
+    cluster: &ClusterPki,
     user: &str,
     groups: &[&str],
     (server, now): (&str, i64),
 ) -> Result<Value> {
-    let pair = cluster.ca.issue(&Leaf::client(user, groups), now)?;
+    let pair = cluster.ca.issue(&CertificateSpec::client(user, groups), now)?;
     let data = |text: String| STANDARD.encode(text);
     let (ca, certificate, key) =
         (data(cluster.ca.certificate_pem()), data(pair.certificate_pem()), data(pair.key_pem()));
@@ -217,7 +220,7 @@ pub(crate) fn to_kubelets(flags: &Flags) -> Arc<ClientTls> {
         )),
         // As upstream does where nobody says who signs kubelets' certificates.
         insecure: authorities.is_none(),
-        authorities,
+        ca: authorities,
         ..ClientTls::default()
     })
 }
@@ -255,7 +258,7 @@ pub(crate) fn server_names(
 }
 
 /// What the authorities are, in PEM, for those who believe the same as this server.
-pub(crate) fn authorities(flags: &Flags, cluster: &Cluster) -> Result<Authorities> {
+pub(crate) fn authorities(flags: &Flags, cluster: &ClusterPki) -> Result<CaBundles> {
     let mut clients = cluster.ca.certificate_pem();
     if let Some(path) = &flags.client_ca_file {
         clients.push_str(&reload::text(path)?);
@@ -264,7 +267,7 @@ pub(crate) fn authorities(flags: &Flags, cluster: &Cluster) -> Result<Authoritie
         Some(path) => reload::text(path)?,
         None => cluster.front_proxy_ca.certificate_pem(),
     };
-    Ok(Authorities { clients, proxies })
+    Ok(CaBundles { clients, proxies })
 }
 
 /// The files that flags name.
@@ -285,25 +288,25 @@ fn named(flags: &Flags) -> Vec<PathBuf> {
 }
 
 /// The authorities of clients: the cluster's own, and those of `--client-ca-file`.
-fn client_trust(flags: &Flags, cluster: &Cluster) -> Result<Trust> {
+fn client_trust(flags: &Flags, cluster: &ClusterPki) -> Result<ClientCaVerifier> {
     let mut all = vec![cluster.ca.certificate().clone()];
     if let Some(path) = &flags.client_ca_file {
         all.extend(pki::certificates(&reload::read(path)?)?);
     }
-    Ok(Trust::new(&all)?)
+    Ok(ClientCaVerifier::new(&all)?)
 }
 
 /// The authorities of proxies in front.
-fn proxy_trust(flags: &Flags, cluster: &Cluster) -> Result<Trust> {
+fn proxy_trust(flags: &Flags, cluster: &ClusterPki) -> Result<ClientCaVerifier> {
     Ok(match &flags.requestheader_client_ca_file {
-        Some(path) => Trust::new(&pki::certificates(&reload::read(path)?)?)?,
-        None => Trust::new(&[cluster.front_proxy_ca.certificate().clone()])?,
+        Some(path) => ClientCaVerifier::new(&pki::certificates(&reload::read(path)?)?)?,
+        None => ClientCaVerifier::new(&[cluster.front_proxy_ca.certificate().clone()])?,
     })
 }
 
 /// What the server shows, whose certificates it looks at (clients' and proxies'), and when
 /// its own ends.
-fn shown(flags: &Flags, cluster: &Cluster) -> Result<(rustls::ServerConfig, i64)> {
+fn serving_tls_config(flags: &Flags, cluster: &ClusterPki) -> Result<(rustls::ServerConfig, i64)> {
     let mut authorities =
         vec![cluster.ca.certificate().clone(), cluster.front_proxy_ca.certificate().clone()];
     for path in [&flags.client_ca_file, &flags.requestheader_client_ca_file].into_iter().flatten() {
@@ -327,7 +330,8 @@ fn shown(flags: &Flags, cluster: &Cluster) -> Result<(rustls::ServerConfig, i64)
         by_name.insert(at, (names, pair));
     }
     let pair = own.as_ref().unwrap_or(&cluster.apiserver);
-    let (trust, handshakes) = (Trust::new(&authorities)?, flags.connections.handshakes()?);
+    let (trust, handshakes) =
+        (ClientCaVerifier::new(&authorities)?, flags.connections.handshakes()?);
     let config = pki::server_config_named(pair, &by_name, (&trust, &handshakes))?;
     Ok((config, pair.identity()?.not_after))
 }
@@ -338,8 +342,8 @@ fn self_signed(folder: &Path, names: &ServerNames, now: i64) -> Result<(PathBuf,
     if certificate.exists() && key.exists() {
         return Ok((certificate, key));
     }
-    let authority = Authority::create(&format!("localhost-ca@{now}"), now)?;
-    let leaf = Leaf::server("localhost", names.dns.clone(), names.ips.clone());
+    let authority = CertificateAuthority::create(&format!("localhost-ca@{now}"), now)?;
+    let leaf = CertificateSpec::server("localhost", names.dns.clone(), names.ips.clone());
     let pair = authority.issue(&leaf, now)?;
     fs::create_dir_all(folder).with_context(|| format!("--cert-dir {}", folder.display()))?;
     let dir = Dir::open(folder).with_context(|| format!("--cert-dir {}", folder.display()))?;
@@ -350,8 +354,8 @@ fn self_signed(folder: &Path, names: &ServerNames, now: i64) -> Result<(PathBuf,
     Ok((certificate, key))
 }
 
-fn pair(certificate: &Path, key: &Path) -> Result<Pair> {
-    let read = Pair::from_pem(&reload::read(certificate)?, &reload::read(key)?);
+fn pair(certificate: &Path, key: &Path) -> Result<CertKeyPair> {
+    let read = CertKeyPair::from_pem(&reload::read(certificate)?, &reload::read(key)?);
     read.with_context(|| format!("{} and {}", certificate.display(), key.display()))
 }
 

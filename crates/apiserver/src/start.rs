@@ -9,11 +9,11 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use client::Pipe;
+use client::PipeConnector;
 use object::{Clock, Status, SystemClock};
-use pki::Cluster;
-use schema::custom::CompileRules;
-use server::{Audit, Listening, Registry, Server, User};
+use pki::ClusterPki;
+use schema::custom::CelRuleCompiler;
+use server::{AuditBackend, Listener, Registry, Server, UserInfo};
 use tokio::{
     net::{TcpListener, UnixListener},
     time::timeout,
@@ -21,26 +21,26 @@ use tokio::{
 use tracing::warn;
 
 use crate::{
-    Config, Entry, Flags, Ground,
-    accounts::{self, AccountSigner},
+    Config, Flags, ListenerSource, ServerEnvironment,
+    accounts::{self, TokenSigning},
     admission,
-    aggregation::{self, Aggregation},
-    allocate::{Given, Repair, Services},
-    at_rest::AtRest,
+    aggregation::{self, ApiAggregator},
+    at_rest::EncryptionAtRest,
     audit,
-    authz::{Makings, Rbac},
-    bootstrap::{Facts, bootstrap, publish, publish_later},
+    authz::{AuthorizerBuilder, Rbac},
+    bootstrap::{PublishedInfo, bootstrap, publish, publish_with_retry},
     config::duration,
-    crds::{Crds, Webhooks},
+    crds::{ConversionWebhooks, CrdController},
     expressions,
-    features::{CBOR, CLOSE_ANONYMOUS, Enabled, NATIVE_HISTOGRAMS, STREAMS_NEED_CREATE},
-    flow::{self, Fairness},
-    handlers::{self, Debug, Kubelets, Logs, Tools},
-    health::{Part, Progress},
+    features::{CBOR, CLOSE_ANONYMOUS, FeatureMetrics, NATIVE_HISTOGRAMS, STREAMS_NEED_CREATE},
+    flow::{self, PriorityAndFairness},
+    handlers::{self, Debug, HandlerDependencies, KubeletClient, Logs},
+    health::{StartupProgress, StartupStep},
     identities,
-    peers::{Identity, Peer},
+    peers::{PeerRegistration, ServerIdentity},
     reload::Task,
-    serving::{self, Serving},
+    service_allocator::{AllocationRepair, AllocatorMetricsSource, ServiceAllocator},
+    serving::{self, ServingCertificates},
     traces,
 };
 
@@ -49,34 +49,34 @@ const GOODBYE: Duration = Duration::from_secs(3);
 
 /// A server that runs, and what others in the process need of it.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningServer {
     pub server: Arc<Server>,
-    pub cluster: Arc<Cluster>,
+    pub cluster: Arc<ClusterPki>,
     pub advertise: IpAddr,
     pub port: u16,
     /// The address of the `kubernetes` service.
     pub service_ip: IpAddr,
-    peer: Peer,
+    peer: PeerRegistration,
 }
 
-impl Running {
+impl RunningServer {
     /// A connection within the process, as this user.
-    pub fn pipe(&self, user: User) -> Pipe {
-        let (pipe, ends) = Pipe::new();
-        self.server.listen(Listening::Pipe(ends, Some(Arc::new(user))));
+    pub fn pipe(&self, user: UserInfo) -> PipeConnector {
+        let (pipe, ends) = PipeConnector::new();
+        self.server.listen(Listener::Pipe(ends, Some(Arc::new(user))));
         pipe
     }
 
     /// A connection within the process whose caller says who it is, or is nobody.
-    pub fn open_pipe(&self) -> Pipe {
-        let (pipe, ends) = Pipe::new();
-        self.server.listen(Listening::Pipe(ends, None));
+    pub fn open_pipe(&self) -> PipeConnector {
+        let (pipe, ends) = PipeConnector::new();
+        self.server.listen(Listener::Pipe(ends, None));
         pipe
     }
 
     /// A socket whose callers, if they have this uid, are this user.
-    pub fn socket(&self, listener: UnixListener, user: User, uid: u32) {
-        self.server.listen(Listening::Unix(listener, Arc::new(user), uid));
+    pub fn socket(&self, listener: UnixListener, user: UserInfo, uid: u32) {
+        self.server.listen(Listener::Unix(listener, Arc::new(user), uid));
     }
 
     /// A kubeconfig that shows a new certificate of this user.
@@ -96,20 +96,20 @@ impl Running {
 }
 
 /// Starts a server. It answers when this returns.
-pub async fn start(config: Config) -> Result<Running> {
-    start_with(config, Ground::default()).await
+pub async fn start(config: Config) -> Result<RunningServer> {
+    start_with(config, ServerEnvironment::default()).await
 }
 
 /// The same, on a port that somebody has opened already.
-pub async fn start_on(config: Config, listener: Option<TcpListener>) -> Result<Running> {
-    let entry = listener.map_or(Entry::Port, Entry::Listener);
-    start_with(config, Ground { entry, ..Ground::default() }).await
+pub async fn start_on(config: Config, listener: Option<TcpListener>) -> Result<RunningServer> {
+    let entry = listener.map_or(ListenerSource::Port, ListenerSource::Listener);
+    start_with(config, ServerEnvironment { entry, ..ServerEnvironment::default() }).await
 }
 
 /// The same, on other ground than the flags say.
 #[expect(clippy::too_many_lines, reason = "all parts, one after the other")]
-pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
-    let Ground { storage, entry, clock } = ground;
+pub async fn start_with(config: Config, ground: ServerEnvironment) -> Result<RunningServer> {
+    let ServerEnvironment { storage, entry, clock } = ground;
     let flags = &config.flags;
     for part in ["pki", "store", "kubeconfig"] {
         private(&flags.data_dir.join(part))?;
@@ -129,50 +129,60 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
             Err(_) => names.dns.push(name.clone()),
         }
     }
-    let serving = Serving::open(&config, names, listener.is_some().then_some(port), &clock)?;
+    let serving =
+        ServingCertificates::open(&config, names, listener.is_some().then_some(port), &clock)?;
     let cluster = serving.cluster.clone();
 
-    install(&config);
-    let compile: Arc<dyn CompileRules> = Arc::new(cel::Rules);
+    install_cel_compiler(&config);
+    let compile: Arc<dyn CelRuleCompiler> = Arc::new(cel::CrdRuleCompiler);
     let opened = storage.open(&config, &clock, &compile)?;
     let registry = opened.registry.clone();
     registry.lack(config.lacking.iter().copied());
-    let services = Services::open(&registry, &config.services, config.node_ports.clone())?;
+    let services = ServiceAllocator::open(&registry, &config.services, config.node_ports.clone())?;
     let services = Arc::new(services);
-    registry.claim_with(services.clone());
-    let signer = AccountSigner::open(&config, &clock).await?;
-    let (mut server, followers) = wired(&config, &registry, &serving, (address, &clock), &signer)?;
+    registry.set_allocator(services.clone());
+    let signer = TokenSigning::open(&config, &clock).await?;
+    let (mut server, followers) =
+        build_server(&config, &registry, &serving, (address, &clock), &signer)?;
     if let Some(signer) = signer.external {
-        server.reports.push(signer.clone());
-        server.background(signer.follow());
+        server.metrics_sources.push(signer.clone());
+        server.background(signer.run_key_refresh());
     }
-    server.reports.extend(opened.reports.iter().cloned());
-    server.reports.push(Arc::new(Given { registry: registry.clone(), services: services.clone() }));
-    let progress = watched(&mut server, flags, &serving, &clock);
+    server.metrics_sources.extend(opened.reports.iter().cloned());
+    server.metrics_sources.push(Arc::new(AllocatorMetricsSource {
+        registry: registry.clone(),
+        services: services.clone(),
+    }));
+    let progress = add_health_checks(&mut server, flags, &serving, &clock);
 
-    let mut repair = Repair::new(&services);
+    let mut repair = AllocationRepair::new(&services);
     repair.ports(&registry).await.map_err(failed("node ports"))?;
-    let (peer, later) = settled(&config, &registry, &cluster, (address, &progress)).await?;
+    let (peer, later) =
+        bootstrap_cluster(&config, &registry, &cluster, (address, &progress)).await?;
     later.into_iter().for_each(|later| server.background(later));
     server.background(peer.clone().run(Arc::downgrade(&registry)));
-    share(&mut server, flags);
-    progress.done(&[Part::FlowControl]);
+    enable_priority_and_fairness(&mut server, flags);
+    progress.done(&[StartupStep::FlowControl]);
     aggregate(&mut server, &config);
     repair.addresses(&registry).await.map_err(failed("addresses of services"))?;
     server.background(repair.run(Arc::downgrade(&registry)));
-    progress.done(&[Part::AddressRepair, Part::LocalServices, Part::RemoteServices]);
+    progress.done(&[
+        StartupStep::AddressRepair,
+        StartupStep::LocalServices,
+        StartupStep::RemoteServices,
+    ]);
     let Auditing { auditor, sender, drain } = auditor(&config)?;
     if let Some(auditor) = &auditor {
-        server.reports.push(auditor.clone());
+        server.metrics_sources.push(auditor.clone());
     }
-    server.audit = auditor.map(|auditor| auditor as Arc<dyn Audit>);
-    let custom = Crds::open(&registry, compile)
+    server.audit = auditor.map(|auditor| auditor as Arc<dyn AuditBackend>);
+    let custom = CrdController::open(&registry, compile)
         .map_err(|status| anyhow::anyhow!("custom kinds: {}", status.message()))?;
     if let Some(interval) = config.compaction {
-        server.background(opened.forget(interval));
+        server.background(opened.run_compaction(interval));
     }
     if let Some(at_rest) = opened.at_rest {
-        keep_secret(&mut server, at_rest);
+        start_encryption_reload(&mut server, at_rest);
     }
     server.keep_small();
     let spans = traced(&mut server, &config, (&clock, port))?;
@@ -181,7 +191,7 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
         server.spawn(spans.run(server.stopped()));
     }
     custom.run(&server);
-    progress.done(&[Part::CustomKinds]);
+    progress.done(&[StartupStep::CustomKinds]);
     if let Some(sender) = sender {
         sender.start(&server);
     }
@@ -189,77 +199,80 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
         server.spawn(drain.run(server.stopped()));
     }
     if let Some(listener) = listener {
-        server.listen(Listening::Tls(listener, serving.tls.clone()));
+        server.listen(Listener::Tls(listener, serving.tls.clone()));
     }
     for task in followers {
         server.background(task);
     }
     server.background(serving.run(Arc::downgrade(&registry)));
-    progress.done(&[Part::ProxyCertificate]);
-    Ok(Running { server, cluster, advertise, port, service_ip, peer })
+    progress.done(&[StartupStep::ProxyCertificate]);
+    Ok(RunningServer { server, cluster, advertise, port, service_ip, peer })
 }
 
 /// Gives the kinds what their rules need of others.
-fn install(config: &Config) {
-    let lists = config.gates.is_on("DRAListTypeAttributes");
+fn install_cel_compiler(config: &Config) {
+    let lists = config.gates.is_enabled("DRAListTypeAttributes");
     let start = if lists { expressions::start_with_lists } else { expressions::start };
-    api::expression::install(start);
-    api::possession::install(pki::possesses);
+    api::expression::install_compiler(start);
+    api::possession::install_verifier(pki::verify_proof_of_possession);
 }
 
 /// A server with all who decide on its requests, and what follows their files.
-fn wired(
+fn build_server(
     config: &Config,
     registry: &Arc<Registry>,
-    serving: &Serving,
+    serving: &ServingCertificates,
     (address, clock): (SocketAddr, &Arc<dyn Clock>),
-    signer: &AccountSigner,
+    signer: &TokenSigning,
 ) -> Result<(Server, Vec<Task>)> {
     let (flags, cluster) = (&config.flags, &serving.cluster);
-    registry.convert_with(Arc::new(Webhooks::new(registry, config.egress.clone())));
-    if config.gates.is_on(CBOR) {
+    registry.set_converter(Arc::new(ConversionWebhooks::new(registry, config.egress.clone())));
+    if config.gates.is_enabled(CBOR) {
         registry.store_cbor();
     }
     let slot = Arc::new(OnceLock::from(registry.clone()));
     let rbac = Rbac::new(registry);
-    let makings =
-        Makings { config: config.clone(), rbac: rbac.clone(), registry: registry.clone() };
-    let (authorizers, follow_authorizers) = makings.authorizers()?;
-    let rights = admission::Rights(authorizers.clone());
+    let makings = AuthorizerBuilder {
+        config: config.clone(),
+        rbac: rbac.clone(),
+        registry: registry.clone(),
+    };
+    let (authorizers, follow_authorizers) = makings.build()?;
+    let rights = admission::AuthorizerChain(authorizers.clone());
     let hooks = Arc::new(admission::HookTally::default());
     let policies = Arc::new(admission::PolicyTally::default());
     let pod_security = Arc::new(admission::PodSecurityTally::default());
     let (plugins, identity) = (config.plugins.clone(), own_identity(address.port()));
     let sources = admission::ManifestSources::new(plugins, registry.clone(), identity.name());
     let manifests = Arc::new(sources);
-    let conditions = Arc::new(admission::HookConditions::new(rights.clone()));
-    let tools = admission::Tools {
+    let conditions = Arc::new(admission::WebhookMatchConditions::new(rights.clone()));
+    let tools = admission::PluginDependencies {
         hooks: hooks.clone(),
         policies: policies.clone(),
         pod_security: pod_security.clone(),
         rbac: rbac.clone(),
-        rights: rights.clone(),
+        authorizer: rights.clone(),
         configs: config.plugins.clone(),
         manifests: manifests.clone(),
         egress: config.egress.clone(),
         gates: config.gates.clone(),
         tolerations: [
-            flags.whole.default_not_ready_toleration_seconds,
-            flags.whole.default_unreachable_toleration_seconds,
+            flags.general.default_not_ready_toleration_seconds,
+            flags.general.default_unreachable_toleration_seconds,
         ],
         conditions: conditions.clone(),
     };
     let (enabled, disabled) = (&flags.enable_admission_plugins, &flags.disable_admission_plugins);
-    registry.admit_with(admission::plugins(&tools, enabled, disabled)?);
+    registry.set_admission_plugins(admission::plugins(&tools, enabled, disabled)?);
 
-    let accounts = signer.accounts(config, cluster, slot.clone(), clock)?;
+    let accounts = signer.authenticator(config, cluster, slot.clone(), clock)?;
     let issuer = accounts::issuer(flags, accounts.clone(), address);
     let mut server = Server::new(registry.clone(), server_config(config, address)?);
     let (authenticators, follow_authenticators) =
         identities::authenticators(config, &serving.believed, accounts.clone(), &slot, clock)?;
-    let enabled = Enabled { gates: config.gates.clone(), emulation: config.emulation };
+    let enabled = FeatureMetrics { gates: config.gates.clone(), emulation: config.emulation };
     let left = serving.believed.left.clone();
-    server.reports = vec![
+    server.metrics_sources = vec![
         hooks,
         policies,
         pod_security,
@@ -267,73 +280,73 @@ fn wired(
         Arc::new(enabled),
         left,
         accounts.clone(),
-        Arc::new(config.egress.lines.clone()),
+        Arc::new(config.egress.pool.clone()),
         conditions,
     ];
-    let logs = Arc::<handlers::LogTally>::default();
-    server.reports.push(logs.clone());
+    let logs = Arc::<handlers::PodLogMetrics>::default();
+    server.metrics_sources.push(logs.clone());
     server.authenticators = authenticators;
     server.authorizers = authorizers;
-    let tools = Tools {
-        tokens: signer.tokens(config)?,
+    let tools = HandlerDependencies {
+        tokens: signer.token_request_handler(config)?,
         accounts,
         rbac,
         kubelets: kubelets(config, logs)?,
         component_ports: config.component_ports,
     };
     server.handlers = handlers::handlers(&tools);
-    server.paths = handlers::paths(issuer, clock.now(), flags.told.all::<Flags>());
-    if flags.whole.enable_logs_handler {
-        server.paths.insert("logs", Arc::new(Logs { folder: "/var/log".into() }));
+    server.path_handlers = handlers::paths(issuer, clock.now(), flags.as_given.all::<Flags>());
+    if flags.general.enable_logs_handler {
+        server.path_handlers.insert("logs", Arc::new(Logs { folder: "/var/log".into() }));
     }
-    server.parts = handlers::parts();
+    server.subresource_kinds = handlers::subresource_kinds();
     let followers = [follow_authenticators, follow_authorizers].into_iter().flatten();
-    Ok((server, followers.chain(manifests.follow()).collect()))
+    Ok((server, followers.chain(manifests.watch_tasks()).collect()))
 }
 
 /// How kubelets are reached.
-fn kubelets(config: &Config, logs: Arc<handlers::LogTally>) -> Result<Kubelets> {
+fn kubelets(config: &Config, logs: Arc<handlers::PodLogMetrics>) -> Result<KubeletClient> {
     let flags = &config.flags;
-    Ok(Kubelets {
+    Ok(KubeletClient {
         tls: serving::to_kubelets(flags),
         by_name: config.kubelets_by_name,
-        addresses: flags.whole.kubelet_preferred_address_types.clone(),
-        within: flags.whole.kubelet_within()?,
-        through: config.egress.cluster.clone(),
+        addresses: flags.general.kubelet_preferred_address_types.clone(),
+        timeout: flags.general.kubelet_timeout()?,
+        egress_proxy: config.egress.cluster.clone(),
         logs,
-        streams_need_create: config.gates.is_on(STREAMS_NEED_CREATE),
+        streams_need_create: config.gates.is_enabled(STREAMS_NEED_CREATE),
     })
 }
 
 /// Says how the server is: first of all, how far its start has come.
-fn watched(
+fn add_health_checks(
     server: &mut Server,
     flags: &Flags,
-    serving: &Serving,
+    serving: &ServingCertificates,
     clock: &Arc<dyn Clock>,
-) -> Progress {
-    let progress = Progress::default();
+) -> StartupProgress {
+    let progress = StartupProgress::default();
     let (ends, now) = (serving.ends.clone(), clock.clone());
     let expiry = move || match ends.load(Ordering::Acquire) > now.now() {
         true => Ok(()),
         false => Err("the certificate has expired".to_owned()),
     };
     let proxied = flags.proxy_client_cert_file.is_some();
-    server.checks.splice(0..0, progress.checks(&server.registry, expiry, proxied));
-    progress.done(&[Part::Storage, Part::Admission]);
+    server.health_checks.splice(0..0, progress.checks(&server.registry, expiry, proxied));
+    progress.done(&[StartupStep::Storage, StartupStep::Admission]);
     progress
 }
 
 /// Serves what others do.
 fn aggregate(server: &mut Server, config: &Config) {
-    let rejects = config.flags.whole.aggregator_reject_forwarding_redirect;
-    let aggregation = Arc::new(Aggregation::new(
+    let rejects = config.flags.general.aggregator_reject_forwarding_redirect;
+    let aggregation = Arc::new(ApiAggregator::new(
         &server.registry,
         serving::to_aggregated(&config.flags),
         (rejects, config.egress.clone()),
     ));
     server.aggregate = Some(aggregation.clone());
-    server.reports.push(aggregation.clone());
+    server.metrics_sources.push(aggregation.clone());
     server.background(aggregation::run(aggregation));
 }
 
@@ -342,7 +355,7 @@ fn traced(
     server: &mut Server,
     config: &Config,
     (clock, port): (&Arc<dyn Clock>, u16),
-) -> Result<Option<traces::Sender>> {
+) -> Result<Option<traces::SpanExporter>> {
     let Some(tracing) = &config.tracing else { return Ok(None) };
     let through = config.egress.control_plane.clone();
     let (tracer, spans) = tracing.open(own_identity(port).name(), clock, through)?;
@@ -351,29 +364,33 @@ fn traced(
 }
 
 /// Says whose turn it is when more is asked than can be done at once.
-fn share(server: &mut Server, flags: &Flags) {
+fn enable_priority_and_fairness(server: &mut Server, flags: &Flags) {
     let registry = server.registry.clone();
-    let mut debug = Debug { profiling: flags.whole.profiling, fairness: None };
+    let mut debug = Debug { profiling: flags.general.profiling, fairness: None };
     if flags.enable_priority_and_fairness {
         let seats = flags.max_requests_inflight + flags.max_mutating_requests_inflight;
-        let fairness = Arc::new(Fairness::new(&registry, seats));
+        let fairness = Arc::new(PriorityAndFairness::new(&registry, seats));
         server.flow = Some(fairness.clone());
-        server.reports.push(fairness.clone());
+        server.metrics_sources.push(fairness.clone());
         debug.fairness = Some(Arc::new(flow::Dump(fairness.clone())));
-        server.background(fairness.lend());
+        server.background(fairness.run_borrowing());
     }
-    server.paths.insert("debug", Arc::new(debug));
+    server.path_handlers.insert("debug", Arc::new(debug));
     server.background(flow::tell_dangling(Arc::downgrade(&registry)));
 }
 
 /// Sees to the keys with which what is stored is encrypted.
-fn keep_secret(server: &mut Server, at_rest: AtRest) {
+fn start_encryption_reload(server: &mut Server, at_rest: EncryptionAtRest) {
     let encryption = at_rest.encryption.clone();
-    if encryption.asks_kms() {
+    if encryption.uses_kms() {
         let health = move || encryption.health();
-        server.checks.push(server::Check::new("kms-providers", server::Says::Either, health));
+        server.health_checks.push(server::HealthCheck::new(
+            "kms-providers",
+            server::ProbeScope::All,
+            health,
+        ));
     }
-    server.background(at_rest.follow(server.registry.clone()));
+    server.background(at_rest.run_reload(server.registry.clone()));
 }
 
 /// What a step of the start could not do.
@@ -382,18 +399,23 @@ fn failed(what: &'static str) -> impl FnOnce(Status) -> anyhow::Error {
 }
 
 /// Makes what every cluster has, and tells the others that this server is there.
-async fn settled(
+async fn bootstrap_cluster(
     config: &Config,
     registry: &Arc<Registry>,
-    cluster: &Cluster,
-    (address, progress): (SocketAddr, &Progress),
-) -> Result<(Peer, Option<Task>)> {
+    cluster: &ClusterPki,
+    (address, progress): (SocketAddr, &StartupProgress),
+) -> Result<(PeerRegistration, Option<Task>)> {
     let namespaces = registry.kind("", "namespaces").map_err(failed("bootstrap"))?;
     let namespaces = namespaces.objects().map_err(failed("bootstrap"))?;
     let is_new = namespaces.is_empty();
     bootstrap(registry).await.map_err(failed("bootstrap"))?;
-    progress.done(&[Part::Namespaces, Part::PriorityClasses, Part::FlowObjects, Part::Roles]);
-    let facts = Facts {
+    progress.done(&[
+        StartupStep::Namespaces,
+        StartupStep::PriorityClasses,
+        StartupStep::FlowObjects,
+        StartupStep::Roles,
+    ]);
+    let facts = PublishedInfo {
         port: address.port(),
         service_ip: config.services[0].first(),
         service_ranges: config.services.iter().map(ToString::to_string).collect(),
@@ -401,8 +423,13 @@ async fn settled(
         flags: config.flags.clone(),
     };
     let settle = progress.clone();
-    let published =
-        move || settle.done(&[Part::ServiceRanges, Part::Authentication, Part::TokenTracking]);
+    let published = move || {
+        settle.done(&[
+            StartupStep::ServiceRanges,
+            StartupStep::Authentication,
+            StartupStep::TokenTracking,
+        ])
+    };
     let later: Option<Task> = match publish(registry, &facts).await {
         Ok(()) => {
             published();
@@ -411,17 +438,20 @@ async fn settled(
         // A hook may refuse it, perhaps since it is not there yet: it would never come.
         Err(status) => {
             warn!(error = status.message(), "not all is there that every cluster has");
-            Some(Box::pin(publish_later(Arc::downgrade(registry), facts, published)))
+            Some(Box::pin(publish_with_retry(Arc::downgrade(registry), facts, published)))
         }
     };
-    let mut peer =
-        Peer::new(registry, (address.ip(), address.port()), own_identity(address.port()))?;
-    peer.is_endpoint = config.flags.whole.endpoint_reconciler_type != "none";
+    let mut peer = PeerRegistration::new(
+        registry,
+        (address.ip(), address.port()),
+        own_identity(address.port()),
+    )?;
+    peer.is_endpoint = config.flags.general.endpoint_reconciler_type != "none";
     peer.join(registry).await.map_err(failed("the endpoints of kubernetes"))?;
     if is_new {
-        registry.begin_history(namespaces.complete_through());
+        registry.set_oldest_revision(namespaces.progress_revision());
     }
-    progress.done(&[Part::Service, Part::Identity, Part::Collector]);
+    progress.done(&[StartupStep::Service, StartupStep::Identity, StartupStep::Collector]);
     Ok((peer, later))
 }
 
@@ -430,7 +460,7 @@ async fn settled(
 struct Auditing {
     auditor: Option<Arc<audit::Auditor>>,
     sender: Option<audit::Sender>,
-    drain: Option<audit::Drain>,
+    drain: Option<audit::BufferedWriter>,
 }
 
 /// Who is told what is done, and what sends it to others.
@@ -438,7 +468,7 @@ fn auditor(config: &Config) -> Result<Auditing> {
     let flags = &config.flags;
     let mut auditing = Auditing::default();
     let Some(policy) = &flags.audit_policy_file else { return Ok(auditing) };
-    let mut sinks: Vec<(Arc<dyn audit::Sink>, bool)> = Vec::new();
+    let mut sinks: Vec<(Arc<dyn audit::AuditSink>, bool)> = Vec::new();
     if let Some(path) = &flags.audit_log_path {
         let rotation = audit::Rotation {
             megabytes: flags.audit_log_maxsize,
@@ -448,9 +478,9 @@ fn auditor(config: &Config) -> Result<Auditing> {
         };
         let legacy = flags.audit.audit_log_format == "legacy";
         let file = Arc::new(audit::LogFile::open(path, rotation, legacy)?);
-        let sink: Arc<dyn audit::Sink> = match flags.audit.log_batching()? {
+        let sink: Arc<dyn audit::AuditSink> = match flags.audit.log_batching()? {
             Some(batching) => {
-                let (queued, drain) = audit::Queued::new(file, batching);
+                let (queued, drain) = audit::BufferedSink::new(file, batching);
                 auditing.drain = Some(drain);
                 queued
             }
@@ -472,9 +502,9 @@ fn auditor(config: &Config) -> Result<Auditing> {
 }
 
 /// The same, of events that are no larger than they may be.
-fn cut(to: Arc<dyn audit::Sink>, sizes: Option<(usize, usize)>) -> Arc<dyn audit::Sink> {
+fn cut(to: Arc<dyn audit::AuditSink>, sizes: Option<(usize, usize)>) -> Arc<dyn audit::AuditSink> {
     match sizes {
-        Some((_, largest)) => Arc::new(audit::Truncated { to, largest }),
+        Some((_, largest)) => Arc::new(audit::TruncatingSink { to, largest }),
         None => to,
     }
 }
@@ -512,8 +542,8 @@ fn server_config(config: &Config, advertise: SocketAddr) -> Result<server::Confi
         &flags.requestheader_extra_headers_prefix,
     );
     let limits = server::Limits {
-        reads: config.flags.max_requests_inflight,
-        writes: config.flags.max_mutating_requests_inflight,
+        max_requests_in_flight: config.flags.max_requests_inflight,
+        max_mutating_in_flight: config.flags.max_mutating_requests_inflight,
         deletions: config.flags.storage.delete_collection_workers,
         ..connections.limits()?
     };
@@ -521,24 +551,24 @@ fn server_config(config: &Config, advertise: SocketAddr) -> Result<server::Confi
         limits,
         anonymous: false, // an authenticator of its own lets them in
         advertise: advertise.to_string(),
-        edge: connections.edge()?,
+        http_policy: connections.edge()?,
         identity_headers,
-        close_anonymous: config.gates.is_on(CLOSE_ANONYMOUS),
+        close_anonymous: config.gates.is_enabled(CLOSE_ANONYMOUS),
         shutdown: connections.shutdown()?,
-        cbor: config.gates.is_on(CBOR),
-        native_histograms: config.gates.is_on(NATIVE_HISTOGRAMS),
-        version: config.flags.whole.reported_version()?.to_owned(),
-        emulation: (config.emulation.version, config.emulation.compatible),
+        cbor: config.gates.is_enabled(CBOR),
+        native_histograms: config.gates.is_enabled(NATIVE_HISTOGRAMS),
+        version: config.flags.general.reported_version()?.to_owned(),
+        emulation: (config.emulation.version, config.emulation.min_compatibility),
         allowed_labels: config.flags.metrics.allowed()?,
-        counted: config.flags.storage.counted()?,
-        disabled_metrics: config.flags.whole.disabled_metrics.clone(),
+        export_object_counts: config.flags.storage.export_object_counts()?,
+        disabled_metrics: config.flags.general.disabled_metrics.clone(),
         ..server::Config::default()
     })
 }
 
 /// Who this server is among all: by its host, and by its port where that is another than usual.
-fn own_identity(port: u16) -> Identity {
+fn own_identity(port: u16) -> ServerIdentity {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let more = if port == 6443 { String::new() } else { format!(":{port}") };
-    Identity::new(host.trim(), &more)
+    ServerIdentity::new(host.trim(), &more)
 }

@@ -2,23 +2,26 @@
 
 use anyhow::{Result, bail, ensure};
 use object::{Value, yaml::from_yaml};
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use crate::config::duration;
 
 /// What a field of a file holds.
 #[derive(Clone, Copy)]
-pub(crate) enum Shape {
+pub(crate) enum FieldKind {
     Text,
     Bool,
     Duration,
     Texts,
-    Object(&'static Struct),
-    List(&'static Struct),
+    Object(&'static ConfigSchema),
+    List(&'static ConfigSchema),
 }
 
 /// The fields of an object, and what Go calls it.
-pub(crate) struct Struct(pub(crate) &'static str, pub(crate) &'static [(&'static str, Shape)]);
+pub(crate) struct ConfigSchema(
+    pub(crate) &'static str,
+    pub(crate) &'static [(&'static str, FieldKind)],
+);
 
 /// The kinds of the group.
 const KINDS: [&str; 6] = [
@@ -32,7 +35,7 @@ const KINDS: [&str; 6] = [
 
 /// Reads a file that must be of this kind, in one of these versions, without any field that
 /// it does not have. What is wrong is told in Go's words.
-pub(crate) fn read(yaml: &str, of: &Struct, versions: &[&str]) -> Result<Value> {
+pub(crate) fn read(yaml: &str, of: &ConfigSchema, versions: &[&str]) -> Result<Value> {
     let file = from_yaml(yaml).map_err(|error| {
         let why = error.to_string();
         let twice = why.starts_with("yaml: unmarshal errors");
@@ -68,7 +71,12 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// `names`: the names of fields from the root to here; `place`: the same with indices.
-    fn object(&mut self, tree: &Value, of: &Struct, (names, place): (&str, &str)) -> Result<()> {
+    fn object(
+        &mut self,
+        tree: &Value,
+        of: &ConfigSchema,
+        (names, place): (&str, &str),
+    ) -> Result<()> {
         for (name, value) in tree.entries() {
             let within = |outer: &str| {
                 if outer.is_empty() { name.to_owned() } else { format!("{outer}.{name}") }
@@ -88,7 +96,7 @@ impl Reader<'_> {
     fn field(
         &mut self,
         value: &Value,
-        shape: Shape,
+        shape: FieldKind,
         owner: &str,
         (names, place): (&str, &str),
     ) -> Result<()> {
@@ -100,24 +108,24 @@ impl Reader<'_> {
         };
         let version = self.version;
         match shape {
-            Shape::Text => fits(value, "string", "string"),
-            Shape::Bool => fits(value, "bool", "bool"),
-            Shape::Duration => {
+            FieldKind::Text => fits(value, "string", "string"),
+            FieldKind::Bool => fits(value, "bool", "bool"),
+            FieldKind::Duration => {
                 fits(value, "string", "string")?;
                 let given = value.as_str().unwrap_or_default();
                 let right = duration(given.strip_prefix('-').unwrap_or(given)).is_ok();
                 ensure!(right, "time: invalid duration {given:?}");
                 Ok(())
             }
-            Shape::Texts => {
+            FieldKind::Texts => {
                 fits(value, "array", "[]string")?;
                 value.items().iter().try_for_each(|item| fits(item, "string", "string"))
             }
-            Shape::Object(of) => {
+            FieldKind::Object(of) => {
                 fits(value, "object", &format!("{version}.{}", of.0))?;
                 self.object(value, of, (names, place))
             }
-            Shape::List(of) => {
+            FieldKind::List(of) => {
                 fits(value, "array", &format!("[]{version}.{}", of.0))?;
                 for (at, item) in value.items().iter().enumerate() {
                     fits(item, "object", &format!("{version}.{}", of.0))?;
@@ -154,7 +162,7 @@ pub(crate) fn known(file: &Value, kind: &str, versions: &[&str]) -> Result<()> {
 }
 
 /// Notes fields that are none of these.
-pub(crate) fn strict(tree: &Value, path: &Path<'_>, fields: &[&str], errors: &mut Errors) {
+pub(crate) fn strict(tree: &Value, path: &FieldPath<'_>, fields: &[&str], errors: &mut ErrorList) {
     for (name, _) in tree.entries() {
         if !fields.contains(&name) {
             errors.invalid(&path.field(name), name, "unknown field");
@@ -163,7 +171,7 @@ pub(crate) fn strict(tree: &Value, path: &Path<'_>, fields: &[&str], errors: &mu
 }
 
 /// All that is wrong, in one message.
-pub(crate) fn aggregate(errors: &Errors) -> String {
+pub(crate) fn aggregate(errors: &ErrorList) -> String {
     all(errors.0.iter().map(ToString::to_string).collect())
 }
 
@@ -186,11 +194,16 @@ pub(crate) fn texts(tree: &Value) -> Vec<String> {
 mod tests {
     use super::*;
 
-    const FILE: Struct = Struct(
+    const FILE: ConfigSchema = ConfigSchema(
         "AuthorizationConfiguration",
-        &[("names", Shape::Texts), ("parts", Shape::List(&PART)), ("enabled", Shape::Bool)],
+        &[
+            ("names", FieldKind::Texts),
+            ("parts", FieldKind::List(&PART)),
+            ("enabled", FieldKind::Bool),
+        ],
     );
-    const PART: Struct = Struct("Part", &[("name", Shape::Text), ("within", Shape::Duration)]);
+    const PART: ConfigSchema =
+        ConfigSchema("Part", &[("name", FieldKind::Text), ("within", FieldKind::Duration)]);
 
     fn said(fields: &str) -> String {
         let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\n";

@@ -4,10 +4,10 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use client::{Proxy, Tcp};
+use client::{Proxy, TcpConnector};
 use http::uri::PathAndQuery;
 use object::{Clock, yaml::from_yaml};
-use schema::{Errors, Path as Field};
+use schema::{ErrorList, FieldPath as Field};
 use server::trace::{Attribute, Span, Tracer};
 use tokio::{
     sync::mpsc,
@@ -22,7 +22,7 @@ use tonic_prost::ProstCodec;
 use tracing::debug;
 
 use crate::{
-    dial::Connector,
+    dial::GrpcConnector,
     reload,
     structured::{aggregate, known, strict, text},
 };
@@ -48,7 +48,7 @@ impl TracingConfig {
         let reading = "failed to read tracing config";
         let file = from_yaml(&reload::text(path).context(reading)?).context(reading)?;
         known(&file, "TracingConfiguration", &["v1", "v1beta1", "v1alpha1"]).context(reading)?;
-        let mut errors = Errors::default();
+        let mut errors = ErrorList::default();
         let fields = ["apiVersion", "kind", "endpoint", "samplingRatePerMillion"];
         strict(&file, &Field::Root, &fields, &mut errors);
         let rate = file.get("samplingRatePerMillion").as_i64().unwrap_or_default();
@@ -84,14 +84,14 @@ impl TracingConfig {
         server: &str,
         clock: &Arc<dyn Clock>,
         through: Option<Proxy>,
-    ) -> Result<(Arc<Tracer>, Sender)> {
+    ) -> Result<(Arc<Tracer>, SpanExporter)> {
         let (tracer, spans) = Tracer::new(self.rate, clock.clone());
         let any = Endpoint::from_static("http://localhost").connect_timeout(WITHIN);
         let grpc = Grpc::new(any.connect_with_connector_lazy(self.way(through)?));
-        Ok((tracer, Sender { grpc, spans, server: server.to_owned() }))
+        Ok((tracer, SpanExporter { grpc, spans, server: server.to_owned() }))
     }
 
-    fn way(&self, through: Option<Proxy>) -> Result<Connector> {
+    fn way(&self, through: Option<Proxy>) -> Result<GrpcConnector> {
         let endpoint = &*self.endpoint;
         let socket =
             [("unix-abstract:", "@"), ("unix:", "")].into_iter().find_map(|(scheme, mark)| {
@@ -99,27 +99,27 @@ impl TracingConfig {
                 Some(format!("{mark}{}", path.strip_prefix("//").unwrap_or(path)))
             });
         if let Some(path) = socket {
-            return Ok(Connector::socket(&path));
+            return Ok(GrpcConnector::socket(&path));
         }
         let host = endpoint.strip_prefix("dns:").unwrap_or(endpoint);
         let host = host.trim_start_matches('/').rsplit('/').next().unwrap_or_default();
         let uri: http::Uri = format!("http://{host}").parse()?;
         let host = uri.host().with_context(|| format!("{endpoint:?} names no collector"))?;
         let host = host.trim_matches(['[', ']']);
-        let to = Tcp::new(host, uri.port_u16().unwrap_or(4317), None);
-        Ok(Connector::tcp(to.through(through)))
+        let to = TcpConnector::new(host, uri.port_u16().unwrap_or(4317), None);
+        Ok(GrpcConnector::tcp(to.with_proxy(through)))
     }
 }
 
 /// Sends spans as they come, several at once.
-pub(crate) struct Sender {
+pub(crate) struct SpanExporter {
     grpc: Grpc<Channel>,
     spans: mpsc::Receiver<Span>,
     /// Which server they are of.
     server: String,
 }
 
-impl Sender {
+impl SpanExporter {
     /// Until the server ends, and then what is left.
     pub(crate) async fn run(mut self, ended: impl Future<Output = ()>) {
         tokio::pin!(ended);
@@ -167,7 +167,7 @@ impl Sender {
             ],
         };
         let scope = Some(Scope { name: "k8s.io/component-base/tracing".to_owned() });
-        let spans = spans.iter().map(told).collect();
+        let spans = spans.iter().map(to_otlp_span).collect();
         let scope_spans = vec![ScopeSpans { scope, spans }];
         let request = Export {
             resource_spans: vec![ResourceSpans { resource: Some(resource), scope_spans }],
@@ -191,7 +191,7 @@ impl Sender {
     }
 }
 
-fn told(span: &Span) -> OneSpan {
+fn to_otlp_span(span: &Span) -> OneSpan {
     let nanos = |micros: i64| u64::try_from(micros).unwrap_or_default() * 1000;
     let link =
         |(trace, id): ([u8; 16], [u8; 8])| Link { trace_id: trace.to_vec(), span_id: id.to_vec() };

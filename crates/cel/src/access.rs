@@ -6,12 +6,12 @@ use std::sync::Arc;
 use crate::{environment::Environment, types::Type};
 
 /// `claims`: what a token says.
-pub fn claims() -> Arc<Environment> {
+pub fn claims_environment() -> Arc<Environment> {
     Arc::new(Environment::new().with_variable("claims", Type::map(Type::Text, Type::Any)))
 }
 
 /// `user`: whom the claims were mapped to.
-pub fn user() -> Arc<Environment> {
+pub fn user_environment() -> Arc<Environment> {
     const USER: &str = "kubernetes.UserInfo";
     let fields = [
         ("username", Type::Text),
@@ -24,7 +24,7 @@ pub fn user() -> Arc<Environment> {
 }
 
 /// `request`: the spec of a SubjectAccessReview.
-pub fn review() -> Arc<Environment> {
+pub fn subject_access_review_environment() -> Arc<Environment> {
     let name = |short: &str| format!("kubernetes.{short}");
     let ty = |short: &str| Type::named(&name(short));
     let texts = |names: &[&'static str]| -> Vec<(&'static str, Type)> {
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn claims_have_any_name_and_any_type() {
         let tree = r#"{"sub":"jane","roles":["a","b"],"n":{"m":1}}"#;
-        let of = claims();
+        let of = claims_environment();
         assert_eq!(
             holds(&of, "claims", tree, "claims.sub == 'jane' && 'a' in claims.roles"),
             Ok(true)
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn users_and_reviews_have_known_fields() {
         let tree = r#"{"username":"jane","groups":["a"],"extra":{"k":["v"]}}"#;
-        let of = user();
+        let of = user_environment();
         assert_eq!(
             holds(&of, "user", tree, "user.groups.all(g, !g.startsWith('system:'))"),
             Ok(true)
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(holds(&of, "user", tree, "user.extra['k'] == ['v']"), Ok(true));
         assert!(of.compile("user.name").is_err());
         let tree = r#"{"user":"jane","resourceAttributes":{"namespace":"kube-system"}}"#;
-        let of = review();
+        let of = subject_access_review_environment();
         let source = "has(request.resourceAttributes) && request.resourceAttributes.namespace == 'kube-system'";
         assert_eq!(holds(&of, "request", tree, source), Ok(true));
         assert_eq!(holds(&of, "request", r#"{"user":"jane"}"#, source), Ok(false));

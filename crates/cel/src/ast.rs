@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{source::Place, value::Value};
+use crate::{source::SourcePosition, value::Value};
 
 /// Names one node of an expression; places, types and overloads are kept by it.
 pub(crate) type Id = usize;
@@ -10,23 +10,23 @@ pub(crate) type Id = usize;
 #[derive(Clone, Debug)]
 pub(crate) struct Expr {
     pub(crate) id: Id,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ExprKind,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum ExprKind {
     /// Where the text was not understood.
     Error,
     Literal(Literal),
     /// What needs no evaluation, found out beforehand.
-    Constant(Value<'static>),
+    Folded(Value<'static>),
     Ident(Arc<str>),
     Select(Box<Select>),
     Call(Box<Call>),
     List(Vec<Element>),
     Map(Vec<Entry>),
     Struct(Arc<str>, Vec<Field>),
-    Fold(Box<Fold>),
+    Fold(Box<Comprehension>),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +45,7 @@ pub(crate) enum Literal {
 pub(crate) struct Select {
     pub(crate) operand: Expr,
     pub(crate) field: Arc<str>,
-    pub(crate) test: bool,
+    pub(crate) test_only: bool,
 }
 
 /// `function(args)` or `target.function(args)`.
@@ -79,7 +79,7 @@ pub(crate) struct Field {
 
 /// What macros become: `accu = init; for iter in range { if !condition break; accu = step }; result`.
 #[derive(Clone, Debug)]
-pub(crate) struct Fold {
+pub(crate) struct Comprehension {
     pub(crate) range: Expr,
     pub(crate) iter: Arc<str>,
     /// Also the value, where `iter` is the index or the key.
@@ -99,12 +99,12 @@ pub(crate) const ACCUMULATOR: &str = "@result";
 pub(crate) struct Ast {
     pub(crate) root: Expr,
     /// By id.
-    pub(crate) places: Vec<Place>,
+    pub(crate) positions: Vec<SourcePosition>,
 }
 
 impl Ast {
-    pub(crate) fn place(&self, id: Id) -> Place {
-        self.places.get(id).copied().flatten()
+    pub(crate) fn position(&self, id: Id) -> SourcePosition {
+        self.positions.get(id).copied().flatten()
     }
 }
 
@@ -112,15 +112,17 @@ impl Expr {
     /// The parts of this node, in the order in which they are written.
     pub(crate) fn children(&self) -> Vec<&Expr> {
         match &self.kind {
-            Kind::Error | Kind::Literal(_) | Kind::Constant(_) | Kind::Ident(_) => Vec::new(),
-            Kind::Select(select) => vec![&select.operand],
-            Kind::Call(call) => call.target.iter().chain(&call.args).collect(),
-            Kind::List(elements) => elements.iter().map(|element| &element.value).collect(),
-            Kind::Map(entries) => {
+            ExprKind::Error | ExprKind::Literal(_) | ExprKind::Folded(_) | ExprKind::Ident(_) => {
+                Vec::new()
+            }
+            ExprKind::Select(select) => vec![&select.operand],
+            ExprKind::Call(call) => call.target.iter().chain(&call.args).collect(),
+            ExprKind::List(elements) => elements.iter().map(|element| &element.value).collect(),
+            ExprKind::Map(entries) => {
                 entries.iter().flat_map(|entry| [&entry.key, &entry.value]).collect()
             }
-            Kind::Struct(_, fields) => fields.iter().map(|field| &field.value).collect(),
-            Kind::Fold(fold) => {
+            ExprKind::Struct(_, fields) => fields.iter().map(|field| &field.value).collect(),
+            ExprKind::Fold(fold) => {
                 vec![&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result]
             }
         }
@@ -129,15 +131,21 @@ impl Expr {
     /// The same, to be changed.
     pub(crate) fn children_mut(&mut self) -> Vec<&mut Expr> {
         match &mut self.kind {
-            Kind::Error | Kind::Literal(_) | Kind::Constant(_) | Kind::Ident(_) => Vec::new(),
-            Kind::Select(select) => vec![&mut select.operand],
-            Kind::Call(call) => call.target.iter_mut().chain(&mut call.args).collect(),
-            Kind::List(elements) => elements.iter_mut().map(|element| &mut element.value).collect(),
-            Kind::Map(entries) => {
+            ExprKind::Error | ExprKind::Literal(_) | ExprKind::Folded(_) | ExprKind::Ident(_) => {
+                Vec::new()
+            }
+            ExprKind::Select(select) => vec![&mut select.operand],
+            ExprKind::Call(call) => call.target.iter_mut().chain(&mut call.args).collect(),
+            ExprKind::List(elements) => {
+                elements.iter_mut().map(|element| &mut element.value).collect()
+            }
+            ExprKind::Map(entries) => {
                 entries.iter_mut().flat_map(|entry| [&mut entry.key, &mut entry.value]).collect()
             }
-            Kind::Struct(_, fields) => fields.iter_mut().map(|field| &mut field.value).collect(),
-            Kind::Fold(fold) => vec![
+            ExprKind::Struct(_, fields) => {
+                fields.iter_mut().map(|field| &mut field.value).collect()
+            }
+            ExprKind::Fold(fold) => vec![
                 &mut fold.range,
                 &mut fold.init,
                 &mut fold.condition,

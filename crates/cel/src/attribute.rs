@@ -2,11 +2,11 @@
 //! step; reading for its own sake, not within a choice or as an index, costs one more.
 
 use crate::{
-    ast::{Call, Expr, Kind, Literal, Select},
+    ast::{Call, Expr, ExprKind, Literal, Select},
     cost,
     error::Error,
-    eval::{Evaluator, Outcome},
-    program::{Bound, Computed},
+    eval::{EvalResult, Evaluator},
+    program::{Binding, LazyFields},
     types::Type,
     value::{Key, Value},
 };
@@ -14,8 +14,8 @@ use crate::{
 /// Whether an expression only reads.
 fn is_attribute(expr: &Expr) -> bool {
     match &expr.kind {
-        Kind::Ident(_) | Kind::Select(_) => true,
-        Kind::Call(call) => matches!(&*call.function, "_?_:_" | "_[_]" | "_[?_]" | "_?._"),
+        ExprKind::Ident(_) | ExprKind::Select(_) => true,
+        ExprKind::Call(call) => matches!(&*call.function, "_?_:_" | "_[_]" | "_[?_]" | "_?._"),
         _ => false,
     }
 }
@@ -23,8 +23,8 @@ fn is_attribute(expr: &Expr) -> bool {
 /// Whether what is read begins with a choice.
 fn begins_with_choice(expr: &Expr) -> bool {
     match &expr.kind {
-        Kind::Select(select) => begins_with_choice(&select.operand),
-        Kind::Call(call) => match &*call.function {
+        ExprKind::Select(select) => begins_with_choice(&select.operand),
+        ExprKind::Call(call) => match &*call.function {
             "_?_:_" => true,
             "_[_]" | "_[?_]" | "_?._" => call.args.first().is_some_and(begins_with_choice),
             _ => false,
@@ -35,36 +35,36 @@ fn begins_with_choice(expr: &Expr) -> bool {
 
 impl<'a> Evaluator<'a> {
     /// The value that is read for its own sake.
-    pub(crate) fn attribute(&mut self, expr: &'a Expr) -> Outcome<'a> {
+    pub(crate) fn attribute(&mut self, expr: &'a Expr) -> EvalResult<'a> {
         let value = self.resolve(expr);
-        if matches!(&value, Err(error) if error.is_final()) {
+        if matches!(&value, Err(error) if error.is_fatal()) {
             return value;
         }
-        let tests = matches!(&expr.kind, Kind::Select(select) if select.test);
+        let tests = matches!(&expr.kind, ExprKind::Select(select) if select.test_only);
         match (tests, begins_with_choice(expr)) {
-            (false, false) => self.context.charge(cost::SELECT)?,
-            (true, true) => self.context.give_back(cost::SELECT),
+            (false, false) => self.context.charge(cost::SELECT_COST)?,
+            (true, true) => self.context.refund(cost::SELECT_COST),
             _ => {}
         }
         value
     }
 
     /// The value, for the price of its steps.
-    fn resolve(&mut self, expr: &'a Expr) -> Outcome<'a> {
+    fn resolve(&mut self, expr: &'a Expr) -> EvalResult<'a> {
         match &expr.kind {
-            Kind::Ident(name) => self.name(name),
-            Kind::Select(select) => self.select(select),
-            Kind::Call(call) => self.read(call),
+            ExprKind::Ident(name) => self.name(name),
+            ExprKind::Select(select) => self.select(select),
+            ExprKind::Call(call) => self.read(call),
             _ => Err(Error::no_overload()),
         }
     }
 
     /// A part of something that is read, or computed.
-    fn part(&mut self, expr: &'a Expr) -> Outcome<'a> {
+    fn part(&mut self, expr: &'a Expr) -> EvalResult<'a> {
         if is_attribute(expr) { self.resolve(expr) } else { self.eval(expr) }
     }
 
-    fn read(&mut self, call: &'a Call) -> Outcome<'a> {
+    fn read(&mut self, call: &'a Call) -> EvalResult<'a> {
         match (&*call.function, call.args.as_slice()) {
             ("_?_:_", [condition, yes, no]) => match self.eval(condition)? {
                 Value::Bool(true) => self.part(yes),
@@ -72,7 +72,7 @@ impl<'a> Evaluator<'a> {
                 _ => Err(Error::no_overload()),
             },
             ("_?._", [operand, field]) => {
-                let Kind::Literal(Literal::Text(field)) = &field.kind else {
+                let ExprKind::Literal(Literal::Text(field)) = &field.kind else {
                     return Err(Error::no_overload());
                 };
                 if let Some(fields) = self.computed(operand) {
@@ -90,15 +90,15 @@ impl<'a> Evaluator<'a> {
     }
 
     /// What has fields that are computed when they are read, if a name stands for that.
-    fn computed(&self, operand: &Expr) -> Option<&'a dyn Computed<'a>> {
-        let Kind::Ident(name) = &operand.kind else { return None };
+    fn computed(&self, operand: &Expr) -> Option<&'a dyn LazyFields<'a>> {
+        let ExprKind::Ident(name) = &operand.kind else { return None };
         match self.bindings.get(name)? {
-            Bound::Computed(fields) => Some(*fields),
-            Bound::Value(_) => None,
+            Binding::Computed(fields) => Some(*fields),
+            Binding::Value(_) => None,
         }
     }
 
-    fn name(&mut self, name: &'a str) -> Outcome<'a> {
+    fn name(&mut self, name: &'a str) -> EvalResult<'a> {
         let global = name.strip_prefix('.');
         if global.is_none()
             && let Some(at) = self.slots.iter().rposition(|slot| slot.name == name)
@@ -107,8 +107,8 @@ impl<'a> Evaluator<'a> {
         }
         let name = global.unwrap_or(name);
         match self.bindings.get(name) {
-            Some(Bound::Value(value)) => Ok(value.clone()),
-            Some(Bound::Computed(_)) => Err(Error::no_overload()),
+            Some(Binding::Value(value)) => Ok(value.clone()),
+            Some(Binding::Computed(_)) => Err(Error::no_overload()),
             None => match Type::called(name).or_else(|| self.program.environment().structure(name))
             {
                 Some(ty) => Ok(Value::Type(ty.runtime_name().into())),
@@ -117,10 +117,10 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    fn select(&mut self, select: &'a Select) -> Outcome<'a> {
-        let Select { operand, field, test } = select;
+    fn select(&mut self, select: &'a Select) -> EvalResult<'a> {
+        let Select { operand, field, test_only: test } = select;
         if let Some(fields) = self.computed(operand) {
-            self.context.charge(cost::SELECT)?;
+            self.context.charge(cost::SELECT_COST)?;
             let found = fields.get(field, self.bindings).transpose()?;
             return match found {
                 found if *test => Ok(Value::Bool(found.is_some())),
@@ -133,18 +133,18 @@ impl<'a> Evaluator<'a> {
             Value::Optional(None) if *test => Ok(Value::Bool(false)),
             Value::Optional(None) => Ok(Value::NONE),
             operand if *test => {
-                self.context.charge(cost::SELECT)?;
+                self.context.charge(cost::SELECT_COST)?;
                 present(&operand, field).map(Value::Bool)
             }
             Value::Optional(Some(held)) => self.found(get_field(&held, field)),
             operand => {
-                self.context.charge(cost::SELECT)?;
+                self.context.charge(cost::SELECT_COST)?;
                 get_field(&operand, field).unwrap_or_else(|| Err(Error::no_such_key(field)))
             }
         }
     }
 
-    fn index(&mut self, operand: &'a Expr, index: &'a Expr, opt: bool) -> Outcome<'a> {
+    fn index(&mut self, operand: &'a Expr, index: &'a Expr, opt: bool) -> EvalResult<'a> {
         let (operand, opt) = match self.part(operand)? {
             Value::Optional(None) => return Ok(Value::NONE),
             Value::Optional(Some(held)) => ((*held).clone(), true),
@@ -152,7 +152,7 @@ impl<'a> Evaluator<'a> {
         };
         let index = self.part(index);
         if !opt {
-            self.context.charge(cost::SELECT)?;
+            self.context.charge(cost::SELECT_COST)?;
         }
         let index = index?;
         let found = get_index(&operand, &index)?;
@@ -165,14 +165,14 @@ impl<'a> Evaluator<'a> {
 
     /// What was found as an optional; what is not there costs nothing. What is optional itself
     /// stays one.
-    fn found(&mut self, found: Option<Outcome<'a>>) -> Outcome<'a> {
+    fn found(&mut self, found: Option<EvalResult<'a>>) -> EvalResult<'a> {
         let Some(value) = found.transpose()? else { return Ok(Value::NONE) };
-        self.context.charge(cost::SELECT)?;
+        self.context.charge(cost::SELECT_COST)?;
         Ok(if let Value::Optional(_) = value { value } else { Value::some(value) })
     }
 }
 
-fn get_field<'a>(operand: &Value<'a>, field: &str) -> Option<Outcome<'a>> {
+fn get_field<'a>(operand: &Value<'a>, field: &str) -> Option<EvalResult<'a>> {
     match operand {
         Value::Map(map) => map.field(field),
         Value::Message(message) => {
@@ -198,7 +198,7 @@ fn present(operand: &Value<'_>, field: &str) -> Result<bool, Error> {
     }
 }
 
-fn get_index<'a>(operand: &Value<'a>, index: &Value<'a>) -> Result<Option<Outcome<'a>>, Error> {
+fn get_index<'a>(operand: &Value<'a>, index: &Value<'a>) -> Result<Option<EvalResult<'a>>, Error> {
     match operand {
         Value::List(list) => {
             let Some(Key::Number { value: at, .. }) = Key::of(index) else {

@@ -3,36 +3,40 @@
 use std::sync::Arc;
 
 use crate::{
-    ast::{Ast, Call, Expr, Field, Fold, Id, Kind, Literal, Select},
+    ast::{Ast, Call, Comprehension, Expr, ExprKind, Field, Id, Literal, Select},
     environment::Environment,
     function::Overload,
-    source::{Place, Problems},
+    source::{ErrorCollector, SourcePosition},
     types::Type,
-    unify::{Bound, most_general},
+    unify::{Substitution, most_general},
 };
 
 /// What checking found out, by node.
 #[derive(Debug, Default)]
-pub(crate) struct Checked {
+pub(crate) struct TypeInfo {
     pub(crate) types: Vec<Type>,
     pub(crate) overloads: Vec<Vec<Arc<Overload>>>,
 }
 
 /// Checks `ast` against what `environment` declares; names in it become the full ones.
-pub(crate) fn check(ast: &mut Ast, environment: &Environment, problems: &mut Problems) -> Checked {
-    let count = ast.places.len();
+pub(crate) fn type_check(
+    ast: &mut Ast,
+    environment: &Environment,
+    problems: &mut ErrorCollector,
+) -> TypeInfo {
+    let count = ast.positions.len();
     let mut root = std::mem::take(&mut ast.root);
-    let mut checker = Checker {
+    let mut checker = TypeChecker {
         environment,
-        places: &ast.places,
+        places: &ast.positions,
         problems,
-        bound: Bound::default(),
+        bound: Substitution::default(),
         fresh: 0,
         scopes: Vec::new(),
-        checked: Checked { types: vec![Type::Dyn; count], overloads: vec![Vec::new(); count] },
+        checked: TypeInfo { types: vec![Type::Dyn; count], overloads: vec![Vec::new(); count] },
     };
     checker.check(&mut root);
-    let Checker { mut checked, bound, .. } = checker;
+    let TypeChecker { mut checked, bound, .. } = checker;
     for ty in &mut checked.types {
         *ty = bound.apply(ty, true);
     }
@@ -40,26 +44,26 @@ pub(crate) fn check(ast: &mut Ast, environment: &Environment, problems: &mut Pro
     checked
 }
 
-struct Checker<'a> {
+struct TypeChecker<'a> {
     environment: &'a Environment,
-    places: &'a [Place],
-    problems: &'a mut Problems,
-    bound: Bound,
+    places: &'a [SourcePosition],
+    problems: &'a mut ErrorCollector,
+    bound: Substitution,
     fresh: usize,
     /// Variables of folds, innermost last.
     scopes: Vec<(Arc<str>, Type)>,
-    checked: Checked,
+    checked: TypeInfo,
 }
 
-impl Checker<'_> {
+impl TypeChecker<'_> {
     fn check(&mut self, expr: &mut Expr) -> Type {
         let id = expr.id;
         let ty = match &mut expr.kind {
-            Kind::Error | Kind::Constant(_) => Type::Error,
-            Kind::Literal(literal) => type_of(literal),
-            Kind::Ident(_) | Kind::Select(_) => self.name_or_select(expr),
-            Kind::Call(_) => self.call(expr),
-            Kind::List(elements) => {
+            ExprKind::Error | ExprKind::Folded(_) => Type::Error,
+            ExprKind::Literal(literal) => type_of(literal),
+            ExprKind::Ident(_) | ExprKind::Select(_) => self.name_or_select(expr),
+            ExprKind::Call(_) => self.call(expr),
+            ExprKind::List(elements) => {
                 let mut of = None;
                 for element in elements {
                     let ty = self.check(&mut element.value);
@@ -68,7 +72,7 @@ impl Checker<'_> {
                 }
                 Type::list(of.unwrap_or_else(|| self.fresh()))
             }
-            Kind::Map(entries) => {
+            ExprKind::Map(entries) => {
                 let (mut key, mut value) = (None, None);
                 for entry in entries {
                     let ty = self.check(&mut entry.key);
@@ -80,11 +84,11 @@ impl Checker<'_> {
                 let key = key.unwrap_or_else(|| self.fresh());
                 Type::map(key, value.unwrap_or_else(|| self.fresh()))
             }
-            Kind::Struct(name, fields) => {
+            ExprKind::Struct(name, fields) => {
                 let name = name.clone();
                 self.message(id, &name, fields)
             }
-            Kind::Fold(fold) => self.fold(fold),
+            ExprKind::Fold(fold) => self.fold(fold),
         };
         let ty = if self.bound.is_too_large(&ty) {
             self.report(id, "the type of the expression exceeded max depth".to_owned());
@@ -126,7 +130,7 @@ impl Checker<'_> {
     }
 
     fn name_or_select(&mut self, expr: &mut Expr) -> Type {
-        if let Kind::Ident(name) = &expr.kind {
+        if let ExprKind::Ident(name) = &expr.kind {
             let name = name.clone();
             let local = self.local(&name).filter(|_| !name.starts_with('.')).cloned();
             let found = local.or_else(|| self.global(&name));
@@ -136,11 +140,11 @@ impl Checker<'_> {
             && self.local(name.split('.').next().unwrap_or_default()).is_none()
             && let Some(ty) = self.global(&name)
         {
-            expr.kind = Kind::Ident(name.into());
+            expr.kind = ExprKind::Ident(name.into());
             return ty;
         }
-        let Kind::Select(select) = &mut expr.kind else { return Type::Error };
-        let Select { operand, field, test } = &mut **select;
+        let ExprKind::Select(select) = &mut expr.kind else { return Type::Error };
+        let Select { operand, field, test_only: test } = &mut **select;
         let operand = self.check(operand);
         let ty = self.field(expr.id, &operand, field, false);
         if *test { Type::Bool } else { self.bound.apply(&ty, false) }
@@ -179,7 +183,7 @@ impl Checker<'_> {
 
     fn call(&mut self, expr: &mut Expr) -> Type {
         let id = expr.id;
-        let Kind::Call(call) = &mut expr.kind else { return Type::Error };
+        let ExprKind::Call(call) = &mut expr.kind else { return Type::Error };
         let Call { function, target, args } = &mut **call;
         if &**function == "_?._" {
             return self.optional_select(id, args);
@@ -208,7 +212,7 @@ impl Checker<'_> {
 
     fn optional_select(&mut self, id: Id, args: &mut [Expr]) -> Type {
         let [operand, field] = args else { return Type::Error };
-        let Kind::Literal(Literal::Text(field)) = &field.kind else { return Type::Error };
+        let ExprKind::Literal(Literal::Text(field)) = &field.kind else { return Type::Error };
         let field = field.clone();
         let operand = self.check(operand);
         let ty = self.field(id, &operand, &field, true);
@@ -232,7 +236,7 @@ impl Checker<'_> {
         let mut result: Option<Type> = None;
         let mut found = Vec::new();
         for overload in overloads.iter().filter(|overload| overload.member == member) {
-            let mut fresh = Bound::default();
+            let mut fresh = Substitution::default();
             for param in &overload.params {
                 let stand_in = self.fresh();
                 fresh.set(param, stand_in);
@@ -335,7 +339,7 @@ impl Checker<'_> {
         ty
     }
 
-    fn fold(&mut self, fold: &mut Fold) -> Type {
+    fn fold(&mut self, fold: &mut Comprehension) -> Type {
         let range = self.check(&mut fold.range);
         let init = self.check(&mut fold.init);
         let range = self.bound.apply(&range, false);
@@ -394,8 +398,8 @@ fn type_of(literal: &Literal) -> Type {
 /// `a.b.c` as one name, if it is nothing but names.
 fn qualified(expr: &Expr) -> Option<String> {
     match &expr.kind {
-        Kind::Ident(name) => Some(name.to_string()),
-        Kind::Select(select) if !select.test => {
+        ExprKind::Ident(name) => Some(name.to_string()),
+        ExprKind::Select(select) if !select.test_only => {
             Some(format!("{}.{}", qualified(&select.operand)?, select.field))
         }
         _ => None,

@@ -10,18 +10,18 @@ use object::{Quantity, Value as Tree};
 use crate::{
     environment::Environment,
     error::Error,
-    node::Node,
+    node::DeclType,
     program::{Bindings, Program},
     types::Type,
     value::{Key, Map, Message, Text, Value},
 };
 
 /// What one evaluation may cost, and be estimated to cost.
-pub const LIMIT: u64 = 1_000_000;
+pub const COST_LIMIT: u64 = 1_000_000;
 
 /// An expression about devices.
 #[derive(Debug)]
-pub struct Selector {
+pub struct DeviceSelector {
     program: Program,
 }
 
@@ -40,15 +40,15 @@ static LISTS: LazyLock<Arc<Environment>> =
     LazyLock::new(|| Arc::new(environment(Type::Dyn).with_includes()));
 
 fn environment(attribute: Type) -> Environment {
-    Environment::new().with_bind().with_node("device", &Node::device(attribute))
+    Environment::new().with_bind().with_node("device", &DeclType::device(attribute))
 }
 
-impl Selector {
+impl DeviceSelector {
     /// An expression that says whether a device is wanted; `lists`: attributes may be lists.
     pub fn compile(source: &str, lists: bool) -> Result<Self, String> {
         let program = compile(source, lists)?;
         match program.output_type() {
-            Type::Bool | Type::Dyn | Type::Any => Ok(Self { program: program.planned()? }),
+            Type::Bool | Type::Dyn | Type::Any => Ok(Self { program: program.require_valid()? }),
             ty => {
                 let ty = ty.full_name();
                 Err(format!("must evaluate to bool or the unknown type, not {ty}"))
@@ -64,8 +64,8 @@ impl Selector {
                 || *ty == Type::named("kubernetes.Semver")
         };
         match program.output_type() {
-            ty if scalar(ty) => Ok(Self { program: program.planned()? }),
-            Type::List(of) if scalar(of) => Ok(Self { program: program.planned()? }),
+            ty if scalar(ty) => Ok(Self { program: program.require_valid()? }),
+            Type::List(of) if scalar(of) => Ok(Self { program: program.require_valid()? }),
             ty => Err(format!(
                 "must evaluate to a primitive scalar (string, integer, boolean, semver) or a list of these scalars, not {}",
                 ty.full_name()
@@ -75,13 +75,13 @@ impl Selector {
 
     /// Whether it may cost more than it should.
     pub fn is_too_complex(&self) -> bool {
-        self.program.cost().max > LIMIT
+        self.program.cost().max > COST_LIMIT
     }
 
     /// Whether this is a device that is wanted.
     pub fn matches(&self, device: &Device<'_>) -> Result<bool, Error> {
         let bindings = Bindings::new().value("device", device.value()?);
-        let (outcome, _) = self.program.evaluate(&bindings, LIMIT);
+        let (outcome, _) = self.program.evaluate(&bindings, COST_LIMIT);
         let value = outcome?;
         value.as_bool().ok_or_else(|| {
             let ty = value.type_name();
@@ -170,7 +170,7 @@ mod tests {
             attributes: &attributes,
             capacity: &capacity,
         };
-        Selector::compile(source, true)?.matches(&device).map_err(|error| error.to_string())
+        DeviceSelector::compile(source, true)?.matches(&device).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -196,11 +196,12 @@ mod tests {
         ] {
             assert_eq!(matches(source), result, "{source}");
         }
-        let fine = Selector::compile("device.attributes['a'].b == 'x'", false).expect("compiles");
+        let fine =
+            DeviceSelector::compile("device.attributes['a'].b == 'x'", false).expect("compiles");
         assert!(!fine.is_too_complex());
         for source in ["device.driver.includes('x')", "device.attributes['a'].b.exists(x, true)"] {
-            assert!(Selector::compile(source, true).is_ok(), "{source}");
-            assert!(Selector::compile(source, false).is_err(), "{source}");
+            assert!(DeviceSelector::compile(source, true).is_ok(), "{source}");
+            assert!(DeviceSelector::compile(source, false).is_err(), "{source}");
         }
     }
 }

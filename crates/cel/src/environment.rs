@@ -8,13 +8,13 @@ use std::{
 use schema::effort;
 
 use crate::{
-    check::check,
+    check::type_check,
     function::Functions,
     library,
-    node::Node,
+    node::DeclType,
     policy::Variables,
     program::Program,
-    source::{Errors, Problems},
+    source::{CompileErrors, ErrorCollector},
     syntax::{self, Macros},
     types::Type,
     validate::validate,
@@ -24,17 +24,17 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Environment {
     variables: Vec<(Arc<str>, Type)>,
-    root: Option<Arc<Node>>,
-    structures: HashMap<Arc<str>, Structure>,
+    root: Option<Arc<DeclType>>,
+    structures: HashMap<Arc<str>, StructType>,
     functions: Arc<Functions>,
     macros: Macros,
     /// A type that has every field, and so have its fields: `Object`.
-    open: Option<&'static str>,
+    open_type: Option<&'static str>,
 }
 
 #[derive(Clone, Debug)]
-enum Structure {
-    Node(Arc<Node>),
+enum StructType {
+    Node(Arc<DeclType>),
     Fields(Arc<[(Arc<str>, Type)]>),
     Declared(Variables),
 }
@@ -50,7 +50,7 @@ impl Default for Environment {
             structures: HashMap::new(),
             functions: BASE.clone(),
             macros: Macros::default(),
-            open: None,
+            open_type: None,
         }
     }
 }
@@ -66,7 +66,7 @@ impl Environment {
     }
 
     /// A variable that a schema describes. Without a type expressions cannot see it.
-    pub fn with_node(mut self, name: &str, node: &Arc<Node>) -> Self {
+    pub fn with_node(mut self, name: &str, node: &Arc<DeclType>) -> Self {
         self = self.with_types(node);
         if let Some(ty) = node.ty() {
             self.variables.push((name.into(), ty.clone()));
@@ -76,9 +76,9 @@ impl Environment {
     }
 
     /// The types within a schema.
-    pub fn with_types(mut self, node: &Arc<Node>) -> Self {
-        node.structures(&mut |name, node| {
-            self.structures.insert(name.clone(), Structure::Node(node.clone()));
+    pub fn with_types(mut self, node: &Arc<DeclType>) -> Self {
+        node.visit_object_types(&mut |name, node| {
+            self.structures.insert(name.clone(), StructType::Node(node.clone()));
         });
         self
     }
@@ -86,13 +86,13 @@ impl Environment {
     /// A type with fields.
     pub fn with_structure(mut self, name: &str, fields: &[(&str, Type)]) -> Self {
         let fields = fields.iter().map(|(name, ty)| ((*name).into(), ty.clone())).collect();
-        self.structures.insert(name.into(), Structure::Fields(fields));
+        self.structures.insert(name.into(), StructType::Fields(fields));
         self
     }
 
     /// A type whose fields are the variables of a policy.
     pub(crate) fn with_declared(mut self, name: &str, variables: &Variables) -> Self {
-        self.structures.insert(name.into(), Structure::Declared(variables.clone()));
+        self.structures.insert(name.into(), StructType::Declared(variables.clone()));
         self
     }
 
@@ -115,7 +115,7 @@ impl Environment {
         let mut libraries = library::BASE.to_vec();
         libraries.push(library::JSON_PATCH);
         self.functions = Functions::of(&libraries);
-        self.open = Some("Object");
+        self.open_type = Some("Object");
         self.with_structure(
             "JSONPatch",
             &[("op", Type::Text), ("path", Type::Text), ("from", Type::Text), ("value", Type::Dyn)],
@@ -123,16 +123,16 @@ impl Environment {
     }
 
     /// Compiles `source`; the error is upstream's.
-    pub fn compile(self: &Arc<Self>, source: &str) -> Result<Program, Errors> {
+    pub fn compile(self: &Arc<Self>, source: &str) -> Result<Program, CompileErrors> {
         let length = source.len() as u64;
         if let Err(why) = effort::spend(20 + length / 2) {
-            let mut problems = Problems::default();
+            let mut problems = ErrorCollector::default();
             problems.add(None, why.to_string());
             return Err(problems.show(source));
         }
         let mut ast = syntax::parse(source, self.macros)?;
-        let mut problems = Problems::default();
-        let checked = check(&mut ast, self, &mut problems);
+        let mut problems = ErrorCollector::default();
+        let checked = type_check(&mut ast, self, &mut problems);
         if problems.is_empty() {
             validate(&ast, &checked, &mut problems);
         }
@@ -151,7 +151,7 @@ impl Environment {
     }
 
     /// The schema of the first variable that has one.
-    pub(crate) fn root(&self) -> Option<&Arc<Node>> {
+    pub(crate) fn root(&self) -> Option<&Arc<DeclType>> {
         self.root.as_ref()
     }
 
@@ -163,12 +163,12 @@ impl Environment {
 
     pub(crate) fn field(&self, structure: &str, field: &str) -> Option<Type> {
         match self.structures.get(structure) {
-            Some(Structure::Node(node)) => node.entry(field).and_then(|(_, node)| node.ty.clone()),
-            Some(Structure::Fields(fields)) => {
+            Some(StructType::Node(node)) => node.entry(field).and_then(|(_, node)| node.ty.clone()),
+            Some(StructType::Fields(fields)) => {
                 let found = fields.iter().find(|(name, _)| &**name == field);
                 found.map(|(_, ty)| ty.clone()).or_else(|| self.unnamed(structure))
             }
-            Some(Structure::Declared(variables)) => variables.ty(field).cloned(),
+            Some(StructType::Declared(variables)) => variables.ty(field).cloned(),
             None if self.is_open(structure) => Some(Type::Dyn),
             None => None,
         }
@@ -176,12 +176,12 @@ impl Environment {
 
     /// The type of other fields: a patch has them, and no value fits.
     fn unnamed(&self, structure: &str) -> Option<Type> {
-        let patch = self.open.is_some() && structure == "JSONPatch";
+        let patch = self.open_type.is_some() && structure == "JSONPatch";
         patch.then(|| Type::Opaque("".into(), [].into()))
     }
 
     fn is_open(&self, name: &str) -> bool {
-        let rest = self.open.and_then(|open| name.strip_prefix(open));
+        let rest = self.open_type.and_then(|open| name.strip_prefix(open));
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     }
 }

@@ -54,17 +54,17 @@ impl Error {
     }
 
     /// Whether the budget was exhausted.
-    pub fn is_cost(&self) -> bool {
+    pub fn is_budget_exceeded(&self) -> bool {
         self.reason == Reason::Cost
     }
 
     /// Whether nothing may be evaluated after it.
-    pub(crate) fn is_final(&self) -> bool {
+    pub(crate) fn is_fatal(&self) -> bool {
         matches!(self.reason, Reason::Cost | Reason::Internal)
     }
 
     /// Whether another overload may be tried.
-    pub(crate) fn is_refusal(&self) -> bool {
+    pub(crate) fn is_no_overload(&self) -> bool {
         self.reason == Reason::Overload
     }
 

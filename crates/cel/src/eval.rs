@@ -6,22 +6,22 @@ use object::depth;
 use schema::pattern::Pattern;
 
 use crate::{
-    ast::{ACCUMULATOR, Call, Element, Entry, Expr, Field, Fold, Id, Kind, Literal},
+    ast::{ACCUMULATOR, Call, Comprehension, Element, Entry, Expr, ExprKind, Field, Id, Literal},
     cost,
     error::Error,
     function::Overload,
-    pattern::Patterns,
+    pattern::RegexCache,
     program::{Bindings, Program},
     validate::pattern,
     value::{Key, List, Map, Message, Text, Value},
 };
 
-pub(crate) type Outcome<'a> = Result<Value<'a>, Error>;
+pub(crate) type EvalResult<'a> = Result<Value<'a>, Error>;
 
 /// What functions see of an evaluation.
 #[derive(Debug)]
-pub(crate) struct Context<'a> {
-    pub(crate) patterns: &'a Patterns,
+pub(crate) struct EvalContext<'a> {
+    pub(crate) patterns: &'a RegexCache,
     /// The overload that is called.
     pub(crate) overload: &'static str,
     spent: u64,
@@ -35,8 +35,8 @@ pub(crate) const LARGEST_VALUE: usize = 32 << 20;
 /// All texts that one evaluation makes, together.
 const MOST_MADE: u64 = 256 << 20;
 
-impl<'a> Context<'a> {
-    pub(crate) fn new(patterns: &'a Patterns, budget: u64) -> Self {
+impl<'a> EvalContext<'a> {
+    pub(crate) fn new(patterns: &'a RegexCache, budget: u64) -> Self {
         Self { patterns, overload: "", spent: 0, budget, made: 0 }
     }
 
@@ -52,7 +52,7 @@ impl<'a> Context<'a> {
         Ok(pattern)
     }
 
-    pub(crate) fn give_back(&mut self, cost: u64) {
+    pub(crate) fn refund(&mut self, cost: u64) {
         self.spent = self.spent.saturating_sub(cost);
     }
 }
@@ -62,8 +62,8 @@ pub(crate) fn run<'a>(
     program: &'a Program,
     bindings: &'a Bindings<'a>,
     budget: u64,
-) -> (Outcome<'a>, u64) {
-    let context = Context::new(program.patterns(), budget);
+) -> (EvalResult<'a>, u64) {
+    let context = EvalContext::new(program.patterns(), budget);
     let mut evaluator = Evaluator { program, bindings, context, slots: Vec::new() };
     let outcome = evaluator.eval(program.root());
     (outcome, evaluator.context.spent)
@@ -72,12 +72,12 @@ pub(crate) fn run<'a>(
 /// What a function makes of values. Values whose types were `known` before fit; others are
 /// named if they do not.
 pub(crate) fn apply<'a>(
-    context: &mut Context<'a>,
+    context: &mut EvalContext<'a>,
     function: &str,
     overloads: &[Arc<Overload>],
     args: &mut [Value<'a>],
     known: bool,
-) -> Outcome<'a> {
+) -> EvalResult<'a> {
     let types: Vec<String> = if known {
         Vec::new()
     } else {
@@ -92,24 +92,24 @@ pub(crate) fn apply<'a>(
         tried.push(overload.body);
         context.overload = overload.id;
         outcome = (overload.body)(context, args);
-        if !matches!(&outcome, Err(error) if error.is_refusal()) {
+        if !matches!(&outcome, Err(error) if error.is_no_overload()) {
             break;
         }
     }
-    outcome.map_err(|error| if error.is_refusal() { refused(function, &types) } else { error })
+    outcome.map_err(|error| if error.is_no_overload() { refused(function, &types) } else { error })
 }
 
 pub(crate) struct Evaluator<'a> {
     pub(crate) program: &'a Program,
     pub(crate) bindings: &'a Bindings<'a>,
-    pub(crate) context: Context<'a>,
+    pub(crate) context: EvalContext<'a>,
     /// Variables of folds, innermost last.
-    pub(crate) slots: Vec<Slot<'a>>,
+    pub(crate) slots: Vec<ScopeVariable<'a>>,
 }
 
-pub(crate) struct Slot<'a> {
+pub(crate) struct ScopeVariable<'a> {
     pub(crate) name: &'a str,
-    value: Outcome<'a>,
+    value: EvalResult<'a>,
     /// What the value is made of when it is first looked at.
     begin: Option<&'a Expr>,
     /// The next use is the last: a step that makes the next value of an accumulator
@@ -117,38 +117,38 @@ pub(crate) struct Slot<'a> {
     last_use: bool,
 }
 
-impl<'a> Slot<'a> {
-    fn new(name: &'a str, value: Outcome<'a>) -> Self {
+impl<'a> ScopeVariable<'a> {
+    fn new(name: &'a str, value: EvalResult<'a>) -> Self {
         Self { name, value, begin: None, last_use: false }
     }
 }
 
 impl<'a> Evaluator<'a> {
-    pub(crate) fn eval(&mut self, expr: &'a Expr) -> Outcome<'a> {
+    pub(crate) fn eval(&mut self, expr: &'a Expr) -> EvalResult<'a> {
         match &expr.kind {
-            Kind::Error => Err(Error::new("invalid expression")),
-            Kind::Literal(literal) => Ok(constant(literal)),
-            Kind::Constant(value) => Ok(value.clone()),
-            Kind::Ident(_) | Kind::Select(_) => self.attribute(expr),
-            Kind::Call(call) => self.call(expr, call),
-            Kind::List(elements) => {
+            ExprKind::Error => Err(Error::new("invalid expression")),
+            ExprKind::Literal(literal) => Ok(constant(literal)),
+            ExprKind::Folded(value) => Ok(value.clone()),
+            ExprKind::Ident(_) | ExprKind::Select(_) => self.attribute(expr),
+            ExprKind::Call(call) => self.call(expr, call),
+            ExprKind::List(elements) => {
                 let made = self.list(elements);
-                self.make(cost::LIST, made)
+                self.make(cost::LIST_CREATE_COST, made)
             }
-            Kind::Map(entries) => {
+            ExprKind::Map(entries) => {
                 let made = self.map(entries);
-                self.make(cost::MAP, made)
+                self.make(cost::MAP_CREATE_COST, made)
             }
-            Kind::Struct(name, fields) => {
+            ExprKind::Struct(name, fields) => {
                 let made = self.message(name, fields);
-                self.make(cost::STRUCT, made)
+                self.make(cost::STRUCT_CREATE_COST, made)
             }
-            Kind::Fold(fold) => self.fold(fold),
+            ExprKind::Fold(fold) => self.fold(fold),
         }
     }
 
     /// What a variable of a fold holds. An accumulator begins when somebody looks.
-    pub(crate) fn slot(&mut self, at: usize) -> Outcome<'a> {
+    pub(crate) fn slot(&mut self, at: usize) -> EvalResult<'a> {
         let slot = &mut self.slots[at];
         let Some(begin) = slot.begin.take() else {
             return if slot.last_use {
@@ -166,7 +166,7 @@ impl<'a> Evaluator<'a> {
         value
     }
 
-    fn call(&mut self, expr: &'a Expr, call: &'a Call) -> Outcome<'a> {
+    fn call(&mut self, expr: &'a Expr, call: &'a Call) -> EvalResult<'a> {
         match (&*call.function, call.args.as_slice()) {
             ("_?_:_" | "_[_]" | "_[?_]" | "_?._", _) => self.attribute(expr),
             ("_&&_", [left, right]) => self.logic(left, right, false),
@@ -175,7 +175,7 @@ impl<'a> Evaluator<'a> {
                 let value = self.eval(value);
                 self.context.charge(1)?;
                 match value {
-                    Err(error) if error.is_final() => Err(error),
+                    Err(error) if error.is_fatal() => Err(error),
                     value => Ok(Value::Bool(!matches!(value, Ok(Value::Bool(false))))),
                 }
             }
@@ -188,16 +188,16 @@ impl<'a> Evaluator<'a> {
 
     /// `||` if `decides` is true, `&&` otherwise. One side is enough where it decides,
     /// whatever became of the other.
-    fn logic(&mut self, left: &'a Expr, right: &'a Expr, decides: bool) -> Outcome<'a> {
+    fn logic(&mut self, left: &'a Expr, right: &'a Expr, decides: bool) -> EvalResult<'a> {
         let left = self.eval(left);
         match left {
             Ok(Value::Bool(b)) if b == decides => return left,
-            Err(ref error) if error.is_final() => return left,
+            Err(ref error) if error.is_fatal() => return left,
             _ => {}
         }
         let right = self.eval(right);
         match (left, right) {
-            (_, Err(error)) if error.is_final() => Err(error),
+            (_, Err(error)) if error.is_fatal() => Err(error),
             (_, Ok(Value::Bool(b))) if b == decides => Ok(Value::Bool(b)),
             (Err(error), _) | (_, Err(error)) => Err(error),
             (Ok(Value::Bool(_)), Ok(Value::Bool(_))) => Ok(Value::Bool(!decides)),
@@ -205,7 +205,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    fn or(&mut self, call: &'a Call, other: &'a Expr) -> Outcome<'a> {
+    fn or(&mut self, call: &'a Call, other: &'a Expr) -> EvalResult<'a> {
         let target = call.target.as_ref().map(|target| self.eval(target)).transpose()?;
         let value = &*call.function == "orValue";
         match target {
@@ -216,7 +216,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    fn function(&mut self, id: Id, call: &'a Call) -> Outcome<'a> {
+    fn function(&mut self, id: Id, call: &'a Call) -> EvalResult<'a> {
         let parts = call.target.iter().chain(&call.args);
         // One argument or two are computed whatever becomes of the first, unless a pattern
         // stands there. A call whose arguments are all computed costs, be they wrong.
@@ -227,7 +227,7 @@ impl<'a> Evaluator<'a> {
         for (at, part) in parts.enumerate() {
             match self.eval(part) {
                 Ok(value) => args.push(value),
-                Err(error) if !few && at + 1 < count || error.is_final() => return Err(error),
+                Err(error) if !few && at + 1 < count || error.is_fatal() => return Err(error),
                 Err(error) => {
                     failed.get_or_insert(error);
                     args.push(Value::Null);
@@ -239,14 +239,14 @@ impl<'a> Evaluator<'a> {
         // A list that stands there is looked up in, not gone through.
         let looked_up = only == "in_list" && is_constant(&call.args[1], |_| true);
         if !looked_up {
-            self.context.charge(cost::before(&call.function, only, &args)?)?;
+            self.context.charge(cost::argument_cost(&call.function, only, &args)?)?;
         }
-        let known = self.program.knows(&call.args, call.target.as_ref());
+        let known = self.program.has_known_types(&call.args, call.target.as_ref());
         let outcome = match failed {
             Some(error) => Err(error),
             None => apply(&mut self.context, &call.function, overloads, &mut args, known),
         };
-        self.context.charge(cost::after(&call.function, only, outcome.as_ref().ok()))?;
+        self.context.charge(cost::result_cost(&call.function, only, outcome.as_ref().ok()))?;
         if let Ok(made @ (Value::Text(_) | Value::Bytes(_))) = &outcome {
             self.context.made = self.context.made.saturating_add(made.weight());
             if self.context.made > MOST_MADE {
@@ -257,14 +257,14 @@ impl<'a> Evaluator<'a> {
     }
 
     /// What an expression makes costs, whether it succeeds or not.
-    fn make(&mut self, cost: u64, made: Outcome<'a>) -> Outcome<'a> {
+    fn make(&mut self, cost: u64, made: EvalResult<'a>) -> EvalResult<'a> {
         match made {
-            Err(error) if error.is_final() => Err(error),
+            Err(error) if error.is_fatal() => Err(error),
             made => self.context.charge(cost).and(made).and_then(bounded),
         }
     }
 
-    fn list(&mut self, elements: &'a [Element]) -> Outcome<'a> {
+    fn list(&mut self, elements: &'a [Element]) -> EvalResult<'a> {
         let mut items = Vec::with_capacity(elements.len());
         for element in elements {
             let value = self.eval(&element.value)?;
@@ -273,7 +273,7 @@ impl<'a> Evaluator<'a> {
         Ok(Value::List(List::from(items)))
     }
 
-    fn map(&mut self, entries: &'a [Entry]) -> Outcome<'a> {
+    fn map(&mut self, entries: &'a [Entry]) -> EvalResult<'a> {
         let mut made = BTreeMap::new();
         for entry in entries {
             let key = self.eval(&entry.key)?;
@@ -290,7 +290,7 @@ impl<'a> Evaluator<'a> {
         Ok(Value::Map(Map::from(made)))
     }
 
-    fn message(&mut self, name: &'a Arc<str>, fields: &'a [Field]) -> Outcome<'a> {
+    fn message(&mut self, name: &'a Arc<str>, fields: &'a [Field]) -> EvalResult<'a> {
         let mut made = Vec::with_capacity(fields.len());
         for field in fields {
             let value = self.eval(&field.value)?;
@@ -302,10 +302,13 @@ impl<'a> Evaluator<'a> {
         Ok(Value::Message(Arc::new(Message::new(name, made))))
     }
 
-    fn fold(&mut self, fold: &'a Fold) -> Outcome<'a> {
+    fn fold(&mut self, fold: &'a Comprehension) -> EvalResult<'a> {
         let range = self.eval(&fold.range)?;
         let accu = self.slots.len();
-        self.slots.push(Slot { begin: Some(&fold.init), ..Slot::new(&fold.accu, Ok(Value::Null)) });
+        self.slots.push(ScopeVariable {
+            begin: Some(&fold.init),
+            ..ScopeVariable::new(&fold.accu, Ok(Value::Null))
+        });
         let done = match range {
             Value::List(list) => self.over_list(fold, accu, &list),
             Value::Map(map) => self.over_map(fold, accu, &map),
@@ -324,7 +327,12 @@ impl<'a> Evaluator<'a> {
         outcome
     }
 
-    fn over_list(&mut self, fold: &'a Fold, accu: usize, list: &List<'a>) -> Result<(), Error> {
+    fn over_list(
+        &mut self,
+        fold: &'a Comprehension,
+        accu: usize,
+        list: &List<'a>,
+    ) -> Result<(), Error> {
         for at in 0..list.len() {
             let Some(item) = list.get(at) else { break };
             let pair = match &fold.iter2 {
@@ -338,7 +346,12 @@ impl<'a> Evaluator<'a> {
         Ok(())
     }
 
-    fn over_map(&mut self, fold: &'a Fold, accu: usize, map: &Map<'a>) -> Result<(), Error> {
+    fn over_map(
+        &mut self,
+        fold: &'a Comprehension,
+        accu: usize,
+        map: &Map<'a>,
+    ) -> Result<(), Error> {
         for key in map.keys() {
             let value = fold
                 .iter2
@@ -354,14 +367,14 @@ impl<'a> Evaluator<'a> {
     /// One round of a fold; whether there may be another.
     fn round(
         &mut self,
-        fold: &'a Fold,
+        fold: &'a Comprehension,
         accu: usize,
-        (first, second): (Outcome<'a>, Option<Outcome<'a>>),
+        (first, second): (EvalResult<'a>, Option<EvalResult<'a>>),
     ) -> Result<bool, Error> {
         self.slots.truncate(accu + 1);
-        self.slots.push(Slot::new(&fold.iter, first));
+        self.slots.push(ScopeVariable::new(&fold.iter, first));
         if let (Some(name), Some(value)) = (&fold.iter2, second) {
-            self.slots.push(Slot::new(name, value));
+            self.slots.push(ScopeVariable::new(name, value));
         }
         if !matches!(self.eval(&fold.condition)?, Value::Bool(true)) {
             return Ok(false);
@@ -370,7 +383,7 @@ impl<'a> Evaluator<'a> {
         let step = self.eval(&fold.step);
         self.slots[accu].last_use = false;
         match step {
-            Err(error) if error.is_final() => Err(error),
+            Err(error) if error.is_fatal() => Err(error),
             step => {
                 self.slots[accu].value = step;
                 self.slots[accu].begin = None;
@@ -381,7 +394,7 @@ impl<'a> Evaluator<'a> {
 }
 
 /// A value, unless it nests too deep or is too large.
-fn bounded(value: Value<'_>) -> Outcome<'_> {
+fn bounded(value: Value<'_>) -> EvalResult<'_> {
     let weight = match &value {
         Value::List(List::Tree { .. }) | Value::Map(Map::Tree { .. }) | Value::Preserved(_) => 0,
         made => made.weight(),
@@ -397,7 +410,7 @@ fn bounded(value: Value<'_>) -> Outcome<'_> {
 
 /// Whether an expression is a list of simple values that stand there, of such a size.
 fn is_constant(expr: &Expr, size: impl Fn(usize) -> bool) -> bool {
-    let Kind::Constant(Value::List(List::Made(items))) = &expr.kind else { return false };
+    let ExprKind::Folded(Value::List(List::Owned(items))) = &expr.kind else { return false };
     let simple = |item: &Value<'_>| {
         use Value::{Bool, Double, Int, Text, Uint};
         matches!(item, Bool(_) | Int(_) | Uint(_) | Double(_) | Text(_))

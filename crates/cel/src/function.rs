@@ -6,11 +6,12 @@ use std::{
     sync::{Arc, LazyLock, Mutex, PoisonError},
 };
 
-use crate::{error::Error, eval::Context, types::Type, value::Value};
+use crate::{error::Error, eval::EvalContext, types::Type, value::Value};
 
 /// What computes a call; the target of a member is the first argument. It may take
 /// the arguments out.
-pub(crate) type Body = for<'a> fn(&mut Context<'a>, &mut [Value<'a>]) -> Result<Value<'a>, Error>;
+pub(crate) type Body =
+    for<'a> fn(&mut EvalContext<'a>, &mut [Value<'a>]) -> Result<Value<'a>, Error>;
 
 /// A function of a library.
 pub(crate) struct Function {

@@ -27,15 +27,15 @@ mod validate;
 mod value;
 
 pub use self::{
-    cost::Estimate,
+    cost::CostRange,
     environment::Environment,
     error::Error,
     escape::escape,
-    library::{Access, Authorizer, Check, Decision, Url},
-    node::Node,
-    program::{Bindings, CALL_LIMIT, Program, UNPLANNED},
-    rules::Rules,
-    source::Errors,
+    library::{AccessRequest, Authorizer, Decision, ResourceAttributes, Url},
+    node::DeclType,
+    program::{Bindings, CALL_LIMIT, INSTANTIATION_FAILED, Program},
+    rules::CrdRuleCompiler,
+    source::CompileErrors,
     types::Type,
     value::{Message, Value},
 };

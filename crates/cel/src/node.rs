@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use object::Struct;
+use object::StructSchema;
 
 use crate::{
     escape::{escape, is_reserved},
@@ -12,14 +12,14 @@ use crate::{
 };
 
 /// The largest request, and so the largest object, in bytes.
-const REQUEST: i64 = 3 * 1024 * 1024;
+const MAX_REQUEST_SIZE: i64 = 3 * 1024 * 1024;
 
 /// One place of a schema.
 #[derive(Debug)]
-pub struct Node {
+pub struct DeclType {
     /// Nothing where expressions cannot look.
     pub(crate) ty: Option<Type>,
-    pub(crate) shape: Shape,
+    pub(crate) kind: DeclKind,
     pub(crate) nullable: bool,
     /// Characters, items or entries, at most.
     pub(crate) max: u64,
@@ -28,7 +28,7 @@ pub struct Node {
 }
 
 #[derive(Debug)]
-pub(crate) enum Shape {
+pub(crate) enum DeclKind {
     IntOrText,
     Text,
     Bytes,
@@ -39,17 +39,17 @@ pub(crate) enum Shape {
     Int,
     Bool,
     List {
-        items: Option<Arc<Node>>,
-        merge: Merge,
+        items: Option<Arc<DeclType>>,
+        merge: ListType,
     },
-    Map(Arc<Node>),
+    Map(Arc<DeclType>),
     /// Fields by their escaped names, with their own.
     Object {
-        fields: BTreeMap<Arc<str>, (Arc<str>, Arc<Node>)>,
-        hidden: Vec<(Arc<str>, Arc<Node>)>,
+        fields: BTreeMap<Arc<str>, (Arc<str>, Arc<DeclType>)>,
+        hidden: Vec<(Arc<str>, Arc<DeclType>)>,
     },
     /// Fields under their own names; what is not among them is what its JSON is.
-    Raw(BTreeMap<Arc<str>, Arc<Node>>),
+    Raw(BTreeMap<Arc<str>, Arc<DeclType>>),
     /// What its JSON is.
     Plain,
     /// Can only be compared.
@@ -57,46 +57,47 @@ pub(crate) enum Shape {
 }
 
 /// For what nothing more is known of.
-static PLAIN: Node = Node { ty: None, shape: Shape::Plain, nullable: true, max: 0, min_size: 0 };
+static PLAIN: DeclType =
+    DeclType { ty: None, kind: DeclKind::Plain, nullable: true, max: 0, min_size: 0 };
 
 /// How two lists become one, and whether order matters.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Merge {
+pub enum ListType {
     Atomic,
     Set,
     Map(Vec<Arc<str>>),
 }
 
-impl Node {
+impl DeclType {
     /// The node for a JSON schema. `root` is set for a whole resource, where
     /// expressions see `apiVersion`, `kind` and names even if the schema has none.
-    pub fn of(schema: &object::Value, root: bool) -> Arc<Self> {
+    pub fn from_json_schema(schema: &object::Value, root: bool) -> Arc<Self> {
         Arc::new(build(schema, root, "selfType"))
     }
 
     /// The node for a kind: expressions see moments, bytes and numbers of its fields as
     /// what they are. A kind has a node of its own only if it has any of these.
-    pub fn of_kind(shape: &Struct) -> Option<Arc<Self>> {
+    pub fn from_struct_schema(shape: &StructSchema) -> Option<Arc<Self>> {
         let mut within = Vec::new();
         of_struct(shape, &mut within)
     }
 
     /// The node for devices, whose attributes are of this type.
     pub(crate) fn device(attribute: Type) -> Arc<Self> {
-        let map = |of: Node, max| {
+        let map = |of: DeclType, max| {
             let ty = Type::map(Type::Text, of.ty.clone().unwrap_or(Type::Dyn));
-            Self::simple(ty, Shape::Map(Arc::new(of)), max, 2)
+            Self::simple(ty, DeclKind::Map(Arc::new(of)), max, 2)
         };
-        let twice = |of: Node| map(map(of, 32), 32);
+        let twice = |of: DeclType| map(map(of, 32), 32);
         let quantity = Type::named("kubernetes.Quantity");
         let fields = [
-            ("driver", Self::simple(Type::Text, Shape::Text, 63, 2)),
-            ("allowMultipleAllocations", Self::simple(Type::Bool, Shape::Bool, 1, 4)),
-            ("attributes", twice(Self::simple(attribute, Shape::Plain, 64, 1))),
-            ("capacity", twice(Self::simple(quantity, Shape::Plain, 0, 8))),
+            ("driver", Self::simple(Type::Text, DeclKind::Text, 63, 2)),
+            ("allowMultipleAllocations", Self::simple(Type::Bool, DeclKind::Bool, 1, 4)),
+            ("attributes", twice(Self::simple(attribute, DeclKind::Plain, 64, 1))),
+            ("capacity", twice(Self::simple(quantity, DeclKind::Plain, 0, 8))),
         ];
         let fields = fields.map(|(name, node)| (name.into(), (name.into(), Arc::new(node))));
-        let shape = Shape::Object { fields: fields.into(), hidden: Vec::new() };
+        let shape = DeclKind::Object { fields: fields.into(), hidden: Vec::new() };
         Arc::new(Self::simple(Type::named("kubernetes.DRADevice"), shape, 0, 2))
     }
 
@@ -107,45 +108,45 @@ impl Node {
 
     /// How many of these a request can hold at most.
     pub(crate) fn cardinality(&self) -> u64 {
-        u64::try_from(REQUEST / (self.min_size + 1)).unwrap_or_default()
+        u64::try_from(MAX_REQUEST_SIZE / (self.min_size + 1)).unwrap_or_default()
     }
 
     /// The node of a field, or of an entry of a map, and its own name if that differs.
-    pub(crate) fn entry(&self, name: &str) -> Option<(Option<&str>, &Node)> {
-        match &self.shape {
-            Shape::Map(of) => Some((None, of)),
-            Shape::Object { fields, .. } => {
+    pub(crate) fn entry(&self, name: &str) -> Option<(Option<&str>, &DeclType)> {
+        match &self.kind {
+            DeclKind::Map(of) => Some((None, of)),
+            DeclKind::Object { fields, .. } => {
                 let reserved = || fields.get(&*format!("__{name}__"));
                 let found = fields.get(name).or_else(|| reserved().filter(|_| is_reserved(name)));
                 found.map(|(own, node)| (Some(&**own), &**node))
             }
-            Shape::Raw(fields) => Some((None, fields.get(name).map_or(&PLAIN, |node| &**node))),
+            DeclKind::Raw(fields) => Some((None, fields.get(name).map_or(&PLAIN, |node| &**node))),
             _ => None,
         }
     }
 
     /// The node of a field by its own name.
-    pub(crate) fn described(&self, name: &str) -> Option<&Node> {
-        match &self.shape {
-            Shape::Map(of) => Some(of),
-            Shape::Object { fields, hidden } => {
+    pub(crate) fn described(&self, name: &str) -> Option<&DeclType> {
+        match &self.kind {
+            DeclKind::Map(of) => Some(of),
+            DeclKind::Object { fields, hidden } => {
                 let all = fields.values().chain(hidden);
                 all.into_iter().find(|(own, _)| &**own == name).map(|(_, node)| &**node)
             }
-            Shape::Raw(fields) => Some(fields.get(name).map_or(&PLAIN, |node| &**node)),
+            DeclKind::Raw(fields) => Some(fields.get(name).map_or(&PLAIN, |node| &**node)),
             _ => None,
         }
     }
 
     /// Whether it has fields, rather than keys.
     pub(crate) fn is_object(&self) -> bool {
-        matches!(self.shape, Shape::Object { .. })
+        matches!(self.kind, DeclKind::Object { .. })
     }
 
     /// What expressions call a field.
     pub(crate) fn escaped<'a>(&self, name: &'a str) -> Text<'a> {
-        match &self.shape {
-            Shape::Object { .. } => match escape(name) {
+        match &self.kind {
+            DeclKind::Object { .. } => match escape(name) {
                 Some(escaped) if escaped != name => Text::from(escaped),
                 _ => Text::Borrowed(name),
             },
@@ -154,134 +155,144 @@ impl Node {
     }
 
     /// Calls `visit` with the name of every type with fields.
-    pub(crate) fn structures(self: &Arc<Self>, visit: &mut impl FnMut(&Arc<str>, &Arc<Node>)) {
+    pub(crate) fn visit_object_types(
+        self: &Arc<Self>,
+        visit: &mut impl FnMut(&Arc<str>, &Arc<DeclType>),
+    ) {
         if let Some(Type::Struct(name)) = &self.ty {
             visit(name, self);
         }
-        match &self.shape {
-            Shape::List { items: Some(of), .. } | Shape::Map(of) => of.structures(visit),
-            Shape::Object { fields, .. } => {
-                fields.values().for_each(|(_, node)| node.structures(visit));
+        match &self.kind {
+            DeclKind::List { items: Some(of), .. } | DeclKind::Map(of) => {
+                of.visit_object_types(visit)
+            }
+            DeclKind::Object { fields, .. } => {
+                fields.values().for_each(|(_, node)| node.visit_object_types(visit));
             }
             _ => {}
         }
     }
 
-    fn simple(ty: Type, shape: Shape, max: i64, min_size: i64) -> Self {
+    fn simple(ty: Type, shape: DeclKind, max: i64, min_size: i64) -> Self {
         let max = u64::try_from(max).unwrap_or_default();
-        Self { ty: Some(ty), shape, nullable: false, max, min_size }
+        Self { ty: Some(ty), kind: shape, nullable: false, max, min_size }
     }
 
-    fn hidden(shape: Shape) -> Self {
-        Self { ty: None, shape, nullable: false, max: 0, min_size: 0 }
+    fn hidden(shape: DeclKind) -> Self {
+        Self { ty: None, kind: shape, nullable: false, max: 0, min_size: 0 }
     }
 }
 
-fn of_struct(shape: &Struct, within: &mut Vec<object::Text>) -> Option<Arc<Node>> {
+fn of_struct(shape: &StructSchema, within: &mut Vec<object::Text>) -> Option<Arc<DeclType>> {
     // A type within itself is left as its JSON.
     if within.contains(&shape.name) {
         return None;
     }
     within.push(shape.name.clone());
     let fields = shape
-        .flat()
+        .json_fields()
         .filter_map(|field| Some((Arc::from(field.name.as_str()), of_type(&field.ty, within)?)));
-    let fields: BTreeMap<Arc<str>, Arc<Node>> = fields.collect();
+    let fields: BTreeMap<Arc<str>, Arc<DeclType>> = fields.collect();
     within.pop();
-    (!fields.is_empty()).then(|| raw(Shape::Raw(fields)))
+    (!fields.is_empty()).then(|| raw(DeclKind::Raw(fields)))
 }
 
-fn of_type(ty: &object::Type, within: &mut Vec<object::Text>) -> Option<Arc<Node>> {
+fn of_type(ty: &object::Type, within: &mut Vec<object::Text>) -> Option<Arc<DeclType>> {
     Some(raw(match ty {
-        object::Type::Bytes => Shape::Bytes,
-        object::Type::Time | object::Type::MicroTime => Shape::DateTime,
-        object::Type::Duration => Shape::Duration,
-        object::Type::Float => Shape::Double,
+        object::Type::Bytes => DeclKind::Bytes,
+        object::Type::Time | object::Type::MicroTime => DeclKind::DateTime,
+        object::Type::Duration => DeclKind::Duration,
+        object::Type::Float => DeclKind::Double,
         object::Type::List(of) => {
-            Shape::List { items: Some(of_type(of, within)?), merge: Merge::Atomic }
+            DeclKind::List { items: Some(of_type(of, within)?), merge: ListType::Atomic }
         }
-        object::Type::Map(of) => Shape::Map(of_type(of, within)?),
+        object::Type::Map(of) => DeclKind::Map(of_type(of, within)?),
         object::Type::Object(of) => return of_struct(of, within),
         _ => return None,
     }))
 }
 
-fn raw(shape: Shape) -> Arc<Node> {
-    Arc::new(Node { ty: None, shape, nullable: true, max: 0, min_size: 0 })
+fn raw(shape: DeclKind) -> Arc<DeclType> {
+    Arc::new(DeclType { ty: None, kind: shape, nullable: true, max: 0, min_size: 0 })
 }
 
-fn build(schema: &object::Value, root: bool, name: &str) -> Node {
+fn build(schema: &object::Value, root: bool, name: &str) -> DeclType {
     let node = shape(schema, root, name);
-    Node { nullable: schema.get("nullable").as_bool().unwrap_or_default(), ..node }
+    DeclType { nullable: schema.get("nullable").as_bool().unwrap_or_default(), ..node }
 }
 
-fn shape(schema: &object::Value, root: bool, name: &str) -> Node {
+fn shape(schema: &object::Value, root: bool, name: &str) -> DeclType {
     let number = |field: &str| schema.get(field).as_i64().map(|n| n.max(0));
     let flag = |field: &str| schema.get(field).as_bool().unwrap_or_default();
     if flag("x-kubernetes-int-or-string") {
-        let max = number("maxLength").map_or(REQUEST - 2, |n| n.saturating_mul(4));
-        return Node::simple(Type::Dyn, Shape::IntOrText, max, 1);
+        let max = number("maxLength").map_or(MAX_REQUEST_SIZE - 2, |n| n.saturating_mul(4));
+        return DeclType::simple(Type::Dyn, DeclKind::IntOrText, max, 1);
     }
     let ty = schema.get("type").as_str().unwrap_or(if root { "object" } else { "" });
     match ty {
         "array" => list(schema, name),
         "object" => object(schema, root, name),
         "string" => text(schema),
-        "boolean" => Node::simple(Type::Bool, Shape::Bool, 0, 4),
-        "number" => Node::simple(Type::Double, Shape::Double, 0, 1),
-        "integer" => Node::simple(Type::Int, Shape::Int, 0, 1),
-        _ => Node::hidden(Shape::Preserved),
+        "boolean" => DeclType::simple(Type::Bool, DeclKind::Bool, 0, 4),
+        "number" => DeclType::simple(Type::Double, DeclKind::Double, 0, 1),
+        "integer" => DeclType::simple(Type::Int, DeclKind::Int, 0, 1),
+        _ => DeclType::hidden(DeclKind::Preserved),
     }
 }
 
-fn text(schema: &object::Value) -> Node {
+fn text(schema: &object::Value) -> DeclType {
     let length = schema.get("maxLength").as_i64().map(|n| n.max(0));
     match schema.get("format").as_str().unwrap_or_default() {
-        "byte" => Node::simple(Type::Bytes, Shape::Bytes, length.unwrap_or(REQUEST - 2), 2),
-        "duration" => Node::simple(Type::Duration, Shape::Duration, 32, 3),
-        "date" => Node::simple(Type::Timestamp, Shape::Date, 12, 12),
-        "date-time" => Node::simple(Type::Timestamp, Shape::DateTime, 32, 21),
+        "byte" => DeclType::simple(
+            Type::Bytes,
+            DeclKind::Bytes,
+            length.unwrap_or(MAX_REQUEST_SIZE - 2),
+            2,
+        ),
+        "duration" => DeclType::simple(Type::Duration, DeclKind::Duration, 32, 3),
+        "date" => DeclType::simple(Type::Timestamp, DeclKind::Date, 12, 12),
+        "date-time" => DeclType::simple(Type::Timestamp, DeclKind::DateTime, 32, 21),
         _ => {
             let names = schema.get("enum").items().iter().filter_map(object::Value::as_str);
             let longest = names.map(str::len).max().and_then(|n| i64::try_from(n).ok());
             let max = match length {
                 Some(length) => length.saturating_mul(4),
-                None => longest.unwrap_or(REQUEST - 2),
+                None => longest.unwrap_or(MAX_REQUEST_SIZE - 2),
             };
-            Node::simple(Type::Text, Shape::Text, max, 2)
+            DeclType::simple(Type::Text, DeclKind::Text, max, 2)
         }
     }
 }
 
-fn list(schema: &object::Value, name: &str) -> Node {
+fn list(schema: &object::Value, name: &str) -> DeclType {
     let items = schema.get("items");
     if items.is_null() {
-        return Node::hidden(Shape::List { items: None, merge: Merge::Atomic });
+        return DeclType::hidden(DeclKind::List { items: None, merge: ListType::Atomic });
     }
     let merge = match schema.get("x-kubernetes-list-type").as_str() {
-        Some("set") => Merge::Set,
+        Some("set") => ListType::Set,
         Some("map") => {
             let keys = schema.get("x-kubernetes-list-map-keys").items().iter();
             let keys = keys.filter_map(object::Value::as_str);
-            Merge::Map(
+            ListType::Map(
                 keys.map(|key| escape(key).unwrap_or_else(|| key.to_owned()).into()).collect(),
             )
         }
-        _ => Merge::Atomic,
+        _ => ListType::Atomic,
     };
     let embedded = items.get("x-kubernetes-embedded-resource").as_bool().unwrap_or_default();
     let items = Arc::new(build(items, embedded, &format!("{name}.@idx")));
     let max = schema.get("maxItems").as_i64().map(|n| n.max(0));
-    let max = max.unwrap_or((REQUEST - 2) / (items.min_size + 1));
+    let max = max.unwrap_or((MAX_REQUEST_SIZE - 2) / (items.min_size + 1));
     let ty = items.ty.clone().map(Type::list);
-    let shape = Shape::List { items: Some(items), merge };
+    let shape = DeclKind::List { items: Some(items), merge };
     match ty {
-        Some(ty) => Node::simple(ty, shape, max, 2),
-        None => Node::hidden(shape),
+        Some(ty) => DeclType::simple(ty, shape, max, 2),
+        None => DeclType::hidden(shape),
     }
 }
 
-fn object(schema: &object::Value, root: bool, name: &str) -> Node {
+fn object(schema: &object::Value, root: bool, name: &str) -> DeclType {
     let embedded = |schema: &object::Value| {
         schema.get("x-kubernetes-embedded-resource").as_bool().unwrap_or_default()
     };
@@ -289,11 +300,11 @@ fn object(schema: &object::Value, root: bool, name: &str) -> Node {
     if additional.is_object() && !root {
         let of = Arc::new(build(additional, embedded(additional), &format!("{name}.@elem")));
         let max = schema.get("maxProperties").as_i64().map(|n| n.max(0));
-        let max = max.unwrap_or((REQUEST - 2) / (of.min_size + 6));
+        let max = max.unwrap_or((MAX_REQUEST_SIZE - 2) / (of.min_size + 6));
         let ty = of.ty.clone().map(|of| Type::map(Type::Text, of));
         return match ty {
-            Some(ty) => Node::simple(ty, Shape::Map(of), max, 2),
-            None => Node::hidden(Shape::Map(of)),
+            Some(ty) => DeclType::simple(ty, DeclKind::Map(of), max, 2),
+            None => DeclType::hidden(DeclKind::Map(of)),
         };
     }
     let required: Vec<&str> =
@@ -301,7 +312,7 @@ fn object(schema: &object::Value, root: bool, name: &str) -> Node {
     let mut fields = BTreeMap::new();
     let mut hidden = Vec::new();
     let mut min_size = 2;
-    let mut add = |name: &str, schema: &object::Value, node: Node| {
+    let mut add = |name: &str, schema: &object::Value, node: DeclType| {
         let own: Arc<str> = name.into();
         if node.ty.is_some() && required.contains(&name) && schema.get("default").is_null() {
             min_size += i64::try_from(name.len()).unwrap_or_default() + node.min_size + 4;
@@ -329,20 +340,20 @@ fn object(schema: &object::Value, root: bool, name: &str) -> Node {
         add(field, &object::NULL, node);
     }
     let ty = Type::named(name);
-    Node::simple(ty, Shape::Object { fields, hidden }, 0, min_size)
+    DeclType::simple(ty, DeclKind::Object { fields, hidden }, 0, min_size)
 }
 
 /// Of the metadata of a resource expressions see the names, and what its schema says of them.
-fn metadata(schema: &object::Value, name: &str) -> Node {
+fn metadata(schema: &object::Value, name: &str) -> DeclType {
     let mut fields = BTreeMap::new();
     for (field, longest) in [("name", 253), ("generateName", 252)] {
         let length = schema.get("properties").get(field).get("maxLength").as_i64();
         let max = length.map_or(longest, |length| length.clamp(0, longest)) * 4;
-        let node = Node::simple(Type::Text, Shape::Text, max, 2);
+        let node = DeclType::simple(Type::Text, DeclKind::Text, max, 2);
         fields.insert(field.into(), (field.into(), Arc::new(node)));
     }
     let ty = Type::named(&format!("{name}.metadata"));
-    Node::simple(ty, Shape::Object { fields, hidden: Vec::new() }, 0, 2)
+    DeclType::simple(ty, DeclKind::Object { fields, hidden: Vec::new() }, 0, 2)
 }
 
 #[cfg(test)]
@@ -352,7 +363,7 @@ mod tests {
 
     #[test]
     fn kinds_show_moments_as_moments() {
-        let node = Node::of_kind(ObjectMeta::SHAPE).expect("has moments");
+        let node = DeclType::from_struct_schema(ObjectMeta::SHAPE).expect("has moments");
         let tree = from_json(br#"{"name": "a", "creationTimestamp": "2024-01-01T00:00:00Z"}"#);
         let tree = tree.expect("valid");
         let environment = crate::Environment::new().with_variable("m", Type::Dyn);

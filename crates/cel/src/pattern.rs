@@ -9,11 +9,11 @@ const PER_STATE: u64 = 2;
 
 /// The patterns that stand in an expression, compiled with it.
 #[derive(Debug, Default)]
-pub(crate) struct Patterns {
+pub(crate) struct RegexCache {
     compiled: Vec<(Box<str>, Pattern)>,
 }
 
-impl Patterns {
+impl RegexCache {
     pub(crate) const fn new() -> Self {
         Self { compiled: Vec::new() }
     }

@@ -4,12 +4,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    ast::{Expr, Kind, Literal},
-    check::Checked,
+    ast::{Expr, ExprKind, Literal},
+    check::TypeInfo,
     environment::Environment,
     error::Error,
-    eval::{self, Context},
-    pattern::Patterns,
+    eval::{self, EvalContext},
+    pattern::RegexCache,
     program::CALL_LIMIT,
     types::Type,
     validate::pattern,
@@ -20,48 +20,48 @@ use crate::{
 const CONVERSIONS: [&str; 10] =
     ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
 
-static NO_PATTERNS: Patterns = Patterns::new();
+static NO_PATTERNS: RegexCache = RegexCache::new();
 
 /// What is known of an expression.
-pub(crate) struct Plan<'a> {
-    pub(crate) checked: &'a Checked,
+pub(crate) struct ConstantFolder<'a> {
+    pub(crate) checked: &'a TypeInfo,
     pub(crate) environment: &'a Environment,
-    pub(crate) patterns: &'a mut Patterns,
+    pub(crate) patterns: &'a mut RegexCache,
 }
 
-impl Plan<'_> {
+impl ConstantFolder<'_> {
     /// Replaces what is constant; what fails of it, the innermost and leftmost first.
     pub(crate) fn fold(&mut self, expr: &mut Expr) -> Result<(), Error> {
         for child in expr.children_mut() {
             self.fold(child)?;
         }
-        if let Kind::Call(call) = &expr.kind
+        if let ExprKind::Call(call) = &expr.kind
             && let Some(pattern) = pattern(call)
         {
             return self.patterns.add(pattern).map_err(Error::new);
         }
         if let Some(value) = self.value(expr)? {
-            expr.kind = Kind::Constant(value);
+            expr.kind = ExprKind::Folded(value);
         }
         Ok(())
     }
 
     fn value(&self, expr: &Expr) -> Result<Option<Value<'static>>, Error> {
         match &expr.kind {
-            Kind::Ident(name) if matches!(self.checked.types[expr.id], Type::Type(_)) => {
+            ExprKind::Ident(name) if matches!(self.checked.types[expr.id], Type::Type(_)) => {
                 let name = name.strip_prefix('.').unwrap_or(name);
                 let named = Type::called(name).or_else(|| self.environment.structure(name));
                 let unknown = || Error::new(format!("reference to undefined type: {name}"));
                 let ty = named.ok_or_else(unknown)?;
                 Ok(Some(Value::Type(ty.runtime_name().into())))
             }
-            Kind::List(elements) => {
+            ExprKind::List(elements) => {
                 let items = elements
                     .iter()
                     .map(|element| constant(&element.value).filter(|_| !element.optional));
                 Ok(items.collect::<Option<Vec<_>>>().map(Value::list))
             }
-            Kind::Map(entries) => {
+            ExprKind::Map(entries) => {
                 let entries = entries.iter().map(|entry| {
                     let key = Key::of(&constant(&entry.key)?)?;
                     Some((key, constant(&entry.value).filter(|_| !entry.optional)?))
@@ -69,13 +69,13 @@ impl Plan<'_> {
                 let entries = entries.collect::<Option<BTreeMap<_, _>>>();
                 Ok(entries.map(|entries| Value::Map(Map::from(entries))))
             }
-            Kind::Call(call) if call.target.is_none() => {
+            ExprKind::Call(call) if call.target.is_none() => {
                 let [only] = &call.args[..] else { return Ok(None) };
                 let converts = CONVERSIONS.contains(&&*call.function);
                 let Some(value) = constant(only).filter(|_| converts) else { return Ok(None) };
                 let overloads: &[Arc<_>] = &self.checked.overloads[expr.id];
                 let known = self.checked.types[only.id].is_known();
-                let mut context = Context::new(&NO_PATTERNS, CALL_LIMIT);
+                let mut context = EvalContext::new(&NO_PATTERNS, CALL_LIMIT);
                 let args = &mut [value];
                 eval::apply(&mut context, &call.function, overloads, args, known).map(Some)
             }
@@ -86,14 +86,14 @@ impl Plan<'_> {
 
 fn constant(expr: &Expr) -> Option<Value<'static>> {
     Some(match &expr.kind {
-        Kind::Constant(value) => value.clone(),
-        Kind::Literal(Literal::Null) => Value::Null,
-        Kind::Literal(Literal::Bool(b)) => Value::Bool(*b),
-        Kind::Literal(Literal::Int(n)) => Value::Int(*n),
-        Kind::Literal(Literal::Uint(n)) => Value::Uint(*n),
-        Kind::Literal(Literal::Double(n)) => Value::Double(*n),
-        Kind::Literal(Literal::Text(text)) => Value::Text(Text::from(text)),
-        Kind::Literal(Literal::Bytes(bytes)) => Value::Bytes(bytes.clone()),
+        ExprKind::Folded(value) => value.clone(),
+        ExprKind::Literal(Literal::Null) => Value::Null,
+        ExprKind::Literal(Literal::Bool(b)) => Value::Bool(*b),
+        ExprKind::Literal(Literal::Int(n)) => Value::Int(*n),
+        ExprKind::Literal(Literal::Uint(n)) => Value::Uint(*n),
+        ExprKind::Literal(Literal::Double(n)) => Value::Double(*n),
+        ExprKind::Literal(Literal::Text(text)) => Value::Text(Text::from(text)),
+        ExprKind::Literal(Literal::Bytes(bytes)) => Value::Bytes(bytes.clone()),
         _ => return None,
     })
 }
@@ -109,7 +109,7 @@ mod tests {
         let environment = Arc::new(Environment::new().with_variable("self", Type::Dyn));
         let flaw = |source: &str| {
             let program = environment.compile(source).expect("it compiles");
-            program.flaw().map(ToString::to_string)
+            program.instantiation_error().map(ToString::to_string)
         };
         for (source, why) in [
             ("false && int('x') == 1", "type conversion error from 'string' to 'int'"),

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use object::depth;
 
 use crate::{
-    ast::{Ast, Expr, Id, Kind, Literal},
-    check::Checked,
-    cost::{self, Estimate},
+    ast::{Ast, Expr, ExprKind, Id, Literal},
+    check::TypeInfo,
+    cost::{self, CostRange},
     environment::Environment,
     error::Error,
     eval,
     function::Overload,
-    node::Node,
-    pattern::Patterns,
-    plan::Plan,
+    node::DeclType,
+    pattern::RegexCache,
+    plan::ConstantFolder,
     types::Type,
     value::{Value, from_tree, to_tree},
 };
@@ -23,29 +23,32 @@ use crate::{
 pub const CALL_LIMIT: u64 = 1_000_000;
 
 /// What is said of an expression that has a flaw, before the flaw.
-pub const UNPLANNED: &str = "program instantiation failed: ";
+pub const INSTANTIATION_FAILED: &str = "program instantiation failed: ";
 
 /// An expression that has been checked.
 #[derive(Debug)]
 pub struct Program {
     ast: Ast,
-    checked: Checked,
-    patterns: Patterns,
+    checked: TypeInfo,
+    patterns: RegexCache,
     environment: Arc<Environment>,
-    cost: Estimate,
-    flaw: Option<Error>,
+    cost: CostRange,
+    instantiation_error: Option<Error>,
     height: usize,
 }
 
 impl Program {
-    pub(crate) fn new(mut ast: Ast, checked: Checked, environment: Arc<Environment>) -> Self {
+    pub(crate) fn new(mut ast: Ast, checked: TypeInfo, environment: Arc<Environment>) -> Self {
         let cost = cost::estimate(&ast, &checked, &environment);
-        let mut patterns = Patterns::new();
-        let mut plan =
-            Plan { checked: &checked, environment: &environment, patterns: &mut patterns };
+        let mut patterns = RegexCache::new();
+        let mut plan = ConstantFolder {
+            checked: &checked,
+            environment: &environment,
+            patterns: &mut patterns,
+        };
         let flaw = plan.fold(&mut ast.root).err();
         let height = ast.root.height();
-        Self { ast, checked, patterns, environment, cost, flaw, height }
+        Self { ast, checked, patterns, environment, cost, instantiation_error: flaw, height }
     }
 
     /// How deep the expression nests: so deep its evaluation recurses.
@@ -58,20 +61,20 @@ impl Program {
     }
 
     /// Why no evaluation can begin: a constant that cannot be converted, a pattern that is none.
-    pub fn flaw(&self) -> Option<&Error> {
-        self.flaw.as_ref()
+    pub fn instantiation_error(&self) -> Option<&Error> {
+        self.instantiation_error.as_ref()
     }
 
     /// The expression itself, unless it has a flaw.
-    pub(crate) fn planned(self) -> Result<Self, String> {
-        match &self.flaw {
-            Some(flaw) => Err(format!("{UNPLANNED}{flaw}")),
+    pub(crate) fn require_valid(self) -> Result<Self, String> {
+        match &self.instantiation_error {
+            Some(flaw) => Err(format!("{INSTANTIATION_FAILED}{flaw}")),
             None => Ok(self),
         }
     }
 
     /// What an evaluation costs, before any value is known.
-    pub fn cost(&self) -> Estimate {
+    pub fn cost(&self) -> CostRange {
         self.cost
     }
 
@@ -89,7 +92,7 @@ impl Program {
     pub fn uses(&self, name: &str) -> bool {
         let mut found = false;
         let mut visit = |expr: &Expr| {
-            found |= matches!(&expr.kind, Kind::Ident(other) if &**other == name);
+            found |= matches!(&expr.kind, ExprKind::Ident(other) if &**other == name);
         };
         self.ast.root.walk(&mut visit);
         found
@@ -100,16 +103,16 @@ impl Program {
         let mut found = Vec::new();
         self.ast.root.walk(&mut |expr| {
             let (operand, field): (_, &str) = match &expr.kind {
-                Kind::Select(select) => (&select.operand, &select.field),
-                Kind::Call(call) if &*call.function == "_?._" => match &call.args[..] {
-                    [operand, Expr { kind: Kind::Literal(Literal::Text(field)), .. }] => {
+                ExprKind::Select(select) => (&select.operand, &select.field),
+                ExprKind::Call(call) if &*call.function == "_?._" => match &call.args[..] {
+                    [operand, Expr { kind: ExprKind::Literal(Literal::Text(field)), .. }] => {
                         (operand, field)
                     }
                     _ => return,
                 },
                 _ => return,
             };
-            if matches!(&operand.kind, Kind::Ident(other) if &**other == name)
+            if matches!(&operand.kind, ExprKind::Ident(other) if &**other == name)
                 && !found.contains(&field)
             {
                 found.push(field);
@@ -127,11 +130,11 @@ impl Program {
     }
 
     /// Whether the types of all these are known.
-    pub(crate) fn knows(&self, args: &[Expr], target: Option<&Expr>) -> bool {
+    pub(crate) fn has_known_types(&self, args: &[Expr], target: Option<&Expr>) -> bool {
         target.into_iter().chain(args).all(|arg| self.checked.types[arg.id].is_known())
     }
 
-    pub(crate) fn patterns(&self) -> &Patterns {
+    pub(crate) fn patterns(&self) -> &RegexCache {
         &self.patterns
     }
 
@@ -143,23 +146,23 @@ impl Program {
 /// The values of variables.
 #[derive(Debug, Default)]
 pub struct Bindings<'a> {
-    bound: Vec<(&'a str, Bound<'a>)>,
+    bound: Vec<(&'a str, Binding<'a>)>,
 }
 
 #[derive(Debug)]
-pub(crate) enum Bound<'a> {
+pub(crate) enum Binding<'a> {
     Value(Value<'a>),
     /// Fields that are computed when they are read.
-    Computed(&'a dyn Computed<'a>),
+    Computed(&'a dyn LazyFields<'a>),
 }
 
 /// What has fields that are computed when they are read.
-pub(crate) trait Computed<'a> {
+pub(crate) trait LazyFields<'a> {
     /// `None`: there is no such field.
     fn get(&self, name: &str, bindings: &'a Bindings<'a>) -> Option<Result<Value<'a>, Error>>;
 }
 
-impl<'a> std::fmt::Debug for dyn Computed<'a> + 'a {
+impl<'a> std::fmt::Debug for dyn LazyFields<'a> + 'a {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Computed")
     }
@@ -175,23 +178,23 @@ impl<'a> Bindings<'a> {
         mut self,
         name: &'a str,
         tree: &'a object::Value,
-        node: Option<&'a Node>,
+        node: Option<&'a DeclType>,
     ) -> Result<Self, Error> {
-        self.bound.push((name, Bound::Value(from_tree(tree, node)?)));
+        self.bound.push((name, Binding::Value(from_tree(tree, node)?)));
         Ok(self)
     }
 
     pub fn value(mut self, name: &'a str, value: Value<'a>) -> Self {
-        self.bound.push((name, Bound::Value(value)));
+        self.bound.push((name, Binding::Value(value)));
         self
     }
 
-    pub(crate) fn computed(mut self, name: &'a str, fields: &'a dyn Computed<'a>) -> Self {
-        self.bound.push((name, Bound::Computed(fields)));
+    pub(crate) fn computed(mut self, name: &'a str, fields: &'a dyn LazyFields<'a>) -> Self {
+        self.bound.push((name, Binding::Computed(fields)));
         self
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&Bound<'a>> {
+    pub(crate) fn get(&self, name: &str) -> Option<&Binding<'a>> {
         self.bound.iter().find(|(other, _)| *other == name).map(|(_, bound)| bound)
     }
 }
@@ -211,7 +214,7 @@ impl Value<'_> {
 impl<'a> Value<'a> {
     /// An optional that holds a part of an object, or nothing.
     pub fn optional_tree(
-        tree: Option<(&'a object::Value, Option<&'a Node>)>,
+        tree: Option<(&'a object::Value, Option<&'a DeclType>)>,
     ) -> Result<Self, Error> {
         match tree {
             Some((tree, node)) => Ok(Self::some(from_tree(tree, node)?)),

@@ -9,32 +9,32 @@ const LONGEST_LINE: usize = 16_384;
 
 /// Why an expression was not accepted, in upstream's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Errors {
+pub struct CompileErrors {
     text: String,
 }
 
-impl fmt::Display for Errors {
+impl fmt::Display for CompileErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl std::error::Error for Errors {}
+impl std::error::Error for CompileErrors {}
 
 /// A place in a source, counted in characters; `None` where there is none.
-pub(crate) type Place = Option<u32>;
+pub(crate) type SourcePosition = Option<u32>;
 
 /// The place of what the text does not have: before its first character.
-pub(crate) const BEFORE: u32 = u32::MAX;
+pub(crate) const BEFORE_START: u32 = u32::MAX;
 
 /// What was found wrong so far.
 #[derive(Debug, Default)]
-pub(crate) struct Problems {
-    found: Vec<(Place, String)>,
+pub(crate) struct ErrorCollector {
+    found: Vec<(SourcePosition, String)>,
 }
 
-impl Problems {
-    pub(crate) fn add(&mut self, place: Place, message: impl Into<String>) {
+impl ErrorCollector {
+    pub(crate) fn add(&mut self, place: SourcePosition, message: impl Into<String>) {
         self.found.push((place, message.into()));
     }
 
@@ -47,7 +47,7 @@ impl Problems {
     }
 
     /// All of them with the lines that they are in, by place.
-    pub(crate) fn show(mut self, source: &str) -> Errors {
+    pub(crate) fn show(mut self, source: &str) -> CompileErrors {
         let count = self.found.len();
         self.found.truncate(MOST_ERRORS);
         let lines = Lines::of(source);
@@ -62,7 +62,7 @@ impl Problems {
         if count > MOST_ERRORS {
             shown.push(format!("{} more errors were truncated", count - MOST_ERRORS));
         }
-        Errors { text: shown.join("\n") }
+        CompileErrors { text: shown.join("\n") }
     }
 }
 
@@ -83,9 +83,9 @@ impl<'a> Lines<'a> {
     }
 
     /// Line from 1 and column from 0.
-    fn position(&self, place: Place) -> (i64, i64) {
+    fn position(&self, place: SourcePosition) -> (i64, i64) {
         let Some(place) = place else { return (-1, -1) };
-        if place == BEFORE || self.is_empty() {
+        if place == BEFORE_START || self.is_empty() {
             return (1, -1);
         }
         let at = self.lines.partition_point(|(start, _)| *start <= place).saturating_sub(1);
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn errors_show_their_lines_in_order() {
-        let mut problems = Problems::default();
+        let mut problems = ErrorCollector::default();
         problems.add(Some(6), "second");
         problems.add(Some(1), "first");
         problems.add(None, "nowhere");

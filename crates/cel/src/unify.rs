@@ -9,7 +9,7 @@ use crate::types::Type;
 
 /// What parameters stand for, as far as is known.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Bound {
+pub(crate) struct Substitution {
     types: HashMap<Arc<str>, Type>,
     /// What the assignment in progress has changed, and what was there before.
     changes: Vec<(Arc<str>, Option<Type>)>,
@@ -19,7 +19,7 @@ pub(crate) struct Bound {
 /// that grows with each link, or doubles.
 const MOST_PARTS: usize = 500;
 
-impl Bound {
+impl Substitution {
     pub(crate) fn set(&mut self, param: &Arc<str>, to: Type) {
         let before = self.types.insert(param.clone(), to);
         self.changes.push((param.clone(), before));
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn parameters_take_on_types() {
-        let mut bound = Bound::default();
+        let mut bound = Substitution::default();
         let param = Type::Param("A".into());
         assert!(bound.assign(&Type::list(Type::Int), &Type::list(param.clone())));
         assert!(!bound.assign(&Type::Text, &param));
@@ -196,6 +196,6 @@ mod tests {
         assert_eq!(bound.apply(&Type::list(param.clone()), true), Type::list(Type::Int));
         assert!(!bound.assign(&Type::Null, &Type::Text));
         assert!(bound.assign(&Type::Null, &Type::Timestamp));
-        assert!(!Bound::default().assign(&Type::list(param.clone()), &param));
+        assert!(!Substitution::default().assign(&Type::list(param.clone()), &param));
     }
 }

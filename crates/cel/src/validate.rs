@@ -1,17 +1,17 @@
 //! What is checked of literals once types are known.
 
 use crate::{
-    ast::{Ast, Call, Expr, Kind, Literal},
-    check::Checked,
+    ast::{Ast, Call, Expr, ExprKind, Literal},
+    check::TypeInfo,
     library::check_format,
     pattern::compile,
-    source::Problems,
+    source::ErrorCollector,
     types::Type,
-    value::{Moment, parse_duration},
+    value::{Timestamp, parse_duration},
 };
 
 /// Reports literals that no evaluation could use, and lists and maps of mixed types.
-pub(crate) fn validate(ast: &Ast, checked: &Checked, problems: &mut Problems) {
+pub(crate) fn validate(ast: &Ast, checked: &TypeInfo, problems: &mut ErrorCollector) {
     let mut validator = Validator { ast, checked, problems };
     validator.visit(&ast.root, false);
 }
@@ -27,13 +27,13 @@ pub(crate) fn pattern(call: &Call) -> Option<&str> {
 }
 
 fn literal(expr: &Expr) -> Option<&str> {
-    if let Kind::Literal(Literal::Text(text)) = &expr.kind { Some(text) } else { None }
+    if let ExprKind::Literal(Literal::Text(text)) = &expr.kind { Some(text) } else { None }
 }
 
 struct Validator<'a> {
     ast: &'a Ast,
-    checked: &'a Checked,
-    problems: &'a mut Problems,
+    checked: &'a TypeInfo,
+    problems: &'a mut ErrorCollector,
 }
 
 impl Validator<'_> {
@@ -41,15 +41,15 @@ impl Validator<'_> {
     fn visit(&mut self, expr: &Expr, mixed: bool) {
         let mut inner = mixed;
         match &expr.kind {
-            Kind::Call(call) => {
+            ExprKind::Call(call) => {
                 self.call(expr, call);
                 inner |= &*call.function == "format";
             }
-            Kind::List(elements) if !mixed => {
+            ExprKind::List(elements) if !mixed => {
                 let parts = elements.iter().map(|element| (&element.value, element.optional));
                 self.alike(parts, true);
             }
-            Kind::Map(entries) if !mixed => {
+            ExprKind::Map(entries) if !mixed => {
                 self.alike(entries.iter().map(|entry| (&entry.key, false)), false);
                 self.alike(entries.iter().map(|entry| (&entry.value, entry.optional)), false);
             }
@@ -64,7 +64,7 @@ impl Validator<'_> {
         let Some(first) = call.args.first() else { return };
         let valid: Option<fn(&str) -> bool> = match &*call.function {
             "duration" => Some(|text| parse_duration(text).is_some()),
-            "timestamp" => Some(|text| Moment::parse(text).is_some()),
+            "timestamp" => Some(|text| Timestamp::parse(text).is_some()),
             "matches" => Some(|text| compile(text).is_ok()),
             _ => None,
         };
@@ -73,18 +73,19 @@ impl Validator<'_> {
         {
             self.report(first, format!("invalid {} argument", call.function));
         }
-        if let ("timestamp", Kind::Literal(Literal::Int(seconds))) = (&*call.function, &first.kind)
-            && Moment::new(*seconds, 0).is_err()
+        if let ("timestamp", ExprKind::Literal(Literal::Int(seconds))) =
+            (&*call.function, &first.kind)
+            && Timestamp::new(*seconds, 0).is_err()
         {
             self.report(first, "invalid timestamp argument".to_owned());
         }
         if &*call.function == "format"
             && let Some(format) = call.target.as_ref().and_then(literal)
-            && let Kind::List(elements) = &first.kind
+            && let ExprKind::List(elements) = &first.kind
         {
             let args: Vec<&Expr> = elements.iter().map(|element| &element.value).collect();
             if let Some((id, message)) = check_format(expr.id, format, &args, self.checked) {
-                self.problems.add(self.ast.place(id), message);
+                self.problems.add(self.ast.position(id), message);
             }
         }
     }
@@ -110,6 +111,6 @@ impl Validator<'_> {
     }
 
     fn report(&mut self, expr: &Expr, message: String) {
-        self.problems.add(self.ast.place(expr.id), message);
+        self.problems.add(self.ast.position(expr.id), message);
     }
 }

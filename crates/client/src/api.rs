@@ -5,29 +5,29 @@ use std::{collections::VecDeque, marker::PhantomData};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
-use object::{Cause, Key, ListMeta, Object, ObjectMeta, Text, Value, View};
+use object::{ListMeta, NamespacedName, Object, ObjectMeta, Text, Value, View, WriteCause};
 use schema::Kind;
 use tokio::time::timeout;
 
 use crate::{
-    Client, Delete, Deletion, Error, List, Notice, Page, Patch, Resource, Selection, Start, Watch,
-    codec, resource::query, watch::lifetime,
+    ApiResource, Client, DeleteParams, DeleteResult, Error, ListParams, ObjectList, Patch,
+    Selectors, Watch, WatchEvent, WatchStart, codec, resource::query, watch::watch_timeout_seconds,
 };
 
 /// Lists are read in pages of this size where nobody says otherwise.
-const PAGE: u32 = 500;
+const DEFAULT_PAGE_SIZE: u32 = 500;
 
 /// A tree, or a view of one.
-pub trait Tree: From<Value> + Into<Value> + Send + 'static {}
-impl<T: From<Value> + Into<Value> + Send + 'static> Tree for T {}
+pub trait ApiObject: From<Value> + Into<Value> + Send + 'static {}
+impl<T: From<Value> + Into<Value> + Send + 'static> ApiObject for T {}
 
 #[derive(Debug)]
 pub struct Api<K> {
     client: Client,
-    resource: Resource,
+    resource: ApiResource,
     namespace: Text,
     /// Further words in the query of writes.
-    words: Vec<(&'static str, Text)>,
+    write_params: Vec<(&'static str, Text)>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -37,7 +37,7 @@ impl<K> Clone for Api<K> {
             client: self.client.clone(),
             resource: self.resource.clone(),
             namespace: self.namespace.clone(),
-            words: self.words.clone(),
+            write_params: self.write_params.clone(),
             kind: PhantomData,
         }
     }
@@ -45,14 +45,14 @@ impl<K> Clone for Api<K> {
 
 impl<K: Kind> Api<K> {
     pub fn new(client: &Client) -> Self {
-        Self::of(client, Resource::of::<K>())
+        Self::for_resource(client, ApiResource::of::<K>())
     }
 }
 
-impl<K: Tree> Api<K> {
-    pub fn of(client: &Client, resource: Resource) -> Self {
+impl<K: ApiObject> Api<K> {
+    pub fn for_resource(client: &Client, resource: ApiResource) -> Self {
         let (namespace, words) = (Text::default(), Vec::new());
-        Self { client: client.clone(), resource, namespace, words, kind: PhantomData }
+        Self { client: client.clone(), resource, namespace, write_params: words, kind: PhantomData }
     }
 
     /// Only those of a namespace; it counts where an object or key names none.
@@ -61,18 +61,18 @@ impl<K: Tree> Api<K> {
     }
 
     /// The same objects; what is written through this is written because of `cause`.
-    pub fn because(&self, cause: &Cause) -> Self {
-        Self { client: self.client.because(cause), ..self.clone() }
+    pub fn with_cause(&self, cause: &WriteCause) -> Self {
+        Self { client: self.client.with_cause(cause), ..self.clone() }
     }
 
     /// The same objects; writes carry a further parameter (dryRun, fieldValidation).
-    pub fn asking(&self, name: &'static str, value: &str) -> Self {
+    pub fn with_write_param(&self, name: &'static str, value: &str) -> Self {
         let mut this = self.clone();
-        this.words.push((name, value.into()));
+        this.write_params.push((name, value.into()));
         this
     }
 
-    pub fn resource(&self) -> &Resource {
+    pub fn resource(&self) -> &ApiResource {
         &self.resource
     }
 
@@ -80,13 +80,17 @@ impl<K: Tree> Api<K> {
         &self.client
     }
 
-    pub async fn get(&self, key: &Key) -> Result<K, Error> {
+    pub async fn get(&self, key: &NamespacedName) -> Result<K, Error> {
         let path = self.path(key)?;
         self.read(Method::GET, &path, codec::MEDIA_TYPE, Bytes::new()).await.map(K::from)
     }
 
     /// One page of what is selected.
-    pub async fn list(&self, selection: &Selection, page: &Page) -> Result<List<K>, Error> {
+    pub async fn list(
+        &self,
+        selection: &Selectors,
+        page: &ListParams,
+    ) -> Result<ObjectList<K>, Error> {
         let limit = if page.limit == 0 { String::new() } else { page.limit.to_string() };
         let asked = query(&[
             ("labelSelector", &selection.labels),
@@ -99,11 +103,11 @@ impl<K: Tree> Api<K> {
         let path = self.resource.collection(&self.namespace)? + &asked;
         let tree = self.read(Method::GET, &path, codec::MEDIA_TYPE, Bytes::new()).await?;
         let meta = ListMeta::view(&tree["metadata"]);
-        Ok(List {
+        Ok(ObjectList {
             items: tree["items"]
                 .items()
                 .iter()
-                .map(|item| K::from(self.named(item.clone())))
+                .map(|item| K::from(self.with_type_meta(item.clone())))
                 .collect(),
             revision: meta.resource_version().parse().unwrap_or_default(),
             continue_: meta.continue_().to_owned(),
@@ -112,8 +116,8 @@ impl<K: Tree> Api<K> {
     }
 
     /// All that is selected, at one revision, read page by page.
-    pub async fn list_all(&self, selection: &Selection) -> Result<List<K>, Error> {
-        let mut page = Page { limit: PAGE, ..Page::default() };
+    pub async fn list_all(&self, selection: &Selectors) -> Result<ObjectList<K>, Error> {
+        let mut page = ListParams { limit: DEFAULT_PAGE_SIZE, ..ListParams::default() };
         let mut all = self.list(selection, &page).await?;
         while !all.continue_.is_empty() {
             page.continue_ = std::mem::take(&mut all.continue_);
@@ -125,8 +129,8 @@ impl<K: Tree> Api<K> {
     }
 
     pub async fn create(&self, object: K) -> Result<K, Error> {
-        let object = self.named(object.into());
-        let path = self.resource.collection(self.namespace_of(&object))? + &self.words();
+        let object = self.with_type_meta(object.into());
+        let path = self.resource.collection(self.namespace_of(&object))? + &self.write_query();
         self.read(Method::POST, &path, codec::MEDIA_TYPE, codec::encode(&object)).await.map(K::from)
     }
 
@@ -139,32 +143,36 @@ impl<K: Tree> Api<K> {
         self.replace(object.into(), "/status").await.map(K::from)
     }
 
-    pub async fn patch(&self, key: &Key, patch: &Patch) -> Result<K, Error> {
+    pub async fn patch(&self, key: &NamespacedName, patch: &Patch) -> Result<K, Error> {
         self.patch_at(&self.path(key)?, patch).await.map(K::from)
     }
 
-    pub async fn patch_status(&self, key: &Key, patch: &Patch) -> Result<K, Error> {
+    pub async fn patch_status(&self, key: &NamespacedName, patch: &Patch) -> Result<K, Error> {
         self.patch_at(&(self.path(key)? + "/status"), patch).await.map(K::from)
     }
 
-    pub async fn delete(&self, key: &Key, delete: &Delete) -> Result<Deletion<K>, Error> {
+    pub async fn delete(
+        &self,
+        key: &NamespacedName,
+        delete: &DeleteParams,
+    ) -> Result<DeleteResult<K>, Error> {
         let (path, body) = (self.path(key)?, codec::encode(&delete.body()));
         let tree = self.read(Method::DELETE, &path, codec::MEDIA_TYPE, body).await?;
         if codec::as_status(&tree).is_some() {
-            return Ok(Deletion::Gone(None));
+            return Ok(DeleteResult::Gone(None));
         }
-        if meta(&tree).is_terminating() && !Object::view(&tree).is_final() {
-            Ok(Deletion::Terminating(K::from(tree)))
+        if meta(&tree).is_terminating() && !Object::view(&tree).is_ready_for_removal() {
+            Ok(DeleteResult::Terminating(K::from(tree)))
         } else {
-            Ok(Deletion::Gone(Some(K::from(tree))))
+            Ok(DeleteResult::Gone(Some(K::from(tree))))
         }
     }
 
     /// Deletes all that is selected.
     pub async fn delete_collection(
         &self,
-        selection: &Selection,
-        delete: &Delete,
+        selection: &Selectors,
+        delete: &DeleteParams,
     ) -> Result<(), Error> {
         let asked =
             query(&[("labelSelector", &selection.labels), ("fieldSelector", &selection.fields)]);
@@ -174,49 +182,68 @@ impl<K: Tree> Api<K> {
     }
 
     /// A server that cannot begin a watch with a list is asked for one first.
-    pub async fn watch(&self, selection: &Selection, start: Start) -> Result<Watch<K>, Error> {
+    pub async fn watch(&self, selection: &Selectors, start: WatchStart) -> Result<Watch<K>, Error> {
         match self.open_watch(selection, start).await {
             Err(error)
-                if start == Start::List && (error.is_invalid() || error.is_bad_request()) =>
+                if start == WatchStart::List && (error.is_invalid() || error.is_bad_request()) =>
             {
                 let list = self.list_all(selection).await?;
-                let added = list.items.into_iter().map(|item| Notice::Added(item.into()));
+                let added = list.items.into_iter().map(|item| WatchEvent::Added(item.into()));
                 let mut first: VecDeque<_> = added.collect();
-                first.push_back(Notice::Bookmark { revision: list.revision, complete: true });
-                let watch = self.open_watch(selection, Start::After(list.revision)).await?;
-                Ok(watch.begin_with(first))
+                first.push_back(WatchEvent::Bookmark { revision: list.revision, complete: true });
+                let watch = self.open_watch(selection, WatchStart::After(list.revision)).await?;
+                Ok(watch.with_initial_events(first))
             }
             opened => opened,
         }
     }
 
-    pub async fn get_sub(&self, key: &Key, name: &str) -> Result<Value, Error> {
+    pub async fn get_subresource(&self, key: &NamespacedName, name: &str) -> Result<Value, Error> {
         let path = format!("{}/{name}", self.path(key)?);
         self.client.call(Method::GET, &path, codec::MEDIA_TYPE, Bytes::new()).await
     }
 
     /// `binding`, `eviction`, `token`.
-    pub async fn create_sub(&self, key: &Key, name: &str, body: &Value) -> Result<Value, Error> {
-        let path = format!("{}/{name}{}", self.path(key)?, self.words());
+    pub async fn create_subresource(
+        &self,
+        key: &NamespacedName,
+        name: &str,
+        body: &Value,
+    ) -> Result<Value, Error> {
+        let path = format!("{}/{name}{}", self.path(key)?, self.write_query());
         self.client.call(Method::POST, &path, codec::MEDIA_TYPE, codec::encode(body)).await
     }
 
     /// `scale`, `status`, `approval`.
-    pub async fn update_sub(&self, key: &Key, name: &str, body: &Value) -> Result<Value, Error> {
-        let path = format!("{}/{name}{}", self.path(key)?, self.words());
+    pub async fn update_subresource(
+        &self,
+        key: &NamespacedName,
+        name: &str,
+        body: &Value,
+    ) -> Result<Value, Error> {
+        let path = format!("{}/{name}{}", self.path(key)?, self.write_query());
         self.client.call(Method::PUT, &path, codec::MEDIA_TYPE, codec::encode(body)).await
     }
 
-    pub async fn patch_sub(&self, key: &Key, name: &str, patch: &Patch) -> Result<Value, Error> {
+    pub async fn patch_subresource(
+        &self,
+        key: &NamespacedName,
+        name: &str,
+        patch: &Patch,
+    ) -> Result<Value, Error> {
         self.patch_at(&format!("{}/{name}", self.path(key)?), patch).await
     }
 
-    async fn open_watch(&self, selection: &Selection, start: Start) -> Result<Watch<K>, Error> {
+    async fn open_watch(
+        &self,
+        selection: &Selectors,
+        start: WatchStart,
+    ) -> Result<Watch<K>, Error> {
         let (after, list) = match start {
-            Start::List => (String::new(), "true"),
-            Start::After(revision) => (revision.to_string(), ""),
+            WatchStart::List => (String::new(), "true"),
+            WatchStart::After(revision) => (revision.to_string(), ""),
         };
-        let seconds = lifetime();
+        let seconds = watch_timeout_seconds();
         let asked = query(&[
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
@@ -231,32 +258,34 @@ impl<K: Tree> Api<K> {
         let answer =
             self.client.request(Method::GET, &path, HeaderMap::new(), Bytes::new()).await?;
         let patience = self.client.config().timeout;
-        let answer = timeout(patience, answer.success())
+        let answer = timeout(patience, answer.error_for_status())
             .await
             .map_err(|_| Error::unavailable("no answer in time"))??;
-        let revision = if let Start::After(revision) = start { revision } else { 0 };
+        let revision = if let WatchStart::After(revision) = start { revision } else { 0 };
         Ok(Watch::new(answer, revision, seconds))
     }
 
     async fn replace(&self, object: Value, sub: &str) -> Result<Value, Error> {
-        let object = self.named(object);
+        let object = self.with_type_meta(object);
         let path = self.resource.object(self.namespace_of(&object), meta(&object).name())?;
-        let path = path + sub + &self.words();
+        let path = path + sub + &self.write_query();
         self.read(Method::PUT, &path, codec::MEDIA_TYPE, codec::encode(&object)).await
     }
 
     async fn patch_at(&self, at: &str, patch: &Patch) -> Result<Value, Error> {
         let (content_type, body, words) = match patch {
-            Patch::Json(body) => ("application/json-patch+json", body.clone(), self.words()),
-            Patch::Merge(body) => ("application/merge-patch+json", body.clone(), self.words()),
+            Patch::Json(body) => ("application/json-patch+json", body.clone(), self.write_query()),
+            Patch::Merge(body) => {
+                ("application/merge-patch+json", body.clone(), self.write_query())
+            }
             Patch::Strategic(body) => {
-                ("application/strategic-merge-patch+json", body.clone(), self.words())
+                ("application/strategic-merge-patch+json", body.clone(), self.write_query())
             }
             Patch::Apply { object, manager, force } => {
                 let mut words = vec![("fieldManager", &**manager)];
                 words.extend(force.then_some(("force", "true")));
-                words.extend(self.words.iter().map(|(name, value)| (*name, value.as_str())));
-                ("application/apply-patch+yaml", self.named(object.clone()), query(&words))
+                words.extend(self.write_params.iter().map(|(name, value)| (*name, value.as_str())));
+                ("application/apply-patch+yaml", self.with_type_meta(object.clone()), query(&words))
             }
         };
         let full = format!("{at}{words}");
@@ -273,7 +302,7 @@ impl<K: Tree> Api<K> {
         self.client.call(method, path, content_type, body).await
     }
 
-    fn path(&self, key: &Key) -> Result<String, Error> {
+    fn path(&self, key: &NamespacedName) -> Result<String, Error> {
         let namespace = if key.namespace.is_empty() { &self.namespace } else { &key.namespace };
         self.resource.object(namespace, &key.name)
     }
@@ -286,7 +315,7 @@ impl<K: Tree> Api<K> {
     }
 
     /// The object with the names of its kind, which typed ones and list items lack.
-    fn named(&self, mut object: Value) -> Value {
+    fn with_type_meta(&self, mut object: Value) -> Value {
         if object["apiVersion"].is_null() {
             object["apiVersion"] = self.resource.api_version().into();
         }
@@ -297,9 +326,9 @@ impl<K: Tree> Api<K> {
     }
 
     /// The query of writes.
-    fn words(&self) -> String {
+    fn write_query(&self) -> String {
         let mut words = vec![("fieldManager", self.client.field_manager())];
-        words.extend(self.words.iter().map(|(name, value)| (*name, value.as_str())));
+        words.extend(self.write_params.iter().map(|(name, value)| (*name, value.as_str())));
         query(&words)
     }
 }

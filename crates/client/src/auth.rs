@@ -6,7 +6,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use futures_util::future::BoxFuture;
 use http::HeaderValue;
 
-use crate::{Error, exec::Exec, tls};
+use crate::{Error, exec::ExecCredentialPlugin, tls};
 
 /// Secrets are never shown.
 #[derive(Clone, Default)]
@@ -22,18 +22,18 @@ pub enum Auth {
         password: String,
     },
     /// A program gives a token or a certificate.
-    Exec(Arc<Exec>),
+    Exec(Arc<ExecCredentialPlugin>),
     /// Somebody in this process gives tokens.
-    Issued(Arc<dyn Issue>),
+    TokenSource(Arc<dyn TokenSource>),
 }
 
 /// Gives tokens, and new ones when they become old. What it gives is kept by it: it is
 /// asked for each request.
-pub trait Issue: Send + Sync {
+pub trait TokenSource: Send + Sync {
     fn token(&self) -> BoxFuture<'_, Result<String, Error>>;
 
     /// The last token was refused.
-    fn forget(&self);
+    fn invalidate(&self);
 }
 
 /// What others give may change: only those who say nothing are surely the same.
@@ -51,7 +51,7 @@ impl fmt::Debug for Auth {
             Self::TokenFile(_) => "TokenFile",
             Self::Basic { .. } => "Basic",
             Self::Exec(_) => "Exec",
-            Self::Issued(_) => "Issued",
+            Self::TokenSource(_) => "Issued",
         })
     }
 }
@@ -73,7 +73,7 @@ impl Auth {
                 Some(token) => format!("Bearer {token}"),
                 None => return Ok(None),
             },
-            Self::Issued(issuer) => format!("Bearer {}", issuer.token().await?),
+            Self::TokenSource(issuer) => format!("Bearer {}", issuer.token().await?),
         };
         let mut value = HeaderValue::try_from(text)
             .map_err(|_| Error::Invalid("the credentials cannot stand in a header".into()))?;
@@ -90,14 +90,14 @@ impl Auth {
     }
 
     /// The server did not believe us: whether it is worth to ask again.
-    pub(crate) async fn refused(&self) -> bool {
+    pub(crate) async fn on_unauthorized(&self) -> bool {
         match self {
             Self::Exec(exec) => {
                 exec.forget().await;
                 true
             }
-            Self::Issued(issuer) => {
-                issuer.forget();
+            Self::TokenSource(issuer) => {
+                issuer.invalidate();
                 true
             }
             _ => false,

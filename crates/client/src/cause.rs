@@ -3,15 +3,15 @@
 use std::fmt::Write;
 
 use http::HeaderValue;
-use object::{Cause, Key, Value, from_json, to_json};
+use object::{NamespacedName, Value, WriteCause, from_json, to_json};
 
 pub const CAUSE_HEADER: &str = "tiphys-cause";
 const LARGEST: usize = 4096;
 
 /// `None` if the cause is too long to be sent.
-pub fn cause_to_header(cause: &Cause) -> Option<HeaderValue> {
+pub fn cause_to_header(cause: &WriteCause) -> Option<HeaderValue> {
     let mut tree = Value::object();
-    tree["rule"] = cause.rule.clone().into();
+    tree["rule"] = cause.reason.clone().into();
     tree["kind"] = cause.kind.clone().into();
     tree["namespace"] = cause.key.namespace.clone().into();
     tree["name"] = cause.key.name.clone().into();
@@ -32,13 +32,13 @@ pub fn cause_to_header(cause: &Cause) -> Option<HeaderValue> {
     if ascii.len() > LARGEST { None } else { HeaderValue::try_from(ascii).ok() }
 }
 
-pub fn cause_from_header(header: &HeaderValue) -> Option<Cause> {
+pub fn cause_from_header(header: &HeaderValue) -> Option<WriteCause> {
     let tree = from_json(header.as_bytes().get(..LARGEST.min(header.len()))?).ok()?;
     let text = |name: &str| tree[name].as_str().unwrap_or_default();
-    Some(Cause {
-        rule: text("rule").into(),
+    Some(WriteCause {
+        reason: text("rule").into(),
         kind: text("kind").into(),
-        key: Key::new(text("namespace"), text("name")),
+        key: NamespacedName::new(text("namespace"), text("name")),
         uid: text("uid").into(),
         revision: tree["revision"].as_i64().and_then(|n| n.try_into().ok()).unwrap_or_default(),
     })
@@ -46,10 +46,10 @@ pub fn cause_from_header(header: &HeaderValue) -> Option<Cause> {
 
 #[test]
 fn a_cause_survives_the_way() {
-    let cause = Cause {
-        rule: "too few pods – at \"noon\"\n𝄞".into(),
+    let cause = WriteCause {
+        reason: "too few pods – at \"noon\"\n𝄞".into(),
         kind: "ReplicaSet".into(),
-        key: Key::new("default", "web"),
+        key: NamespacedName::new("default", "web"),
         uid: "1-2".into(),
         revision: 42,
     };

@@ -7,7 +7,7 @@ use http::{
     HeaderMap, HeaderValue, Method, Request, StatusCode, Uri,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT, WARNING},
 };
-use object::{Cause, Text, Value, bounded_wait};
+use object::{Text, Value, WriteCause, bounded_wait};
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// How often a server that asks for patience is asked again.
-const TRIES: usize = 10;
+const MAX_RETRIES: usize = 10;
 
 /// Cheap to clone; clones share connections.
 #[derive(Clone, Debug)]
@@ -36,13 +36,13 @@ impl Client {
         Self {
             pool: Arc::new(Pool::new(config.connect.clone())),
             headers,
-            manager: (&*config.manager).into(),
+            manager: (&*config.field_manager).into(),
             config: Arc::new(config),
         }
     }
 
     /// The same, whose writes happen because of `cause`.
-    pub fn because(&self, cause: &Cause) -> Self {
+    pub fn with_cause(&self, cause: &WriteCause) -> Self {
         let mut this = self.clone();
         match cause_to_header(cause) {
             Some(header) => this.headers.insert(CAUSE_HEADER, header),
@@ -52,7 +52,7 @@ impl Client {
     }
 
     /// The same, under another user agent.
-    pub fn user_agent(&self, agent: &str) -> Self {
+    pub fn with_user_agent(&self, agent: &str) -> Self {
         let mut this = self.clone();
         if let Ok(agent) = HeaderValue::try_from(agent) {
             this.headers.insert(USER_AGENT, agent);
@@ -61,7 +61,7 @@ impl Client {
     }
 
     /// The same, whose writes are of another field manager.
-    pub fn manager(&self, manager: &str) -> Self {
+    pub fn with_field_manager(&self, manager: &str) -> Self {
         Self { manager: manager.into(), ..self.clone() }
     }
 
@@ -94,16 +94,18 @@ impl Client {
             let sent = timeout_at(until, self.pool.send(request)).await;
             let (answer, place) = sent.map_err(|_| Error::unavailable("no answer in time"))??;
             let answer = Response::new(answer, place);
-            self.tell_warnings(&answer.headers);
+            self.report_warnings(&answer.headers);
             tries += 1;
             if answer.status == StatusCode::UNAUTHORIZED && !asked_again {
-                asked_again = self.config.auth.refused().await;
+                asked_again = self.config.auth.on_unauthorized().await;
                 if asked_again {
                     continue;
                 }
             }
-            match patience(&answer) {
-                Some(wait) if tries < TRIES && Instant::now() + wait < until => sleep(wait).await,
+            match retry_after(&answer) {
+                Some(wait) if tries < MAX_RETRIES && Instant::now() + wait < until => {
+                    sleep(wait).await
+                }
                 _ => return Ok(answer),
             }
         }
@@ -124,7 +126,7 @@ impl Client {
         let until = Instant::now() + self.config.timeout;
         let answer = async {
             let answer = self.request(method, path_and_query, headers, body).await?;
-            answer.success().await?.bytes().await
+            answer.error_for_status().await?.bytes().await
         };
         let bytes = timeout_at(until, answer).await;
         codec::decode(&bytes.map_err(|_| Error::unavailable("no answer in time"))??)
@@ -136,7 +138,7 @@ impl Client {
         self.pool.clear().await;
     }
 
-    fn tell_warnings(&self, headers: &HeaderMap) {
+    fn report_warnings(&self, headers: &HeaderMap) {
         for header in headers.get_all(WARNING) {
             let text = warning_text(&String::from_utf8_lossy(header.as_bytes()));
             if let Some(tell) = &self.config.on_warning {
@@ -172,7 +174,7 @@ impl Client {
 }
 
 /// How long the server wants us to wait, if it wants us to come again.
-fn patience(answer: &Response) -> Option<Duration> {
+fn retry_after(answer: &Response) -> Option<Duration> {
     let busy = answer.status == StatusCode::TOO_MANY_REQUESTS || answer.status.is_server_error();
     let after = answer.headers.get(RETRY_AFTER).filter(|_| busy)?;
     Some(bounded_wait(Duration::from_secs(after.to_str().ok()?.parse().ok()?)))

@@ -4,14 +4,17 @@ use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use http::HeaderMap;
 
-use crate::{Auth, Connect, Error, Pem, Pipe, Tcp, Tls, Unix, surroundings::Surroundings};
+use crate::{
+    Auth, Connector, Error, Pem, PipeConnector, TcpConnector, TlsOptions, UnixConnector,
+    surroundings::ProxyEnv,
+};
 
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Debug)]
 pub struct Config {
-    pub connect: Arc<dyn Connect>,
+    pub connect: Arc<dyn Connector>,
     /// Below what path the server is; mostly empty.
     pub base: String,
     pub auth: Auth,
@@ -19,7 +22,7 @@ pub struct Config {
     pub headers: HeaderMap,
     pub user_agent: String,
     /// Who manages the fields that are written; empty: the server goes by the user agent.
-    pub manager: String,
+    pub field_manager: String,
     /// Where objects are meant to be when nobody says so.
     pub namespace: String,
     /// How long any request but a watch may take.
@@ -38,14 +41,14 @@ impl fmt::Debug for OnWarning {
 }
 
 impl Config {
-    pub fn new(connect: Arc<dyn Connect>) -> Self {
+    pub fn new(connect: Arc<dyn Connector>) -> Self {
         Self {
             connect,
             base: String::new(),
             auth: Auth::None,
             headers: HeaderMap::new(),
             user_agent: concat!("tiphys/", env!("CARGO_PKG_VERSION")).into(),
-            manager: String::new(),
+            field_manager: String::new(),
             namespace: "default".into(),
             timeout: TIMEOUT,
             on_warning: None,
@@ -53,10 +56,10 @@ impl Config {
     }
 
     pub fn unix(path: &Path) -> Self {
-        Self::new(Arc::new(Unix(path.to_owned())))
+        Self::new(Arc::new(UnixConnector(path.to_owned())))
     }
 
-    pub fn pipe(pipe: Pipe) -> Self {
+    pub fn pipe(pipe: PipeConnector) -> Self {
         Self::new(Arc::new(pipe))
     }
 
@@ -69,10 +72,10 @@ impl Config {
             return Err(Error::Invalid(format!("{SERVICE_ACCOUNT}: there is no token")));
         }
         let authorities = Some(Pem::File(folder.join("ca.crt")));
-        let tls = Tls { authorities, ..Tls::default() };
+        let tls = TlsOptions { ca: authorities, ..TlsOptions::default() };
         let namespace = std::fs::read_to_string(folder.join("namespace")).unwrap_or_default();
-        let proxy = Surroundings::ours().proxy(true, host, port)?;
-        let tcp = Tcp::new(host, port, Some(Arc::new(tls))).through(proxy);
+        let proxy = ProxyEnv::from_process().proxy(true, host, port)?;
+        let tcp = TcpConnector::new(host, port, Some(Arc::new(tls))).with_proxy(proxy);
         Ok(Self::new(Arc::new(tcp)).auth(auth).namespace(namespace.trim()))
     }
 
@@ -93,7 +96,7 @@ impl Config {
 
     #[must_use]
     pub fn manager(self, manager: &str) -> Self {
-        Self { manager: manager.into(), ..self }
+        Self { field_manager: manager.into(), ..self }
     }
 
     /// Empty keeps what is there.

@@ -23,7 +23,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use crate::{Proxy, Tls, proxy::Kind, resolve::resolve, verify::told};
+use crate::{Proxy, TlsOptions, proxy::ProxyKind, resolve::resolve, verify::go_tls_error};
 
 const DIAL: Duration = Duration::from_secs(10);
 /// A socket's address has room for no more.
@@ -35,29 +35,29 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum ConnectionUse {
     Requests,
     /// One request that turns into a stream, which HTTP/2 cannot do.
     Upgrade,
 }
 
-pub struct Connected {
+pub struct Connection {
     pub io: Box<dyn Io>,
     pub http2: bool,
     /// Whether the peer may vanish without a word, and must be asked.
     pub remote: bool,
 }
 
-impl fmt::Debug for Connected {
+impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Connected {{ http2: {} }}", self.http2)
     }
 }
 
-pub type Connecting<'a> = Pin<Box<dyn Future<Output = io::Result<Connected>> + Send + 'a>>;
+pub type ConnectFuture<'a> = Pin<Box<dyn Future<Output = io::Result<Connection>> + Send + 'a>>;
 
-pub trait Connect: fmt::Debug + Send + Sync {
-    fn connect(&self, purpose: Use) -> Connecting<'_>;
+pub trait Connector: fmt::Debug + Send + Sync {
+    fn connect(&self, purpose: ConnectionUse) -> ConnectFuture<'_>;
 
     /// `https` or `http`.
     fn scheme(&self) -> &'static str {
@@ -73,10 +73,10 @@ pub trait Connect: fmt::Debug + Send + Sync {
 
 /// TCP, with TLS or (for tests and local proxies) without.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tcp {
+pub struct TcpConnector {
     pub host: String,
     pub port: u16,
-    pub tls: Option<Arc<Tls>>,
+    pub tls: Option<Arc<TlsOptions>>,
     /// Who stands between.
     pub proxy: Option<Proxy>,
     /// Which addresses may be dialled.
@@ -120,16 +120,16 @@ impl Addresses {
 
 /// A unix socket: whoever can open it is somebody.
 #[derive(Clone, Debug)]
-pub struct Unix(pub PathBuf);
+pub struct UnixConnector(pub PathBuf);
 
 /// A way within the process. The server gets the other ends.
 #[derive(Clone, Debug)]
-pub struct Pipe {
+pub struct PipeConnector {
     ends: mpsc::Sender<DuplexStream>,
 }
 
-impl Tcp {
-    pub fn new(host: &str, port: u16, tls: Option<Arc<Tls>>) -> Self {
+impl TcpConnector {
+    pub fn new(host: &str, port: u16, tls: Option<Arc<TlsOptions>>) -> Self {
         let standard = if tls.is_some() { 443 } else { 80 };
         let name = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         let authority = if port == standard { name } else { format!("{name}:{port}") };
@@ -145,7 +145,7 @@ impl Tcp {
 
     /// The same, through somebody in between.
     #[must_use]
-    pub fn through(self, proxy: Option<Proxy>) -> Self {
+    pub fn with_proxy(self, proxy: Option<Proxy>) -> Self {
         Self { proxy, ..self }
     }
 
@@ -167,13 +167,13 @@ impl Tcp {
             Some(path) => Box::new(UnixStream::connect(path).await?),
             None => Box::new(reach(resolve(&proxy.host).await?, proxy.port).await?),
         };
-        if proxy.kind == Kind::Https {
+        if proxy.kind == ProxyKind::Https {
             let tls = proxy.tls.clone().or_else(|| self.tls.clone()).unwrap_or_default();
             let config = tls.config().await.map_err(io::Error::other)?;
             let own = proxy.tls.as_ref().and_then(|tls| tls.server_name.as_ref());
-            io = Box::new(shake(config, own.unwrap_or(&proxy.host), io).await?);
+            io = Box::new(tls_handshake(config, own.unwrap_or(&proxy.host), io).await?);
         }
-        let asked = timeout(DIAL, proxy.ask(&mut *io, &target, self.port)).await;
+        let asked = timeout(DIAL, proxy.open_tunnel(&mut *io, &target, self.port)).await;
         asked.map_err(|_| ErrorKind::TimedOut)??;
         Ok(io)
     }
@@ -187,16 +187,16 @@ impl Tcp {
         }
     }
 
-    async fn secure(&self, tls: &Tls, purpose: Use) -> io::Result<Connected> {
+    async fn secure(&self, tls: &TlsOptions, purpose: ConnectionUse) -> io::Result<Connection> {
         let mut config = tls.config().await.map_err(io::Error::other)?;
         config.alpn_protocols = match purpose {
-            Use::Requests => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-            Use::Upgrade => vec![b"http/1.1".to_vec()],
+            ConnectionUse::Requests => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+            ConnectionUse::Upgrade => vec![b"http/1.1".to_vec()],
         };
         let name = tls.server_name.as_deref().unwrap_or(&self.host);
-        let stream = shake(config, name, self.dial().await?).await?;
+        let stream = tls_handshake(config, name, self.dial().await?).await?;
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        Ok(Connected { io: Box::new(stream), http2, remote: true })
+        Ok(Connection { io: Box::new(stream), http2, remote: true })
     }
 }
 
@@ -210,9 +210,9 @@ async fn reach(addresses: Vec<IpAddr>, port: u16) -> io::Result<TcpStream> {
                 return Ok(stream);
             }
             Ok(Err(error)) => {
-                last = refused((address, port).into(), error.kind(), &error.to_string());
+                last = dial_error((address, port).into(), error.kind(), &error.to_string());
             }
-            Err(_) => last = refused((address, port).into(), ErrorKind::TimedOut, ""),
+            Err(_) => last = dial_error((address, port).into(), ErrorKind::TimedOut, ""),
         }
     }
     Err(last)
@@ -223,27 +223,31 @@ fn no_address() -> io::Error {
 }
 
 /// TLS with whoever proves to be `name`.
-async fn shake<S: Io>(config: ClientConfig, name: &str, stream: S) -> io::Result<TlsStream<S>> {
+async fn tls_handshake<S: Io>(
+    config: ClientConfig,
+    name: &str,
+    stream: S,
+) -> io::Result<TlsStream<S>> {
     let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
     let shake = TlsConnector::from(Arc::new(config)).connect(name, stream);
-    timeout(DIAL, shake).await.map_err(|_| ErrorKind::TimedOut)?.map_err(told)
+    timeout(DIAL, shake).await.map_err(|_| ErrorKind::TimedOut)?.map_err(go_tls_error)
 }
 
 /// Why nobody was reached, in the words that users of Kubernetes know.
-fn refused(target: SocketAddr, kind: ErrorKind, why: &str) -> io::Error {
+fn dial_error(target: SocketAddr, kind: ErrorKind, why: &str) -> io::Error {
     let why = why.split(" (os error").next().unwrap_or_default().to_lowercase();
     let why = if why.is_empty() { "i/o timeout".to_owned() } else { format!("connect: {why}") };
     io::Error::new(kind, format!("dial tcp {target}: {why}"))
 }
 
-impl Connect for Tcp {
-    fn connect(&self, purpose: Use) -> Connecting<'_> {
+impl Connector for TcpConnector {
+    fn connect(&self, purpose: ConnectionUse) -> ConnectFuture<'_> {
         Box::pin(async move {
             if let Some(tls) = &self.tls {
                 return self.secure(tls, purpose).await;
             }
             let io = self.dial().await?;
-            Ok(Connected { io, http2: false, remote: true })
+            Ok(Connection { io, http2: false, remote: true })
         })
     }
 
@@ -256,19 +260,19 @@ impl Connect for Tcp {
     }
 }
 
-impl Connect for Unix {
-    fn connect(&self, purpose: Use) -> Connecting<'_> {
+impl Connector for UnixConnector {
+    fn connect(&self, purpose: ConnectionUse) -> ConnectFuture<'_> {
         Box::pin(async move {
-            let (path, _folder) = short(&self.0)?;
+            let (path, _folder) = shorten_socket_path(&self.0)?;
             let stream = timeout(DIAL, UnixStream::connect(&path)).await;
             let io = Box::new(stream.map_err(|_| ErrorKind::TimedOut)??);
-            Ok(Connected { io, http2: purpose == Use::Requests, remote: false })
+            Ok(Connection { io, http2: purpose == ConnectionUse::Requests, remote: false })
         })
     }
 }
 
 /// A path to a socket that fits into an address, and what must live as long.
-fn short(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
+fn shorten_socket_path(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Ok((path.to_owned(), None));
     };
@@ -280,7 +284,7 @@ fn short(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
     Ok((Path::new(&through).join(name), Some(folder)))
 }
 
-impl Pipe {
+impl PipeConnector {
     /// A pipe, and where the server finds the far ends.
     pub fn new() -> (Self, mpsc::Receiver<DuplexStream>) {
         let (ends, far) = mpsc::channel(16);
@@ -288,13 +292,17 @@ impl Pipe {
     }
 }
 
-impl Connect for Pipe {
-    fn connect(&self, purpose: Use) -> Connecting<'_> {
+impl Connector for PipeConnector {
+    fn connect(&self, purpose: ConnectionUse) -> ConnectFuture<'_> {
         Box::pin(async move {
             let (near, far) = tokio::io::duplex(PIPE_BUFFER);
             let gone = |_| io::Error::new(ErrorKind::ConnectionRefused, "the server has stopped");
             self.ends.send(far).await.map_err(gone)?;
-            Ok(Connected { io: Box::new(near), http2: purpose == Use::Requests, remote: false })
+            Ok(Connection {
+                io: Box::new(near),
+                http2: purpose == ConnectionUse::Requests,
+                remote: false,
+            })
         })
     }
 }
@@ -334,8 +342,8 @@ mod tests {
     #[tokio::test]
     async fn what_was_resolved_is_looked_at_before_it_is_dialled() {
         for host in ["127.0.0.1", "localhost", "[::1]"] {
-            let to = Tcp::new(host, 1, None).only(Addresses::GlobalUnicast);
-            let refused = to.connect(Use::Upgrade).await.unwrap_err();
+            let to = TcpConnector::new(host, 1, None).only(Addresses::GlobalUnicast);
+            let refused = to.connect(ConnectionUse::Upgrade).await.unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::PermissionDenied, "{host}");
             assert_eq!(refused.to_string(), ADDRESS_NOT_ALLOWED);
         }

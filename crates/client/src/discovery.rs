@@ -5,14 +5,14 @@ use http::{HeaderMap, HeaderValue, Method, header::ACCEPT};
 use object::{Text, Value};
 use tokio::time::timeout;
 
-use crate::{Client, Error, Resource, codec};
+use crate::{ApiResource, Client, Error, codec};
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// A resource, as discovery describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
-    pub resource: Resource,
+pub struct DiscoveredResource {
+    pub resource: ApiResource,
     pub singular: Text,
     pub short: Vec<Text>,
     pub categories: Vec<Text>,
@@ -24,22 +24,22 @@ pub struct Found {
 
 /// Names to resources. Core first, then groups and versions in the server's order.
 #[derive(Clone, Debug, Default)]
-pub struct Mapper {
-    pub found: Vec<Found>,
+pub struct RestMapper {
+    pub found: Vec<DiscoveredResource>,
     /// Groups with their versions that somebody else serves, and does not say what: there may be
     /// more than what was found.
     pub stale: Vec<Text>,
 }
 
 impl Client {
-    pub async fn discover(&self) -> Result<Mapper, Error> {
-        let mut mapper = Mapper::default();
+    pub async fn discover(&self) -> Result<RestMapper, Error> {
+        let mut mapper = RestMapper::default();
         for path in ["/api", "/apis"] {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, HeaderValue::from_static(AGGREGATED));
             let answer = async {
                 let answer = self.request(Method::GET, path, headers, Bytes::new()).await?;
-                answer.success().await?.bytes().await
+                answer.error_for_status().await?.bytes().await
             };
             let bytes = timeout(self.config().timeout, answer).await;
             let bytes = bytes.map_err(|_| Error::unavailable("no answer in time"))??;
@@ -53,34 +53,34 @@ impl Client {
     }
 }
 
-impl Mapper {
+impl RestMapper {
     /// The resource a user means: plural, singular, short name or kind, alone or
     /// with group (`deployments.apps`) or version and group (`deployments.v1.apps`).
-    pub fn find(&self, name: &str) -> Option<&Found> {
+    pub fn resource_for(&self, name: &str) -> Option<&DiscoveredResource> {
         let name = name.to_ascii_lowercase();
-        if let Some(found) = self.pick(|found| found.is_called(&name)) {
+        if let Some(found) = self.pick(|found| found.matches_name(&name)) {
             return Some(found);
         }
         let (first, rest) = name.split_once('.')?;
-        if let Some(found) = self.pick(|f| f.is_called(first) && f.resource.group == rest) {
+        if let Some(found) = self.pick(|f| f.matches_name(first) && f.resource.group == rest) {
             return Some(found);
         }
         let (version, group) = rest.split_once('.').unwrap_or((rest, ""));
         self.found.iter().find(|found| {
             let resource = &found.resource;
-            found.is_called(first) && resource.version == version && resource.group == group
+            found.matches_name(first) && resource.version == version && resource.group == group
         })
     }
 
     /// The resource of objects with this `apiVersion` and `kind`.
-    pub fn of_kind(&self, api_version: &str, kind: &str) -> Option<&Found> {
+    pub fn of_kind(&self, api_version: &str, kind: &str) -> Option<&DiscoveredResource> {
         self.found.iter().find(|found| {
             found.resource.kind == kind && found.resource.api_version() == api_version
         })
     }
 
     /// The resource of a kind in the version that the server prefers.
-    pub fn preferred(&self, group: &str, kind: &str) -> Option<&Found> {
+    pub fn preferred(&self, group: &str, kind: &str) -> Option<&DiscoveredResource> {
         self.pick(|found| found.resource.group == group && found.resource.kind == kind)
     }
 
@@ -93,7 +93,7 @@ impl Mapper {
     }
 
     /// All that `kubectl get CATEGORY` shows.
-    pub fn category(&self, name: &str) -> Vec<&Found> {
+    pub fn category(&self, name: &str) -> Vec<&DiscoveredResource> {
         let named = self.found.iter().filter(|found| found.preferred);
         named.filter(|found| found.categories.iter().any(|category| category == name)).collect()
     }
@@ -109,21 +109,21 @@ impl Mapper {
             }
             for tree in version["resources"].items() {
                 let mut new = read_resource(name, label, tree);
-                let known = |one: &Found| one.resource.plural == new.resource.plural;
+                let known = |one: &DiscoveredResource| one.resource.plural == new.resource.plural;
                 new.preferred = !self.found.iter().skip(begin).any(known);
                 self.found.push(new);
             }
         }
     }
 
-    fn pick(&self, is: impl Fn(&Found) -> bool) -> Option<&Found> {
+    fn pick(&self, is: impl Fn(&DiscoveredResource) -> bool) -> Option<&DiscoveredResource> {
         let preferred = self.found.iter().find(|found| found.preferred && is(found));
         preferred.or_else(|| self.found.iter().find(|found| is(found)))
     }
 }
 
-impl Found {
-    fn is_called(&self, name: &str) -> bool {
+impl DiscoveredResource {
+    fn matches_name(&self, name: &str) -> bool {
         self.resource.plural == name
             || self.singular == name
             || self.resource.kind.eq_ignore_ascii_case(name)
@@ -131,12 +131,12 @@ impl Found {
     }
 }
 
-fn read_resource(group: &str, version: &str, tree: &Value) -> Found {
+fn read_resource(group: &str, version: &str, tree: &Value) -> DiscoveredResource {
     let text = |value: &Value| Text::from(value.as_str().unwrap_or_default());
     let texts = |value: &Value| value.items().iter().map(text).collect();
     let sub = |sub: &Value| text(&sub["subresource"]);
-    Found {
-        resource: Resource {
+    DiscoveredResource {
+        resource: ApiResource {
             group: group.into(),
             version: version.into(),
             plural: text(&tree["resource"]),
@@ -158,8 +158,8 @@ mod tests {
 
     use super::*;
 
-    fn mapper() -> Mapper {
-        let mut mapper = Mapper::default();
+    fn mapper() -> RestMapper {
+        let mut mapper = RestMapper::default();
         for group in [
             r#"{"metadata":{},"versions":[{"version":"v1","resources":[
                 {"resource":"pods","responseKind":{"kind":"Pod"},"scope":"Namespaced","singularResource":"pod","shortNames":["po"],"categories":["all"]},
@@ -180,7 +180,7 @@ mod tests {
         let mapper = mapper();
         let found = |name: &str| {
             mapper
-                .find(name)
+                .resource_for(name)
                 .map(|found| format!("{}/{}", found.resource.api_version(), found.resource.plural))
         };
         for name in ["po", "pod", "pods", "Pod", "pods.v1", "pods."] {

@@ -28,12 +28,13 @@ impl Error {
     }
 
     pub fn is_already_exists(&self) -> bool {
-        self.status().is_some_and(|status| status.is("AlreadyExists"))
+        self.status().is_some_and(|status| status.has_reason("AlreadyExists"))
     }
 
     /// Somebody was faster, or a precondition does not hold.
     pub fn is_conflict(&self) -> bool {
-        self.status().is_some_and(|status| status.code() == 409 && !status.is("AlreadyExists"))
+        self.status()
+            .is_some_and(|status| status.code() == 409 && !status.has_reason("AlreadyExists"))
     }
 
     /// The resource version is too old: list again.
@@ -78,6 +79,6 @@ impl Error {
     }
 
     fn has(&self, code: i32, reason: &str) -> bool {
-        self.status().is_some_and(|status| status.code() == code || status.is(reason))
+        self.status().is_some_and(|status| status.code() == code || status.has_reason(reason))
     }
 }

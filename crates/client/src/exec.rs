@@ -7,10 +7,10 @@ use tokio::{io::AsyncReadExt, process::Command, sync::Mutex, time::timeout};
 
 use crate::Error;
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const PLUGIN_TIMEOUT: Duration = Duration::from_mins(1);
 const LARGEST: u64 = 1 << 20;
 
-pub struct Exec {
+pub struct ExecCredentialPlugin {
     pub command: String,
     pub args: Vec<String>,
     pub env: Vec<(String, String)>,
@@ -21,7 +21,7 @@ pub struct Exec {
     /// The cluster, told to programs that want to know.
     pub cluster: Option<Value>,
     pub clock: Arc<dyn Clock>,
-    known: Mutex<Option<Credential>>,
+    cached: Mutex<Option<Credential>>,
 }
 
 /// Whether a program may talk with the user.
@@ -41,13 +41,13 @@ pub(crate) struct Credential {
     expires: Option<i64>,
 }
 
-impl fmt::Debug for Exec {
+impl fmt::Debug for ExecCredentialPlugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Exec({})", self.command)
     }
 }
 
-impl Exec {
+impl ExecCredentialPlugin {
     /// From the `exec` of a kubeconfig user.
     pub(crate) fn parse(tree: &Value, folder: &Path, cluster: Value) -> Result<Self, Error> {
         let text = |name: &str| tree[name].as_str().unwrap_or_default().to_owned();
@@ -96,13 +96,13 @@ impl Exec {
             interactive,
             cluster: (tree["provideClusterInfo"].as_bool() == Some(true)).then_some(cluster),
             clock: Arc::new(SystemClock),
-            known: Mutex::default(),
+            cached: Mutex::default(),
         })
     }
 
     /// What the program said, as long as it is good.
     pub(crate) async fn credential(&self) -> Result<Credential, Error> {
-        let mut known = self.known.lock().await; // held while it runs: once is enough
+        let mut known = self.cached.lock().await; // held while it runs: once is enough
         if let Some(credential) = &*known
             && credential.expires.is_none_or(|end| self.clock.now() < end)
         {
@@ -114,7 +114,7 @@ impl Exec {
     }
 
     pub(crate) async fn forget(&self) {
-        *self.known.lock().await = None;
+        *self.cached.lock().await = None;
     }
 
     async fn run(&self) -> Result<Credential, Error> {
@@ -123,7 +123,7 @@ impl Exec {
             let Self { command, install_hint, .. } = self;
             Error::Invalid(format!("getting credentials: {command}: {why}{hint}{install_hint}"))
         };
-        let talks = self.talks().map_err(|why| failed(&why))?;
+        let talks = self.is_interactive().map_err(|why| failed(&why))?;
         let stdin = if talks { Stdio::inherit() } else { Stdio::null() };
         let mut child = Command::new(&self.command)
             .args(&self.args)
@@ -141,7 +141,7 @@ impl Exec {
             limited.read_to_end(&mut said).await?;
             child.wait().await
         };
-        let ended = timeout(PATIENCE, run).await.map_err(|_| failed(&"it takes too long"))?;
+        let ended = timeout(PLUGIN_TIMEOUT, run).await.map_err(|_| failed(&"it takes too long"))?;
         let ended = ended.map_err(|error| failed(&error))?;
         if !ended.success() {
             return Err(failed(&ended));
@@ -150,7 +150,7 @@ impl Exec {
     }
 
     /// Whether the program can talk with the user, if it may.
-    fn talks(&self) -> Result<bool, &'static str> {
+    fn is_interactive(&self) -> Result<bool, &'static str> {
         let there = std::io::stdin().is_terminal();
         match self.interactive {
             Interactive::Never => Ok(false),
@@ -188,20 +188,24 @@ fn read(said: &[u8], api_version: &str) -> Result<Credential, String> {
     if token.is_none() && pair.is_none() {
         return Err("neither a token nor a certificate came".into());
     }
-    Ok(Credential { token, pair, expires: text("expirationTimestamp").and_then(Time::seconds) })
+    Ok(Credential {
+        token,
+        pair,
+        expires: text("expirationTimestamp").and_then(Time::parse_seconds),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn exec(script: &str) -> Exec {
+    fn exec(script: &str) -> ExecCredentialPlugin {
         let mut tree = Value::object();
         tree["apiVersion"] = "client.authentication.k8s.io/v1".into();
         tree["command"] = "sh".into();
         tree["interactiveMode"] = "Never".into();
         tree["args"] = ["-c", script].into_iter().collect();
-        Exec::parse(&tree, Path::new(""), Value::Null).unwrap()
+        ExecCredentialPlugin::parse(&tree, Path::new(""), Value::Null).unwrap()
     }
 
     #[tokio::test]
@@ -227,7 +231,8 @@ mod tests {
         let mut tree = Value::object();
         tree["apiVersion"] = "client.authentication.k8s.io/v1".into();
         tree["command"] = "./give".into();
-        let parse = |tree: &Value| Exec::parse(tree, Path::new("/home/me"), Value::Null);
+        let parse =
+            |tree: &Value| ExecCredentialPlugin::parse(tree, Path::new("/home/me"), Value::Null);
         assert!(parse(&tree).is_err());
         tree["interactiveMode"] = "Sometimes".into();
         assert!(parse(&tree).is_err());

@@ -10,8 +10,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use object::{Value, yaml};
 
 use crate::{
-    Auth, Config, Error, Proxy, Tcp, Tls, Unix, exec::Exec, oidc::Oidc, surroundings::Surroundings,
-    tls::Pem,
+    Auth, Config, Error, Proxy, TcpConnector, TlsOptions, UnixConnector,
+    exec::ExecCredentialPlugin, oidc::OidcTokenSource, surroundings::ProxyEnv, tls::Pem,
 };
 
 /// One or several files, read as one: of a name given twice the first counts.
@@ -48,7 +48,7 @@ impl Kubeconfig {
     }
 
     /// The same without what the user shows: for somebody else on the same server.
-    pub fn config_of_nobody(&self, context: Option<&str>) -> Result<Config, Error> {
+    pub fn anonymous_config(&self, context: Option<&str>) -> Result<Config, Error> {
         self.config_of(context, false)
     }
 
@@ -109,7 +109,7 @@ fn connect(cluster: &Cluster<'_>, user: &User<'_>) -> Result<Config, Error> {
     let server = cluster.tree["server"].as_str().unwrap_or_default();
     let auth = user.auth(cluster)?;
     if let Some(path) = server.strip_prefix("unix://") {
-        return Ok(Config::new(Arc::new(Unix(path.into()))).auth(auth));
+        return Ok(Config::new(Arc::new(UnixConnector(path.into()))).auth(auth));
     }
     let full = if server.contains("://") { server.to_owned() } else { format!("http://{server}") };
     let wrong = || Error::Invalid(format!("{server:?} is not the address of a server"));
@@ -124,15 +124,15 @@ fn connect(cluster: &Cluster<'_>, user: &User<'_>) -> Result<Config, Error> {
     let port = uri.port_u16().unwrap_or(port);
     let proxy = match cluster.tree["proxy-url"].as_str().filter(|url| !url.is_empty()) {
         Some(url) => Some(Proxy::parse(url)?),
-        None => Surroundings::ours().proxy(tls.is_some(), &host, port)?,
+        None => ProxyEnv::from_process().proxy(tls.is_some(), &host, port)?,
     };
-    let tcp = Tcp::new(&host, port, tls.map(Arc::new)).through(proxy);
+    let tcp = TcpConnector::new(&host, port, tls.map(Arc::new)).with_proxy(proxy);
     Ok(Config { base, ..Config::new(Arc::new(tcp)).auth(auth) })
 }
 
 impl Cluster<'_> {
     /// What a program that gives credentials is told of the cluster, if it asks.
-    fn told(&self) -> Result<Value, Error> {
+    fn exec_info(&self) -> Result<Value, Error> {
         let mut told = Value::object();
         for name in ["server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url"] {
             if !self.tree[name].is_null() {
@@ -157,7 +157,7 @@ impl Cluster<'_> {
         Ok(told)
     }
 
-    fn tls(&self, user: &User<'_>, auth: Auth) -> Result<Tls, Error> {
+    fn tls(&self, user: &User<'_>, auth: Auth) -> Result<TlsOptions, Error> {
         let certificate = pem(user.folder, user.tree, "client-certificate")?;
         let key = pem(user.folder, user.tree, "client-key")?;
         let pair = match (certificate, key) {
@@ -165,8 +165,8 @@ impl Cluster<'_> {
             (None, None) => None,
             _ => return Err(Error::Invalid("a client certificate needs its key".into())),
         };
-        Ok(Tls {
-            authorities: pem(self.folder, self.tree, "certificate-authority")?,
+        Ok(TlsOptions {
+            ca: pem(self.folder, self.tree, "certificate-authority")?,
             pair,
             server_name: self.tree["tls-server-name"].as_str().map(str::to_owned),
             insecure: self.tree["insecure-skip-tls-verify"].as_bool() == Some(true),
@@ -180,7 +180,9 @@ impl User<'_> {
         let text = |name: &str| self.tree[name].as_str().filter(|text| !text.is_empty());
         let provider = &self.tree["auth-provider"];
         if !provider.is_null() {
-            return Ok(Auth::Issued(Arc::new(Oidc::parse(provider, self.file, self.name)?)));
+            return Ok(Auth::TokenSource(Arc::new(OidcTokenSource::parse(
+                provider, self.file, self.name,
+            )?)));
         }
         if let Some(file) = text("tokenFile") {
             return Ok(Auth::TokenFile(self.folder.join(file)));
@@ -196,7 +198,11 @@ impl User<'_> {
         if exec.is_null() {
             return Ok(Auth::None);
         }
-        Ok(Auth::Exec(Arc::new(Exec::parse(exec, self.folder, cluster.told()?)?)))
+        Ok(Auth::Exec(Arc::new(ExecCredentialPlugin::parse(
+            exec,
+            self.folder,
+            cluster.exec_info()?,
+        )?)))
     }
 
     fn impersonation(&self) -> Result<HeaderMap, Error> {

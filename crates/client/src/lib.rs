@@ -34,23 +34,24 @@ mod verify;
 mod watch;
 
 pub use self::{
-    api::{Api, Tree},
-    auth::{Auth, Issue},
+    api::{Api, ApiObject},
+    auth::{Auth, TokenSource},
     cause::{CAUSE_HEADER, cause_from_header, cause_to_header},
     client::Client,
     config::{Config, OnWarning},
     connect::{
-        ADDRESS_NOT_ALLOWED, Addresses, Connect, Connected, Connecting, Io, Pipe, Tcp, Unix, Use,
+        ADDRESS_NOT_ALLOWED, Addresses, ConnectFuture, Connection, ConnectionUse, Connector, Io,
+        PipeConnector, TcpConnector, UnixConnector,
     },
-    discovery::{Found, Mapper},
+    discovery::{DiscoveredResource, RestMapper},
     error::Error,
     kubeconfig::Kubeconfig,
-    options::{Delete, Deletion, List, Page, Patch, Propagation, Selection},
+    options::{DeleteParams, DeleteResult, ListParams, ObjectList, Patch, Propagation, Selectors},
     proxy::Proxy,
-    resource::Resource,
+    resource::ApiResource,
     response::Response,
-    resume::{Followed, Resumed},
-    tls::{Pem, Tls},
+    resume::{ResumingWatch, WatchUpdate},
+    tls::{Pem, TlsOptions},
     upgrade::{Tunnel, WebSocket},
-    watch::{Notice, Start, Watch},
+    watch::{Watch, WatchEvent, WatchStart},
 };

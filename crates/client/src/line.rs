@@ -12,7 +12,7 @@ use hyper::{
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tracing::debug;
 
-use crate::Connected;
+use crate::Connection;
 
 pub(crate) type Body = Full<Bytes>;
 
@@ -27,17 +27,17 @@ const PONG: Duration = Duration::from_secs(15);
 
 /// An HTTP/2 connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
+pub(crate) struct Http2Connection {
     pub(crate) send: http2::SendRequest<Body>,
     /// Every answer that is being read holds one.
     open: Arc<()>,
 }
 
 /// A place on a connection.
-pub(crate) type Place = Arc<()>;
+pub(crate) type StreamPermit = Arc<()>;
 
-impl Line {
-    pub(crate) async fn open(connected: Connected) -> hyper::Result<Self> {
+impl Http2Connection {
+    pub(crate) async fn open(connected: Connection) -> hyper::Result<Self> {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
@@ -52,7 +52,7 @@ impl Line {
     }
 
     /// A place, unless the connection is closed or full.
-    pub(crate) fn place(&self) -> Option<Place> {
+    pub(crate) fn try_acquire(&self) -> Option<StreamPermit> {
         let taken = Arc::strong_count(&self.open) - 1;
         (!self.is_closed() && taken < STREAMS).then(|| self.open.clone())
     }
@@ -65,7 +65,7 @@ impl Line {
 /// One request on an HTTP/1.1 connection of its own, which may then change into
 /// a plain stream.
 pub(crate) async fn send_once(
-    connected: Connected,
+    connected: Connection,
     request: Request<Body>,
 ) -> hyper::Result<Response<Incoming>> {
     let (mut send, connection) = http1::handshake(TokioIo::new(connected.io)).await?;
@@ -84,7 +84,7 @@ fn drive(connection: impl Future<Output = hyper::Result<()>> + Send + 'static) {
 }
 
 /// What hyper says, with what it hides.
-pub(crate) fn describe(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {
@@ -97,12 +97,12 @@ pub(crate) fn describe(error: &(dyn std::error::Error + 'static)) -> String {
 
 impl From<io::Error> for crate::Error {
     fn from(error: io::Error) -> Self {
-        Self::Unavailable(describe(&error))
+        Self::Unavailable(error_chain(&error))
     }
 }
 
 impl From<hyper::Error> for crate::Error {
     fn from(error: hyper::Error) -> Self {
-        Self::Unavailable(describe(&error))
+        Self::Unavailable(error_chain(&error))
     }
 }

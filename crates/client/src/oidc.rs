@@ -17,12 +17,14 @@ use object::{Clock, SystemClock, Value, from_json, yaml};
 use tokio::sync::Mutex;
 use tracing::warn;
 
-use crate::{Auth, Client, Config, Error, Issue, Pem, Tcp, Tls, resource::query};
+use crate::{
+    Auth, Client, Config, Error, Pem, TcpConnector, TlsOptions, TokenSource, resource::query,
+};
 
 /// A token that ends within this time is not used any more.
-const SOON: i64 = 10;
+const EXPIRY_MARGIN_SECONDS: i64 = 10;
 
-pub(crate) struct Oidc {
+pub(crate) struct OidcTokenSource {
     issuer: String,
     client: (String, String),
     authorities: Option<Pem>,
@@ -40,7 +42,7 @@ struct Tokens {
     refused: bool,
 }
 
-impl Oidc {
+impl OidcTokenSource {
     pub(crate) fn parse(provider: &Value, file: &Path, name: &str) -> Result<Self, Error> {
         let kind = provider["name"].as_str().unwrap_or_default();
         if kind != "oidc" {
@@ -83,7 +85,7 @@ impl Oidc {
             ));
         }
         let about = format!("{}/.well-known/openid-configuration", self.issuer);
-        let about = self.ask(Method::GET, &about, None, String::new()).await?;
+        let about = self.request(Method::GET, &about, None, String::new()).await?;
         let Some(endpoint) = about["token_endpoint"].as_str() else {
             return Err(Error::Decode("the issuer names no token_endpoint".into()));
         };
@@ -95,7 +97,7 @@ impl Oidc {
             ("client_secret", secret),
         ]);
         let form = form.trim_start_matches('?').to_owned();
-        let said = self.ask(Method::POST, endpoint, Some(&self.client), form).await?;
+        let said = self.request(Method::POST, endpoint, Some(&self.client), form).await?;
         let text = |name: &str| said[name].as_str().filter(|text| !text.is_empty());
         let id = text("id_token")
             .ok_or_else(|| Error::Decode("token response did not contain an id_token".into()))?;
@@ -103,7 +105,7 @@ impl Oidc {
         Ok(Tokens { id: id.to_owned(), refresh: refresh.to_owned(), refused: false })
     }
 
-    async fn ask(
+    async fn request(
         &self,
         method: Method,
         url: &str,
@@ -113,13 +115,13 @@ impl Oidc {
         let wrong = || Error::Invalid(format!("{url:?} is not an address"));
         let uri: Uri = url.parse().map_err(|_| wrong())?;
         let host = uri.host().ok_or_else(wrong)?.trim_matches(['[', ']']);
-        let tls = Tls { authorities: self.authorities.clone(), ..Tls::default() };
+        let tls = TlsOptions { ca: self.authorities.clone(), ..TlsOptions::default() };
         let (tls, port) = match uri.scheme_str() {
             Some("https") => (Some(Arc::new(tls)), 443),
             Some("http") => (None, 80),
             _ => return Err(wrong()),
         };
-        let tcp = Tcp::new(host, uri.port_u16().unwrap_or(port), tls);
+        let tcp = TcpConnector::new(host, uri.port_u16().unwrap_or(port), tls);
         let auth = client.map_or(Auth::None, |(user, password)| Auth::Basic {
             user: user.clone(),
             password: password.clone(),
@@ -139,7 +141,7 @@ impl Oidc {
     }
 
     /// Keeps new tokens where the old ones were: the old ones may be good no more.
-    fn keep(&self, tokens: &Tokens) -> Result<(), String> {
+    fn persist(&self, tokens: &Tokens) -> Result<(), String> {
         let text = std::fs::read_to_string(&self.file).map_err(|error| error.to_string())?;
         let mut tree = yaml::from_yaml(&text).map_err(|error| error.to_string())?;
         let mut users: Vec<Value> = tree["users"].items().to_vec();
@@ -157,14 +159,15 @@ impl Oidc {
     }
 }
 
-impl Issue for Oidc {
+impl TokenSource for OidcTokenSource {
     fn token(&self) -> BoxFuture<'_, Result<String, Error>> {
         Box::pin(async {
             let mut tokens = self.tokens.lock().await; // held while it is renewed: once is enough
-            let good = expires(&tokens.id).is_some_and(|end| self.clock.now() + SOON < end);
+            let good = expires(&tokens.id)
+                .is_some_and(|end| self.clock.now() + EXPIRY_MARGIN_SECONDS < end);
             if !good || tokens.refused {
                 let new = self.renew(&tokens).await?;
-                if let Err(why) = self.keep(&new) {
+                if let Err(why) = self.persist(&new) {
                     warn!(file = %self.file.display(), why, "a renewed token is not kept");
                 }
                 *tokens = new;
@@ -173,7 +176,7 @@ impl Issue for Oidc {
         })
     }
 
-    fn forget(&self) {
+    fn invalidate(&self) {
         if let Ok(mut tokens) = self.tokens.try_lock() {
             tokens.refused = true;
         }
@@ -231,7 +234,7 @@ mod tests {
         std::fs::write(&file, &text).unwrap();
         let tree = yaml::from_yaml(&text).unwrap();
         let provider = &tree["users"].items()[0]["user"]["auth-provider"];
-        let oidc = Oidc::parse(provider, &file, "me").unwrap();
+        let oidc = OidcTokenSource::parse(provider, &file, "me").unwrap();
         let (got, asked) = tokio::join!(oidc.token(), serve);
         assert_eq!(got.unwrap(), new);
         assert!(asked[1].contains("refresh_token=first"), "{}", asked[1]);
@@ -243,6 +246,6 @@ mod tests {
     #[test]
     fn only_oidc_is_known() {
         let tree = yaml::from_yaml("{name: gcp}").unwrap();
-        assert!(Oidc::parse(&tree, Path::new("x"), "me").is_err());
+        assert!(OidcTokenSource::parse(&tree, Path::new("x"), "me").is_err());
     }
 }

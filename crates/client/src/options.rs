@@ -4,12 +4,12 @@ use object::{DeleteOptions, Preconditions, Text, Value};
 
 /// Which objects are meant; empty: all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Selection {
+pub struct Selectors {
     pub labels: Text,
     pub fields: Text,
 }
 
-impl Selection {
+impl Selectors {
     pub fn labels(selector: impl Into<Text>) -> Self {
         Self { labels: selector.into(), ..Self::default() }
     }
@@ -21,7 +21,7 @@ impl Selection {
 
 /// Which part of a list, and how fresh.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
+pub struct ListParams {
     /// At most that many objects; 0: all.
     pub limit: u32,
     /// Where the last page ended.
@@ -33,7 +33,7 @@ pub struct Page {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct List<K> {
+pub struct ObjectList<K> {
     pub items: Vec<K>,
     pub revision: u64,
     /// Where the next page begins; empty on the last.
@@ -57,7 +57,7 @@ pub enum Patch {
 
 /// What a delete asks for.
 #[derive(Clone, Debug, Default)]
-pub struct Delete {
+pub struct DeleteParams {
     /// How long the object may take; as long as it says itself, if absent.
     pub grace_seconds: Option<i64>,
     /// Only the object with this uid is meant; empty: whichever has the name.
@@ -78,16 +78,16 @@ pub enum Propagation {
 
 /// What has become of a deleted object.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Deletion<T> {
+pub enum DeleteResult<T> {
     /// It is still there, and on its way out.
     Terminating(T),
     /// It is no more. What it was, if the server says so.
     Gone(Option<T>),
 }
 
-impl Delete {
+impl DeleteParams {
     /// The object with this uid and no other of its name.
-    pub fn only(uid: impl Into<Text>) -> Self {
+    pub fn with_uid(uid: impl Into<Text>) -> Self {
         Self { uid: uid.into(), ..Self::default() }
     }
 

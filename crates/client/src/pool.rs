@@ -8,24 +8,24 @@ use hyper::body::Incoming;
 use tokio::sync::Mutex;
 
 use crate::{
-    Connect, Connected, Error, Use,
-    line::{self, Body, Line, Place},
+    Connection, ConnectionUse, Connector, Error,
+    line::{self, Body, Http2Connection, StreamPermit},
 };
 
 #[derive(Debug)]
 pub(crate) struct Pool {
-    connect: Arc<dyn Connect>,
-    lines: Mutex<Vec<Line>>,
+    connect: Arc<dyn Connector>,
+    connections: Mutex<Vec<Http2Connection>>,
 }
 
-enum Way {
-    Shared(Line, Place),
-    Own(Connected),
+enum PooledConnection {
+    Shared(Http2Connection, StreamPermit),
+    Own(Connection),
 }
 
 impl Pool {
-    pub(crate) fn new(connect: Arc<dyn Connect>) -> Self {
-        Self { connect, lines: Mutex::default() }
+    pub(crate) fn new(connect: Arc<dyn Connector>) -> Self {
+        Self { connect, connections: Mutex::default() }
     }
 
     /// Sends `request`, whose URI is a path. A connection that closes before it took
@@ -33,13 +33,15 @@ impl Pool {
     pub(crate) async fn send(
         &self,
         mut request: Request<Body>,
-    ) -> Result<(Response<Incoming>, Option<Place>), Error> {
+    ) -> Result<(Response<Incoming>, Option<StreamPermit>), Error> {
         loop {
-            let (mut line, place) = match self.way().await? {
-                Way::Own(connected) => return self.send_once(connected, request).await,
-                Way::Shared(line, place) => (line, place),
+            let (mut line, place) = match self.acquire().await? {
+                PooledConnection::Own(connected) => {
+                    return self.send_once(connected, request).await;
+                }
+                PooledConnection::Shared(line, place) => (line, place),
             };
-            *request.uri_mut() = self.full(request.uri())?;
+            *request.uri_mut() = self.absolute_uri(request.uri())?;
             match line.send.try_send_request(request).await {
                 Ok(answer) => return Ok((answer, Some(place))),
                 Err(mut failed) => match failed.take_message() {
@@ -55,43 +57,44 @@ impl Pool {
         &self,
         request: Request<Body>,
     ) -> Result<Response<Incoming>, Error> {
-        let connected = self.connect.connect(Use::Upgrade).await?;
+        let connected = self.connect.connect(ConnectionUse::Upgrade).await?;
         Ok(self.send_once(connected, request).await?.0)
     }
 
     pub(crate) async fn clear(&self) {
-        self.lines.lock().await.clear();
+        self.connections.lock().await.clear();
     }
 
-    async fn way(&self) -> Result<Way, Error> {
-        let mut lines = self.lines.lock().await; // while one connects, others wait for it
+    async fn acquire(&self) -> Result<PooledConnection, Error> {
+        let mut lines = self.connections.lock().await; // while one connects, others wait for it
         lines.retain(|line| !line.is_closed());
-        let free = lines.iter().find_map(|line| Some((line.clone(), line.place()?)));
+        let free = lines.iter().find_map(|line| Some((line.clone(), line.try_acquire()?)));
         if let Some((line, place)) = free {
-            return Ok(Way::Shared(line, place));
+            return Ok(PooledConnection::Shared(line, place));
         }
-        let connected = self.connect.connect(Use::Requests).await?;
+        let connected = self.connect.connect(ConnectionUse::Requests).await?;
         if !connected.http2 {
-            return Ok(Way::Own(connected));
+            return Ok(PooledConnection::Own(connected));
         }
-        let line = Line::open(connected).await?;
-        let place = line.place().ok_or_else(|| Error::unavailable("the connection closed"))?;
+        let line = Http2Connection::open(connected).await?;
+        let place =
+            line.try_acquire().ok_or_else(|| Error::unavailable("the connection closed"))?;
         lines.push(line.clone());
-        Ok(Way::Shared(line, place))
+        Ok(PooledConnection::Shared(line, place))
     }
 
     async fn send_once(
         &self,
-        connected: Connected,
+        connected: Connection,
         mut request: Request<Body>,
-    ) -> Result<(Response<Incoming>, Option<Place>), Error> {
+    ) -> Result<(Response<Incoming>, Option<StreamPermit>), Error> {
         let host = HeaderValue::try_from(self.connect.authority())
             .map_err(|error| Error::Invalid(error.to_string()))?;
         request.headers_mut().insert(HOST, host);
         Ok((line::send_once(connected, request).await?, None))
     }
 
-    fn full(&self, uri: &Uri) -> Result<Uri, Error> {
+    fn absolute_uri(&self, uri: &Uri) -> Result<Uri, Error> {
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         Uri::builder()
             .scheme(self.connect.scheme())

@@ -11,7 +11,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use http::Uri;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::{Error, Io, Tls};
+use crate::{Error, Io, TlsOptions};
 
 /// An answer to CONNECT is not longer.
 const LONGEST_ANSWER: usize = 16 << 10;
@@ -19,19 +19,19 @@ const LONGEST_ANSWER: usize = 16 << 10;
 /// Who stands between.
 #[derive(Clone, PartialEq)]
 pub struct Proxy {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ProxyKind,
     pub(crate) host: String,
     pub(crate) port: u16,
     /// Where it is, if not at a port.
     pub(crate) socket: Option<PathBuf>,
     /// How it is known, and what it is shown; `None`: as the server behind it.
-    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) tls: Option<Arc<TlsOptions>>,
     /// User and password.
     user: Option<(String, String)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ProxyKind {
     Http,
     /// CONNECT, said over TLS.
     Https,
@@ -47,12 +47,13 @@ impl fmt::Debug for Proxy {
 impl Proxy {
     /// From a URL: `http`, `https`, `socks5` or `socks5h`.
     pub fn parse(url: &str) -> Result<Self, Error> {
-        let wrong = || Error::Invalid(format!("{:?} is not the address of a proxy", shown(url)));
+        let wrong =
+            || Error::Invalid(format!("{:?} is not the address of a proxy", redact_url(url)));
         let uri: Uri = url.parse().map_err(|_| wrong())?;
         let (kind, standard) = match uri.scheme_str() {
-            Some("http") => (Kind::Http, 80),
-            Some("https") => (Kind::Https, 443),
-            Some("socks5" | "socks5h") => (Kind::Socks5, 1080),
+            Some("http") => (ProxyKind::Http, 80),
+            Some("https") => (ProxyKind::Https, 443),
+            Some("socks5" | "socks5h") => (ProxyKind::Socks5, 1080),
             _ => return Err(wrong()),
         };
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(wrong)?;
@@ -69,7 +70,7 @@ impl Proxy {
     /// One that takes CONNECT at a unix socket.
     pub fn at_socket(path: &Path) -> Self {
         Self {
-            kind: Kind::Http,
+            kind: ProxyKind::Http,
             host: "localhost".to_owned(),
             port: 80,
             socket: Some(path.to_owned()),
@@ -80,15 +81,20 @@ impl Proxy {
 
     /// The same, known and spoken to in this way.
     #[must_use]
-    pub fn secured(self, tls: Option<Arc<Tls>>) -> Self {
+    pub fn with_tls(self, tls: Option<Arc<TlsOptions>>) -> Self {
         Self { tls, ..self }
     }
 
     /// Asks for a way to `host` over a connection to the proxy.
-    pub(crate) async fn ask(&self, io: &mut dyn Io, host: &str, port: u16) -> io::Result<()> {
+    pub(crate) async fn open_tunnel(
+        &self,
+        io: &mut dyn Io,
+        host: &str,
+        port: u16,
+    ) -> io::Result<()> {
         match self.kind {
-            Kind::Http | Kind::Https => self.connect(io, host, port).await,
-            Kind::Socks5 => self.socks(io, host, port).await,
+            ProxyKind::Http | ProxyKind::Https => self.connect(io, host, port).await,
+            ProxyKind::Socks5 => self.socks(io, host, port).await,
         }
     }
 
@@ -180,7 +186,7 @@ fn unescaped(text: &str) -> String {
 }
 
 /// Without what nobody shall read.
-fn shown(url: &str) -> String {
+fn redact_url(url: &str) -> String {
     match (url.split_once("://"), url.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),
         _ => url.to_owned(),
@@ -194,7 +200,7 @@ mod tests {
     #[test]
     fn urls_name_proxies() {
         let proxy = Proxy::parse("http://me:p%40ss@[::1]:3128").unwrap();
-        assert_eq!((proxy.kind, &*proxy.host, proxy.port), (Kind::Http, "::1", 3128));
+        assert_eq!((proxy.kind, &*proxy.host, proxy.port), (ProxyKind::Http, "::1", 3128));
         assert_eq!(proxy.user, Some(("me".into(), "p@ss".into())));
         assert_eq!(Proxy::parse("socks5://a").unwrap().port, 1080);
         assert!(Proxy::parse("ftp://a").is_err());
@@ -206,7 +212,7 @@ mod tests {
     async fn both_kinds_are_asked_in_their_own_words() {
         let (mut near, mut far) = tokio::io::duplex(4096);
         let proxy = Proxy::parse("http://me:secret@proxy").unwrap();
-        let asked = proxy.ask(&mut near, "api", 6443);
+        let asked = proxy.open_tunnel(&mut near, "api", 6443);
         let answer = async {
             let mut said = vec![0; 256];
             let n = far.read(&mut said).await.unwrap();
@@ -223,7 +229,7 @@ mod tests {
 
         let (mut near, mut far) = tokio::io::duplex(4096);
         let proxy = Proxy::parse("socks5://proxy").unwrap();
-        let asked = proxy.ask(&mut near, "api", 6443);
+        let asked = proxy.open_tunnel(&mut near, "api", 6443);
         let answer = async {
             let mut hello = [0; 3];
             far.read_exact(&mut hello).await.unwrap();
@@ -243,7 +249,7 @@ mod tests {
         let (mut near, mut far) = tokio::io::duplex(4096);
         far.write_all(b"HTTP/1.1 403 Forbidden\r\n\r\n").await.unwrap();
         let proxy = Proxy::parse("http://proxy").unwrap();
-        let error = proxy.ask(&mut near, "api", 1).await.unwrap_err();
+        let error = proxy.open_tunnel(&mut near, "api", 1).await.unwrap_err();
         assert!(error.to_string().contains("403"), "{error}");
     }
 }

@@ -20,8 +20,8 @@ const LARGEST_FILE: u64 = 1 << 20;
 struct Resolver {
     servers: Vec<IpAddr>,
     search: Vec<String>,
-    dots: usize,
-    patience: Duration,
+    ndots: usize,
+    timeout: Duration,
 }
 
 /// The addresses of `host`: itself, if it is one.
@@ -63,7 +63,7 @@ fn in_hosts(hosts: &str, wanted: &str) -> Vec<IpAddr> {
 impl Resolver {
     fn parse(text: &str) -> Self {
         let mut this =
-            Self { servers: vec![], search: vec![], dots: 1, patience: Duration::from_secs(5) };
+            Self { servers: vec![], search: vec![], ndots: 1, timeout: Duration::from_secs(5) };
         for line in text.lines() {
             let mut words = line.split_whitespace();
             match words.next() {
@@ -72,10 +72,10 @@ impl Resolver {
                 }
                 Some("search" | "domain") => this.search = words.map(str::to_owned).collect(),
                 Some("options") => words.for_each(|option| match option.split_once(':') {
-                    Some(("ndots", n)) => this.dots = n.parse().unwrap_or(this.dots).min(15),
+                    Some(("ndots", n)) => this.ndots = n.parse().unwrap_or(this.ndots).min(15),
                     Some(("timeout", n)) => {
                         let seconds = n.parse().unwrap_or(5_u64).clamp(1, 30);
-                        this.patience = Duration::from_secs(seconds);
+                        this.timeout = Duration::from_secs(seconds);
                     }
                     _ => {}
                 }),
@@ -92,7 +92,7 @@ impl Resolver {
         }
         let searched = self.search.iter().map(|domain| format!("{host}.{domain}"));
         let own = std::iter::once(host.to_owned());
-        if host.matches('.').count() >= self.dots {
+        if host.matches('.').count() >= self.ndots {
             own.chain(searched).collect()
         } else {
             searched.chain(own).collect()
@@ -120,7 +120,7 @@ impl Resolver {
     async fn ask(&self, name: &str, kind: u16) -> io::Result<Vec<IpAddr>> {
         let mut last = io::Error::new(ErrorKind::NotFound, "there is no name server");
         for server in self.servers.iter().cycle().take(self.servers.len() * TRIES) {
-            match timeout(self.patience, exchange(SocketAddr::new(*server, 53), name, kind)).await {
+            match timeout(self.timeout, exchange(SocketAddr::new(*server, 53), name, kind)).await {
                 Ok(Ok(addresses)) => return Ok(addresses),
                 Ok(Err(error)) => last = error,
                 Err(_) => last = io::Error::new(ErrorKind::TimedOut, "the name server is silent"),
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(resolver.candidates("db"), ["db.ns.svc", "db.svc", "db"]);
         assert_eq!(resolver.candidates("a.b.c"), ["a.b.c", "a.b.c.ns.svc", "a.b.c.svc"]);
         assert_eq!(resolver.candidates("db."), ["db"]);
-        assert_eq!(resolver.patience, Duration::from_secs(1));
+        assert_eq!(resolver.timeout, Duration::from_secs(1));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::Error;
 
 /// A kind as the client needs it: enough to find its objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Resource {
+pub struct ApiResource {
     pub group: Text,
     pub version: Text,
     pub plural: Text,
@@ -15,7 +15,7 @@ pub struct Resource {
     pub namespaced: bool,
 }
 
-impl Resource {
+impl ApiResource {
     pub fn of<K: Kind>() -> Self {
         let names = K::NAMES;
         Self {
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn paths_are_upstreams() {
-        let deployments = Resource {
+        let deployments = ApiResource {
             group: "apps".into(),
             version: "v1".into(),
             plural: "deployments".into(),
@@ -117,7 +117,7 @@ mod tests {
         assert!(deployments.object("", "b").is_err());
         assert!(deployments.object("a", "../x").is_err());
         let nodes =
-            Resource { version: "v1".into(), plural: "nodes".into(), ..Resource::default() };
+            ApiResource { version: "v1".into(), plural: "nodes".into(), ..ApiResource::default() };
         assert_eq!(nodes.object("", "system:x y").unwrap(), "/api/v1/nodes/system%3Ax%20y");
         assert_eq!(query(&[("a", ""), ("b", "x=y,z"), ("c", "1")]), "?b=x%3Dy%2Cz&c=1");
     }

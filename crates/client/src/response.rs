@@ -5,7 +5,7 @@ use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-use crate::{Error, codec, line::Place};
+use crate::{Error, codec, line::StreamPermit};
 
 /// The largest answer that is taken as a whole.
 const LARGEST: usize = 256 << 20;
@@ -15,17 +15,17 @@ pub struct Response {
     pub status: StatusCode,
     pub headers: HeaderMap,
     body: Incoming,
-    _place: Option<Place>,
+    _place: Option<StreamPermit>,
 }
 
 impl Response {
-    pub(crate) fn new(answer: http::Response<Incoming>, place: Option<Place>) -> Self {
+    pub(crate) fn new(answer: http::Response<Incoming>, place: Option<StreamPermit>) -> Self {
         let (head, body) = answer.into_parts();
         Self { status: head.status, headers: head.headers, body, _place: place }
     }
 
     /// This, if the server said yes; else what it said.
-    pub async fn success(self) -> Result<Self, Error> {
+    pub async fn error_for_status(self) -> Result<Self, Error> {
         if self.status.is_success() {
             return Ok(self);
         }

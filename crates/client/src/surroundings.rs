@@ -8,34 +8,34 @@ use object::names::sloppy_cidr;
 use crate::{Error, Proxy};
 
 /// What the process was started with.
-static OURS: LazyLock<Surroundings> = LazyLock::new(|| {
+static OURS: LazyLock<ProxyEnv> = LazyLock::new(|| {
     #[expect(clippy::disallowed_methods, reason = "read once for the whole process")]
     let read = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
     let either = |name: &str| read(name).or_else(|| read(&name.to_lowercase()));
-    Surroundings {
+    ProxyEnv {
         https: either("HTTPS_PROXY").unwrap_or_default(),
         http: either("HTTP_PROXY").unwrap_or_default(),
-        direct: either("NO_PROXY").unwrap_or_default(),
+        no_proxy: either("NO_PROXY").unwrap_or_default(),
     }
 });
 
 #[derive(Debug, Default)]
-pub(crate) struct Surroundings {
+pub(crate) struct ProxyEnv {
     https: String,
     http: String,
     /// Who is reached without a proxy, separated by commas.
-    direct: String,
+    no_proxy: String,
 }
 
-impl Surroundings {
-    pub(crate) fn ours() -> &'static Self {
+impl ProxyEnv {
+    pub(crate) fn from_process() -> &'static Self {
         &OURS
     }
 
     /// Who stands between us and a server.
     pub(crate) fn proxy(&self, tls: bool, host: &str, port: u16) -> Result<Option<Proxy>, Error> {
         let url = if tls { &self.https } else { &self.http };
-        if url.is_empty() || self.reaches(&host.to_lowercase(), port) {
+        if url.is_empty() || self.bypasses(&host.to_lowercase(), port) {
             return Ok(None);
         }
         let whole = if url.contains("://") { url.clone() } else { format!("http://{url}") };
@@ -43,11 +43,11 @@ impl Surroundings {
     }
 
     /// Whether a server is reached directly; this machine always is.
-    fn reaches(&self, host: &str, port: u16) -> bool {
+    fn bypasses(&self, host: &str, port: u16) -> bool {
         let address: Option<IpAddr> = host.parse().ok();
         host == "localhost"
             || address.is_some_and(|address| address.is_loopback())
-            || self.direct.split(',').any(|one| covers(one.trim(), host, address, port))
+            || self.no_proxy.split(',').any(|one| covers(one.trim(), host, address, port))
     }
 }
 
@@ -93,10 +93,10 @@ mod tests {
 
     #[test]
     fn the_environment_names_proxies() {
-        let around = Surroundings {
+        let around = ProxyEnv {
             https: "proxy:3128".into(),
             http: String::new(),
-            direct: "10.96.0.0/12, .inside, example.com,*.wild, [fd00::1]:6443, one:1".into(),
+            no_proxy: "10.96.0.0/12, .inside, example.com,*.wild, [fd00::1]:6443, one:1".into(),
         };
         let through = |host: &str| around.proxy(true, host, 6443).unwrap().is_some();
         for host in ["api", "inside", "notexample.com", "wild", "10.112.0.1", "fd00::2", "one"] {
@@ -107,9 +107,9 @@ mod tests {
             assert!(!through(host), "{host}");
         }
         assert!(around.proxy(false, "api", 80).unwrap().is_none());
-        let all = Surroundings { direct: "*".into(), ..around };
+        let all = ProxyEnv { no_proxy: "*".into(), ..around };
         assert!(all.proxy(true, "api", 443).unwrap().is_none());
-        let wrong = Surroundings { https: "ftp://x".into(), ..Surroundings::default() };
+        let wrong = ProxyEnv { https: "ftp://x".into(), ..ProxyEnv::default() };
         assert!(wrong.proxy(true, "api", 443).is_err());
     }
 }

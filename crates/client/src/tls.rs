@@ -9,7 +9,7 @@ use rustls::{ClientConfig, RootCertStore, crypto::CryptoProvider};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio::fs;
 
-use crate::{Auth, Error, verify::Believer};
+use crate::{Auth, Error, verify::ServerVerifier};
 
 pub(crate) static PROVIDER: LazyLock<Arc<CryptoProvider>> =
     LazyLock::new(|| Arc::new(rustls::crypto::ring::default_provider()));
@@ -28,9 +28,9 @@ pub enum Pem {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tls {
+pub struct TlsOptions {
     /// Absent: those of the system.
-    pub authorities: Option<Pem>,
+    pub ca: Option<Pem>,
     /// Certificate and key.
     pub pair: Option<(Pem, Pem)>,
     /// Another name to expect than the one that was called.
@@ -41,12 +41,13 @@ pub struct Tls {
     pub auth: Auth,
 }
 
-impl Tls {
+impl TlsOptions {
     pub(crate) async fn config(&self) -> Result<ClientConfig, Error> {
         let builder = ClientConfig::builder_with_provider(PROVIDER.clone())
             .with_safe_default_protocol_versions()
             .map_err(wrong)?;
-        let believer = if self.insecure { Believer::default() } else { self.believer().await? };
+        let believer =
+            if self.insecure { ServerVerifier::default() } else { self.server_verifier().await? };
         let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(believer));
         let pair = match (&self.pair, self.auth.certificate().await?) {
             (_, Some(pair)) => Some(pair),
@@ -64,9 +65,9 @@ impl Tls {
         }
     }
 
-    async fn believer(&self) -> Result<Believer, Error> {
+    async fn server_verifier(&self) -> Result<ServerVerifier, Error> {
         let (mut roots, mut named) = (RootCertStore::empty(), Vec::new());
-        if let Some(authorities) = &self.authorities {
+        if let Some(authorities) = &self.ca {
             named = certificates(&authorities.read().await?)?;
             named.iter().try_for_each(|one| roots.add(one.clone())).map_err(wrong)?;
         } else {
@@ -77,7 +78,7 @@ impl Tls {
                 }
             }
         }
-        Believer::new(roots, named)
+        ServerVerifier::new(roots, named)
     }
 }
 

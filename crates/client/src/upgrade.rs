@@ -74,7 +74,7 @@ impl Client {
         let late = |_| Error::unavailable("no answer in time");
         let answer = timeout(patience, self.pool.upgrade(request)).await.map_err(late)??;
         if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
-            let answer = timeout(patience, Response::new(answer, None).success()).await;
+            let answer = timeout(patience, Response::new(answer, None).error_for_status()).await;
             return Err(match answer.map_err(late)? {
                 Ok(_) => Error::Decode("the server did not switch protocols".into()),
                 Err(error) => error,

@@ -21,14 +21,14 @@ use crate::tls::PROVIDER;
 /// Believes servers that authorities stand for. A server may show an authority's certificate
 /// as its own, as those do that signed themselves.
 #[derive(Debug, Default)]
-pub(crate) struct Believer {
+pub(crate) struct ServerVerifier {
     /// Absent: anybody is believed, who has the key of what they show.
-    usual: Option<Arc<WebPkiServerVerifier>>,
+    webpki: Option<Arc<WebPkiServerVerifier>>,
     /// Who was named; absent for those of the system.
     authorities: Vec<CertificateDer<'static>>,
 }
 
-impl Believer {
+impl ServerVerifier {
     pub(crate) fn new(
         roots: RootCertStore,
         authorities: Vec<CertificateDer<'static>>,
@@ -36,12 +36,16 @@ impl Believer {
         let usual = WebPkiServerVerifier::builder_with_provider(roots.into(), PROVIDER.clone());
         let usual =
             usual.build().map_err(|error| crate::Error::Invalid(format!("TLS: {error}")))?;
-        Ok(Self { usual: Some(usual), authorities })
+        Ok(Self { webpki: Some(usual), authorities })
     }
 
     /// Whether the certificate of an authority, which the usual rules refuse as a server's, is
     /// one that was named or signed by one of them, and its time is now.
-    fn stands(&self, shown: &CertificateDer<'_>, now: UnixTime) -> Result<(), CertificateError> {
+    fn verify_ca_leaf(
+        &self,
+        shown: &CertificateDer<'_>,
+        now: UnixTime,
+    ) -> Result<(), CertificateError> {
         let bad = |_| CertificateError::BadEncoding;
         let (_, parsed) = parse_x509_certificate(shown).map_err(bad)?;
         if !self.authorities.iter().any(|one| one == shown || signed(&parsed, one)) {
@@ -68,7 +72,7 @@ fn signed(parsed: &X509Certificate<'_>, by: &CertificateDer<'_>) -> bool {
     })
 }
 
-impl ServerCertVerifier for Believer {
+impl ServerCertVerifier for ServerVerifier {
     fn verify_server_cert(
         &self,
         shown: &CertificateDer<'_>,
@@ -77,11 +81,11 @@ impl ServerCertVerifier for Believer {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let Some(usual) = &self.usual else { return Ok(ServerCertVerified::assertion()) };
+        let Some(usual) = &self.webpki else { return Ok(ServerCertVerified::assertion()) };
         match usual.verify_server_cert(shown, between, name, ocsp, now) {
             // That it is an authority's has no error of its own.
             Err(Error::InvalidCertificate(CertificateError::Other(_))) => {
-                self.stands(shown, now)?;
+                self.verify_ca_leaf(shown, now)?;
                 verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
                 Ok(ServerCertVerified::assertion())
             }
@@ -115,7 +119,7 @@ impl ServerCertVerifier for Believer {
 }
 
 /// Why a server was not believed, in the words that users of Kubernetes know.
-pub(crate) fn told(error: io::Error) -> io::Error {
+pub(crate) fn go_tls_error(error: io::Error) -> io::Error {
     let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     let Some(Error::InvalidCertificate(certificate)) = cause else { return error };
     let why = match certificate {
@@ -135,7 +139,7 @@ pub(crate) fn told(error: io::Error) -> io::Error {
 }
 
 fn outdated(now: UnixTime, side: &str, limit: UnixTime) -> String {
-    let text = |time: UnixTime| Time::text(time.as_secs().try_into().unwrap_or(i64::MAX));
+    let text = |time: UnixTime| Time::format(time.as_secs().try_into().unwrap_or(i64::MAX));
     let (now, limit) = (text(now), text(limit));
     format!("certificate has expired or is not yet valid: current time {now} is {side} {limit}")
 }
@@ -183,11 +187,11 @@ Ue1W4hSFWpWmzqzskblY8soMnjTgcA==
         let shown = CertificateDer::from_pem_slice(SELF_SIGNED).unwrap();
         let mut roots = RootCertStore::empty();
         roots.add(trusted.clone()).unwrap();
-        let believer = Believer::new(roots, vec![trusted.clone()]).unwrap();
+        let believer = ServerVerifier::new(roots, vec![trusted.clone()]).unwrap();
         let name = ServerName::try_from(name).unwrap();
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
         let done = believer.verify_server_cert(&shown, &[], &name, &[], now);
-        done.map(drop).map_err(|error| told(io::Error::other(error)).to_string())
+        done.map(drop).map_err(|error| go_tls_error(io::Error::other(error)).to_string())
     }
 
     #[test]
@@ -209,7 +213,7 @@ Ue1W4hSFWpWmzqzskblY8soMnjTgcA==
         let said = why(&own, "hook.test", 1);
         assert!(said.contains("current time 1970-01-01T00:00:01Z is before 20"), "{said}");
         let now = NOW.try_into().unwrap();
-        let other = pki::Authority::create("other", now).unwrap();
+        let other = pki::CertificateAuthority::create("other", now).unwrap();
         let said = why(other.certificate(), "hook.test", NOW);
         assert!(said.ends_with("x509: certificate signed by unknown authority"), "{said}");
     }

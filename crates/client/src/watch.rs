@@ -11,7 +11,7 @@ use bytes::BytesMut;
 use object::{Object, Status, Value, View};
 use tokio::time::{Instant, timeout_at};
 
-use crate::{Error, Response, Tree, codec};
+use crate::{ApiObject, Error, Response, codec};
 
 /// The largest event.
 const LARGEST: usize = 32 << 20;
@@ -21,7 +21,7 @@ const SLACK: Duration = Duration::from_mins(1);
 
 /// Where a watch begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum WatchStart {
     /// With all there is, as `Added`, then a `Bookmark` that says `complete`.
     List,
     /// After this revision.
@@ -29,7 +29,7 @@ pub enum Start {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Notice<K> {
+pub enum WatchEvent<K> {
     Added(K),
     Modified(K),
     Deleted(K),
@@ -47,13 +47,13 @@ pub struct Watch<K> {
     read: BytesMut,
     /// How far `read` has been searched for an end of line.
     searched: usize,
-    first: VecDeque<Notice<Value>>,
+    first: VecDeque<WatchEvent<Value>>,
     revision: u64,
     until: Instant,
     kind: PhantomData<fn() -> K>,
 }
 
-impl<K: Tree> Watch<K> {
+impl<K: ApiObject> Watch<K> {
     pub(crate) fn new(answer: Response, revision: u64, seconds: u64) -> Self {
         Self {
             answer,
@@ -67,7 +67,7 @@ impl<K: Tree> Watch<K> {
     }
 
     /// The same, but with these notices first.
-    pub(crate) fn begin_with(self, first: VecDeque<Notice<Value>>) -> Self {
+    pub(crate) fn with_initial_events(self, first: VecDeque<WatchEvent<Value>>) -> Self {
         Self { first, ..self }
     }
 
@@ -77,7 +77,7 @@ impl<K: Tree> Watch<K> {
     }
 
     /// What happened next; `None`: the server has ended the watch. Cancel safe.
-    pub async fn next(&mut self) -> Result<Option<Notice<K>>, Error> {
+    pub async fn next(&mut self) -> Result<Option<WatchEvent<K>>, Error> {
         if let Some(notice) = self.first.pop_front() {
             return Ok(Some(notice.map(K::from)));
         }
@@ -111,18 +111,18 @@ impl<K: Tree> Watch<K> {
     }
 }
 
-impl<K> Notice<K> {
-    pub fn map<T>(self, change: impl FnOnce(K) -> T) -> Notice<T> {
+impl<K> WatchEvent<K> {
+    pub fn map<T>(self, change: impl FnOnce(K) -> T) -> WatchEvent<T> {
         match self {
-            Self::Added(object) => Notice::Added(change(object)),
-            Self::Modified(object) => Notice::Modified(change(object)),
-            Self::Deleted(object) => Notice::Deleted(change(object)),
-            Self::Bookmark { revision, complete } => Notice::Bookmark { revision, complete },
+            Self::Added(object) => WatchEvent::Added(change(object)),
+            Self::Modified(object) => WatchEvent::Modified(change(object)),
+            Self::Deleted(object) => WatchEvent::Deleted(change(object)),
+            Self::Bookmark { revision, complete } => WatchEvent::Bookmark { revision, complete },
         }
     }
 }
 
-impl Notice<Value> {
+impl WatchEvent<Value> {
     fn revision(&self) -> u64 {
         match self {
             Self::Added(object) | Self::Modified(object) | Self::Deleted(object) => {
@@ -134,20 +134,20 @@ impl Notice<Value> {
 }
 
 /// How long to ask a watch to last: not all shall end at once.
-pub(crate) fn lifetime() -> u64 {
+pub(crate) fn watch_timeout_seconds() -> u64 {
     SHORTEST + RandomState::new().hash_one(()) % SHORTEST
 }
 
-fn notice(event: &Value) -> Result<Notice<Value>, Error> {
+fn notice(event: &Value) -> Result<WatchEvent<Value>, Error> {
     let object = event["object"].clone();
     match event["type"].as_str().unwrap_or_default() {
-        "ADDED" => Ok(Notice::Added(object)),
-        "MODIFIED" => Ok(Notice::Modified(object)),
-        "DELETED" => Ok(Notice::Deleted(object)),
+        "ADDED" => Ok(WatchEvent::Added(object)),
+        "MODIFIED" => Ok(WatchEvent::Modified(object)),
+        "DELETED" => Ok(WatchEvent::Deleted(object)),
         "BOOKMARK" => {
             let meta = Object::view(&object).metadata();
             let complete = meta.annotations().get("k8s.io/initial-events-end") == Some("true");
-            Ok(Notice::Bookmark { revision: meta.revision(), complete })
+            Ok(WatchEvent::Bookmark { revision: meta.revision(), complete })
         }
         "ERROR" => Err(Error::Status(Status::from(object))),
         other => Err(Error::Decode(format!("an event of type {other:?}"))),

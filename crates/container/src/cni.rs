@@ -8,7 +8,7 @@ use std::{
 
 /// A pod that needs a network.
 #[derive(Clone, Debug, Default)]
-pub struct SandboxNetwork {
+pub struct NetworkAttachment {
     /// Of the sandbox; unique for ever.
     pub id: String,
     pub namespace: String,
@@ -16,7 +16,7 @@ pub struct SandboxNetwork {
     pub uid: String,
     /// Of the pod's network namespace; empty when it has gone.
     pub netns: PathBuf,
-    pub ports: Vec<PortMapping>,
+    pub port_mappings: Vec<PortMapping>,
     pub dns: Dns,
     /// Bandwidth and what else plugins read.
     pub annotations: BTreeMap<String, String>,
@@ -58,9 +58,9 @@ pub struct NetworkError(pub String);
 /// A pod network. Calls may be repeated; `remove` of what is not there succeeds.
 #[tonic::async_trait]
 pub trait Cni: Send + Sync + std::fmt::Debug {
-    async fn add(&self, sandbox: &SandboxNetwork) -> Result<NetworkStatus, NetworkError>;
+    async fn add(&self, sandbox: &NetworkAttachment) -> Result<NetworkStatus, NetworkError>;
 
-    async fn remove(&self, sandbox: &SandboxNetwork) -> Result<(), NetworkError>;
+    async fn remove(&self, sandbox: &NetworkAttachment) -> Result<(), NetworkError>;
 
     /// Whether pods can get a network, or why not.
     async fn status(&self) -> Result<(), NetworkError>;
@@ -82,11 +82,11 @@ pub struct Loopback;
 
 #[tonic::async_trait]
 impl Cni for Loopback {
-    async fn add(&self, _sandbox: &SandboxNetwork) -> Result<NetworkStatus, NetworkError> {
+    async fn add(&self, _sandbox: &NetworkAttachment) -> Result<NetworkStatus, NetworkError> {
         Ok(NetworkStatus::default())
     }
 
-    async fn remove(&self, _sandbox: &SandboxNetwork) -> Result<(), NetworkError> {
+    async fn remove(&self, _sandbox: &NetworkAttachment) -> Result<(), NetworkError> {
         Ok(())
     }
 

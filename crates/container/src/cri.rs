@@ -26,19 +26,19 @@ use generated::{
 
 /// Both services of a runtime, ours or another's.
 #[derive(Clone, Debug)]
-pub struct Cri {
+pub struct CriClient {
     pub runtime: RuntimeServiceClient<Channel>,
     pub images: ImageServiceClient<Channel>,
 }
 
 /// Lists of many pods are long.
-const LARGEST_MESSAGE: usize = 64 << 20;
+const MAX_MESSAGE_BYTES: usize = 64 << 20;
 
 /// Another's runtime may say much when something fails, in a header. With less room, that would end the connection
 /// for all calls.
 const LARGEST_HEADERS: u32 = 16 << 20;
 
-impl Cri {
+impl CriClient {
     /// Connects to a runtime's socket; later losses are repaired by the next call.
     pub async fn connect(socket: &Path) -> Result<Self, tonic::transport::Error> {
         let channel = Endpoint::from_static("http://runtime.invalid")
@@ -48,8 +48,8 @@ impl Cri {
             .await?;
         Ok(Self {
             runtime: RuntimeServiceClient::new(channel.clone())
-                .max_decoding_message_size(LARGEST_MESSAGE),
-            images: ImageServiceClient::new(channel).max_decoding_message_size(LARGEST_MESSAGE),
+                .max_decoding_message_size(MAX_MESSAGE_BYTES),
+            images: ImageServiceClient::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES),
         })
     }
 }
@@ -78,7 +78,7 @@ async fn open(path: &Path) -> io::Result<UnixStream> {
     if path.as_os_str().len() <= 107 {
         return UnixStream::connect(path).await;
     }
-    let folder = sys::descriptor::place(path.parent().unwrap_or(Path::new("/")))?;
+    let folder = sys::descriptor::open_path(path.parent().unwrap_or(Path::new("/")))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     UnixStream::connect(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd())).await
 }

@@ -19,6 +19,6 @@ pub mod streaming;
 mod threads;
 
 pub use cni::Cni;
-pub use cri::Cri;
+pub use cri::CriClient;
 pub use server::{Config, Server};
 pub use status::{bounded, bounded_message};

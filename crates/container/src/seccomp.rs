@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, io, path::Path};
 
 use serde::Deserialize;
 use sys::{
-    capability::Set,
+    capability::CapabilitySet,
     seccomp::{Action, Compare, Condition, Rule, compile, names, number},
 };
 
@@ -20,16 +20,17 @@ pub(crate) type Filters = Vec<Vec<u64>>;
 
 /// The filter for containers that ask for the runtime's own: everything known but what can harm the host,
 /// or needs a capability that the container lacks.
-pub(crate) fn default(capabilities: Set) -> io::Result<Filters> {
-    let held = |name: &str| Set::named(name).is_some_and(|one| capabilities.contains(one));
-    let needs: BTreeMap<&str, &[&str]> = NEEDING
+pub(crate) fn default(capabilities: CapabilitySet) -> io::Result<Filters> {
+    let held =
+        |name: &str| CapabilitySet::from_name(name).is_some_and(|one| capabilities.contains(one));
+    let needs: BTreeMap<&str, &[&str]> = CAPABILITY_SYSCALLS
         .iter()
         .flat_map(|(calls, capabilities)| calls.iter().map(|call| (*call, *capabilities)))
         .collect();
     let judged = ["clone", "clone3", "socket", "personality"];
     let free = names().filter(|name| {
         let allowed = needs.get(name).is_none_or(|any| any.iter().any(|one| held(one)));
-        allowed && !NEVER.contains(name) && !judged.contains(name)
+        allowed && !DENIED_SYSCALLS.contains(name) && !judged.contains(name)
     });
     let mut rules = vec![rule(free, &[], Action::Allow)];
     let on = |argument, compare, value| Condition { argument, compare, value };
@@ -65,7 +66,7 @@ fn rule<'a>(
     action: Action,
 ) -> Rule {
     let numbers = calls.into_iter().filter_map(number).collect();
-    Rule { numbers, conditions: conditions.to_vec(), action }
+    Rule { syscalls: numbers, conditions: conditions.to_vec(), action }
 }
 
 /// What a profile says beside these fields, it says of things that we do not do: an error.
@@ -77,12 +78,12 @@ struct Profile {
     #[serde(default)]
     architectures: Vec<String>,
     #[serde(default)]
-    syscalls: Vec<Calls>,
+    syscalls: Vec<ProfileSyscall>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Calls {
+struct ProfileSyscall {
     #[serde(default, rename = "comment")]
     _comment: String,
     #[serde(default)]
@@ -117,7 +118,7 @@ impl Profile {
             // A name that this kernel's table lacks cannot be called by that name either.
             let numbers = calls.names.iter().filter_map(|name| number(name)).collect();
             rules.push(Rule {
-                numbers,
+                syscalls: numbers,
                 conditions,
                 action: action(&calls.action, calls.errno_ret)?,
             });
@@ -154,7 +155,7 @@ fn condition(from: &Argument) -> io::Result<Condition> {
 }
 
 /// Calls, and the capabilities of which one is enough.
-const NEEDING: &[(&[&str], &[&str])] = &[
+const CAPABILITY_SYSCALLS: &[(&[&str], &[&str])] = &[
     (
         &[
             "fanotify_init",
@@ -196,7 +197,7 @@ const NEEDING: &[(&[&str], &[&str])] = &[
 ];
 
 /// Calls that no container needs: kernel keys, kernel loading, and what the kernel no longer answers.
-const NEVER: &[&str] = &[
+const DENIED_SYSCALLS: &[&str] = &[
     "_sysctl",
     "add_key",
     "afs_syscall",
@@ -236,8 +237,8 @@ mod tests {
     #[test]
     fn default_compiles_with_and_without_rights() {
         // An allow list, and one program for the calls that pretend not to exist.
-        assert_eq!(default(Set(0)).expect("compiles").len(), 2);
-        assert_eq!(default(Set::ALL).expect("compiles").len(), 1);
+        assert_eq!(default(CapabilitySet(0)).expect("compiles").len(), 2);
+        assert_eq!(default(CapabilitySet::ALL).expect("compiles").len(), 1);
     }
 
     #[test]

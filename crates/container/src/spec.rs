@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 /// The holder of a pod's namespaces.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each namespace, in any combination")]
-pub(crate) struct Sandbox {
+pub(crate) struct SandboxSpec {
     pub(crate) hostname: String,
-    pub(crate) own_network: bool,
+    pub(crate) new_network_namespace: bool,
     pub(crate) own_ipc: bool,
     pub(crate) own_pid: bool,
     pub(crate) own_uts: bool,
     pub(crate) sysctls: Vec<(String, String)>,
     /// Files to write a process id to.
-    pub(crate) cgroup: Vec<PathBuf>,
-    pub(crate) users: Option<IdMaps>,
+    pub(crate) cgroup_procs: Vec<PathBuf>,
+    pub(crate) id_maps: Option<IdMaps>,
     pub(crate) oom_score_adj: i32,
     /// The same of the shim itself.
     #[serde(default)]
@@ -39,16 +39,16 @@ pub(crate) struct IdMap {
 
 /// A container: its files, its first process, its output.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Container {
-    pub(crate) root: Root,
+pub(crate) struct ContainerSpec {
+    pub(crate) root: Rootfs,
     /// In the order of mounting.
     pub(crate) mounts: Vec<Mount>,
     pub(crate) devices: Vec<Device>,
-    pub(crate) masked: Vec<PathBuf>,
-    pub(crate) read_only: Vec<PathBuf>,
+    pub(crate) masked_paths: Vec<PathBuf>,
+    pub(crate) read_only_paths: Vec<PathBuf>,
     pub(crate) pid: PidNamespace,
     pub(crate) process: Process,
-    pub(crate) cgroup: Vec<PathBuf>,
+    pub(crate) cgroup_procs: Vec<PathBuf>,
     /// The same group by its path, for what the kernel says of it.
     pub(crate) cgroup_path: String,
     pub(crate) log: Option<PathBuf>,
@@ -58,7 +58,7 @@ pub(crate) struct Container {
 
 /// An overlay.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Root {
+pub(crate) struct Rootfs {
     /// The lowest first.
     pub(crate) layers: Vec<PathBuf>,
     pub(crate) upper: PathBuf,
@@ -71,14 +71,14 @@ pub(crate) struct Root {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Mount {
     pub(crate) target: PathBuf,
-    pub(crate) source: Source,
+    pub(crate) source: MountSource,
     pub(crate) read_only: bool,
     /// Also what is mounted below the source.
     pub(crate) recursive_read_only: bool,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Source {
+pub(crate) enum MountSource {
     Bind {
         path: PathBuf,
         propagation: Propagation,
@@ -96,8 +96,8 @@ pub(crate) enum Source {
         options: Vec<(String, String)>,
         no_exec: bool,
     },
-    Terminals,
-    MessageQueues,
+    DevPts,
+    Mqueue,
     /// The container's own groups: version 1 by controller, version 2 if there are none.
     Cgroups {
         controllers: Vec<String>,
@@ -157,5 +157,5 @@ pub(crate) struct User {
     pub(crate) gid: Option<u32>,
     pub(crate) groups: Vec<u32>,
     /// Do not add the groups that the container's /etc/group names.
-    pub(crate) strict: bool,
+    pub(crate) strict_groups: bool,
 }

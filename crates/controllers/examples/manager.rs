@@ -12,7 +12,7 @@ async fn main() -> anyhow::Result<()> {
     let path = words.next().context("which kubeconfig?")?;
     let root_ca = words.next().map(std::fs::read_to_string).transpose()?.unwrap_or_default();
     let config = Kubeconfig::read(path.as_ref())?.config(None)?;
-    let client = Client::new(config).user_agent("tiphys-manager");
+    let client = Client::new(config).with_user_agent("tiphys-manager");
     let cx = Context::new(&client);
     let config = controllers::Config {
         cluster_cidr: "10.244.0.0/16".into(),
@@ -20,7 +20,7 @@ async fn main() -> anyhow::Result<()> {
         root_ca,
         ..controllers::Config::default()
     };
-    controllers::start(&cx, &config, &|name| client.user_agent(name));
+    controllers::start(&cx, &config, &|name| client.with_user_agent(name));
     tokio::signal::ctrl_c().await?;
     cx.stop().await;
     Ok(())

@@ -7,31 +7,31 @@ use api::{
     authentication::{TokenRequest, TokenRequestSpec},
     core::{Namespace, ServiceAccount},
 };
-use client::{Api, Auth, Client, Error, Issue};
+use client::{Api, Auth, Client, Error, TokenSource};
 use futures_util::{FutureExt, future::BoxFuture};
-use object::{Clock, Key, ObjectMeta, SystemClock, Time, Value};
+use object::{Clock, NamespacedName, ObjectMeta, SystemClock, Time, Value};
 
 use crate::service_account::ignore_race;
 
 const NAMESPACE: &str = "kube-system";
 /// How long a token is asked for, in seconds.
-const LENGTH: i64 = 3600;
+const TOKEN_LIFETIME_SECONDS: i64 = 3600;
 /// A token is used for that part of its life.
-const USED: (i64, i64) = (4, 5);
+const RENEW_FRACTION: (i64, i64) = (4, 5);
 
 /// A client that is `system:serviceaccount:kube-system:NAME`. The tokens are asked for by
 /// `asking`, and shown on connections of `showing`.
-pub fn as_account(asking: &Client, showing: &client::Config, name: &str) -> Client {
-    let account = Account {
+pub fn service_account_client(asking: &Client, showing: &client::Config, name: &str) -> Client {
+    let account = TokenRequester {
         client: asking.clone(),
         name: name.to_owned(),
         token: Mutex::default(),
         clock: Arc::new(SystemClock),
     };
-    Client::new(showing.clone().auth(Auth::Issued(Arc::new(account))).manager(name))
+    Client::new(showing.clone().auth(Auth::TokenSource(Arc::new(account))).manager(name))
 }
 
-struct Account {
+struct TokenRequester {
     client: Client,
     name: String,
     token: Mutex<Option<Token>>,
@@ -45,7 +45,7 @@ struct Token {
     until: i64,
 }
 
-impl Issue for Account {
+impl TokenSource for TokenRequester {
     fn token(&self) -> BoxFuture<'_, Result<String, Error>> {
         let known = self.token.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let good = known.filter(|token| token.until > self.clock.now());
@@ -53,7 +53,7 @@ impl Issue for Account {
             if let Some(token) = good {
                 return Ok(token.text);
             }
-            let token = self.ask().await?;
+            let token = self.request_token().await?;
             let text = token.text.clone();
             *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(token);
             Ok(text)
@@ -61,13 +61,13 @@ impl Issue for Account {
         .boxed()
     }
 
-    fn forget(&self) {
+    fn invalidate(&self) {
         *self.token.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
-impl Account {
-    async fn ask(&self) -> Result<Token, Error> {
+impl TokenRequester {
+    async fn request_token(&self) -> Result<Token, Error> {
         let now = self.clock.now();
         let answer = match self.request().await {
             Err(error) if error.is_not_found() => {
@@ -78,22 +78,26 @@ impl Account {
         };
         let status = TokenRequest::from(answer);
         let (text, end) = (status.status().token(), status.status().expiration_timestamp());
-        let end = Time::seconds(end).filter(|_| !text.is_empty());
+        let end = Time::parse_seconds(end).filter(|_| !text.is_empty());
         let end = end.ok_or_else(|| Error::Decode("the server gave no token".into()))?;
         Ok(Token {
             text: text.to_owned(),
-            until: now.saturating_add(end.saturating_sub(now).saturating_mul(USED.0) / USED.1),
+            until: now.saturating_add(
+                end.saturating_sub(now).saturating_mul(RENEW_FRACTION.0) / RENEW_FRACTION.1,
+            ),
         })
     }
 
     async fn request(&self) -> Result<Value, Error> {
-        let wanted =
-            TokenRequest::new().with_spec(TokenRequestSpec::new().with_expiration_seconds(LENGTH));
+        let wanted = TokenRequest::new()
+            .with_spec(TokenRequestSpec::new().with_expiration_seconds(TOKEN_LIFETIME_SECONDS));
         let mut body = Value::from(wanted);
         body["apiVersion"] = "authentication.k8s.io/v1".into();
         body["kind"] = "TokenRequest".into();
         let accounts = Api::<ServiceAccount>::new(&self.client);
-        accounts.create_sub(&Key::new(NAMESPACE, &self.name), "token", &body).await
+        accounts
+            .create_subresource(&NamespacedName::new(NAMESPACE, &self.name), "token", &body)
+            .await
     }
 
     /// Whoever makes accounts may not be allowed to make the namespace, which is mostly there.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use api::core::{ConfigMap, Secret};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
-use client::{Error, Selection};
-use object::{Bytes, Clock, Key, Map, Time, Value, to_json, wait_seconds};
+use client::{Error, Selectors};
+use object::{Bytes, Clock, Map, NamespacedName, Time, Value, to_json, wait_seconds};
 use ring::hmac;
-use runtime::{Cache, Context, Controller, Next, Objects, Reconcile};
+use runtime::{Cache, CachedApi, Context, Controller, Reconcile, Requeue};
 use schema::Kind;
 
 use crate::Config;
@@ -23,32 +23,33 @@ const INFO: &str = "cluster-info";
 pub(crate) fn start_signer(cx: &Context, config: &Config) {
     let tokens = tokens(cx);
     let signer = Signer {
-        maps: cx.objects_in(PUBLIC, &Selection::fields(format!("metadata.name={INFO}"))),
+        maps: cx
+            .cached_api_in_namespace(PUBLIC, &Selectors::fields(format!("metadata.name={INFO}"))),
         tokens: tokens.clone(),
         clock: config.clock.clone(),
     };
     let maps = signer.maps.cache().clone();
-    let controller = Controller::within("bootstrap-signer", cx, &maps, signer);
+    let controller = Controller::with_cache("bootstrap-signer", cx, &maps, signer);
     let queue = controller.queue();
-    tokens.on_change(move |_, _| queue.add(Key::new(PUBLIC, INFO)));
+    tokens.on_change(move |_, _| queue.add(NamespacedName::new(PUBLIC, INFO)));
     controller.start();
 }
 
 pub(crate) fn start_cleaner(cx: &Context, config: &Config) {
-    let selection = Selection::fields(format!("type={TYPE}"));
-    let secrets = cx.objects_in(NAMESPACE, &selection);
+    let selection = Selectors::fields(format!("type={TYPE}"));
+    let secrets = cx.cached_api_in_namespace(NAMESPACE, &selection);
     let tokens = secrets.cache().clone();
     let cleaner = Cleaner { secrets, clock: config.clock.clone() };
-    Controller::within("token-cleaner", cx, &tokens, cleaner).start();
+    Controller::with_cache("token-cleaner", cx, &tokens, cleaner).start();
 }
 
 fn tokens(cx: &Context) -> Arc<Cache<Secret>> {
-    cx.cache_in(NAMESPACE, &Selection::fields(format!("type={TYPE}")))
+    cx.cache_in_namespace(NAMESPACE, &Selectors::fields(format!("type={TYPE}")))
 }
 
 #[derive(Debug)]
 struct Signer {
-    maps: Objects<ConfigMap>,
+    maps: CachedApi<ConfigMap>,
     tokens: Arc<Cache<Secret>>,
     clock: Arc<dyn Clock>,
 }
@@ -56,37 +57,46 @@ struct Signer {
 impl Reconcile for Signer {
     type Kind = ConfigMap;
 
-    async fn reconcile(&self, _: &Key, map: Option<ConfigMap>) -> Result<Next, Error> {
-        let Some(map) = map else { return Ok(Next::OnChange) };
+    async fn reconcile(
+        &self,
+        _: &NamespacedName,
+        map: Option<ConfigMap>,
+    ) -> Result<Requeue, Error> {
+        let Some(map) = map else { return Ok(Requeue::OnChange) };
         if let Some(signed) = signed(&map, &self.tokens.all(), self.clock.now()) {
-            let because = map.causes("those who join must be able to trust it");
-            self.maps.because(&because).update(signed).await?;
+            let because = map.write_cause("those who join must be able to trust it");
+            self.maps.with_cause(&because).update(signed).await?;
         }
-        Ok(Next::OnChange)
+        Ok(Requeue::OnChange)
     }
 }
 
 #[derive(Debug)]
 struct Cleaner {
-    secrets: Objects<Secret>,
+    secrets: CachedApi<Secret>,
     clock: Arc<dyn Clock>,
 }
 
 impl Reconcile for Cleaner {
     type Kind = Secret;
 
-    async fn reconcile(&self, _: &Key, secret: Option<Secret>) -> Result<Next, Error> {
+    async fn reconcile(
+        &self,
+        _: &NamespacedName,
+        secret: Option<Secret>,
+    ) -> Result<Requeue, Error> {
         let now = self.clock.now();
-        let Some((secret, left)) = secret.and_then(|it| left(&it, now).map(|left| (it, left)))
+        let Some((secret, left)) =
+            secret.and_then(|it| seconds_until_expiry(&it, now).map(|left| (it, left)))
         else {
-            return Ok(Next::OnChange);
+            return Ok(Requeue::OnChange);
         };
         if left > 0 {
-            return Ok(Next::After(wait_seconds(left)));
+            return Ok(Requeue::After(wait_seconds(left)));
         }
-        let because = secret.causes("the token's time is over");
-        self.secrets.because(&because).delete(&secret).await?;
-        Ok(Next::OnChange)
+        let because = secret.write_cause("the token's time is over");
+        self.secrets.with_cause(&because).delete(&secret).await?;
+        Ok(Requeue::OnChange)
     }
 }
 
@@ -96,16 +106,16 @@ fn text(secret: &Secret, name: &str) -> Option<String> {
 }
 
 /// The seconds that a token is still good; `None`: for ever. What cannot be read is over.
-fn left(secret: &Secret, now: i64) -> Option<i64> {
+fn seconds_until_expiry(secret: &Secret, now: i64) -> Option<i64> {
     let expires = text(secret, "expiration")?;
-    Some(Time::seconds(&expires).map_or(0, |at| at - now))
+    Some(Time::parse_seconds(&expires).map_or(0, |at| at - now))
 }
 
 /// Id and secret of a token that may sign.
 fn signing(secret: &Secret, now: i64) -> Option<(String, String)> {
     let id = text(secret, "token-id")?;
     let named = secret.metadata().name().strip_prefix(NAME_PREFIX) == Some(&*id);
-    let good = left(secret, now).is_none_or(|left| left > 0);
+    let good = seconds_until_expiry(secret, now).is_none_or(|left| left > 0);
     let allowed = text(secret, "usage-bootstrap-signing").as_deref() == Some("true");
     let secret = text(secret, "token-secret")?;
     (named && good && allowed).then_some((id, secret))
@@ -144,7 +154,7 @@ mod tests {
     use super::*;
 
     fn token(id: &str, expiration: &str) -> Secret {
-        let b = |text: &str| Bytes::text(text.as_bytes());
+        let b = |text: &str| Bytes::encode(text.as_bytes());
         let text = format!(
             r#"{{"metadata":{{"name":"bootstrap-token-{id}"}},"data":{{"token-id":"{}",
             "token-secret":"{}","usage-bootstrap-signing":"{}","expiration":"{}"}}}}"#,
@@ -168,7 +178,10 @@ mod tests {
         assert_eq!(super::signed(&signed, &tokens, 60), None);
         let signature = signed.data().get("jws-kubeconfig-abcdef").unwrap();
         assert!(signature.starts_with("eyJhbGciOiJIUzI1NiIsImtpZCI6ImFiY2RlZiJ9.."));
-        assert_eq!((left(&tokens[0], 60), left(&token("a", "x"), 60)), (Some(3540), Some(0)));
-        assert_eq!(left(&token("a", ""), 60), None);
+        assert_eq!(
+            (seconds_until_expiry(&tokens[0], 60), seconds_until_expiry(&token("a", "x"), 60)),
+            (Some(3540), Some(0))
+        );
+        assert_eq!(seconds_until_expiry(&token("a", ""), 60), None);
     }
 }

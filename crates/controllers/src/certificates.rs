@@ -11,9 +11,9 @@ use api::{
     },
 };
 use client::Error;
-use object::{Bytes, Clock, Key, Time};
-use pki::{Authority, Request, Usage};
-use runtime::{Context, Controller, Next, Objects, Reconcile};
+use object::{Bytes, Clock, NamespacedName, Time};
+use pki::{CertificateAuthority, CertificateRequest, Usage};
+use runtime::{CachedApi, Context, Controller, Reconcile, Requeue};
 use schema::Kind;
 use tracing::warn;
 
@@ -27,35 +27,35 @@ const HOUR: i64 = 3600;
 /// How often old requests are looked for.
 const PERIOD: Duration = Duration::from_hours(1);
 /// Nothing shorter is signed.
-const SHORTEST: Duration = Duration::from_mins(10);
+const MIN_DURATION: Duration = Duration::from_mins(10);
 
 /// Who signs, and for how long.
 #[derive(Clone, Debug)]
-pub struct Signing {
-    pub authority: Arc<Authority>,
-    pub longest: Duration,
+pub struct SigningConfig {
+    pub authority: Arc<CertificateAuthority>,
+    pub max_duration: Duration,
 }
 
 pub(crate) fn start_approving(cx: &Context, config: &Config) {
     let approver =
-        Approver { requests: cx.objects(), reviews: cx.api(), clock: config.clock.clone() };
+        Approver { requests: cx.cached_api(), reviews: cx.api(), clock: config.clock.clone() };
     Controller::new("certificatesigningrequest-approving", cx, approver).start();
 }
 
 pub(crate) fn start_signing(cx: &Context, config: &Config) {
     let Some(signing) = config.signing.clone() else { return };
-    let signer = Signer { requests: cx.objects(), signing, clock: config.clock.clone() };
+    let signer = Signer { requests: cx.cached_api(), signing, clock: config.clock.clone() };
     Controller::new("certificatesigningrequest-signing", cx, signer).start();
 }
 
 pub(crate) fn start_cleaner(cx: &Context, config: &Config) {
-    let cleaner = Cleaner { requests: cx.objects(), clock: config.clock.clone() };
-    Controller::new("certificatesigningrequest-cleaner", cx, cleaner).every(PERIOD).start();
+    let cleaner = Cleaner { requests: cx.cached_api(), clock: config.clock.clone() };
+    Controller::new("certificatesigningrequest-cleaner", cx, cleaner).resync_every(PERIOD).start();
 }
 
 #[derive(Debug)]
 struct Approver {
-    requests: Objects<CertificateSigningRequest>,
+    requests: CachedApi<CertificateSigningRequest>,
     reviews: client::Api<SubjectAccessReview>,
     clock: Arc<dyn Clock>,
 }
@@ -65,29 +65,29 @@ impl Reconcile for Approver {
 
     async fn reconcile(
         &self,
-        key: &Key,
+        key: &NamespacedName,
         request: Option<CertificateSigningRequest>,
-    ) -> Result<Next, Error> {
+    ) -> Result<Requeue, Error> {
         let Some(mut request) = request.filter(|it| !is_issued(it) && !is_decided(it)) else {
-            return Ok(Next::OnChange);
+            return Ok(Requeue::OnChange);
         };
-        let Some(asked) = read(request.spec()) else { return Ok(Next::OnChange) };
-        for (permission, message) in recognized(request.spec(), &asked) {
+        let Some(asked) = read(request.spec()) else { return Ok(Requeue::OnChange) };
+        for (permission, message) in matching_recognizers(request.spec(), &asked) {
             if self.is_allowed(&request, permission).await? {
                 let condition = CertificateSigningRequestCondition::new()
                     .with_type("Approved")
                     .with_status("True")
                     .with_reason("AutoApproved")
                     .with_message(message)
-                    .with_last_update_time(Time::text(self.clock.now()));
-                let because = request.causes("a kubelet may have a certificate");
+                    .with_last_update_time(Time::format(self.clock.now()));
+                let because = request.write_cause("a kubelet may have a certificate");
                 request.status_mut().conditions_mut().push(condition);
-                let api = self.requests.api().because(&because);
-                api.update_sub(key, "approval", &request.into()).await?;
+                let api = self.requests.api().with_cause(&because);
+                api.update_subresource(key, "approval", &request.into()).await?;
                 break;
             }
         }
-        Ok(Next::OnChange)
+        Ok(Requeue::OnChange)
     }
 }
 
@@ -118,8 +118,8 @@ impl Approver {
 
 #[derive(Debug)]
 struct Signer {
-    requests: Objects<CertificateSigningRequest>,
-    signing: Signing,
+    requests: CachedApi<CertificateSigningRequest>,
+    signing: SigningConfig,
     clock: Arc<dyn Clock>,
 }
 
@@ -128,43 +128,43 @@ impl Reconcile for Signer {
 
     async fn reconcile(
         &self,
-        _: &Key,
+        _: &NamespacedName,
         request: Option<CertificateSigningRequest>,
-    ) -> Result<Next, Error> {
+    ) -> Result<Requeue, Error> {
         let wanted = |it: &CertificateSigningRequest| {
             has(it, "Approved") && !has(it, "Denied") && !has(it, "Failed") && !is_issued(it)
         };
-        let Some(mut request) = request.filter(wanted) else { return Ok(Next::OnChange) };
-        let Some(asked) = read(request.spec()) else { return Ok(Next::OnChange) };
-        let because = request.causes("the request was approved");
+        let Some(mut request) = request.filter(wanted) else { return Ok(Requeue::OnChange) };
+        let Some(asked) = read(request.spec()) else { return Ok(Requeue::OnChange) };
+        let because = request.write_cause("the request was approved");
         match check(request.spec(), &asked) {
-            None => return Ok(Next::OnChange), // another's to sign
+            None => return Ok(Requeue::OnChange), // another's to sign
             Some(Err(why)) => {
                 let condition = CertificateSigningRequestCondition::new()
                     .with_type("Failed")
                     .with_status("True")
                     .with_reason("SignerValidationFailure")
                     .with_message(why)
-                    .with_last_update_time(Time::text(self.clock.now()));
+                    .with_last_update_time(Time::format(self.clock.now()));
                 request.status_mut().conditions_mut().push(condition);
             }
             Some(Ok(())) => {
-                let length = length(request.spec(), self.signing.longest);
+                let length = certificate_duration(request.spec(), self.signing.max_duration);
                 let usages = usages(request.spec());
                 let now = self.clock.now();
                 let signed = self.signing.authority.sign(&asked, &usages, length, now);
                 let signed = signed.map_err(|error| Error::Invalid(error.to_string()))?;
-                request.status_mut().set_certificate(Bytes::text(signed.as_bytes()));
+                request.status_mut().set_certificate(Bytes::encode(signed.as_bytes()));
             }
         }
-        self.requests.because(&because).update_status(request).await?;
-        Ok(Next::OnChange)
+        self.requests.with_cause(&because).update_status(request).await?;
+        Ok(Requeue::OnChange)
     }
 }
 
 #[derive(Debug)]
 struct Cleaner {
-    requests: Objects<CertificateSigningRequest>,
+    requests: CachedApi<CertificateSigningRequest>,
     clock: Arc<dyn Clock>,
 }
 
@@ -173,21 +173,21 @@ impl Reconcile for Cleaner {
 
     async fn reconcile(
         &self,
-        _: &Key,
+        _: &NamespacedName,
         request: Option<CertificateSigningRequest>,
-    ) -> Result<Next, Error> {
+    ) -> Result<Requeue, Error> {
         let now = self.clock.now();
         if let Some(old) = request.filter(|request| is_old(request, now)) {
-            let because = old.causes("nobody will read the request any more");
-            self.requests.because(&because).delete(&old).await?;
+            let because = old.write_cause("nobody will read the request any more");
+            self.requests.with_cause(&because).delete(&old).await?;
         }
-        Ok(Next::OnChange)
+        Ok(Requeue::OnChange)
     }
 }
 
-fn read(spec: &CertificateSigningRequestSpec) -> Option<Request> {
+fn read(spec: &CertificateSigningRequestSpec) -> Option<CertificateRequest> {
     let pem = Bytes::decode(spec.request())?;
-    match Request::from_pem(&pem) {
+    match CertificateRequest::from_pem(&pem) {
         Ok(request) => Some(request),
         Err(error) => {
             warn!(%error, "a certificate request cannot be read");
@@ -210,9 +210,9 @@ fn is_issued(request: &CertificateSigningRequest) -> bool {
 }
 
 /// What a request looks like: the permissions that would approve it, and what is said then.
-fn recognized(
+fn matching_recognizers(
     spec: &CertificateSigningRequestSpec,
-    asked: &Request,
+    asked: &CertificateRequest,
 ) -> Vec<(&'static str, &'static str)> {
     if spec.signer_name() != KUBELET_CLIENT || check_kubelet(spec, asked).is_err() {
         return Vec::new();
@@ -228,7 +228,10 @@ fn recognized(
 }
 
 /// Whether a request is what its signer signs; `None`: the signer is not ours.
-fn check(spec: &CertificateSigningRequestSpec, asked: &Request) -> Option<Result<(), String>> {
+fn check(
+    spec: &CertificateSigningRequestSpec,
+    asked: &CertificateRequest,
+) -> Option<Result<(), String>> {
     match spec.signer_name() {
         KUBELET_CLIENT => Some(check_kubelet(spec, asked)),
         KUBELET_SERVING => Some(check_serving(spec, asked)),
@@ -238,7 +241,10 @@ fn check(spec: &CertificateSigningRequestSpec, asked: &Request) -> Option<Result
     }
 }
 
-fn check_kubelet(spec: &CertificateSigningRequestSpec, asked: &Request) -> Result<(), String> {
+fn check_kubelet(
+    spec: &CertificateSigningRequestSpec,
+    asked: &CertificateRequest,
+) -> Result<(), String> {
     let who = asked.identity();
     check_node(who)?;
     if !who.dns.is_empty() {
@@ -253,7 +259,10 @@ fn check_kubelet(spec: &CertificateSigningRequestSpec, asked: &Request) -> Resul
     check_usages(spec, "client auth")
 }
 
-fn check_serving(spec: &CertificateSigningRequestSpec, asked: &Request) -> Result<(), String> {
+fn check_serving(
+    spec: &CertificateSigningRequestSpec,
+    asked: &CertificateRequest,
+) -> Result<(), String> {
     let who = asked.identity();
     check_node(who)?;
     if who.dns.is_empty() && who.ips.is_empty() {
@@ -265,7 +274,7 @@ fn check_serving(spec: &CertificateSigningRequestSpec, asked: &Request) -> Resul
     check_usages(spec, "server auth")
 }
 
-fn check_node(who: &pki::Identity) -> Result<(), String> {
+fn check_node(who: &pki::CertificateIdentity) -> Result<(), String> {
     if who.organizations != ["system:nodes"] {
         return Err("subject organization is not system:nodes".into());
     }
@@ -312,16 +321,16 @@ fn usages(spec: &CertificateSigningRequestSpec) -> Vec<Usage> {
 }
 
 /// How long a certificate is good: as long as is asked for, within bounds.
-fn length(spec: &CertificateSigningRequestSpec, longest: Duration) -> Duration {
+fn certificate_duration(spec: &CertificateSigningRequestSpec, longest: Duration) -> Duration {
     let asked = spec.expiration_seconds().and_then(|seconds| u64::try_from(seconds).ok());
     let asked = asked.map_or(longest, Duration::from_secs);
-    asked.max(SHORTEST).min(longest)
+    asked.max(MIN_DURATION).min(longest)
 }
 
 fn is_old(request: &CertificateSigningRequest, now: i64) -> bool {
     let conditions = request.status().conditions();
     let past = |text: &str, hours: i64| {
-        Time::seconds(text).is_some_and(|since| since + hours * HOUR < now)
+        Time::parse_seconds(text).is_some_and(|since| since + hours * HOUR < now)
     };
     if conditions.is_empty() {
         return past(request.metadata().creation_timestamp(), 24);
@@ -339,7 +348,7 @@ fn is_old(request: &CertificateSigningRequest, now: i64) -> bool {
 fn is_expired(request: &CertificateSigningRequest, now: i64) -> bool {
     let pem = Bytes::decode(request.status().certificate()).unwrap_or_default();
     let first = pki::certificates(&pem).ok().and_then(|all| all.into_iter().next());
-    let who = first.and_then(|first| pki::Identity::of(&first).ok());
+    let who = first.and_then(|first| pki::CertificateIdentity::of(&first).ok());
     who.is_some_and(|who| who.not_after < now)
 }
 
@@ -355,13 +364,13 @@ mod tests {
         name: &str,
         group: &str,
     ) -> CertificateSigningRequestSpec {
-        let key = pki::Key::generate().unwrap();
-        let pem = Request::create(&key, name, &[group.to_owned()], (&[], &[])).unwrap();
+        let key = pki::PrivateKey::generate().unwrap();
+        let pem = CertificateRequest::create(&key, name, &[group.to_owned()], (&[], &[])).unwrap();
         CertificateSigningRequestSpec::new()
             .with_signer_name(signer)
             .with_usages(usages.iter().copied().collect::<List<String>>())
             .with_username(name)
-            .with_request(Bytes::text(pem.as_bytes()))
+            .with_request(Bytes::encode(pem.as_bytes()))
     }
 
     const USAGES: [&str; 2] = ["digital signature", "client auth"];
@@ -370,7 +379,7 @@ mod tests {
     fn kubelets_are_recognized() {
         let names = |spec: &CertificateSigningRequestSpec| {
             let asked = read(spec).unwrap();
-            recognized(spec, &asked).into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+            matching_recognizers(spec, &asked).into_iter().map(|(name, _)| name).collect::<Vec<_>>()
         };
         let own = spec(KUBELET_CLIENT, &USAGES, "system:node:a", "system:nodes");
         assert_eq!(names(&own), ["selfnodeclient", "nodeclient"]);
@@ -396,8 +405,11 @@ mod tests {
         assert_eq!(verdict(&spec("example.com/own", &USAGES, "jane", "dev")), None);
         let year = Duration::from_hours(24 * 365);
         let short = spec(CLIENT, &USAGES, "jane", "dev").with_expiration_seconds(60);
-        assert_eq!(length(&short, year), SHORTEST);
-        assert_eq!(length(&short.with_expiration_seconds(7200), year), Duration::from_hours(2));
+        assert_eq!(certificate_duration(&short, year), MIN_DURATION);
+        assert_eq!(
+            certificate_duration(&short.with_expiration_seconds(7200), year),
+            Duration::from_hours(2)
+        );
     }
 
     #[test]

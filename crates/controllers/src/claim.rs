@@ -7,61 +7,61 @@ use api::{
     core::ReplicationController,
 };
 use client::{Error, Patch};
-use object::{Key, Lens, ObjectMeta, Text, Value, selector::Selector};
-use runtime::Objects;
+use object::{Lens, NamespacedName, ObjectMeta, Text, Value, selector::Selector};
+use runtime::CachedApi;
 use schema::Kind;
 
 /// The name of the index that `index_orphans` adds.
-const ORPHANS: &str = "orphans";
+const ORPHAN_INDEX: &str = "orphans";
 
 /// What belongs to an owner, and what shall.
 #[derive(Debug)]
-struct Claim<K> {
+struct ClaimResult<K> {
     /// It controls them and they match.
-    mine: Vec<K>,
+    owned: Vec<K>,
     adopt: Vec<K>,
     release: Vec<K>,
 }
 
 /// A workload: it controls what carries the labels it selects.
-pub(crate) trait Selects: Kind {
-    fn selects(&self) -> Selector;
+pub(crate) trait HasSelector: Kind {
+    fn label_selector(&self) -> Selector;
 }
 
-impl Selects for Deployment {
-    fn selects(&self) -> Selector {
+impl HasSelector for Deployment {
+    fn label_selector(&self) -> Selector {
         selector(self.spec().selector())
     }
 }
 
-impl Selects for ReplicaSet {
-    fn selects(&self) -> Selector {
+impl HasSelector for ReplicaSet {
+    fn label_selector(&self) -> Selector {
         selector(self.spec().selector())
     }
 }
 
-impl Selects for DaemonSet {
-    fn selects(&self) -> Selector {
+impl HasSelector for DaemonSet {
+    fn label_selector(&self) -> Selector {
         selector(self.spec().selector())
     }
 }
 
-impl Selects for StatefulSet {
-    fn selects(&self) -> Selector {
+impl HasSelector for StatefulSet {
+    fn label_selector(&self) -> Selector {
         selector(self.spec().selector())
     }
 }
 
-impl Selects for Job {
-    fn selects(&self) -> Selector {
+impl HasSelector for Job {
+    fn label_selector(&self) -> Selector {
         selector(self.spec().selector())
     }
 }
 
-impl Selects for ReplicationController {
-    fn selects(&self) -> Selector {
+impl HasSelector for ReplicationController {
+    fn label_selector(&self) -> Selector {
         let labels = self.spec().selector();
-        if labels.is_empty() { Selector::nothing() } else { Selector::labels(labels.iter()) }
+        if labels.is_empty() { Selector::nothing() } else { Selector::from_labels(labels.iter()) }
     }
 }
 
@@ -69,87 +69,101 @@ impl Selects for ReplicationController {
 /// has refused it.
 pub(crate) fn selector(selector: Option<&object::LabelSelector>) -> Selector {
     selector
-        .and_then(|selector| Selector::from_tree(selector.tree()).ok())
+        .and_then(|selector| Selector::from_label_selector(selector.tree()).ok())
         .unwrap_or_else(Selector::nothing)
 }
 
 /// Lets `claim` find objects that nobody controls, by namespace.
-pub(crate) fn index_orphans<K: Kind>(objects: &Objects<K>) {
-    objects.cache().add_index(ORPHANS, |object| {
+pub(crate) fn index_orphans<K: Kind>(objects: &CachedApi<K>) {
+    objects.cache().add_index(ORPHAN_INDEX, |object| {
         let meta = object.meta();
-        let orphan = meta.controller().is_none() && !meta.is_terminating();
+        let orphan = meta.controller_ref().is_none() && !meta.is_terminating();
         orphan.then(|| Text::from(meta.namespace())).into_iter().collect()
     });
 }
 
 /// The workloads that could adopt an object which nobody controls.
-pub(crate) fn wanted_by<O: Selects, K: Kind>(object: &K, owners: &Objects<O>) -> Vec<Key> {
-    if object.meta().controller().is_some() {
+pub(crate) fn potential_owners<O: HasSelector, K: Kind>(
+    object: &K,
+    owners: &CachedApi<O>,
+) -> Vec<NamespacedName> {
+    if object.meta().controller_ref().is_some() {
         return Vec::new();
     }
     let all = owners.in_namespace(object.meta().namespace()).into_iter();
-    all.filter(|owner| owner.selects().matches(object.meta().labels()))
-        .map(|owner| Key::of(owner.meta()))
+    all.filter(|owner| owner.label_selector().matches(object.meta().labels()))
+        .map(|owner| NamespacedName::from_meta(owner.meta()))
         .collect()
 }
 
 /// What of `objects` is the owner's.
-pub(crate) async fn claimed<O: Selects, K: Kind>(
+pub(crate) async fn claim_owned<O: HasSelector, K: Kind>(
     owner: &O,
-    owners: &Objects<O>,
-    objects: &Objects<K>,
+    owners: &CachedApi<O>,
+    objects: &CachedApi<K>,
 ) -> Result<Vec<K>, Error> {
-    claimed_if(owner, owners, objects, |_| true).await
+    claim_owned_if(owner, owners, objects, |_| true).await
 }
 
 /// The same, of those objects that can be the owner's at all.
-pub(crate) async fn claimed_if<O: Selects, K: Kind>(
+pub(crate) async fn claim_owned_if<O: HasSelector, K: Kind>(
     owner: &O,
-    owners: &Objects<O>,
-    objects: &Objects<K>,
+    owners: &CachedApi<O>,
+    objects: &CachedApi<K>,
     can: impl Fn(&K) -> bool,
 ) -> Result<Vec<K>, Error> {
     let mut claim = claim(owner, objects);
     claim.adopt.retain(&can);
-    let mut mine = settle(owner, owners, claim, objects).await?;
+    let mut mine = adopt_and_release(owner, owners, claim, objects).await?;
     mine.retain(can);
     Ok(mine)
 }
 
-fn claim<O: Selects, K: Kind>(owner: &O, objects: &Objects<K>) -> Claim<K> {
-    let selector = &owner.selects();
+fn claim<O: HasSelector, K: Kind>(owner: &O, objects: &CachedApi<K>) -> ClaimResult<K> {
+    let selector = &owner.label_selector();
     let orphans = if owner.is_terminating() || selector.is_empty() {
         Vec::new()
     } else {
-        objects.by(ORPHANS, owner.meta().namespace())
+        objects.by_index(ORPHAN_INDEX, owner.meta().namespace())
     };
-    sort(selector, objects.owned_by(owner), orphans)
+    classify(selector, objects.owned_by(owner), orphans)
 }
 
-fn sort<K: Kind>(selector: &Selector, controlled: Vec<K>, mut orphans: Vec<K>) -> Claim<K> {
+fn classify<K: Kind>(
+    selector: &Selector,
+    controlled: Vec<K>,
+    mut orphans: Vec<K>,
+) -> ClaimResult<K> {
     let matches = |object: &K| selector.matches(object.meta().labels());
     orphans.retain(matches);
     let (mine, mut release): (Vec<K>, Vec<K>) = controlled.into_iter().partition(matches);
     release.retain(|object| !object.is_terminating());
-    Claim { mine, adopt: orphans, release }
+    ClaimResult { owned: mine, adopt: orphans, release }
 }
 
 /// Carries out the claim; what was adopted is among what is given back.
-async fn settle<O: Kind, K: Kind>(
+async fn adopt_and_release<O: Kind, K: Kind>(
     owner: &O,
-    owners: &Objects<O>,
-    claim: Claim<K>,
-    objects: &Objects<K>,
+    owners: &CachedApi<O>,
+    claim: ClaimResult<K>,
+    objects: &CachedApi<K>,
 ) -> Result<Vec<K>, Error> {
-    let Claim { mut mine, adopt, release } = claim;
+    let ClaimResult { owned: mut mine, adopt, release } = claim;
     for object in &release {
-        let objects = objects.because(&owner.causes("labels no longer match"));
-        ignore_missing(objects.patch(&Key::of(object.meta()), &disown(owner, object)).await)?;
+        let objects = objects.with_cause(&owner.write_cause("labels no longer match"));
+        ignore_missing(
+            objects
+                .patch(&NamespacedName::from_meta(object.meta()), &release_patch(owner, object))
+                .await,
+        )?;
     }
-    if !adopt.is_empty() && is_current(owner, owners).await? {
+    if !adopt.is_empty() && can_adopt(owner, owners).await? {
         for object in &adopt {
-            let objects = objects.because(&owner.causes("labels match and nobody controls it"));
-            let adopted = objects.patch(&Key::of(object.meta()), &own(owner, object)).await;
+            let objects =
+                objects.with_cause(&owner.write_cause("labels match and nobody controls it"));
+            let adopted = objects
+                .patch(&NamespacedName::from_meta(object.meta()), &adopt_patch(owner, object))
+                .await;
             mine.extend(ignore_missing(adopted)?);
         }
     }
@@ -157,8 +171,8 @@ async fn settle<O: Kind, K: Kind>(
 }
 
 /// Whether the owner still is what the cache says: one that is gone must adopt nothing.
-async fn is_current<O: Kind>(owner: &O, owners: &Objects<O>) -> Result<bool, Error> {
-    match owners.api().get(&Key::of(owner.meta())).await {
+async fn can_adopt<O: Kind>(owner: &O, owners: &CachedApi<O>) -> Result<bool, Error> {
+    match owners.api().get(&NamespacedName::from_meta(owner.meta())).await {
         Ok(fresh) => Ok(fresh.meta().uid() == owner.meta().uid() && !fresh.is_terminating()),
         Err(error) if error.is_not_found() => Ok(false),
         Err(error) => Err(error),
@@ -172,13 +186,13 @@ fn ignore_missing<T>(done: Result<T, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-fn own<O: Kind, K: Kind>(owner: &O, object: &K) -> Patch {
+fn adopt_patch<O: Kind, K: Kind>(owner: &O, object: &K) -> Patch {
     let mut meta = ObjectMeta::new().with_uid(object.meta().uid());
-    meta.set_owner_references([owner.controls()]);
+    meta.set_owner_references([owner.controller_ref()]);
     patch(meta.into())
 }
 
-fn disown<O: Kind, K: Kind>(owner: &O, object: &K) -> Patch {
+fn release_patch<O: Kind, K: Kind>(owner: &O, object: &K) -> Patch {
     let mut gone = Value::object();
     gone["$patch"] = "delete".into();
     gone["uid"] = owner.meta().uid().into();
@@ -204,8 +218,8 @@ mod tests {
         let pod = |name: &str, app: &str| {
             Pod::new().with_metadata(ObjectMeta::new().with_name(name).with_labels([("app", app)]))
         };
-        let selector = Selector::labels([("app", "web")]);
-        let claim = sort(
+        let selector = Selector::from_labels([("app", "web")]);
+        let claim = classify(
             &selector,
             vec![pod("a", "web"), pod("b", "db")],
             vec![pod("c", "web"), pod("d", "db")],
@@ -213,7 +227,7 @@ mod tests {
         let names = |pods: &[Pod]| {
             pods.iter().map(|pod| pod.metadata().name().to_owned()).collect::<Vec<_>>()
         };
-        assert_eq!(names(&claim.mine), ["a"]);
+        assert_eq!(names(&claim.owned), ["a"]);
         assert_eq!(names(&claim.adopt), ["c"]);
         assert_eq!(names(&claim.release), ["b"]);
     }

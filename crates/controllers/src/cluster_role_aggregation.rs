@@ -2,19 +2,19 @@
 
 use api::rbac::{ClusterRole, PolicyRule};
 use client::{Error, Patch};
-use object::{Key, Lens, List, Value, selector::Selector};
-use runtime::{Context, Controller, Next, Objects, Reconcile};
+use object::{Lens, List, NamespacedName, Value, selector::Selector};
+use runtime::{CachedApi, Context, Controller, Reconcile, Requeue};
 use schema::Kind;
 
 use crate::Config;
 
 pub(crate) fn start(cx: &Context, _: &Config) {
-    let roles: Objects<ClusterRole> = cx.objects();
+    let roles: CachedApi<ClusterRole> = cx.cached_api();
     let known = roles.clone();
     Controller::new("clusterrole-aggregation", cx, Aggregation { roles })
         .watches::<ClusterRole>(move |_| {
             let sums = known.all().into_iter().filter(|role| role.aggregation_rule().is_some());
-            sums.map(|role| Key::of(role.metadata())).collect()
+            sums.map(|role| NamespacedName::from_meta(role.metadata())).collect()
         })
         .workers(1)
         .start();
@@ -22,20 +22,24 @@ pub(crate) fn start(cx: &Context, _: &Config) {
 
 #[derive(Debug)]
 struct Aggregation {
-    roles: Objects<ClusterRole>,
+    roles: CachedApi<ClusterRole>,
 }
 
 impl Reconcile for Aggregation {
     type Kind = ClusterRole;
 
-    async fn reconcile(&self, key: &Key, role: Option<ClusterRole>) -> Result<Next, Error> {
-        let Some(role) = role else { return Ok(Next::OnChange) };
-        let Some(rules) = plan(&role, &self.roles.all()) else { return Ok(Next::OnChange) };
+    async fn reconcile(
+        &self,
+        key: &NamespacedName,
+        role: Option<ClusterRole>,
+    ) -> Result<Requeue, Error> {
+        let Some(role) = role else { return Ok(Requeue::OnChange) };
+        let Some(rules) = plan(&role, &self.roles.all()) else { return Ok(Requeue::OnChange) };
         let mut patch = Value::object();
         patch["rules"] = rules.into();
-        let because = role.causes("the roles that it sums up have changed");
-        self.roles.because(&because).patch(key, &Patch::Merge(patch)).await?;
-        Ok(Next::OnChange)
+        let because = role.write_cause("the roles that it sums up have changed");
+        self.roles.with_cause(&because).patch(key, &Patch::Merge(patch)).await?;
+        Ok(Requeue::OnChange)
     }
 }
 
@@ -43,7 +47,7 @@ impl Reconcile for Aggregation {
 fn plan(role: &ClusterRole, all: &[ClusterRole]) -> Option<List<PolicyRule>> {
     let selectors = role.aggregation_rule()?.cluster_role_selectors();
     let selectors: Vec<Selector> =
-        selectors.iter().filter_map(|own| Selector::from_tree(own.tree()).ok()).collect();
+        selectors.iter().filter_map(|own| Selector::from_label_selector(own.tree()).ok()).collect();
     let mut parts: Vec<&ClusterRole> = all
         .iter()
         .filter(|other| other.metadata().name() != role.metadata().name())

@@ -13,61 +13,61 @@ use api::{
 };
 use client::{Api, Error};
 use object::{
-    Clock, Condition, IntOrString, Key, Lens, OwnerReference, Text, Time, Value, count,
-    seconds_left, selector::Selector, wait_seconds,
+    Clock, Condition, IntOrString, Lens, NamespacedName, OwnerReference, Text, Time, Value,
+    saturating_i32, seconds_left, selector::Selector, wait_seconds,
 };
-use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder};
+use runtime::{CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue};
 use schema::Kind;
 
 use crate::Config;
 
 /// A pod that was to be evicted and is still there after so many seconds stays.
-const EVICTED_FOR: i64 = 120;
+const DELETION_TIMEOUT_SECONDS: i64 = 120;
 
 pub(crate) fn start(cx: &Context, config: &Config) {
-    let budgets = Budgets {
-        budgets: cx.objects(),
-        pods: cx.objects(),
-        deployments: cx.objects(),
-        sets: cx.objects(),
-        stateful: cx.objects(),
-        replication: cx.objects(),
-        events: Recorder::start(cx, "controllermanager", ""),
+    let budgets = DisruptionBudgets {
+        budgets: cx.cached_api(),
+        pods: cx.cached_api(),
+        deployments: cx.cached_api(),
+        sets: cx.cached_api(),
+        stateful: cx.cached_api(),
+        replication: cx.cached_api(),
+        events: EventRecorder::start(cx, "controllermanager", ""),
         clock: config.clock.clone(),
     };
     let known = budgets.budgets.clone();
-    let stale = Stale { pods: cx.objects(), clock: config.clock.clone() };
+    let stale = StaleDisruptions { pods: cx.cached_api(), clock: config.clock.clone() };
     Controller::new("disruption", cx, budgets)
         .watches::<Pod>(move |pod| {
             let near = known.in_namespace(pod.metadata().namespace()).into_iter();
             let near = near.filter(|it| selector(it).matches(pod.metadata().labels()));
-            near.map(|budget| Key::of(budget.metadata())).collect()
+            near.map(|budget| NamespacedName::from_meta(budget.metadata())).collect()
         })
         .start();
     Controller::new("disruption-stale", cx, stale).start();
 }
 
 #[derive(Debug)]
-struct Budgets {
-    budgets: Objects<PodDisruptionBudget>,
-    pods: Objects<Pod>,
-    deployments: Objects<Deployment>,
-    sets: Objects<ReplicaSet>,
-    stateful: Objects<StatefulSet>,
-    replication: Objects<ReplicationController>,
-    events: Recorder,
+struct DisruptionBudgets {
+    budgets: CachedApi<PodDisruptionBudget>,
+    pods: CachedApi<Pod>,
+    deployments: CachedApi<Deployment>,
+    sets: CachedApi<ReplicaSet>,
+    stateful: CachedApi<StatefulSet>,
+    replication: CachedApi<ReplicationController>,
+    events: EventRecorder,
     clock: Arc<dyn Clock>,
 }
 
-impl Reconcile for Budgets {
+impl Reconcile for DisruptionBudgets {
     type Kind = PodDisruptionBudget;
 
     async fn reconcile(
         &self,
-        key: &Key,
+        key: &NamespacedName,
         budget: Option<PodDisruptionBudget>,
-    ) -> Result<Next, Error> {
-        let Some(budget) = budget else { return Ok(Next::OnChange) };
+    ) -> Result<Requeue, Error> {
+        let Some(budget) = budget else { return Ok(Requeue::OnChange) };
         let selector = selector(&budget);
         let mut pods = self.pods.in_namespace(&key.namespace);
         pods.retain(|pod| selector.matches(pod.metadata().labels()));
@@ -76,7 +76,7 @@ impl Reconcile for Budgets {
         }
         let now = self.clock.now();
         let (status, next) = match self.scale(&budget, &pods).await {
-            Ok(scale) => self.judge(&budget, &pods, scale, now),
+            Ok(scale) => self.compute_status(&budget, &pods, scale, now),
             Err(why) => {
                 let message = format!("Failed to calculate the number of expected pods: {why}");
                 self.events.warning(&budget, "CalculateExpectedPodCountFailed", message);
@@ -84,16 +84,16 @@ impl Reconcile for Budgets {
             }
         };
         if status != *budget.status() {
-            let because = budget.causes("pods have changed");
-            self.budgets.because(&because).update_status(budget.with_status(status)).await?;
+            let because = budget.write_cause("pods have changed");
+            self.budgets.with_cause(&because).update_status(budget.with_status(status)).await?;
         }
         let next = next.map(|at| wait_seconds(at.saturating_sub(now)));
-        Ok(next.map_or(Next::OnChange, Next::After))
+        Ok(next.map_or(Requeue::OnChange, Requeue::After))
     }
 }
 
-impl Budgets {
-    fn judge(
+impl DisruptionBudgets {
+    fn compute_status(
         &self,
         budget: &PodDisruptionBudget,
         pods: &[Pod],
@@ -112,15 +112,15 @@ impl Budgets {
             self.events.warning(budget, "UnmanagedPods", message);
         }
         let disrupted = disrupted(budget, pods, now);
-        for pod in &disrupted.kept {
+        for pod in &disrupted.expired {
             let namespace = budget.metadata().namespace();
             let message = format!(
                 "Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't"
             );
             self.events.warning(*pod, "NotDeleted", message);
         }
-        let next = disrupted.going.values().map(|(at, _)| at + EVICTED_FOR).min();
-        (status(budget, pods, scale.map(|scale| scale.wanted), &disrupted, now), next)
+        let next = disrupted.going.values().map(|(at, _)| at + DELETION_TIMEOUT_SECONDS).min();
+        (status(budget, pods, scale.map(|scale| scale.expected_count), &disrupted, now), next)
     }
 
     /// How many pods their controllers want; `None` where the budget need not know.
@@ -137,7 +137,7 @@ impl Budgets {
         let (mut sizes, mut unmanaged) = (HashMap::new(), false);
         let mut asked: HashSet<Text> = HashSet::new();
         for pod in pods {
-            let Some(owner) = pod.metadata().controller() else {
+            let Some(owner) = pod.metadata().controller_ref() else {
                 unmanaged = true;
                 continue;
             };
@@ -150,7 +150,10 @@ impl Budgets {
                 .ok_or_else(|| format!("found no controllers for pod {:?}", pod.meta().name()))?;
             sizes.insert(uid, size);
         }
-        Ok(Some(Scale { wanted: sizes.values().copied().fold(0, i32::saturating_add), unmanaged }))
+        Ok(Some(Scale {
+            expected_count: sizes.values().copied().fold(0, i32::saturating_add),
+            unmanaged,
+        }))
     }
 
     /// The uid and the size of what manages pods at the top.
@@ -159,7 +162,7 @@ impl Budgets {
         owner: &OwnerReference,
         namespace: &str,
     ) -> Result<Option<(Text, i32)>, Error> {
-        let key = Key::new(namespace, owner.name());
+        let key = NamespacedName::new(namespace, owner.name());
         let group = owner.api_version().split_once('/').map_or("", |(group, _)| group);
         let found = match (group, owner.kind()) {
             ("", "ReplicationController") => {
@@ -169,9 +172,9 @@ impl Budgets {
                 self.stateful.get(&key).map(|it| (of(&it), it.spec().replicas()))
             }
             ("apps" | "extensions", "ReplicaSet") => self.sets.get(&key).map(|set| {
-                let above = set.metadata().controller().filter(|it| it.kind() == "Deployment");
+                let above = set.metadata().controller_ref().filter(|it| it.kind() == "Deployment");
                 let above = above.and_then(|above| {
-                    let found = self.deployments.get(&Key::new(namespace, above.name()));
+                    let found = self.deployments.get(&NamespacedName::new(namespace, above.name()));
                     found.filter(|found| found.metadata().uid() == above.uid())
                 });
                 match above {
@@ -188,7 +191,7 @@ impl Budgets {
     async fn scale_of(
         &self,
         owner: &OwnerReference,
-        key: &Key,
+        key: &NamespacedName,
     ) -> Result<Option<(Text, i32)>, Error> {
         let client = self.budgets.api().client();
         let mapper = client.discover().await?;
@@ -198,8 +201,8 @@ impl Budgets {
         if !found.subresources.iter().any(|name| name == "scale") {
             return Ok(None);
         }
-        let api = Api::<Value>::of(client, found.resource.clone());
-        let scale = match api.get_sub(key, "scale").await {
+        let api = Api::<Value>::for_resource(client, found.resource.clone());
+        let scale = match api.get_subresource(key, "scale").await {
             Err(error) if error.is_not_found() => return Ok(None),
             scale => scale?,
         };
@@ -211,18 +214,18 @@ impl Budgets {
 }
 
 struct Scale {
-    wanted: i32,
+    expected_count: i32,
     /// Some pods have no controller.
     unmanaged: bool,
 }
 
 /// Pods that somebody has begun to evict.
 #[derive(Debug, Default, PartialEq)]
-struct Disrupted<'a> {
+struct DisruptedPods<'a> {
     /// By name: since when, and as it was written.
     going: HashMap<&'a str, (i64, &'a str)>,
     /// Those that are still there after all.
-    kept: Vec<&'a Pod>,
+    expired: Vec<&'a Pod>,
 }
 
 fn of<K: Kind>(object: &K) -> Text {
@@ -234,14 +237,14 @@ fn selector(budget: &PodDisruptionBudget) -> Selector {
     crate::claim::selector(budget.spec().selector())
 }
 
-fn disrupted<'a>(budget: &'a PodDisruptionBudget, pods: &'a [Pod], now: i64) -> Disrupted<'a> {
-    let mut found = Disrupted::default();
+fn disrupted<'a>(budget: &'a PodDisruptionBudget, pods: &'a [Pod], now: i64) -> DisruptedPods<'a> {
+    let mut found = DisruptedPods::default();
     for pod in pods.iter().filter(|pod| !pod.is_terminating()) {
         let name = pod.metadata().name();
         let Some(text) = budget.status().disrupted_pods().get(name) else { continue };
-        let Some(since) = Time::seconds(text) else { continue };
-        if since + EVICTED_FOR < now {
-            found.kept.push(pod);
+        let Some(since) = Time::parse_seconds(text) else { continue };
+        if since + DELETION_TIMEOUT_SECONDS < now {
+            found.expired.push(pod);
         } else {
             found.going.insert(name, (since, text));
         }
@@ -253,23 +256,25 @@ fn status(
     budget: &PodDisruptionBudget,
     pods: &[Pod],
     scale: Option<i32>,
-    disrupted: &Disrupted<'_>,
+    disrupted: &DisruptedPods<'_>,
     now: i64,
 ) -> PodDisruptionBudgetStatus {
     let spec = budget.spec();
     let (expected, desired) = match (spec.max_unavailable(), spec.min_available(), scale) {
         (Some(most), _, Some(scale)) => {
-            (scale, scale.saturating_sub(most.of(scale, true).unwrap_or_default()).max(0))
+            (scale, scale.saturating_sub(most.scaled_value(scale, true).unwrap_or_default()).max(0))
         }
-        (None, Some(least), Some(scale)) => (scale, least.of(scale, true).unwrap_or_default()),
-        (None, Some(IntOrString::Int(least)), None) => (count(pods.len()), least),
+        (None, Some(least), Some(scale)) => {
+            (scale, least.scaled_value(scale, true).unwrap_or_default())
+        }
+        (None, Some(IntOrString::Int(least)), None) => (saturating_i32(pods.len()), least),
         _ => (0, 0),
     };
     let healthy = pods.iter().filter(|pod| {
         let going = disrupted.going.contains_key(pod.metadata().name());
         !pod.is_terminating() && !going && pod.is_ready()
     });
-    let healthy = count(healthy.count());
+    let healthy = saturating_i32(healthy.count());
     let allowed = if expected <= 0 { 0 } else { healthy.saturating_sub(desired).max(0) };
     let mut status = PodDisruptionBudgetStatus::new()
         .with_current_healthy(healthy)
@@ -304,7 +309,7 @@ fn put(
     const NAME: &str = "DisruptionAllowed";
     let old = status.conditions().find(|one| one.type_() == NAME);
     let since = old.filter(|old| old.status() == verdict).map(Condition::last_transition_time);
-    let since = since.map_or_else(|| Time::text(now), Text::from);
+    let since = since.map_or_else(|| Time::format(now), Text::from);
     let condition = Condition::new()
         .with_type(NAME)
         .with_status(verdict)
@@ -312,29 +317,29 @@ fn put(
         .with_last_transition_time(since)
         .with_reason(reason)
         .with_message(message);
-    status.conditions_mut().put(condition, |one| one.type_() == NAME);
+    status.conditions_mut().upsert(condition, |one| one.type_() == NAME);
 }
 
 /// Takes back that a pod is to be disrupted, when nothing has come of it.
 #[derive(Debug)]
-struct Stale {
-    pods: Objects<Pod>,
+struct StaleDisruptions {
+    pods: CachedApi<Pod>,
     clock: Arc<dyn Clock>,
 }
 
-impl Reconcile for Stale {
+impl Reconcile for StaleDisruptions {
     type Kind = Pod;
 
-    async fn reconcile(&self, _: &Key, pod: Option<Pod>) -> Result<Next, Error> {
+    async fn reconcile(&self, _: &NamespacedName, pod: Option<Pod>) -> Result<Requeue, Error> {
         let now = self.clock.now();
         let Some((pod, left)) = pod.and_then(|pod| stale_in(&pod, now).map(|left| (pod, left)))
         else {
-            return Ok(Next::OnChange);
+            return Ok(Requeue::OnChange);
         };
         if left > 0 {
-            return Ok(Next::After(wait_seconds(left)));
+            return Ok(Requeue::After(wait_seconds(left)));
         }
-        let because = pod.causes("the pod was not disrupted after all");
+        let because = pod.write_cause("the pod was not disrupted after all");
         let mut new = pod;
         let generation = new.metadata().generation();
         let old = new.status().condition("DisruptionTarget").cloned();
@@ -342,13 +347,15 @@ impl Reconcile for Stale {
         let mut condition = PodCondition::new()
             .with_type("DisruptionTarget")
             .with_status("False")
-            .with_last_transition_time(Time::text(now));
+            .with_last_transition_time(Time::format(now));
         if counted {
             condition.set_observed_generation(generation);
         }
-        new.status_mut().conditions_mut().put(condition, |one| one.type_() == "DisruptionTarget");
-        self.pods.because(&because).update_status(new).await?;
-        Ok(Next::OnChange)
+        new.status_mut()
+            .conditions_mut()
+            .upsert(condition, |one| one.type_() == "DisruptionTarget");
+        self.pods.with_cause(&because).update_status(new).await?;
+        Ok(Requeue::OnChange)
     }
 }
 
@@ -359,7 +366,11 @@ fn stale_in(pod: &Pod, now: i64) -> Option<i64> {
     if pod.is_terminating() || pod.is_finished() || !ours {
         return None;
     }
-    Some(seconds_left(Time::seconds(condition.last_transition_time())?, EVICTED_FOR, now))
+    Some(seconds_left(
+        Time::parse_seconds(condition.last_transition_time())?,
+        DELETION_TIMEOUT_SECONDS,
+        now,
+    ))
 }
 
 #[cfg(test)]
@@ -396,7 +407,7 @@ mod tests {
             (r#""maxUnavailable":1"#, 0, 0, Some(0), (0, 0, 0)),
         ] {
             let (budget, pods) = (budget(spec, ""), pods(ready, all));
-            let found = status(&budget, &pods, scale, &Disrupted::default(), 0);
+            let found = status(&budget, &pods, scale, &DisruptedPods::default(), 0);
             let numbers =
                 (found.expected_pods(), found.desired_healthy(), found.disruptions_allowed());
             assert_eq!(numbers, expected, "{spec} {ready}/{all}");
@@ -412,7 +423,7 @@ mod tests {
         let going = disrupted(&budget, &pods, 60);
         assert_eq!(status(&budget, &pods, None, &going, 60).current_healthy(), 1);
         let late = disrupted(&budget, &pods, 121);
-        assert_eq!((late.going.len(), late.kept.len()), (0, 1));
+        assert_eq!((late.going.len(), late.expired.len()), (0, 1));
         assert_eq!(status(&budget, &pods, None, &late, 121).current_healthy(), 2);
     }
 

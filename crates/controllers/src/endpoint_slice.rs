@@ -10,79 +10,91 @@ use api::{
     discovery::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice},
 };
 use client::Error;
-use object::{IntOrString, Key, List, ObjectMeta, selector::Selector};
-use runtime::{Context, Controller, Next, Objects, Reconcile, Step};
+use object::{IntOrString, List, NamespacedName, ObjectMeta, selector::Selector};
+use runtime::{CachedApi, Context, Controller, Reconcile, Requeue, Step};
 use schema::Kind;
 
 pub(crate) use self::{
-    act::{Act, carry_out},
+    act::{Action, execute},
     endpoints::start as start_endpoints,
 };
 use crate::Config;
 
-const LARGEST: usize = 100;
+const MAX_ENDPOINTS_PER_SLICE: usize = 100;
 pub(crate) const SERVICE: &str = "kubernetes.io/service-name";
 pub(crate) const MANAGED: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslice-controller.k8s.io";
 
 pub(crate) fn start(cx: &Context, _: &Config) {
-    let slices = Backends { pods: cx.objects(), slices: cx.objects(), services: cx.objects() };
+    let slices = EndpointSlices {
+        pods: cx.cached_api(),
+        slices: cx.cached_api(),
+        services: cx.cached_api(),
+    };
     let services = slices.services.clone();
     Controller::new("endpointslice", cx, slices)
         .watches::<Pod>(move |pod| selecting(pod, &services))
         .watches::<EndpointSlice>(|slice| {
             let service = slice.metadata().labels().get(SERVICE);
-            let key = |name| Key::new(slice.metadata().namespace(), name);
+            let key = |name| NamespacedName::new(slice.metadata().namespace(), name);
             service.map(key).into_iter().collect()
         })
         .start();
 }
 
 /// The Services whose selector has the pod.
-fn selecting(pod: &Pod, services: &Objects<Service>) -> Vec<Key> {
+fn selecting(pod: &Pod, services: &CachedApi<Service>) -> Vec<NamespacedName> {
     let near = services.in_namespace(pod.metadata().namespace()).into_iter();
     let selects = near.filter(|service| {
         selector(service).is_some_and(|selector| selector.matches(pod.metadata().labels()))
     });
-    selects.map(|service| Key::of(service.metadata())).collect()
+    selects.map(|service| NamespacedName::from_meta(service.metadata())).collect()
 }
 
 /// What the Service selects by; `None` for those whose endpoints others make.
 fn selector(service: &Service) -> Option<Selector> {
     let labels = service.spec().selector();
     let selects = !labels.is_empty() && service.spec().type_() != "ExternalName";
-    selects.then(|| Selector::labels(labels.iter()))
+    selects.then(|| Selector::from_labels(labels.iter()))
 }
 
 #[derive(Debug)]
-struct Backends {
-    services: Objects<Service>,
-    pods: Objects<Pod>,
-    slices: Objects<EndpointSlice>,
+struct EndpointSlices {
+    services: CachedApi<Service>,
+    pods: CachedApi<Pod>,
+    slices: CachedApi<EndpointSlice>,
 }
 
-impl Reconcile for Backends {
+impl Reconcile for EndpointSlices {
     type Kind = Service;
 
-    async fn reconcile(&self, key: &Key, service: Option<Service>) -> Result<Next, Error> {
-        let Some(service) = service else { return Ok(Next::OnChange) }; // the collector's matter
+    async fn reconcile(
+        &self,
+        key: &NamespacedName,
+        service: Option<Service>,
+    ) -> Result<Requeue, Error> {
+        let Some(service) = service else { return Ok(Requeue::OnChange) }; // the collector's matter
         let pods = self.pods.in_namespace(&key.namespace);
         let near = self.slices.in_namespace(&key.namespace).into_iter();
         let own = near.filter(|slice| {
             let labels = slice.metadata().labels();
             labels.get(SERVICE) == Some(&*key.name) && labels.get(MANAGED) == Some(MANAGER)
         });
-        carry_out(&self.slices, plan(&service, &pods, own.collect())).await?;
-        Ok(Next::OnChange)
+        execute(&self.slices, plan(&service, &pods, own.collect())).await?;
+        Ok(Requeue::OnChange)
     }
 }
 
 /// What must change so that the slices name the pods. Slices that fit stay as they
 /// are; the others are filled anew.
-fn plan(service: &Service, pods: &[Pod], own: Vec<EndpointSlice>) -> Vec<Step<Act>> {
-    let step = |rule| move |act| Step { act, because: service.causes(rule) };
+fn plan(service: &Service, pods: &[Pod], own: Vec<EndpointSlice>) -> Vec<Step<Action>> {
+    let step = |rule| move |act| Step { action: act, cause: service.write_cause(rule) };
     let Some(selector) = selector(service).filter(|_| !service.is_terminating()) else {
-        return own.into_iter().map(Act::Delete).map(step("the service selects no pods")).collect();
+        return own
+            .into_iter()
+            .map(Action::Delete)
+            .map(step("the service selects no pods"))
+            .collect();
     };
     let groups =
         grouped(service, pods.iter().filter(|pod| selector.matches(pod.metadata().labels())));
@@ -104,18 +116,22 @@ fn plan(service: &Service, pods: &[Pod], own: Vec<EndpointSlice>) -> Vec<Step<Ac
             {
                 let old = left.remove(at);
                 let new = wanted.with_metadata(old.metadata().clone());
-                steps.push(step("its pods have changed")(Act::Update(new)));
+                steps.push(step("its pods have changed")(Action::Update(new)));
             } else {
-                steps.push(step("its pods are not named yet")(Act::Create(wanted)));
+                steps.push(step("its pods are not named yet")(Action::Create(wanted)));
             }
         }
     }
-    steps.extend(left.into_iter().map(Act::Delete).map(step("its pods are elsewhere")));
+    steps.extend(left.into_iter().map(Action::Delete).map(step("its pods are elsewhere")));
     steps
 }
 
 fn chunks(endpoints: &[Endpoint]) -> Vec<&[Endpoint]> {
-    if endpoints.is_empty() { vec![&[]] } else { endpoints.chunks(LARGEST).collect() }
+    if endpoints.is_empty() {
+        vec![&[]]
+    } else {
+        endpoints.chunks(MAX_ENDPOINTS_PER_SLICE).collect()
+    }
 }
 
 type Group = (List<EndpointPort>, Vec<Endpoint>);
@@ -123,7 +139,7 @@ type Group = (List<EndpointPort>, Vec<Endpoint>);
 /// The endpoints, by the numbers that the Service's ports have in their pods.
 fn grouped<'a>(service: &Service, pods: impl Iterator<Item = &'a Pod>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    let mut pods: Vec<&Pod> = pods.filter(|pod| counts(service, pod)).collect();
+    let mut pods: Vec<&Pod> = pods.filter(|pod| should_be_in_endpoints(service, pod)).collect();
     pods.sort_by_key(|pod| pod.metadata().name());
     for pod in pods {
         let Some(ports) = ports(service, pod) else { continue };
@@ -142,7 +158,7 @@ fn grouped<'a>(service: &Service, pods: impl Iterator<Item = &'a Pod>) -> Vec<Gr
 /// Whether the pod can be reached at all: it has an address of the Service's family and has not
 /// ended. A node says what address a pod has; one that cannot be an endpoint counts as none, so
 /// that the Service's other pods stay reachable.
-fn counts(service: &Service, pod: &Pod) -> bool {
+fn should_be_in_endpoints(service: &Service, pod: &Pod) -> bool {
     let ip = pod.status().pod_ip();
     ip.contains(':') == (family(service) == "IPv6")
         && is_endpoint_ip(ip)
@@ -239,7 +255,7 @@ fn slice(service: &Service, ports: &List<EndpointPort>, endpoints: &[Endpoint]) 
         .with_generate_name(format!("{}-", meta.name()))
         .with_namespace(meta.namespace())
         .with_labels(labels)
-        .with_owner_references([service.controls()]);
+        .with_owner_references([service.controller_ref()]);
     EndpointSlice::new()
         .with_metadata(own)
         .with_address_type(family(service))

@@ -7,17 +7,17 @@ use api::{
     discovery::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice},
 };
 use client::Error;
-use object::{Key, List, Map, ObjectMeta};
-use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder, Step};
+use object::{List, Map, NamespacedName, ObjectMeta};
+use runtime::{CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue, Step};
 use schema::Kind;
 
 use crate::{
     Config,
-    endpoint_slice::{Act, MANAGED, SERVICE, carry_out},
+    endpoint_slice::{Action, MANAGED, SERVICE, execute},
 };
 
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
-const SKIPPED: &str = "endpointslice.kubernetes.io/skip-mirror";
+const SKIP_MIRROR_LABEL: &str = "endpointslice.kubernetes.io/skip-mirror";
 /// One that elects leaders names nobody to be reached.
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 /// What slices do not take over.
@@ -28,34 +28,38 @@ const OWN: [&str; 2] = [
 
 pub(crate) fn start(cx: &Context, config: &Config) {
     let mirror = Mirror {
-        services: cx.objects(),
-        slices: cx.objects(),
-        events: Recorder::start(cx, "endpoint-slice-mirroring-controller", ""),
+        services: cx.cached_api(),
+        slices: cx.cached_api(),
+        events: EventRecorder::start(cx, "endpoint-slice-mirroring-controller", ""),
         most: config.mirrored_endpoints_per_subset,
     };
     Controller::new("endpointslice-mirroring", cx, mirror)
-        .watches::<Service>(|service| vec![Key::of(service.metadata())])
+        .watches::<Service>(|service| vec![NamespacedName::from_meta(service.metadata())])
         .watches::<EndpointSlice>(|slice| {
             let meta = slice.metadata();
             let ours = meta.labels().get(MANAGED) == Some(MANAGER);
             let name = meta.labels().get(SERVICE).filter(|_| ours);
-            name.map(|name| Key::new(meta.namespace(), name)).into_iter().collect()
+            name.map(|name| NamespacedName::new(meta.namespace(), name)).into_iter().collect()
         })
         .start();
 }
 
 #[derive(Debug)]
 struct Mirror {
-    services: Objects<Service>,
-    slices: Objects<EndpointSlice>,
-    events: Recorder,
+    services: CachedApi<Service>,
+    slices: CachedApi<EndpointSlice>,
+    events: EventRecorder,
     most: usize,
 }
 
 impl Reconcile for Mirror {
     type Kind = Endpoints;
 
-    async fn reconcile(&self, key: &Key, endpoints: Option<Endpoints>) -> Result<Next, Error> {
+    async fn reconcile(
+        &self,
+        key: &NamespacedName,
+        endpoints: Option<Endpoints>,
+    ) -> Result<Requeue, Error> {
         let own = self.slices.in_namespace(&key.namespace).into_iter().filter(|slice| {
             let labels = slice.metadata().labels();
             labels.get(SERVICE) == Some(&*key.name) && labels.get(MANAGED) == Some(MANAGER)
@@ -64,25 +68,26 @@ impl Reconcile for Mirror {
         let service = self.services.get(key);
         let bare = service.as_ref().is_some_and(|service| service.spec().selector().is_empty());
         let Some(endpoints) = endpoints.filter(|it| bare && is_mirrored(it)) else {
-            let gone = service.as_ref().map(|service| service.causes("there is nothing to mirror"));
+            let gone =
+                service.as_ref().map(|service| service.write_cause("there is nothing to mirror"));
             for slice in &own {
                 match &gone {
-                    Some(because) => self.slices.because(because).delete(slice).await?,
+                    Some(because) => self.slices.with_cause(because).delete(slice).await?,
                     None => self.slices.delete(slice).await?,
                 }
             }
-            return Ok(Next::OnChange);
+            return Ok(Requeue::OnChange);
         };
         let wanted = wanted(&endpoints, self.most);
         self.tell(&endpoints, &wanted);
-        carry_out(&self.slices, plan(&endpoints, wanted.slices, own)).await?;
-        Ok(Next::OnChange)
+        execute(&self.slices, plan(&endpoints, wanted.slices, own)).await?;
+        Ok(Requeue::OnChange)
     }
 }
 
 impl Mirror {
-    fn tell(&self, endpoints: &Endpoints, wanted: &Wanted) {
-        let Wanted { invalid, skipped, .. } = wanted;
+    fn tell(&self, endpoints: &Endpoints, wanted: &DesiredSlices) {
+        let DesiredSlices { invalid, skipped, .. } = wanted;
         if *invalid > 0 {
             let message =
                 format!("Skipped {invalid} invalid IP addresses when mirroring to EndpointSlices");
@@ -101,7 +106,7 @@ impl Mirror {
 
 /// One slice for each set of ports and family of addresses.
 #[derive(Debug, Default)]
-struct Wanted {
+struct DesiredSlices {
     slices: Vec<EndpointSlice>,
     invalid: usize,
     skipped: usize,
@@ -109,11 +114,11 @@ struct Wanted {
 
 fn is_mirrored(endpoints: &Endpoints) -> bool {
     let meta = endpoints.metadata();
-    meta.labels().get(SKIPPED) != Some("true") && meta.annotations().get(LEADER).is_none()
+    meta.labels().get(SKIP_MIRROR_LABEL) != Some("true") && meta.annotations().get(LEADER).is_none()
 }
 
-fn wanted(endpoints: &Endpoints, most: usize) -> Wanted {
-    let mut wanted = Wanted::default();
+fn wanted(endpoints: &Endpoints, most: usize) -> DesiredSlices {
+    let mut wanted = DesiredSlices::default();
     for subset in endpoints.subsets().iter() {
         let ports = ports(subset);
         let ready = subset.addresses().iter().map(|address| (address, true));
@@ -158,8 +163,8 @@ fn plan(
     endpoints: &Endpoints,
     wanted: Vec<EndpointSlice>,
     mut own: Vec<EndpointSlice>,
-) -> Vec<Step<Act>> {
-    let step = |rule: &str, act| Step { act, because: endpoints.causes(rule) };
+) -> Vec<Step<Action>> {
+    let step = |rule: &str, act| Step { action: act, cause: endpoints.write_cause(rule) };
     let mut steps = Vec::new();
     for slice in wanted {
         let fits = |own: &EndpointSlice| {
@@ -168,7 +173,7 @@ fn plan(
         };
         let Some(at) = own.iter().position(fits) else {
             if !endpoints.is_terminating() {
-                steps.push(step("addresses are not mirrored yet", Act::Create(slice)));
+                steps.push(step("addresses are not mirrored yet", Action::Create(slice)));
             }
             continue;
         };
@@ -183,10 +188,10 @@ fn plan(
                 .with_labels(new.labels().clone())
                 .with_annotations(new.annotations().clone());
             let new = slice.with_metadata(meta);
-            steps.push(step("addresses have changed", Act::Update(new)));
+            steps.push(step("addresses have changed", Action::Update(new)));
         }
     }
-    let gone = own.into_iter().map(|slice| step("addresses are gone", Act::Delete(slice)));
+    let gone = own.into_iter().map(|slice| step("addresses are gone", Action::Delete(slice)));
     steps.extend(gone);
     steps
 }
@@ -194,12 +199,12 @@ fn plan(
 fn metadata(endpoints: &Endpoints) -> ObjectMeta {
     let meta = endpoints.metadata();
     let mut labels = Map::from([(SERVICE, meta.name()), (MANAGED, MANAGER)]);
-    labels.add_missing(meta.labels());
+    labels.insert_missing(meta.labels());
     let mut all = ObjectMeta::new()
         .with_namespace(meta.namespace())
         .with_generate_name(format!("{}-", meta.name()))
         .with_labels(labels)
-        .with_owner_references([endpoints.controls()]);
+        .with_owner_references([endpoints.controller_ref()]);
     for (name, value) in meta.annotations().iter().filter(|(name, _)| !OWN.contains(name)) {
         all.annotations_mut().insert(name, value);
     }
@@ -268,8 +273,8 @@ mod tests {
 
         let made: Vec<_> = plan(&all, wanted.slices.clone(), vec![])
             .into_iter()
-            .map(|step| match step.act {
-                Act::Create(slice) => slice,
+            .map(|step| match step.action {
+                Action::Create(slice) => slice,
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -281,7 +286,7 @@ mod tests {
         let steps = plan(&all, fewer.slices, made);
         assert!(matches!(
             &*steps,
-            [Step { act: Act::Update(_), .. }, Step { act: Act::Delete(_), .. }]
+            [Step { action: Action::Update(_), .. }, Step { action: Action::Delete(_), .. }]
         ));
     }
 }

@@ -2,29 +2,33 @@
 
 use api::core::{PersistentVolumeClaim, Pod, Volume};
 use client::Error;
-use object::{Key, ObjectMeta};
-use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder};
+use object::{NamespacedName, ObjectMeta};
+use runtime::{CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue};
 use schema::Kind;
 
 use crate::{Config, protection::claim_of};
 
 pub(crate) fn start(cx: &Context, _: &Config) {
-    let volumes =
-        Ephemeral { claims: cx.objects(), events: Recorder::start(cx, "ephemeral_volume", "") };
+    let volumes = Ephemeral {
+        claims: cx.cached_api(),
+        events: EventRecorder::start(cx, "ephemeral_volume", ""),
+    };
     Controller::new("ephemeral-volume", cx, volumes).owns::<PersistentVolumeClaim>().start();
 }
 
 #[derive(Debug)]
 struct Ephemeral {
-    claims: Objects<PersistentVolumeClaim>,
-    events: Recorder,
+    claims: CachedApi<PersistentVolumeClaim>,
+    events: EventRecorder,
 }
 
 impl Reconcile for Ephemeral {
     type Kind = Pod;
 
-    async fn reconcile(&self, _: &Key, pod: Option<Pod>) -> Result<Next, Error> {
-        let Some(pod) = pod.filter(|pod| !pod.is_terminating()) else { return Ok(Next::OnChange) };
+    async fn reconcile(&self, _: &NamespacedName, pod: Option<Pod>) -> Result<Requeue, Error> {
+        let Some(pod) = pod.filter(|pod| !pod.is_terminating()) else {
+            return Ok(Requeue::OnChange);
+        };
         for volume in pod.spec().volumes().iter() {
             if let Err(error) = self.provide(&pod, volume).await {
                 let message = format!("ephemeral volume {}: {error}", volume.name());
@@ -32,26 +36,26 @@ impl Reconcile for Ephemeral {
                 return Err(error);
             }
         }
-        Ok(Next::OnChange)
+        Ok(Requeue::OnChange)
     }
 }
 
 impl Ephemeral {
     async fn provide(&self, pod: &Pod, volume: &Volume) -> Result<(), Error> {
         let Some(claim) = new_claim(pod, volume) else { return Ok(()) };
-        let key = Key::of(claim.metadata());
+        let key = NamespacedName::from_meta(claim.metadata());
         if let Some(known) = self.claims.get(&key) {
-            let owner = known.metadata().controller();
+            let owner = known.metadata().controller_ref();
             if owner.is_some_and(|owner| owner.uid() == pod.metadata().uid()) {
                 return Ok(());
             }
             return Err(Error::Invalid(format!(
                 "PVC {key} was not created for pod {} (pod is not owner)",
-                Key::of(pod.metadata())
+                NamespacedName::from_meta(pod.metadata())
             )));
         }
-        let because = pod.causes("a volume of the pod has no claim");
-        match self.claims.because(&because).create(claim).await {
+        let because = pod.write_cause("a volume of the pod has no claim");
+        match self.claims.with_cause(&because).create(claim).await {
             Err(error) if error.is_namespace_terminating() => Ok(()),
             made => made.map(drop),
         }
@@ -66,7 +70,7 @@ fn new_claim(pod: &Pod, volume: &Volume) -> Option<PersistentVolumeClaim> {
         .with_namespace(pod.metadata().namespace())
         .with_labels(template.metadata().labels().clone())
         .with_annotations(template.metadata().annotations().clone())
-        .with_owner_references([pod.controls()]);
+        .with_owner_references([pod.controller_ref()]);
     Some(PersistentVolumeClaim::new().with_metadata(metadata).with_spec(template.spec().clone()))
 }
 
@@ -80,5 +84,5 @@ fn only_such_volumes_have_a_claim_of_their_own() {
         pod.spec().volumes().iter().filter_map(|volume| new_claim(&pod, volume)).collect();
     let [claim] = &*claims else { panic!("one") };
     assert_eq!((claim.metadata().name(), claim.class()), ("p-b", "gold"));
-    assert_eq!(claim.metadata().controller().map(object::OwnerReference::uid), Some("u"));
+    assert_eq!(claim.metadata().controller_ref().map(object::OwnerReference::uid), Some("u"));
 }

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 
 use api::{apps::ControllerRevision, core::PodTemplateSpec};
 use client::Error;
-use object::{Cause, Key, Lens, ObjectMeta, Text, Value};
-use runtime::Objects;
+use object::{Lens, NamespacedName, ObjectMeta, Text, Value, WriteCause};
+use runtime::CachedApi;
 use schema::Kind;
 
 use crate::template::encode_sum;
@@ -25,14 +25,14 @@ pub(crate) fn patch(template: &PodTemplateSpec) -> Value {
 
 /// The revisions of an owner, sorted by what its template is now.
 #[derive(Debug, Default)]
-pub(crate) struct History {
+pub(crate) struct RevisionHistory {
     /// Those that say what the template says. More than one: they are duplicates.
     pub(crate) current: Vec<ControllerRevision>,
     /// The others, the oldest first.
     pub(crate) old: Vec<ControllerRevision>,
 }
 
-impl History {
+impl RevisionHistory {
     pub(crate) fn new(mut revisions: Vec<ControllerRevision>, patch: &Value) -> Self {
         revisions.sort_by_key(|revision| {
             let meta = revision.metadata();
@@ -77,24 +77,24 @@ pub(crate) fn revision<O: Kind>(
         .with_namespace(owner.meta().namespace())
         .with_labels(labels.clone())
         .with_annotations(owner.meta().annotations().clone())
-        .with_owner_references([owner.controls()]);
+        .with_owner_references([owner.controller_ref()]);
     ControllerRevision::new().with_metadata(metadata).with_data(patch).with_revision(number)
 }
 
 /// Writes a revision down; `false` where its name is taken by another one, so that the next
 /// try must have another name.
-pub(crate) async fn record(
-    revisions: &Objects<ControllerRevision>,
+pub(crate) async fn create_revision(
+    revisions: &CachedApi<ControllerRevision>,
     revision: ControllerRevision,
-    because: &Cause,
+    because: &WriteCause,
 ) -> Result<bool, Error> {
-    let (key, data) = (Key::of(revision.metadata()), revision.data().clone());
-    match revisions.because(because).create(revision).await {
+    let (key, data) = (NamespacedName::from_meta(revision.metadata()), revision.data().clone());
+    match revisions.with_cause(because).create(revision).await {
         Err(error) if error.is_already_exists() => {
             let other = revisions.api().get(&key).await?;
             let ours = same(other.data(), &data);
             if ours {
-                revisions.cache().wrote(&other); // we made it, and have not seen it yet
+                revisions.cache().observe_write(&other); // we made it, and have not seen it yet
             }
             Ok(ours)
         }
@@ -127,7 +127,7 @@ fn plain(value: &Value) -> Value {
             }
             new
         }
-        Value::Raw(_) => plain(&value.unpacked()),
+        Value::Raw(_) => plain(&value.with_raw_expanded()),
         other => other.clone(),
     }
 }
@@ -154,9 +154,9 @@ mod tests {
     #[test]
     fn revisions_are_numbered_and_forgotten() {
         let all = vec![of("c", 3), of("a", 1), of("b", 2), of("d", 4)];
-        let history = History::new(all.clone(), &patch(&template("b")));
+        let history = RevisionHistory::new(all.clone(), &patch(&template("b")));
         assert_eq!((history.current.len(), history.number()), (1, 5), "an old one is newest again");
-        let history = History::new(all, &patch(&template("new")));
+        let history = RevisionHistory::new(all, &patch(&template("new")));
         let named = |limit, used: &[&str]| -> Vec<String> {
             let used = used.iter().copied().collect();
             let gone = history.outdated(limit, &used, |revision| revision.metadata().name());

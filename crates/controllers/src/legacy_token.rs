@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 
 use api::core::{ConfigMap, Pod, Secret, ServiceAccount};
 use client::{Error, Patch};
-use object::{Clock, Key, Time, Value};
-use runtime::{Context, Controller, Next, Objects, Reconcile};
+use object::{Clock, NamespacedName, Time, Value};
+use runtime::{CachedApi, Context, Controller, Reconcile, Requeue};
 use schema::Kind;
 
 use crate::Config;
@@ -21,27 +21,29 @@ const PERIOD: Duration = Duration::from_hours(24);
 
 pub(crate) fn start(cx: &Context, config: &Config) {
     let cleaner = Cleaner {
-        secrets: cx.objects(),
-        accounts: cx.objects(),
-        pods: cx.objects(),
-        maps: cx.objects(),
+        secrets: cx.cached_api(),
+        accounts: cx.cached_api(),
+        pods: cx.cached_api(),
+        maps: cx.cached_api(),
         clock: config.clock.clone(),
     };
-    Controller::new("legacy-service-account-token-cleaner", cx, cleaner).every(PERIOD).start();
+    Controller::new("legacy-service-account-token-cleaner", cx, cleaner)
+        .resync_every(PERIOD)
+        .start();
 }
 
 #[derive(Debug)]
 struct Cleaner {
-    secrets: Objects<Secret>,
-    accounts: Objects<ServiceAccount>,
-    pods: Objects<Pod>,
-    maps: Objects<ConfigMap>,
+    secrets: CachedApi<Secret>,
+    accounts: CachedApi<ServiceAccount>,
+    pods: CachedApi<Pod>,
+    maps: CachedApi<ConfigMap>,
     clock: Arc<dyn Clock>,
 }
 
 /// What becomes of a token.
 #[derive(Debug, PartialEq, Eq)]
-enum Fate {
+enum TokenAction {
     Stays,
     /// It is of no use from this day on.
     Marked(String),
@@ -51,30 +53,34 @@ enum Fate {
 impl Reconcile for Cleaner {
     type Kind = Secret;
 
-    async fn reconcile(&self, key: &Key, secret: Option<Secret>) -> Result<Next, Error> {
+    async fn reconcile(
+        &self,
+        key: &NamespacedName,
+        secret: Option<Secret>,
+    ) -> Result<Requeue, Error> {
         let Some(secret) = secret.filter(|secret| !secret.is_terminating()) else {
-            return Ok(Next::OnChange);
+            return Ok(Requeue::OnChange);
         };
-        let since = self.maps.get(&Key::new(TRACKING.0, TRACKING.1));
+        let since = self.maps.get(&NamespacedName::new(TRACKING.0, TRACKING.1));
         let since = since.and_then(|map| day(map.data().get("since")?));
         let now = self.clock.now();
         if since.is_none_or(|since| now < since + UNUSED) || !self.is_automatic(&secret) {
-            return Ok(Next::OnChange);
+            return Ok(Requeue::OnChange);
         }
-        match fate(&secret, now) {
-            Fate::Stays => {}
-            Fate::Marked(today) => {
-                let because = secret.causes("a token has not been used for a year");
+        match token_action(&secret, now) {
+            TokenAction::Stays => {}
+            TokenAction::Marked(today) => {
+                let because = secret.write_cause("a token has not been used for a year");
                 let mut mark = Value::object();
                 mark["metadata"]["labels"][INVALID] = today.into();
-                self.secrets.because(&because).patch(key, &Patch::Merge(mark)).await?;
+                self.secrets.with_cause(&because).patch(key, &Patch::Merge(mark)).await?;
             }
-            Fate::Goes => {
-                let because = secret.causes("a token has been of no use for a year");
-                self.secrets.because(&because).delete(&secret).await?;
+            TokenAction::Goes => {
+                let because = secret.write_cause("a token has been of no use for a year");
+                self.secrets.with_cause(&because).delete(&secret).await?;
             }
         }
-        Ok(Next::OnChange)
+        Ok(Requeue::OnChange)
     }
 }
 
@@ -86,7 +92,8 @@ impl Cleaner {
             return false;
         }
         let account = meta.annotations().get("kubernetes.io/service-account.name");
-        let account = account.and_then(|name| self.accounts.get(&Key::new(meta.namespace(), name)));
+        let account = account
+            .and_then(|name| self.accounts.get(&NamespacedName::new(meta.namespace(), name)));
         let listed = account.is_some_and(|account| {
             account.secrets().iter().any(|reference| reference.name() == meta.name())
         });
@@ -100,23 +107,23 @@ impl Cleaner {
     }
 }
 
-fn fate(secret: &Secret, now: i64) -> Fate {
+fn token_action(secret: &Secret, now: i64) -> TokenAction {
     let (meta, limit) = (secret.metadata(), now - UNUSED);
-    let made = Time::seconds(meta.creation_timestamp()).unwrap_or(now);
+    let made = Time::parse_seconds(meta.creation_timestamp()).unwrap_or(now);
     let label = |name: &str| meta.labels().get(name).and_then(day);
     if made >= limit || label(USED).is_some_and(|used| used >= limit) {
-        return Fate::Stays;
+        return TokenAction::Stays;
     }
     match label(INVALID) {
-        None => Fate::Marked(Time::text(now)[..10].to_owned()),
-        Some(since) if since >= limit => Fate::Stays,
-        Some(_) => Fate::Goes,
+        None => TokenAction::Marked(Time::format(now)[..10].to_owned()),
+        Some(since) if since >= limit => TokenAction::Stays,
+        Some(_) => TokenAction::Goes,
     }
 }
 
 /// The beginning of a day: `2026-01-02`.
 fn day(text: &str) -> Option<i64> {
-    Time::seconds(&format!("{text}T00:00:00Z"))
+    Time::parse_seconds(&format!("{text}T00:00:00Z"))
 }
 
 #[cfg(test)]
@@ -127,17 +134,20 @@ mod tests {
 
     #[test]
     fn a_token_is_marked_before_it_goes() {
-        let now = Time::seconds("2026-06-01T00:00:00Z").unwrap();
+        let now = Time::parse_seconds("2026-06-01T00:00:00Z").unwrap();
         let of = |labels: &str| {
             let text = format!(
                 r#"{{"metadata":{{"creationTimestamp":"2020-01-01T00:00:00Z","labels":{{{labels}}}}}}}"#
             );
-            fate(&Secret::from(from_json(text.as_bytes()).unwrap()), now)
+            token_action(&Secret::from(from_json(text.as_bytes()).unwrap()), now)
         };
-        assert_eq!(of(""), Fate::Marked("2026-06-01".to_owned()));
-        assert_eq!(of(&format!(r#""{USED}":"2026-01-01""#)), Fate::Stays);
-        assert_eq!(of(&format!(r#""{INVALID}":"2026-01-01""#)), Fate::Stays);
-        assert_eq!(of(&format!(r#""{INVALID}":"2025-01-01""#)), Fate::Goes);
-        assert_eq!(of(&format!(r#""{INVALID}":"x""#)), Fate::Marked("2026-06-01".to_owned()));
+        assert_eq!(of(""), TokenAction::Marked("2026-06-01".to_owned()));
+        assert_eq!(of(&format!(r#""{USED}":"2026-01-01""#)), TokenAction::Stays);
+        assert_eq!(of(&format!(r#""{INVALID}":"2026-01-01""#)), TokenAction::Stays);
+        assert_eq!(of(&format!(r#""{INVALID}":"2025-01-01""#)), TokenAction::Goes);
+        assert_eq!(
+            of(&format!(r#""{INVALID}":"x""#)),
+            TokenAction::Marked("2026-06-01".to_owned())
+        );
     }
 }

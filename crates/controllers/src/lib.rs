@@ -48,7 +48,7 @@ use client::Client;
 use object::{Clock, SystemClock};
 use runtime::Context;
 
-pub use self::{account::as_account, certificates::Signing};
+pub use self::{account::service_account_client, certificates::SigningConfig};
 
 /// What controllers must know that is not in the API.
 #[derive(Clone, Debug)]
@@ -71,9 +71,9 @@ pub struct Config {
     /// How often the metrics of autoscalers are looked at.
     pub autoscaler_period: Duration,
     /// Who signs certificates that are asked for; without it, nobody here does.
-    pub signing: Option<Signing>,
+    pub signing: Option<SigningConfig>,
     /// Who signs tokens that live in Secrets; without it, nobody here does.
-    pub token_signer: Option<Arc<pki::Signer>>,
+    pub token_signer: Option<Arc<pki::TokenSigner>>,
     pub clock: Arc<dyn Clock>,
 }
 
@@ -98,7 +98,7 @@ impl Default for Config {
 
 /// One controller, by the names that upstream has for it.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct ControllerDescriptor {
     /// What `--controllers` calls it.
     pub name: &'static str,
     /// What it was called before; empty: nothing else.
@@ -107,7 +107,7 @@ pub struct Entry {
     /// writes as the manager itself.
     pub account: &'static str,
     /// Whether `*` means it too.
-    pub usual: bool,
+    pub enabled_by_default: bool,
     start: fn(&Context, &Config),
 }
 
@@ -116,18 +116,18 @@ const fn entry(
     alias: &'static str,
     account: &'static str,
     start: fn(&Context, &Config),
-) -> Entry {
-    Entry { name, alias, account, usual: true, start }
+) -> ControllerDescriptor {
+    ControllerDescriptor { name, alias, account, enabled_by_default: true, start }
 }
 
 /// One that runs only where it is named.
-const fn on_wish(entry: Entry) -> Entry {
-    Entry { usual: false, ..entry }
+const fn disabled_by_default(entry: ControllerDescriptor) -> ControllerDescriptor {
+    ControllerDescriptor { enabled_by_default: false, ..entry }
 }
 
 /// All there are.
 #[rustfmt::skip]
-pub const CONTROLLERS: &[Entry] = &[
+pub const CONTROLLERS: &[ControllerDescriptor] = &[
     entry("serviceaccount-token-controller", "serviceaccount-token", "", service_account_token::start),
     entry("serviceaccount-controller", "serviceaccount", "service-account-controller", service_account::start),
     entry("root-ca-certificate-publisher-controller", "root-ca-cert-publisher", "root-ca-cert-publisher", root_ca::start),
@@ -164,8 +164,8 @@ pub const CONTROLLERS: &[Entry] = &[
     entry("podcertificaterequest-cleaner-controller", "", "podcertificaterequestcleaner", pod_certificate_cleaner::start),
     entry("kube-apiserver-serving-clustertrustbundle-publisher-controller", "", "kube-apiserver-serving-clustertrustbundle-publisher", trust_bundle::start),
     entry("service-cidr-controller", "", "service-cidrs-controller", service_cidr::start),
-    on_wish(entry("bootstrap-signer-controller", "bootstrapsigner", "bootstrap-signer", bootstrap::start_signer)),
-    on_wish(entry("token-cleaner-controller", "tokencleaner", "token-cleaner", bootstrap::start_cleaner)),
+    disabled_by_default(entry("bootstrap-signer-controller", "bootstrapsigner", "bootstrap-signer", bootstrap::start_signer)),
+    disabled_by_default(entry("token-cleaner-controller", "tokencleaner", "token-cleaner", bootstrap::start_cleaner)),
     entry("namespace-controller", "namespace", "namespace-controller", namespace::start),
     entry("node-lifecycle-controller", "nodelifecycle", "node-controller", node_lifecycle::start),
     entry("taint-eviction-controller", "", "node-controller", node_lifecycle::eviction::start),
@@ -177,15 +177,15 @@ pub const CONTROLLERS: &[Entry] = &[
 pub fn start(cx: &Context, config: &Config, identity: &dyn Fn(&str) -> Client) {
     for entry in CONTROLLERS.iter().filter(|entry| config.runs(entry)) {
         let own = match entry.account {
-            "" => cx.writing_as(cx.client()),
-            account => cx.writing_as(&identity(account)),
+            "" => cx.with_write_client(cx.client()),
+            account => cx.with_write_client(&identity(account)),
         };
         (entry.start)(&own, config);
     }
 }
 
 /// Checks a word of `--controllers`: `*`, or the name of a controller, perhaps after `-`.
-pub fn check_word(word: &str) -> Result<(), String> {
+pub fn check_controller_name(word: &str) -> Result<(), String> {
     let name = word.strip_prefix('-').unwrap_or(word);
     if word == "*" || CONTROLLERS.iter().any(|entry| entry.is(name)) {
         return Ok(());
@@ -193,20 +193,20 @@ pub fn check_word(word: &str) -> Result<(), String> {
     Err(format!("{name:?} is not in the list of known controllers"))
 }
 
-impl Entry {
+impl ControllerDescriptor {
     fn is(&self, name: &str) -> bool {
         !name.is_empty() && (self.name == name || self.alias == name)
     }
 }
 
 impl Config {
-    fn runs(&self, entry: &Entry) -> bool {
+    fn runs(&self, entry: &ControllerDescriptor) -> bool {
         let words = || self.controllers.iter().map(String::as_str);
         if words().any(|word| entry.is(word)) {
             return true;
         }
         let barred = words().filter_map(|word| word.strip_prefix('-')).any(|word| entry.is(word));
-        !barred && entry.usual && words().any(|word| word == "*")
+        !barred && entry.enabled_by_default && words().any(|word| word == "*")
     }
 }
 
@@ -214,13 +214,19 @@ impl Config {
 fn controllers_are_chosen_by_name() {
     let runs = |words: &[&str], usual| {
         let controllers = words.iter().map(ToString::to_string).collect();
-        let entry = Entry { usual, ..entry("job-controller", "job", "job-controller", |_, _| ()) };
+        let entry = ControllerDescriptor {
+            enabled_by_default: usual,
+            ..entry("job-controller", "job", "job-controller", |_, _| ())
+        };
         Config { controllers, ..Config::default() }.runs(&entry)
     };
     assert!(runs(&["*"], true) && !runs(&["*"], false));
     assert!(!runs(&["*", "-job-controller"], true) && !runs(&["*", "-job"], true));
     assert!(runs(&["job-controller"], false) && runs(&["*", "job"], false));
     assert!(!runs(&["cronjob"], true) && !runs(&[""], true));
-    assert!(check_word("-daemonset").is_ok() && check_word("*").is_ok());
-    assert_eq!(check_word("-x").unwrap_err(), r#""x" is not in the list of known controllers"#);
+    assert!(check_controller_name("-daemonset").is_ok() && check_controller_name("*").is_ok());
+    assert_eq!(
+        check_controller_name("-x").unwrap_err(),
+        r#""x" is not in the list of known controllers"#
+    );
 }

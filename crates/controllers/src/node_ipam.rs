@@ -8,8 +8,8 @@ use std::{
 
 use api::core::Node;
 use client::{Error, Patch};
-use object::{Key, Value};
-use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder};
+use object::{NamespacedName, Value};
+use runtime::{CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue};
 use schema::Kind;
 use tracing::error;
 
@@ -20,17 +20,17 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         return;
     }
     let Some(ranges) =
-        Ranges::new(&config.cluster_cidr, config.node_cidr_mask, &config.service_cidr)
+        CidrSet::new(&config.cluster_cidr, config.node_cidr_mask, &config.service_cidr)
     else {
         let (cidr, mask) = (&config.cluster_cidr, config.node_cidr_mask);
         error!(cidr, mask, "not an IPv4 range that can be divided; nodes get none");
         return;
     };
     let ipam = NodeIpam {
-        nodes: cx.objects(),
+        nodes: cx.cached_api(),
         ranges,
-        turn: Mutex::default(),
-        events: Recorder::start(cx, "cidrAllocator", ""),
+        next_candidate: Mutex::default(),
+        events: EventRecorder::start(cx, "cidrAllocator", ""),
     };
     // One at a time: what one takes, the next must see.
     Controller::new("nodeipam", cx, ipam).workers(1).start();
@@ -38,24 +38,24 @@ pub(crate) fn start(cx: &Context, config: &Config) {
 
 #[derive(Debug)]
 struct NodeIpam {
-    nodes: Objects<Node>,
-    ranges: Ranges,
+    nodes: CachedApi<Node>,
+    ranges: CidrSet,
     /// Where to look first: a range that was given back is not given again at once.
-    turn: Mutex<u32>,
-    events: Recorder,
+    next_candidate: Mutex<u32>,
+    events: EventRecorder,
 }
 
 impl Reconcile for NodeIpam {
     type Kind = Node;
 
-    async fn reconcile(&self, key: &Key, node: Option<Node>) -> Result<Next, Error> {
-        let Some(node) = node else { return Ok(Next::OnChange) };
+    async fn reconcile(&self, key: &NamespacedName, node: Option<Node>) -> Result<Requeue, Error> {
+        let Some(node) = node else { return Ok(Requeue::OnChange) };
         if !node.spec().pod_cidr().is_empty() || node.is_terminating() {
-            return Ok(Next::OnChange);
+            return Ok(Requeue::OnChange);
         }
         let all = self.nodes.all();
         let taken = all.iter().map(|node| node.spec().pod_cidr().to_owned()).collect();
-        let begin = *self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let begin = *self.next_candidate.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((at, range)) = self.ranges.free(&taken, begin) else {
             let message = format!("Node {} status is now: CIDRNotAvailable", key.name);
             self.events.warning(&node, "CIDRNotAvailable", message);
@@ -64,16 +64,16 @@ impl Reconcile for NodeIpam {
         let mut body = Value::object();
         body["spec"]["podCIDR"] = (&*range).into();
         body["spec"]["podCIDRs"] = Value::List([Value::from(&*range)].into_iter().collect());
-        let nodes = self.nodes.because(&node.causes("a node needs addresses for its pods"));
+        let nodes = self.nodes.with_cause(&node.write_cause("a node needs addresses for its pods"));
         nodes.patch(key, &Patch::Strategic(body)).await?;
-        *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = at + 1;
-        Ok(Next::OnChange)
+        *self.next_candidate.lock().unwrap_or_else(PoisonError::into_inner) = at + 1;
+        Ok(Requeue::OnChange)
     }
 }
 
 /// The parts of an IPv4 range.
 #[derive(Debug)]
-struct Ranges {
+struct CidrSet {
     first: u32,
     count: u32,
     mask: u8,
@@ -81,7 +81,7 @@ struct Ranges {
     reserved: Option<(u32, u32)>,
 }
 
-impl Ranges {
+impl CidrSet {
     fn new(cidr: &str, mask: u8, reserved: &str) -> Option<Self> {
         let (first, last, whole) = parse(cidr)?;
         if mask < whole || mask > 30 || mask - whole > 16 {
@@ -119,7 +119,7 @@ fn parse(cidr: &str) -> Option<(u32, u32, u8)> {
 
 #[test]
 fn ranges_are_given_once() {
-    let ranges = Ranges::new("10.244.0.0/22", 24, "10.244.1.0/24").unwrap();
+    let ranges = CidrSet::new("10.244.0.0/22", 24, "10.244.1.0/24").unwrap();
     let mut taken = HashSet::new();
     let mut given = Vec::new();
     let mut turn = 3;
@@ -129,6 +129,6 @@ fn ranges_are_given_once() {
         given.push(range);
     }
     assert_eq!(given, ["10.244.3.0/24", "10.244.0.0/24", "10.244.2.0/24"]);
-    assert!(Ranges::new("10.0.0.0/24", 16, "").is_none());
-    assert!(Ranges::new("fd00::/64", 24, "").is_none());
+    assert!(CidrSet::new("10.0.0.0/24", 16, "").is_none());
+    assert!(CidrSet::new("fd00::/64", 24, "").is_none());
 }

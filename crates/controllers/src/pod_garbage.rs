@@ -8,9 +8,9 @@ use std::{
 };
 
 use api::core::{Node, Pod, PodCondition};
-use client::{Delete, Error, Patch};
-use object::{Clock, Key, Lens, Text, Time, Value, seconds_left, wait_seconds};
-use runtime::{Context, Controller, Next, Objects, Reconcile};
+use client::{DeleteParams, Error, Patch};
+use object::{Clock, Lens, NamespacedName, Text, Time, Value, seconds_left, wait_seconds};
+use runtime::{CachedApi, Context, Controller, Reconcile, Requeue};
 use schema::Kind;
 use tokio::time::sleep;
 use tracing::warn;
@@ -24,9 +24,9 @@ const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 pub(crate) fn start(cx: &Context, config: &Config) {
     let most = config.terminated_pod_threshold;
-    let lost = Arc::new(Lost {
-        pods: cx.objects(),
-        nodes: cx.objects(),
+    let lost = Arc::new(PodGc {
+        pods: cx.cached_api(),
+        nodes: cx.cached_api(),
         missing: Mutex::default(),
         clock: config.clock.clone(),
     });
@@ -35,73 +35,73 @@ pub(crate) fn start(cx: &Context, config: &Config) {
     let this = lost.clone();
     if most > 0 {
         cx.spawn("pod-garbage-collector", async move {
-            waiting.synced().await;
+            waiting.wait_for_cache_sync().await;
             loop {
-                let _ = panics::contain("pod-garbage-collector", this.limit(most)).await;
+                let _ = panics::contain("pod-garbage-collector", this.gc_terminated(most)).await;
                 sleep(PERIOD).await;
             }
         });
     }
-    Controller::new("pod-garbage-collector", cx, Shared(lost))
+    Controller::new("pod-garbage-collector", cx, PodGcReconciler(lost))
         .watches::<Node>(move |node| {
-            let on = pods.by("spec.nodeName", node.metadata().name());
-            on.iter().map(|pod| Key::of(pod.metadata())).collect()
+            let on = pods.by_index("spec.nodeName", node.metadata().name());
+            on.iter().map(|pod| NamespacedName::from_meta(pod.metadata())).collect()
         })
         .start();
 }
 
 #[derive(Debug)]
-struct Lost {
-    pods: Objects<Pod>,
-    nodes: Objects<Node>,
+struct PodGc {
+    pods: CachedApi<Pod>,
+    nodes: CachedApi<Node>,
     /// Nodes that pods name and nobody knows, since when.
     missing: Mutex<HashMap<Text, i64>>,
     clock: Arc<dyn Clock>,
 }
 
 #[derive(Debug)]
-struct Shared(Arc<Lost>);
+struct PodGcReconciler(Arc<PodGc>);
 
-impl Reconcile for Shared {
+impl Reconcile for PodGcReconciler {
     type Kind = Pod;
 
-    async fn reconcile(&self, _: &Key, pod: Option<Pod>) -> Result<Next, Error> {
-        let Some(pod) = pod else { return Ok(Next::OnChange) };
-        let node = self.0.nodes.get(&Key::new("", pod.spec().node_name()));
+    async fn reconcile(&self, _: &NamespacedName, pod: Option<Pod>) -> Result<Requeue, Error> {
+        let Some(pod) = pod else { return Ok(Requeue::OnChange) };
+        let node = self.0.nodes.get(&NamespacedName::new("", pod.spec().node_name()));
         match judge(&pod, node.as_ref()) {
-            Verdict::Keep => Ok(Next::OnChange),
-            Verdict::Delete(rule) => self.0.end(&pod, None, rule).await,
-            Verdict::Orphan => self.0.orphan(&pod).await,
+            PodGcDecision::Keep => Ok(Requeue::OnChange),
+            PodGcDecision::Delete(rule) => self.0.fail_and_delete(&pod, None, rule).await,
+            PodGcDecision::Orphan => self.0.orphan(&pod).await,
         }
     }
 }
 
 #[derive(Debug, PartialEq)]
-enum Verdict {
+enum PodGcDecision {
     Keep,
     Delete(&'static str),
     /// Its node is not there, or not yet.
     Orphan,
 }
 
-fn judge(pod: &Pod, node: Option<&Node>) -> Verdict {
+fn judge(pod: &Pod, node: Option<&Node>) -> PodGcDecision {
     if !pod.is_scheduled() {
         return if pod.is_terminating() {
-            Verdict::Delete("it never had a node")
+            PodGcDecision::Delete("it never had a node")
         } else {
-            Verdict::Keep
+            PodGcDecision::Keep
         };
     }
-    let Some(node) = node else { return Verdict::Orphan };
+    let Some(node) = node else { return PodGcDecision::Orphan };
     let out = node.spec().taints().find(|taint| taint.key() == OUT_OF_SERVICE).is_some();
     if pod.is_terminating() && out && !node.is_ready() {
-        return Verdict::Delete("its node is out of service");
+        return PodGcDecision::Delete("its node is out of service");
     }
-    Verdict::Keep
+    PodGcDecision::Keep
 }
 
-impl Lost {
-    async fn orphan(&self, pod: &Pod) -> Result<Next, Error> {
+impl PodGc {
+    async fn orphan(&self, pod: &Pod) -> Result<Requeue, Error> {
         let (name, now) = (pod.spec().node_name(), self.clock.now());
         let since = *self
             .missing
@@ -111,12 +111,12 @@ impl Lost {
             .or_insert(now);
         let left = seconds_left(since, QUARANTINE, now);
         if left > 0 {
-            return Ok(Next::After(wait_seconds(left)));
+            return Ok(Requeue::After(wait_seconds(left)));
         }
-        match self.nodes.api().get(&Key::new("", name)).await {
+        match self.nodes.api().get(&NamespacedName::new("", name)).await {
             Ok(_) => {
                 self.missing.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
-                return Ok(Next::OnChange);
+                return Ok(Requeue::OnChange);
             }
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error),
@@ -126,18 +126,18 @@ impl Lost {
             .with_status("True")
             .with_reason("DeletionByPodGC")
             .with_message("PodGC: node no longer exists")
-            .with_last_transition_time(Time::text(now));
-        self.end(pod, Some(condition), "its node is gone").await
+            .with_last_transition_time(Time::format(now));
+        self.fail_and_delete(pod, Some(condition), "its node is gone").await
     }
 
     /// Says that the pod has failed, if it has not ended, and deletes it at once.
-    async fn end(
+    async fn fail_and_delete(
         &self,
         pod: &Pod,
         condition: Option<PodCondition>,
         rule: &str,
-    ) -> Result<Next, Error> {
-        let pods = self.pods.because(&pod.causes(rule));
+    ) -> Result<Requeue, Error> {
+        let pods = self.pods.with_cause(&pod.write_cause(rule));
         let mut pod = pod.clone();
         if !pod.is_finished() {
             let mut failed = Value::object();
@@ -147,20 +147,20 @@ impl Lost {
                 failed["status"]["conditions"] = [condition.tree().clone()].into_iter().collect();
             }
             // its role lets it patch, and not update
-            let key = Key::of(pod.metadata());
+            let key = NamespacedName::from_meta(pod.metadata());
             pod = match pods.patch_status(&key, &Patch::Strategic(failed)).await {
-                Err(error) if error.is_not_found() => return Ok(Next::OnChange),
+                Err(error) if error.is_not_found() => return Ok(Requeue::OnChange),
                 done => done?,
             };
         }
-        let at_once = Delete { grace_seconds: Some(0), ..Delete::default() };
+        let at_once = DeleteParams { grace_seconds: Some(0), ..DeleteParams::default() };
         pods.delete_with(&pod, at_once).await?;
-        Ok(Next::OnChange)
+        Ok(Requeue::OnChange)
     }
 
-    async fn limit(&self, most: usize) {
+    async fn gc_terminated(&self, most: usize) {
         for pod in surplus(self.pods.all(), most) {
-            if let Err(error) = self.end(&pod, None, "too many pods have ended").await {
+            if let Err(error) = self.fail_and_delete(&pod, None, "too many pods have ended").await {
                 warn!(%error, pod = pod.metadata().name(), "cannot delete an ended pod");
             }
         }
@@ -203,12 +203,15 @@ mod tests {
         let text = r#"{"metadata":{"name":"a"},"spec":{"taints":
             [{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}]}}"#;
         let out = Node::view(&from_json(text.as_bytes()).unwrap()).clone();
-        let kept = |verdict| verdict == Verdict::Keep;
+        let kept = |verdict| verdict == PodGcDecision::Keep;
         assert!(kept(judge(&pod("p", "", false, "Pending"), None)));
-        assert!(matches!(judge(&pod("p", "", true, "Pending"), None), Verdict::Delete(_)));
-        assert_eq!(judge(&pod("p", "a", false, "Running"), None), Verdict::Orphan);
+        assert!(matches!(judge(&pod("p", "", true, "Pending"), None), PodGcDecision::Delete(_)));
+        assert_eq!(judge(&pod("p", "a", false, "Running"), None), PodGcDecision::Orphan);
         assert!(kept(judge(&pod("p", "a", false, "Running"), Some(&out))));
-        assert!(matches!(judge(&pod("p", "a", true, "Running"), Some(&out)), Verdict::Delete(_)));
+        assert!(matches!(
+            judge(&pod("p", "a", true, "Running"), Some(&out)),
+            PodGcDecision::Delete(_)
+        ));
     }
 
     #[test]

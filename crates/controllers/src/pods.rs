@@ -4,21 +4,21 @@
 use api::core::Pod;
 use client::Error;
 use futures_util::future::join_all;
-use object::{Cause, Text};
-use runtime::{Context, Objects, Recorder};
+use object::{Text, WriteCause};
+use runtime::{CachedApi, Context, EventRecorder};
 use schema::Kind;
 
 /// The pods, and the voice of who makes them.
 #[derive(Debug)]
-pub(crate) struct Pods {
-    pub(crate) objects: Objects<Pod>,
-    pub(crate) events: Recorder,
+pub(crate) struct PodControl {
+    pub(crate) objects: CachedApi<Pod>,
+    pub(crate) events: EventRecorder,
 }
 
-impl Pods {
+impl PodControl {
     /// Tells as `component`.
     pub(crate) fn new(cx: &Context, component: &str) -> Self {
-        Self { objects: cx.objects(), events: Recorder::start(cx, component, "") }
+        Self { objects: cx.cached_api(), events: EventRecorder::start(cx, component, "") }
     }
 
     /// Makes a pod. A namespace that is going away needs none.
@@ -26,9 +26,9 @@ impl Pods {
         &self,
         owner: &O,
         pod: Pod,
-        because: &Cause,
+        because: &WriteCause,
     ) -> Result<Option<Pod>, Error> {
-        match self.objects.because(because).create(pod).await {
+        match self.objects.with_cause(because).create(pod).await {
             Ok(pod) => {
                 let message = format!("Created pod: {}", pod.metadata().name());
                 self.events.normal(owner, "SuccessfulCreate", message);
@@ -46,10 +46,10 @@ impl Pods {
         &self,
         owner: &O,
         pod: &Pod,
-        because: &Cause,
+        because: &WriteCause,
     ) -> Result<(), Error> {
         let name = pod.metadata().name();
-        match self.objects.because(because).delete(pod).await {
+        match self.objects.with_cause(because).delete(pod).await {
             Ok(()) => {
                 self.events.normal(owner, "SuccessfulDelete", format!("Deleted pod: {name}"));
                 Ok(())
@@ -65,7 +65,7 @@ impl Pods {
     pub(crate) async fn delete_all<O: Kind>(
         &self,
         owner: &O,
-        pods: &[(Pod, Cause)],
+        pods: &[(Pod, WriteCause)],
     ) -> Result<(), Error> {
         let ended = pods.iter().map(|(pod, because)| self.delete(owner, pod, because));
         join_all(ended).await.into_iter().collect()
@@ -73,7 +73,7 @@ impl Pods {
 }
 
 /// Does one, then two, then four…: if the first fails, the others are not tried.
-pub(crate) async fn slow_start<T, R, F: Future<Output = Result<R, Error>>>(
+pub(crate) async fn slow_start_batch<T, R, F: Future<Output = Result<R, Error>>>(
     items: Vec<T>,
     mut act: impl FnMut(T) -> F,
 ) -> Result<(), Error> {
@@ -89,7 +89,7 @@ pub(crate) async fn slow_start<T, R, F: Future<Output = Result<R, Error>>>(
 }
 
 /// In the order in which workloads prefer them: placed ones first, the oldest first.
-pub(crate) fn seniority(pod: &Pod) -> (bool, Text, Text) {
+pub(crate) fn preference_order(pod: &Pod) -> (bool, Text, Text) {
     let meta = pod.metadata();
     (!pod.is_scheduled(), meta.creation_timestamp().into(), meta.name().into())
 }
@@ -101,7 +101,7 @@ mod tests {
     #[tokio::test]
     async fn the_first_failure_ends_it() {
         let tried = std::cell::Cell::new(0);
-        let done = slow_start((0..100).collect(), |at| {
+        let done = slow_start_batch((0..100).collect(), |at| {
             tried.set(tried.get() + 1);
             async move { if at == 2 { Err(Error::Invalid("no".into())) } else { Ok(()) } }
         });

@@ -5,18 +5,18 @@ use api::{
     core::{PersistentVolume, PersistentVolumeClaim, Pod, Volume},
     storage::VolumeAttributesClass,
 };
-use client::{Api, Error, Page, Selection};
-use object::{Key, List, Text};
-use runtime::{Context, Controller, Next, Objects, Reconcile};
+use client::{Api, Error, ListParams, Selectors};
+use object::{List, NamespacedName, Text};
+use runtime::{CachedApi, Context, Controller, Reconcile, Requeue};
 use schema::Kind;
 
 use crate::Config;
 
 /// The name of the index of pods by the claims they name.
-pub(crate) const CLAIMS: &str = "claims";
+pub(crate) const CLAIM_INDEX: &str = "claims";
 
 pub(crate) fn start_claims(cx: &Context, _: &Config) {
-    let claims = Claims { claims: cx.objects(), pods: cx.objects() };
+    let claims = Claims { claims: cx.cached_api(), pods: cx.cached_api() };
     index_claims(&claims.pods);
     Controller::new("pvc-protection", cx, claims)
         .watches::<Pod>(|pod| claim_keys(pod).collect())
@@ -24,12 +24,13 @@ pub(crate) fn start_claims(cx: &Context, _: &Config) {
 }
 
 pub(crate) fn start_volumes(cx: &Context, _: &Config) {
-    let volumes = Volumes { volumes: cx.objects() };
+    let volumes = Volumes { volumes: cx.cached_api() };
     Controller::new("pv-protection", cx, volumes).start();
 }
 
 pub(crate) fn start_classes(cx: &Context, _: &Config) {
-    let classes = Classes { classes: cx.objects(), claims: cx.objects(), volumes: cx.objects() };
+    let classes =
+        Classes { classes: cx.cached_api(), claims: cx.cached_api(), volumes: cx.cached_api() };
     Controller::new("vac-protection", cx, classes)
         .watches::<PersistentVolumeClaim>(|claim| class_names(claim).map(key).collect())
         .watches::<PersistentVolume>(|volume| {
@@ -39,9 +40,10 @@ pub(crate) fn start_classes(cx: &Context, _: &Config) {
 }
 
 /// Lets pods be found by the claims they name: `namespace/name`.
-pub(crate) fn index_claims(pods: &Objects<Pod>) {
-    pods.cache()
-        .add_index(CLAIMS, |pod| claim_keys(pod).map(|key| Text::from(key.to_string())).collect());
+pub(crate) fn index_claims(pods: &CachedApi<Pod>) {
+    pods.cache().add_index(CLAIM_INDEX, |pod| {
+        claim_keys(pod).map(|key| Text::from(key.to_string())).collect()
+    });
 }
 
 /// The claim that a pod's volume is of. A volume that lives as long as its pod has one of
@@ -55,20 +57,20 @@ pub(crate) fn claim_of(pod: &Pod, volume: &Volume) -> Option<Text> {
     Some(format!("{}-{}", pod.metadata().name(), volume.name()).into())
 }
 
-fn claim_keys(pod: &Pod) -> impl Iterator<Item = Key> {
+fn claim_keys(pod: &Pod) -> impl Iterator<Item = NamespacedName> {
     let namespace = pod.metadata().namespace();
     let names = pod.spec().volumes().iter().filter_map(|volume| claim_of(pod, volume));
-    names.map(|name| Key::new(namespace, &name))
+    names.map(|name| NamespacedName::new(namespace, &name))
 }
 
-fn key(name: &str) -> Key {
-    Key::new("", name)
+fn key(name: &str) -> NamespacedName {
+    NamespacedName::new("", name)
 }
 
 #[derive(Debug)]
 struct Claims {
-    claims: Objects<PersistentVolumeClaim>,
-    pods: Objects<Pod>,
+    claims: CachedApi<PersistentVolumeClaim>,
+    pods: CachedApi<Pod>,
 }
 
 impl Reconcile for Claims {
@@ -76,10 +78,10 @@ impl Reconcile for Claims {
 
     async fn reconcile(
         &self,
-        key: &Key,
+        key: &NamespacedName,
         claim: Option<PersistentVolumeClaim>,
-    ) -> Result<Next, Error> {
-        let Some(claim) = claim else { return Ok(Next::OnChange) };
+    ) -> Result<Requeue, Error> {
+        let Some(claim) = claim else { return Ok(Requeue::OnChange) };
         let used = claim.is_terminating() && self.is_used(key, &claim).await?;
         protect(&self.claims, claim, "kubernetes.io/pvc-protection", used).await
     }
@@ -87,15 +89,19 @@ impl Reconcile for Claims {
 
 impl Claims {
     /// What the cache does not know the server may: a pod can be new.
-    async fn is_used(&self, key: &Key, claim: &PersistentVolumeClaim) -> Result<bool, Error> {
-        let known = self.pods.by(CLAIMS, &key.to_string());
+    async fn is_used(
+        &self,
+        key: &NamespacedName,
+        claim: &PersistentVolumeClaim,
+    ) -> Result<bool, Error> {
+        let known = self.pods.by_index(CLAIM_INDEX, &key.to_string());
         if known.iter().any(|pod| uses(pod, claim)) {
             return Ok(true);
         }
         let pods: Api<Pod> = self.pods.api().namespaced(&key.namespace);
-        let mut page = Page { limit: 500, ..Page::default() };
+        let mut page = ListParams { limit: 500, ..ListParams::default() };
         loop {
-            let list = pods.list(&Selection::default(), &page).await?;
+            let list = pods.list(&Selectors::default(), &page).await?;
             if list.items.iter().any(|pod| uses(pod, claim)) {
                 return Ok(true);
             }
@@ -111,7 +117,7 @@ impl Claims {
 fn uses(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     let name = claim.metadata().name();
     let owns = || {
-        let owner = claim.metadata().controller();
+        let owner = claim.metadata().controller_ref();
         owner.is_some_and(|owner| owner.uid() == pod.metadata().uid())
     };
     pod.is_scheduled()
@@ -124,14 +130,18 @@ fn uses(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
 
 #[derive(Debug)]
 struct Volumes {
-    volumes: Objects<PersistentVolume>,
+    volumes: CachedApi<PersistentVolume>,
 }
 
 impl Reconcile for Volumes {
     type Kind = PersistentVolume;
 
-    async fn reconcile(&self, _: &Key, volume: Option<PersistentVolume>) -> Result<Next, Error> {
-        let Some(volume) = volume else { return Ok(Next::OnChange) };
+    async fn reconcile(
+        &self,
+        _: &NamespacedName,
+        volume: Option<PersistentVolume>,
+    ) -> Result<Requeue, Error> {
+        let Some(volume) = volume else { return Ok(Requeue::OnChange) };
         let used = volume.status().phase() == "Bound";
         protect(&self.volumes, volume, "kubernetes.io/pv-protection", used).await
     }
@@ -139,9 +149,9 @@ impl Reconcile for Volumes {
 
 #[derive(Debug)]
 struct Classes {
-    classes: Objects<VolumeAttributesClass>,
-    claims: Objects<PersistentVolumeClaim>,
-    volumes: Objects<PersistentVolume>,
+    classes: CachedApi<VolumeAttributesClass>,
+    claims: CachedApi<PersistentVolumeClaim>,
+    volumes: CachedApi<PersistentVolume>,
 }
 
 impl Reconcile for Classes {
@@ -149,10 +159,10 @@ impl Reconcile for Classes {
 
     async fn reconcile(
         &self,
-        key: &Key,
+        key: &NamespacedName,
         class: Option<VolumeAttributesClass>,
-    ) -> Result<Next, Error> {
-        let Some(class) = class else { return Ok(Next::OnChange) };
+    ) -> Result<Requeue, Error> {
+        let Some(class) = class else { return Ok(Requeue::OnChange) };
         let used = class.is_terminating()
             && (self.claims.all().iter().any(|it| class_names(it).any(|name| name == &*key.name))
                 || self.volumes.all().iter().any(|volume| {
@@ -175,47 +185,47 @@ fn class_names(claim: &PersistentVolumeClaim) -> impl Iterator<Item = &str> {
 }
 
 /// A kind whose metadata can be changed.
-pub(crate) trait Meta: Kind {
+pub(crate) trait MetadataMut: Kind {
     fn meta_mut(&mut self) -> &mut object::ObjectMeta;
 }
 
-impl Meta for PersistentVolumeClaim {
+impl MetadataMut for PersistentVolumeClaim {
     fn meta_mut(&mut self) -> &mut object::ObjectMeta {
         self.metadata_mut()
     }
 }
 
-impl Meta for PersistentVolume {
+impl MetadataMut for PersistentVolume {
     fn meta_mut(&mut self) -> &mut object::ObjectMeta {
         self.metadata_mut()
     }
 }
 
-impl Meta for VolumeAttributesClass {
+impl MetadataMut for VolumeAttributesClass {
     fn meta_mut(&mut self) -> &mut object::ObjectMeta {
         self.metadata_mut()
     }
 }
 
 /// Adds the finalizer to what lives, takes it off what goes and is not used.
-async fn protect<K: Meta>(
-    objects: &Objects<K>,
+async fn protect<K: MetadataMut>(
+    objects: &CachedApi<K>,
     mut object: K,
     finalizer: &str,
     used: bool,
-) -> Result<Next, Error> {
-    let Some(wanted) = finalizers(&object, finalizer, used) else { return Ok(Next::OnChange) };
-    let because = object.causes(if object.is_terminating() {
+) -> Result<Requeue, Error> {
+    let Some(wanted) = finalizers(&object, finalizer, used) else { return Ok(Requeue::OnChange) };
+    let because = object.write_cause(if object.is_terminating() {
         "nobody uses it any more"
     } else {
         "it must not go while it is used"
     });
     object.meta_mut().set_finalizers(wanted);
-    match objects.because(&because).update(object).await {
+    match objects.with_cause(&because).update(object).await {
         Err(error) if error.is_not_found() => {}
         done => drop(done?),
     }
-    Ok(Next::OnChange)
+    Ok(Requeue::OnChange)
 }
 
 /// The finalizers as they should be, if they are others.

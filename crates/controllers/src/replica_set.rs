@@ -11,21 +11,21 @@ use api::{
 };
 use client::Error;
 use object::{
-    Clock, Key, Lens, NULL, Time, Value, View, count, seconds_left, selector::Selector,
-    wait_seconds,
+    Clock, Lens, NULL, NamespacedName, Time, Value, View, saturating_i32, seconds_left,
+    selector::Selector, wait_seconds,
 };
-use runtime::{Context, Controller, Next, Objects, Reconcile, Step};
+use runtime::{CachedApi, Context, Controller, Reconcile, Requeue, Step};
 use schema::Kind;
 
 use crate::{
     Config,
-    claim::{Selects, claimed, index_orphans, wanted_by},
-    pods::{Pods, slow_start},
+    claim::{HasSelector, claim_owned, index_orphans, potential_owners},
+    pods::{PodControl, slow_start_batch},
     template,
 };
 
 /// More at a time would only make failures more.
-const BURST: usize = 500;
+const BURST_REPLICAS: usize = 500;
 
 pub(crate) fn start(cx: &Context, config: &Config) {
     start_of::<ReplicaSet>("replicaset", "replicaset-controller", cx, config);
@@ -36,22 +36,27 @@ pub(crate) fn start_replication(cx: &Context, config: &Config) {
     start_of::<ReplicationController>("replication", "replication-controller", cx, config);
 }
 
-fn start_of<S: Replicated>(name: &'static str, component: &str, cx: &Context, config: &Config) {
+fn start_of<S: ReplicaWorkload>(
+    name: &'static str,
+    component: &str,
+    cx: &Context,
+    config: &Config,
+) {
     let sets = ReplicaSets::<S> {
-        sets: cx.objects(),
-        pods: Pods::new(cx, component),
+        sets: cx.cached_api(),
+        pods: PodControl::new(cx, component),
         clock: config.clock.clone(),
     };
     index_orphans(&sets.pods.objects);
     let known = sets.sets.clone();
     Controller::new(name, cx, sets)
         .owns::<Pod>()
-        .watches::<Pod>(move |pod| wanted_by(pod, &known))
+        .watches::<Pod>(move |pod| potential_owners(pod, &known))
         .start();
 }
 
 /// A kind that wants a number of equal pods.
-trait Replicated: Selects {
+trait ReplicaWorkload: HasSelector {
     fn replicas(&self) -> i32;
     fn min_ready_seconds(&self) -> i32;
     fn template(&self) -> &PodTemplateSpec;
@@ -60,7 +65,7 @@ trait Replicated: Selects {
     fn with_status(self, status: ReplicaSetStatus) -> Self;
 }
 
-impl Replicated for ReplicaSet {
+impl ReplicaWorkload for ReplicaSet {
     fn replicas(&self) -> i32 {
         self.spec().replicas()
     }
@@ -82,7 +87,7 @@ impl Replicated for ReplicaSet {
     }
 }
 
-impl Replicated for ReplicationController {
+impl ReplicaWorkload for ReplicationController {
     fn replicas(&self) -> i32 {
         self.spec().replicas()
     }
@@ -107,46 +112,46 @@ impl Replicated for ReplicationController {
 
 #[derive(Debug)]
 struct ReplicaSets<S> {
-    sets: Objects<S>,
-    pods: Pods,
+    sets: CachedApi<S>,
+    pods: PodControl,
     clock: Arc<dyn Clock>,
 }
 
-impl<S: Replicated> Reconcile for ReplicaSets<S> {
+impl<S: ReplicaWorkload> Reconcile for ReplicaSets<S> {
     type Kind = S;
 
-    async fn reconcile(&self, _: &Key, set: Option<S>) -> Result<Next, Error> {
-        let Some(set) = set else { return Ok(Next::OnChange) }; // its pods are the collector's
-        let pods = claimed(&set, &self.sets, &self.pods.objects).await?;
-        let near = self.neighbours(&set);
+    async fn reconcile(&self, _: &NamespacedName, set: Option<S>) -> Result<Requeue, Error> {
+        let Some(set) = set else { return Ok(Requeue::OnChange) }; // its pods are the collector's
+        let pods = claim_owned(&set, &self.sets, &self.pods.objects).await?;
+        let near = self.related_pods_per_node(&set);
         let now = self.clock.now();
         let (mut creates, mut deletes) = (Vec::new(), Vec::new());
-        for Step { act, because } in plan(&set, &pods, &near, now) {
+        for Step { action: act, cause: because } in plan(&set, &pods, &near, now) {
             match act {
-                Act::Create(pod) => creates.push((pod, because)),
-                Act::Delete(pod) => deletes.push((pod, because)),
+                Action::Create(pod) => creates.push((pod, because)),
+                Action::Delete(pod) => deletes.push((pod, because)),
             }
         }
         let create = async |(pod, because)| self.pods.create(&set, pod, &because).await;
-        let made = slow_start(creates, create).await.map_err(|error| ("FailedCreate", error));
+        let made = slow_start_batch(creates, create).await.map_err(|error| ("FailedCreate", error));
         let ended = self.pods.delete_all(&set, &deletes).await;
         let failed = made.and(ended.map_err(|error| ("FailedDelete", error)));
 
         let why = failed.as_ref().err().map(|(reason, error)| (*reason, error.to_string()));
         let wanted = set.clone().with_status(status(&set, &pods, why, now));
         if wanted.status() != set.status() {
-            let because = set.causes("status has changed");
-            self.sets.because(&because).update_status(wanted).await?;
+            let because = set.write_cause("status has changed");
+            self.sets.with_cause(&because).update_status(wanted).await?;
         }
         failed.map_err(|(_, error)| error)?;
         Ok(next(&set, &pods, now))
     }
 }
 
-impl<S: Replicated> ReplicaSets<S> {
+impl<S: ReplicaWorkload> ReplicaSets<S> {
     /// How many active pods of the same Deployment each node has.
-    fn neighbours(&self, set: &S) -> HashMap<String, usize> {
-        let siblings = match set.meta().controller() {
+    fn related_pods_per_node(&self, set: &S) -> HashMap<String, usize> {
+        let siblings = match set.meta().controller_ref() {
             Some(owner) => self.sets.cache().controlled_by(owner.uid()),
             None => vec![set.clone()],
         };
@@ -160,41 +165,42 @@ impl<S: Replicated> ReplicaSets<S> {
 }
 
 #[derive(Debug, PartialEq)]
-enum Act {
+enum Action {
     Create(Pod),
     Delete(Pod),
 }
 
 /// Decides what to do. Pure, so its tests need no cluster.
-fn plan<S: Replicated>(
+fn plan<S: ReplicaWorkload>(
     set: &S,
     pods: &[Pod],
     near: &HashMap<String, usize>,
     now: i64,
-) -> Vec<Step<Act>> {
+) -> Vec<Step<Action>> {
     if set.is_terminating() {
         return Vec::new();
     }
     let mut active: Vec<Pod> = pods.iter().filter(|pod| pod.is_active()).cloned().collect();
     let want = usize::try_from(set.replicas()).unwrap_or_default();
-    let missing = want.saturating_sub(active.len()).min(BURST);
-    let extra = active.len().saturating_sub(want).min(BURST);
+    let missing = want.saturating_sub(active.len()).min(BURST_REPLICAS);
+    let extra = active.len().saturating_sub(want).min(BURST_REPLICAS);
     if extra > 0 {
-        active.sort_by_cached_key(|pod| worth(pod, near, now));
+        active.sort_by_cached_key(|pod| deletion_rank(pod, near, now));
     }
     active.truncate(extra);
-    let step = |rule| move |act| Step { act, because: set.causes(rule) };
-    let create = || Act::Create(template::new_pod(set, set.template()));
+    let step = |rule| move |act| Step { action: act, cause: set.write_cause(rule) };
+    let create = || Action::Create(template::new_pod(set, set.template()));
     let creates = (0..missing).map(|_| create()).map(step("too few pods"));
-    let deletes = active.into_iter().map(Act::Delete).map(step("too many pods"));
+    let deletes = active.into_iter().map(Action::Delete).map(step("too many pods"));
     creates.chain(deletes).collect()
 }
 
-type Worth = (bool, u8, bool, i32, Reverse<usize>, u32, Reverse<i32>, Reverse<String>, String);
+type DeletionRank =
+    (bool, u8, bool, i32, Reverse<usize>, u32, Reverse<i32>, Reverse<String>, String);
 
 /// The least is deleted first: not placed, not running, not ready, cheap to delete, with
 /// many of its kind on the node, ready for a short time, restarted often, young.
-fn worth(pod: &Pod, near: &HashMap<String, usize>, now: i64) -> Worth {
+fn deletion_rank(pod: &Pod, near: &HashMap<String, usize>, now: i64) -> DeletionRank {
     let phase = match pod.status().phase() {
         "Pending" => 0,
         "Running" => 2,
@@ -204,7 +210,7 @@ fn worth(pod: &Pod, near: &HashMap<String, usize>, now: i64) -> Worth {
     let cost = cost.and_then(|cost| cost.parse().ok()).unwrap_or_default();
     let crowd = near.get(pod.spec().node_name()).copied().unwrap_or_default();
     let since = pod.status().condition("Ready").filter(|_| pod.is_ready());
-    let since = since.and_then(|ready| Time::seconds(ready.last_transition_time()));
+    let since = since.and_then(|ready| Time::parse_seconds(ready.last_transition_time()));
     // In powers of two, so that chance decides among pods of about the same age.
     let ready_for = since.map_or(0, |since| now - since).max(0).checked_ilog2().unwrap_or(0);
     let restarts =
@@ -223,23 +229,24 @@ fn worth(pod: &Pod, near: &HashMap<String, usize>, now: i64) -> Worth {
     )
 }
 
-fn status<S: Replicated>(
+fn status<S: ReplicaWorkload>(
     set: &S,
     pods: &[Pod],
     failed: Option<(&str, String)>,
     now: i64,
 ) -> ReplicaSetStatus {
-    let template = Selector::labels(set.template().metadata().labels().iter());
+    let template = Selector::from_labels(set.template().metadata().labels().iter());
     let going = pods.iter().filter(|pod| pod.is_terminating() && !pod.is_finished()).count();
     let active: Vec<_> = pods.iter().filter(|pod| pod.is_active()).collect();
-    let how_many = |is: &dyn Fn(&Pod) -> bool| count(active.iter().filter(|pod| is(pod)).count());
+    let how_many =
+        |is: &dyn Fn(&Pod) -> bool| saturating_i32(active.iter().filter(|pod| is(pod)).count());
     let wait = set.min_ready_seconds();
     let mut status = ReplicaSetStatus::new()
-        .with_replicas(count(active.len()))
+        .with_replicas(saturating_i32(active.len()))
         .with_fully_labeled_replicas(how_many(&|pod| template.matches(pod.metadata().labels())))
         .with_ready_replicas(how_many(&Pod::is_ready))
         .with_available_replicas(how_many(&|pod| pod.is_available(wait, now)))
-        .with_terminating_replicas(count(going))
+        .with_terminating_replicas(saturating_i32(going))
         .with_observed_generation(set.meta().generation());
     if let Some((reason, message)) = failed {
         let before = set.status().conditions().find(|c| c.type_() == "ReplicaFailure");
@@ -247,7 +254,7 @@ fn status<S: Replicated>(
             ReplicaSetCondition::new()
                 .with_type("ReplicaFailure")
                 .with_status("True")
-                .with_last_transition_time(Time::text(now))
+                .with_last_transition_time(Time::format(now))
                 .with_reason(reason)
                 .with_message(message)
         });
@@ -257,16 +264,17 @@ fn status<S: Replicated>(
 }
 
 /// Pods become available by time alone.
-fn next<S: Replicated>(set: &S, pods: &[Pod], now: i64) -> Next {
+fn next<S: ReplicaWorkload>(set: &S, pods: &[Pod], now: i64) -> Requeue {
     let wait = i64::from(set.min_ready_seconds());
     let left = |ready: &PodCondition| {
-        Time::seconds(ready.last_transition_time()).map(|since| seconds_left(since, wait, now))
+        Time::parse_seconds(ready.last_transition_time())
+            .map(|since| seconds_left(since, wait, now))
     };
     let ready = pods.iter().filter(|pod| pod.is_active() && pod.is_ready());
     let left = ready.filter_map(|pod| pod.status().condition("Ready").and_then(left));
     match left.filter(|left| *left > 0).min() {
-        Some(left) => Next::After(wait_seconds(left)),
-        None => Next::OnChange,
+        Some(left) => Requeue::After(wait_seconds(left)),
+        None => Requeue::OnChange,
     }
 }
 
@@ -316,10 +324,11 @@ mod tests {
         let near = HashMap::from([("x".to_owned(), 1), ("y".to_owned(), 2)]);
         for (replicas, pods, create, delete) in cases {
             let plan = plan(&set(replicas), &pods, &near, 0);
-            let created = plan.iter().filter(|step| matches!(step.act, Act::Create(_))).count();
-            let deleted = plan.iter().filter_map(|step| match &step.act {
-                Act::Delete(pod) => Some(pod.metadata().name()),
-                Act::Create(_) => None,
+            let created =
+                plan.iter().filter(|step| matches!(step.action, Action::Create(_))).count();
+            let deleted = plan.iter().filter_map(|step| match &step.action {
+                Action::Delete(pod) => Some(pod.metadata().name()),
+                Action::Create(_) => None,
             });
             let deleted: Vec<_> = deleted.collect();
             assert_eq!((created, deleted), (create, delete), "{replicas} replicas");
@@ -339,12 +348,12 @@ mod tests {
     fn readiness_counts_after_a_while_and_failures_show() {
         let mut set = set(1);
         set.spec_mut().set_min_ready_seconds(10);
-        let at = Time::seconds("2030-01-01T00:00:04Z").unwrap();
+        let at = Time::parse_seconds("2030-01-01T00:00:04Z").unwrap();
         let pods = [pod("a", true)];
         let early = status(&set, &pods, Some(("FailedCreate", "no".into())), at);
         assert_eq!((early.ready_replicas(), early.available_replicas()), (1, 0));
         assert_eq!(early.conditions().iter().next().unwrap().reason(), "FailedCreate");
-        assert_eq!(next(&set, &pods, at), Next::After(Duration::from_secs(6)));
+        assert_eq!(next(&set, &pods, at), Requeue::After(Duration::from_secs(6)));
         assert_eq!(status(&set, &pods, None, at + 6).available_replicas(), 1);
     }
 }

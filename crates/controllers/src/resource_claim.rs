@@ -7,9 +7,9 @@ use api::{
     core::{Pod, PodResourceClaim},
     resource::{ResourceClaim, ResourceClaimTemplate},
 };
-use client::{Delete, Error, Patch};
-use object::{Key, ObjectMeta, Text, Value};
-use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder};
+use client::{DeleteParams, Error, Patch};
+use object::{NamespacedName, ObjectMeta, Text, Value};
+use runtime::{CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue};
 use schema::Kind;
 
 use crate::Config;
@@ -22,13 +22,13 @@ const MANAGER: &str = "ResourceClaimController";
 /// A name has room for a hyphen and five letters more.
 const LONGEST_BASE: usize = 57;
 /// So many may share a claim.
-const MOST_USERS: usize = 256;
+const RESERVED_FOR_MAX_SIZE: usize = 256;
 /// Pods by the templates that they name, and by the claims that they use.
 const TEMPLATES: &str = "claim templates";
 const USED: &str = "resource claims";
 
 pub(crate) fn start(cx: &Context, _: &Config) {
-    let pods: Objects<Pod> = cx.objects();
+    let pods: CachedApi<Pod> = cx.cached_api();
     pods.cache()
         .add_index(TEMPLATES, |pod| named(pod, |claim| claim.resource_claim_template_name()));
     pods.cache().add_index(USED, |pod| {
@@ -38,28 +38,32 @@ pub(crate) fn start(cx: &Context, _: &Config) {
     });
     let by = |index: &'static str| {
         let cache = pods.cache().clone();
-        move |key: Key| -> Vec<Key> {
-            let found = cache.by(index, &key.to_string());
-            found.iter().map(|pod| Key::of(pod.metadata())).collect()
+        move |key: NamespacedName| -> Vec<NamespacedName> {
+            let found = cache.by_index(index, &key.to_string());
+            found.iter().map(|pod| NamespacedName::from_meta(pod.metadata())).collect()
         }
     };
     let (of_template, of_claim) = (by(TEMPLATES), by(USED));
-    let wanting = Wanting {
+    let wanting = PodClaims {
         pods: pods.clone(),
-        claims: cx.objects(),
-        templates: cx.objects(),
-        events: Recorder::start(cx, "resource_claim", ""),
+        claims: cx.cached_api(),
+        templates: cx.cached_api(),
+        events: EventRecorder::start(cx, "resource_claim", ""),
     };
     Controller::new("resource-claim-pods", cx, wanting)
-        .watches::<ResourceClaimTemplate>(move |template| of_template(Key::of(template.metadata())))
-        .watches::<ResourceClaim>(move |claim| of_claim(Key::of(claim.metadata())))
+        .watches::<ResourceClaimTemplate>(move |template| {
+            of_template(NamespacedName::from_meta(template.metadata()))
+        })
+        .watches::<ResourceClaim>(move |claim| {
+            of_claim(NamespacedName::from_meta(claim.metadata()))
+        })
         .start();
-    let releasing = Releasing { pods, claims: cx.objects() };
+    let releasing = ClaimRelease { pods, claims: cx.cached_api() };
     Controller::new("resource-claim", cx, releasing)
         .watches::<Pod>(|pod| {
             let all = pod.spec().resource_claims().iter();
             let names = all.filter_map(|claim| claim_name(pod, claim));
-            names.map(|name| Key::new(pod.metadata().namespace(), &name)).collect()
+            names.map(|name| NamespacedName::new(pod.metadata().namespace(), &name)).collect()
         })
         .start();
 }
@@ -85,23 +89,23 @@ fn is_done(pod: &Pod) -> bool {
 }
 
 #[derive(Debug)]
-struct Wanting {
-    pods: Objects<Pod>,
-    claims: Objects<ResourceClaim>,
-    templates: Objects<ResourceClaimTemplate>,
-    events: Recorder,
+struct PodClaims {
+    pods: CachedApi<Pod>,
+    claims: CachedApi<ResourceClaim>,
+    templates: CachedApi<ResourceClaimTemplate>,
+    events: EventRecorder,
 }
 
-impl Reconcile for Wanting {
+impl Reconcile for PodClaims {
     type Kind = Pod;
 
-    async fn reconcile(&self, key: &Key, pod: Option<Pod>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &NamespacedName, pod: Option<Pod>) -> Result<Requeue, Error> {
         let Some(pod) = pod.filter(|pod| !pod.is_terminating() && !pod.is_finished()) else {
-            return Ok(Next::OnChange);
+            return Ok(Requeue::OnChange);
         };
         let mut made = BTreeMap::new();
         for claim in pod.spec().resource_claims().iter() {
-            match self.provide(&pod, claim).await {
+            match self.create_from_template(&pod, claim).await {
                 Ok(Some(name)) => drop(made.insert(claim.name().to_owned(), name)),
                 Ok(None) => {}
                 Err(error) => {
@@ -117,27 +121,31 @@ impl Reconcile for Wanting {
                 manager: MANAGER.to_owned(),
                 force: true,
             };
-            let because = pod.causes("claims were made for the pod");
-            self.pods.because(&because).patch_status(key, &status).await?;
-            return Ok(Next::OnChange);
+            let because = pod.write_cause("claims were made for the pod");
+            self.pods.with_cause(&because).patch_status(key, &status).await?;
+            return Ok(Requeue::OnChange);
         }
         if !pod.spec().node_name().is_empty() {
             self.reserve(&pod).await?;
         }
-        Ok(Next::OnChange)
+        Ok(Requeue::OnChange)
     }
 }
 
-impl Wanting {
+impl PodClaims {
     /// Makes a claim by its template, unless there is one; gives its name if it is new to the
     /// pod's status.
-    async fn provide(&self, pod: &Pod, wanted: &PodResourceClaim) -> Result<Option<String>, Error> {
+    async fn create_from_template(
+        &self,
+        pod: &Pod,
+        wanted: &PodResourceClaim,
+    ) -> Result<Option<String>, Error> {
         let Some(template) = wanted.resource_claim_template_name() else { return Ok(None) };
         let namespace = pod.metadata().namespace();
         let noted = pod.status().resource_claim_statuses().find(|own| own.name() == wanted.name());
         if let Some(noted) = noted {
             let Some(name) = noted.resource_claim_name() else { return Ok(None) };
-            let own = self.claims.get(&Key::new(namespace, name));
+            let own = self.claims.get(&NamespacedName::new(namespace, name));
             if own.is_some_and(|claim| is_of(&claim, pod)) {
                 return Ok(None);
             }
@@ -149,14 +157,14 @@ impl Wanting {
         if let Some(orphan) = self.claims.in_namespace(namespace).into_iter().find(made_for) {
             return Ok(Some(orphan.metadata().name().to_owned()));
         }
-        let found = self.templates.get(&Key::new(namespace, template));
+        let found = self.templates.get(&NamespacedName::new(namespace, template));
         let found = found.ok_or_else(|| {
             Error::Invalid(format!(
                 "resource claim template {template:?}: resourceclaimtemplate.resource.k8s.io {template:?} not found"
             ))
         })?;
-        let because = pod.causes("a claim of the pod is made by a template");
-        let claim = self.claims.because(&because).create(new_claim(pod, wanted, &found)).await?;
+        let because = pod.write_cause("a claim of the pod is made by a template");
+        let claim = self.claims.with_cause(&because).create(new_claim(pod, wanted, &found)).await?;
         Ok(Some(claim.metadata().name().to_owned()))
     }
 
@@ -164,11 +172,14 @@ impl Wanting {
     async fn reserve(&self, pod: &Pod) -> Result<(), Error> {
         for wanted in pod.spec().resource_claims().iter() {
             let Some(name) = claim_name(pod, wanted) else { continue };
-            let key = Key::new(pod.metadata().namespace(), &name);
+            let key = NamespacedName::new(pod.metadata().namespace(), &name);
             let Some(mut claim) = self.claims.get(&key) else { return Ok(()) };
             let users = claim.status().reserved_for();
             let has = users.iter().any(|user| user.uid() == pod.metadata().uid());
-            if claim.status().allocation().is_none() || has || users.iter().count() >= MOST_USERS {
+            if claim.status().allocation().is_none()
+                || has
+                || users.iter().count() >= RESERVED_FOR_MAX_SIZE
+            {
                 continue;
             }
             let mut all: Vec<Value> = list(&claim);
@@ -178,15 +189,15 @@ impl Wanting {
             user["uid"] = pod.metadata().uid().into();
             all.push(user);
             set_users(&mut claim, all);
-            let because = pod.causes("the pod was placed by somebody else than the scheduler");
-            self.claims.because(&because).update_status(claim).await?;
+            let because = pod.write_cause("the pod was placed by somebody else than the scheduler");
+            self.claims.with_cause(&because).update_status(claim).await?;
         }
         Ok(())
     }
 }
 
 fn is_of(claim: &ResourceClaim, pod: &Pod) -> bool {
-    let owner = claim.metadata().controller();
+    let owner = claim.metadata().controller_ref();
     owner.is_some_and(|owner| owner.uid() == pod.metadata().uid())
 }
 
@@ -208,7 +219,7 @@ fn new_claim(
         .with_namespace(pod.metadata().namespace())
         .with_labels(spec.metadata().labels().clone())
         .with_annotations(spec.metadata().annotations().clone())
-        .with_owner_references([pod.controls()]);
+        .with_owner_references([pod.controller_ref()]);
     metadata.annotations_mut().insert(ANNOTATION, claim);
     ResourceClaim::new().with_metadata(metadata).with_spec(spec.spec().clone())
 }
@@ -236,16 +247,20 @@ fn statuses(pod: &Pod, made: BTreeMap<String, String>) -> Value {
 }
 
 #[derive(Debug)]
-struct Releasing {
-    pods: Objects<Pod>,
-    claims: Objects<ResourceClaim>,
+struct ClaimRelease {
+    pods: CachedApi<Pod>,
+    claims: CachedApi<ResourceClaim>,
 }
 
-impl Reconcile for Releasing {
+impl Reconcile for ClaimRelease {
     type Kind = ResourceClaim;
 
-    async fn reconcile(&self, _: &Key, claim: Option<ResourceClaim>) -> Result<Next, Error> {
-        let Some(mut claim) = claim else { return Ok(Next::OnChange) };
+    async fn reconcile(
+        &self,
+        _: &NamespacedName,
+        claim: Option<ResourceClaim>,
+    ) -> Result<Requeue, Error> {
+        let Some(mut claim) = claim else { return Ok(Requeue::OnChange) };
         let users = list(&claim);
         let mut valid = Vec::new();
         for user in &users {
@@ -253,8 +268,8 @@ impl Reconcile for Releasing {
                 valid.push(user.clone());
             }
         }
-        let because = claim.causes("nobody uses the claim any more");
-        let claims = self.claims.because(&because);
+        let because = claim.write_cause("nobody uses the claim any more");
+        let claims = self.claims.with_cause(&because);
         let protected = claim.metadata().finalizers().iter().any(|own| own == FINALIZER);
         let free = valid.is_empty() && claim.status().allocation().is_some();
         if valid.len() < users.len() || (free && protected && claim.is_terminating()) {
@@ -274,23 +289,23 @@ impl Reconcile for Releasing {
             claim = claims.update(claim).await?;
         }
         if valid.is_empty() && !claim.is_terminating() && self.owner_is_done(&claim) {
-            match claims.delete_with(&claim, Delete::default()).await {
+            match claims.delete_with(&claim, DeleteParams::default()).await {
                 Err(error) if error.is_not_found() => {}
                 done => done?,
             }
         }
-        Ok(Next::OnChange)
+        Ok(Requeue::OnChange)
     }
 }
 
-impl Releasing {
+impl ClaimRelease {
     /// Whether somebody for whom a claim is reserved can still use it.
     async fn uses(&self, claim: &ResourceClaim, user: &Value) -> Result<bool, Error> {
         let text = |name: &str| user.get(name).as_str().unwrap_or_default();
         if text("resource") != "pods" || !text("apiGroup").is_empty() {
             return Ok(true); // somebody else knows
         }
-        let key = Key::new(claim.metadata().namespace(), text("name"));
+        let key = NamespacedName::new(claim.metadata().namespace(), text("name"));
         let known = match self.pods.get(&key) {
             Some(pod) => Some(pod),
             // What we have seen may be older than the reservation.
@@ -304,11 +319,11 @@ impl Releasing {
 
     /// Whether the pod that the claim was made for has ended.
     fn owner_is_done(&self, claim: &ResourceClaim) -> bool {
-        let Some(owner) = claim.metadata().controller().filter(|owner| owner.kind() == "Pod")
+        let Some(owner) = claim.metadata().controller_ref().filter(|owner| owner.kind() == "Pod")
         else {
             return false;
         };
-        let pod = self.pods.get(&Key::new(claim.metadata().namespace(), owner.name()));
+        let pod = self.pods.get(&NamespacedName::new(claim.metadata().namespace(), owner.name()));
         pod.is_some_and(|pod| pod.metadata().uid() == owner.uid() && is_done(&pod))
     }
 }

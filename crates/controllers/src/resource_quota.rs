@@ -9,11 +9,13 @@ use std::{
 
 use api::core::{
     PersistentVolumeClaim, Pod, ResourceQuota, ResourceQuotaStatus, Service,
-    usage::{add, counted, in_scope, usage},
+    usage::{add, counted_resource, in_scope, usage},
 };
-use client::{Error, Resource, Selection};
-use object::{Clock, Key, Map, Quantity, Text, Value};
-use runtime::{Any, Cache, Cached, Context, Controller, Next, Objects, Queue, Reconcile};
+use client::{ApiResource, Error, Selectors};
+use object::{Clock, Map, NamespacedName, Quantity, Text, Value};
+use runtime::{
+    Cache, Cacheable, CachedApi, Context, Controller, DynamicObject, Reconcile, Requeue, WorkQueue,
+};
 use schema::Kind;
 use tokio::time::{sleep, timeout};
 
@@ -25,26 +27,26 @@ const RESYNC: Duration = Duration::from_mins(5);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn start(cx: &Context, config: &Config) {
-    let due = Arc::new(Due::new(cx.objects()));
+    let due = Arc::new(DirtyQuotas::new(cx.cached_api()));
     let this = Quotas {
-        cx: cx.part(),
-        quotas: cx.objects(),
-        pods: cx.objects(),
-        services: cx.objects(),
-        claims: cx.objects(),
-        others: Mutex::default(),
+        cx: cx.child(),
+        quotas: cx.cached_api(),
+        pods: cx.cached_api(),
+        services: cx.cached_api(),
+        claims: cx.cached_api(),
+        dynamic_caches: Mutex::default(),
         due: due.clone(),
         clock: config.clock.clone(),
     };
     let freed = |old: &Pod, new: &Pod| !old.is_finished() && new.is_finished();
-    due.follow("pods", this.pods.cache(), freed);
+    due.watch_resource("pods", this.pods.cache(), freed);
     let freed = |old: &Service, new: &Service| old.spec().type_() != new.spec().type_();
-    due.follow("services", this.services.cache(), freed);
+    due.watch_resource("services", this.services.cache(), freed);
     let freed = |old: &PersistentVolumeClaim, new: &PersistentVolumeClaim| {
         old.status().allocated_resources() != new.status().allocated_resources()
     };
-    due.follow("persistentvolumeclaims", this.claims.cache(), freed);
-    due.follow("resourcequotas", this.quotas.cache(), |_, _| false);
+    due.watch_resource("persistentvolumeclaims", this.claims.cache(), freed);
+    due.watch_resource("resourcequotas", this.quotas.cache(), |_, _| false);
     let all = due.clone();
     cx.keep("resourcequota", move || {
         let all = all.clone();
@@ -64,32 +66,32 @@ pub(crate) fn start(cx: &Context, config: &Config) {
 struct Quotas {
     /// Its caches are its own: a resource that cannot be listed must not hold others back.
     cx: Context,
-    quotas: Objects<ResourceQuota>,
-    pods: Objects<Pod>,
-    services: Objects<Service>,
-    claims: Objects<PersistentVolumeClaim>,
+    quotas: CachedApi<ResourceQuota>,
+    pods: CachedApi<Pod>,
+    services: CachedApi<Service>,
+    claims: CachedApi<PersistentVolumeClaim>,
     /// Resources that quotas count, by their names, opened when the first one does.
-    others: Mutex<HashMap<Text, Arc<Cache<Any>>>>,
-    due: Arc<Due>,
+    dynamic_caches: Mutex<HashMap<Text, Arc<Cache<DynamicObject>>>>,
+    due: Arc<DirtyQuotas>,
     clock: Arc<dyn Clock>,
 }
 
 /// Quotas that have to be counted again: something has gone. What comes is counted by who
 /// admits it, and before it shows in any cache.
 #[derive(Debug)]
-struct Due {
-    quotas: Objects<ResourceQuota>,
-    keys: Mutex<HashSet<Key>>,
-    queue: OnceLock<Arc<Queue>>,
+struct DirtyQuotas {
+    quotas: CachedApi<ResourceQuota>,
+    keys: Mutex<HashSet<NamespacedName>>,
+    queue: OnceLock<Arc<WorkQueue>>,
 }
 
-impl Due {
-    fn new(quotas: Objects<ResourceQuota>) -> Self {
+impl DirtyQuotas {
+    fn new(quotas: CachedApi<ResourceQuota>) -> Self {
         Self { quotas, keys: Mutex::default(), queue: OnceLock::new() }
     }
 
     /// Marks the quotas that count a resource when an object goes, or `frees` something.
-    fn follow<K: Cached>(
+    fn watch_resource<K: Cacheable>(
         self: &Arc<Self>,
         resource: &str,
         cache: &Cache<K>,
@@ -99,14 +101,15 @@ impl Due {
         cache.on_change(move |old, new| {
             let Some(old) = old else { return };
             if new.is_none_or(|new| frees(old, new)) {
-                this.mark(old.about().namespace(), &resource);
+                this.mark(old.object_meta().namespace(), &resource);
             }
         });
     }
 
     fn mark(&self, namespace: &str, resource: &str) {
         for quota in self.quotas.in_namespace(namespace) {
-            if quota.spec().hard().iter().any(|(name, _)| counted(name) == Some(resource)) {
+            if quota.spec().hard().iter().any(|(name, _)| counted_resource(name) == Some(resource))
+            {
                 self.add(&quota);
             }
         }
@@ -117,7 +120,7 @@ impl Due {
     }
 
     fn add(&self, quota: &ResourceQuota) {
-        let key = Key::of(quota.metadata());
+        let key = NamespacedName::from_meta(quota.metadata());
         self.keys.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
         if let Some(queue) = self.queue.get() {
             queue.add(key);
@@ -125,7 +128,7 @@ impl Due {
     }
 
     /// Whether the quota was marked; it is not any longer.
-    fn take(&self, key: &Key) -> bool {
+    fn take(&self, key: &NamespacedName) -> bool {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
     }
 }
@@ -133,23 +136,27 @@ impl Due {
 impl Reconcile for Quotas {
     type Kind = ResourceQuota;
 
-    async fn reconcile(&self, key: &Key, quota: Option<ResourceQuota>) -> Result<Next, Error> {
+    async fn reconcile(
+        &self,
+        key: &NamespacedName,
+        quota: Option<ResourceQuota>,
+    ) -> Result<Requeue, Error> {
         let marked = self.due.take(key);
         let Some(quota) = quota.filter(|quota| marked || is_new(quota)) else {
-            return Ok(Next::OnChange);
+            return Ok(Requeue::OnChange);
         };
         let counted = self.count(key, &quota).await;
         if counted.is_err() {
             self.due.add(&quota);
         }
-        counted.map(|()| Next::OnChange)
+        counted.map(|()| Requeue::OnChange)
     }
 }
 
 impl Quotas {
-    async fn count(&self, key: &Key, quota: &ResourceQuota) -> Result<(), Error> {
+    async fn count(&self, key: &NamespacedName, quota: &ResourceQuota) -> Result<(), Error> {
         let mut resources: Vec<&str> =
-            quota.spec().hard().iter().filter_map(|(name, _)| counted(name)).collect();
+            quota.spec().hard().iter().filter_map(|(name, _)| counted_resource(name)).collect();
         resources.sort_unstable();
         resources.dedup();
         let mut found = Vec::new();
@@ -160,9 +167,9 @@ impl Quotas {
         }
         let status = status(quota, &found, self.clock.now());
         if !same(quota.status(), &status) {
-            let because = quota.causes("usage has changed");
+            let because = quota.write_cause("usage has changed");
             let new = quota.clone().with_status(status);
-            self.quotas.because(&because).update_status(new).await?;
+            self.quotas.with_cause(&because).update_status(new).await?;
         }
         Ok(())
     }
@@ -181,26 +188,27 @@ impl Quotas {
         }))
     }
 
-    async fn other(&self, name: &str) -> Result<Option<Arc<Cache<Any>>>, Error> {
-        let known = self.others.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+    async fn other(&self, name: &str) -> Result<Option<Arc<Cache<DynamicObject>>>, Error> {
+        let known =
+            self.dynamic_caches.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
         if let Some(known) = known {
             return Ok(Some(known));
         }
         let (plural, group) = name.split_once('.').unwrap_or((name, ""));
         let mapper = self.cx.client().discover().await?;
-        let is = |resource: &Resource| {
+        let is = |resource: &ApiResource| {
             resource.plural == plural && resource.group == group && resource.namespaced
         };
         let found = mapper.found.iter().filter(|found| is(&found.resource));
         let Some(found) = found.max_by_key(|found| found.preferred) else { return Ok(None) };
-        let cache = self.cx.cache_any(&found.resource, &Selection::default());
+        let cache = self.cx.dynamic_cache(&found.resource, &Selectors::default());
         let mut synced = cache.synced();
         let ready = timeout(PATIENCE, synced.wait_for(|synced| *synced)).await;
         if ready.is_err() {
             return Err(Error::Unavailable(format!("{name} cannot be listed")));
         }
-        self.due.follow(name, &cache, |_, _| false);
-        self.others
+        self.due.watch_resource(name, &cache, |_, _| false);
+        self.dynamic_caches
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(name.into(), cache.clone());
@@ -215,7 +223,7 @@ fn is_new(quota: &ResourceQuota) -> bool {
         || spec
             .hard()
             .iter()
-            .any(|(name, _)| counted(name).is_some() && status.used().get(name).is_none())
+            .any(|(name, _)| counted_resource(name).is_some() && status.used().get(name).is_none())
 }
 
 fn trees<K: Into<Value>>(all: Vec<K>) -> Vec<Value> {
@@ -227,11 +235,11 @@ fn status(quota: &ResourceQuota, found: &[(&str, Vec<Value>)], now: i64) -> Reso
     let hard = quota.spec().hard();
     let mut used = HashMap::new();
     for (resource, objects) in found {
-        let mut sum = api::core::Resources::new();
+        let mut sum = api::core::ResourceList::new();
         for object in objects.iter().filter(|object| in_scope(quota.spec(), resource, object)) {
             add(&mut sum, usage(resource, object, now));
         }
-        for (name, _) in hard.iter().filter(|(name, _)| counted(name) == Some(resource)) {
+        for (name, _) in hard.iter().filter(|(name, _)| counted_resource(name) == Some(resource)) {
             used.insert(name, sum.get(name).cloned().unwrap_or_default());
         }
     }

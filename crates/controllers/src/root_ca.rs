@@ -3,8 +3,8 @@
 
 use api::core::{ConfigMap, Namespace};
 use client::Error;
-use object::{Key, ObjectMeta};
-use runtime::{Context, Controller, Next, Objects, Reconcile};
+use object::{NamespacedName, ObjectMeta};
+use runtime::{CachedApi, Context, Controller, Reconcile, Requeue};
 use schema::Kind;
 
 use crate::{Config, service_account::ignore_race};
@@ -22,11 +22,11 @@ pub(crate) fn start(cx: &Context, config: &Config) {
     if config.root_ca.is_empty() {
         return;
     }
-    let publisher = RootCa { maps: cx.objects(), root_ca: config.root_ca.clone() };
+    let publisher = RootCa { maps: cx.cached_api(), root_ca: config.root_ca.clone() };
     Controller::new("root-ca-certificate-publisher", cx, publisher)
         .watches::<ConfigMap>(|map| {
             let meta = map.metadata();
-            let ours = (meta.name() == NAME).then(|| Key::new("", meta.namespace()));
+            let ours = (meta.name() == NAME).then(|| NamespacedName::new("", meta.namespace()));
             ours.into_iter().collect()
         })
         .start();
@@ -34,19 +34,24 @@ pub(crate) fn start(cx: &Context, config: &Config) {
 
 #[derive(Debug)]
 struct RootCa {
-    maps: Objects<ConfigMap>,
+    maps: CachedApi<ConfigMap>,
     root_ca: String,
 }
 
 impl Reconcile for RootCa {
     type Kind = Namespace;
 
-    async fn reconcile(&self, key: &Key, namespace: Option<Namespace>) -> Result<Next, Error> {
+    async fn reconcile(
+        &self,
+        key: &NamespacedName,
+        namespace: Option<Namespace>,
+    ) -> Result<Requeue, Error> {
         let Some(namespace) = namespace.filter(|namespace| !namespace.is_closing()) else {
-            return Ok(Next::OnChange);
+            return Ok(Requeue::OnChange);
         };
-        let maps = self.maps.because(&namespace.causes("a namespace has the root certificates"));
-        match self.maps.get(&Key::new(&key.name, NAME)) {
+        let maps =
+            self.maps.with_cause(&namespace.write_cause("a namespace has the root certificates"));
+        match self.maps.get(&NamespacedName::new(&key.name, NAME)) {
             None => {
                 let meta = ObjectMeta::new().with_name(NAME).with_namespace(&*key.name);
                 let map = self.fill(ConfigMap::new().with_metadata(meta));
@@ -57,7 +62,7 @@ impl Reconcile for RootCa {
             }
             Some(_) => {}
         }
-        Ok(Next::OnChange)
+        Ok(Requeue::OnChange)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use api::core::{Namespace, ServiceAccount};
 use client::Error;
-use object::{Key, ObjectMeta};
-use runtime::{Context, Controller, Next, Objects, Reconcile};
+use object::{NamespacedName, ObjectMeta};
+use runtime::{CachedApi, Context, Controller, Reconcile, Requeue};
 use schema::Kind;
 
 use crate::Config;
@@ -11,31 +11,37 @@ use crate::Config;
 pub(crate) const DEFAULT: &str = "default";
 
 pub(crate) fn start(cx: &Context, _: &Config) {
-    let accounts = ServiceAccounts { accounts: cx.objects() };
+    let accounts = ServiceAccounts { accounts: cx.cached_api() };
     Controller::new("serviceaccount", cx, accounts)
-        .watches::<ServiceAccount>(|account| vec![Key::new("", account.metadata().namespace())])
+        .watches::<ServiceAccount>(|account| {
+            vec![NamespacedName::new("", account.metadata().namespace())]
+        })
         .start();
 }
 
 #[derive(Debug)]
 struct ServiceAccounts {
-    accounts: Objects<ServiceAccount>,
+    accounts: CachedApi<ServiceAccount>,
 }
 
 impl Reconcile for ServiceAccounts {
     type Kind = Namespace;
 
-    async fn reconcile(&self, key: &Key, namespace: Option<Namespace>) -> Result<Next, Error> {
+    async fn reconcile(
+        &self,
+        key: &NamespacedName,
+        namespace: Option<Namespace>,
+    ) -> Result<Requeue, Error> {
         let Some(namespace) = namespace.filter(|namespace| !namespace.is_closing()) else {
-            return Ok(Next::OnChange);
+            return Ok(Requeue::OnChange);
         };
-        if self.accounts.get(&Key::new(&key.name, DEFAULT)).is_none() {
+        if self.accounts.get(&NamespacedName::new(&key.name, DEFAULT)).is_none() {
             let meta = ObjectMeta::new().with_name(DEFAULT).with_namespace(&*key.name);
-            let because = namespace.causes("a namespace has a default account");
+            let because = namespace.write_cause("a namespace has a default account");
             let account = ServiceAccount::new().with_metadata(meta);
-            ignore_race(self.accounts.because(&because).create(account).await)?;
+            ignore_race(self.accounts.with_cause(&because).create(account).await)?;
         }
-        Ok(Next::OnChange)
+        Ok(Requeue::OnChange)
     }
 }
 

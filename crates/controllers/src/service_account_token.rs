@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use api::core::{Secret, ServiceAccount};
-use client::{Error, Selection};
-use object::{Bytes, Key};
-use pki::{Claims, Signer};
-use runtime::{Context, Controller, Next, Objects, Reconcile};
+use client::{Error, Selectors};
+use object::{Bytes, NamespacedName};
+use pki::{ServiceAccountClaims, TokenSigner};
+use runtime::{CachedApi, Context, Controller, Reconcile, Requeue};
 use schema::Kind;
 
 use crate::Config;
@@ -18,65 +18,75 @@ const UID: &str = "kubernetes.io/service-account.uid";
 
 pub(crate) fn start(cx: &Context, config: &Config) {
     let Some(signer) = config.token_signer.clone() else { return };
-    let selection = Selection::fields(format!("type={TYPE}"));
+    let selection = Selectors::fields(format!("type={TYPE}"));
     let tokens = Tokens {
-        secrets: cx.objects_of(&selection),
-        accounts: cx.objects(),
+        secrets: cx.cached_api_selected(&selection),
+        accounts: cx.cached_api(),
         signer,
         root_ca: config.root_ca.clone(),
     };
     let known = tokens.secrets.clone();
-    Controller::of("serviceaccount-token", cx, &selection, tokens)
+    Controller::with_selectors("serviceaccount-token", cx, &selection, tokens)
         .watches::<ServiceAccount>(move |account| {
             let near = known.in_namespace(account.metadata().namespace()).into_iter();
             let own = near.filter(|secret| {
                 secret.metadata().annotations().get(NAME) == Some(account.metadata().name())
             });
-            own.map(|secret| Key::of(secret.metadata())).collect()
+            own.map(|secret| NamespacedName::from_meta(secret.metadata())).collect()
         })
         .start();
 }
 
 #[derive(Debug)]
 struct Tokens {
-    secrets: Objects<Secret>,
-    accounts: Objects<ServiceAccount>,
-    signer: Arc<Signer>,
+    secrets: CachedApi<Secret>,
+    accounts: CachedApi<ServiceAccount>,
+    signer: Arc<TokenSigner>,
     root_ca: String,
 }
 
 impl Reconcile for Tokens {
     type Kind = Secret;
 
-    async fn reconcile(&self, key: &Key, secret: Option<Secret>) -> Result<Next, Error> {
+    async fn reconcile(
+        &self,
+        key: &NamespacedName,
+        secret: Option<Secret>,
+    ) -> Result<Requeue, Error> {
         let Some(secret) = secret.filter(|secret| secret.type_() == TYPE) else {
-            return Ok(Next::OnChange);
+            return Ok(Requeue::OnChange);
         };
         let Some(name) = secret.metadata().annotations().get(NAME) else {
-            return Ok(Next::OnChange);
+            return Ok(Requeue::OnChange);
         };
-        let Some(account) = self.account(&Key::new(&key.namespace, name), &secret).await? else {
-            let because = secret.causes("the account of the token is gone");
-            self.secrets.because(&because).delete(&secret).await?;
-            return Ok(Next::OnChange);
+        let Some(account) =
+            self.account(&NamespacedName::new(&key.namespace, name), &secret).await?
+        else {
+            let because = secret.write_cause("the account of the token is gone");
+            self.secrets.with_cause(&because).delete(&secret).await?;
+            return Ok(Requeue::OnChange);
         };
         let filled = filled(&secret, &account, &self.root_ca, || {
             let meta = account.metadata();
-            let owner = pki::Reference { name: meta.name().into(), uid: meta.uid().into() };
-            let claims = Claims::legacy(&key.namespace, &key.name, owner);
+            let owner = pki::BoundObjectRef { name: meta.name().into(), uid: meta.uid().into() };
+            let claims = ServiceAccountClaims::legacy(&key.namespace, &key.name, owner);
             self.signer.sign(claims).map_err(|error| Error::Invalid(error.to_string()))
         })?;
         if filled != secret {
-            let because = secret.causes("the secret has a token");
-            self.secrets.because(&because).update(filled).await?;
+            let because = secret.write_cause("the secret has a token");
+            self.secrets.with_cause(&because).update(filled).await?;
         }
-        Ok(Next::OnChange)
+        Ok(Requeue::OnChange)
     }
 }
 
 impl Tokens {
     /// The account of a secret. That it is gone must be certain.
-    async fn account(&self, key: &Key, secret: &Secret) -> Result<Option<ServiceAccount>, Error> {
+    async fn account(
+        &self,
+        key: &NamespacedName,
+        secret: &Secret,
+    ) -> Result<Option<ServiceAccount>, Error> {
         let uid = secret.metadata().annotations().get(UID);
         let is = |account: &ServiceAccount| uid.is_none_or(|uid| uid == account.metadata().uid());
         if let Some(known) = self.accounts.get(key).filter(is) {
@@ -99,16 +109,16 @@ fn filled(
 ) -> Result<Secret, Error> {
     let mut new = secret.clone();
     let has = |name: &str| secret.data().get(name).is_some_and(|value| !value.is_empty());
-    let ca = Bytes::text(root_ca.as_bytes());
+    let ca = Bytes::encode(root_ca.as_bytes());
     if !root_ca.is_empty() && secret.data().get("ca.crt") != Some(&*ca) {
         new.data_mut().insert("ca.crt", ca);
     }
     if !has("namespace") {
-        let namespace = Bytes::text(secret.metadata().namespace().as_bytes());
+        let namespace = Bytes::encode(secret.metadata().namespace().as_bytes());
         new.data_mut().insert("namespace", namespace);
     }
     if !has("token") {
-        new.data_mut().insert("token", Bytes::text(token()?.as_bytes()));
+        new.data_mut().insert("token", Bytes::encode(token()?.as_bytes()));
     }
     if new != *secret {
         let notes = new.metadata_mut().annotations_mut();

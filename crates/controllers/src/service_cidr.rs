@@ -4,8 +4,8 @@ use std::{net::IpAddr, sync::Arc};
 
 use api::networking::{IPAddress, ServiceCIDR};
 use client::Error;
-use object::{Clock, Condition, Key, List, Text, Time, seconds_left, wait_seconds};
-use runtime::{Context, Controller, Next, Objects, Reconcile};
+use object::{Clock, Condition, List, NamespacedName, Text, Time, seconds_left, wait_seconds};
+use runtime::{CachedApi, Context, Controller, Reconcile, Requeue};
 use schema::Kind;
 
 use crate::Config;
@@ -16,12 +16,15 @@ const GRACE: i64 = 10;
 const ALLOCATOR: (&str, &str) = ("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io");
 
 pub(crate) fn start(cx: &Context, config: &Config) {
-    let ranges =
-        Ranges { ranges: cx.objects(), addresses: cx.objects(), clock: config.clock.clone() };
+    let ranges = ServiceCidrs {
+        ranges: cx.cached_api(),
+        addresses: cx.cached_api(),
+        clock: config.clock.clone(),
+    };
     let (by_range, by_address) = (ranges.ranges.clone(), ranges.ranges.clone());
-    let going = |ranges: &Objects<ServiceCIDR>| -> Vec<Key> {
+    let going = |ranges: &CachedApi<ServiceCIDR>| -> Vec<NamespacedName> {
         let all = ranges.all().into_iter().filter(ServiceCIDR::is_terminating);
-        all.map(|range| Key::of(range.metadata())).collect()
+        all.map(|range| NamespacedName::from_meta(range.metadata())).collect()
     };
     Controller::new("service-cidr", cx, ranges)
         .watches::<ServiceCIDR>(move |_| going(&by_range))
@@ -30,53 +33,57 @@ pub(crate) fn start(cx: &Context, config: &Config) {
 }
 
 #[derive(Debug)]
-struct Ranges {
-    ranges: Objects<ServiceCIDR>,
-    addresses: Objects<IPAddress>,
+struct ServiceCidrs {
+    ranges: CachedApi<ServiceCIDR>,
+    addresses: CachedApi<IPAddress>,
     clock: Arc<dyn Clock>,
 }
 
-impl Reconcile for Ranges {
+impl Reconcile for ServiceCidrs {
     type Kind = ServiceCIDR;
 
-    async fn reconcile(&self, _: &Key, range: Option<ServiceCIDR>) -> Result<Next, Error> {
-        let Some(mut range) = range else { return Ok(Next::OnChange) };
+    async fn reconcile(
+        &self,
+        _: &NamespacedName,
+        range: Option<ServiceCIDR>,
+    ) -> Result<Requeue, Error> {
+        let Some(mut range) = range else { return Ok(Requeue::OnChange) };
         let now = self.clock.now();
         if range.is_terminating() {
-            return self.end(range, now).await;
+            return self.finalize(range, now).await;
         }
         if !range.metadata().finalizers().iter().any(|one| one == FINALIZER) {
-            let because = range.causes("it must not go while it is used");
+            let because = range.write_cause("it must not go while it is used");
             range.metadata_mut().finalizers_mut().push(FINALIZER);
-            range = self.ranges.because(&because).update(range).await?;
+            range = self.ranges.with_cause(&because).update(range).await?;
         }
         self.report(range, ("True", "", "Kubernetes Service CIDR is ready"), now).await
     }
 }
 
-impl Ranges {
-    async fn end(&self, mut range: ServiceCIDR, now: i64) -> Result<Next, Error> {
+impl ServiceCidrs {
+    async fn finalize(&self, mut range: ServiceCIDR, now: i64) -> Result<Requeue, Error> {
         if is_needed(&range, &self.ranges.all(), &self.addresses.all()) {
             let why = "There are still IPAddresses referencing the ServiceCIDR, please remove \
                        them or create a new ServiceCIDR";
             return self.report(range, ("False", "Terminating", why), now).await;
         }
-        let since = range.metadata().deletion_timestamp().and_then(Time::seconds);
+        let since = range.metadata().deletion_timestamp().and_then(Time::parse_seconds);
         let left = seconds_left(since.unwrap_or(now), GRACE, now);
         if left > 0 {
-            return Ok(Next::After(wait_seconds(left)));
+            return Ok(Requeue::After(wait_seconds(left)));
         }
         let known = range.metadata().finalizers();
         if known.iter().any(|one| one == FINALIZER) {
             let left: List<String> = known.iter().filter(|one| *one != FINALIZER).collect();
-            let because = range.causes("none of its addresses is used");
+            let because = range.write_cause("none of its addresses is used");
             range.metadata_mut().set_finalizers(left);
-            match self.ranges.because(&because).update(range).await {
+            match self.ranges.with_cause(&because).update(range).await {
                 Err(error) if error.is_not_found() => {}
                 done => drop(done?),
             }
         }
-        Ok(Next::OnChange)
+        Ok(Requeue::OnChange)
     }
 
     async fn report(
@@ -84,13 +91,13 @@ impl Ranges {
         mut range: ServiceCIDR,
         (verdict, reason, message): (&str, &str, &str),
         now: i64,
-    ) -> Result<Next, Error> {
+    ) -> Result<Requeue, Error> {
         let old = range.status().conditions().find(|one| one.type_() == "Ready");
         let same = |old: &Condition| {
             (old.status(), old.reason(), old.message()) == (verdict, reason, message)
         };
         if old.is_some_and(same) {
-            return Ok(Next::OnChange);
+            return Ok(Requeue::OnChange);
         }
         let since = old.filter(|old| old.status() == verdict).map(Condition::last_transition_time);
         let condition = Condition::new()
@@ -98,11 +105,11 @@ impl Ranges {
             .with_status(verdict)
             .with_reason(reason)
             .with_message(message)
-            .with_last_transition_time(since.map_or_else(|| Time::text(now), Text::from));
-        let because = range.causes("status has changed");
-        range.status_mut().conditions_mut().put(condition, |one| one.type_() == "Ready");
-        self.ranges.because(&because).update_status(range).await?;
-        Ok(Next::OnChange)
+            .with_last_transition_time(since.map_or_else(|| Time::format(now), Text::from));
+        let because = range.write_cause("status has changed");
+        range.status_mut().conditions_mut().upsert(condition, |one| one.type_() == "Ready");
+        self.ranges.with_cause(&because).update_status(range).await?;
+        Ok(Requeue::OnChange)
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn new_pod<O: Kind>(owner: &O, template: &PodTemplateSpec) -> Pod {
         .with_finalizers(template.metadata().finalizers().clone())
         .with_namespace(owner.meta().namespace())
         .with_generate_name(prefix)
-        .with_owner_references([owner.controls()]);
+        .with_owner_references([owner.controller_ref()]);
     Pod::new().with_metadata(metadata).with_spec(template.spec().clone())
 }
 

@@ -5,9 +5,9 @@ use std::fmt::Write;
 
 use api::{certificates::ClusterTrustBundle, core::Namespace};
 use client::Error;
-use object::{Key, Lens, ObjectMeta};
+use object::{Lens, NamespacedName, ObjectMeta};
 use ring::digest::{SHA256, digest};
-use runtime::{Context, Controller, Next, Objects, Reconcile};
+use runtime::{CachedApi, Context, Controller, Reconcile, Requeue};
 use schema::Kind;
 
 use crate::{Config, service_account::ignore_race};
@@ -21,9 +21,9 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         return;
     }
     let name = bundle_name(&config.root_ca);
-    let own = Key::new("", &name);
+    let own = NamespacedName::new("", &name);
     let publisher =
-        Publisher { bundles: cx.objects(), own: own.clone(), root_ca: config.root_ca.clone() };
+        Publisher { bundles: cx.cached_api(), own: own.clone(), root_ca: config.root_ca.clone() };
     Controller::new("kube-apiserver-serving-clustertrustbundle-publisher", cx, publisher)
         .watches::<Namespace>(move |namespace| match namespace.metadata().name() {
             NAMESPACE => vec![own.clone()],
@@ -34,8 +34,8 @@ pub(crate) fn start(cx: &Context, config: &Config) {
 
 #[derive(Debug)]
 struct Publisher {
-    bundles: Objects<ClusterTrustBundle>,
-    own: Key,
+    bundles: CachedApi<ClusterTrustBundle>,
+    own: NamespacedName,
     root_ca: String,
 }
 
@@ -44,9 +44,9 @@ impl Reconcile for Publisher {
 
     async fn reconcile(
         &self,
-        key: &Key,
+        key: &NamespacedName,
         bundle: Option<ClusterTrustBundle>,
-    ) -> Result<Next, Error> {
+    ) -> Result<Requeue, Error> {
         match bundle {
             None if *key == self.own => {
                 let meta = ObjectMeta::new().with_name(&*key.name);
@@ -56,17 +56,17 @@ impl Reconcile for Publisher {
             Some(bundle) if *key == self.own => {
                 let filled = self.fill(&bundle);
                 if filled != bundle {
-                    let because = bundle.causes("the bundle is not what it should be");
-                    self.bundles.because(&because).update(filled).await?;
+                    let because = bundle.write_cause("the bundle is not what it should be");
+                    self.bundles.with_cause(&because).update(filled).await?;
                 }
             }
             Some(bundle) if bundle.spec().signer_name() == SIGNER && !bundle.is_terminating() => {
-                let because = bundle.causes("there are other certificates now");
-                self.bundles.because(&because).delete(&bundle).await?;
+                let because = bundle.write_cause("there are other certificates now");
+                self.bundles.with_cause(&because).delete(&bundle).await?;
             }
             _ => {}
         }
-        Ok(Next::OnChange)
+        Ok(Requeue::OnChange)
     }
 }
 

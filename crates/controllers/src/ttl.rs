@@ -5,13 +5,13 @@ use std::sync::{Mutex, PoisonError};
 
 use api::core::Node;
 use client::{Error, Patch};
-use object::{Key, Value};
-use runtime::{Context, Controller, Next, Objects, Reconcile};
+use object::{NamespacedName, Value};
+use runtime::{CachedApi, Context, Controller, Reconcile, Requeue};
 use schema::Kind;
 
 use crate::Config;
 
-const NOTE: &str = "node.alpha.kubernetes.io/ttl";
+const TTL_ANNOTATION: &str = "node.alpha.kubernetes.io/ttl";
 
 /// Fewest and most nodes, and the seconds for so many. They overlap, so that a node more
 /// or less does not change it for all.
@@ -19,36 +19,36 @@ const STEPS: [(usize, usize, u32); 5] =
     [(0, 100, 0), (90, 500, 15), (450, 1000, 30), (900, 2000, 60), (1800, usize::MAX, 300)];
 
 pub(crate) fn start(cx: &Context, _: &Config) {
-    let ttl = Ttl { nodes: cx.objects(), step: Mutex::default() };
+    let ttl = Ttl { nodes: cx.cached_api(), step: Mutex::default() };
     Controller::new("ttl", cx, ttl).start();
 }
 
 #[derive(Debug)]
 struct Ttl {
-    nodes: Objects<Node>,
+    nodes: CachedApi<Node>,
     step: Mutex<usize>,
 }
 
 impl Reconcile for Ttl {
     type Kind = Node;
 
-    async fn reconcile(&self, key: &Key, node: Option<Node>) -> Result<Next, Error> {
-        let Some(node) = node else { return Ok(Next::OnChange) };
+    async fn reconcile(&self, key: &NamespacedName, node: Option<Node>) -> Result<Requeue, Error> {
+        let Some(node) = node else { return Ok(Requeue::OnChange) };
         let seconds = {
             let mut step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
             *step = next(*step, self.nodes.cache().len());
             STEPS[*step].2.to_string()
         };
-        if node.metadata().annotations().get(NOTE) != Some(&*seconds) {
+        if node.metadata().annotations().get(TTL_ANNOTATION) != Some(&*seconds) {
             let mut patch = Value::object();
-            patch["metadata"]["annotations"][NOTE] = seconds.into();
-            let nodes = self.nodes.because(&node.causes("the size of the cluster decides"));
+            patch["metadata"]["annotations"][TTL_ANNOTATION] = seconds.into();
+            let nodes = self.nodes.with_cause(&node.write_cause("the size of the cluster decides"));
             match nodes.patch(key, &Patch::Merge(patch)).await {
                 Err(error) if error.is_not_found() => {}
                 done => drop(done?),
             }
         }
-        Ok(Next::OnChange)
+        Ok(Requeue::OnChange)
     }
 }
 

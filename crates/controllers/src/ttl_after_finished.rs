@@ -3,44 +3,47 @@
 use std::sync::Arc;
 
 use api::batch::Job;
-use client::{Delete, Error, Propagation};
-use object::{Clock, Key, Time, seconds_left, wait_seconds};
-use runtime::{Context, Controller, Next, Objects, Reconcile};
+use client::{DeleteParams, Error, Propagation};
+use object::{Clock, NamespacedName, Time, seconds_left, wait_seconds};
+use runtime::{CachedApi, Context, Controller, Reconcile, Requeue};
 use schema::Kind;
 
 use crate::Config;
 
 pub(crate) fn start(cx: &Context, config: &Config) {
-    let ended = EndedJobs { jobs: cx.objects(), clock: config.clock.clone() };
+    let ended = EndedJobs { jobs: cx.cached_api(), clock: config.clock.clone() };
     Controller::new("ttl-after-finished", cx, ended).start();
 }
 
 #[derive(Debug)]
 struct EndedJobs {
-    jobs: Objects<Job>,
+    jobs: CachedApi<Job>,
     clock: Arc<dyn Clock>,
 }
 
 impl Reconcile for EndedJobs {
     type Kind = Job;
 
-    async fn reconcile(&self, key: &Key, job: Option<Job>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &NamespacedName, job: Option<Job>) -> Result<Requeue, Error> {
         let Some(left) = job.and_then(|job| time_left(&job, self.clock.now())) else {
-            return Ok(Next::OnChange);
+            return Ok(Requeue::OnChange);
         };
         if left > 0 {
-            return Ok(Next::After(wait_seconds(left)));
+            return Ok(Requeue::After(wait_seconds(left)));
         }
         let fresh = match self.jobs.api().get(key).await {
-            Err(error) if error.is_not_found() => return Ok(Next::OnChange),
+            Err(error) if error.is_not_found() => return Ok(Requeue::OnChange),
             fresh => fresh?,
         };
         if time_left(&fresh, self.clock.now()).is_some_and(|left| left <= 0) {
-            let all = Delete { propagation: Some(Propagation::Foreground), ..Delete::default() };
-            let because = fresh.causes("its time after the end is over");
-            self.jobs.because(&because).delete_with(&fresh, all).await?;
+            let all = DeleteParams {
+                propagation: Some(Propagation::Foreground),
+                ..DeleteParams::default()
+            };
+            let because = fresh.write_cause("its time after the end is over");
+            self.jobs.with_cause(&because).delete_with(&fresh, all).await?;
         }
-        Ok(Next::OnChange)
+        Ok(Requeue::OnChange)
     }
 }
 
@@ -50,7 +53,7 @@ fn time_left(job: &Job, now: i64) -> Option<i64> {
     let ended = job.status().conditions().find(|condition| {
         matches!(condition.type_(), "Complete" | "Failed") && condition.status() == "True"
     })?;
-    let ended = Time::seconds(ended.last_transition_time())?;
+    let ended = Time::parse_seconds(ended.last_transition_time())?;
     Some(seconds_left(ended, ttl.into(), now))
 }
 

@@ -3,21 +3,23 @@
 
 use api::core::{PersistentVolume, PersistentVolumeClaim};
 use client::Error;
-use object::{Key, Lens, Quantity, Value};
-use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder};
+use object::{Lens, NamespacedName, Quantity, Value};
+use runtime::{CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue};
 
 use crate::Config;
 
 pub(crate) fn start(cx: &Context, _: &Config) {
-    let expander =
-        Expander { volumes: cx.objects(), events: Recorder::start(cx, "volume_expand", "") };
+    let expander = Expander {
+        volumes: cx.cached_api(),
+        events: EventRecorder::start(cx, "volume_expand", ""),
+    };
     Controller::new("volume-expander", cx, expander).start();
 }
 
 #[derive(Debug)]
 struct Expander {
-    volumes: Objects<PersistentVolume>,
-    events: Recorder,
+    volumes: CachedApi<PersistentVolume>,
+    events: EventRecorder,
 }
 
 impl Reconcile for Expander {
@@ -25,17 +27,17 @@ impl Reconcile for Expander {
 
     async fn reconcile(
         &self,
-        _: &Key,
+        _: &NamespacedName,
         claim: Option<PersistentVolumeClaim>,
-    ) -> Result<Next, Error> {
-        let Some(claim) = claim.filter(wants_more) else { return Ok(Next::OnChange) };
-        if self.volumes.get(&Key::new("", claim.spec().volume_name())).is_none() {
-            return Ok(Next::OnChange);
+    ) -> Result<Requeue, Error> {
+        let Some(claim) = claim.filter(wants_more) else { return Ok(Requeue::OnChange) };
+        if self.volumes.get(&NamespacedName::new("", claim.spec().volume_name())).is_none() {
+            return Ok(Requeue::OnChange);
         }
         let said = "Ignoring the PVC: didn't find a plugin capable of expanding the volume; \
                     waiting for an external controller to process this PVC.";
         self.events.normal(&claim, "ExternalExpanding", said);
-        Ok(Next::OnChange)
+        Ok(Requeue::OnChange)
     }
 }
 

@@ -12,9 +12,9 @@ use hickory_proto::{
 };
 
 /// At most so many; at most of that size; at most for so long.
-const ENTRIES: usize = 4096;
-const RECORDS: usize = 64;
-const LONGEST: u32 = 30;
+const MAX_ENTRIES: usize = 4096;
+const MAX_RECORDS: usize = 64;
+const MAX_TTL: u32 = 30;
 /// Bytes of one answer and of all: whoever has a domain chooses what its server answers.
 const LARGEST: usize = 64 << 10;
 const LARGEST_OF_ALL: usize = 16 << 20;
@@ -23,26 +23,26 @@ const RECORD: usize = 512;
 
 /// What another server said.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Answer {
-    pub(crate) code: ResponseCode,
+pub(crate) struct UpstreamAnswer {
+    pub(crate) response_code: ResponseCode,
     pub(crate) answers: Vec<Record>,
     pub(crate) authorities: Vec<Record>,
     /// The server vouches for it.
-    pub(crate) authentic: bool,
+    pub(crate) authentic_data: bool,
 }
 
 /// The question in lower case, and which of its flags change the answer.
-pub(crate) type Asked = (Query, Flags);
+pub(crate) type CacheKey = (Query, QueryFlags);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Flags {
+pub(crate) struct QueryFlags {
     pub(crate) dnssec_ok: bool,
     pub(crate) checking_disabled: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
-    entries: HashMap<Asked, Entry>,
+    entries: HashMap<CacheKey, Entry>,
     /// Bytes of all entries, roughly.
     size: usize,
 }
@@ -52,7 +52,7 @@ struct Entry {
     since: Instant,
     time: Duration,
     size: usize,
-    answer: Answer,
+    answer: UpstreamAnswer,
 }
 
 impl Cache {
@@ -61,7 +61,7 @@ impl Cache {
     }
 
     /// With the time that is left to each record.
-    pub(crate) fn get(&self, asked: &Asked, now: Instant) -> Option<Answer> {
+    pub(crate) fn get(&self, asked: &CacheKey, now: Instant) -> Option<UpstreamAnswer> {
         let entry = self.entries.get(asked)?;
         let age = now.saturating_duration_since(entry.since);
         if age >= entry.time {
@@ -75,15 +75,15 @@ impl Cache {
         Some(answer)
     }
 
-    pub(crate) fn put(&mut self, asked: Asked, answer: &Answer, now: Instant) {
-        let (time, size) = (lifetime(answer), size(answer));
+    pub(crate) fn put(&mut self, asked: CacheKey, answer: &UpstreamAnswer, now: Instant) {
+        let (time, size) = (answer_ttl(answer), size(answer));
         let records = answer.answers.len() + answer.authorities.len();
-        if time.is_zero() || records > RECORDS || size > LARGEST {
+        if time.is_zero() || records > MAX_RECORDS || size > LARGEST {
             return;
         }
         self.remove(&asked);
         let is_full =
-            |cache: &Self| cache.entries.len() >= ENTRIES || cache.size + size > LARGEST_OF_ALL;
+            |cache: &Self| cache.entries.len() >= MAX_ENTRIES || cache.size + size > LARGEST_OF_ALL;
         if is_full(self) {
             self.entries.retain(|_, entry| {
                 let is_fresh = now.saturating_duration_since(entry.since) < entry.time;
@@ -100,7 +100,7 @@ impl Cache {
         self.entries.insert(asked, Entry { since: now, time, size, answer: answer.clone() });
     }
 
-    fn remove(&mut self, asked: &Asked) {
+    fn remove(&mut self, asked: &CacheKey) {
         if let Some(entry) = self.entries.remove(asked) {
             self.size -= entry.size;
         }
@@ -108,13 +108,13 @@ impl Cache {
 }
 
 /// The bytes that an answer takes, roughly.
-fn size(answer: &Answer) -> usize {
+fn size(answer: &UpstreamAnswer) -> usize {
     let of_one = |record: &Record| RECORD + record.to_bytes().map_or(LARGEST, |bytes| bytes.len());
     answer.answers.iter().chain(&answer.authorities).map(of_one).fold(0, usize::saturating_add)
 }
 
 /// As long as the shortest-lived record; that there is nothing, as the SOA says.
-fn lifetime(answer: &Answer) -> Duration {
+fn answer_ttl(answer: &UpstreamAnswer) -> Duration {
     let seconds = if answer.answers.is_empty() {
         let soa = answer.authorities.iter().find_map(|record| match &record.data {
             RData::SOA(soa) => Some(soa.minimum.min(record.ttl)),
@@ -124,7 +124,7 @@ fn lifetime(answer: &Answer) -> Duration {
     } else {
         answer.answers.iter().map(|record| record.ttl).min().unwrap_or(0)
     };
-    Duration::from_secs(seconds.min(LONGEST).into())
+    Duration::from_secs(seconds.min(MAX_TTL).into())
 }
 
 #[cfg(test)]
@@ -133,20 +133,20 @@ mod tests {
     use hickory_proto::rr::{Name, RecordType};
     use std::net::IpAddr;
 
-    fn asked(n: usize) -> Asked {
+    fn asked(n: usize) -> CacheKey {
         let name = Name::from_ascii(format!("n{n}.example.com.")).expect("a name");
-        let flags = Flags { dnssec_ok: false, checking_disabled: false };
+        let flags = QueryFlags { dnssec_ok: false, checking_disabled: false };
         (Query::query(name, RecordType::A), flags)
     }
 
-    fn answer(ttl: u32) -> Answer {
+    fn answer(ttl: u32) -> UpstreamAnswer {
         let data = RData::from(IpAddr::from([192, 0, 2, 1]));
         let record = Record::from_rdata(Name::root(), ttl, data);
-        Answer {
-            code: ResponseCode::NoError,
+        UpstreamAnswer {
+            response_code: ResponseCode::NoError,
             answers: vec![record],
             authorities: Vec::new(),
-            authentic: false,
+            authentic_data: false,
         }
     }
 
@@ -166,11 +166,11 @@ mod tests {
     #[test]
     fn it_does_not_grow_for_ever() {
         let (mut cache, now) = (Cache::default(), Instant::now());
-        for n in 0..ENTRIES + 10 {
+        for n in 0..MAX_ENTRIES + 10 {
             cache.put(asked(n), &answer(10), now);
         }
-        assert_eq!(cache.len(), ENTRIES);
-        assert!(cache.get(&asked(ENTRIES + 9), now).is_some(), "the newest is kept");
+        assert_eq!(cache.len(), MAX_ENTRIES);
+        assert!(cache.get(&asked(MAX_ENTRIES + 9), now).is_some(), "the newest is kept");
     }
 
     /// Whoever has a domain answers each of thousands of names with as much as a message holds.
@@ -180,7 +180,10 @@ mod tests {
         let large = |bytes: usize| {
             let text = vec!["x".repeat(250); bytes / 250];
             let data = RData::TXT(hickory_proto::rr::rdata::TXT::new(text));
-            Answer { answers: vec![Record::from_rdata(Name::root(), 30, data)], ..answer(30) }
+            UpstreamAnswer {
+                answers: vec![Record::from_rdata(Name::root(), 30, data)],
+                ..answer(30)
+            }
         };
         cache.put(asked(0), &large(65_000), now);
         assert_eq!(cache.len(), 0, "not even one");

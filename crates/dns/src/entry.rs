@@ -12,28 +12,28 @@ use object::names::sloppy_ip;
 
 /// A service as names see it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Entry {
-    pub(crate) shape: Shape,
+pub(crate) struct ServiceEntry {
+    pub(crate) kind: ServiceKind,
     /// The endpoints by their names within the service.
-    pub(crate) hosts: Vec<Host>,
+    pub(crate) hosts: Vec<EndpointHost>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Shape {
+pub(crate) enum ServiceKind {
     /// Its name stands for addresses of its own.
-    Cluster { ips: Vec<IpAddr>, ports: Vec<Port> },
+    ClusterIp { ips: Vec<IpAddr>, ports: Vec<Port> },
     /// Its name stands for its endpoints.
     Headless,
     /// Its name stands for another; `None`: one that no DNS could have.
-    Alias(Option<Name>),
+    ExternalName(Option<Name>),
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Host {
+pub(crate) struct EndpointHost {
     /// In lower case.
     pub(crate) label: Box<str>,
     /// Somebody chose the label: then the addresses lead back to it.
-    pub(crate) named: bool,
+    pub(crate) has_hostname: bool,
     pub(crate) ips: Vec<IpAddr>,
     pub(crate) ports: Vec<Port>,
 }
@@ -46,13 +46,13 @@ pub(crate) struct Port {
     pub(crate) number: u16,
 }
 
-impl Entry {
+impl ServiceEntry {
     pub(crate) fn new(service: &Service, slices: &[EndpointSlice]) -> Self {
         let spec = service.spec();
         let shape = if spec.type_() == "ExternalName" {
-            Shape::Alias(alias(spec.external_name()))
+            ServiceKind::ExternalName(parse_external_name(spec.external_name()))
         } else if service.is_headless() {
-            Shape::Headless
+            ServiceKind::Headless
         } else {
             let mut ips: Vec<_> = spec.cluster_ips().iter().filter_map(sloppy_ip).collect();
             if ips.is_empty() {
@@ -60,7 +60,7 @@ impl Entry {
             }
             let ports = spec.ports().iter();
             let ports = ports.filter_map(|it| Port::new(it.name(), it.protocol(), it.port()));
-            Shape::Cluster { ips, ports: ports.collect() }
+            ServiceKind::ClusterIp { ips, ports: ports.collect() }
         };
         let mut hosts = Hosts::default();
         for slice in slices.iter().filter(|slice| slice.address_type() != "FQDN") {
@@ -74,10 +74,10 @@ impl Entry {
                 }
             }
         }
-        Self { shape, hosts: hosts.sorted() }
+        Self { kind: shape, hosts: hosts.sorted() }
     }
 
-    pub(crate) fn host(&self, label: &str) -> Option<&Host> {
+    pub(crate) fn host(&self, label: &str) -> Option<&EndpointHost> {
         let at = self.hosts.binary_search_by(|host| (*host.label).cmp(label)).ok()?;
         self.hosts.get(at)
     }
@@ -96,7 +96,7 @@ impl Port {
 /// The hosts so far. How many there are, and how many addresses one has, is up to whoever writes slices.
 #[derive(Default)]
 struct Hosts {
-    all: Vec<Host>,
+    all: Vec<EndpointHost>,
     by_label: HashMap<Box<str>, usize>,
     ips: HashSet<(usize, IpAddr)>,
 }
@@ -115,7 +115,12 @@ impl Hosts {
             let at = *self.by_label.entry(label.clone()).or_insert(next);
             if at == next {
                 let named = hostname.is_some();
-                self.all.push(Host { label, named, ips: Vec::new(), ports: Vec::new() });
+                self.all.push(EndpointHost {
+                    label,
+                    has_hostname: named,
+                    ips: Vec::new(),
+                    ports: Vec::new(),
+                });
             }
             let Some(host) = self.all.get_mut(at) else { continue };
             if self.ips.insert((at, ip)) {
@@ -132,14 +137,14 @@ impl Hosts {
         }
     }
 
-    fn sorted(self) -> Vec<Host> {
+    fn sorted(self) -> Vec<EndpointHost> {
         let mut all = self.all;
         all.sort_by(|a, b| a.label.cmp(&b.label));
         all
     }
 }
 
-fn alias(name: &str) -> Option<Name> {
+fn parse_external_name(name: &str) -> Option<Name> {
     if name.is_empty() || name.parse::<IpAddr>().is_ok() {
         return None;
     }

@@ -26,28 +26,28 @@ use tokio::{
 use tracing::debug;
 
 use crate::{
-    cache::{Answer, Asked, Cache, Flags},
+    cache::{Cache, CacheKey, QueryFlags, UpstreamAnswer},
     metrics::Metrics,
 };
 
 /// The whole of it: clients mostly wait for five seconds.
-const PATIENCE: Duration = Duration::from_millis(1900);
+const QUERY_TIMEOUT: Duration = Duration::from_millis(1900);
 /// A server that has not answered by then may be gone: ask the next one too.
-const NEXT: Duration = Duration::from_millis(500);
+const HEDGE_DELAY: Duration = Duration::from_millis(500);
 /// Enough for the resolv.conf's three, or for one that is asked twice.
-const ATTEMPTS: usize = 3;
-const AT_ONCE: usize = 1000;
+const MAX_ATTEMPTS: usize = 3;
+const MAX_CONCURRENT: usize = 1000;
 /// Of these, queries over TCP: an answer there may be as large as a message can be.
 const LARGE_AT_ONCE: usize = 64;
 /// What passes every network in one piece.
-pub(crate) const PAYLOAD: u16 = 1232;
+pub(crate) const MAX_UDP_PAYLOAD: u16 = 1232;
 
 #[derive(Debug)]
-pub(crate) struct Forward {
+pub(crate) struct Forwarder {
     servers: Vec<SocketAddr>,
     /// The one that answered last.
-    good: AtomicUsize,
-    at_once: Semaphore,
+    last_good: AtomicUsize,
+    permits: Semaphore,
     large_at_once: Semaphore,
     cache: Mutex<Cache>,
     metrics: Arc<Metrics>,
@@ -61,42 +61,42 @@ pub fn name_servers(resolv_conf: &str) -> Vec<SocketAddr> {
             words.next().filter(|word| *word == "nameserver").and(words.next())?.parse().ok()?;
         Some(SocketAddr::new(ip, 53))
     });
-    each.take(ATTEMPTS).collect()
+    each.take(MAX_ATTEMPTS).collect()
 }
 
-impl Forward {
+impl Forwarder {
     pub(crate) fn new(servers: Vec<SocketAddr>, metrics: Arc<Metrics>) -> Self {
         Self {
             servers,
-            good: AtomicUsize::new(0),
-            at_once: Semaphore::new(AT_ONCE),
+            last_good: AtomicUsize::new(0),
+            permits: Semaphore::new(MAX_CONCURRENT),
             large_at_once: Semaphore::new(LARGE_AT_ONCE),
             cache: Mutex::default(),
             metrics,
         }
     }
 
-    pub(crate) fn cached(&self) -> usize {
+    pub(crate) fn cache_len(&self) -> usize {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// What is known without asking.
-    pub(crate) fn remembered(&self, query: &Query, flags: Flags) -> Option<Answer> {
+    pub(crate) fn cached_answer(&self, query: &Query, flags: QueryFlags) -> Option<UpstreamAnswer> {
         let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         let found = cache.get(&key(query, flags), Instant::now());
-        self.metrics.cached(found.is_some());
+        self.metrics.observe_cache_lookup(found.is_some());
         found
     }
 
     /// `None`: nobody could say.
-    pub(crate) async fn ask(&self, query: &Query, flags: Flags) -> Option<Answer> {
-        let Ok(_permit) = self.at_once.try_acquire() else {
+    pub(crate) async fn query(&self, query: &Query, flags: QueryFlags) -> Option<UpstreamAnswer> {
+        let Ok(_permit) = self.permits.try_acquire() else {
             debug!("too many questions are under way");
             return None;
         };
         let began = Instant::now();
-        let answer = timeout(PATIENCE, self.race(query, flags)).await.ok().flatten();
-        self.metrics.forwarded(answer.is_some(), began.elapsed());
+        let answer = timeout(QUERY_TIMEOUT, self.query_servers(query, flags)).await.ok().flatten();
+        self.metrics.observe_forward(answer.is_some(), began.elapsed());
         if let Some(answer) = &answer {
             let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
             cache.put(key(query, flags), answer, Instant::now());
@@ -104,9 +104,9 @@ impl Forward {
         answer
     }
 
-    async fn race(&self, query: &Query, flags: Flags) -> Option<Answer> {
-        let first = self.good.load(Ordering::Relaxed);
-        let order = (0..ATTEMPTS).filter_map(|n| (first + n).checked_rem(self.servers.len()));
+    async fn query_servers(&self, query: &Query, flags: QueryFlags) -> Option<UpstreamAnswer> {
+        let first = self.last_good.load(Ordering::Relaxed);
+        let order = (0..MAX_ATTEMPTS).filter_map(|n| (first + n).checked_rem(self.servers.len()));
         let mut order = order.peekable();
         let mut running = FuturesUnordered::new();
         loop {
@@ -116,11 +116,11 @@ impl Forward {
             } else if running.is_empty() {
                 return None;
             }
-            let wait = if order.peek().is_some() { NEXT } else { PATIENCE };
+            let wait = if order.peek().is_some() { HEDGE_DELAY } else { QUERY_TIMEOUT };
             tokio::select! {
                 Some((at, answer)) = running.next() => match answer {
                     Ok(answer) => {
-                        self.good.store(at, Ordering::Relaxed);
+                        self.last_good.store(at, Ordering::Relaxed);
                         return Some(answer);
                     }
                     Err(error) => debug!(server = %self.servers[at], %error, "no answer"),
@@ -135,24 +135,24 @@ impl Forward {
         &self,
         server: SocketAddr,
         query: &Query,
-        flags: Flags,
-    ) -> io::Result<Answer> {
+        flags: QueryFlags,
+    ) -> io::Result<UpstreamAnswer> {
         let message = message(query, flags);
         let bytes = message.to_vec().map_err(io::Error::other)?;
         let mut answer = by_udp(server, &message, &bytes).await?;
         if answer.metadata.truncation {
             let _permit = self.large_at_once.acquire().await.map_err(io::Error::other)?;
             answer = by_tcp(server, &bytes).await?;
-            if !fits(&message, &answer) {
+            if !is_response_to(&message, &answer) {
                 return Err(io::Error::other("an answer to something else"));
             }
         }
         match answer.metadata.response_code {
-            code @ (ResponseCode::NoError | ResponseCode::NXDomain) => Ok(Answer {
-                code,
+            code @ (ResponseCode::NoError | ResponseCode::NXDomain) => Ok(UpstreamAnswer {
+                response_code: code,
                 answers: answer.answers,
                 authorities: answer.authorities,
-                authentic: answer.metadata.authentic_data,
+                authentic_data: answer.metadata.authentic_data,
             }),
             code => Err(io::Error::other(code.to_str())),
         }
@@ -172,7 +172,7 @@ async fn by_udp(server: SocketAddr, asked: &Message, bytes: &[u8]) -> io::Result
     loop {
         let length = socket.recv(&mut buffer).await?;
         match Message::from_vec(&buffer[..length]) {
-            Ok(answer) if fits(asked, &answer) => return Ok(answer),
+            Ok(answer) if is_response_to(asked, &answer) => return Ok(answer),
             _ => debug!(%server, "an answer to something else"),
         }
     }
@@ -189,7 +189,7 @@ async fn by_tcp(server: SocketAddr, bytes: &[u8]) -> io::Result<Message> {
     Message::from_vec(&answer).map_err(io::Error::other)
 }
 
-fn message(query: &Query, flags: Flags) -> Message {
+fn message(query: &Query, flags: QueryFlags) -> Message {
     let id = RandomState::new().hash_one(()).to_be_bytes();
     let mut message =
         Message::new(u16::from_be_bytes([id[0], id[1]]), MessageType::Query, OpCode::Query);
@@ -197,18 +197,18 @@ fn message(query: &Query, flags: Flags) -> Message {
     message.metadata.checking_disabled = flags.checking_disabled;
     message.add_query(query.clone());
     let mut edns = Edns::new();
-    edns.set_max_payload(PAYLOAD).set_dnssec_ok(flags.dnssec_ok);
+    edns.set_max_payload(MAX_UDP_PAYLOAD).set_dnssec_ok(flags.dnssec_ok);
     message.set_edns(edns);
     message
 }
 
-fn fits(asked: &Message, answer: &Message) -> bool {
+fn is_response_to(asked: &Message, answer: &Message) -> bool {
     answer.metadata.id == asked.metadata.id
         && answer.metadata.message_type == MessageType::Response
         && answer.queries == asked.queries
 }
 
-fn key(query: &Query, flags: Flags) -> Asked {
+fn key(query: &Query, flags: QueryFlags) -> CacheKey {
     let name: Name = query.name().to_lowercase();
     (Query::query(name, query.query_type()), flags)
 }

@@ -18,19 +18,19 @@ use tracing::{debug, warn};
 use crate::resolver::Resolver;
 
 /// Any pod may connect here, and probes come here too.
-const CONNECTIONS: usize = 64;
-const LONGEST: Duration = Duration::from_secs(30);
-const PAUSE: Duration = Duration::from_millis(100);
+const MAX_CONNECTIONS: usize = 64;
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 pub(crate) async fn serve(listener: TcpListener, resolver: Arc<Resolver>) {
-    let limit = ConnectionLimit::new(CONNECTIONS);
+    let limit = ConnectionLimit::new(MAX_CONNECTIONS);
     let mut connections = JoinSet::new();
     loop {
         let (stream, from) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
                 warn!(%error, "cannot accept");
-                sleep(PAUSE).await;
+                sleep(ACCEPT_RETRY_DELAY).await;
                 continue;
             }
         };
@@ -44,7 +44,8 @@ pub(crate) async fn serve(listener: TcpListener, resolver: Arc<Resolver>) {
             let connection = http1::Builder::new()
                 .keep_alive(false)
                 .serve_connection(TokioIo::new(stream), service);
-            let served = admitted.run(panics::contain("dns", timeout(LONGEST, connection))).await;
+            let served =
+                admitted.run(panics::contain("dns", timeout(CONNECTION_TIMEOUT, connection))).await;
             if let Some(Ok(Ok(Err(error)))) = served {
                 debug!(%error, "a connection broke");
             }
@@ -58,7 +59,7 @@ fn answer(request: &Request<Incoming>, resolver: &Resolver) -> Response<Full<Byt
         "/health" => (StatusCode::OK, "OK".to_owned()),
         "/ready" if resolver.is_ready() => (StatusCode::OK, "OK".to_owned()),
         "/ready" => (StatusCode::SERVICE_UNAVAILABLE, "kubernetes".to_owned()),
-        "/metrics" => (StatusCode::OK, resolver.report()),
+        "/metrics" => (StatusCode::OK, resolver.metrics_text()),
         _ => (StatusCode::NOT_FOUND, "not found\n".to_owned()),
     };
     let mut response = Response::new(Full::from(text));

@@ -28,7 +28,9 @@ use runtime::Context;
 use tokio::net::{TcpListener, UdpSocket};
 use tracing::info;
 
-use self::{forward::Forward, metrics::Metrics, resolver::Resolver, source::Source, zone::Zone};
+use self::{
+    forward::Forwarder, metrics::Metrics, resolver::Resolver, source::ZoneSync, zone::Zone,
+};
 pub use self::{forward::name_servers, manifest::manifest};
 
 #[derive(Debug, Clone)]
@@ -40,7 +42,7 @@ pub struct Config {
     /// Who is asked about other names; see `name_servers`.
     pub upstreams: Vec<SocketAddr>,
     /// Where /health, /ready and /metrics are served.
-    pub http: SocketAddr,
+    pub http_listen: SocketAddr,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -55,9 +57,9 @@ pub enum Error {
 pub async fn run(cx: &Context, config: Config) -> Result<(), Error> {
     let domain = domain(&config.domain)?;
     let zone = Arc::new(RwLock::new(Zone::new(&domain)));
-    let source = Source::start(cx, &zone);
+    let source = ZoneSync::start(cx, &zone);
     let metrics = Arc::new(Metrics::default());
-    let forward = Forward::new(config.upstreams, metrics.clone());
+    let forward = Forwarder::new(config.upstreams, metrics.clone());
     let resolver = Arc::new(Resolver::new(zone, source, forward, metrics));
     for address in config.listen {
         let refused = |error| Error::Listen(address, error);
@@ -66,8 +68,8 @@ pub async fn run(cx: &Context, config: Config) -> Result<(), Error> {
         cx.spawn("udp", serve::udp(udp, resolver.clone()));
         cx.spawn("tcp", serve::tcp(tcp, resolver.clone()));
     }
-    let refused = |error| Error::Listen(config.http, error);
-    let http = TcpListener::bind(config.http).await.map_err(refused)?;
+    let refused = |error| Error::Listen(config.http_listen, error);
+    let http = TcpListener::bind(config.http_listen).await.map_err(refused)?;
     cx.spawn("http", http::serve(http, resolver));
     info!(domain = config.domain, "serving names");
     cx.stopping().await;

@@ -18,13 +18,13 @@ mod tests {
     use super::*;
     use object::{
         Value,
-        yaml::{from_yaml, split},
+        yaml::{from_yaml, split_documents},
     };
 
     #[test]
     fn all_objects_are_there_and_filled_in() {
         let text = manifest("example/tiphys:1", [10, 96, 0, 10].into(), "cluster.test");
-        let documents = split(&text).expect("YAML");
+        let documents = split_documents(&text).expect("YAML");
         let all: Vec<Value> =
             documents.iter().map(|text| from_yaml(text).expect("an object")).collect();
         let kinds: Vec<_> = all.iter().filter_map(|it| it["kind"].as_str()).collect();

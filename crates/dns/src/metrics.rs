@@ -10,7 +10,7 @@ use hickory_proto::{op::ResponseCode, rr::RecordType};
 
 use crate::resolver::Transport;
 
-const KINDS: [RecordType; 9] = [
+const RECORD_TYPES: [RecordType; 9] = [
     RecordType::A,
     RecordType::AAAA,
     RecordType::CNAME,
@@ -21,7 +21,7 @@ const KINDS: [RecordType; 9] = [
     RecordType::SRV,
     RecordType::TXT,
 ];
-const CODES: [ResponseCode; 6] = [
+const RESPONSE_CODES: [ResponseCode; 6] = [
     ResponseCode::NoError,
     ResponseCode::NXDomain,
     ResponseCode::ServFail,
@@ -37,10 +37,10 @@ const BUCKETS: [u64; 9] =
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     /// By transport, family, type.
-    requests: [[[AtomicU64; KINDS.len() + 1]; 2]; 2],
-    responses: [AtomicU64; CODES.len() + 1],
-    answering: Histogram,
-    forwarding: Histogram,
+    requests: [[[AtomicU64; RECORD_TYPES.len() + 1]; 2]; 2],
+    responses: [AtomicU64; RESPONSE_CODES.len() + 1],
+    request_duration: Histogram,
+    forward_duration: Histogram,
     failed: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -54,34 +54,35 @@ struct Histogram {
 }
 
 impl Metrics {
-    pub(crate) fn asked(&self, over: Transport, four: bool, kind: Option<RecordType>) {
-        let kind = KINDS.iter().position(|it| Some(*it) == kind).unwrap_or(KINDS.len());
+    pub(crate) fn observe_request(&self, over: Transport, four: bool, kind: Option<RecordType>) {
+        let kind =
+            RECORD_TYPES.iter().position(|it| Some(*it) == kind).unwrap_or(RECORD_TYPES.len());
         let transport = usize::from(over == Transport::Tcp);
         add(&self.requests[transport][usize::from(!four)][kind], 1);
     }
 
-    pub(crate) fn answered(&self, code: ResponseCode, after: Duration) {
-        let at = CODES.iter().position(|it| *it == code).unwrap_or(CODES.len());
+    pub(crate) fn observe_response(&self, code: ResponseCode, after: Duration) {
+        let at = RESPONSE_CODES.iter().position(|it| *it == code).unwrap_or(RESPONSE_CODES.len());
         add(&self.responses[at], 1);
-        self.answering.add(after);
+        self.request_duration.add(after);
     }
 
-    pub(crate) fn forwarded(&self, ok: bool, after: Duration) {
-        self.forwarding.add(after);
+    pub(crate) fn observe_forward(&self, ok: bool, after: Duration) {
+        self.forward_duration.add(after);
         add(&self.failed, u64::from(!ok));
     }
 
-    pub(crate) fn cached(&self, hit: bool) {
+    pub(crate) fn observe_cache_lookup(&self, hit: bool) {
         add(if hit { &self.hits } else { &self.misses }, 1);
     }
 
-    pub(crate) fn report(&self, cached: usize) -> String {
+    pub(crate) fn render(&self, cached: usize) -> String {
         let mut text = String::new();
         head(&mut text, "coredns_dns_requests_total", "counter", "Questions.");
         for (proto, families) in ["udp", "tcp"].iter().zip(&self.requests) {
             for (family, kinds) in ["1", "2"].iter().zip(families) {
                 for (at, count) in kinds.iter().enumerate().filter(|(_, count)| get(count) > 0) {
-                    let kind = KINDS.get(at).map_or("other".to_owned(), ToString::to_string);
+                    let kind = RECORD_TYPES.get(at).map_or("other".to_owned(), ToString::to_string);
                     let labels = format!("family=\"{family}\",proto=\"{proto}\",type=\"{kind}\"");
                     line(&mut text, "coredns_dns_requests_total", &labels, get(count));
                 }
@@ -89,7 +90,7 @@ impl Metrics {
         }
         head(&mut text, "coredns_dns_responses_total", "counter", "Answers.");
         for (at, count) in self.responses.iter().enumerate().filter(|(_, count)| get(count) > 0) {
-            let code = CODES.get(at).map_or("other", |code| rcode(*code));
+            let code = RESPONSE_CODES.get(at).map_or("other", |code| rcode(*code));
             line(
                 &mut text,
                 "coredns_dns_responses_total",
@@ -121,8 +122,12 @@ impl Metrics {
             head(&mut text, name, kind, help);
             line(&mut text, name, "", value);
         }
-        self.answering.report(&mut text, "coredns_dns_request_duration_seconds", "Time to answer.");
-        self.forwarding.report(
+        self.request_duration.report(
+            &mut text,
+            "coredns_dns_request_duration_seconds",
+            "Time to answer.",
+        );
+        self.forward_duration.report(
             &mut text,
             "coredns_forward_request_duration_seconds",
             "Time that others took.",

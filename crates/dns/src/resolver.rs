@@ -13,19 +13,19 @@ use hickory_proto::{
 };
 
 use crate::{
-    cache::{Answer, Flags},
-    forward::{Forward, PAYLOAD},
+    cache::{QueryFlags, UpstreamAnswer},
+    forward::{Forwarder, MAX_UDP_PAYLOAD},
     metrics::Metrics,
-    source::Source,
-    zone::{self, Found, TTL, Zone},
+    source::ZoneSync,
+    zone::{self, Lookup, TTL, Zone},
 };
 
 const HEADER: usize = 12;
-const SMALLEST: u16 = 512;
+const MIN_UDP_PAYLOAD: u16 = 512;
 /// A record with a name that stands earlier in the message, and no data.
 const SHORTEST_RECORD: usize = 12;
 /// Names that stand for names that stand for names.
-const HOPS: usize = 8;
+const MAX_CNAME_HOPS: usize = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
@@ -35,27 +35,27 @@ pub(crate) enum Transport {
 
 /// Where the question goes next.
 #[derive(Debug)]
-pub(crate) enum Reply {
+pub(crate) enum Outcome {
     /// There is nothing to say.
-    None,
-    Now(Vec<u8>),
+    Drop,
+    Respond(Vec<u8>),
     /// Somebody else must be asked.
-    Later(Box<Pending>),
+    Forward(Box<PendingQuery>),
 }
 
 /// A question that is not answered yet.
 #[derive(Debug)]
-pub(crate) struct Pending {
+pub(crate) struct PendingQuery {
     response: Message,
     /// What is left to ask.
     query: Query,
-    asked: Asked,
+    asked: RequestContext,
 }
 
 /// What an answer has to keep to.
 #[derive(Debug, Clone, Copy)]
-struct Asked {
-    flags: Flags,
+struct RequestContext {
+    flags: QueryFlags,
     limit: usize,
     began: Instant,
 }
@@ -63,16 +63,16 @@ struct Asked {
 #[derive(Debug)]
 pub(crate) struct Resolver {
     zone: Arc<RwLock<Zone>>,
-    source: Source,
-    forward: Forward,
+    source: ZoneSync,
+    forward: Forwarder,
     metrics: Arc<Metrics>,
 }
 
 impl Resolver {
     pub(crate) fn new(
         zone: Arc<RwLock<Zone>>,
-        source: Source,
-        forward: Forward,
+        source: ZoneSync,
+        forward: Forwarder,
         metrics: Arc<Metrics>,
     ) -> Self {
         Self { zone, source, forward, metrics }
@@ -82,82 +82,82 @@ impl Resolver {
         self.source.is_ready()
     }
 
-    pub(crate) fn report(&self) -> String {
-        let mut text = self.metrics.report(self.forward.cached());
+    pub(crate) fn metrics_text(&self) -> String {
+        let mut text = self.metrics.render(self.forward.cache_len());
         panics::report(&mut text);
         text
     }
 
-    pub(crate) fn begin(&self, bytes: &[u8], from: SocketAddr, over: Transport) -> Reply {
+    pub(crate) fn handle(&self, bytes: &[u8], from: SocketAddr, over: Transport) -> Outcome {
         let began = Instant::now();
         if bytes.len() < HEADER || bytes[2] & 0x80 != 0 {
-            return Reply::None; // not a question: an answer to it could go round for ever
+            return Outcome::Drop; // not a question: an answer to it could go round for ever
         }
         let Ok(request) = Message::from_vec(bytes) else {
             let id = u16::from_be_bytes([bytes[0], bytes[1]]);
             let refusal = Message::error_msg(id, OpCode::Query, ResponseCode::FormErr);
-            let flags = Flags { dnssec_ok: false, checking_disabled: false };
-            let asked = Asked { flags, limit: SMALLEST.into(), began };
+            let flags = QueryFlags { dnssec_ok: false, checking_disabled: false };
+            let asked = RequestContext { flags, limit: MIN_UDP_PAYLOAD.into(), began };
             return self.finish(refusal, asked);
         };
-        let asked = Asked {
-            flags: Flags {
+        let asked = RequestContext {
+            flags: QueryFlags {
                 dnssec_ok: request.edns.as_ref().is_some_and(|edns| edns.flags().dnssec_ok),
                 checking_disabled: request.metadata.checking_disabled,
             },
-            limit: limit(&request, over),
+            limit: max_response_size(&request, over),
             began,
         };
         let response = respond(&request);
         let kind = request.queries.first().map(Query::query_type);
-        self.metrics.asked(over, from.is_ipv4(), kind);
-        match refusal(&request) {
-            Some(code) => self.refuse(response, code, asked),
+        self.metrics.observe_request(over, from.is_ipv4(), kind);
+        match check_request(&request) {
+            Some(code) => self.respond_error(response, code, asked),
             None => self.resolve(response, request.queries[0].clone(), asked),
         }
     }
 
-    pub(crate) async fn complete(&self, pending: Pending) -> Option<Vec<u8>> {
-        let Pending { response, query, asked } = pending;
-        let reply = match self.forward.ask(&query, asked.flags).await {
+    pub(crate) async fn forward(&self, pending: PendingQuery) -> Option<Vec<u8>> {
+        let PendingQuery { response, query, asked } = pending;
+        let reply = match self.forward.query(&query, asked.flags).await {
             Some(answer) => self.add(response, answer, asked),
-            None => self.refuse(response, ResponseCode::ServFail, asked),
+            None => self.respond_error(response, ResponseCode::ServFail, asked),
         };
         match reply {
-            Reply::Now(bytes) => Some(bytes),
-            Reply::None | Reply::Later(_) => None,
+            Outcome::Respond(bytes) => Some(bytes),
+            Outcome::Drop | Outcome::Forward(_) => None,
         }
     }
 
     /// Follows aliases as far as they are ours.
-    fn resolve(&self, mut response: Message, mut query: Query, asked: Asked) -> Reply {
+    fn resolve(&self, mut response: Message, mut query: Query, asked: RequestContext) -> Outcome {
         if query.query_type() == RecordType::ANY {
             let all = HINFO::new("RFC8482".to_owned(), String::new());
             let all = Record::from_rdata(query.name().clone(), TTL, RData::HINFO(all));
             response.add_answer(all);
             return self.finish(response, asked);
         }
-        for _ in 0..HOPS {
+        for _ in 0..MAX_CNAME_HOPS {
             match self.find(query.name(), query.query_type()) {
-                Found::Elsewhere => return self.elsewhere(response, query, asked),
+                Lookup::NotInZone => return self.answer_external(response, query, asked),
                 _ if !self.is_ready() => {
-                    return self.refuse(response, ResponseCode::ServFail, asked);
+                    return self.respond_error(response, ResponseCode::ServFail, asked);
                 }
-                Found::Alias(target) => {
+                Lookup::Cname(target) => {
                     response.metadata.authoritative = true;
-                    response.add_answer(zone::alias(query.name(), &target));
+                    response.add_answer(zone::cname_record(query.name(), &target));
                     if query.query_type() == RecordType::CNAME {
                         return self.finish(response, asked);
                     }
                     query = Query::query(target, query.query_type());
                 }
-                Found::NoName => {
+                Lookup::NxDomain => {
                     response.metadata.authoritative = true;
                     response.metadata.response_code = ResponseCode::NXDomain;
                     response.add_authority(self.soa());
                     return self.finish(response, asked);
                 }
-                Found::Records(mut answers, more) => {
+                Lookup::Records(mut answers, more) => {
                     response.metadata.authoritative = true;
                     if answers.is_empty() {
                         response.add_authority(self.soa());
@@ -171,37 +171,42 @@ impl Resolver {
                 }
             }
         }
-        self.refuse(response, ResponseCode::ServFail, asked)
+        self.respond_error(response, ResponseCode::ServFail, asked)
     }
 
-    fn elsewhere(&self, response: Message, query: Query, asked: Asked) -> Reply {
-        match self.forward.remembered(&query, asked.flags) {
+    fn answer_external(&self, response: Message, query: Query, asked: RequestContext) -> Outcome {
+        match self.forward.cached_answer(&query, asked.flags) {
             Some(answer) => self.add(response, answer, asked),
-            None => Reply::Later(Box::new(Pending { response, query, asked })),
+            None => Outcome::Forward(Box::new(PendingQuery { response, query, asked })),
         }
     }
 
-    fn add(&self, mut response: Message, answer: Answer, asked: Asked) -> Reply {
-        response.metadata.response_code = answer.code;
-        response.metadata.authentic_data = answer.authentic && response.answers.is_empty();
+    fn add(&self, mut response: Message, answer: UpstreamAnswer, asked: RequestContext) -> Outcome {
+        response.metadata.response_code = answer.response_code;
+        response.metadata.authentic_data = answer.authentic_data && response.answers.is_empty();
         response.add_answers(answer.answers);
         response.add_authorities(answer.authorities);
         self.finish(response, asked)
     }
 
-    fn refuse(&self, mut response: Message, code: ResponseCode, asked: Asked) -> Reply {
+    fn respond_error(
+        &self,
+        mut response: Message,
+        code: ResponseCode,
+        asked: RequestContext,
+    ) -> Outcome {
         response.answers.clear();
         response.metadata.response_code = code;
         self.finish(response, asked)
     }
 
-    fn finish(&self, response: Message, asked: Asked) -> Reply {
-        self.metrics.answered(response.metadata.response_code, asked.began.elapsed());
-        encode(response, asked.limit).map_or(Reply::None, Reply::Now)
+    fn finish(&self, response: Message, asked: RequestContext) -> Outcome {
+        self.metrics.observe_response(response.metadata.response_code, asked.began.elapsed());
+        encode(response, asked.limit).map_or(Outcome::Drop, Outcome::Respond)
     }
 
-    fn find(&self, name: &Name, kind: RecordType) -> Found {
-        self.zone.read().unwrap_or_else(PoisonError::into_inner).find(name, kind)
+    fn find(&self, name: &Name, kind: RecordType) -> Lookup {
+        self.zone.read().unwrap_or_else(PoisonError::into_inner).lookup(name, kind)
     }
 
     fn soa(&self) -> Record {
@@ -210,10 +215,10 @@ impl Resolver {
 }
 
 /// How long an answer the client takes.
-fn limit(request: &Message, over: Transport) -> usize {
-    let payload = request.edns.as_ref().map_or(SMALLEST, Edns::max_payload);
+fn max_response_size(request: &Message, over: Transport) -> usize {
+    let payload = request.edns.as_ref().map_or(MIN_UDP_PAYLOAD, Edns::max_payload);
     match over {
-        Transport::Udp => payload.clamp(SMALLEST, PAYLOAD).into(),
+        Transport::Udp => payload.clamp(MIN_UDP_PAYLOAD, MAX_UDP_PAYLOAD).into(),
         Transport::Tcp => u16::MAX.into(),
     }
 }
@@ -227,13 +232,13 @@ fn respond(request: &Message) -> Message {
     response.add_queries(request.queries.iter().take(1).cloned());
     if let Some(asked) = &request.edns {
         let mut edns = Edns::new();
-        edns.set_max_payload(PAYLOAD).set_dnssec_ok(asked.flags().dnssec_ok);
+        edns.set_max_payload(MAX_UDP_PAYLOAD).set_dnssec_ok(asked.flags().dnssec_ok);
         response.set_edns(edns);
     }
     response
 }
 
-fn refusal(request: &Message) -> Option<ResponseCode> {
+fn check_request(request: &Message) -> Option<ResponseCode> {
     if request.metadata.op_code != OpCode::Query {
         return Some(ResponseCode::NotImp);
     }

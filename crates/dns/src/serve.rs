@@ -17,24 +17,24 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use crate::resolver::{Reply, Resolver, Transport};
+use crate::resolver::{Outcome, Resolver, Transport};
 
 /// No honest question is longer.
-const QUESTION: usize = 4096;
-const WAITING: usize = 2000;
+const MAX_REQUEST_SIZE: usize = 4096;
+const MAX_PENDING: usize = 2000;
 /// Of these, those of one client: the others are for the others.
-const WAITING_OF_ONE: usize = WAITING / 8;
+const WAITING_OF_ONE: usize = MAX_PENDING / 8;
 const CONNECTIONS: usize = 256;
-const QUESTIONS: usize = 1000;
-const IDLE: Duration = Duration::from_secs(10);
-const WRITE: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(100);
+const MAX_REQUESTS_PER_CONNECTION: usize = 1000;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 pub(crate) async fn udp(socket: UdpSocket, resolver: Arc<Resolver>) {
     let socket = Arc::new(socket);
     let mut waiting = JoinSet::new();
     let mut clients: HashMap<IpAddr, usize> = HashMap::new();
-    let mut buffer = [0; QUESTION];
+    let mut buffer = [0; MAX_REQUEST_SIZE];
     loop {
         let received = tokio::select! {
             received = socket.recv_from(&mut buffer) => received,
@@ -54,22 +54,24 @@ pub(crate) async fn udp(socket: UdpSocket, resolver: Arc<Resolver>) {
         };
         let begun = panics::catch("dns", || {
             let question = buffer.get(..length).unwrap_or_default();
-            resolver.begin(question, from, Transport::Udp)
+            resolver.handle(question, from, Transport::Udp)
         });
-        match begun.unwrap_or(Reply::None) {
-            Reply::None => {}
-            Reply::Now(bytes) => send(&socket, &bytes, from).await,
-            Reply::Later(_) if waiting.len() >= WAITING => debug!("too many questions wait"),
-            Reply::Later(_)
+        match begun.unwrap_or(Outcome::Drop) {
+            Outcome::Drop => {}
+            Outcome::Respond(bytes) => send(&socket, &bytes, from).await,
+            Outcome::Forward(_) if waiting.len() >= MAX_PENDING => {
+                debug!("too many questions wait")
+            }
+            Outcome::Forward(_)
                 if clients.get(&from.ip()).is_some_and(|own| *own >= WAITING_OF_ONE) =>
             {
                 debug!(%from, "too many questions of one client wait");
             }
-            Reply::Later(pending) => {
+            Outcome::Forward(pending) => {
                 *clients.entry(from.ip()).or_default() += 1;
                 let (socket, resolver) = (socket.clone(), resolver.clone());
                 waiting.spawn(async move {
-                    let completed = panics::contain("dns", resolver.complete(*pending)).await;
+                    let completed = panics::contain("dns", resolver.forward(*pending)).await;
                     if let Ok(Some(bytes)) = completed {
                         send(&socket, &bytes, from).await;
                     }
@@ -97,7 +99,7 @@ pub(crate) async fn tcp(listener: TcpListener, resolver: Arc<Resolver>) {
             Ok(accepted) => accepted,
             Err(error) => {
                 warn!(%error, "cannot accept");
-                sleep(PAUSE).await;
+                sleep(ACCEPT_RETRY_DELAY).await;
                 continue;
             }
         };
@@ -113,23 +115,25 @@ pub(crate) async fn tcp(listener: TcpListener, resolver: Arc<Resolver>) {
 
 /// One question after another, until the client ends, dawdles or has had enough.
 async fn connection(mut stream: TcpStream, from: SocketAddr, resolver: &Resolver) {
-    for _ in 0..QUESTIONS {
-        let Ok(Some(question)) = timeout(IDLE, question(&mut stream)).await else { return };
-        let answer = match resolver.begin(&question, from, Transport::Tcp) {
-            Reply::None => None,
-            Reply::Now(bytes) => Some(bytes),
-            Reply::Later(pending) => resolver.complete(*pending).await,
+    for _ in 0..MAX_REQUESTS_PER_CONNECTION {
+        let Ok(Some(question)) = timeout(IDLE_TIMEOUT, read_request(&mut stream)).await else {
+            return;
+        };
+        let answer = match resolver.handle(&question, from, Transport::Tcp) {
+            Outcome::Drop => None,
+            Outcome::Respond(bytes) => Some(bytes),
+            Outcome::Forward(pending) => resolver.forward(*pending).await,
         };
         let Some(answer) = answer else { return };
         let Ok(length) = u16::try_from(answer.len()) else { return };
         let framed = [&length.to_be_bytes()[..], &answer].concat();
-        let Ok(Ok(())) = timeout(WRITE, stream.write_all(&framed)).await else { return };
+        let Ok(Ok(())) = timeout(WRITE_TIMEOUT, stream.write_all(&framed)).await else { return };
     }
 }
 
-async fn question(stream: &mut TcpStream) -> Option<Vec<u8>> {
+async fn read_request(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let length = usize::from(stream.read_u16().await.ok()?);
-    if length > QUESTION {
+    if length > MAX_REQUEST_SIZE {
         return None;
     }
     let mut question = vec![0; length];

@@ -4,37 +4,41 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use api::core::{Namespace, Service};
 use api::discovery::EndpointSlice;
-use object::Key;
+use object::NamespacedName;
 use runtime::{Cache, Context};
 use tokio::sync::watch;
 
-use crate::{entry::Entry, zone::Zone};
+use crate::{entry::ServiceEntry, zone::Zone};
 
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
-const OWNER: &str = "service";
+const SERVICE_INDEX: &str = "service";
 
 /// Says whether everything has been read once.
 #[derive(Debug)]
-pub(crate) struct Source(Vec<watch::Receiver<bool>>);
+pub(crate) struct ZoneSync(Vec<watch::Receiver<bool>>);
 
-impl Source {
+impl ZoneSync {
     pub(crate) fn start(cx: &Context, zone: &Arc<RwLock<Zone>>) -> Self {
         let namespaces = cx.cache::<Namespace>();
         let services = cx.cache::<Service>();
         let slices = cx.cache::<EndpointSlice>();
-        slices.add_index(OWNER, |slice| {
-            owner(slice).map(|key| key.to_string().into()).into_iter().collect()
+        slices.add_index(SERVICE_INDEX, |slice| {
+            service_key(slice).map(|key| key.to_string().into()).into_iter().collect()
         });
-        let join = Join { zone: zone.clone(), services: services.clone(), slices: slices.clone() };
+        let join = ServiceUpdater {
+            zone: zone.clone(),
+            services: services.clone(),
+            slices: slices.clone(),
+        };
         let join = Arc::new(join);
         let here = join.clone();
         services.on_change(move |old, new| {
             if let Some(service) = new.or(old) {
-                here.update(&Key::of(service.metadata()));
+                here.update(&NamespacedName::from_meta(service.metadata()));
             }
         });
         slices.on_change(move |old, new| {
-            let (old, new) = (old.and_then(owner), new.and_then(owner));
+            let (old, new) = (old.and_then(service_key), new.and_then(service_key));
             if let Some(key) = old.as_ref().filter(|key| Some(*key) != new.as_ref()) {
                 join.update(key);
             }
@@ -64,26 +68,25 @@ impl Source {
 }
 
 #[derive(Debug)]
-struct Join {
+struct ServiceUpdater {
     zone: Arc<RwLock<Zone>>,
     services: Arc<Cache<Service>>,
     slices: Arc<Cache<EndpointSlice>>,
 }
 
-impl Join {
+impl ServiceUpdater {
     /// Reads the caches under the zone's lock: so the last to write has seen the newest.
-    fn update(&self, key: &Key) {
+    fn update(&self, key: &NamespacedName) {
         let mut zone = self.zone.write().unwrap_or_else(PoisonError::into_inner);
-        let entry = self
-            .services
-            .get(key)
-            .map(|service| Entry::new(&service, &self.slices.by(OWNER, &key.to_string())));
+        let entry = self.services.get(key).map(|service| {
+            ServiceEntry::new(&service, &self.slices.by_index(SERVICE_INDEX, &key.to_string()))
+        });
         zone.set_service(&key.namespace, &key.name, entry);
     }
 }
 
-fn owner(slice: &EndpointSlice) -> Option<Key> {
+fn service_key(slice: &EndpointSlice) -> Option<NamespacedName> {
     let meta = slice.metadata();
     let name = meta.labels().get(SERVICE_NAME).filter(|name| !name.is_empty())?;
-    Some(Key::new(meta.namespace(), name))
+    Some(NamespacedName::new(meta.namespace(), name))
 }

@@ -16,25 +16,25 @@ use hickory_proto::rr::{
     rdata::{CNAME, PTR, SOA, SRV, TXT},
 };
 
-use crate::entry::{Entry, Host, Port, Shape};
+use crate::entry::{EndpointHost, Port, ServiceEntry, ServiceKind};
 
 /// Seconds that clients may keep an answer.
 pub(crate) const TTL: u32 = 5;
 const VERSION: &str = "1.1.0";
-const FULL_WEIGHT: usize = 100;
+const TOTAL_SRV_WEIGHT: usize = 100;
 /// More addresses than the largest message holds.
 const MOST_RECORDS: usize = 4096;
 
 #[derive(Debug, PartialEq)]
-pub(crate) enum Found {
+pub(crate) enum Lookup {
     /// Not a name of this domain.
-    Elsewhere,
+    NotInZone,
     /// No such name.
-    NoName,
+    NxDomain,
     /// The name exists, perhaps without records of that type; and what may help.
     Records(Vec<Record>, Vec<Record>),
     /// The name stands for another one.
-    Alias(Name),
+    Cname(Name),
 }
 
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub(crate) struct Zone {
     /// Changes so far.
     serial: u32,
     namespaces: HashSet<Box<str>>,
-    services: HashMap<Box<str>, HashMap<Box<str>, Entry>>,
+    services: HashMap<Box<str>, HashMap<Box<str>, ServiceEntry>>,
     reverse: HashMap<IpAddr, Vec<Name>>,
 }
 
@@ -68,14 +68,14 @@ impl Zone {
     }
 
     /// Takes the place of what was known of the service; `None`: it is gone.
-    pub(crate) fn set_service(&mut self, namespace: &str, name: &str, entry: Option<Entry>) {
+    pub(crate) fn set_service(&mut self, namespace: &str, name: &str, entry: Option<ServiceEntry>) {
         let old = self.services.get(namespace).and_then(|services| services.get(name));
         if old == entry.as_ref() {
             return;
         }
         self.serial = self.serial.wrapping_add(1);
         let at = [name, namespace];
-        for (ip, target) in old.map(|old| self.pointers(at, old)).unwrap_or_default() {
+        for (ip, target) in old.map(|old| self.ptr_names(at, old)).unwrap_or_default() {
             if let Some(names) = self.reverse.get_mut(&ip) {
                 names.retain(|name| *name != target);
                 if names.is_empty() {
@@ -92,40 +92,40 @@ impl Zone {
             }
             return;
         };
-        for (ip, target) in self.pointers(at, &entry) {
+        for (ip, target) in self.ptr_names(at, &entry) {
             self.reverse.entry(ip).or_default().push(target);
         }
         self.services.entry(namespace.into()).or_default().insert(name.into(), entry);
     }
 
-    pub(crate) fn find(&self, asked: &Name, kind: RecordType) -> Found {
+    pub(crate) fn lookup(&self, asked: &Name, kind: RecordType) -> Lookup {
         let name = asked.to_lowercase();
         if !self.domain.zone_of(&name) {
-            return self.find_address(asked, kind);
+            return self.lookup_ptr(asked, kind);
         }
         let own = usize::from(name.num_labels().saturating_sub(self.domain.num_labels()));
         let mut labels = [""; 5];
         if own > labels.len() {
-            return Found::NoName;
+            return Lookup::NxDomain;
         }
         for (slot, label) in labels.iter_mut().zip(name.iter().take(own)) {
-            let Ok(label) = str::from_utf8(label) else { return Found::NoName };
+            let Ok(label) = str::from_utf8(label) else { return Lookup::NxDomain };
             *slot = label;
         }
-        let question = Question { zone: self, asked, kind };
+        let question = ZoneQuery { zone: self, asked, kind };
         match labels[..own] {
-            [] if kind == RecordType::SOA => Found::Records(vec![self.soa()], Vec::new()),
-            [] | ["svc" | "pod"] => nothing(),
+            [] if kind == RecordType::SOA => Lookup::Records(vec![self.soa()], Vec::new()),
+            [] | ["svc" | "pod"] => no_data(),
             ["dns-version"] => question.version(),
-            [namespace, "svc" | "pod"] => self.if_namespace(namespace, nothing),
-            [ip, namespace, "pod"] => self.if_namespace(namespace, || question.pod(ip)),
+            [namespace, "svc" | "pod"] => self.in_namespace(namespace, no_data),
+            [ip, namespace, "pod"] => self.in_namespace(namespace, || question.pod(ip)),
             [ref inner @ .., service, namespace, "svc"] => {
                 let entry = self.services.get(namespace).and_then(|all| all.get(service));
-                entry.map_or(Found::NoName, |entry| {
+                entry.map_or(Lookup::NxDomain, |entry| {
                     question.service(entry, inner, service, namespace)
                 })
             }
-            _ => Found::NoName,
+            _ => Lookup::NxDomain,
         }
     }
 
@@ -138,30 +138,30 @@ impl Zone {
         Record::from_rdata(self.domain.clone(), TTL, RData::SOA(soa))
     }
 
-    fn if_namespace(&self, name: &str, then: impl FnOnce() -> Found) -> Found {
-        if self.namespaces.contains(name) { then() } else { Found::NoName }
+    fn in_namespace(&self, name: &str, then: impl FnOnce() -> Lookup) -> Lookup {
+        if self.namespaces.contains(name) { then() } else { Lookup::NxDomain }
     }
 
     /// Addresses that nobody here has are for others to name.
-    fn find_address(&self, asked: &Name, kind: RecordType) -> Found {
+    fn lookup_ptr(&self, asked: &Name, kind: RecordType) -> Lookup {
         let names = asked.parse_arpa_name().ok().and_then(|range| {
             let whole = range.prefix_len() == range.max_prefix_len();
             self.reverse.get(&range.addr()).filter(|_| whole)
         });
         match names {
-            None => Found::Elsewhere,
+            None => Lookup::NotInZone,
             Some(names) if kind == RecordType::PTR => {
                 let each = names.iter().map(|name| RData::PTR(PTR(name.clone())));
                 records(asked, each)
             }
-            Some(_) => nothing(),
+            Some(_) => no_data(),
         }
     }
 
     /// Which addresses lead back to the service, and to which of its names.
-    fn pointers(&self, at: [&str; 2], entry: &Entry) -> Vec<(IpAddr, Name)> {
+    fn ptr_names(&self, at: [&str; 2], entry: &ServiceEntry) -> Vec<(IpAddr, Name)> {
         let mut all = Vec::new();
-        if let Shape::Cluster { ips, .. } = &entry.shape {
+        if let ServiceKind::ClusterIp { ips, .. } = &entry.kind {
             all.extend(
                 self.name(&at)
                     .map(|name| ips.iter().map(move |ip| (*ip, name.clone())))
@@ -169,7 +169,7 @@ impl Zone {
                     .flatten(),
             );
         }
-        for host in entry.hosts.iter().filter(|host| host.named) {
+        for host in entry.hosts.iter().filter(|host| host.has_hostname) {
             let Some(name) = self.name(&[&host.label, at[0], at[1]]) else { continue };
             all.extend(host.ips.iter().map(|ip| (*ip, name.clone())));
         }
@@ -183,76 +183,86 @@ impl Zone {
     }
 }
 
-struct Question<'a> {
+struct ZoneQuery<'a> {
     zone: &'a Zone,
     asked: &'a Name,
     kind: RecordType,
 }
 
-impl Question<'_> {
-    fn version(&self) -> Found {
+impl ZoneQuery<'_> {
+    fn version(&self) -> Lookup {
         match self.kind {
             RecordType::TXT => {
                 records(self.asked, [RData::TXT(TXT::new(vec![VERSION.to_owned()]))].into_iter())
             }
-            _ => nothing(),
+            _ => no_data(),
         }
     }
 
     /// The label says it all; whether a pod has the address is not looked up.
-    fn pod(&self, label: &str) -> Found {
+    fn pod(&self, label: &str) -> Lookup {
         let ip = label.replace('-', ".").parse().map(IpAddr::V4);
         let ip = ip.or_else(|_| label.replace('-', ":").parse().map(IpAddr::V6));
-        ip.map_or(Found::NoName, |ip| self.addresses(std::iter::once(ip)))
+        ip.map_or(Lookup::NxDomain, |ip| self.addresses(std::iter::once(ip)))
     }
 
-    fn service(&self, entry: &Entry, inner: &[&str], service: &str, namespace: &str) -> Found {
+    fn service(
+        &self,
+        entry: &ServiceEntry,
+        inner: &[&str],
+        service: &str,
+        namespace: &str,
+    ) -> Lookup {
         let at = [service, namespace];
-        match (&entry.shape, inner) {
-            (Shape::Alias(to), []) => to.clone().map_or_else(nothing, Found::Alias),
-            (Shape::Headless, []) if entry.hosts.is_empty() => Found::NoName,
-            (_, []) if self.kind == RecordType::SRV => self.ports(entry, at, |_| true),
-            (Shape::Cluster { ips, .. }, []) => self.addresses(ips.iter().copied()),
-            (Shape::Headless, []) => {
+        match (&entry.kind, inner) {
+            (ServiceKind::ExternalName(to), []) => to.clone().map_or_else(no_data, Lookup::Cname),
+            (ServiceKind::Headless, []) if entry.hosts.is_empty() => Lookup::NxDomain,
+            (_, []) if self.kind == RecordType::SRV => self.srv(entry, at, |_| true),
+            (ServiceKind::ClusterIp { ips, .. }, []) => self.addresses(ips.iter().copied()),
+            (ServiceKind::Headless, []) => {
                 self.addresses(entry.hosts.iter().flat_map(|host| host.ips.iter().copied()))
             }
             (_, [label]) => match label.strip_prefix('_') {
                 Some(protocol) => {
                     let some = |port: &&Port| *port.protocol == *protocol && !port.name.is_empty();
-                    if all_ports(entry).any(|port| some(&port)) { nothing() } else { Found::NoName }
+                    if all_ports(entry).any(|port| some(&port)) {
+                        no_data()
+                    } else {
+                        Lookup::NxDomain
+                    }
                 }
-                None => entry.host(label).map_or(Found::NoName, |host| self.host(host, at)),
+                None => entry.host(label).map_or(Lookup::NxDomain, |host| self.host(host, at)),
             },
             (_, [port, protocol]) => match (port.strip_prefix('_'), protocol.strip_prefix('_')) {
                 (Some(port), Some(protocol)) if !port.is_empty() => {
-                    self.ports(entry, at, |it| *it.name == *port && *it.protocol == *protocol)
+                    self.srv(entry, at, |it| *it.name == *port && *it.protocol == *protocol)
                 }
-                _ => Found::NoName,
+                _ => Lookup::NxDomain,
             },
-            _ => Found::NoName,
+            _ => Lookup::NxDomain,
         }
     }
 
-    fn host(&self, host: &Host, at: [&str; 2]) -> Found {
+    fn host(&self, host: &EndpointHost, at: [&str; 2]) -> Lookup {
         if self.kind != RecordType::SRV {
             return self.addresses(host.ips.iter().copied());
         }
-        let Some(target) = self.zone.name(&[&host.label, at[0], at[1]]) else { return nothing() };
+        let Some(target) = self.zone.name(&[&host.label, at[0], at[1]]) else { return no_data() };
         let each = host.ports.iter().map(|port| (port.number, target.clone())).collect();
-        self.places(each, addresses_of(&target, &host.ips))
+        self.srv_records(each, addresses_of(&target, &host.ips))
     }
 
     /// Where the ports that are meant can be reached.
-    fn ports(&self, entry: &Entry, at: [&str; 2], meant: impl Fn(&Port) -> bool) -> Found {
+    fn srv(&self, entry: &ServiceEntry, at: [&str; 2], meant: impl Fn(&Port) -> bool) -> Lookup {
         let (mut places, mut helpful) = (Vec::new(), Vec::new());
-        match &entry.shape {
-            Shape::Cluster { ips, ports } => {
-                let Some(target) = self.zone.name(&at) else { return Found::NoName };
+        match &entry.kind {
+            ServiceKind::ClusterIp { ips, ports } => {
+                let Some(target) = self.zone.name(&at) else { return Lookup::NxDomain };
                 let each = ports.iter().filter(|port| meant(port));
                 places.extend(each.map(|port| (port.number, target.clone())));
                 helpful = addresses_of(&target, ips);
             }
-            Shape::Headless => {
+            ServiceKind::Headless => {
                 for host in entry.hosts.iter().take(MOST_RECORDS) {
                     let each = host.ports.iter().filter(|port| meant(port));
                     let Some(target) = self.zone.name(&[&host.label, at[0], at[1]]) else {
@@ -264,27 +274,27 @@ impl Question<'_> {
                     }
                 }
             }
-            Shape::Alias(_) => {}
+            ServiceKind::ExternalName(_) => {}
         }
         match (places.is_empty(), self.kind) {
-            (true, _) => Found::NoName,
-            (false, RecordType::SRV) => self.places(places, helpful),
-            (false, _) => nothing(),
+            (true, _) => Lookup::NxDomain,
+            (false, RecordType::SRV) => self.srv_records(places, helpful),
+            (false, _) => no_data(),
         }
     }
 
-    fn places(&self, places: Vec<(u16, Name)>, helpful: Vec<Record>) -> Found {
-        let weight = (FULL_WEIGHT / places.len().max(1)).max(1);
+    fn srv_records(&self, places: Vec<(u16, Name)>, helpful: Vec<Record>) -> Lookup {
+        let weight = (TOTAL_SRV_WEIGHT / places.len().max(1)).max(1);
         let weight = u16::try_from(weight).expect("at most a hundred");
         let each =
             places.into_iter().map(|(port, target)| RData::SRV(SRV::new(0, weight, port, target)));
         match records(self.asked, each) {
-            Found::Records(answers, _) => Found::Records(answers, helpful),
+            Lookup::Records(answers, _) => Lookup::Records(answers, helpful),
             other => other,
         }
     }
 
-    fn addresses(&self, ips: impl Iterator<Item = IpAddr>) -> Found {
+    fn addresses(&self, ips: impl Iterator<Item = IpAddr>) -> Lookup {
         let wanted = |ip: &IpAddr| match self.kind {
             RecordType::A => ip.is_ipv4(),
             RecordType::AAAA => ip.is_ipv6(),
@@ -295,15 +305,15 @@ impl Question<'_> {
 }
 
 /// The record that says for what else `name` stands.
-pub(crate) fn alias(name: &Name, target: &Name) -> Record {
+pub(crate) fn cname_record(name: &Name, target: &Name) -> Record {
     Record::from_rdata(name.clone(), TTL, RData::CNAME(CNAME(target.clone())))
 }
 
-fn all_ports(entry: &Entry) -> impl Iterator<Item = &Port> {
-    let (own, hosts) = match &entry.shape {
-        Shape::Cluster { ports, .. } => (&ports[..], &[][..]),
-        Shape::Headless => (&[][..], &entry.hosts[..]),
-        Shape::Alias(_) => (&[][..], &[][..]),
+fn all_ports(entry: &ServiceEntry) -> impl Iterator<Item = &Port> {
+    let (own, hosts) = match &entry.kind {
+        ServiceKind::ClusterIp { ports, .. } => (&ports[..], &[][..]),
+        ServiceKind::Headless => (&[][..], &entry.hosts[..]),
+        ServiceKind::ExternalName(_) => (&[][..], &[][..]),
     };
     own.iter().chain(hosts.iter().flat_map(|host| host.ports.iter()))
 }
@@ -314,13 +324,13 @@ fn addresses_of(name: &Name, ips: &[IpAddr]) -> Vec<Record> {
 }
 
 /// Answers under the name as it was asked, so that its case comes back.
-fn records(asked: &Name, each: impl Iterator<Item = RData>) -> Found {
+fn records(asked: &Name, each: impl Iterator<Item = RData>) -> Lookup {
     let all = each.take(MOST_RECORDS).map(|data| Record::from_rdata(asked.clone(), TTL, data));
-    Found::Records(all.collect(), Vec::new())
+    Lookup::Records(all.collect(), Vec::new())
 }
 
-fn nothing() -> Found {
-    Found::Records(Vec::new(), Vec::new())
+fn no_data() -> Lookup {
+    Lookup::Records(Vec::new(), Vec::new())
 }
 
 #[cfg(test)]

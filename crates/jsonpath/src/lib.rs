@@ -16,7 +16,7 @@ use self::parse::Parser;
 pub struct Template {
     nodes: Vec<Node>,
     /// Whether a field that is not there is an error.
-    pub strict: bool,
+    pub error_on_missing_key: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -46,17 +46,17 @@ struct Slice {
 }
 
 /// What one part of a template finds.
-pub type Found = Vec<Value>;
+pub type Matches = Vec<Value>;
 
 impl Template {
     pub fn parse(text: &str) -> Result<Self, String> {
-        Ok(Self { nodes: Parser::new(text).template()?, strict: false })
+        Ok(Self { nodes: Parser::new(text).template()?, error_on_missing_key: false })
     }
 
     /// Reads a path that may lack braces and the first dot: `metadata.name`.
-    pub fn relaxed(path: &str) -> Result<Self, String> {
+    pub fn parse_relaxed(path: &str) -> Result<Self, String> {
         if path.is_empty() {
-            return Ok(Self { nodes: Vec::new(), strict: false });
+            return Ok(Self { nodes: Vec::new(), error_on_missing_key: false });
         }
         let bare = match (path.strip_prefix('{'), path.ends_with('}')) {
             (Some(inner), true) => inner.strip_suffix('}').unwrap_or(inner),
@@ -70,22 +70,22 @@ impl Template {
     }
 
     /// What each part of the template finds, however long that takes.
-    pub fn find(&self, value: &Value) -> Result<Vec<Found>, String> {
+    pub fn find_results(&self, value: &Value) -> Result<Vec<Matches>, String> {
         self.find_within(value, usize::MAX)
     }
 
     /// The same, if no more than `most` values are found on the way: each `..` and each `{range}`
     /// finds again what those before it have found, so that a short template could go on for ever.
-    pub fn find_within(&self, value: &Value, most: usize) -> Result<Vec<Found>, String> {
-        let run = Run { strict: self.strict, left: Cell::new(most) };
+    pub fn find_within(&self, value: &Value, most: usize) -> Result<Vec<Matches>, String> {
+        let run = Run { strict: self.error_on_missing_key, left: Cell::new(most) };
         Ok(run.run(&self.nodes, value, 0)?.0)
     }
 
     /// The text that the template makes of `value`.
     pub fn render(&self, value: &Value) -> Result<String, String> {
         let mut out = String::new();
-        for found in self.find(value)? {
-            let texts: Vec<String> = found.iter().map(text).collect();
+        for found in self.find_results(value)? {
+            let texts: Vec<String> = found.iter().map(format_value).collect();
             out.push_str(&texts.join(" "));
         }
         Ok(out)
@@ -107,7 +107,7 @@ impl Run {
         nodes: &[Node],
         value: &Value,
         depth: usize,
-    ) -> Result<(Vec<Found>, usize), String> {
+    ) -> Result<(Vec<Matches>, usize), String> {
         let mut all = Vec::new();
         let mut at = 0;
         while let Some(node) = nodes.get(at) {
@@ -130,7 +130,7 @@ impl Run {
                 continue;
             }
             let rest = nodes.get(at..).unwrap_or_default();
-            let mut taken = skip(rest);
+            let mut taken = nodes_until_end(rest);
             for item in found {
                 let (inner, length) = self.run(rest, &item, depth + 1)?;
                 all.extend(inner);
@@ -141,7 +141,7 @@ impl Run {
         Ok((all, at))
     }
 
-    fn walk(&self, nodes: &[Node], mut values: Found) -> Result<Found, String> {
+    fn walk(&self, nodes: &[Node], mut values: Matches) -> Result<Matches, String> {
         for node in nodes {
             values = self.step(node, values)?;
             self.count(values.len() + 1)?;
@@ -155,7 +155,7 @@ impl Run {
         Ok(())
     }
 
-    fn step(&self, node: &Node, values: Found) -> Result<Found, String> {
+    fn step(&self, node: &Node, values: Matches) -> Result<Matches, String> {
         Ok(match node {
             Node::Text(text) => vec![Value::from(text.as_str())],
             Node::Action(inner) => self.walk(inner, values)?,
@@ -171,7 +171,7 @@ impl Run {
                         .find(|entry| entry.0 == name.as_str())
                         .map(|entry| entry.1.clone())
                 };
-                let found: Found = values.iter().filter_map(has).collect();
+                let found: Matches = values.iter().filter_map(has).collect();
                 if found.is_empty() && self.strict && given > 0 {
                     return Err(format!("{name} is not found"));
                 }
@@ -199,7 +199,7 @@ impl Run {
                     let Value::List(items) = value else {
                         return Err(format!("{} is not array or slice", go_type(value)));
                     };
-                    found.extend(slice.of(items)?);
+                    found.extend(slice.select(items)?);
                     self.count(items.len())?;
                 }
                 found
@@ -215,7 +215,7 @@ impl Run {
                 let mut found = Vec::new();
                 for value in &values {
                     let Value::List(items) = value else {
-                        let text = text(value);
+                        let text = format_value(value);
                         return Err(format!("{text} is not array or slice and cannot be filtered"));
                     };
                     self.count(items.len())?;
@@ -230,7 +230,7 @@ impl Run {
         })
     }
 
-    fn descend(&self, value: &Value, found: &mut Found) -> Result<(), String> {
+    fn descend(&self, value: &Value, found: &mut Matches) -> Result<(), String> {
         let inside = children(value);
         self.count(inside.len() + 1)?;
         if !inside.is_empty() {
@@ -265,7 +265,7 @@ impl Run {
 }
 
 impl Slice {
-    fn of(self, items: &[Value]) -> Result<Found, String> {
+    fn select(self, items: &[Value]) -> Result<Matches, String> {
         let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
         let mut start = self.start.unwrap_or(0);
         // wraps as Go does: the largest index is out of bounds, not an empty slice
@@ -301,7 +301,7 @@ impl Slice {
 }
 
 /// How many nodes a range takes whose list is empty.
-fn skip(nodes: &[Node]) -> usize {
+fn nodes_until_end(nodes: &[Node]) -> usize {
     let mut depth = 0;
     for (at, node) in nodes.iter().enumerate() {
         let Node::Action(inner) = node else { continue };
@@ -317,7 +317,7 @@ fn skip(nodes: &[Node]) -> usize {
     nodes.len()
 }
 
-fn children(value: &Value) -> Found {
+fn children(value: &Value) -> Matches {
     match value {
         Value::List(items) => items.to_vec(),
         value => value.entries().map(|(_, value)| value.clone()).collect(),
@@ -349,7 +349,7 @@ fn compare(left: &Value, operator: &str, right: &Value) -> Result<bool, String> 
 }
 
 /// A value as text: JSON only where there is structure.
-pub fn text(value: &Value) -> String {
+pub fn format_value(value: &Value) -> String {
     match value {
         Value::Text(text) => text.to_string(),
         value => String::from_utf8_lossy(&to_json(value)).into_owned(),

@@ -6,10 +6,10 @@ use client::Kubeconfig;
 use object::{Clock as _, SystemClock, Value, quote::quote, yaml};
 
 use crate::{
-    fail::{Fail, Result},
-    flags::{Flag, Given, Kind},
-    kubeconfig::{self, Files},
-    resources::Resources,
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType, ParsedFlags},
+    kubeconfig::{self, KubeconfigFiles},
+    resources::RestMapper,
     server::Server,
     stdio,
 };
@@ -36,7 +36,7 @@ pub(crate) struct Environment {
 }
 
 /// Flags that every command takes.
-pub(crate) const GLOBAL: &[Flag] = &[
+pub(crate) const GLOBAL_FLAGS: &[Flag] = &[
     Flag::text("kubeconfig"),
     Flag::text("kuberc"),
     Flag::text("context"),
@@ -49,8 +49,8 @@ pub(crate) const GLOBAL: &[Flag] = &[
     Flag::text("password"),
     Flag::text("as"),
     Flag::text("as-uid"),
-    Flag::new("as-group", Kind::Each),
-    Flag::new("as-user-extra", Kind::Each),
+    Flag::new("as-group", FlagType::StringArray),
+    Flag::new("as-user-extra", FlagType::StringArray),
     Flag::text("certificate-authority"),
     Flag::text("client-certificate"),
     Flag::text("client-key"),
@@ -59,24 +59,24 @@ pub(crate) const GLOBAL: &[Flag] = &[
     Flag::text("request-timeout").default("0"),
     Flag::text("cache-dir"),
     Flag::bool("disable-compression"),
-    Flag::new("v", Kind::Int32).short('v'),
+    Flag::new("v", FlagType::Int32).short('v'),
     Flag::bool("help").short('h'),
 ];
 
 /// A command that is being run.
 #[derive(Debug)]
-pub(crate) struct Call<'a> {
+pub(crate) struct Invocation<'a> {
     pub(crate) environment: &'a Environment,
     /// The words that lead to the command: `create secret generic`.
     pub(crate) command: String,
-    pub(crate) flags: Given,
+    pub(crate) flags: ParsedFlags,
     config: OnceCell<Value>,
     server: OnceCell<Server>,
-    resources: OnceCell<Resources>,
+    resources: OnceCell<RestMapper>,
 }
 
-impl<'a> Call<'a> {
-    pub(crate) fn new(environment: &'a Environment, command: String, flags: Given) -> Self {
+impl<'a> Invocation<'a> {
+    pub(crate) fn new(environment: &'a Environment, command: String, flags: ParsedFlags) -> Self {
         Self {
             environment,
             command,
@@ -87,12 +87,12 @@ impl<'a> Call<'a> {
         }
     }
 
-    pub(crate) fn words(&self) -> &[String] {
-        &self.flags.words
+    pub(crate) fn args(&self) -> &[String] {
+        &self.flags.args
     }
 
     /// Prints to stdout.
-    pub(crate) fn out(&self, text: &str) {
+    pub(crate) fn print(&self, text: &str) {
         self.out_bytes(text.as_bytes());
     }
 
@@ -103,13 +103,13 @@ impl<'a> Call<'a> {
 
     /// Prints a line to stderr.
     #[expect(clippy::unused_self, reason = "a call is what speaks")]
-    pub(crate) fn say(&self, text: &str) {
+    pub(crate) fn print_err(&self, text: &str) {
         stdio::write(&mut std::io::stderr(), format!("{text}\n").as_bytes());
     }
 
     /// What the log has when nobody answers a question about what there is.
-    fn log_refused(&self, fail: &Fail) {
-        let refused = matches!(fail, Fail::Plain(says) if says.contains(" was refused - "));
+    fn log_refused(&self, fail: &CommandError) {
+        let refused = matches!(fail, CommandError::Raw(says) if says.contains(" was refused - "));
         let Ok(address) = self.address() else { return };
         let address = address.trim_end_matches('/');
         let host = address.split_once("://").map_or(address, |(_, host)| host);
@@ -126,9 +126,9 @@ impl<'a> Call<'a> {
 
     /// A line of the log.
     pub(crate) fn log(&self, level: char, text: &str) {
-        let now = jiff::Timestamp::from_microsecond(SystemClock.micros()).unwrap_or_default();
+        let now = jiff::Timestamp::from_microsecond(SystemClock.now_micros()).unwrap_or_default();
         let (now, pid) = (now.strftime("%m%d %H:%M:%S.%6f"), std::process::id());
-        self.say(&format!("{level}{now} {pid:7} kubectl:1] {text}"));
+        self.print_err(&format!("{level}{now} {pid:7} kubectl:1] {text}"));
     }
 
     #[expect(clippy::unused_self, reason = "a call is what knows the time")]
@@ -136,13 +136,13 @@ impl<'a> Call<'a> {
         SystemClock.now()
     }
 
-    pub(crate) fn usage(&self, says: impl Into<String>) -> Fail {
-        Fail::usage(&self.command, says)
+    pub(crate) fn usage(&self, says: impl Into<String>) -> CommandError {
+        CommandError::usage(&self.command, says)
     }
 
     /// The kubeconfig files in use. A user who has none uses that of the cluster on this machine, if
     /// there is one and it can be read.
-    pub(crate) fn files(&self) -> Result<Files> {
+    pub(crate) fn files(&self) -> Result<KubeconfigFiles> {
         let files = self.own_files()?;
         if !files.files.is_empty() || !self.is_local() {
             return Ok(files);
@@ -150,14 +150,17 @@ impl<'a> Call<'a> {
         Ok(self.local_files().ok().filter(|local| !local.files.is_empty()).unwrap_or(files))
     }
 
-    fn own_files(&self) -> Result<Files> {
+    fn own_files(&self) -> Result<KubeconfigFiles> {
         let flag = self.flags.global("kubeconfig");
         let paths = kubeconfig::paths(flag, &self.environment.kubeconfig, &self.environment.home);
-        Files::load(&paths, !flag.is_empty())
+        KubeconfigFiles::load(&paths, !flag.is_empty())
     }
 
-    fn local_files(&self) -> Result<Files> {
-        Files::load(&[Path::new(&self.environment.data_dir).join("kubeconfig/admin")], false)
+    fn local_files(&self) -> Result<KubeconfigFiles> {
+        KubeconfigFiles::load(
+            &[Path::new(&self.environment.data_dir).join("kubeconfig/admin")],
+            false,
+        )
     }
 
     /// The merged configuration.
@@ -193,10 +196,10 @@ impl<'a> Call<'a> {
         match found {
             Some(context) => Ok((name.to_owned(), context)),
             None if name.is_empty() => Ok((String::new(), Value::Null)),
-            None if given.is_empty() => {
-                Err(Fail::error(format!("context was not found for specified context: {name}")))
-            }
-            None => Err(Fail::Plain(format!(
+            None if given.is_empty() => Err(CommandError::error(format!(
+                "context was not found for specified context: {name}"
+            ))),
+            None => Err(CommandError::Raw(format!(
                 "Error in configuration: context was not found for specified context: {name}"
             ))),
         }
@@ -224,25 +227,25 @@ impl<'a> Call<'a> {
         Ok(self.server.get_or_init(|| server))
     }
 
-    pub(crate) fn resources(&self) -> Result<&Resources> {
+    pub(crate) fn resources(&self) -> Result<&RestMapper> {
         if let Some(resources) = self.resources.get() {
             return Ok(resources);
         }
         let resources =
-            Resources::load(self.server()?).inspect_err(|fail| self.log_refused(fail))?;
+            RestMapper::load(self.server()?).inspect_err(|fail| self.log_refused(fail))?;
         Ok(self.resources.get_or_init(|| resources))
     }
 
     /// The address of the server, as the configuration has it.
     pub(crate) fn address(&self) -> Result<String> {
-        Ok(self.effective()?["clusters"].items()[0]["cluster"]["server"]
+        Ok(self.effective_config()?["clusters"].items()[0]["cluster"]["server"]
             .as_str()
             .unwrap_or_default()
             .to_owned())
     }
 
     /// A configuration with one context, in which the flags have been taken in.
-    fn effective(&self) -> Result<Value> {
+    fn effective_config(&self) -> Result<Value> {
         let context = self.context()?.1;
         let config = self.config()?;
         let named = |flag: &str, of: &str| match self.flags.global(flag) {
@@ -254,18 +257,21 @@ impl<'a> Call<'a> {
         let mut cluster = found.unwrap_or_else(Value::object);
         let found = kubeconfig::entry(config, "users", "user", &user_name).cloned();
         if found.is_none() && !self.flags.global("user").is_empty() {
-            return Err(Fail::error(format!("auth info {} does not exist", quote(&user_name))));
+            return Err(CommandError::error(format!(
+                "auth info {} does not exist",
+                quote(&user_name)
+            )));
         }
         let mut user = found.unwrap_or_else(Value::object);
         let take = |tree: &mut Value, flag: &str, name: &str| {
-            if self.flags.has(flag) && !self.flags.global(flag).is_empty() {
+            if self.flags.is_set(flag) && !self.flags.global(flag).is_empty() {
                 tree[name] = self.flags.global(flag).into();
             }
         };
         take(&mut cluster, "server", "server");
         take(&mut cluster, "certificate-authority", "certificate-authority");
         take(&mut cluster, "tls-server-name", "tls-server-name");
-        if self.flags.on("insecure-skip-tls-verify") {
+        if self.flags.is_true("insecure-skip-tls-verify") {
             cluster["insecure-skip-tls-verify"] = true.into();
             cluster.remove("certificate-authority");
             cluster.remove("certificate-authority-data");
@@ -291,13 +297,13 @@ impl<'a> Call<'a> {
                 && user["as-uid"].is_null()
                 && user["as-user-extra"].is_null())
         {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "requesting uid, groups or user-extra for {user_name} without impersonating a user"
             )));
         }
         if cluster["server"].as_str().unwrap_or_default().is_empty() {
             if !self.flags.global("cluster").is_empty() {
-                return Err(Fail::error(format!(
+                return Err(CommandError::error(format!(
                     "no server found for cluster {}",
                     quote(&cluster_name)
                 )));
@@ -319,19 +325,19 @@ impl<'a> Call<'a> {
         let timeout = self.timeout()?;
         let context = self.context()?;
         if context.0.is_empty()
-            && !self.flags.has("server")
+            && !self.flags.is_set("server")
             && !self.environment.service_host.is_empty()
         {
             let port = self.environment.service_port.parse().unwrap_or(443);
             let address = format!("{}:{port}", self.environment.service_host);
             let config = client::Config::in_cluster(&self.environment.service_host, port)
-                .map_err(Fail::from)?;
+                .map_err(CommandError::from)?;
             return Server::new(config.user_agent("kubectl"), address);
         }
-        let tree = self.effective()?;
+        let tree = self.effective_config()?;
         let mut kubeconfig = Kubeconfig::default();
-        kubeconfig.add(Path::new("config"), &yaml::to_yaml(&tree)).map_err(Fail::from)?;
-        let mut config = kubeconfig.config(None).map_err(Fail::from)?.user_agent("kubectl");
+        kubeconfig.add(Path::new("config"), &yaml::to_yaml(&tree)).map_err(CommandError::from)?;
+        let mut config = kubeconfig.config(None).map_err(CommandError::from)?.user_agent("kubectl");
         if let Some(timeout) = timeout {
             config = config.timeout(timeout);
         }
@@ -351,12 +357,12 @@ impl<'a> Call<'a> {
             return Ok(None);
         }
         let whole = text.parse::<u64>().map(Duration::from_secs).ok();
-        let spelled = object::Duration::nanos(text)
+        let spelled = object::Duration::parse_nanos(text)
             .ok()
             .and_then(|n| u64::try_from(n).ok())
             .map(Duration::from_nanos);
         whole.or(spelled).map(|time| Some(time).filter(|time| !time.is_zero())).ok_or_else(|| {
-            Fail::error("Invalid timeout value. Timeout must be a single integer in seconds, or an integer followed by a corresponding time unit (e.g. 1s | 2m | 3h)")
+            CommandError::error("Invalid timeout value. Timeout must be a single integer in seconds, or an integer followed by a corresponding time unit (e.g. 1s | 2m | 3h)")
         })
     }
 }

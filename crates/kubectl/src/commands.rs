@@ -46,8 +46,8 @@ mod wait;
 
 use self::get_watch::watch as get_watch;
 use crate::{
-    call::{Call, Environment, GLOBAL},
-    fail::{Fail, Result},
+    call::{Environment, GLOBAL_FLAGS, Invocation},
+    fail::{CommandError, Result},
     flags::{self, Flag},
     select::Info,
 };
@@ -58,19 +58,19 @@ pub(crate) struct Command {
     pub(crate) name: &'static str,
     pub(crate) aliases: &'static [&'static str],
     pub(crate) flags: &'static [&'static [Flag]],
-    pub(crate) run: fn(&Call<'_>) -> Result,
-    pub(crate) inner: &'static [Command],
+    pub(crate) run: fn(&Invocation<'_>) -> Result,
+    pub(crate) subcommands: &'static [Command],
     /// The exit code of failures, where 1 means something else.
-    pub(crate) failure: u8,
+    pub(crate) failure_exit_code: u8,
 }
 
 impl Command {
     pub(crate) const fn new(
         name: &'static str,
         flags: &'static [&'static [Flag]],
-        run: fn(&Call<'_>) -> Result,
+        run: fn(&Invocation<'_>) -> Result,
     ) -> Self {
-        Self { name, aliases: &[], flags, run, inner: &[], failure: 1 }
+        Self { name, aliases: &[], flags, run, subcommands: &[], failure_exit_code: 1 }
     }
 
     pub(crate) const fn aliases(self, aliases: &'static [&'static str]) -> Self {
@@ -78,16 +78,23 @@ impl Command {
     }
 
     pub(crate) const fn failure(self, failure: u8) -> Self {
-        Self { failure, ..self }
+        Self { failure_exit_code: failure, ..self }
     }
 
     pub(crate) const fn inner(self, inner: &'static [Command]) -> Self {
-        Self { inner, ..self }
+        Self { subcommands: inner, ..self }
     }
 
     /// A command that only leads to others.
     pub(crate) const fn group(name: &'static str, inner: &'static [Command]) -> Self {
-        Self { name, aliases: &[], flags: &[], run: needs_more, inner, failure: 1 }
+        Self {
+            name,
+            aliases: &[],
+            flags: &[],
+            run: require_subcommand,
+            subcommands: inner,
+            failure_exit_code: 1,
+        }
     }
 }
 
@@ -141,7 +148,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         Ok(())
     }),
     Command::new("alpha", &[], |call| {
-        call.say("No alpha commands are available in this version of kubectl");
+        call.print_err("No alpha commands are available in this version of kubectl");
         Ok(())
     }),
 ];
@@ -166,17 +173,17 @@ pub(crate) fn run(environment: &Environment, args: &[String]) -> Result {
         };
         rest.remove(at);
         path.push(command.name);
-        (known, found) = (command.inner, Some(command));
+        (known, found) = (command.subcommands, Some(command));
         if known.is_empty() {
             break;
         }
     }
     let line = path.join(" ");
     let Some(command) = found else {
-        let given = flags::parse("", &[GLOBAL], &rest)?;
-        return if let Some(word) = given.words.first() {
+        let given = flags::parse("", &[GLOBAL_FLAGS], &rest)?;
+        return if let Some(word) = given.args.first() {
             plugin::run(environment, args, &[])?;
-            Err(Fail::Plain(format!(
+            Err(CommandError::Raw(format!(
                 "error: unknown command {} for \"kubectl\"",
                 object::quote::quote(word)
             )))
@@ -194,28 +201,29 @@ pub(crate) fn run(environment: &Environment, args: &[String]) -> Result {
         plugin::run(environment, args, &["create"])?;
     }
     let mut all: Vec<&[Flag]> = command.flags.to_vec();
-    all.push(GLOBAL);
-    let given = flags::parse(&line, &all, &rest).map_err(|fail| fail.with_code(command.failure))?;
-    let call = Call::new(environment, line, given);
-    call.flags.notes.iter().for_each(|note| call.say(note));
-    if call.flags.on("help") {
+    all.push(GLOBAL_FLAGS);
+    let given = flags::parse(&line, &all, &rest)
+        .map_err(|fail| fail.with_code(command.failure_exit_code))?;
+    let call = Invocation::new(environment, line, given);
+    call.flags.deprecations.iter().for_each(|note| call.print_err(note));
+    if call.flags.is_true("help") {
         help(&call, command);
         return Ok(());
     }
-    (command.run)(&call).map_err(|fail| fail.with_code(command.failure))
+    (command.run)(&call).map_err(|fail| fail.with_code(command.failure_exit_code))
 }
 
 /// The first word that is no flag and no flag's value.
 fn next_word(args: &[String], command: Option<&Command>) -> Option<usize> {
     let own = command.map_or(&[][..], |command| command.flags);
     let takes_value = |name: &str| {
-        let mut all = GLOBAL.iter().chain(own.iter().copied().flatten());
+        let mut all = GLOBAL_FLAGS.iter().chain(own.iter().copied().flatten());
         all.any(|flag| {
             let same = name.strip_prefix("--").map_or_else(
                 || name.strip_prefix('-').map(str::to_owned) == flag.short.map(String::from),
                 |long| long == flag.name,
             );
-            same && flag.bare.is_none()
+            same && flag.no_opt_default.is_none()
         })
     };
     let mut at = 0;
@@ -231,11 +239,11 @@ fn next_word(args: &[String], command: Option<&Command>) -> Option<usize> {
     None
 }
 
-fn help(call: &Call<'_>, command: &Command) {
+fn help(call: &Invocation<'_>, command: &Command) {
     let mut text = format!("Usage:\n  kubectl {} [flags] [options]\n", call.command);
-    if !command.inner.is_empty() {
+    if !command.subcommands.is_empty() {
         text += "\nAvailable Commands:\n";
-        for inner in command.inner {
+        for inner in command.subcommands {
             text += &format!("  {}\n", inner.name);
         }
     }
@@ -246,16 +254,16 @@ fn help(call: &Call<'_>, command: &Command) {
     for flag in own {
         text += &flag_line(flag);
     }
-    call.out(&text);
+    call.print(&text);
 }
 
 /// The flags that every command takes.
-fn options(call: &Call<'_>) {
+fn options(call: &Invocation<'_>) {
     let mut text = "The following options can be passed to any command:\n\n".to_owned();
-    for flag in GLOBAL.iter().filter(|flag| flag.name != "help") {
+    for flag in GLOBAL_FLAGS.iter().filter(|flag| flag.name != "help") {
         text += &flag_line(flag);
     }
-    call.out(&text);
+    call.print(&text);
 }
 
 fn flag_line(flag: &Flag) -> String {
@@ -264,18 +272,18 @@ fn flag_line(flag: &Flag) -> String {
     format!("    {short}--{}={default}\n", flag.name)
 }
 
-fn needs_more(call: &Call<'_>) -> Result {
-    if let Some(word) = call.words().first() {
+fn require_subcommand(call: &Invocation<'_>) -> Result {
+    if let Some(word) = call.args().first() {
         Err(call.usage(format!("unknown command {}", object::quote::quote(word))))
     } else {
-        call.say(&format!("Usage:\n  kubectl {} [flags] [options]", call.command));
-        Err(Fail::Code(1))
+        call.print_err(&format!("Usage:\n  kubectl {} [flags] [options]", call.command));
+        Err(CommandError::Code(1))
     }
 }
 
 /// Flags that name files.
 pub(crate) const FILES: &[Flag] = &[
-    Flag::new("filename", flags::Kind::List).short('f'),
+    Flag::new("filename", flags::FlagType::StringSlice).short('f'),
     Flag::text("kustomize").short('k'),
     Flag::bool("recursive").short('R'),
 ];
@@ -287,7 +295,8 @@ pub(crate) const ALL_NAMESPACES: &[Flag] = &[Flag::bool("all-namespaces").short(
 pub(crate) const DRY_RUN: &[Flag] = &[Flag::text("dry-run").default("none").bare("unchanged")];
 pub(crate) const FIELD_MANAGER: &[Flag] = &[Flag::text("field-manager")];
 pub(crate) const VALIDATE: &[Flag] = &[Flag::text("validate").default("strict").bare("strict")];
-pub(crate) const CHUNKS: &[Flag] = &[Flag::new("chunk-size", flags::Kind::Int64).default("500")];
+pub(crate) const CHUNKS: &[Flag] =
+    &[Flag::new("chunk-size", flags::FlagType::Int64).default("500")];
 
 /// What `--dry-run` asks for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -298,7 +307,7 @@ pub(crate) enum DryRun {
 }
 
 impl DryRun {
-    pub(crate) fn of(call: &Call<'_>) -> Result<Self> {
+    pub(crate) fn of(call: &Invocation<'_>) -> Result<Self> {
         match call.flags.text("dry-run") {
             "" | "none" | "false" => Ok(Self::No),
             "client" => Ok(Self::Client),
@@ -309,7 +318,7 @@ impl DryRun {
                 );
                 Ok(Self::Client)
             }
-            other => Err(Fail::error(format!(
+            other => Err(CommandError::error(format!(
                 "Invalid dry-run value ({other}). Must be \"none\", \"server\", or \"client\"."
             ))),
         }
@@ -326,13 +335,17 @@ impl DryRun {
 }
 
 /// Does something with one object after the other; what fails is told at the end.
-pub(crate) fn each(infos: &[Info], mut fails: Vec<Fail>, one: impl Fn(&Info) -> Result) -> Result {
+pub(crate) fn for_each_object(
+    infos: &[Info],
+    mut fails: Vec<CommandError>,
+    one: impl Fn(&Info) -> Result,
+) -> Result {
     fails.extend(infos.iter().filter_map(|info| one(info).err()));
-    Fail::collect(fails)
+    CommandError::collect(fails)
 }
 
 /// The query of a write.
-pub(crate) fn write_query(call: &Call<'_>, dry_run: DryRun, manager: &str) -> Result<String> {
+pub(crate) fn write_query(call: &Invocation<'_>, dry_run: DryRun, manager: &str) -> Result<String> {
     let mut query = Vec::new();
     if dry_run == DryRun::Server {
         query.push("dryRun=All".to_owned());
@@ -346,12 +359,12 @@ pub(crate) fn write_query(call: &Call<'_>, dry_run: DryRun, manager: &str) -> Re
     Ok(format!("?{}", query.join("&")))
 }
 
-fn validation(call: &Call<'_>) -> Result<&'static str> {
+fn validation(call: &Invocation<'_>) -> Result<&'static str> {
     match call.flags.text("validate") {
         "strict" | "true" => Ok("Strict"),
         "warn" => Ok("Warn"),
         "ignore" | "false" => Ok("Ignore"),
-        other => Err(Fail::error(format!(
+        other => Err(CommandError::error(format!(
             "invalid - validate option {}; must be one of: strict (or true), warn, ignore (or false)",
             object::quote::quote(other)
         ))),

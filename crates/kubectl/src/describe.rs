@@ -16,9 +16,9 @@ mod workload;
 use object::Value;
 
 pub(crate) use self::more::rows as rule_rows;
-use self::sheet::Sheet;
+use self::sheet::DescribeWriter;
 use crate::{
-    call::Call,
+    call::Invocation,
     fail::Result,
     print::{age, jsonpath},
     resources::escape,
@@ -26,9 +26,9 @@ use crate::{
 };
 
 /// The sheet of an object.
-pub(crate) fn describe(call: &Call<'_>, info: &Info, events_too: bool) -> Result<String> {
+pub(crate) fn describe(call: &Invocation<'_>, info: &Info, events_too: bool) -> Result<String> {
     let object = &info.object;
-    let mut sheet = Sheet::default();
+    let mut sheet = DescribeWriter::default();
     match (info.resource.group.as_str(), info.resource.kind.as_str()) {
         ("", "Pod") => pod::describe(call, object, &mut sheet),
         ("", "Service") => core::service(call, object, &mut sheet)?,
@@ -99,21 +99,21 @@ pub(crate) fn describe(call: &Call<'_>, info: &Info, events_too: bool) -> Result
 
 /// A pod template, with tabs as they are.
 pub(crate) fn pod_template(template: &Value) -> String {
-    let mut sheet = Sheet::default();
+    let mut sheet = DescribeWriter::default();
     workload::template(template, &mut sheet);
     sheet.raw()
 }
 
 /// Any object: its fields, with their names made readable.
-fn generic(object: &Value, sheet: &mut Sheet) {
-    sheet.put("Name", text(&object["metadata"]["name"]));
-    sheet.put("Namespace", text(&object["metadata"]["namespace"]));
+fn generic(object: &Value, sheet: &mut DescribeWriter) {
+    sheet.field("Name", text(&object["metadata"]["name"]));
+    sheet.field("Namespace", text(&object["metadata"]["namespace"]));
     sheet.labels("Labels", &object["metadata"]["labels"]);
     sheet.annotations("Annotations", &object["metadata"]["annotations"]);
     fields(object, 0, "", sheet);
 }
 
-fn fields(object: &Value, level: usize, path: &str, sheet: &mut Sheet) {
+fn fields(object: &Value, level: usize, path: &str, sheet: &mut DescribeWriter) {
     const SKIPPED: &[&str] = &[
         ".metadata.managedFields",
         ".metadata.name",
@@ -137,20 +137,22 @@ fn fields(object: &Value, level: usize, path: &str, sheet: &mut Sheet) {
                 for item in items {
                     match item {
                         Value::Object(_) | Value::Map(_) => fields(item, level + 1, &path, sheet),
-                        item => sheet.line(level + 1, &go(item)),
+                        item => sheet.line(level + 1, &format_go_value(item)),
                     }
                 }
             }
-            value => sheet.line(level, &format!("{label}:\t{}", go(value))),
+            value => sheet.line(level, &format!("{label}:\t{}", format_go_value(value))),
         }
     }
 }
 
-fn go(value: &Value) -> String {
+fn format_go_value(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
-        Value::List(items) => format!("[{}]", items.iter().map(go).collect::<Vec<_>>().join(" ")),
-        value => jsonpath::text(value),
+        Value::List(items) => {
+            format!("[{}]", items.iter().map(format_go_value).collect::<Vec<_>>().join(" "))
+        }
+        value => jsonpath::format_value(value),
     }
 }
 
@@ -194,7 +196,7 @@ fn readable(field: &str) -> String {
 }
 
 /// What happened to the object lately.
-fn events(call: &Call<'_>, info: &Info, sheet: &mut Sheet) -> Result {
+fn events(call: &Invocation<'_>, info: &Info, sheet: &mut DescribeWriter) -> Result {
     let meta = &info.object["metadata"];
     let mut all = Vec::new();
     let mut uids = vec![meta["uid"].as_str().unwrap_or_default()];
@@ -248,7 +250,7 @@ fn events(call: &Call<'_>, info: &Info, sheet: &mut Sheet) -> Result {
 pub(crate) fn event_age(event: &Value, now: i64) -> String {
     let since = |value: &Value| match value.as_str() {
         None => "<unknown>".to_owned(),
-        Some(moment) => age::since(moment, now),
+        Some(moment) => age::age_since(moment, now),
     };
     let first = if event["eventTime"].is_null() {
         since(&event["firstTimestamp"])
@@ -266,7 +268,7 @@ pub(crate) fn event_age(event: &Value, now: i64) -> String {
 }
 
 /// A moment as `Mon, 02 Jan 2006 15:04:05 +0000`.
-pub(crate) fn moment(value: &Value) -> String {
+pub(crate) fn format_time(value: &Value) -> String {
     let Some(moment) = value.as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok()) else {
         return "Mon, 01 Jan 0001 00:00:00 +0000".to_owned();
     };
@@ -285,7 +287,7 @@ fn number(value: &Value) -> i64 {
 fn either(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        value => jsonpath::text(value),
+        value => jsonpath::format_value(value),
     }
 }
 

@@ -5,26 +5,26 @@ use object::{Status, quote::quote};
 
 /// The reason a command fails. Each is printed as upstream prints it.
 #[derive(Debug)]
-pub(crate) enum Fail {
+pub(crate) enum CommandError {
     /// `error: …`.
     Error(String),
     /// Printed as it is.
-    Plain(String),
+    Raw(String),
     /// Wrong use: followed by where to find help.
     Usage { says: String, command: String, help: &'static str },
     /// What the server said, and what the command was doing.
     Server { status: Status, doing: String },
     /// Several, each printed on its own.
-    Many(Vec<Fail>),
+    Aggregate(Vec<CommandError>),
     /// One with an exit code of its own.
-    Coded { fail: Box<Fail>, code: u8 },
+    WithExitCode { fail: Box<CommandError>, code: u8 },
     /// Nothing more to say; the code of a remote process, or of `diff`.
     Code(u8),
 }
 
-pub(crate) type Result<T = ()> = std::result::Result<T, Fail>;
+pub(crate) type Result<T = ()> = std::result::Result<T, CommandError>;
 
-impl Fail {
+impl CommandError {
     pub(crate) fn error(says: impl Into<String>) -> Self {
         Self::Error(says.into())
     }
@@ -39,20 +39,20 @@ impl Fail {
     }
 
     /// One failure, or several, or none.
-    pub(crate) fn collect(mut all: Vec<Fail>) -> Result {
+    pub(crate) fn collect(mut all: Vec<CommandError>) -> Result {
         match all.len() {
             0 => Ok(()),
             1 => Err(all.remove(0)),
-            _ => Err(Self::Many(all)),
+            _ => Err(Self::Aggregate(all)),
         }
     }
 
     pub(crate) fn is_not_found(&self) -> bool {
-        matches!(self, Self::Server { status, .. } if status.is("NotFound"))
+        matches!(self, Self::Server { status, .. } if status.has_reason("NotFound"))
     }
 
     /// Says before the server's words what was being done.
-    pub(crate) fn while_doing(self, what: impl Into<String>) -> Self {
+    pub(crate) fn with_action(self, what: impl Into<String>) -> Self {
         match self {
             Self::Server { status, .. } => Self::Server { status, doing: what.into() },
             other => other,
@@ -64,19 +64,19 @@ impl Fail {
         match self {
             Self::Error(says) if says.starts_with("error: ") => (line(says), 1),
             Self::Error(says) => (line(&format!("error: {says}")), 1),
-            Self::Plain(says) => (line(says), 1),
+            Self::Raw(says) => (line(says), 1),
             Self::Usage { says, command, help } => (
                 format!("error: {says}\nSee 'kubectl {command} {help}\n")
                     .replace("kubectl  ", "kubectl "),
                 1,
             ),
             Self::Server { status, doing } => (server(status, doing), 1),
-            Self::Many(all) => {
-                let reports: Vec<(String, u8)> = all.iter().map(Fail::report).collect();
+            Self::Aggregate(all) => {
+                let reports: Vec<(String, u8)> = all.iter().map(CommandError::report).collect();
                 let texts: String = reports.iter().map(|report| report.0.as_str()).collect();
                 (texts, reports.iter().map(|report| report.1).max().unwrap_or(1))
             }
-            Self::Coded { fail, code } => (fail.report().0, *code),
+            Self::WithExitCode { fail, code } => (fail.report().0, *code),
             Self::Code(code) => (String::new(), *code),
         }
     }
@@ -87,28 +87,28 @@ impl Fail {
             same if code == 1 => same,
             Self::Code(_) => self,
             Self::Usage { says, command, .. } => {
-                Self::Coded { fail: Box::new(Self::usage(&command, says)), code }
+                Self::WithExitCode { fail: Box::new(Self::usage(&command, says)), code }
             }
-            fail => Self::Coded { fail: Box::new(fail), code },
+            fail => Self::WithExitCode { fail: Box::new(fail), code },
         }
     }
 
     /// The words alone, for use within other messages.
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         match self {
-            Self::Error(says) | Self::Plain(says) | Self::Usage { says, .. } => says.clone(),
+            Self::Error(says) | Self::Raw(says) | Self::Usage { says, .. } => says.clone(),
             Self::Server { status, .. } => status.message().to_owned(),
-            Self::Many(all) => {
-                let texts: Vec<String> = all.iter().map(Fail::words).collect();
+            Self::Aggregate(all) => {
+                let texts: Vec<String> = all.iter().map(CommandError::message).collect();
                 format!("[{}]", texts.join(", "))
             }
-            Self::Coded { fail, .. } => fail.words(),
+            Self::WithExitCode { fail, .. } => fail.message(),
             Self::Code(code) => format!("exit code {code}"),
         }
     }
 }
 
-impl From<Error> for Fail {
+impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
         match error {
             Error::Status(status) => Self::Server { status, doing: String::new() },

@@ -2,14 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use client::{Client, Config, Tcp, Tls};
+use client::{Client, Config, TcpConnector, TlsOptions};
 use hyper::{
     HeaderMap, Method, Uri,
     header::{HOST, HeaderValue, LOCATION},
 };
 use object::quote::quote;
 
-use crate::fail::{Fail, Result};
+use crate::fail::{CommandError, Result};
 
 const REDIRECTS: usize = 10;
 const TRIES: usize = 3;
@@ -22,7 +22,7 @@ pub(crate) fn text(url: &str) -> Result<String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Fail::error(error.to_string()))?;
+        .map_err(|error| CommandError::error(error.to_string()))?;
     runtime.block_on(async {
         let mut tries = 1;
         loop {
@@ -37,8 +37,8 @@ pub(crate) fn text(url: &str) -> Result<String> {
 }
 
 /// One attempt; a failure with whether another one may succeed.
-async fn get(first: &str) -> std::result::Result<String, (Fail, bool)> {
-    let failed = |why: String| (Fail::error(format!("Get {}: {why}", quote(first))), false);
+async fn get(first: &str) -> std::result::Result<String, (CommandError, bool)> {
+    let failed = |why: String| (CommandError::error(format!("Get {}: {why}", quote(first))), false);
     let mut url: Uri = first.parse().map_err(|error| failed(format!("{error}")))?;
     for _ in 0..REDIRECTS {
         let (client, path, headers) = client(&url).map_err(failed)?;
@@ -57,7 +57,7 @@ async fn get(first: &str) -> std::result::Result<String, (Fail, bool)> {
                 answer.status,
                 answer.status.as_u16()
             );
-            return Err((Fail::error(says), answer.status.is_server_error()));
+            return Err((CommandError::error(says), answer.status.is_server_error()));
         }
         let mut body = Vec::new();
         while let Some(chunk) = answer.chunk().await.map_err(|error| failed(error.to_string()))? {
@@ -85,9 +85,10 @@ fn client(url: &Uri) -> std::result::Result<(Client, String, HeaderMap), String>
     };
     let host = url.host().ok_or("no host in the URL")?.trim_matches(['[', ']']);
     let port = url.port_u16().unwrap_or(if secure { 443 } else { 80 });
-    let tls = secure.then(|| Arc::new(Tls::default()));
-    let config =
-        Config::new(Arc::new(Tcp::new(host, port, tls))).user_agent("kubectl").timeout(PATIENCE);
+    let tls = secure.then(|| Arc::new(TlsOptions::default()));
+    let config = Config::new(Arc::new(TcpConnector::new(host, port, tls)))
+        .user_agent("kubectl")
+        .timeout(PATIENCE);
     let mut headers = HeaderMap::new();
     let name = url.authority().map_or("", hyper::http::uri::Authority::as_str);
     let name = name.rsplit_once('@').map_or(name, |(_, name)| name);

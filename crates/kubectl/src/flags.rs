@@ -5,53 +5,53 @@ use std::collections::BTreeMap;
 
 use object::{Duration, quote::quote};
 
-use crate::fail::{Fail, Result};
+use crate::fail::{CommandError, Result};
 
 /// One flag of a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flag {
     pub(crate) name: &'static str,
     pub(crate) short: Option<char>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: FlagType,
     /// What it is when it is not given.
     pub(crate) default: &'static str,
     /// What it is when it is given without value (only then may the value be left out).
-    pub(crate) bare: Option<&'static str>,
+    pub(crate) no_opt_default: Option<&'static str>,
     /// What is said when it is used, if it is going away.
     pub(crate) deprecated: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum FlagType {
     Bool,
     Text,
     Int32,
     Int64,
     Duration,
     /// May be given several times, and several values with commas between them.
-    List,
+    StringSlice,
     /// May be given several times; commas are part of the value.
-    Each,
+    StringArray,
 }
 
 impl Flag {
-    pub(crate) const fn new(name: &'static str, kind: Kind) -> Self {
-        let bare = if matches!(kind, Kind::Bool) { Some("true") } else { None };
+    pub(crate) const fn new(name: &'static str, kind: FlagType) -> Self {
+        let bare = if matches!(kind, FlagType::Bool) { Some("true") } else { None };
         let default = match kind {
-            Kind::Bool => "false",
-            Kind::Int32 | Kind::Int64 => "0",
-            Kind::Duration => "0s",
+            FlagType::Bool => "false",
+            FlagType::Int32 | FlagType::Int64 => "0",
+            FlagType::Duration => "0s",
             _ => "",
         };
-        Self { name, short: None, kind, default, bare, deprecated: "" }
+        Self { name, short: None, kind, default, no_opt_default: bare, deprecated: "" }
     }
 
     pub(crate) const fn bool(name: &'static str) -> Self {
-        Self::new(name, Kind::Bool)
+        Self::new(name, FlagType::Bool)
     }
 
     pub(crate) const fn text(name: &'static str) -> Self {
-        Self::new(name, Kind::Text)
+        Self::new(name, FlagType::Text)
     }
 
     pub(crate) const fn short(self, short: char) -> Self {
@@ -67,7 +67,7 @@ impl Flag {
     }
 
     pub(crate) const fn bare(self, bare: &'static str) -> Self {
-        Self { bare: Some(bare), ..self }
+        Self { no_opt_default: Some(bare), ..self }
     }
 
     fn check(&self, value: &str) -> std::result::Result<(), String> {
@@ -77,43 +77,43 @@ impl Flag {
             Err(_) => Err(format!("strconv.ParseInt: parsing {}: invalid syntax", quote(text))),
         };
         match self.kind {
-            Kind::Bool => match value {
+            FlagType::Bool => match value {
                 "1" | "t" | "T" | "TRUE" | "true" | "True" | "0" | "f" | "F" | "FALSE"
                 | "false" | "False" => Ok(()),
                 _ => Err(format!("strconv.ParseBool: parsing {}: invalid syntax", quote(value))),
             },
-            Kind::Int32 => number(value, false),
-            Kind::Int64 => number(value, true),
-            Kind::Duration => Duration::nanos(value).map(drop),
-            Kind::Text | Kind::List | Kind::Each => Ok(()),
+            FlagType::Int32 => number(value, false),
+            FlagType::Int64 => number(value, true),
+            FlagType::Duration => Duration::parse_nanos(value).map(drop),
+            FlagType::Text | FlagType::StringSlice | FlagType::StringArray => Ok(()),
         }
     }
 }
 
 /// What was given: the values of flags, and the other words.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Given {
+pub(crate) struct ParsedFlags {
     values: BTreeMap<&'static str, Vec<String>>,
     /// Every flag in the order in which it was given.
     pub(crate) order: Vec<(&'static str, String)>,
     /// What there is to say about flags that were given.
-    pub(crate) notes: Vec<String>,
+    pub(crate) deprecations: Vec<String>,
     defaults: BTreeMap<&'static str, &'static str>,
-    pub(crate) words: Vec<String>,
+    pub(crate) args: Vec<String>,
     /// Global flags whose names the command uses for something else.
     shadowed: Vec<&'static str>,
     /// How many words stood before `--`, if there was one.
-    pub(crate) dash: Option<usize>,
+    pub(crate) args_len_at_dash: Option<usize>,
 }
 
-impl Given {
+impl ParsedFlags {
     /// A global flag, unless the command has one of its own by that name.
     pub(crate) fn global(&self, name: &str) -> &str {
         if self.shadowed.contains(&name) { "" } else { self.text(name) }
     }
 
     /// Whether the flag was on the command line.
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub(crate) fn is_set(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
 
@@ -124,7 +124,7 @@ impl Given {
         }
     }
 
-    pub(crate) fn on(&self, name: &str) -> bool {
+    pub(crate) fn is_true(&self, name: &str) -> bool {
         matches!(self.text(name), "1" | "t" | "T" | "TRUE" | "true" | "True")
     }
 
@@ -134,7 +134,7 @@ impl Given {
 
     /// In nanoseconds.
     pub(crate) fn duration(&self, name: &str) -> i64 {
-        Duration::nanos(self.text(name)).unwrap_or_default()
+        Duration::parse_nanos(self.text(name)).unwrap_or_default()
     }
 
     /// Every value of a flag that may be given several times.
@@ -144,15 +144,15 @@ impl Given {
 }
 
 /// Reads `args` for `command`, which has `flags`; of two with one name the first counts.
-pub(crate) fn parse(command: &str, flags: &[&[Flag]], args: &[String]) -> Result<Given> {
-    let wrong = |says: String| Fail::Usage {
+pub(crate) fn parse(command: &str, flags: &[&[Flag]], args: &[String]) -> Result<ParsedFlags> {
+    let wrong = |says: String| CommandError::Usage {
         says,
         command: command.to_owned(),
         help: "--help' for usage.",
     };
     let find = |name: &str| flags.iter().copied().flatten().find(|flag| flag.name == name);
     let letter = |c: char| flags.iter().copied().flatten().find(|flag| flag.short == Some(c));
-    let mut given = Given::default();
+    let mut given = ParsedFlags::default();
     for flag in flags.iter().rev().copied().flatten() {
         if given.defaults.insert(flag.name, flag.default).is_some() {
             given.shadowed.push(flag.name);
@@ -161,8 +161,8 @@ pub(crate) fn parse(command: &str, flags: &[&[Flag]], args: &[String]) -> Result
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         if arg == "--" {
-            given.dash = Some(given.words.len());
-            given.words.extend(args.by_ref().cloned());
+            given.args_len_at_dash = Some(given.args.len());
+            given.args.extend(args.by_ref().cloned());
         } else if let Some(long) = arg.strip_prefix("--") {
             let (name, value) = match long.split_once('=') {
                 Some((name, value)) => (name, Some(value.to_owned())),
@@ -174,7 +174,7 @@ pub(crate) fn parse(command: &str, flags: &[&[Flag]], args: &[String]) -> Result
             let Some(flag) = find(name) else {
                 return Err(wrong(format!("unknown flag: --{name}")));
             };
-            let value = match (value, flag.bare) {
+            let value = match (value, flag.no_opt_default) {
                 (Some(value), _) => value,
                 (None, Some(bare)) => bare.to_owned(),
                 (None, None) => match args.next() {
@@ -198,7 +198,7 @@ pub(crate) fn parse(command: &str, flags: &[&[Flag]], args: &[String]) -> Result
                 };
                 let rest = &letters[at + c.len_utf8()..];
                 let shown = format!("-{c}, --{}", flag.name);
-                let value = match (rest.strip_prefix('='), flag.bare) {
+                let value = match (rest.strip_prefix('='), flag.no_opt_default) {
                     (Some(value), _) => value.to_owned(),
                     (None, Some(bare)) => {
                         given.put(flag, bare.to_owned(), &shown).map_err(wrong)?;
@@ -218,25 +218,25 @@ pub(crate) fn parse(command: &str, flags: &[&[Flag]], args: &[String]) -> Result
                 break;
             }
         } else {
-            given.words.push(arg.clone());
+            given.args.push(arg.clone());
         }
     }
     Ok(given)
 }
 
-impl Given {
+impl ParsedFlags {
     fn put(&mut self, flag: &Flag, value: String, shown: &str) -> std::result::Result<(), String> {
         flag.check(&value).map_err(|why| {
             format!("invalid argument {} for \"{shown}\" flag: {why}", quote(&value))
         })?;
         self.order.push((flag.name, value.clone()));
         if !flag.deprecated.is_empty() {
-            self.notes
+            self.deprecations
                 .push(format!("Flag --{} has been deprecated, {}", flag.name, flag.deprecated));
         }
         let values = self.values.entry(flag.name).or_default();
         match flag.kind {
-            Kind::List => {
+            FlagType::StringSlice => {
                 values.extend(value.split(',').map(str::to_owned).filter(|v| !v.is_empty()));
             }
             _ => values.push(value),
@@ -252,12 +252,12 @@ mod tests {
     const FLAGS: &[Flag] = &[
         Flag::text("output").short('o'),
         Flag::bool("watch").short('w'),
-        Flag::new("replicas", Kind::Int32),
+        Flag::new("replicas", FlagType::Int32),
         Flag::text("dry-run").bare("unchanged").default("none"),
-        Flag::new("filename", Kind::List).short('f'),
+        Flag::new("filename", FlagType::StringSlice).short('f'),
     ];
 
-    fn read(args: &[&str]) -> Result<Given> {
+    fn read(args: &[&str]) -> Result<ParsedFlags> {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         parse("get", &[FLAGS], &args)
     }
@@ -267,8 +267,11 @@ mod tests {
         let given =
             read(&["a", "-wo", "yaml", "--dry-run", "-f=x,y", "--filename", "z", "--", "-q"])
                 .expect("fine");
-        assert_eq!(given.words, ["a", "-q"]);
-        assert_eq!((given.text("output"), given.on("watch"), given.dash), ("yaml", true, Some(1)));
+        assert_eq!(given.args, ["a", "-q"]);
+        assert_eq!(
+            (given.text("output"), given.is_true("watch"), given.args_len_at_dash),
+            ("yaml", true, Some(1))
+        );
         assert_eq!(given.text("dry-run"), "unchanged");
         assert_eq!(given.all("filename"), ["x", "y", "z"]);
         assert_eq!(read(&["-oname"]).expect("fine").text("output"), "name");

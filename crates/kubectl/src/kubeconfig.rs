@@ -9,13 +9,13 @@ use std::{
 use object::{Value, quote::quote, yaml};
 
 use crate::{
-    fail::{Fail, Result},
-    select::plain,
+    fail::{CommandError, Result},
+    select::go_io_error,
 };
 
 /// The files, in the order in which they count.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Files {
+pub(crate) struct KubeconfigFiles {
     pub(crate) files: Vec<(PathBuf, Value)>,
     /// Where something new is written when no file is there.
     pub(crate) default: PathBuf,
@@ -31,7 +31,7 @@ pub(crate) fn paths(flag: &str, variable: &str, home: &str) -> Vec<PathBuf> {
     if listed.is_empty() { vec![Path::new(home).join(".kube/config")] } else { listed }
 }
 
-impl Files {
+impl KubeconfigFiles {
     /// `must`: the file was named by a flag and has to be there.
     pub(crate) fn load(paths: &[PathBuf], must: bool) -> Result<Self> {
         let mut this =
@@ -41,7 +41,7 @@ impl Files {
             match fs::read_to_string(path) {
                 Ok(text) => {
                     let tree = yaml::from_yaml(&text).map_err(|error| {
-                        Fail::error(format!(
+                        CommandError::error(format!(
                             "error loading config file {}: {error}",
                             quote(&shown.to_string())
                         ))
@@ -50,9 +50,17 @@ impl Files {
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound && !must => {}
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                    return Err(Fail::error(format!("stat {shown}: {}", plain(&error))));
+                    return Err(CommandError::error(format!(
+                        "stat {shown}: {}",
+                        go_io_error(&error)
+                    )));
                 }
-                Err(error) => return Err(Fail::error(format!("open {shown}: {}", plain(&error)))),
+                Err(error) => {
+                    return Err(CommandError::error(format!(
+                        "open {shown}: {}",
+                        go_io_error(&error)
+                    )));
+                }
             }
         }
         Ok(this)
@@ -114,7 +122,7 @@ impl Files {
         tree["apiVersion"] = "v1".into();
         tree["kind"] = "Config".into();
         let failed = |error: std::io::Error| {
-            Fail::error(format!("open {}: {}", path.display(), plain(&error)))
+            CommandError::error(format!("open {}: {}", path.display(), go_io_error(&error)))
         };
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(failed)?;
@@ -130,7 +138,7 @@ impl Files {
     }
 
     /// The file that has the entry `name`, or else the one where new ones go.
-    pub(crate) fn home_of(&self, list: &str, name: &str) -> (PathBuf, Value) {
+    pub(crate) fn file_of_entry(&self, list: &str, name: &str) -> (PathBuf, Value) {
         let has = |tree: &Value| {
             tree[list].items().iter().any(|entry| entry["name"].as_str() == Some(name))
         };

@@ -22,16 +22,16 @@ use std::path::{Path, PathBuf};
 use object::Value;
 
 pub(crate) use self::generate::hash;
-use crate::fail::{Fail, Result};
+use crate::fail::{CommandError, Result};
 
 /// An object on its way, and what it was called before.
 #[derive(Clone, Debug)]
 struct Resource {
     object: Value,
     /// Namespace and name, from the first to the last before this.
-    before: Vec<(String, String)>,
+    previous_names: Vec<(String, String)>,
     /// The kustomizations that it comes from, the innermost last.
-    chain: Vec<PathBuf>,
+    origin_chain: Vec<PathBuf>,
     /// Whether its name ends in a hash of its data.
     hashed: bool,
 }
@@ -79,7 +79,7 @@ const CLUSTER_KINDS: &[&str] = &[
 ];
 
 /// Kinds that come first, in this order.
-const FIRST: &[&str] = &[
+const ORDER_FIRST: &[&str] = &[
     "Namespace",
     "ResourceQuota",
     "StorageClass",
@@ -103,15 +103,17 @@ const FIRST: &[&str] = &[
     "CronJob",
     "PodDisruptionBudget",
 ];
-const LAST: &[&str] = &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
+const ORDER_LAST: &[&str] = &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
 /// The objects that a kustomization makes. `say` hears of what is out of date.
 pub(crate) fn build(folder: &str, say: &mut dyn FnMut(&str)) -> Result<Vec<Value>> {
     if folder.contains("://") || folder.starts_with("git@") {
-        return Err(Fail::error(format!("the remote kustomization {folder} is not supported")));
+        return Err(CommandError::error(format!(
+            "the remote kustomization {folder} is not supported"
+        )));
     }
     let root = read::folder(Path::new(folder), Path::new(folder))
-        .map_err(|why| Fail::error(format!("must build at directory: {why}")))?;
+        .map_err(|why| CommandError::error(format!("must build at directory: {why}")))?;
     let outermost = read::Kustomization::load(&root, say)?;
     let mut resources = Vec::new();
     accumulate(&outermost, &mut resources, &[], say)?;
@@ -121,7 +123,7 @@ pub(crate) fn build(folder: &str, say: &mut dyn FnMut(&str)) -> Result<Vec<Value
             resource.rename(&name);
         }
     }
-    references::fix(&mut resources);
+    references::update_name_references(&mut resources);
     resources.retain(|resource| {
         let local =
             &resource.object["metadata"]["annotations"]["config.kubernetes.io/local-config"];
@@ -133,7 +135,7 @@ pub(crate) fn build(folder: &str, say: &mut dyn FnMut(&str)) -> Result<Vec<Value
 
 impl Resource {
     fn new(object: Value, chain: &[PathBuf]) -> Self {
-        Self { object, before: Vec::new(), chain: chain.to_vec(), hashed: false }
+        Self { object, previous_names: Vec::new(), origin_chain: chain.to_vec(), hashed: false }
     }
 
     fn text(&self, field: &str) -> &str {
@@ -163,14 +165,14 @@ impl Resource {
 
     /// Every namespace and name that it has or had.
     fn names(&self) -> Vec<(String, String)> {
-        let mut names = self.before.clone();
+        let mut names = self.previous_names.clone();
         names.push(self.now());
         names
     }
 
     fn remember(&mut self) {
         let now = self.now();
-        self.before.push(now);
+        self.previous_names.push(now);
     }
 
     fn rename(&mut self, name: &str) {
@@ -187,7 +189,7 @@ fn accumulate(
     say: &mut dyn FnMut(&str),
 ) -> Result {
     if outer.len() > DEEPEST || outer.contains(&kustomization.root) {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "cycle detected: candidate root '{}' contains visited root '{}'",
             kustomization.root.display(),
             kustomization.root.display()
@@ -196,24 +198,27 @@ fn accumulate(
     let mut chain = outer.to_vec();
     chain.push(kustomization.root.clone());
     for path in kustomization.texts("resources") {
-        resources(kustomization, &path, all, &chain, say)
-            .map_err(|fail| Fail::error(format!("accumulating resources: {}", fail.words())))?;
+        resources(kustomization, &path, all, &chain, say).map_err(|fail| {
+            CommandError::error(format!("accumulating resources: {}", fail.message()))
+        })?;
     }
     generate::run(kustomization, all, &chain)?;
     for path in kustomization.texts("components") {
         let inner = read::folder(&kustomization.root.join(&path), Path::new(&path))
-            .map_err(Fail::error)
+            .map_err(CommandError::error)
             .and_then(|folder| read::Kustomization::load(&folder, say));
         let inner = inner.and_then(|inner| {
             if inner.component() {
                 return Ok(inner);
             }
-            Err(Fail::error(format!(
+            Err(CommandError::error(format!(
                 "expected kind 'Component' for path '{path}' but got 'Kustomization'"
             )))
         });
         let done = inner.and_then(|inner| accumulate(&inner, all, &chain, say));
-        done.map_err(|fail| Fail::error(format!("accumulating components: {}", fail.words())))?;
+        done.map_err(|fail| {
+            CommandError::error(format!("accumulating components: {}", fail.message()))
+        })?;
     }
     transform::run(kustomization, all)
 }
@@ -227,14 +232,16 @@ fn resources(
     say: &mut dyn FnMut(&str),
 ) -> Result {
     if path.contains("://") || path.starts_with("git@") {
-        return Err(Fail::error(format!("the remote resource {path} is not supported")));
+        return Err(CommandError::error(format!("the remote resource {path} is not supported")));
     }
     let full = kustomization.root.join(path);
     if full.is_dir() {
-        let folder = read::folder(&full, Path::new(path)).map_err(Fail::error)?;
+        let folder = read::folder(&full, Path::new(path)).map_err(CommandError::error)?;
         let inner = read::Kustomization::load(&folder, say)?;
         if inner.component() {
-            return Err(Fail::error(format!("expected kind != 'Component' for path '{path}'")));
+            return Err(CommandError::error(format!(
+                "expected kind != 'Component' for path '{path}'"
+            )));
         }
         let mut more = Vec::new();
         accumulate(&inner, &mut more, chain, say)?;
@@ -247,12 +254,12 @@ fn resources(
         Ok(text) => text,
         Err(why) => {
             let again = read::folder(&full, Path::new(path)).err().unwrap_or_default();
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "accumulation err='accumulating resources from '{path}': {why}': must build at directory: {again}"
             )));
         }
     };
-    for (_, object) in crate::select::read(path, &text)? {
+    for (_, object) in crate::select::parse_documents(path, &text)? {
         add(all, Resource::new(object, chain))?;
     }
     Ok(())
@@ -270,7 +277,7 @@ fn add(all: &mut Vec<Resource>, resource: Resource) -> Result {
         let (namespace, name) = resource.now();
         let namespace = if namespace.is_empty() { "[noNs]".to_owned() } else { namespace };
         let group = if group.is_empty() { "[noGrp]" } else { group };
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "may not add resource with an already registered id: {}.{version}.{group}/{name}.{namespace}",
             resource.kind()
         )));
@@ -285,7 +292,9 @@ fn order(kustomization: &read::Kustomization, all: &mut [Resource]) -> Result {
         "fifo" => return Ok(()),
         "legacy" => {}
         _ => {
-            return Err(Fail::error("the field 'sortOptions.order' must be one of [fifo, legacy]"));
+            return Err(CommandError::error(
+                "the field 'sortOptions.order' must be one of [fifo, legacy]",
+            ));
         }
     }
     let texts = |field: &str, usual: &[&str]| -> Vec<String> {
@@ -295,7 +304,7 @@ fn order(kustomization: &read::Kustomization, all: &mut [Resource]) -> Result {
         }
         given[field].items().iter().filter_map(Value::as_str).map(str::to_owned).collect()
     };
-    let (first, last) = (texts("orderFirst", FIRST), texts("orderLast", LAST));
+    let (first, last) = (texts("orderFirst", ORDER_FIRST), texts("orderLast", ORDER_LAST));
     all.sort_by_cached_key(|resource| {
         let place = |kinds: &[String]| kinds.iter().position(|kind| kind == resource.kind());
         let rank = match (place(&first), place(&last)) {

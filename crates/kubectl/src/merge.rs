@@ -3,10 +3,10 @@
 //! applied, and what is there.
 
 use object::Value;
-use schema::{Definition, patch};
+use schema::{ResourceDefinition, patch};
 
 use crate::{
-    fail::{Fail, Result},
+    fail::{CommandError, Result},
     server::PatchType,
 };
 
@@ -14,10 +14,10 @@ use crate::{
 pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The kind of an object, if it is one of Kubernetes' own.
-pub(crate) fn known(object: &Value) -> Option<Definition> {
+pub(crate) fn built_in_kind(object: &Value) -> Option<ResourceDefinition> {
     let (version, kind) = (object["apiVersion"].as_str()?, object["kind"].as_str()?);
-    let same = |it: &Definition| it.names.kind == kind && it.names.api_version() == version;
-    api::kinds().into_iter().find(same)
+    let same = |it: &ResourceDefinition| it.names.kind == kind && it.names.api_version() == version;
+    api::builtin_resources().into_iter().find(same)
 }
 
 /// The patch, an empty object if nothing is to be done, and how it is to be sent: lists of
@@ -27,10 +27,10 @@ pub(crate) fn three_way(
     modified: &Value,
     current: &Value,
 ) -> Result<(Value, PatchType)> {
-    let kind = known(modified);
+    let kind = built_in_kind(modified);
     let sent = if kind.is_some() { PatchType::Strategic } else { PatchType::Merge };
-    let shape = kind.as_ref().map(|kind| &*kind.shape);
-    let patch = patch::three_way(shape, original, modified, current)?;
+    let shape = kind.as_ref().map(|kind| &*kind.schema);
+    let patch = patch::create_three_way_patch(shape, original, modified, current)?;
     Ok((patch, sent))
 }
 
@@ -41,16 +41,18 @@ pub(crate) fn two_way(old: &Value, new: &Value) -> Result<(Value, PatchType)> {
 
 /// The object with a strategic merge patch.
 pub(crate) fn strategic(target: &mut Value, patch: &Value) -> Result {
-    let Some(kind) = known(target) else {
-        return Err(Fail::error("a strategic merge patch is only for kinds that are known"));
+    let Some(kind) = built_in_kind(target) else {
+        return Err(CommandError::error(
+            "a strategic merge patch is only for kinds that are known",
+        ));
     };
-    *target = patch::strategic(&kind.shape, target, &mut patch.clone())?;
+    *target = patch::apply_strategic_merge_patch(&kind.schema, target, &mut patch.clone())?;
     Ok(())
 }
 
-impl From<patch::PatchError> for Fail {
+impl From<patch::PatchError> for CommandError {
     fn from(error: patch::PatchError) -> Self {
-        Fail::error(error.to_string())
+        CommandError::error(error.to_string())
     }
 }
 

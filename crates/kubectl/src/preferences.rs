@@ -6,45 +6,47 @@ use std::{fs, path::PathBuf};
 use object::{Value, quote::quote, yaml};
 
 use crate::{
-    call::{Environment, GLOBAL},
+    call::{Environment, GLOBAL_FLAGS},
     commands::{COMMANDS, Command},
-    fail::{Fail, Result},
+    fail::{CommandError, Result},
     flags::Flag,
-    select::plain,
+    select::go_io_error,
 };
 
 /// Where the preferences are.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct KubercLocation {
     pub(crate) path: PathBuf,
     /// Whether somebody named the file.
     pub(crate) named: bool,
 }
 
 /// The file that is meant; none if preferences are turned off.
-pub(crate) fn place(environment: &Environment, flag: &str) -> Result<Option<Place>> {
+pub(crate) fn place(environment: &Environment, flag: &str) -> Result<Option<KubercLocation>> {
     if environment.kuberc == "off" {
         if flag.is_empty() {
             return Ok(None);
         }
-        return Err(Fail::error(
+        return Err(CommandError::error(
             "disabling kuberc via KUBERC=off and passing kuberc flag are mutually exclusive",
         ));
     }
     let named = if flag.is_empty() { environment.kuberc.as_str() } else { flag };
     Ok(Some(if named.is_empty() {
-        Place { path: PathBuf::from(&environment.home).join(".kube/kuberc"), named: false }
+        KubercLocation { path: PathBuf::from(&environment.home).join(".kube/kuberc"), named: false }
     } else {
-        Place { path: named.into(), named: true }
+        KubercLocation { path: named.into(), named: true }
     }))
 }
 
 /// The preferences in a file; none if there is no such file.
-pub(crate) fn read(place: &Place) -> std::result::Result<Option<Value>, String> {
+pub(crate) fn read(place: &KubercLocation) -> std::result::Result<Option<Value>, String> {
     let text = match fs::read_to_string(&place.path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(format!("open {}: {}", place.path.display(), plain(&error))),
+        Err(error) => {
+            return Err(format!("open {}: {}", place.path.display(), go_io_error(&error)));
+        }
     };
     let tree = yaml::from_yaml(&text).map_err(|error| error.to_string())?;
     if tree["kind"].as_str() != Some("Preference") {
@@ -64,7 +66,7 @@ pub(crate) fn apply(environment: &Environment, args: &[String]) -> Result<Vec<St
     for (at, arg) in args[..end].iter().enumerate() {
         if arg == "--kuberc" {
             let next = args[..end].get(at + 1).cloned();
-            flag = next.ok_or_else(|| Fail::error("kuberc file is not found"))?;
+            flag = next.ok_or_else(|| CommandError::error("kuberc file is not found"))?;
         } else if let Some(path) = arg.strip_prefix("--kuberc=") {
             path.clone_into(&mut flag);
         }
@@ -73,14 +75,14 @@ pub(crate) fn apply(environment: &Environment, args: &[String]) -> Result<Vec<St
     let tree = match read(&place) {
         Ok(Some(tree)) => tree,
         Ok(None) if place.named => {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "kuberc error kuberc: open {}: no such file or directory",
                 place.path.display()
             )));
         }
         Ok(None) => return Ok(args),
         Err(why) if place.named => {
-            return Err(Fail::error(format!("kuberc error kuberc: {why}")));
+            return Err(CommandError::error(format!("kuberc error kuberc: {why}")));
         }
         Err(why) => {
             let path = place.path.display();
@@ -90,7 +92,7 @@ pub(crate) fn apply(environment: &Environment, args: &[String]) -> Result<Vec<St
     };
     let policy = tree["credentialPluginPolicy"].as_str().unwrap_or_default();
     if !matches!(policy, "" | "AllowAll") {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "kuberc: the credentialPluginPolicy {policy} is not supported"
         )));
     }
@@ -112,7 +114,7 @@ fn find(words: &[&str]) -> Option<(&'static Command, usize)> {
         });
         let Some(command) = next else { break };
         found = Some((command, at + 1));
-        known = command.inner;
+        known = command.subcommands;
     }
     found
 }
@@ -135,13 +137,14 @@ fn aliases(tree: &Value, args: &mut Vec<String>) -> Result {
     let line = text(&alias["command"]);
     let line: Vec<&str> = line.split_whitespace().collect();
     let Some((command, _)) = find(&line).filter(|(_, used)| *used == line.len()) else {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "command {} not found to set alias {}: []",
             quote(&line.join(" ")),
             quote(&name)
         )));
     };
-    let wrong = |flag: &str| Fail::error(format!("invalid alias flag {flag} in alias kubectl"));
+    let wrong =
+        |flag: &str| CommandError::error(format!("invalid alias flag {flag} in alias kubectl"));
     let options = options(&alias["options"], command, args, &wrong)?;
     let Some(at) = args.iter().position(|arg| *arg == name) else { return Ok(()) };
     let more = alias["prependArgs"].items().iter().map(text);
@@ -165,7 +168,8 @@ fn defaults(tree: &Value, args: &mut Vec<String>) -> Result {
             continue;
         };
         if wanted.name == command.name {
-            let wrong = |flag: &str| Fail::error(format!("invalid flag {flag} for command {line}"));
+            let wrong =
+                |flag: &str| CommandError::error(format!("invalid flag {flag} for command {line}"));
             new.extend(options(&entry["options"], command, args, &wrong)?);
         }
     }
@@ -178,12 +182,12 @@ fn options(
     wanted: &Value,
     command: &Command,
     args: &[String],
-    wrong: &dyn Fn(&str) -> Fail,
+    wrong: &dyn Fn(&str) -> CommandError,
 ) -> Result<Vec<String>> {
     let mut new = Vec::new();
     for option in wanted.items() {
         let name = option["name"].as_str().unwrap_or_default();
-        let mut flags = command.flags.iter().copied().flatten().chain(GLOBAL);
+        let mut flags = command.flags.iter().copied().flatten().chain(GLOBAL_FLAGS);
         let flag = flags.find(|flag| flag.name == name).ok_or_else(|| wrong(name))?;
         if !given(flag, args) {
             new.push(format!("--{name}={}", option["default"].as_str().unwrap_or_default()));

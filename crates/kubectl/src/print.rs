@@ -17,10 +17,10 @@ use object::{Value, quote::quote, yaml};
 
 use self::{columns::Columns, jsonpath::Template};
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    call::Invocation,
+    fail::{CommandError, Result},
     flags::Flag,
-    select::plain,
+    select::go_io_error,
 };
 
 /// Flags of commands that print an object.
@@ -33,7 +33,7 @@ pub(crate) const FLAGS: &[Flag] = &[
 
 /// What `-o` asks for.
 #[derive(Clone, Debug)]
-pub(crate) enum Output {
+pub(crate) enum OutputFormat {
     /// Words or a table.
     Human {
         wide: bool,
@@ -59,23 +59,23 @@ pub(crate) enum Output {
 
 const ALLOWED: &str = "go-template,go-template-file,json,jsonpath,jsonpath-as-json,jsonpath-file,kyaml,name,template,templatefile,yaml";
 
-impl Output {
+impl OutputFormat {
     /// Reads the flags; `tables`: whether `wide` and columns are possible.
-    pub(crate) fn of(call: &Call<'_>, tables: bool) -> Result<Self> {
+    pub(crate) fn of(call: &Invocation<'_>, tables: bool) -> Result<Self> {
         let given = call.flags.text("output");
         let (format, argument) = given.split_once('=').map_or((given, None), |(f, a)| (f, Some(a)));
         let argument =
             argument.or(Some(call.flags.text("template")).filter(|text| !text.is_empty()));
         let needs = |argument: Option<&str>| match argument {
             Some(text) if !text.is_empty() => Ok(text.to_owned()),
-            _ => Err(Fail::error("template format specified but no template given")),
+            _ => Err(CommandError::error("template format specified but no template given")),
         };
         let from_file = |argument: Option<&str>| {
             let file = needs(argument)?;
             fs::read_to_string(&file).map_err(|error| {
-                Fail::error(format!(
+                CommandError::error(format!(
                     "error reading --template {file}, open {file}: {}\n",
-                    plain(&error)
+                    go_io_error(&error)
                 ))
             })
         };
@@ -90,23 +90,24 @@ impl Output {
             "jsonpath-as-json" => Self::path(call, needs(argument)?, true)?,
             "jsonpath-file" => Self::path(call, from_file(argument)?, false)?,
             "custom-columns" if tables => {
-                let columns = Columns::parse(argument.unwrap_or_default()).map_err(Fail::error)?;
-                Self::Columns { columns, headers: !call.flags.on("no-headers") }
+                let columns =
+                    Columns::parse(argument.unwrap_or_default()).map_err(CommandError::error)?;
+                Self::Columns { columns, headers: !call.flags.is_true("no-headers") }
             }
             "custom-columns-file" if tables => {
                 let Some(file) = argument.filter(|file| !file.is_empty()) else {
-                    return Err(Fail::error(
+                    return Err(CommandError::error(
                         "custom-columns format specified but no custom columns given",
                     ));
                 };
                 let text = fs::read_to_string(file).map_err(|error| {
-                    Fail::error(format!(
+                    CommandError::error(format!(
                         "error reading template {file}, open {file}: {}\n",
-                        plain(&error)
+                        go_io_error(&error)
                     ))
                 })?;
-                let columns = Columns::parse_file(&text).map_err(Fail::error)?;
-                Self::Columns { columns, headers: !call.flags.on("no-headers") }
+                let columns = Columns::parse_file(&text).map_err(CommandError::error)?;
+                Self::Columns { columns, headers: !call.flags.is_true("no-headers") }
             }
             "go-template" | "template" => Self::template(call, needs(argument)?)?,
             "go-template-file" | "templatefile" => Self::template(call, from_file(argument)?)?,
@@ -117,7 +118,7 @@ impl Output {
                 } else {
                     ALLOWED.to_owned()
                 };
-                return Err(Fail::error(format!(
+                return Err(CommandError::error(format!(
                     "unable to match a printer suitable for the output format {}, allowed formats are: {allowed}",
                     quote(given)
                 )));
@@ -125,17 +126,19 @@ impl Output {
         })
     }
 
-    fn path(call: &Call<'_>, text: String, json: bool) -> Result<Self> {
-        let mut template = Template::parse(&text)
-            .map_err(|error| Fail::error(format!("error parsing jsonpath {text}, {error}")))?;
-        template.strict = !call.flags.on("allow-missing-template-keys");
+    fn path(call: &Invocation<'_>, text: String, json: bool) -> Result<Self> {
+        let mut template = Template::parse(&text).map_err(|error| {
+            CommandError::error(format!("error parsing jsonpath {text}, {error}"))
+        })?;
+        template.error_on_missing_key = !call.flags.is_true("allow-missing-template-keys");
         Ok(Self::Path { template, text, json })
     }
 
-    fn template(call: &Call<'_>, text: String) -> Result<Self> {
-        let mut template = template::Template::parse(&text)
-            .map_err(|error| Fail::error(format!("error parsing template {text}, {error}")))?;
-        template.strict = !call.flags.on("allow-missing-template-keys");
+    fn template(call: &Invocation<'_>, text: String) -> Result<Self> {
+        let mut template = template::Template::parse(&text).map_err(|error| {
+            CommandError::error(format!("error parsing template {text}, {error}"))
+        })?;
+        template.strict = !call.flags.is_true("allow-missing-template-keys");
         Ok(Self::Template { template, text })
     }
 
@@ -144,31 +147,36 @@ impl Output {
     }
 
     /// One object of a known kind, as it is declared.
-    pub(crate) fn print_declared(&self, call: &Call<'_>, object: &Value, done: &str) -> Result {
+    pub(crate) fn print_declared(
+        &self,
+        call: &Invocation<'_>,
+        object: &Value,
+        done: &str,
+    ) -> Result {
         if let Self::Json = self {
-            call.out(&(json::declared(&shown(call, object)) + "\n"));
+            call.print(&(json::declared(&shown(call, object)) + "\n"));
             return Ok(());
         }
         self.print(call, object, done)
     }
 
     /// One object; `done` is what is said of it in words.
-    pub(crate) fn print(&self, call: &Call<'_>, object: &Value, done: &str) -> Result {
+    pub(crate) fn print(&self, call: &Invocation<'_>, object: &Value, done: &str) -> Result {
         let object = &shown(call, object);
         match self {
-            Self::Human { .. } => call.out(&format!("{} {done}\n", name(object))),
-            Self::Name => call.out(&format!("{}\n", name(object))),
-            Self::Json => call.out(&(json::indented(object) + "\n")),
-            Self::Yaml => call.out(&yaml::to_yaml(object)),
-            Self::Kyaml => call.out(&yaml::to_kyaml(object)),
+            Self::Human { .. } => call.print(&format!("{} {done}\n", name(object))),
+            Self::Name => call.print(&format!("{}\n", name(object))),
+            Self::Json => call.print(&(json::indented(object) + "\n")),
+            Self::Yaml => call.print(&yaml::to_yaml(object)),
+            Self::Kyaml => call.print(&yaml::to_kyaml(object)),
             Self::Path { template, text, json } => {
                 let rendered = if *json {
                     jsonpath::render_json(template, object)
                 } else {
                     template.render(object)
                 };
-                call.out(&rendered.map_err(|error| {
-                    Fail::error(format!(
+                call.print(&rendered.map_err(|error| {
+                    CommandError::error(format!(
                         "error executing jsonpath {}: Error executing template: {error}. Printing more information for debugging the template:\n\ttemplate was:\n\t\t{text}\n\tobject given to jsonpath engine was:\n\t\tmap[string]interface {{}}{{{}}}\n\n\n",
                         quote(text), json::compact(object)
                     ))
@@ -176,8 +184,11 @@ impl Output {
             }
             Self::Template { template, text } => {
                 let rendered = template.render(object);
-                call.out(&rendered.map_err(|error| {
-                    Fail::error(format!("error executing template {}: {error}", quote(text)))
+                call.print(&rendered.map_err(|error| {
+                    CommandError::error(format!(
+                        "error executing template {}: {error}",
+                        quote(text)
+                    ))
                 })?);
             }
             Self::Columns { columns, headers } => {
@@ -188,7 +199,7 @@ impl Output {
                 } else {
                     vec![object.clone()]
                 };
-                call.out(&columns.render(&objects, *headers).map_err(Fail::error)?);
+                call.print(&columns.render(&objects, *headers).map_err(CommandError::error)?);
             }
         }
         Ok(())
@@ -217,9 +228,9 @@ pub(crate) fn name(object: &Value) -> String {
 }
 
 /// The object without its managed fields, unless they are asked for.
-fn shown(call: &Call<'_>, object: &Value) -> Value {
+fn shown(call: &Invocation<'_>, object: &Value) -> Value {
     let mut object = object.clone();
-    if !call.flags.on("show-managed-fields") {
+    if !call.flags.is_true("show-managed-fields") {
         hide(&mut object);
     }
     object

@@ -3,7 +3,7 @@
 use object::{Value, quote::quote};
 
 use crate::{
-    fail::{Fail, Result},
+    fail::{CommandError, Result},
     server::Server,
 };
 
@@ -27,15 +27,15 @@ pub(crate) struct Resource {
 
 /// Every resource in every version, in the server's order of preference.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Resources {
+pub(crate) struct RestMapper {
     pub(crate) all: Vec<Resource>,
     /// Groups whose resources could not be had.
-    pub(crate) stale: Vec<String>,
+    pub(crate) failed_groups: Vec<String>,
 }
 
 impl Resource {
     /// What there is to know of a kind without asking a server.
-    pub(crate) fn guess(api_version: &str, kind: &str) -> Self {
+    pub(crate) fn guess_from_kind(api_version: &str, kind: &str) -> Self {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let singular = kind.to_lowercase();
         let plural = match singular.as_bytes() {
@@ -105,7 +105,7 @@ impl Resource {
 const AGGREGATED: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
 
-impl Resources {
+impl RestMapper {
     pub(crate) fn load(server: &Server) -> Result<Self> {
         let mut this = Self::default();
         let mut core = server.get_as("/api", AGGREGATED)?;
@@ -131,7 +131,7 @@ impl Resources {
             for version in versions {
                 match server.get(&format!("/apis/{name}/{version}")) {
                     Ok(list) => this.add_list(name, version, &list, version == preferred),
-                    Err(_) => this.stale.push(format!("{name}/{version}")),
+                    Err(_) => this.failed_groups.push(format!("{name}/{version}")),
                 }
             }
         }
@@ -143,7 +143,7 @@ impl Resources {
         for (at, version) in group["versions"].items().iter().enumerate() {
             let number = text(&version["version"]);
             if version["freshness"].as_str() == Some("Stale") {
-                self.stale.push(format!("{name}/{number}"));
+                self.failed_groups.push(format!("{name}/{number}"));
             }
             for resource in version["resources"].items() {
                 let kind = &resource["responseKind"];
@@ -216,7 +216,7 @@ impl Resources {
             return Ok(found);
         }
         let (name, group) = word.split_once('.').unwrap_or((word, ""));
-        Err(Fail::error(match group {
+        Err(CommandError::error(match group {
             "" => format!("the server doesn't have a resource type {}", quote(name)),
             _ => format!(
                 "the server doesn't have a resource type {} in group {}",

@@ -6,8 +6,8 @@ use std::{fs, io::Read as _, path::Path};
 use object::{Value, from_json_next, quote::quote, selector::Selector, yaml};
 
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    call::Invocation,
+    fail::{CommandError, Result},
     resources::Resource,
 };
 
@@ -25,13 +25,13 @@ pub(crate) struct Info {
 /// How a command reads its arguments.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
-pub(crate) struct How {
+pub(crate) struct BuilderOptions {
     /// A type alone means all its objects.
     pub(crate) all_by_default: bool,
     /// Objects of arguments are fetched.
     pub(crate) fetch: bool,
     /// An object of a file without namespace is still looked for where the command is.
-    pub(crate) local: bool,
+    pub(crate) default_namespace: bool,
     /// Objects that are not there are passed over.
     pub(crate) ignore_missing: bool,
 }
@@ -71,7 +71,7 @@ impl Info {
 pub(crate) fn target(words: &[String]) -> Result<Target> {
     let slashes = words.iter().filter(|word| word.contains('/')).count();
     if slashes > 0 && slashes < words.len() {
-        return Err(Fail::error(
+        return Err(CommandError::error(
             "there is no need to specify a resource type as a separate argument when passing arguments in resource/name form (e.g. 'kubectl get resource/<resource_name>' instead of 'kubectl get resource resource/<resource_name>'",
         ));
     }
@@ -80,14 +80,14 @@ pub(crate) fn target(words: &[String]) -> Result<Target> {
         for word in words.iter().flat_map(|word| word.split(',').filter(|part| !part.is_empty())) {
             let parts: Vec<&str> = word.split('/').collect();
             let [resource, name] = parts[..] else {
-                return Err(Fail::error(if parts.len() > 2 {
+                return Err(CommandError::error(if parts.len() > 2 {
                     "arguments in resource/name form may not have more than one slash"
                 } else {
                     "arguments in resource/name form must have a single resource and name"
                 }));
             };
             if resource.is_empty() || name.is_empty() {
-                return Err(Fail::error(
+                return Err(CommandError::error(
                     "arguments in resource/name form must have a single resource and name",
                 ));
             }
@@ -102,25 +102,29 @@ pub(crate) fn target(words: &[String]) -> Result<Target> {
         return Ok(Target::All(types));
     }
     if names.iter().any(String::is_empty) {
-        return Err(Fail::error("resource name may not be empty"));
+        return Err(CommandError::error("resource name may not be empty"));
     }
     if types.len() > 1 {
-        return Err(Fail::error("you may only specify a single resource type"));
+        return Err(CommandError::error("you may only specify a single resource type"));
     }
     let resource = types.first().cloned().unwrap_or_default();
     Ok(Target::Named(names.iter().map(|name| (resource.clone(), name.clone())).collect()))
 }
 
-impl Call<'_> {
+impl Invocation<'_> {
     /// The objects that files and `words` mean. Failures on the way are collected.
-    pub(crate) fn select(&self, words: &[String], how: How) -> Result<(Vec<Info>, Vec<Fail>)> {
+    pub(crate) fn select(
+        &self,
+        words: &[String],
+        how: BuilderOptions,
+    ) -> Result<(Vec<Info>, Vec<CommandError>)> {
         if self.has_files() {
             if !words.is_empty() {
                 let named = self.flags.all("filename").iter();
                 for name in named.filter(|name| *name != "-" && !is_url(name)) {
                     files(Path::new(name), false)?;
                 }
-                return Err(Fail::error(
+                return Err(CommandError::error(
                     "when paths, URLs, or stdin is provided as input, you may not specify resource arguments as well",
                 ));
             }
@@ -128,10 +132,12 @@ impl Call<'_> {
         }
         let labels = self.flags.text("selector");
         let fields = self.flags.text("field-selector");
-        if self.flags.on("all") && !(labels.is_empty() && fields.is_empty()) {
-            return Err(Fail::error("setting 'all' parameter but found a non empty selector. "));
+        if self.flags.is_true("all") && !(labels.is_empty() && fields.is_empty()) {
+            return Err(CommandError::error(
+                "setting 'all' parameter but found a non empty selector. ",
+            ));
         }
-        let selecting = !labels.is_empty() || !fields.is_empty() || self.flags.on("all");
+        let selecting = !labels.is_empty() || !fields.is_empty() || self.flags.is_true("all");
         self.select_words(words, how, selecting)
     }
 
@@ -139,35 +145,35 @@ impl Call<'_> {
     pub(crate) fn select_plain(
         &self,
         words: &[String],
-        how: How,
-    ) -> Result<(Vec<Info>, Vec<Fail>)> {
+        how: BuilderOptions,
+    ) -> Result<(Vec<Info>, Vec<CommandError>)> {
         if self.has_files() { self.read_files(how) } else { self.select_words(words, how, false) }
     }
 
     pub(crate) fn select_words(
         &self,
         words: &[String],
-        how: How,
+        how: BuilderOptions,
         selecting: bool,
-    ) -> Result<(Vec<Info>, Vec<Fail>)> {
+    ) -> Result<(Vec<Info>, Vec<CommandError>)> {
         match target(words)? {
             Target::Named(_) if selecting && words.iter().all(|word| word.contains('/')) => {
-                Err(Fail::error(
+                Err(CommandError::error(
                     "selectors and the all flag cannot be used when passing resource/name arguments",
                 ))
             }
             Target::Named(_) if selecting => {
-                Err(Fail::error("name cannot be provided when a selector is specified"))
+                Err(CommandError::error("name cannot be provided when a selector is specified"))
             }
             Target::Named(named) => self.named(&named, how),
-            Target::All(types) if types.is_empty() && selecting => {
-                Err(Fail::error("at least one resource must be specified to use a selector"))
-            }
-            Target::All(types) if types.is_empty() => Err(Fail::error(MISSING)),
+            Target::All(types) if types.is_empty() && selecting => Err(CommandError::error(
+                "at least one resource must be specified to use a selector",
+            )),
+            Target::All(types) if types.is_empty() => Err(CommandError::error(MISSING)),
             Target::All(types) => {
                 let resources = self.types(&types)?;
                 if !selecting && !how.all_by_default {
-                    return Err(Fail::error(
+                    return Err(CommandError::error(
                         "resource(s) were provided, but no name was specified",
                     ));
                 }
@@ -177,13 +183,13 @@ impl Call<'_> {
     }
 
     /// The one object that the words mean.
-    pub(crate) fn select_all_ok(&self, words: &[String], how: How) -> Result<Vec<Info>> {
+    pub(crate) fn select_all_ok(&self, words: &[String], how: BuilderOptions) -> Result<Vec<Info>> {
         let (infos, fails) = self.select(words, how)?;
         if infos.is_empty() {
-            Fail::collect(fails)?;
+            CommandError::collect(fails)?;
             return Ok(infos);
         }
-        Fail::collect(fails)?;
+        CommandError::collect(fails)?;
         Ok(infos)
     }
 
@@ -195,7 +201,7 @@ impl Call<'_> {
             let category = known.category(word);
             let more = if category.is_empty() { vec![known.find(word)?] } else { category };
             if let Some(other) = known.also_short(word) {
-                self.say(&format!(
+                self.print_err(&format!(
                     "Warning: short name {} could also match lower priority resource {}",
                     quote(word),
                     other.qualified()
@@ -210,9 +216,13 @@ impl Call<'_> {
         Ok(found)
     }
 
-    fn named(&self, named: &[(String, String)], how: How) -> Result<(Vec<Info>, Vec<Fail>)> {
-        if self.flags.on("all-namespaces") {
-            return Err(Fail::error(
+    fn named(
+        &self,
+        named: &[(String, String)],
+        how: BuilderOptions,
+    ) -> Result<(Vec<Info>, Vec<CommandError>)> {
+        if self.flags.is_true("all-namespaces") {
+            return Err(CommandError::error(
                 "a resource cannot be retrieved by name across all namespaces",
             ));
         }
@@ -242,7 +252,7 @@ impl Call<'_> {
         Ok((infos, fails))
     }
 
-    fn lists(&self, resources: &[Resource], how: How) -> (Vec<Info>, Vec<Fail>) {
+    fn lists(&self, resources: &[Resource], how: BuilderOptions) -> (Vec<Info>, Vec<CommandError>) {
         let (mut infos, mut fails) = (Vec::new(), Vec::new());
         for resource in resources {
             match self.list(resource) {
@@ -257,7 +267,7 @@ impl Call<'_> {
     /// Every object of a type that the selectors let through.
     pub(crate) fn list(&self, resource: &Resource) -> Result<Value> {
         let namespace =
-            if self.flags.on("all-namespaces") { String::new() } else { self.namespace()? };
+            if self.flags.is_true("all-namespaces") { String::new() } else { self.namespace()? };
         let path = resource.path(&namespace, "");
         let mut list = self
             .server()?
@@ -277,11 +287,11 @@ impl Call<'_> {
     }
 
     /// The server's refusal of a selector, with the selector.
-    pub(crate) fn explain(&self, resource: &Resource, fail: Fail) -> Fail {
+    pub(crate) fn explain(&self, resource: &Resource, fail: CommandError) -> CommandError {
         let (labels, fields) = (self.flags.text("selector"), self.flags.text("field-selector"));
         match fail {
-            Fail::Server { mut status, doing }
-                if status.is("BadRequest") && !(labels.is_empty() && fields.is_empty()) =>
+            CommandError::Server { mut status, doing }
+                if status.has_reason("BadRequest") && !(labels.is_empty() && fields.is_empty()) =>
             {
                 let says = format!(
                     "Unable to find {} that match label selector {}, field selector {}: {}",
@@ -291,7 +301,7 @@ impl Call<'_> {
                     status.message()
                 );
                 status.set_message(says);
-                Fail::Server { status, doing }
+                CommandError::Server { status, doing }
             }
             other => other,
         }
@@ -304,7 +314,7 @@ impl Call<'_> {
             Ok(selector) => selector.to_string(),
             Err(_) => labels.to_owned(),
         };
-        let limit = if self.flags.has("sort-by") { "0" } else { self.flags.text("chunk-size") };
+        let limit = if self.flags.is_set("sort-by") { "0" } else { self.flags.text("chunk-size") };
         let mut query = Vec::new();
         let mut add = |name: &str, value: &str| {
             if !value.is_empty() && value != "0" {
@@ -319,10 +329,10 @@ impl Call<'_> {
     }
 
     pub(crate) fn has_files(&self) -> bool {
-        !self.flags.all("filename").is_empty() || self.flags.has("kustomize")
+        !self.flags.all("filename").is_empty() || self.flags.is_set("kustomize")
     }
 
-    fn read_files(&self, how: How) -> Result<(Vec<Info>, Vec<Fail>)> {
+    fn read_files(&self, how: BuilderOptions) -> Result<(Vec<Info>, Vec<CommandError>)> {
         let (mut infos, mut fails) = (Vec::new(), Vec::new());
         let selector = self.selector()?;
         for (source, object) in self.documents()? {
@@ -353,24 +363,30 @@ impl Call<'_> {
     }
 
     pub(crate) fn selector(&self) -> Result<Selector> {
-        Selector::parse(self.flags.text("selector")).map_err(|error| Fail::error(error.to_string()))
+        Selector::parse(self.flags.text("selector"))
+            .map_err(|error| CommandError::error(error.to_string()))
     }
 
     /// An object of a file, with its resource and the namespace it belongs to.
-    pub(crate) fn info(&self, source: &str, mut object: Value, how: How) -> Result<Info> {
+    pub(crate) fn info(
+        &self,
+        source: &str,
+        mut object: Value,
+        how: BuilderOptions,
+    ) -> Result<Info> {
         let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default().to_owned();
         let (name, mut namespace) = (text("name"), text("namespace"));
         let (version, kind) = (
             object["apiVersion"].as_str().unwrap_or_default(),
             object["kind"].as_str().unwrap_or_default(),
         );
-        let known = if self.flags.on("local") {
-            Some(Resource::guess(version, kind))
+        let known = if self.flags.is_true("local") {
+            Some(Resource::guess_from_kind(version, kind))
         } else {
             self.resources()?.of_kind(version, kind).cloned()
         };
         let Some(resource) = known else {
-            return Err(Fail::Plain(format!(
+            return Err(CommandError::Raw(format!(
                 "resource mapping not found for name: {} namespace: {} from {}: no matches for kind {} in version {}\nensure CRDs are installed first",
                 quote(&name),
                 quote(&namespace),
@@ -382,11 +398,11 @@ impl Call<'_> {
         if resource.namespaced {
             if namespace.is_empty() {
                 namespace = self.namespace()?;
-                if !how.local {
+                if !how.default_namespace {
                     object["metadata"]["namespace"] = namespace.as_str().into();
                 }
             } else if self.namespace_given() && namespace != self.namespace()? {
-                return Err(Fail::error(format!(
+                return Err(CommandError::error(format!(
                     "the namespace from the provided object {} does not match the namespace {}. You must pass '--namespace={namespace}' to perform this operation.",
                     quote(&namespace),
                     quote(&self.namespace()?)
@@ -401,14 +417,16 @@ impl Call<'_> {
     /// What `-f` names, document by document; lists taken apart.
     pub(crate) fn documents(&self) -> Result<Vec<(String, Value)>> {
         let mut all = Vec::new();
-        if self.flags.has("kustomize") {
+        if self.flags.is_set("kustomize") {
             if !self.flags.all("filename").is_empty() {
-                return Err(Fail::error("only one of -f or -k can be specified"));
+                return Err(CommandError::error("only one of -f or -k can be specified"));
             }
             let folder = self.flags.text("kustomize");
-            let built = crate::kustomize::build(folder, &mut |text| self.say(text));
+            let built = crate::kustomize::build(folder, &mut |text| self.print_err(text));
             let objects = built.map_err(|fail| match fail {
-                Fail::Error(says) if says.starts_with("unable to find one of") => Fail::Plain(says),
+                CommandError::Error(says) if says.starts_with("unable to find one of") => {
+                    CommandError::Raw(says)
+                }
                 other => other,
             })?;
             return Ok(objects.into_iter().map(|object| (folder.to_owned(), object)).collect());
@@ -420,15 +438,16 @@ impl Call<'_> {
                     .lock()
                     .take(1 << 28)
                     .read_to_string(&mut text)
-                    .map_err(|e| Fail::error(e.to_string()))?;
-                all.extend(read("STDIN", &text)?);
+                    .map_err(|e| CommandError::error(e.to_string()))?;
+                all.extend(parse_documents("STDIN", &text)?);
             } else if is_url(name) {
-                all.extend(read(name, &crate::fetch::text(name)?)?);
+                all.extend(parse_documents(name, &crate::fetch::text(name)?)?);
             } else {
-                for file in files(Path::new(name), self.flags.on("recursive"))? {
-                    let text = fs::read_to_string(&file)
-                        .map_err(|e| Fail::error(format!("open {file}: {}", plain(&e))))?;
-                    all.extend(read(&file, &text)?);
+                for file in files(Path::new(name), self.flags.is_true("recursive"))? {
+                    let text = fs::read_to_string(&file).map_err(|e| {
+                        CommandError::error(format!("open {file}: {}", go_io_error(&e)))
+                    })?;
+                    all.extend(parse_documents(&file, &text)?);
                 }
             }
         }
@@ -455,7 +474,7 @@ fn items(resource: &Resource, list: &Value) -> Vec<Info> {
 }
 
 /// An error of the system, in few words and lower case as Go has it.
-pub(crate) fn plain(error: &std::io::Error) -> String {
+pub(crate) fn go_io_error(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     text.to_lowercase()
@@ -465,20 +484,23 @@ fn files(path: &Path, recursive: bool) -> Result<Vec<String>> {
     let shown = path.display().to_string();
     let about = fs::metadata(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
-            Fail::error(format!("the path {} does not exist", quote(&shown)))
+            CommandError::error(format!("the path {} does not exist", quote(&shown)))
         }
-        _ => {
-            Fail::error(format!("the path {} cannot be accessed: {}", quote(&shown), plain(&error)))
-        }
+        _ => CommandError::error(format!(
+            "the path {} cannot be accessed: {}",
+            quote(&shown),
+            go_io_error(&error)
+        )),
     })?;
     if !about.is_dir() {
         return Ok(vec![shown]);
     }
     let mut found = Vec::new();
-    walk(path, recursive, &mut found)
-        .map_err(|error| Fail::error(format!("error reading {}: {error}", quote(&shown))))?;
+    walk(path, recursive, &mut found).map_err(|error| {
+        CommandError::error(format!("error reading {}: {error}", quote(&shown)))
+    })?;
     if found.is_empty() {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "error reading [{shown}]: recognized file extensions are [.json .yaml .yml]"
         )));
     }
@@ -503,7 +525,7 @@ fn walk(folder: &Path, recursive: bool, found: &mut Vec<String>) -> std::io::Res
 
 /// The documents of a YAML text.
 fn documents(text: &str) -> std::result::Result<Vec<Value>, String> {
-    let documents = yaml::split(text).map_err(|error| error.to_string())?;
+    let documents = yaml::split_documents(text).map_err(|error| error.to_string())?;
     let objects = documents.into_iter().map(|document| {
         yaml::from_yaml_lenient(document)
             .map_err(|error| format!("error converting YAML to JSON: {error}"))
@@ -512,8 +534,8 @@ fn documents(text: &str) -> std::result::Result<Vec<Value>, String> {
 }
 
 /// The objects in a text, YAML or JSON.
-pub(crate) fn read(source: &str, text: &str) -> Result<Vec<(String, Value)>> {
-    let wrong = |why: String| Fail::Plain(format!("error parsing {source}: {why}"));
+pub(crate) fn parse_documents(source: &str, text: &str) -> Result<Vec<(String, Value)>> {
+    let wrong = |why: String| CommandError::Raw(format!("error parsing {source}: {why}"));
     let mut objects = Vec::new();
     if text.trim_start().starts_with('{') {
         let mut rest = text;
@@ -552,7 +574,7 @@ pub(crate) fn read(source: &str, text: &str) -> Result<Vec<(String, Value)>> {
                     "Object 'apiVersion' is missing in"
                 };
                 let json = crate::print::json::compact(&object);
-                return Err(Fail::error(format!(
+                return Err(CommandError::error(format!(
                     "unable to decode {}: {not} '{json}'",
                     quote(source)
                 )));
@@ -565,7 +587,8 @@ pub(crate) fn read(source: &str, text: &str) -> Result<Vec<(String, Value)>> {
 
 #[test]
 fn yaml_may_begin_like_json() {
-    let read = |text: &str| read("f", text).map(|all| all.len()).map_err(|fail| fail.words());
+    let read =
+        |text: &str| parse_documents("f", text).map(|all| all.len()).map_err(|fail| fail.message());
     assert_eq!(read("{apiVersion: v1, kind: Pod}"), Ok(1));
     assert_eq!(read("{apiVersion: v1, kind: Pod}\n---\napiVersion: v1\nkind: Pod\n"), Ok(2));
     assert_eq!(read(r#"{"apiVersion":"v1","kind":"Pod"} {"apiVersion":"v1","kind":"Pod"}"#), Ok(2));

@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use crate::{
-    fail::{Fail, Result},
+    fail::{CommandError, Result},
     print::json,
     stdio,
 };
@@ -31,7 +31,7 @@ pub(crate) struct Server {
     /// Host and port, for messages.
     pub(crate) address: String,
     /// What the server warned of already.
-    warned: RefCell<HashSet<String>>,
+    printed_warnings: RefCell<HashSet<String>>,
 }
 
 /// A change to an object, by its media type.
@@ -59,11 +59,11 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|error| Fail::error(error.to_string()))?;
+            .map_err(|error| CommandError::error(error.to_string()))?;
         let guard = runtime.enter();
         let client = Client::new(config);
         drop(guard);
-        Ok(Self { client, runtime, address, warned: RefCell::default() })
+        Ok(Self { client, runtime, address, printed_warnings: RefCell::default() })
     }
 
     /// Waits for what needs more than one request at a time.
@@ -157,7 +157,7 @@ impl Server {
                     let kind = event["type"].as_str().unwrap_or_default();
                     if kind == "ERROR" {
                         let status = object::Status::from(event["object"].clone());
-                        return Err(Fail::Server { status, doing: String::new() });
+                        return Err(CommandError::Server { status, doing: String::new() });
                     }
                     if !take(kind, &event["object"])? {
                         return Ok(true);
@@ -211,7 +211,7 @@ impl Server {
     }
 
     /// Any request with any headers; the answer is what the server says, good or bad.
-    pub(crate) async fn pass(
+    pub(crate) async fn send_raw(
         &self,
         method: Method,
         path: &str,
@@ -230,7 +230,7 @@ impl Server {
     ) -> Result<Response> {
         let mut headers = HeaderMap::new();
         let value = |text: &str| {
-            HeaderValue::try_from(text).map_err(|error| Fail::error(error.to_string()))
+            HeaderValue::try_from(text).map_err(|error| CommandError::error(error.to_string()))
         };
         headers.insert(ACCEPT, value(accept)?);
         let mut bytes = Vec::new();
@@ -249,23 +249,23 @@ impl Server {
                 .split_once('"')
                 .map_or(text, |(_, text)| text.strip_suffix('"').unwrap_or(text));
             let text = text.replace("\\\"", "\"");
-            if self.warned.borrow_mut().insert(text.clone()) {
+            if self.printed_warnings.borrow_mut().insert(text.clone()) {
                 stdio::write(&mut std::io::stderr(), format!("Warning: {text}\n").as_bytes());
             }
         }
-        answer.success().await.map_err(|error| self.fail(error))
+        answer.error_for_status().await.map_err(|error| self.fail(error))
     }
 
-    fn fail(&self, error: Error) -> Fail {
+    fn fail(&self, error: Error) -> CommandError {
         match error {
             Error::Unavailable(why) if why.to_lowercase().contains("refused") => {
-                Fail::Plain(format!(
+                CommandError::Raw(format!(
                     "The connection to the server {} was refused - did you specify the right host or port?",
                     self.address
                 ))
             }
             Error::Unavailable(why) => {
-                Fail::Plain(format!("Unable to connect to the server: {why}"))
+                CommandError::Raw(format!("Unable to connect to the server: {why}"))
             }
             Error::Status(mut status) if status.message() == "404 page not found" => {
                 status.set_message("the server could not find the requested resource");
@@ -280,5 +280,5 @@ fn decode(bytes: &[u8]) -> Result<Value> {
     if bytes.is_empty() {
         return Ok(Value::Null);
     }
-    from_json(bytes).map_err(|error| Fail::error(error.to_string()))
+    from_json(bytes).map_err(|error| CommandError::error(error.to_string()))
 }

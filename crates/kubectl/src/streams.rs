@@ -9,24 +9,27 @@ use std::time::{Duration, Instant};
 use object::{Value, selector::Selector};
 
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    call::Invocation,
+    fail::{CommandError, Result},
     resources::escape,
-    select::{How, Info},
+    select::{BuilderOptions, Info},
 };
 
 pub(crate) use self::session::{Sizes, exchange, open};
 
 /// The pod that a word means: its own name, or one of those that an object selects.
-pub(crate) fn pod_of(call: &Call<'_>, word: &str) -> Result<Value> {
+pub(crate) fn pod_of(call: &Invocation<'_>, word: &str) -> Result<Value> {
     let words = if word.contains('/') {
         vec![word.to_owned()]
     } else {
         vec!["pods".to_owned(), word.to_owned()]
     };
-    let (infos, fails) = call.select(&words, How { fetch: true, ..How::default() })?;
-    Fail::collect(fails)?;
-    let Some(info) = infos.into_iter().next() else { return Err(Fail::error("no pod is meant")) };
+    let (infos, fails) =
+        call.select(&words, BuilderOptions { fetch: true, ..BuilderOptions::default() })?;
+    CommandError::collect(fails)?;
+    let Some(info) = infos.into_iter().next() else {
+        return Err(CommandError::error("no pod is meant"));
+    };
     if info.resource.kind == "Pod" && info.resource.group.is_empty() {
         return Ok(info.object);
     }
@@ -43,16 +46,17 @@ pub(crate) fn pod_of(call: &Call<'_>, word: &str) -> Result<Value> {
             return Ok(pod);
         }
         if Instant::now() >= until {
-            return Err(Fail::error("timed out waiting for the condition"));
+            return Err(CommandError::error("timed out waiting for the condition"));
         }
         std::thread::sleep(Duration::from_millis(200));
     }
 }
 
 /// Every pod that an object selects.
-pub(crate) fn pods_of(call: &Call<'_>, word: &str) -> Result<Vec<Value>> {
-    let (infos, fails) = call.select(&[word.to_owned()], How { fetch: true, ..How::default() })?;
-    Fail::collect(fails)?;
+pub(crate) fn pods_of(call: &Invocation<'_>, word: &str) -> Result<Vec<Value>> {
+    let (infos, fails) = call
+        .select(&[word.to_owned()], BuilderOptions { fetch: true, ..BuilderOptions::default() })?;
+    CommandError::collect(fails)?;
     let Some(info) = infos.into_iter().next() else { return Ok(Vec::new()) };
     let path = format!(
         "/api/v1/namespaces/{}/pods?labelSelector={}",
@@ -75,22 +79,22 @@ fn rank(pod: &Value) -> (bool, bool, bool, String) {
 fn selector_of(info: &Info) -> Result<String> {
     let spec = &info.object["spec"]["selector"];
     let labels = || {
-        Selector::labels(
+        Selector::from_labels(
             spec.entries().map(|(name, value)| (name, value.as_str().unwrap_or_default())),
         )
     };
     match info.resource.kind.as_str() {
-        "Service" if spec.is_null() => Err(Fail::error(format!(
+        "Service" if spec.is_null() => Err(CommandError::error(format!(
             "cannot attach to *v1.Service: invalid service '{}': Service is defined without a selector",
             info.name
         ))),
         "Service" | "ReplicationController" => Ok(labels().to_string()),
         "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Job" => {
-            Selector::from_tree(spec)
+            Selector::from_label_selector(spec)
                 .map(|selector| selector.to_string())
-                .map_err(|error| Fail::error(error.to_string()))
+                .map_err(|error| CommandError::error(error.to_string()))
         }
-        kind => Err(Fail::error(format!(
+        kind => Err(CommandError::error(format!(
             "cannot attach to *v1.{kind}: selector for *v1.{kind} not implemented"
         ))),
     }
@@ -98,7 +102,7 @@ fn selector_of(info: &Info) -> Result<String> {
 
 /// The container that is meant; the first, or the one an annotation names, if none is given.
 pub(crate) fn container_of(
-    call: &Call<'_>,
+    call: &Invocation<'_>,
     pod: &Value,
     named: &str,
     quiet: bool,
@@ -116,7 +120,7 @@ pub(crate) fn container_of(
     if !named.is_empty() {
         return match all.iter().find(|(name, _)| name == named) {
             Some((name, _)) => Ok(name.clone()),
-            None => Err(Fail::error(format!(
+            None => Err(CommandError::error(format!(
                 "container {named} is not valid for pod {pod_name} out of: {shown}"
             ))),
         };
@@ -128,15 +132,18 @@ pub(crate) fn container_of(
     }
     let first = all.first().map(|(name, _)| name.clone()).unwrap_or_default();
     if all.len() > 1 && !quiet {
-        call.say(&format!("Defaulted container {} out of: {shown}", object::quote::quote(&first)));
+        call.print_err(&format!(
+            "Defaulted container {} out of: {shown}",
+            object::quote::quote(&first)
+        ));
     }
     Ok(first)
 }
 
 /// What is said of a pod that was deleted while it was waited for.
-pub(crate) fn no_such_pod() -> Fail {
+pub(crate) fn no_such_pod() -> CommandError {
     let mut status = object::Status::default();
     status.set_reason("NotFound");
     status.set_message("pods \"\" not found");
-    Fail::Server { status, doing: String::new() }
+    CommandError::Server { status, doing: String::new() }
 }

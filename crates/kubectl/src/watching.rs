@@ -5,17 +5,17 @@ use std::time::Duration;
 use object::Value;
 
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    call::Invocation,
+    fail::{CommandError, Result},
     resources::escape,
     select::Info,
     server::JSON,
 };
 
-impl Call<'_> {
+impl Invocation<'_> {
     /// Shows the object, as it is and whenever it changes, to `take`, until that says no
     /// more (then `true`) or `seconds` have passed. An object that is gone is `None`.
-    pub(crate) fn follow(
+    pub(crate) fn watch_object(
         &self,
         info: &Info,
         seconds: Option<f64>,
@@ -78,7 +78,7 @@ impl Call<'_> {
                 Ok(true) => return Ok(true),
                 Ok(false) => {}
                 // Too old for the server: begin anew.
-                Err(Fail::Server { status, .. }) if status.code() == 410 => {}
+                Err(CommandError::Server { status, .. }) if status.code() == 410 => {}
                 Err(fail) => return Err(fail),
             }
         }

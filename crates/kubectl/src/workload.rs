@@ -2,7 +2,7 @@
 
 use object::Value;
 
-use crate::fail::{Fail, Result};
+use crate::fail::{CommandError, Result};
 
 /// The fields of a list's items, to be changed.
 pub(crate) fn items_mut(list: &mut Value) -> &mut [Value] {
@@ -44,7 +44,7 @@ pub(crate) fn pod_spec(object: &mut Value) -> Result<&mut Value> {
     let Some(path) = pod_spec_path(&kind) else {
         let version = object["apiVersion"].as_str().unwrap_or_default();
         let version = version.rsplit('/').next().unwrap_or_default();
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "the object is not a pod or does not have a pod template: *{version}.{kind}"
         )));
     };
@@ -53,7 +53,7 @@ pub(crate) fn pod_spec(object: &mut Value) -> Result<&mut Value> {
 
 /// Whether a container's name fits a pattern in which `*` stands for anything. Parts are looked
 /// for from where the last one was found, as upstream does; so `o*` fits `two` as well.
-pub(crate) fn fits(name: &str, pattern: &str) -> bool {
+pub(crate) fn matches_pattern(name: &str, pattern: &str) -> bool {
     if pattern == "*" || !pattern.contains('*') {
         return pattern == "*" || name == pattern;
     }
@@ -104,6 +104,6 @@ fn stars_stand_for_anything() {
         ("web", "x*", false),
         ("two", "o*", true),
     ] {
-        assert_eq!(fits(name, pattern), expected, "{name} {pattern}");
+        assert_eq!(matches_pattern(name, pattern), expected, "{name} {pattern}");
     }
 }

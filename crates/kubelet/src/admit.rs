@@ -9,23 +9,23 @@ use object::Quantity;
 use crate::{eviction::Pressure, sysctl::Allowlist};
 
 /// Why a pod may not run here: a reason and a message, as its status says them.
-pub(crate) type Refusal = (String, String);
+pub(crate) type RejectReason = (String, String);
 
 /// What is known of the node while a pod asks to run on it.
 #[derive(Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct AdmissionContext<'a> {
     pub(crate) node: &'a Node,
     /// What the node can give, by resource.
     pub(crate) allocatable: &'a BTreeMap<String, Quantity>,
     /// The pods that are there already.
-    pub(crate) others: &'a [Pod],
+    pub(crate) admitted_pods: &'a [Pod],
     pub(crate) pressure: &'a [Pressure],
     pub(crate) sysctls: &'a Allowlist,
 }
 
 /// What a pod asks of a resource that the node has not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shortage {
+pub(crate) struct InsufficientResource {
     pub(crate) resource: String,
     pub(crate) requested: i64,
     pub(crate) used: i64,
@@ -34,45 +34,55 @@ pub(crate) struct Shortage {
 
 const MEMORY_PRESSURE: &str = "node.kubernetes.io/memory-pressure";
 /// Pods from here on are the cluster's own.
-const CRITICAL: i32 = 2_000_000_000;
+const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;
 /// The first thing that stands against the pod.
-pub(crate) fn admit(pod: &Pod, is_static: bool, place: &Place<'_>) -> Result<(), Refusal> {
+pub(crate) fn admit(
+    pod: &Pod,
+    is_static: bool,
+    place: &AdmissionContext<'_>,
+) -> Result<(), RejectReason> {
     under_pressure(pod, is_static, place.pressure)?;
     if let Some(why) = place.sysctls.refusal(pod) {
         return Err(("SysctlForbidden".into(), format!("forbidden sysctl: {why}")));
     }
-    system(pod)?;
-    if let Some(short) = shortages(pod, place).into_iter().next() {
+    check_os_and_arch(pod)?;
+    if let Some(short) = insufficient_resources(pod, place).into_iter().next() {
         return Err((format!("OutOf{}", short.resource), short.to_string()));
     }
     if !pod.spec().fits_node(place.node) {
-        return Err(failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"));
+        return Err(predicate_failed(
+            "NodeAffinity",
+            "node(s) didn't match Pod's node affinity/selector",
+        ));
     }
     let name = pod.spec().node_name();
     if !name.is_empty() && name != place.node.metadata().name() {
-        return Err(failed("NodeName", "node(s) didn't match the requested node name"));
+        return Err(predicate_failed("NodeName", "node(s) didn't match the requested node name"));
     }
-    if place.others.iter().any(|other| share_ports(pod, other)) {
+    if place.admitted_pods.iter().any(|other| host_ports_conflict(pod, other)) {
         let why = "node(s) didn't have free ports for the requested pod ports";
-        return Err(failed("NodePorts", why));
+        return Err(predicate_failed("NodePorts", why));
     }
     let drives_out = |taint: &&Taint| taint.effect() == "NoExecute" && !tolerates(pod, taint);
     if !is_static && place.node.spec().taints().iter().any(|taint| drives_out(&taint)) {
         let why = "node(s) had taints that the pod didn't tolerate";
-        return Err(failed("TaintToleration", why));
+        return Err(predicate_failed("TaintToleration", why));
     }
     Ok(())
 }
 
 /// What the node lacks, `pods` first and then by name.
-pub(crate) fn shortages(pod: &Pod, place: &Place<'_>) -> Vec<Shortage> {
+pub(crate) fn insufficient_resources(
+    pod: &Pod,
+    place: &AdmissionContext<'_>,
+) -> Vec<InsufficientResource> {
     let mut found = Vec::new();
     let has = |resource: &str| place.allocatable.get(resource);
     let room = has("pods").map_or(0, Quantity::value);
-    let there = i64::try_from(place.others.len()).unwrap_or(i64::MAX);
+    let there = i64::try_from(place.admitted_pods.len()).unwrap_or(i64::MAX);
     if there >= room {
         let resource = "pods".to_owned();
-        found.push(Shortage { resource, requested: 1, used: there, capacity: room });
+        found.push(InsufficientResource { resource, requested: 1, used: there, capacity: room });
     }
     for (resource, amount) in pod.requests() {
         // what this node never heard of is somebody else's to count
@@ -83,13 +93,15 @@ pub(crate) fn shortages(pod: &Pod, place: &Place<'_>) -> Vec<Shortage> {
         let measure = |amount: &Quantity| {
             if resource == "cpu" { amount.milli_value() } else { amount.value() }
         };
-        let used =
-            place.others.iter().filter_map(|other| other.requests().get(&resource).map(measure));
+        let used = place
+            .admitted_pods
+            .iter()
+            .filter_map(|other| other.requests().get(&resource).map(measure));
         let (requested, used) = (measure(&amount), used.fold(0, i64::saturating_add));
         let capacity = has(&resource).map_or(0, measure);
         if requested > capacity.saturating_sub(used) {
             let resource = resource.as_str().to_owned();
-            found.push(Shortage { resource, requested, used, capacity });
+            found.push(InsufficientResource { resource, requested, used, capacity });
         }
     }
     found
@@ -97,10 +109,10 @@ pub(crate) fn shortages(pod: &Pod, place: &Place<'_>) -> Vec<Shortage> {
 
 /// Whether the pod must run though the node is short of something.
 pub(crate) fn is_critical(pod: &Pod, is_static: bool) -> bool {
-    is_static || pod.spec().priority().is_some_and(|priority| priority >= CRITICAL)
+    is_static || pod.spec().priority().is_some_and(|priority| priority >= SYSTEM_CRITICAL_PRIORITY)
 }
 
-impl std::fmt::Display for Shortage {
+impl std::fmt::Display for InsufficientResource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { resource, requested, used, capacity } = self;
         write!(
@@ -110,11 +122,11 @@ impl std::fmt::Display for Shortage {
     }
 }
 
-fn failed(name: &str, why: &str) -> Refusal {
+fn predicate_failed(name: &str, why: &str) -> RejectReason {
     (name.to_owned(), format!("Predicate {name} failed: {why}"))
 }
 
-fn under_pressure(pod: &Pod, is_static: bool, pressure: &[Pressure]) -> Result<(), Refusal> {
+fn under_pressure(pod: &Pod, is_static: bool, pressure: &[Pressure]) -> Result<(), RejectReason> {
     if pressure.is_empty() || is_critical(pod, is_static) {
         return Ok(());
     }
@@ -128,7 +140,7 @@ fn under_pressure(pod: &Pod, is_static: bool, pressure: &[Pressure]) -> Result<(
     Err(("Evicted".into(), format!("The node had condition: [{}]. ", names.join(" "))))
 }
 
-fn system(pod: &Pod) -> Result<(), Refusal> {
+fn check_os_and_arch(pod: &Pod) -> Result<(), RejectReason> {
     const LABEL: &str = "kubernetes.io/os";
     if pod.metadata().labels().get(LABEL).is_some_and(|os| os != "linux") {
         let why = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label";
@@ -145,7 +157,7 @@ fn tolerates(pod: &Pod, taint: &Taint) -> bool {
     pod.spec().tolerations().iter().any(|toleration: &Toleration| toleration.tolerates(taint))
 }
 
-fn share_ports(one: &Pod, other: &Pod) -> bool {
+fn host_ports_conflict(one: &Pod, other: &Pod) -> bool {
     let any = |ip: &str| matches!(ip, "" | "0.0.0.0" | "::");
     host_ports(one).any(|(protocol, ip, port)| {
         host_ports(other).any(|(their_protocol, their_ip, their_port)| {
@@ -178,14 +190,18 @@ mod tests {
         pod(&format!("{{containers: [{{name: a, resources: {{requests: {{cpu: {cpu}}}}}}}]}}"))
     }
 
-    fn judged(pod: &Pod, others: &[Pod], pressure: &[Pressure]) -> Result<(), Refusal> {
+    fn judged(pod: &Pod, others: &[Pod], pressure: &[Pressure]) -> Result<(), RejectReason> {
         let node = "{metadata: {name: n, labels: {disk: ssd}}}";
         let node = Node::from(from_yaml(node).unwrap());
         let amount = |n| Quantity::new(n, Format::DecimalSi);
         let allocatable = [("cpu".to_owned(), amount(2)), ("pods".to_owned(), amount(3))].into();
         let sysctls = &Allowlist::default();
         let (node, allocatable) = (&node, &allocatable);
-        admit(pod, false, &Place { node, allocatable, others, pressure, sysctls })
+        admit(
+            pod,
+            false,
+            &AdmissionContext { node, allocatable, admitted_pods: others, pressure, sysctls },
+        )
     }
 
     #[test]
@@ -244,7 +260,8 @@ mod tests {
         let allocatable = [("pods".to_owned(), Quantity::new(3, Format::DecimalSi))].into();
         let sysctls = &Allowlist::default();
         let (node, allocatable) = (&node, &allocatable);
-        let place = Place { node, allocatable, others: &[], pressure: &[], sysctls };
+        let place =
+            AdmissionContext { node, allocatable, admitted_pods: &[], pressure: &[], sysctls };
         let (reason, message) = admit(&pod("{}"), false, &place).unwrap_err();
         assert_eq!(reason, "TaintToleration");
         let want =

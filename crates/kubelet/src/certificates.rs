@@ -11,14 +11,14 @@ use api::{
     certificates::{PodCertificateRequest, PodCertificateRequestSpec},
     core::{Pod, PodCertificateProjection, ServiceAccount},
 };
-use client::{Api, Client, Notice, Selection, Start};
-use object::{Bytes, Key, ObjectMeta, OwnerReference, Time};
+use client::{Api, Client, Selectors, WatchEvent, WatchStart};
+use object::{Bytes, NamespacedName, ObjectMeta, OwnerReference, Time};
 use tokio::time::timeout;
 
 /// How long a pod that has no certificate yet waits for its signer at a time.
-const PATIENCE: Duration = Duration::from_secs(10);
+const SIGNER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Requests of one moment are renewed within so many seconds, not all at once.
-const SPREAD: i64 = 300;
+const RENEWAL_JITTER_SECONDS: i64 = 300;
 
 /// What a pod shows, as PEM.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Credentials {
 
 /// Where a certificate goes: the pod's volume, and the place among its sources.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Slot {
+pub(crate) struct CertificateKey {
     pub(crate) pod: String,
     pub(crate) volume: String,
     pub(crate) source: usize,
@@ -46,49 +46,49 @@ pub(crate) struct CertificateRequest<'a> {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Certificates(Mutex<HashMap<Slot, State>>);
+pub(crate) struct PodCertificates(Mutex<HashMap<CertificateKey, State>>);
 
 #[derive(Clone, Default)]
 struct State {
     issued: Option<Credentials>,
     pending: Option<PendingRequest>,
     /// Why there will be none.
-    refused: Option<String>,
+    denied: Option<String>,
 }
 
 impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("State").field("refused", &self.refused).finish_non_exhaustive()
+        f.debug_struct("State").field("refused", &self.denied).finish_non_exhaustive()
     }
 }
 
 /// A request under way, and the key that it is for.
 #[derive(Clone)]
 struct PendingRequest {
-    request: Key,
+    request: NamespacedName,
     key: String,
 }
 
 /// What has become of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Answer {
+enum RequestState {
     Pending,
     Gone,
     Issued { chain: String, refresh_at: i64 },
     Refused(String),
 }
 
-impl Certificates {
+impl PodCertificates {
     /// The certificate for a slot: the one that is there, or a new one.
     pub(crate) async fn get(
         &self,
         client: &Client,
-        slot: &Slot,
+        slot: &CertificateKey,
         request: &CertificateRequest<'_>,
         now: i64,
     ) -> Result<Credentials, String> {
         let mut state = self.all().get(slot).cloned().unwrap_or_default();
-        if let Some(why) = state.refused {
+        if let Some(why) = state.denied {
             return Err(why);
         }
         let pending = match (state.pending, &state.issued) {
@@ -98,27 +98,27 @@ impl Certificates {
         };
         state.pending = Some(pending.clone());
         self.all().insert(slot.clone(), state.clone());
-        let patience = if state.issued.is_some() { Duration::ZERO } else { PATIENCE };
+        let patience = if state.issued.is_some() { Duration::ZERO } else { SIGNER_TIMEOUT };
         let name = pending.request.name.clone();
-        match answer(client, &pending.request, request.node.0, patience).await? {
-            Answer::Pending => {}
-            Answer::Gone => {
+        match wait_for_request(client, &pending.request, request.node.0, patience).await? {
+            RequestState::Pending => {}
+            RequestState::Gone => {
                 state.pending = None;
                 self.all().insert(slot.clone(), state);
                 return Err(format!(
                     "PodCertificateRequest \"{name}\" appears to have been deleted"
                 ));
             }
-            Answer::Refused(why) => state = State { refused: Some(why), ..State::default() },
-            Answer::Issued { chain, refresh_at } => {
-                let chain = pki::plain_certificates(chain.as_bytes()).map_err(said)?;
-                let refresh_at = refresh_at + spread(&slot.pod);
+            RequestState::Refused(why) => state = State { denied: Some(why), ..State::default() },
+            RequestState::Issued { chain, refresh_at } => {
+                let chain = pki::dedup_certificates(chain.as_bytes()).map_err(said)?;
+                let refresh_at = refresh_at + renewal_jitter(&slot.pod);
                 let issued = Some(Credentials { key: pending.key, chain, refresh_at });
                 state = State { issued, ..State::default() };
             }
         }
         self.all().insert(slot.clone(), state.clone());
-        match (state.refused, state.issued) {
+        match (state.denied, state.issued) {
             (Some(why), _) => Err(why),
             (None, Some(issued)) => Ok(issued),
             (None, None) => Err(format!("PodCertificateRequest \"{name}\" is not issued yet")),
@@ -129,7 +129,7 @@ impl Certificates {
         self.all().retain(|slot, _| slot.pod != uid);
     }
 
-    fn all(&self) -> std::sync::MutexGuard<'_, HashMap<Slot, State>> {
+    fn all(&self) -> std::sync::MutexGuard<'_, HashMap<CertificateKey, State>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -137,10 +137,10 @@ impl Certificates {
 impl CertificateRequest<'_> {
     async fn submit(&self, client: &Client) -> Result<PendingRequest, String> {
         let (meta, spec) = (self.pod.metadata(), self.pod.spec());
-        let account = Key::new(meta.namespace(), spec.service_account_name());
+        let account = NamespacedName::new(meta.namespace(), spec.service_account_name());
         let account = Api::<ServiceAccount>::new(client).get(&account).await.map_err(said)?;
-        let key = pki::Key::generate_named(self.source.key_type()).map_err(said)?;
-        let stub = pki::Request::stub(&key).map_err(said)?;
+        let key = pki::PrivateKey::generate_named(self.source.key_type()).map_err(said)?;
+        let stub = pki::CertificateRequest::stub_der(&key).map_err(said)?;
         let mut wanted = PodCertificateRequestSpec::new()
             .with_signer_name(self.source.signer_name())
             .with_pod_name(meta.name())
@@ -149,7 +149,7 @@ impl CertificateRequest<'_> {
             .with_service_account_uid(account.metadata().uid())
             .with_node_name(self.node.0)
             .with_node_uid(self.node.1)
-            .with_stub_pkcs10_request(Bytes::text(&stub))
+            .with_stub_pkcs10_request(Bytes::encode(&stub))
             .with_unverified_user_annotations(self.source.user_annotations().clone());
         if let Some(seconds) = self.source.max_expiration_seconds() {
             wanted.set_max_expiration_seconds(seconds);
@@ -166,71 +166,76 @@ impl CertificateRequest<'_> {
         let request = PodCertificateRequest::new().with_metadata(named).with_spec(wanted);
         let request =
             Api::<PodCertificateRequest>::new(client).create(request).await.map_err(said)?;
-        Ok(PendingRequest { request: Key::of(request.metadata()), key: key.to_pem() })
+        Ok(PendingRequest {
+            request: NamespacedName::from_meta(request.metadata()),
+            key: key.to_pem(),
+        })
     }
 }
 
 /// What a request has come to, after some patience.
-async fn answer(
+async fn wait_for_request(
     client: &Client,
-    key: &Key,
+    key: &NamespacedName,
     node: &str,
     patience: Duration,
-) -> Result<Answer, String> {
+) -> Result<RequestState, String> {
     let api = Api::<PodCertificateRequest>::new(client).namespaced(&key.namespace);
     let first = match api.get(key).await {
-        Ok(request) => decided(&request),
-        Err(error) if error.is_not_found() => Answer::Gone,
+        Ok(request) => request_state(&request),
+        Err(error) if error.is_not_found() => RequestState::Gone,
         Err(error) => return Err(error.to_string()),
     };
-    if first != Answer::Pending || patience.is_zero() {
+    if first != RequestState::Pending || patience.is_zero() {
         return Ok(first);
     }
     // A node may watch what is its own, and must say so.
-    let own = Selection::fields(format!("metadata.name={},spec.nodeName={node}", key.name));
+    let own = Selectors::fields(format!("metadata.name={},spec.nodeName={node}", key.name));
     let waiting = async {
-        let mut watch = api.watch(&own, Start::List).await.map_err(said)?;
+        let mut watch = api.watch(&own, WatchStart::List).await.map_err(said)?;
         while let Some(notice) = watch.next().await.map_err(said)? {
             let now = match notice {
-                Notice::Added(request) | Notice::Modified(request) => decided(&request),
-                Notice::Deleted(_) => Answer::Gone,
-                Notice::Bookmark { .. } => Answer::Pending,
+                WatchEvent::Added(request) | WatchEvent::Modified(request) => {
+                    request_state(&request)
+                }
+                WatchEvent::Deleted(_) => RequestState::Gone,
+                WatchEvent::Bookmark { .. } => RequestState::Pending,
             };
-            if now != Answer::Pending {
+            if now != RequestState::Pending {
                 return Ok(now);
             }
         }
-        Ok(Answer::Pending)
+        Ok(RequestState::Pending)
     };
-    timeout(patience, waiting).await.unwrap_or(Ok(Answer::Pending))
+    timeout(patience, waiting).await.unwrap_or(Ok(RequestState::Pending))
 }
 
-fn decided(request: &PodCertificateRequest) -> Answer {
+fn request_state(request: &PodCertificateRequest) -> RequestState {
     let status = request.status();
     for condition in status.conditions().iter() {
         let how = match condition.type_() {
             "Issued" => {
                 let chain = status.certificate_chain().to_owned();
                 let refresh_at =
-                    status.begin_refresh_at().map_or(0, |at| Time::seconds(at).unwrap_or(0));
-                return Answer::Issued { chain, refresh_at };
+                    status.begin_refresh_at().map_or(0, |at| Time::parse_seconds(at).unwrap_or(0));
+                return RequestState::Issued { chain, refresh_at };
             }
             "Denied" => "denied",
             "Failed" => "failed",
             _ => continue,
         };
-        return Answer::Refused(format!(
+        return RequestState::Refused(format!(
             "PodCertificateRequest was permanently {how}: reason={:?} message={:?}",
             condition.reason(),
             condition.message()
         ));
     }
-    Answer::Pending
+    RequestState::Pending
 }
 
 /// Some seconds that differ from pod to pod.
-fn spread(uid: &str) -> i64 {
-    uid.bytes().fold(0, |sum, byte| (sum * 31 + i64::from(byte)) % SPREAD)
+fn renewal_jitter(uid: &str) -> i64 {
+    uid.bytes().fold(0, |sum, byte| (sum * 31 + i64::from(byte)) % RENEWAL_JITTER_SECONDS)
 }
 
 fn said(error: impl std::fmt::Display) -> String {
@@ -250,17 +255,17 @@ mod tests {
 
     #[test]
     fn a_request_is_pending_until_somebody_decides() {
-        assert_eq!(decided(&request("{}")), Answer::Pending);
+        assert_eq!(request_state(&request("{}")), RequestState::Pending);
         let issued = request(
             r#"{"conditions":[{"type":"Issued","status":"True"}],"certificateChain":"c",
             "beginRefreshAt":"1970-01-01T00:01:00Z"}"#,
         );
-        let wanted = Answer::Issued { chain: "c".into(), refresh_at: 60 };
-        assert_eq!(decided(&issued), wanted);
+        let wanted = RequestState::Issued { chain: "c".into(), refresh_at: 60 };
+        assert_eq!(request_state(&issued), wanted);
         let denied = request(
             r#"{"conditions":[{"type":"Denied","status":"True","reason":"No","message":"never"}]}"#,
         );
-        let Answer::Refused(why) = decided(&denied) else { panic!("it was denied") };
+        let RequestState::Refused(why) = request_state(&denied) else { panic!("it was denied") };
         assert_eq!(
             why,
             "PodCertificateRequest was permanently denied: reason=\"No\" message=\"never\""
@@ -269,7 +274,10 @@ mod tests {
 
     #[test]
     fn renewals_are_spread() {
-        assert_ne!(spread("11111111-2222"), spread("11111111-2223"));
-        assert!((0..SPREAD).contains(&spread("ffffffff-ffff-ffff-ffff-ffffffffffff")));
+        assert_ne!(renewal_jitter("11111111-2222"), renewal_jitter("11111111-2223"));
+        assert!(
+            (0..RENEWAL_JITTER_SECONDS)
+                .contains(&renewal_jitter("ffffffff-ffff-ffff-ffff-ffffffffffff"))
+        );
     }
 }

@@ -9,19 +9,19 @@ use object::Quantity;
 use sys::cgroup::{self, Hierarchies};
 
 pub(crate) const PERIOD: i64 = 100_000;
-const FEWEST_SHARES: i64 = 2;
-const MOST_SHARES: i64 = 262_144;
-const SHORTEST_QUOTA: i64 = 1000;
+const MIN_SHARES: i64 = 2;
+const MAX_SHARES: i64 = 262_144;
+const MIN_QUOTA: i64 = 1000;
 
 /// What may change of a container while it runs, as the kernel counts it; 0: no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct ContainerLimits {
     pub cpu_shares: i64,
     pub cpu_quota: i64,
     pub memory: i64,
 }
 
-impl Limits {
+impl ContainerLimits {
     pub fn of(pod: &Pod, container: &Container) -> Self {
         resources(pod, container, 1).into()
     }
@@ -41,7 +41,7 @@ impl Limits {
     }
 }
 
-impl From<LinuxContainerResources> for Limits {
+impl From<LinuxContainerResources> for ContainerLimits {
     fn from(told: LinuxContainerResources) -> Self {
         Self {
             cpu_shares: told.cpu_shares,
@@ -58,7 +58,7 @@ fn kubepods(root: &str) -> String {
 }
 
 /// The group of a pod, as CRI names it: `/kubepods/burstable/podUID`.
-pub(crate) fn parent(root: &str, pod: &Pod) -> String {
+pub(crate) fn pod_cgroup_path(root: &str, pod: &Pod) -> String {
     let class = match pod.qos_class() {
         "Guaranteed" => "",
         "Burstable" => "/burstable",
@@ -92,15 +92,22 @@ pub(crate) fn resources(
 pub(crate) fn create(path: &str, pod: &Pod, processes: i64) -> std::io::Result<()> {
     let group = Hierarchies::detect()?.group(path)?;
     group.create()?;
-    group.limit(&cgroup::Limits { pids: (processes > 0).then_some(processes), ..pod_limits(pod) })
+    group.apply_limits(&cgroup::Limits {
+        pids: (processes > 0).then_some(processes),
+        ..pod_limits(pod)
+    })
 }
 
 /// Takes the limits of a pod's group away that its containers could run into while theirs
 /// grow; `create` sets the new ones.
-pub(crate) fn lift(path: &str) -> std::io::Result<()> {
+pub(crate) fn clear_pod_limits(path: &str) -> std::io::Result<()> {
     let group = Hierarchies::detect()?.group(path)?;
     let none = Some(-1);
-    group.limit(&cgroup::Limits { cpu_quota: none, memory: none, ..cgroup::Limits::default() })
+    group.apply_limits(&cgroup::Limits {
+        cpu_quota: none,
+        memory: none,
+        ..cgroup::Limits::default()
+    })
 }
 
 fn pod_limits(pod: &Pod) -> cgroup::Limits {
@@ -139,7 +146,7 @@ pub(crate) fn remove(root: &str, uid: &str) {
             continue;
         };
         if group.exists()
-            && let Err(error) = group.kill().and_then(|()| group.remove())
+            && let Err(error) = group.kill_all().and_then(|()| group.remove())
         {
             tracing::warn!(uid, %error, "cannot remove the group of a pod");
         }
@@ -147,11 +154,11 @@ pub(crate) fn remove(root: &str, uid: &str) {
 }
 
 fn shares(milli: i64) -> i64 {
-    (milli.saturating_mul(1024) / 1000).clamp(FEWEST_SHARES, MOST_SHARES)
+    (milli.saturating_mul(1024) / 1000).clamp(MIN_SHARES, MAX_SHARES)
 }
 
 fn quota(milli: i64) -> i64 {
-    if milli == 0 { 0 } else { (milli.saturating_mul(PERIOD) / 1000).max(SHORTEST_QUOTA) }
+    if milli == 0 { 0 } else { (milli.saturating_mul(PERIOD) / 1000).max(MIN_QUOTA) }
 }
 
 #[cfg(test)]
@@ -168,13 +175,13 @@ mod tests {
         let got = resources(&pod, &container, 1000 << 20);
         assert_eq!((got.cpu_shares, got.cpu_quota, got.cpu_period), (256, 50_000, 100_000));
         assert_eq!((got.memory_limit_in_bytes, got.oom_score_adj), (200 << 20, 900));
-        assert_eq!(parent("", &pod), "/kubepods/burstable/podu");
-        assert_eq!(parent("/box/", &pod), "/box/kubepods/burstable/podu");
+        assert_eq!(pod_cgroup_path("", &pod), "/kubepods/burstable/podu");
+        assert_eq!(pod_cgroup_path("/box/", &pod), "/box/kubepods/burstable/podu");
         let bare =
             Pod::from(from_yaml("metadata: {uid: u}\nspec: {containers: [{name: a}]}").unwrap());
         let container = bare.spec().containers().iter().next().unwrap().clone();
         let got = resources(&bare, &container, 1 << 30);
         assert_eq!((got.cpu_shares, got.oom_score_adj), (2, 1000));
-        assert_eq!(parent("", &bare), "/kubepods/besteffort/podu");
+        assert_eq!(pod_cgroup_path("", &bare), "/kubepods/besteffort/podu");
     }
 }

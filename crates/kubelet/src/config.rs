@@ -34,14 +34,14 @@ pub struct Config {
     /// The runtime's socket: ours, or another's (`--container-runtime-endpoint`).
     pub runtime_socket: PathBuf,
     /// Pods' volumes and files.
-    pub root: PathBuf,
+    pub root_dir: PathBuf,
     /// What containers write, a folder per pod. Where it is called `pods`, collectors find links in the folder
     /// `containers` beside it.
-    pub logs: PathBuf,
+    pub pod_logs_dir: PathBuf,
     /// What `/logs/` of the kubelet's port shows.
     pub node_logs: PathBuf,
     /// `--pod-manifest-path`.
-    pub static_pods: Option<PathBuf>,
+    pub static_pod_path: Option<PathBuf>,
     /// `--manifest-url`; plain HTTP.
     pub manifest_url: Option<String>,
     /// Empty: what the API server gives to the node.
@@ -62,9 +62,9 @@ pub struct Config {
     /// The most processes of a pod; not positive: as many as all pods may have.
     pub pod_max_pids: i64,
     /// What the kubelet's port shows. Absent: made and signed by the kubelet itself.
-    pub serving: Option<Serving>,
+    pub serving_cert: Option<Serving>,
     /// Whose client certificates are believed.
-    pub clients: Option<pki::Trust>,
+    pub client_ca: Option<pki::ClientCaVerifier>,
     /// Where the kubelet's port is; unspecified: on all of the node's addresses.
     pub address: IpAddr,
     /// 0: any that is free.
@@ -76,13 +76,13 @@ pub struct Config {
     /// As in `spec.taints` of a Node.
     pub taints: Vec<Value>,
     /// Whether to make the Node.
-    pub register: bool,
+    pub register_node: bool,
     /// Without any API server: static pods only.
     pub standalone: bool,
     /// When pods must go for want of something.
-    pub eviction: eviction::Settings,
-    pub image_gc: image_gc::Limits,
-    pub log_limits: rotate::Limits,
+    pub eviction: eviction::EvictionConfig,
+    pub image_gc: image_gc::ImageGcPolicy,
+    pub log_limits: rotate::LogRotationPolicy,
     /// The kernel settings that pods may have.
     pub sysctls: Allowlist,
     /// Whether containers without a seccomp profile get the runtime's instead of none.
@@ -100,10 +100,10 @@ impl Config {
             node_name: node_name.into(),
             node_ips: Vec::new(),
             runtime_socket: runtime_socket.into(),
-            root: "/var/lib/kubelet".into(),
-            logs: "/var/log/pods".into(),
+            root_dir: "/var/lib/kubelet".into(),
+            pod_logs_dir: "/var/log/pods".into(),
             node_logs: "/var/log".into(),
-            static_pods: None,
+            static_pod_path: None,
             manifest_url: None,
             pod_cidr: String::new(),
             cluster_dns: Vec::new(),
@@ -115,19 +115,20 @@ impl Config {
             enforce_pods: true,
             reserved_groups: Vec::new(),
             pod_max_pids: -1,
-            serving: None,
-            clients: None,
+            serving_cert: None,
+            client_ca: None,
             address: Ipv4Addr::UNSPECIFIED.into(),
             port: 10250,
             port_may_differ: false,
             max_pods: 110,
             labels: BTreeMap::new(),
             taints: Vec::new(),
-            register: true,
+            register_node: true,
             standalone: false,
-            eviction: eviction::Settings::new(eviction::USUAL).expect("tested to be good"),
-            image_gc: image_gc::Limits::default(),
-            log_limits: rotate::Limits::default(),
+            eviction: eviction::EvictionConfig::new(eviction::DEFAULT_HARD_THRESHOLDS)
+                .expect("tested to be good"),
+            image_gc: image_gc::ImageGcPolicy::default(),
+            log_limits: rotate::LogRotationPolicy::default(),
             sysctls: Allowlist::default(),
             seccomp_default: false,
             streaming_idle: Duration::from_hours(4),
@@ -138,9 +139,10 @@ impl Config {
     /// For a machine that does other work too: how full its disk is is its own affair, as
     /// long as something is left.
     #[must_use]
-    pub fn on_shared_machine(self) -> Self {
-        let eviction = eviction::Settings::new(eviction::MODEST).expect("tested to be good");
-        let image_gc = image_gc::Limits { high: 100, ..self.image_gc };
+    pub fn with_relaxed_thresholds(self) -> Self {
+        let eviction = eviction::EvictionConfig::new(eviction::RELAXED_HARD_THRESHOLDS)
+            .expect("tested to be good");
+        let image_gc = image_gc::ImageGcPolicy { high_threshold_percent: 100, ..self.image_gc };
         Self { eviction, image_gc, ..self }
     }
 
@@ -149,10 +151,10 @@ impl Config {
     }
 
     pub(crate) fn pod_folder(&self, uid: &str) -> PathBuf {
-        self.root.join("pods").join(uid)
+        self.root_dir.join("pods").join(uid)
     }
 
     pub(crate) fn log_folder(&self, namespace: &str, name: &str, uid: &str) -> PathBuf {
-        self.logs.join(pod_logs::folder_name(namespace, name, uid))
+        self.pod_logs_dir.join(pod_logs::folder_name(namespace, name, uid))
     }
 }

@@ -9,19 +9,19 @@ const MOST_SEARCHES: usize = 32;
 const LONGEST_NAME: usize = 63;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Resolver {
+pub struct ResolvConf {
     pub servers: Vec<String>,
     pub searches: Vec<String>,
     pub options: Vec<String>,
 }
 
 /// How a pod resolves names, by its policy.
-pub fn config(config: &Config, pod: &Pod) -> Result<Resolver, String> {
+pub fn config(config: &Config, pod: &Pod) -> Result<ResolvConf, String> {
     let spec = pod.spec();
     let host = || parse(&std::fs::read_to_string(&config.resolv_conf).unwrap_or_default());
     let first = !config.cluster_dns.is_empty();
     let mut resolver = match spec.dns_policy() {
-        "None" => Resolver::default(),
+        "None" => ResolvConf::default(),
         "ClusterFirstWithHostNet" if first => cluster(config, pod, &host()),
         "ClusterFirst" if first && !spec.host_network() => cluster(config, pod, &host()),
         "ClusterFirst" | "ClusterFirstWithHostNet" | "Default" => host(),
@@ -62,7 +62,7 @@ pub fn hostname(config: &Config, pod: &Pod) -> String {
 }
 
 /// What `/etc/hosts` of a pod's containers holds.
-pub fn hosts(config: &Config, pod: &Pod, ips: &[String]) -> String {
+pub fn etc_hosts(config: &Config, pod: &Pod, ips: &[String]) -> String {
     let mut out = if pod.spec().host_network() {
         let machine = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
         format!("# Kubernetes-managed hosts file (host network).\n{machine}")
@@ -107,20 +107,20 @@ fn domain(config: &Config, pod: &Pod) -> Option<String> {
         .then(|| format!("{}.{namespace}.svc.{}", spec.subdomain(), config.cluster_domain))
 }
 
-fn cluster(config: &Config, pod: &Pod, host: &Resolver) -> Resolver {
+fn cluster(config: &Config, pod: &Pod, host: &ResolvConf) -> ResolvConf {
     let (namespace, domain) = (pod.metadata().namespace(), &config.cluster_domain);
     let mut searches =
         vec![format!("{namespace}.svc.{domain}"), format!("svc.{domain}"), domain.clone()];
     add(&mut searches, host.searches.iter().map(String::as_str));
-    Resolver {
+    ResolvConf {
         servers: config.cluster_dns.iter().map(ToString::to_string).collect(),
         searches,
         options: vec!["ndots:5".into()],
     }
 }
 
-fn parse(text: &str) -> Resolver {
-    let mut out = Resolver::default();
+fn parse(text: &str) -> ResolvConf {
+    let mut out = ResolvConf::default();
     for line in text.lines() {
         let mut words = line.split_whitespace();
         match words.next() {
@@ -171,13 +171,13 @@ mod tests {
         let got = config(&node(), &pod(none)).unwrap();
         assert_eq!((got.servers, got.searches), (vec!["1.1.1.1".into()], vec!["x".into()]));
         assert_eq!(got.options, ["ndots:2", "rotate"]);
-        assert_eq!(config(&node(), &pod("hostNetwork: true")).unwrap(), Resolver::default());
+        assert_eq!(config(&node(), &pod("hostNetwork: true")).unwrap(), ResolvConf::default());
     }
 
     #[test]
     fn hosts_name_the_pod_and_its_aliases() {
         let pod = pod("hostname: h, subdomain: s, hostAliases: [{ip: 1.2.3.4, hostnames: [a, b]}]");
-        let got = hosts(&node(), &pod, &["10.0.0.9".into()]);
+        let got = etc_hosts(&node(), &pod, &["10.0.0.9".into()]);
         assert!(got.contains("10.0.0.9\th.s.ns.svc.cluster.local\th\n"), "{got}");
         assert!(got.ends_with("# Entries added by HostAliases.\n1.2.3.4\ta\tb\n"), "{got}");
     }
@@ -186,7 +186,7 @@ mod tests {
     fn a_name_that_overrides_has_no_domain() {
         let pod = pod("hostname: h, subdomain: s, hostnameOverride: other.name");
         assert_eq!(hostname(&node(), &pod), "other.name");
-        let got = hosts(&node(), &pod, &["10.0.0.9".into()]);
+        let got = etc_hosts(&node(), &pod, &["10.0.0.9".into()]);
         assert!(got.contains("10.0.0.9\tother.name\n"), "{got}");
     }
 }

@@ -15,7 +15,7 @@ const LONGEST_LIST: usize = 2 << 20;
 
 /// Values that variables are taken from, read before.
 #[derive(Clone, Debug, Default)]
-pub struct Sources {
+pub struct EnvSources {
     /// By name, then by key. `None`: there is no such object.
     pub config_maps: BTreeMap<String, Option<BTreeMap<String, Vec<u8>>>>,
     pub secrets: BTreeMap<String, Option<BTreeMap<String, Vec<u8>>>>,
@@ -41,7 +41,7 @@ pub struct EnvFile {
 pub fn env(
     pod: &Pod,
     container: &Container,
-    sources: &Sources,
+    sources: &EnvSources,
 ) -> Result<Vec<(String, String)>, String> {
     let mut vars = Vars::default();
     for from in container.env_from().iter() {
@@ -143,10 +143,10 @@ pub fn expand<'a>(text: &str, known: impl Fn(&str) -> Option<&'a str>) -> Result
 }
 
 /// A field of the pod as text.
-pub fn field(
+pub fn field_ref_value(
     pod: &Pod,
     selector: &ObjectFieldSelector,
-    sources: &Sources,
+    sources: &EnvSources,
 ) -> Result<String, String> {
     let (meta, path) = (pod.metadata(), selector.field_path());
     if let Some((map, key)) = path.strip_suffix(']').and_then(|path| path.split_once("['")) {
@@ -179,11 +179,11 @@ pub fn field(
 }
 
 /// A request or limit of a container, in units of the divisor.
-pub fn resource(
+pub fn resource_field_value(
     pod: &Pod,
     own: Option<&Container>,
     selector: &ResourceFieldSelector,
-    sources: &Sources,
+    sources: &EnvSources,
 ) -> Result<String, String> {
     let name = selector.container_name();
     let container = match own {
@@ -213,7 +213,7 @@ pub fn resource(
 }
 
 /// What containers learn of services: as links of old, by name and port.
-pub fn services<'a>(all: impl Iterator<Item = &'a Service>) -> BTreeMap<String, String> {
+pub fn service_env<'a>(all: impl Iterator<Item = &'a Service>) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
     for service in all {
         let (name, address) = (service.metadata().name(), service.spec().cluster_ip());
@@ -248,14 +248,14 @@ fn value_from(
     pod: &Pod,
     container: &Container,
     var: &EnvVar,
-    sources: &Sources,
+    sources: &EnvSources,
 ) -> Result<Option<String>, String> {
     let Some(from) = var.value_from() else { return Ok(None) };
     if let Some(selector) = from.field_ref() {
-        return field(pod, selector, sources).map(Some);
+        return field_ref_value(pod, selector, sources).map(Some);
     }
     if let Some(selector) = from.resource_field_ref() {
-        return resource(pod, Some(container), selector, sources).map(Some);
+        return resource_field_value(pod, Some(container), selector, sources).map(Some);
     }
     if let Some(selector) = from.file_key_ref() {
         return file::value(pod, selector, sources);

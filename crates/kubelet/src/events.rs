@@ -10,20 +10,20 @@ use container::cri::GetEventsRequest;
 use tokio::time::sleep;
 use tracing::{debug, info};
 
-use crate::{Host, runtime::labels};
+use crate::{KubeletContext, runtime::labels};
 
-const RELIST: Duration = Duration::from_secs(1);
+const RELIST_PERIOD: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Wakes the workers of pods to which something happens.
-pub(crate) fn start(host: &Arc<Host>) {
+pub(crate) fn start(host: &Arc<KubeletContext>) {
     let host = host.clone();
     let cx = host.cx.clone();
     cx.keep("container events", move || {
         let host = host.clone();
         async move {
             loop {
-                let code = listen(&host).await;
+                let code = watch_events(&host).await;
                 if code == tonic::Code::Unimplemented {
                     info!("the runtime has no events; asking every second");
                     return relist(&host).await;
@@ -35,7 +35,7 @@ pub(crate) fn start(host: &Arc<Host>) {
     });
 }
 
-async fn listen(host: &Host) -> tonic::Code {
+async fn watch_events(host: &KubeletContext) -> tonic::Code {
     let mut events =
         match host.runtime.cri().runtime.get_container_events(GetEventsRequest {}).await {
             Ok(answer) => answer.into_inner(),
@@ -63,10 +63,10 @@ async fn listen(host: &Host) -> tonic::Code {
     }
 }
 
-async fn relist(host: &Host) {
+async fn relist(host: &KubeletContext) {
     let mut known: HashMap<String, BTreeMap<String, i32>> = HashMap::new();
     loop {
-        sleep(RELIST).await;
+        sleep(RELIST_PERIOD).await;
         let both = futures_util::future::try_join(
             host.runtime.sandboxes(HashMap::new()),
             host.runtime.containers(HashMap::new()),

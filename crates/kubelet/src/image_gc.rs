@@ -8,65 +8,68 @@ use std::{
 };
 
 use container::cri::Image;
-use runtime::Severity;
+use runtime::EventType;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use crate::{Host, node::machine};
+use crate::{KubeletContext, node::machine};
 
 /// When images go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ImageGcPolicy {
     /// Hundredths of the disk in use from which on images go; 100: never.
-    pub high: u8,
+    pub high_threshold_percent: u8,
     /// Down to which they go.
-    pub low: u8,
+    pub low_threshold_percent: u8,
     /// Seconds for which an image stays whatever the disk says.
-    pub least_age: i64,
+    pub min_age: i64,
 }
 
 const LOOK: Duration = Duration::from_mins(5);
 
 /// Since when images are here, and when each was last seen in use.
 #[derive(Debug, Default)]
-pub(crate) struct Images {
+pub(crate) struct ImageRecords {
     known: Mutex<HashMap<String, Record>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Record {
-    first: i64,
-    last: i64,
+    first_detected: i64,
+    last_used: i64,
 }
 
-impl Default for Limits {
+impl Default for ImageGcPolicy {
     fn default() -> Self {
-        Self { high: 85, low: 80, least_age: 120 }
+        Self { high_threshold_percent: 85, low_threshold_percent: 80, min_age: 120 }
     }
 }
 
-impl Limits {
+impl ImageGcPolicy {
     /// Bytes that must go from a disk of this size.
-    pub fn excess(self, size: i64, left: i64) -> Option<i64> {
+    pub fn bytes_to_free(self, size: i64, left: i64) -> Option<i64> {
         let left_part = i128::from(left) * 100 / i128::from(size.max(1));
         let used = 100 - i64::try_from(left_part).unwrap_or(100);
-        if self.high >= 100 || size == 0 || used < i64::from(self.high) {
+        if self.high_threshold_percent >= 100
+            || size == 0
+            || used < i64::from(self.high_threshold_percent)
+        {
             return None;
         }
-        let keep = i128::from(size) * i128::from(100 - self.low) / 100;
+        let keep = i128::from(size) * i128::from(100 - self.low_threshold_percent) / 100;
         Some(i64::try_from(keep).unwrap_or(i64::MAX) - left)
     }
 }
 
-pub(crate) fn start(host: &Arc<Host>) {
+pub(crate) fn start(host: &Arc<KubeletContext>) {
     let host = host.clone();
     let cx = host.cx.clone();
     cx.spawn("image gc", async move {
         loop {
-            let done = panics::contain("image gc", collect(&host)).await;
+            let done = panics::contain("image gc", garbage_collect(&host)).await;
             if let Err(why) = done.unwrap_or_else(|why| Err(why.to_string())) {
                 warn!(why, "images cannot be removed");
-                host.record_node_event(Severity::Warning, "ImageGCFailed", why);
+                host.record_node_event(EventType::Warning, "ImageGCFailed", why);
             }
             sleep(LOOK).await;
         }
@@ -74,15 +77,15 @@ pub(crate) fn start(host: &Arc<Host>) {
 }
 
 /// Removes every image that nobody uses, to win space for pods.
-pub(crate) async fn free_all(host: &Arc<Host>) {
+pub(crate) async fn delete_unused_images(host: &Arc<KubeletContext>) {
     if let Err(why) = free(host, i64::MAX).await {
         warn!(why, "images cannot be removed");
     }
 }
 
-async fn collect(host: &Arc<Host>) -> Result<(), String> {
+async fn garbage_collect(host: &Arc<KubeletContext>) -> Result<(), String> {
     let (size, left) = machine::disk(&host.image_folder().await);
-    let Some(wanted) = host.config.image_gc.excess(size, left) else {
+    let Some(wanted) = host.config.image_gc.bytes_to_free(size, left) else {
         observe(host).await?; // the age of images counts from when they were first seen
         return Ok(());
     };
@@ -95,12 +98,12 @@ async fn collect(host: &Arc<Host>) -> Result<(), String> {
     Ok(())
 }
 
-async fn free(host: &Arc<Host>, wanted: i64) -> Result<i64, String> {
+async fn free(host: &Arc<KubeletContext>, wanted: i64) -> Result<i64, String> {
     let (images, used) = observe(host).await?;
     let now = host.now();
     let records = host.images.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let mut freed = 0;
-    for image in order(&images, &used, &records, now, host.config.image_gc.least_age) {
+    for image in eviction_order(&images, &used, &records, now, host.config.image_gc.min_age) {
         if freed >= wanted {
             break;
         }
@@ -117,7 +120,7 @@ async fn free(host: &Arc<Host>, wanted: i64) -> Result<i64, String> {
 }
 
 /// Asks for all images, and which of them containers use.
-async fn observe(host: &Arc<Host>) -> Result<(Vec<Image>, HashSet<String>), String> {
+async fn observe(host: &Arc<KubeletContext>) -> Result<(Vec<Image>, HashSet<String>), String> {
     let wrong = |error: tonic::Status| error.message().to_owned();
     let images = host.runtime.images().await.map_err(wrong)?;
     let containers = host.runtime.containers(HashMap::new()).await.map_err(wrong)?;
@@ -132,9 +135,10 @@ async fn observe(host: &Arc<Host>) -> Result<(Vec<Image>, HashSet<String>), Stri
     let mut known = host.images.known.lock().unwrap_or_else(PoisonError::into_inner);
     known.retain(|id, _| images.iter().any(|image| image.id == *id));
     for image in &images {
-        let record = known.entry(image.id.clone()).or_insert(Record { first: now, last: 0 });
+        let record =
+            known.entry(image.id.clone()).or_insert(Record { first_detected: now, last_used: 0 });
         if used.contains(&image.id) {
-            record.last = now;
+            record.last_used = now;
         }
     }
     drop(known);
@@ -142,7 +146,7 @@ async fn observe(host: &Arc<Host>) -> Result<(Vec<Image>, HashSet<String>), Stri
 }
 
 /// The images that may go, in the order they do.
-fn order<'a>(
+fn eviction_order<'a>(
     images: &'a [Image],
     used: &HashSet<String>,
     known: &HashMap<String, Record>,
@@ -153,9 +157,10 @@ fn order<'a>(
         .iter()
         .filter(|image| !image.pinned && !used.contains(&image.id))
         .filter_map(|image| Some((*known.get(&image.id)?, image)))
-        .filter(|(record, _)| now - record.first >= least_age)
+        .filter(|(record, _)| now - record.first_detected >= least_age)
         .collect();
-    unused.sort_by_key(|(record, image)| (record.last, record.first, image.id.clone()));
+    unused
+        .sort_by_key(|(record, image)| (record.last_used, record.first_detected, image.id.clone()));
     unused.into_iter().map(|(_, image)| image).collect()
 }
 
@@ -165,12 +170,15 @@ mod tests {
 
     #[test]
     fn the_disk_decides_how_much_goes() {
-        let limits = Limits::default();
-        assert_eq!(limits.excess(1000, 160), None);
-        assert_eq!(limits.excess(1000, 150), Some(50));
-        assert_eq!(limits.excess(1000, 10), Some(190));
-        assert_eq!(Limits { high: 100, ..limits }.excess(1000, 10), None);
-        assert_eq!(limits.excess(0, 0), None);
+        let limits = ImageGcPolicy::default();
+        assert_eq!(limits.bytes_to_free(1000, 160), None);
+        assert_eq!(limits.bytes_to_free(1000, 150), Some(50));
+        assert_eq!(limits.bytes_to_free(1000, 10), Some(190));
+        assert_eq!(
+            ImageGcPolicy { high_threshold_percent: 100, ..limits }.bytes_to_free(1000, 10),
+            None
+        );
+        assert_eq!(limits.bytes_to_free(0, 0), None);
     }
 
     #[test]
@@ -185,9 +193,11 @@ mod tests {
         ];
         let records =
             [("fresh", 95, 0), ("late", 0, 50), ("never", 0, 0), ("pinned", 0, 0), ("used", 0, 9)];
-        let records = records.map(|(id, first, last)| (id.to_owned(), Record { first, last }));
+        let records = records.map(|(id, first, last)| {
+            (id.to_owned(), Record { first_detected: first, last_used: last })
+        });
         let used = ["used".to_owned()].into();
-        let order = order(&images, &used, &records.into(), 100, 10);
+        let order = eviction_order(&images, &used, &records.into(), 100, 10);
         let names: Vec<&str> = order.iter().map(|image| &*image.id).collect();
         assert_eq!(names, ["never", "late"]);
     }

@@ -3,29 +3,29 @@
 use api::core::Pod;
 use container::cri::{AuthConfig, Image, PodSandboxConfig};
 use object::from_json;
-use runtime::Severity;
+use runtime::EventType;
 
-use crate::{Host, objects::Data};
+use crate::{KubeletContext, objects::Data};
 
 /// Why a container cannot start: reason and message.
-pub(crate) type Refusal = (String, String);
+pub(crate) type WaitingReason = (String, String);
 
 /// An image, and for which container it is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct ImageRequest<'a> {
     pub(crate) container: &'a str,
     pub(crate) image: &'a str,
     pub(crate) policy: &'a str,
 }
 
 /// An image, pulled if its policy says so.
-pub(crate) async fn ensure(
-    host: &Host,
+pub(crate) async fn ensure_image_exists(
+    host: &KubeletContext,
     pod: &Pod,
-    wanted: Wanted<'_>,
+    wanted: ImageRequest<'_>,
     sandbox: &PodSandboxConfig,
-) -> Result<Image, Refusal> {
-    let Wanted { container, image: name, policy } = wanted;
+) -> Result<Image, WaitingReason> {
+    let ImageRequest { container, image: name, policy } = wanted;
     let record = |severity, reason: &str, message: String| {
         host.record_event(pod, container, severity, reason, message);
     };
@@ -39,19 +39,19 @@ pub(crate) async fn ensure(
         ("Never", None) => {
             let message =
                 format!("Container image \"{name}\" is not present with pull policy of Never");
-            record(Severity::Warning, "ErrImageNeverPull", message.clone());
+            record(EventType::Warning, "ErrImageNeverPull", message.clone());
             return Err(("ErrImageNeverPull".into(), message));
         }
         ("Never" | "IfNotPresent" | "", Some(image)) => {
             let message = format!(
                 "Container image \"{name}\" already present on machine and can be accessed by the pod"
             );
-            record(Severity::Normal, "Pulled", message);
+            record(EventType::Normal, "Pulled", message);
             return Ok(image);
         }
         _ => {}
     }
-    record(Severity::Normal, "Pulling", format!("Pulling image \"{name}\""));
+    record(EventType::Normal, "Pulling", format!("Pulling image \"{name}\""));
     let began = tokio::time::Instant::now();
     let auths = auths(host, pod, name).await;
     let mut last = None;
@@ -68,11 +68,11 @@ pub(crate) async fn ensure(
     if let Some(error) = last {
         let message = format!("failed to pull image \"{name}\": {}", error.message());
         record(
-            Severity::Warning,
+            EventType::Warning,
             "Failed",
             format!("Failed to pull image \"{name}\": {}", error.message()),
         );
-        record(Severity::Warning, "Failed", "Error: ErrImagePull".into());
+        record(EventType::Warning, "Failed", "Error: ErrImagePull".into());
         return Err(("ErrImagePull".into(), message));
     }
     let pulled = host.runtime.image(name).await.ok().flatten().ok_or_else(|| {
@@ -83,16 +83,16 @@ pub(crate) async fn ensure(
         "Successfully pulled image \"{name}\" in {took} ({took} including waiting). Image size: {} bytes.",
         pulled.size
     );
-    record(Severity::Normal, "Pulled", message);
+    record(EventType::Normal, "Pulled", message);
     Ok(pulled)
 }
 
 /// Credentials of the pod's pull secrets that fit the image.
-async fn auths(host: &Host, pod: &Pod, image: &str) -> Vec<AuthConfig> {
+async fn auths(host: &KubeletContext, pod: &Pod, image: &str) -> Vec<AuthConfig> {
     let mut found = Vec::new();
     for secret in pod.spec().image_pull_secrets().iter() {
-        match host.objects.secret(pod.metadata().namespace(), secret.name()).await {
-            Ok(Some(data)) => found.extend(fitting(&data, image)),
+        match host.api_reader.secret(pod.metadata().namespace(), secret.name()).await {
+            Ok(Some(data)) => found.extend(matching_credentials(&data, image)),
             Ok(None) => {
                 let message = format!(
                     "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed.",
@@ -101,7 +101,7 @@ async fn auths(host: &Host, pod: &Pod, image: &str) -> Vec<AuthConfig> {
                 host.record_event(
                     pod,
                     "",
-                    Severity::Warning,
+                    EventType::Warning,
                     "FailedToRetrieveImagePullSecret",
                     message,
                 );
@@ -112,7 +112,7 @@ async fn auths(host: &Host, pod: &Pod, image: &str) -> Vec<AuthConfig> {
     found
 }
 
-fn fitting(data: &Data, image: &str) -> Vec<AuthConfig> {
+fn matching_credentials(data: &Data, image: &str) -> Vec<AuthConfig> {
     let all = match (data.get(".dockerconfigjson"), data.get(".dockercfg")) {
         (Some(file), _) => from_json(file).map(|tree| tree["auths"].clone()),
         (None, Some(file)) => from_json(file),
@@ -142,7 +142,7 @@ fn fitting(data: &Data, image: &str) -> Vec<AuthConfig> {
 fn credentials_fit_by_place() {
     let file = br#"{"auths": {"https://registry.test/v2/": {"username": "u", "password": "p"}, "other.test": {"auth": "x"}}}"#;
     let data: Data = [(".dockerconfigjson".to_owned(), file.to_vec())].into();
-    let found = fitting(&data, "registry.test/a/b:1");
+    let found = matching_credentials(&data, "registry.test/a/b:1");
     assert_eq!((found.len(), found[0].username.as_str()), (1, "u"));
-    assert!(fitting(&data, "registry.test.evil/a").is_empty());
+    assert!(matching_credentials(&data, "registry.test.evil/a").is_empty());
 }

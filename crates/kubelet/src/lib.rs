@@ -47,26 +47,26 @@ use std::{
     time::Duration,
 };
 
-use ::runtime::{Cache, Context, Objects, Recorder, Reference, Severity};
+use ::runtime::{Cache, CachedApi, Context, EventRecorder, EventType, InvolvedObject};
 use api::core::{Node, Pod, Service};
-use client::Selection;
-use object::{Clock, Key, SystemClock, Text};
+use client::Selectors;
+use object::{Clock, NamespacedName, SystemClock, Text};
 use tokio::{
     sync::{Notify, OnceCell, watch},
     time::{Instant, sleep},
 };
 
 use self::{
-    admit::Place,
+    admit::AdmissionContext,
     cgroup::tiers::Tiers,
     eviction::Pressure,
     node::machine::Machine,
-    pod::{Pods, plan::Failure},
+    pod::{PodWorkers, plan::Failure},
     pod_logs::PodLogs,
-    probe::Tally,
-    runtime::Runtime,
+    probe::ProbeMetrics,
+    runtime::RuntimeClient,
     server::counters::Counters,
-    statuses::Statuses,
+    statuses::StatusManager,
     volumes::Allocatable,
 };
 pub use self::{
@@ -91,7 +91,7 @@ pub enum Error {
 #[derive(Debug)]
 pub struct Kubelet {
     pub address: SocketAddr,
-    host: Arc<Host>,
+    host: Arc<KubeletContext>,
 }
 
 impl Kubelet {
@@ -106,27 +106,27 @@ impl Kubelet {
 
 /// What all parts share.
 #[derive(Debug)]
-pub(crate) struct Host {
+pub(crate) struct KubeletContext {
     pub(crate) cx: Context,
     pub(crate) config: Config,
-    pub(crate) runtime: Runtime,
+    pub(crate) runtime: RuntimeClient,
     pub(crate) machine: Machine,
-    pub(crate) objects: objects::Objects,
-    pub(crate) pods: Pods,
-    pub(crate) statuses: Statuses,
+    pub(crate) api_reader: objects::ApiReader,
+    pub(crate) pods: PodWorkers,
+    pub(crate) statuses: StatusManager,
     /// Of this node; absent: there is no API.
-    pub(crate) api_pods: Option<Objects<Pod>>,
+    pub(crate) api_pods: Option<CachedApi<Pod>>,
     services: Option<Arc<Cache<Service>>>,
     nodes: Option<Arc<Cache<Node>>>,
-    recorder: Option<Recorder>,
+    recorder: Option<EventRecorder>,
     /// Something happened to static pods or their images in the API.
-    pub(crate) mirrors: Notify,
-    sources: watch::Sender<bool>,
+    pub(crate) mirror_pods_changed: Notify,
+    sources_ready: watch::Sender<bool>,
     /// The node's object has changed, or has to.
     node_changed: Notify,
-    pub(crate) images: image_gc::Images,
+    pub(crate) images: image_gc::ImageRecords,
     /// What probes have answered so far.
-    pub(crate) probed: Arc<Tally>,
+    pub(crate) probe_metrics: Arc<ProbeMetrics>,
     pub(crate) pod_files: volumes::PodFiles,
     pub(crate) log_readers: container::streaming::Seats,
     pub(crate) counters: Counters,
@@ -141,7 +141,7 @@ pub(crate) struct Host {
 }
 
 /// How long the runtime may take to come up.
-const RUNTIME: Duration = Duration::from_mins(1);
+const RUNTIME_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Starts all parts. The context's client is the node's own identity.
 pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
@@ -150,34 +150,34 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
     if config.node_ips.is_empty() {
         config.node_ips.extend(node::machine::address());
     }
-    let pods = config.root.join("pods");
+    let pods = config.root_dir.join("pods");
     // other users of the machine have no business with what pods read and write
     std::fs::create_dir_all(&pods)
         .and_then(|()| std::fs::set_permissions(&pods, std::fs::Permissions::from_mode(0o750)))
-        .map_err(|error| Error::Io { what: config.root.display().to_string(), error })?;
-    let own = Selection::fields(format!("spec.nodeName={}", config.node_name));
-    let node = Selection::fields(format!("metadata.name={}", config.node_name));
+        .map_err(|error| Error::Io { what: config.root_dir.display().to_string(), error })?;
+    let own = Selectors::fields(format!("spec.nodeName={}", config.node_name));
+    let node = Selectors::fields(format!("metadata.name={}", config.node_name));
     let with_api = !config.standalone;
-    let machine = Machine::read(&config.root);
+    let machine = Machine::read(&config.root_dir);
     let tiers = Tiers::create(&config)
         .map_err(|error| Error::Io { what: "the groups of pods".into(), error })?;
-    let host = Arc::new(Host {
+    let host = Arc::new(KubeletContext {
         runtime,
         pod_files: volumes::PodFiles::new(machine.memory),
         log_readers: server::logs::readers(),
         machine,
-        objects: objects::Objects::new(with_api.then(|| cx.client().clone())),
-        pods: Pods::default(),
-        statuses: Statuses::default(),
-        api_pods: with_api.then(|| cx.objects_of::<Pod>(&own)),
+        api_reader: objects::ApiReader::new(with_api.then(|| cx.client().clone())),
+        pods: PodWorkers::default(),
+        statuses: StatusManager::default(),
+        api_pods: with_api.then(|| cx.cached_api_selected::<Pod>(&own)),
         services: with_api.then(|| cx.cache::<Service>()),
-        nodes: with_api.then(|| cx.cache_of::<Node>(&node)),
-        recorder: with_api.then(|| Recorder::start(cx, "kubelet", &config.node_name)),
-        mirrors: Notify::new(),
-        sources: watch::channel(false).0,
+        nodes: with_api.then(|| cx.cache_selected::<Node>(&node)),
+        recorder: with_api.then(|| EventRecorder::start(cx, "kubelet", &config.node_name)),
+        mirror_pods_changed: Notify::new(),
+        sources_ready: watch::channel(false).0,
         node_changed: Notify::new(),
-        images: image_gc::Images::default(),
-        probed: Arc::default(),
+        images: image_gc::ImageRecords::default(),
+        probe_metrics: Arc::default(),
         counters: Counters::default(),
         pressure: Mutex::default(),
         image_folder: OnceCell::new(),
@@ -203,7 +203,7 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
     let address = server::start(&host).await?;
     host.port.get_or_init(|| address.port());
     node::start(&host, address.port());
-    Statuses::start(&host);
+    StatusManager::start(&host);
     events::start(&host);
     source::api::start(&host);
     let (mut files, mut pages) = (source::file::start(&host), source::url::start(&host));
@@ -212,7 +212,7 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
     cx.spawn("sources", async move {
         let files = files.wait_for(|read| *read).await.is_ok();
         if files && pages.wait_for(|read| *read).await.is_ok() {
-            waiting.sources.send_replace(true);
+            waiting.sources_ready.send_replace(true);
         }
     });
     orphans::adopt(&host).await;
@@ -222,10 +222,10 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
     Ok(Kubelet { address, host })
 }
 
-async fn connect(config: &Config) -> Result<Runtime, Error> {
-    let until = Instant::now() + RUNTIME;
+async fn connect(config: &Config) -> Result<RuntimeClient, Error> {
+    let until = Instant::now() + RUNTIME_TIMEOUT;
     loop {
-        match Runtime::connect(&config.runtime_socket).await {
+        match RuntimeClient::connect(&config.runtime_socket).await {
             Ok(runtime) => return Ok(runtime),
             Err(why) if Instant::now() > until => {
                 let socket = config.runtime_socket.display().to_string();
@@ -236,7 +236,7 @@ async fn connect(config: &Config) -> Result<Runtime, Error> {
     }
 }
 
-impl Host {
+impl KubeletContext {
     pub(crate) fn is_halting(&self) -> bool {
         self.halting.load(Ordering::SeqCst)
     }
@@ -250,7 +250,7 @@ impl Host {
     /// Nanoseconds since 1970, as the runtime counts.
     #[expect(clippy::unused_self, reason = "the clock is the host's")]
     pub(crate) fn nanos(&self) -> i64 {
-        SystemClock.micros() * 1000
+        SystemClock.now_micros() * 1000
     }
 
     pub(crate) fn host_ips(&self) -> Vec<String> {
@@ -274,37 +274,43 @@ impl Host {
     /// Whether a pod may run here, beside these.
     pub(crate) fn admit(&self, pod: &Pod, is_static: bool, others: &[Pod]) -> Result<(), Failure> {
         let pressure = self.pressure();
-        let admitted = self.at(others, &pressure, |place| admit::admit(pod, is_static, place));
+        let admitted = self
+            .with_admission_context(others, &pressure, |place| admit::admit(pod, is_static, place));
         admitted.map_err(|(reason, message)| Failure {
             reason,
             message: format!("Pod was rejected: {message}"),
-            refused: true,
+            rejected: true,
             ..Failure::default()
         })
     }
 
     /// Whether a pod may have other amounts than it has, beside these.
-    pub(crate) fn grant(&self, pod: &Pod, others: &[Pod]) -> Result<(), resize::Pending> {
-        self.at(others, &[], |place| resize::grant(pod, place))
+    pub(crate) fn check_resize(
+        &self,
+        pod: &Pod,
+        others: &[Pod],
+    ) -> Result<(), resize::PendingReason> {
+        self.with_admission_context(others, &[], |place| resize::check_fit(pod, place))
     }
 
     /// What is known of the node, though the API may not know it yet.
-    fn at<T>(
+    fn with_admission_context<T>(
         &self,
         others: &[Pod],
         pressure: &[Pressure],
-        judge: impl FnOnce(&Place<'_>) -> T,
+        judge: impl FnOnce(&AdmissionContext<'_>) -> T,
     ) -> T {
         let mut allocatable = self.allocatable();
         let pods =
             object::Quantity::new(self.config.max_pods.into(), object::quantity::Format::DecimalSi);
         allocatable.insert("pods".into(), pods);
-        let node = self.node().unwrap_or_else(|| node::as_registered(&self.config));
+        let node = self.node().unwrap_or_else(|| node::initial_node(&self.config));
         for (name, amount) in node.status().allocatable().iter() {
             allocatable.insert(name.to_owned(), amount);
         }
         let sysctls = &self.config.sysctls;
-        judge(&Place { node: &node, allocatable: &allocatable, others, pressure, sysctls })
+        let (node, allocatable) = (&node, &allocatable);
+        judge(&AdmissionContext { node, allocatable, admitted_pods: others, pressure, sysctls })
     }
 
     pub(crate) fn pressure(&self) -> Vec<Pressure> {
@@ -324,23 +330,24 @@ impl Host {
     pub(crate) async fn image_folder(&self) -> PathBuf {
         let asked = self.image_folder.get_or_try_init(|| async {
             let told = self.runtime.image_folder().await?;
-            Ok::<_, tonic::Status>(told.map_or_else(|| self.config.root.clone(), PathBuf::from))
+            Ok::<_, tonic::Status>(told.map_or_else(|| self.config.root_dir.clone(), PathBuf::from))
         });
-        asked.await.unwrap_or(&self.config.root).clone()
+        asked.await.unwrap_or(&self.config.root_dir).clone()
     }
 
     /// Records an event about the node.
-    pub(crate) fn record_node_event(&self, severity: Severity, reason: &str, message: String) {
+    pub(crate) fn record_node_event(&self, severity: EventType, reason: &str, message: String) {
         tracing::debug!(reason, message);
         if let Some(recorder) = &self.recorder {
-            let node = self.node().unwrap_or_else(|| node::as_registered(&self.config));
-            let about = Reference { resource_version: Text::default(), ..Reference::to(&node) };
-            recorder.tell(about, severity, reason, message);
+            let node = self.node().unwrap_or_else(|| node::initial_node(&self.config));
+            let node =
+                InvolvedObject { resource_version: Text::default(), ..InvolvedObject::of(&node) };
+            recorder.record(node, severity, reason, message);
         }
     }
 
     pub(crate) fn node(&self) -> Option<Node> {
-        self.nodes.as_ref()?.get(&Key::new("", &self.config.node_name))
+        self.nodes.as_ref()?.get(&NamespacedName::new("", &self.config.node_name))
     }
 
     pub(crate) fn node_changes(&self) -> Option<&Notify> {
@@ -349,7 +356,7 @@ impl Host {
 
     /// Whether files and URLs have been read once.
     pub(crate) fn sources_read(&self) -> watch::Receiver<bool> {
-        self.sources.subscribe()
+        self.sources_ready.subscribe()
     }
 
     /// What the pod's containers learn of services.
@@ -358,7 +365,7 @@ impl Host {
         let all = services.all();
         let namespace = pod.metadata().namespace();
         let links = pod.spec().enable_service_links() != Some(false);
-        env::services(all.iter().filter(|service| {
+        env::service_env(all.iter().filter(|service| {
             let meta = service.metadata();
             let master = meta.namespace() == "default" && meta.name() == "kubernetes";
             master || links && meta.namespace() == namespace
@@ -371,7 +378,8 @@ impl Host {
             return true;
         }
         let meta = pod.metadata();
-        match client::Api::<Pod>::new(self.cx.client()).get(&Key::of(meta)).await {
+        match client::Api::<Pod>::new(self.cx.client()).get(&NamespacedName::from_meta(meta)).await
+        {
             Ok(found) => {
                 let found = found.metadata();
                 found.uid() == meta.uid() && !found.is_terminating()
@@ -386,13 +394,13 @@ impl Host {
         &self,
         pod: &Pod,
         container: &str,
-        severity: Severity,
+        severity: EventType,
         reason: &str,
         message: String,
     ) {
         tracing::debug!(pod = pod.metadata().name(), container, reason, message);
         let Some(recorder) = &self.recorder else { return };
-        let mut about = Reference::to(pod);
+        let mut about = InvolvedObject::of(pod);
         if !container.is_empty() {
             let spec = pod.spec();
             let list = if spec.init_containers().iter().any(|one| one.name() == container) {
@@ -402,19 +410,19 @@ impl Host {
             } else {
                 "ephemeralContainers"
             };
-            about = about.at(&format!("spec.{list}{{{container}}}"));
+            about = about.with_field_path(&format!("spec.{list}{{{container}}}"));
         }
-        recorder.tell(about, severity, reason, message);
+        recorder.record(about, severity, reason, message);
     }
 
     /// Removes what is left of a pod: volumes, logs, groups.
-    pub(crate) async fn clean(&self, pod: &Pod) -> Result<(), String> {
+    pub(crate) async fn clean_up_pod(&self, pod: &Pod) -> Result<(), String> {
         let meta = pod.metadata();
         let (uid, group) = (meta.uid().to_owned(), self.config.cgroup_root.clone());
         let folder = self.config.pod_folder(&uid);
         let logs = PodLogs::of(&self.config, pod);
         blocking(move || {
-            volume::remove(&folder).map_err(|error| error.to_string())?;
+            volume::unmount_and_remove(&folder).map_err(|error| error.to_string())?;
             cgroup::remove(&group, &uid);
             logs.remove().map_err(|error| format!("{}: {error}", logs.folder().display()))
         })

@@ -11,10 +11,10 @@ use api::{
     },
     node::RuntimeClass,
 };
-use client::{Api, Client, Error, Selection};
-use object::{Bytes, Key, Lens, Time, Value, selector::Selector};
+use client::{Api, Client, Error, Selectors};
+use object::{Bytes, Lens, NamespacedName, Time, Value, selector::Selector};
 
-use crate::certificates::{CertificateRequest, Certificates, Credentials, Slot};
+use crate::certificates::{CertificateKey, CertificateRequest, Credentials, PodCertificates};
 
 pub(crate) type Data = BTreeMap<String, Vec<u8>>;
 
@@ -22,11 +22,11 @@ pub(crate) type Data = BTreeMap<String, Vec<u8>>;
 const RENEW_PERCENT: i64 = 80;
 
 #[derive(Debug)]
-pub(crate) struct Objects {
+pub(crate) struct ApiReader {
     /// Absent: there is no API.
     client: Option<Client>,
     tokens: Mutex<Tokens>,
-    certificates: Certificates,
+    certificates: PodCertificates,
 }
 
 /// By pod, volume and path: the token, and when to ask for another.
@@ -34,16 +34,16 @@ type Tokens = HashMap<(String, String, String), (String, i64)>;
 
 /// What a pod wants a token for.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct TokenProjection<'a> {
     pub(crate) volume: &'a str,
     pub(crate) path: &'a str,
     pub(crate) audience: &'a str,
     pub(crate) seconds: i64,
 }
 
-impl Objects {
+impl ApiReader {
     pub(crate) fn new(client: Option<Client>) -> Self {
-        Self { client, tokens: Mutex::default(), certificates: Certificates::default() }
+        Self { client, tokens: Mutex::default(), certificates: PodCertificates::default() }
     }
 
     /// `None`: there is no such config map.
@@ -52,7 +52,8 @@ impl Objects {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Data>, String> {
-        let found = Api::<ConfigMap>::new(self.client()?).get(&Key::new(namespace, name)).await;
+        let found =
+            Api::<ConfigMap>::new(self.client()?).get(&NamespacedName::new(namespace, name)).await;
         Ok(missing(found)?.map(|map| {
             let tree = map.tree();
             let plain = tree["data"].entries();
@@ -62,7 +63,8 @@ impl Objects {
     }
 
     pub(crate) async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Data>, String> {
-        let found = Api::<Secret>::new(self.client()?).get(&Key::new(namespace, name)).await;
+        let found =
+            Api::<Secret>::new(self.client()?).get(&NamespacedName::new(namespace, name)).await;
         Ok(missing(found)?.map(|secret| binary(&secret.tree()["data"]).collect()))
     }
 
@@ -70,7 +72,7 @@ impl Objects {
     pub(crate) async fn token(
         &self,
         pod: &Pod,
-        wanted: &Wanted<'_>,
+        wanted: &TokenProjection<'_>,
         now: i64,
     ) -> Result<String, String> {
         let meta = pod.metadata();
@@ -97,15 +99,17 @@ impl Objects {
             "" => "default",
             name => name,
         };
-        let key = Key::new(meta.namespace(), account);
+        let key = NamespacedName::new(meta.namespace(), account);
         let api = Api::<ServiceAccount>::new(self.client()?);
-        let answer =
-            api.create_sub(&key, "token", &body).await.map_err(|error| error.to_string())?;
+        let answer = api
+            .create_subresource(&key, "token", &body)
+            .await
+            .map_err(|error| error.to_string())?;
         let token = text(&answer["status"]["token"]);
         if token.is_empty() {
             return Err(format!("the server gave no token for {key}"));
         }
-        let expires = Time::seconds(&text(&answer["status"]["expirationTimestamp"]));
+        let expires = Time::parse_seconds(&text(&answer["status"]["expirationTimestamp"]));
         let lasts = expires.map_or(wanted.seconds, |expires| expires - now);
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         tokens.insert(
@@ -118,7 +122,7 @@ impl Objects {
     /// The pod's certificate and key for a slot.
     pub(crate) async fn certificate(
         &self,
-        slot: &Slot,
+        slot: &CertificateKey,
         request: &CertificateRequest<'_>,
         now: i64,
     ) -> Result<Credentials, String> {
@@ -126,20 +130,20 @@ impl Objects {
     }
 
     /// Certificates of authorities: of one bundle, or of all that a signer has with these labels.
-    pub(crate) async fn trust(
+    pub(crate) async fn trust_bundle(
         &self,
         source: &ClusterTrustBundleProjection,
     ) -> Result<String, String> {
         let api = Api::<ClusterTrustBundle>::new(self.client()?);
         let bundles = if let Some(name) = source.name() {
-            match api.get(&Key::new("", name)).await {
+            match api.get(&NamespacedName::new("", name)).await {
                 Err(error) if error.is_not_found() && source.optional() == Some(true) => Vec::new(),
                 found => vec![found.map_err(|error| error.to_string())?],
             }
         } else {
             let signer = source.signer_name().unwrap_or_default();
-            let selection = Selection::fields(format!("spec.signerName={signer}"));
-            let labels = Selector::from_tree(source.tree().get("labelSelector"))
+            let selection = Selectors::fields(format!("spec.signerName={signer}"));
+            let labels = Selector::from_label_selector(source.tree().get("labelSelector"))
                 .map_err(|error| error.to_string())?;
             let all = api.list_all(&selection).await.map_err(|error| error.to_string())?;
             let mut all = all.items;
@@ -156,7 +160,7 @@ impl Objects {
         if pem.trim().is_empty() {
             return Ok(String::new());
         }
-        pki::plain_certificates(pem.as_bytes()).map_err(|error| error.to_string())
+        pki::dedup_certificates(pem.as_bytes()).map_err(|error| error.to_string())
     }
 
     pub(crate) fn forget(&self, uid: &str) {
@@ -168,13 +172,13 @@ impl Objects {
     }
 
     /// The persistent volume that a claim is bound to.
-    pub(crate) async fn volume(
+    pub(crate) async fn bound_volume(
         &self,
         namespace: &str,
         claim: &str,
     ) -> Result<PersistentVolume, String> {
         let client = self.client()?;
-        let key = Key::new(namespace, claim);
+        let key = NamespacedName::new(namespace, claim);
         let claim = Api::<PersistentVolumeClaim>::new(client).get(&key).await;
         let claim = missing(claim)?
             .ok_or_else(|| format!("persistentvolumeclaim \"{}\" not found", key.name))?;
@@ -182,13 +186,14 @@ impl Objects {
         if name.is_empty() || claim.status().phase() != "Bound" {
             return Err(format!("PersistentVolumeClaim {} is not bound", key.name));
         }
-        let volume = Api::<PersistentVolume>::new(client).get(&Key::new("", name)).await;
+        let volume = Api::<PersistentVolume>::new(client).get(&NamespacedName::new("", name)).await;
         missing(volume)?.ok_or_else(|| format!("persistentvolume \"{name}\" not found"))
     }
 
     /// What the runtime knows the pods of this class by.
     pub(crate) async fn runtime_handler(&self, class: &str) -> Result<String, String> {
-        let found = Api::<RuntimeClass>::new(self.client()?).get(&Key::new("", class)).await;
+        let found =
+            Api::<RuntimeClass>::new(self.client()?).get(&NamespacedName::new("", class)).await;
         let found = missing(found)?.ok_or_else(|| format!("RuntimeClass \"{class}\" not found"))?;
         Ok(found.handler().to_owned())
     }

@@ -14,7 +14,7 @@ use object::Value;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use crate::{Host, blocking, cgroup, runtime::labels, source};
+use crate::{KubeletContext, blocking, cgroup, runtime::labels, source};
 
 /// How often leftovers are looked for.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -22,12 +22,12 @@ const PERIOD: Duration = Duration::from_secs(10);
 const GRACE: i64 = 30;
 
 /// Adopts what runs; once all sources are known, ends what they lack.
-pub(crate) async fn adopt(host: &Arc<Host>) {
-    for (uid, _) in found(host).await {
-        if let Some(pod) = source::api::remembered(host, &uid)
+pub(crate) async fn adopt(host: &Arc<KubeletContext>) {
+    for (uid, _) in pods_in_runtime(host).await {
+        if let Some(pod) = source::api::read_checkpoint(host, &uid)
             && !host.pods.has(&uid)
         {
-            host.pods.want(host, pod, None, false);
+            host.pods.update_pod(host, pod, None, false);
         }
     }
     let weak = host.clone();
@@ -44,13 +44,13 @@ pub(crate) async fn adopt(host: &Arc<Host>) {
             }
         }
         host.tiers.settle();
-        end_unwanted(&host);
+        clean_up_orphans(&host);
         keep_collecting(&host).await;
     });
 }
 
 /// Ends the pods that went while no kubelet watched. What else is left, `collect` finds.
-fn end_unwanted(host: &Arc<Host>) {
+fn clean_up_orphans(host: &Arc<KubeletContext>) {
     let wanted = |uid: &str| match &host.api_pods {
         Some(pods) => pods.all().iter().any(|pod| pod.metadata().uid() == uid),
         None => false,
@@ -59,14 +59,14 @@ fn end_unwanted(host: &Arc<Host>) {
         let uid = desired.pod.metadata().uid();
         if !wanted(uid) {
             info!(uid, "a pod has gone while the kubelet was away");
-            host.pods.unwant(host, uid);
+            host.pods.terminate_pod(host, uid);
         }
     }
 }
 
 /// Removes leftovers as long as the kubelet runs. A sandbox can appear after its pod was deleted
 /// and all of it removed: the runtime was still making it.
-async fn keep_collecting(host: &Arc<Host>) {
+async fn keep_collecting(host: &Arc<KubeletContext>) {
     // after a start, nothing that is found now is still being made
     let mut suspects: BTreeSet<String> = leftovers(host).await.into_keys().collect();
     loop {
@@ -76,23 +76,23 @@ async fn keep_collecting(host: &Arc<Host>) {
 }
 
 /// Ends and removes what belongs to no pod now and did not before. Gives what belongs to none.
-async fn collect(host: &Arc<Host>, suspects: &BTreeSet<String>) -> BTreeSet<String> {
+async fn collect(host: &Arc<KubeletContext>, suspects: &BTreeSet<String>) -> BTreeSet<String> {
     let found = leftovers(host).await;
     let (orphans, fresh): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|(uid, _)| suspects.contains(uid));
     for (uid, pod) in orphans {
         info!(uid, "removing what is left of a pod that is no more");
         // a worker of its own: nothing else is done with this pod meanwhile
-        host.pods.want(host, pod, Some(GRACE), true);
+        host.pods.update_pod(host, pod, Some(GRACE), true);
     }
     fresh.into_iter().map(|(uid, _)| uid).collect()
 }
 
 /// What the runtime, the disk and the kernel have of pods without a worker. Workers are looked
 /// at last: a pod has one before anything of it is made.
-async fn leftovers(host: &Arc<Host>) -> HashMap<String, Pod> {
-    let mut found = found(host).await;
-    let (pods, root) = (host.config.root.join("pods"), host.config.cgroup_root.clone());
+async fn leftovers(host: &Arc<KubeletContext>) -> HashMap<String, Pod> {
+    let mut found = pods_in_runtime(host).await;
+    let (pods, root) = (host.config.root_dir.join("pods"), host.config.cgroup_root.clone());
     let uids = blocking(move || {
         let mut uids = folder_names(&pods);
         uids.extend(cgroup::pods(&root).map_err(|error| error.to_string())?);
@@ -116,7 +116,7 @@ fn folder_names(folder: &Path) -> Vec<String> {
 }
 
 /// The pods of which the runtime has sandboxes, as far as labels tell.
-async fn found(host: &Host) -> HashMap<String, Pod> {
+async fn pods_in_runtime(host: &KubeletContext) -> HashMap<String, Pod> {
     let sandboxes = match host.runtime.sandboxes(HashMap::new()).await {
         Ok(sandboxes) => sandboxes,
         Err(error) => {

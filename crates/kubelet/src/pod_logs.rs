@@ -40,7 +40,7 @@ impl PodLogs {
     pub(crate) fn of(config: &Config, pod: &api::core::Pod) -> Self {
         let meta = pod.metadata();
         let name = folder_name(meta.namespace(), meta.name(), meta.uid());
-        Self { logs: config.logs.clone(), records: records(&config.root), name }
+        Self { logs: config.pod_logs_dir.clone(), records: records(&config.root_dir), name }
     }
 
     pub(crate) fn folder(&self) -> PathBuf {
@@ -136,7 +136,7 @@ pub fn remove_all(root: &Path, logs: &Path) -> io::Result<()> {
 /// The pods that a kubelet has made logs for, with their uids.
 pub(crate) fn made_by(config: &Config) -> Vec<(String, PodLogs)> {
     let uid = |pod: &PodLogs| pod.name.rsplit('_').next().unwrap_or_default().to_owned();
-    made(&config.root, &config.logs).into_iter().map(|pod| (uid(&pod), pod)).collect()
+    made(&config.root_dir, &config.pod_logs_dir).into_iter().map(|pod| (uid(&pod), pod)).collect()
 }
 
 fn made(root: &Path, logs: &Path) -> Vec<PodLogs> {
@@ -174,8 +174,8 @@ mod tests {
 
     fn logs(root: &Path, kubelet: &str, uid: &str) -> PodLogs {
         let mut config = Config::new("n", "/nowhere");
-        config.root = root.join(kubelet);
-        config.logs = root.join("log/pods");
+        config.root_dir = root.join(kubelet);
+        config.pod_logs_dir = root.join("log/pods");
         let text = format!("metadata: {{name: web, namespace: ns, uid: {uid}}}");
         PodLogs::of(&config, &api::core::Pod::from(from_yaml(&text).unwrap()))
     }

@@ -4,13 +4,13 @@
 use api::core::Pod;
 use object::{Lens, Quantity, Value, to_json};
 
-use crate::admit::{Place, shortages};
+use crate::admit::{AdmissionContext, insufficient_resources};
 
 /// Why new amounts are not granted: a reason and a message.
-pub(crate) type Pending = (String, String);
+pub(crate) type PendingReason = (String, String);
 
 /// Whether the node can give the pod what it asks for now.
-pub(crate) fn grant(pod: &Pod, place: &Place<'_>) -> Result<(), Pending> {
+pub(crate) fn check_fit(pod: &Pod, place: &AdmissionContext<'_>) -> Result<(), PendingReason> {
     for (resource, amount) in pod.requests() {
         let Some(whole) = place.allocatable.get(&*resource) else { continue };
         let measure = |amount: &Quantity| {
@@ -24,7 +24,7 @@ pub(crate) fn grant(pod: &Pod, place: &Place<'_>) -> Result<(), Pending> {
             return Err(("Infeasible".into(), message));
         }
     }
-    match shortages(pod, place).into_iter().next() {
+    match insufficient_resources(pod, place).into_iter().next() {
         Some(short) => Err(("Deferred".into(), short.to_string())),
         None => Ok(()),
     }
@@ -56,13 +56,13 @@ pub(crate) fn event_message(pod: &Pod, what: &str, error: Option<&str>) -> Strin
 }
 
 /// Whether `pod` asks for just what `before` has.
-pub(crate) fn is_granted(pod: &Pod, before: &Pod) -> bool {
+pub(crate) fn matches_allocated(pod: &Pod, before: &Pod) -> bool {
     amounts(pod).eq(amounts(before)) && pod.spec().resources() == before.spec().resources()
 }
 
 /// `pod` with the amounts that `before` has.
-pub(crate) fn granted(pod: &Pod, before: &Pod) -> Pod {
-    if is_granted(pod, before) {
+pub(crate) fn with_allocated_resources(pod: &Pod, before: &Pod) -> Pod {
+    if matches_allocated(pod, before) {
         return pod.clone();
     }
     let mut tree = pod.tree().clone();
@@ -111,18 +111,18 @@ mod tests {
         let amount = |n| Quantity::new(n, Format::DecimalSi);
         let allocatable = [("cpu".to_owned(), amount(2)), ("pods".to_owned(), amount(9))].into();
         let others = [pod("1")];
-        let place = Place {
+        let place = AdmissionContext {
             node: &node,
             allocatable: &allocatable,
-            others: &others,
+            admitted_pods: &others,
             pressure: &[],
             sysctls: &crate::sysctl::Allowlist::default(),
         };
-        grant(&pod("1"), &place).unwrap();
-        let (reason, message) = grant(&pod("1500m"), &place).unwrap_err();
+        check_fit(&pod("1"), &place).unwrap();
+        let (reason, message) = check_fit(&pod("1500m"), &place).unwrap_err();
         assert_eq!(reason, "Deferred");
         assert!(message.ends_with("cpu, requested: 1500, used: 1000, capacity: 2000"), "{message}");
-        let (reason, message) = grant(&pod("3"), &place).unwrap_err();
+        let (reason, message) = check_fit(&pod("3"), &place).unwrap_err();
         assert_eq!(reason, "Infeasible");
         let want = "Node didn't have enough capacity: cpu, requested: 3000, capacity: 2000";
         assert_eq!(message, want);
@@ -131,9 +131,9 @@ mod tests {
     #[test]
     fn what_is_not_granted_stays_as_it_was() {
         let (before, now) = (pod("1"), pod("2"));
-        assert!(!is_granted(&now, &before));
-        let got = granted(&now, &before);
-        assert!(is_granted(&got, &before));
+        assert!(!matches_allocated(&now, &before));
+        let got = with_allocated_resources(&now, &before);
+        assert!(matches_allocated(&got, &before));
         assert_eq!(got.spec().containers().iter().next().unwrap().image(), "i");
     }
 }

@@ -21,11 +21,11 @@ use object::Time;
 use tokio::{task::spawn_blocking, time::sleep};
 use tracing::warn;
 
-use crate::{Host, pod_logs, runtime::labels};
+use crate::{KubeletContext, pod_logs, runtime::labels};
 
 /// How large logs become, and how many are kept of each container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct LogRotationPolicy {
     /// Bytes.
     pub size: u64,
     /// With the current one; at least two.
@@ -34,29 +34,29 @@ pub struct Limits {
 
 const LOOK: Duration = Duration::from_secs(10);
 
-impl Default for Limits {
+impl Default for LogRotationPolicy {
     fn default() -> Self {
         Self { size: 10 << 20, files: 5 }
     }
 }
 
-impl Limits {
+impl LogRotationPolicy {
     /// Packs what was put aside of a log and removes the oldest, so that one more has its place.
-    pub fn tidy(self, path: &Path) -> io::Result<()> {
-        let mut old = put_aside(path)?;
+    pub fn clean_up(self, path: &Path) -> io::Result<()> {
+        let mut old = rotated_logs(path)?;
         // the current one and the one that is put aside next have their places
         let excess = old.len().saturating_sub(self.files.saturating_sub(2));
         for gone in old.drain(..excess) {
             fs::remove_file(gone)?;
         }
         for plain in old.iter().filter(|path| path.extension().is_none_or(|kind| kind != "gz")) {
-            pack(plain)?;
+            compress(plain)?;
         }
         Ok(())
     }
 }
 
-pub(crate) fn start(host: &Arc<Host>) {
+pub(crate) fn start(host: &Arc<KubeletContext>) {
     let host = host.clone();
     let cx = host.cx.clone();
     cx.spawn("log rotation", async move {
@@ -65,8 +65,8 @@ pub(crate) fn start(host: &Arc<Host>) {
             if let Err(error) = panics::catch("log rotation", || remove_unknown(&host)) {
                 warn!(%error, "logs of pods that are no more stay");
             }
-            let (folder, size) = (&host.config.logs, host.config.log_limits.size);
-            let found = panics::catch("log rotation", || large(folder, size));
+            let (folder, size) = (&host.config.pod_logs_dir, host.config.log_limits.size);
+            let found = panics::catch("log rotation", || logs_to_rotate(folder, size));
             for log in found.unwrap_or_default() {
                 let done = panics::contain("log rotation", rotate(&host, &log)).await;
                 if let Err(why) = done.unwrap_or_else(|why| Err(why.to_string())) {
@@ -78,7 +78,7 @@ pub(crate) fn start(host: &Arc<Host>) {
 }
 
 /// Removes the logs of pods that went while no kubelet ran, once all pods are known.
-fn remove_unknown(host: &Host) {
+fn remove_unknown(host: &KubeletContext) {
     let synced = host.api_pods.as_ref().is_none_or(|pods| *pods.cache().synced().borrow());
     if !synced || !*host.sources_read().borrow() {
         return;
@@ -101,7 +101,7 @@ struct Log {
     restarts: String,
 }
 
-fn large(folder: &Path, size: u64) -> Vec<Log> {
+fn logs_to_rotate(folder: &Path, size: u64) -> Vec<Log> {
     let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut found = Vec::new();
@@ -123,7 +123,7 @@ fn large(folder: &Path, size: u64) -> Vec<Log> {
     found
 }
 
-async fn rotate(host: &Arc<Host>, log: &Log) -> Result<(), String> {
+async fn rotate(host: &Arc<KubeletContext>, log: &Log) -> Result<(), String> {
     let selector: HashMap<_, _> = [
         (labels::UID.to_owned(), log.uid.clone()),
         (labels::CONTAINER.to_owned(), log.container.clone()),
@@ -136,9 +136,9 @@ async fn rotate(host: &Arc<Host>, log: &Log) -> Result<(), String> {
     });
     let Some(running) = running else { return Ok(()) }; // what has ended grows no more
     let (path, limits) = (log.path.clone(), host.config.log_limits);
-    let tidied = spawn_blocking(move || limits.tidy(&path)).await;
+    let tidied = spawn_blocking(move || limits.clean_up(&path)).await;
     tidied.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
-    let aside = aside(&log.path, host.now());
+    let aside = rotated_path(&log.path, host.now());
     fs::rename(&log.path, &aside).map_err(|error| error.to_string())?;
     if let Err(error) = host.runtime.reopen_log(&running.id).await {
         // the container still writes there: it must stay the current one
@@ -148,8 +148,8 @@ async fn rotate(host: &Arc<Host>, log: &Log) -> Result<(), String> {
     Ok(())
 }
 
-fn aside(path: &Path, now: i64) -> PathBuf {
-    let digits: String = Time::text(now).chars().filter(char::is_ascii_digit).collect();
+fn rotated_path(path: &Path, now: i64) -> PathBuf {
+    let digits: String = Time::format(now).chars().filter(char::is_ascii_digit).collect();
     let (day, time) = digits.split_at(8.min(digits.len()));
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{day}-{time}"));
@@ -157,7 +157,7 @@ fn aside(path: &Path, now: i64) -> PathBuf {
 }
 
 /// The oldest first; what a crash left half packed goes.
-fn put_aside(path: &Path) -> io::Result<Vec<PathBuf>> {
+fn rotated_logs(path: &Path) -> io::Result<Vec<PathBuf>> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let stem = format!("{}.", path.file_name().unwrap_or_default().to_string_lossy());
     let mut found = Vec::new();
@@ -177,7 +177,7 @@ fn put_aside(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn pack(path: &Path) -> io::Result<()> {
+fn compress(path: &Path) -> io::Result<()> {
     let with = |end: &str| {
         let mut name = path.as_os_str().to_owned();
         name.push(end);
@@ -211,7 +211,9 @@ mod tests {
         ] {
             fs::write(at(name), text).unwrap();
         }
-        Limits { files: 4, ..Limits::default() }.tidy(&at("0.log")).unwrap();
+        LogRotationPolicy { files: 4, ..LogRotationPolicy::default() }
+            .clean_up(&at("0.log"))
+            .unwrap();
         let mut left: Vec<_> =
             fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.sort();
@@ -221,7 +223,7 @@ mod tests {
         let packed = File::open(at("0.log.20260103-000000.gz")).unwrap();
         flate2::read::GzDecoder::new(packed).read_to_string(&mut text).unwrap();
         assert_eq!(text, "last");
-        let aside = aside(Path::new("/x/0.log"), 0);
+        let aside = rotated_path(Path::new("/x/0.log"), 0);
         assert_eq!(aside, Path::new("/x/0.log.19700101-000000"));
     }
 
@@ -232,7 +234,7 @@ mod tests {
         fs::create_dir_all(&logs).unwrap();
         fs::write(logs.join("2.log"), "0123456789").unwrap();
         fs::write(logs.join("2.log.20260101-000000"), "0123456789").unwrap();
-        let found = large(folder.path(), 9);
+        let found = logs_to_rotate(folder.path(), 9);
         let log = Log {
             path: logs.join("2.log"),
             uid: "u-1".into(),
@@ -240,6 +242,6 @@ mod tests {
             restarts: "2".into(),
         };
         assert_eq!(found, [log]);
-        assert!(large(folder.path(), 10).is_empty());
+        assert!(logs_to_rotate(folder.path(), 10).is_empty());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, future::Future, path::Path, time::Duration};
 
-use container::{Cri, cri};
+use container::{CriClient, cri};
 use object::wait_seconds;
 use tokio::time::timeout;
 use tonic::Status;
@@ -18,27 +18,29 @@ pub(crate) mod labels {
 }
 
 /// As upstream's kubelet gives the runtime.
-const USUAL: Duration = Duration::from_mins(2);
+const DEFAULT_TIMEOUT: Duration = Duration::from_mins(2);
 const SANDBOX: Duration = Duration::from_mins(4);
 const PULL: Duration = Duration::from_mins(30);
 
 #[derive(Clone, Debug)]
-pub(crate) struct Runtime {
-    cri: Cri,
+pub(crate) struct RuntimeClient {
+    cri: CriClient,
     /// What container ids begin with: `containerd`.
     pub(crate) name: String,
     pub(crate) version: String,
 }
 
-impl Runtime {
+impl RuntimeClient {
     pub(crate) async fn connect(socket: &Path) -> Result<Self, String> {
-        let mut cri = Cri::connect(socket).await.map_err(|error| error.to_string())?;
+        let mut cri = CriClient::connect(socket).await.map_err(|error| error.to_string())?;
         let asked = cri.runtime.version(cri::VersionRequest { version: "v1".into() });
-        let answer = within(USUAL, asked).await.map_err(|error| error.message().to_owned())?;
+        let answer = with_timeout(DEFAULT_TIMEOUT, asked)
+            .await
+            .map_err(|error| error.message().to_owned())?;
         Ok(Self { cri, name: answer.runtime_name, version: answer.runtime_version })
     }
 
-    pub(crate) fn cri(&self) -> Cri {
+    pub(crate) fn cri(&self) -> CriClient {
         self.cri.clone()
     }
 
@@ -46,12 +48,12 @@ impl Runtime {
     async fn repeatable<Q: Clone, A, F>(
         &self,
         asked: Q,
-        call: impl Fn(Cri, Q) -> F,
+        call: impl Fn(CriClient, Q) -> F,
     ) -> Result<A, Status>
     where
         F: Future<Output = Result<tonic::Response<A>, Status>>,
     {
-        twice_if_lost(|| within(USUAL, call(self.cri(), asked.clone()))).await
+        twice_if_lost(|| with_timeout(DEFAULT_TIMEOUT, call(self.cri(), asked.clone()))).await
     }
 
     pub(crate) async fn status(&self) -> Result<cri::StatusResponse, Status> {
@@ -64,7 +66,9 @@ impl Runtime {
         let network_config = Some(cri::NetworkConfig { pod_cidr: range.into() });
         let runtime_config = Some(cri::RuntimeConfig { network_config });
         let asked = cri::UpdateRuntimeConfigRequest { runtime_config };
-        within(USUAL, self.cri().runtime.update_runtime_config(asked)).await.map(drop)
+        with_timeout(DEFAULT_TIMEOUT, self.cri().runtime.update_runtime_config(asked))
+            .await
+            .map(drop)
     }
 
     pub(crate) async fn sandboxes(
@@ -124,17 +128,21 @@ impl Runtime {
     ) -> Result<String, Status> {
         let asked =
             cri::RunPodSandboxRequest { config: Some(config), runtime_handler: handler.into() };
-        Ok(within(SANDBOX, self.cri().runtime.run_pod_sandbox(asked)).await?.pod_sandbox_id)
+        Ok(with_timeout(SANDBOX, self.cri().runtime.run_pod_sandbox(asked)).await?.pod_sandbox_id)
     }
 
     pub(crate) async fn stop_sandbox(&self, id: &str) -> Result<(), Status> {
         let asked = cri::StopPodSandboxRequest { pod_sandbox_id: id.into() };
-        gone_is_fine(within(SANDBOX, self.cri().runtime.stop_pod_sandbox(asked)).await.map(drop))
+        ignore_not_found(
+            with_timeout(SANDBOX, self.cri().runtime.stop_pod_sandbox(asked)).await.map(drop),
+        )
     }
 
     pub(crate) async fn remove_sandbox(&self, id: &str) -> Result<(), Status> {
         let asked = cri::RemovePodSandboxRequest { pod_sandbox_id: id.into() };
-        gone_is_fine(within(SANDBOX, self.cri().runtime.remove_pod_sandbox(asked)).await.map(drop))
+        ignore_not_found(
+            with_timeout(SANDBOX, self.cri().runtime.remove_pod_sandbox(asked)).await.map(drop),
+        )
     }
 
     pub(crate) async fn create(
@@ -148,19 +156,21 @@ impl Runtime {
             config: Some(config),
             sandbox_config: Some(sandbox_config),
         };
-        Ok(within(USUAL, self.cri().runtime.create_container(asked)).await?.container_id)
+        Ok(with_timeout(DEFAULT_TIMEOUT, self.cri().runtime.create_container(asked))
+            .await?
+            .container_id)
     }
 
     pub(crate) async fn start(&self, id: &str) -> Result<(), Status> {
         let asked = cri::StartContainerRequest { container_id: id.into() };
-        within(USUAL, self.cri().runtime.start_container(asked)).await.map(drop)
+        with_timeout(DEFAULT_TIMEOUT, self.cri().runtime.start_container(asked)).await.map(drop)
     }
 
     pub(crate) async fn stop(&self, id: &str, grace: i64) -> Result<(), Status> {
         let asked = cri::StopContainerRequest { container_id: id.into(), timeout: grace };
-        let patience = USUAL + wait_seconds(grace);
-        let stopped = within(patience, self.cri().runtime.stop_container(asked)).await;
-        gone_is_fine(stopped.map(drop))
+        let patience = DEFAULT_TIMEOUT + wait_seconds(grace);
+        let stopped = with_timeout(patience, self.cri().runtime.stop_container(asked)).await;
+        ignore_not_found(stopped.map(drop))
     }
 
     /// Gives a running container other limits.
@@ -174,18 +184,22 @@ impl Runtime {
             linux: Some(resources),
             ..Default::default()
         };
-        within(USUAL, self.cri().runtime.update_container_resources(asked)).await.map(drop)
+        with_timeout(DEFAULT_TIMEOUT, self.cri().runtime.update_container_resources(asked))
+            .await
+            .map(drop)
     }
 
     /// Has a container write to a new file where its log was.
     pub(crate) async fn reopen_log(&self, id: &str) -> Result<(), Status> {
         let asked = cri::ReopenContainerLogRequest { container_id: id.into() };
-        within(USUAL, self.cri().runtime.reopen_container_log(asked)).await.map(drop)
+        with_timeout(DEFAULT_TIMEOUT, self.cri().runtime.reopen_container_log(asked))
+            .await
+            .map(drop)
     }
 
     pub(crate) async fn remove(&self, id: &str) -> Result<(), Status> {
         let asked = cri::RemoveContainerRequest { container_id: id.into() };
-        gone_is_fine(
+        ignore_not_found(
             self.repeatable(asked, |mut cri, asked| async move {
                 cri.runtime.remove_container(asked).await
             })
@@ -204,7 +218,7 @@ impl Runtime {
         let asked = cri::ExecSyncRequest { container_id: id.into(), cmd, timeout: seconds };
         // the runtime ends the process first
         let slack = patience + Duration::from_secs(2);
-        within(slack, self.cri().runtime.exec_sync(asked)).await
+        with_timeout(slack, self.cri().runtime.exec_sync(asked)).await
     }
 
     pub(crate) async fn image(&self, image: &str) -> Result<Option<cri::Image>, Status> {
@@ -255,7 +269,7 @@ impl Runtime {
             auth,
             sandbox_config: Some(sandbox_config),
         };
-        Ok(within(PULL, self.cri().images.pull_image(asked)).await?.image_ref)
+        Ok(with_timeout(PULL, self.cri().images.pull_image(asked)).await?.image_ref)
     }
 }
 
@@ -274,7 +288,7 @@ fn is_lost_connection(error: &Status) -> bool {
 }
 
 /// An answer in time. What it says of an error is bounded: it goes into events and statuses.
-pub(crate) async fn within<T>(
+pub(crate) async fn with_timeout<T>(
     patience: Duration,
     asked: impl Future<Output = Result<tonic::Response<T>, Status>>,
 ) -> Result<T, Status> {
@@ -284,7 +298,7 @@ pub(crate) async fn within<T>(
     }
 }
 
-fn gone_is_fine(answer: Result<(), Status>) -> Result<(), Status> {
+fn ignore_not_found(answer: Result<(), Status>) -> Result<(), Status> {
     match answer {
         Err(error) if error.code() == tonic::Code::NotFound => Ok(()),
         answer => answer,
@@ -322,7 +336,7 @@ mod tests {
     #[tokio::test]
     async fn what_a_runtime_says_is_bounded() {
         let long = async { Err::<tonic::Response<()>, _>(Status::unknown("x".repeat(200_000))) };
-        let error = within(USUAL, long).await.expect_err("an error");
+        let error = with_timeout(DEFAULT_TIMEOUT, long).await.expect_err("an error");
         assert!(error.message().len() < 6000);
     }
 }

@@ -6,21 +6,21 @@ use std::{
 };
 
 use api::core::Pod;
-use client::{Delete, Error, Patch};
-use object::{Key, Lens, Text, Value};
-use runtime::Queue;
+use client::{DeleteParams, Error, Patch};
+use object::{Lens, NamespacedName, Text, Value};
+use runtime::WorkQueue;
 use schema::Kind;
 use tracing::warn;
 
 use crate::{
-    Host,
-    pod::{OWN_CONDITIONS, TERMINATION_BY_KUBELET},
+    KubeletContext,
+    pod::{KUBELET_CONDITIONS, TERMINATION_BY_KUBELET},
     source::mirror,
 };
 
-const WRITERS: usize = 8;
+const STATUS_WORKERS: usize = 8;
 /// Fields of a status that are removed when they are no longer there.
-const OURS: [&str; 12] = [
+const OWNED_FIELDS: [&str; 12] = [
     "phase",
     "reason",
     "message",
@@ -36,14 +36,14 @@ const OURS: [&str; 12] = [
 ];
 
 #[derive(Debug, Default)]
-pub(crate) struct Statuses {
-    pending: Mutex<HashMap<String, Pending>>,
-    queue: Queue<Text>,
+pub(crate) struct StatusManager {
+    pending: Mutex<HashMap<String, VersionedStatus>>,
+    queue: WorkQueue<Text>,
 }
 
 #[derive(Clone, Debug)]
-struct Pending {
-    key: Key,
+struct VersionedStatus {
+    key: NamespacedName,
     is_static: bool,
     status: Value,
     /// What the API has, as far as we wrote it.
@@ -51,12 +51,12 @@ struct Pending {
     ended: bool,
 }
 
-impl Statuses {
+impl StatusManager {
     pub(crate) fn report(&self, pod: &Pod, is_static: bool, status: Value) {
         let meta = pod.metadata();
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = pending.entry(meta.uid().into()).or_insert_with(|| Pending {
-            key: Key::of(meta),
+        let known = pending.entry(meta.uid().into()).or_insert_with(|| VersionedStatus {
+            key: NamespacedName::from_meta(meta),
             is_static,
             status: Value::Null,
             written: None,
@@ -70,7 +70,7 @@ impl Statuses {
     }
 
     /// The pod is over: its object may go.
-    pub(crate) fn ended(&self, uid: &str) {
+    pub(crate) fn mark_terminated(&self, uid: &str) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = pending.get_mut(uid) {
             known.ended = true;
@@ -88,21 +88,21 @@ impl Statuses {
     }
 
     /// What others wrote over is written again.
-    pub(crate) fn changed(&self, uid: &str) {
+    pub(crate) fn requeue(&self, uid: &str) {
         let known = self.pending.lock().unwrap_or_else(PoisonError::into_inner).contains_key(uid);
         if known {
             self.queue.add(uid.into());
         }
     }
 
-    pub(crate) fn start(host: &Arc<Host>) {
-        for _ in 0..WRITERS {
+    pub(crate) fn start(host: &Arc<KubeletContext>) {
+        for _ in 0..STATUS_WORKERS {
             let host = host.clone();
             let cx = host.cx.clone();
             cx.spawn("pod status", async move {
                 loop {
                     let uid = host.statuses.queue.next().await;
-                    let done = panics::contain("pod status", write(&host, &uid)).await;
+                    let done = panics::contain("pod status", sync_pod(&host, &uid)).await;
                     let done = done.unwrap_or_else(|why| Err(Error::Invalid(why.to_string())));
                     if let Err(error) = &done
                         && !error.is_conflict()
@@ -116,16 +116,16 @@ impl Statuses {
     }
 }
 
-async fn write(host: &Arc<Host>, uid: &str) -> Result<(), Error> {
+async fn sync_pod(host: &Arc<KubeletContext>, uid: &str) -> Result<(), Error> {
     let known =
         host.statuses.pending.lock().unwrap_or_else(PoisonError::into_inner).get(uid).cloned();
     let Some(known) = known else { return Ok(()) };
     let Some(objects) = &host.api_pods else {
-        note(host, uid, &known);
+        mark_written(host, uid, &known);
         return Ok(());
     };
     let found = objects.get(&known.key).filter(|pod| {
-        if known.is_static { mirror::is_of(pod, uid) } else { pod.metadata().uid() == uid }
+        if known.is_static { mirror::is_mirror_of(pod, uid) } else { pod.metadata().uid() == uid }
     });
     let Some(pod) = found else {
         if known.ended {
@@ -133,9 +133,9 @@ async fn write(host: &Arc<Host>, uid: &str) -> Result<(), Error> {
         }
         return Ok(());
     };
-    if let Some(patch) = difference(&pod, &beside_others(&pod, &known.status)) {
-        let because = pod.causes(&rule(pod.status().tree(), &known.status));
-        let objects = objects.because(&because);
+    if let Some(patch) = difference(&pod, &merge_pod_status(&pod, &known.status)) {
+        let because = pod.write_cause(&change_summary(pod.status().tree(), &known.status));
+        let objects = objects.with_cause(&because);
         match objects.patch_status(&known.key, &Patch::Merge(patch)).await {
             Ok(_) => {}
             Err(error) if error.is_not_found() => {}
@@ -143,10 +143,10 @@ async fn write(host: &Arc<Host>, uid: &str) -> Result<(), Error> {
             Err(error) => return Err(error),
         }
     }
-    note(host, uid, &known);
+    mark_written(host, uid, &known);
     if known.ended && !known.is_static && pod.metadata().is_terminating() {
-        let delete = Delete { grace_seconds: Some(0), ..Delete::default() };
-        let objects = objects.because(&pod.causes("nothing of it runs any more"));
+        let delete = DeleteParams { grace_seconds: Some(0), ..DeleteParams::default() };
+        let objects = objects.with_cause(&pod.write_cause("nothing of it runs any more"));
         match objects.delete_with(&pod, delete).await {
             Err(error) if !error.is_conflict() => return Err(error),
             _ => {
@@ -157,7 +157,7 @@ async fn write(host: &Arc<Host>, uid: &str) -> Result<(), Error> {
     Ok(())
 }
 
-fn note(host: &Host, uid: &str, known: &Pending) {
+fn mark_written(host: &KubeletContext, uid: &str, known: &VersionedStatus) {
     let mut pending = host.statuses.pending.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(entry) = pending.get_mut(uid) {
         entry.written = Some(known.status.clone());
@@ -169,14 +169,15 @@ fn note(host: &Host, uid: &str, known: &Pending) {
 
 /// The status with the conditions that others have written meanwhile; what holds since the
 /// API was first told so has not changed.
-fn beside_others(pod: &Pod, status: &Value) -> Value {
+fn merge_pod_status(pod: &Pod, status: &Value) -> Value {
     // the status holds others' conditions too, but as they were when it was made
     let own = status["conditions"].items().iter().filter(|one| {
         let name = one["type"].as_str().unwrap_or_default();
-        OWN_CONDITIONS.contains(&name) || one["reason"].as_str() == Some(TERMINATION_BY_KUBELET)
+        KUBELET_CONDITIONS.contains(&name) || one["reason"].as_str() == Some(TERMINATION_BY_KUBELET)
     });
     let is_ours = |name: &str| {
-        OWN_CONDITIONS.contains(&name) || own.clone().any(|one| one["type"].as_str() == Some(name))
+        KUBELET_CONDITIONS.contains(&name)
+            || own.clone().any(|one| one["type"].as_str() == Some(name))
     };
     let all = pod.status().conditions().iter();
     let others = all.filter(|one| !is_ours(one.type_())).map(|one| one.tree().clone());
@@ -206,7 +207,7 @@ fn difference(pod: &Pod, status: &Value) -> Option<Value> {
             any = true;
         }
     }
-    for name in OURS {
+    for name in OWNED_FIELDS {
         if status.get(name).is_null() && !old.get(name).is_null() {
             change[name] = Value::Null;
             any = true;
@@ -223,7 +224,7 @@ fn difference(pod: &Pod, status: &Value) -> Option<Value> {
 }
 
 /// What happened between two statuses, in a few words: why the second is written.
-fn rule(old: &Value, new: &Value) -> String {
+fn change_summary(old: &Value, new: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if let Some(reason) = new["reason"].as_str().filter(|_| new["reason"] != old["reason"]) {
         return format!("the pod has failed: {reason}");
@@ -286,7 +287,7 @@ fn a_status_is_written_because_something_happened() {
         (&waiting, status("{reason: Evicted}"), "the pod has failed: Evicted"),
     ];
     for (old, new, want) in cases {
-        assert_eq!(rule(old, &new), want);
+        assert_eq!(change_summary(old, &new), want);
     }
 }
 
@@ -330,7 +331,7 @@ fn what_others_say_of_a_pod_stays() {
         "{phase: Failed, conditions: [{type: Ready, status: 'False', lastTransitionTime: now}, {type: Initialized, status: 'True', lastTransitionTime: now}]}",
     );
     let want = "{phase: Failed, conditions: [{type: Ready, status: 'False', lastTransitionTime: now}, {type: Initialized, status: 'True', lastTransitionTime: then}, {type: DisruptionTarget, status: 'True'}]}";
-    assert_eq!(beside_others(&pod, &ours), tree(want));
+    assert_eq!(merge_pod_status(&pod, &ours), tree(want));
 }
 
 /// A condition that somebody else has changed since the status was made is not changed back.
@@ -344,7 +345,7 @@ fn what_others_said_before_is_not_written_again() {
     };
     let mut pod = Value::object();
     pod["status"] = tree("False");
-    assert_eq!(beside_others(&Pod::from(pod), &tree("True")), tree("False"));
+    assert_eq!(merge_pod_status(&Pod::from(pod), &tree("True")), tree("False"));
 }
 
 #[cfg(test)]

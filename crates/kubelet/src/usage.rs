@@ -10,14 +10,14 @@ use container::cri::{
 use sys::disk;
 
 use crate::{
-    Config, Host, blocking,
-    runtime::{labels, within},
+    Config, KubeletContext, blocking,
+    runtime::{labels, with_timeout},
 };
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pod {
+pub(crate) struct PodResourceUsage {
     pub(crate) name: String,
     pub(crate) namespace: String,
     pub(crate) uid: String,
@@ -25,11 +25,11 @@ pub(crate) struct Pod {
     pub(crate) memory: Memory,
     pub(crate) network: Option<cri::NetworkUsage>,
     pub(crate) processes: u64,
-    pub(crate) containers: Vec<Container>,
+    pub(crate) containers: Vec<ContainerResourceUsage>,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Container {
+pub(crate) struct ContainerResourceUsage {
     pub(crate) name: String,
     pub(crate) id: String,
     pub(crate) cpu: Cpu,
@@ -46,9 +46,9 @@ pub(crate) struct Cpu {
     /// Nanoseconds since 1970.
     pub(crate) time: i64,
     /// Nanoseconds of a core, from the start.
-    pub(crate) total: u64,
+    pub(crate) usage_core_nanoseconds: u64,
     /// Billionths of a core, at the moment; where the runtime says so.
-    pub(crate) now: Option<u64>,
+    pub(crate) usage_nano_cores: Option<u64>,
 }
 
 /// In bytes, and in faults.
@@ -63,10 +63,10 @@ pub(crate) struct Memory {
 }
 
 /// All pods that are up.
-pub(crate) async fn pods(host: &Host) -> Result<Vec<Pod>, String> {
+pub(crate) async fn pods(host: &KubeletContext) -> Result<Vec<PodResourceUsage>, String> {
     let mut cri = host.runtime.cri();
     let asked = cri.runtime.list_pod_sandbox_stats(ListPodSandboxStatsRequest { filter: None });
-    let answer = within(PATIENCE, asked).await.map_err(|error| error.message().to_owned())?;
+    let answer = with_timeout(PATIENCE, asked).await.map_err(|error| error.message().to_owned())?;
     let config = host.config.clone();
     let counted =
         move || Ok(answer.stats.into_iter().filter_map(|one| pod(&config, one)).collect());
@@ -96,14 +96,14 @@ pub(crate) fn volumes(config: &Config, pod: &core::Pod) -> Vec<Volume> {
         source.is_some_and(|empty| empty.medium() != "Memory")
     });
     own.map(|volume| {
-        let (bytes, inodes) = disk::below(&folder.join(volume.name()));
+        let (bytes, inodes) = disk::disk_usage(&folder.join(volume.name()));
         let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         Volume { name: volume.name().to_owned(), bytes: signed(bytes), inodes: signed(inodes) }
     })
     .collect()
 }
 
-fn pod(config: &Config, stats: PodSandboxStats) -> Option<Pod> {
+fn pod(config: &Config, stats: PodSandboxStats) -> Option<PodResourceUsage> {
     let told = stats.attributes?;
     let label = |name: &str| told.labels.get(name).cloned();
     let (name, namespace) = (label(labels::NAME)?, label(labels::NAMESPACE)?);
@@ -112,7 +112,7 @@ fn pod(config: &Config, stats: PodSandboxStats) -> Option<Pod> {
     let logs = config.log_folder(&namespace, &name, &uid);
     let messages = config.pod_folder(&uid).join("containers");
     let containers = linux.containers.into_iter();
-    Some(Pod {
+    Some(PodResourceUsage {
         cpu: linux.cpu.map(Cpu::from).unwrap_or_default(),
         memory: linux.memory.map(Memory::from).unwrap_or_default(),
         network: linux.network,
@@ -124,14 +124,14 @@ fn pod(config: &Config, stats: PodSandboxStats) -> Option<Pod> {
     })
 }
 
-fn container(folders: (&Path, &Path), stats: ContainerStats) -> Option<Container> {
+fn container(folders: (&Path, &Path), stats: ContainerStats) -> Option<ContainerResourceUsage> {
     let (logs, messages) = folders;
     let told = stats.attributes?;
     let name = told.labels.get(labels::CONTAINER)?.clone();
     let layer = stats.writable_layer.unwrap_or_default();
-    Some(Container {
-        log_bytes: disk::below(&logs.join(&name)).0,
-        message_bytes: disk::below(&messages.join(&name)).0,
+    Some(ContainerResourceUsage {
+        log_bytes: disk::disk_usage(&logs.join(&name)).0,
+        message_bytes: disk::disk_usage(&messages.join(&name)).0,
         name,
         id: told.id,
         cpu: stats.cpu.map(Cpu::from).unwrap_or_default(),
@@ -145,8 +145,8 @@ impl From<CpuUsage> for Cpu {
     fn from(told: CpuUsage) -> Self {
         Self {
             time: told.timestamp,
-            total: value(told.usage_core_nano_seconds),
-            now: told.usage_nano_cores.map(|cores| cores.value),
+            usage_core_nanoseconds: value(told.usage_core_nano_seconds),
+            usage_nano_cores: told.usage_nano_cores.map(|cores| cores.value),
         }
     }
 }

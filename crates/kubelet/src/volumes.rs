@@ -10,50 +10,53 @@ use std::{
 use api::core::{Container, EmptyDirVolumeSource, ImageVolumeSource, Pod, Volume, VolumeMount};
 use container::cri::{ImageSpec, Mount, MountPropagation};
 use object::Quantity;
-use volume::{Empty, Files};
+use volume::{EmptyDir, Payload};
 
 pub(crate) use self::files::PodFiles;
-use self::files::{Budget, Part, Reader};
-use crate::{Host, blocking, env::expand};
+use self::files::{Budget, KeySelection, Reader};
+use crate::{KubeletContext, blocking, env::expand};
 
 /// Where a volume is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    Folder(PathBuf),
+pub(crate) enum MountedVolume {
+    Directory(PathBuf),
     /// With the runtime, under this id.
     Image(String),
 }
 
-impl Place {
+impl MountedVolume {
     pub(crate) fn folder(&self) -> Option<&Path> {
         match self {
-            Self::Folder(path) => Some(path),
+            Self::Directory(path) => Some(path),
             Self::Image(_) => None,
         }
     }
 }
 
 /// Where each volume of a pod is. Images come when a container needs them.
-pub(crate) type Places = BTreeMap<String, Place>;
+pub(crate) type MountedVolumes = BTreeMap<String, MountedVolume>;
 
 /// Puts every volume in place, or says what stands against it. May be repeated: then files
 /// are brought up to date.
-pub(crate) async fn prepare(host: &Host, pod: &Pod) -> Result<Places, String> {
-    let mut places = Places::new();
+pub(crate) async fn mount_volumes(
+    host: &KubeletContext,
+    pod: &Pod,
+) -> Result<MountedVolumes, String> {
+    let mut places = MountedVolumes::new();
     let budget = host.pod_files.budget(pod.metadata().uid(), |uid| host.pods.has(uid));
     let images = |volume: &&Volume| volume.volume_source().image().is_some();
     for volume in pod.spec().volumes().iter().filter(|volume| !images(volume)) {
-        let place = place(host, pod, volume, &budget).await.map_err(|error| {
+        let place = mount_volume(host, pod, volume, &budget).await.map_err(|error| {
             format!("MountVolume.SetUp failed for volume \"{}\" : {error}", volume.name())
         })?;
-        places.insert(volume.name().to_owned(), Place::Folder(place));
+        places.insert(volume.name().to_owned(), MountedVolume::Directory(place));
     }
     budget.finish();
     Ok(places)
 }
 
 /// Whether volumes hold what may change while the pod runs.
-pub(crate) fn change(pod: &Pod) -> bool {
+pub(crate) fn needs_refresh(pod: &Pod) -> bool {
     pod.spec().volumes().iter().any(|volume| {
         let source = volume.volume_source();
         source.config_map().is_some()
@@ -75,10 +78,10 @@ pub(crate) fn images<'a>(
 
 /// What a container sees of them.
 pub(crate) fn mounts(
-    host: &Host,
+    host: &KubeletContext,
     pod: &Pod,
     container: &Container,
-    places: &Places,
+    places: &MountedVolumes,
     env: &[(String, String)],
 ) -> Result<Vec<Mount>, String> {
     let mut out = Vec::new();
@@ -89,8 +92,8 @@ pub(crate) fn mounts(
             .ok_or_else(|| format!("cannot find volume \"{}\" to mount", mount.name()))?;
         let sub = sub_path(mount, env)?;
         let place = match place {
-            Place::Folder(place) => place,
-            Place::Image(id) => {
+            MountedVolume::Directory(place) => place,
+            MountedVolume::Image(id) => {
                 out.push(Mount {
                     container_path: absolute(mount.mount_path()),
                     image: Some(ImageSpec { image: id.clone(), ..ImageSpec::default() }),
@@ -107,7 +110,7 @@ pub(crate) fn mounts(
                 let folder = host.config.pod_folder(pod.metadata().uid()).join("volume-subpaths");
                 let target = folder.join(mount.name()).join(container.name()).join(at.to_string());
                 // The pod's author learns nothing of what the host has there.
-                volume::place_sub_path(place, Path::new(&sub), &target).map_err(|error| {
+                volume::bind_mount_sub_path(place, Path::new(&sub), &target).map_err(|error| {
                     tracing::warn!(pod = pod.metadata().name(), %error, "a sub path is refused");
                     format!(
                         "failed to prepare subPath for volumeMount \"{}\" of container \"{}\"",
@@ -180,8 +183,8 @@ fn sub_path(mount: &VolumeMount, env: &[(String, String)]) -> Result<Option<Stri
     Ok(Some(sub).filter(|sub| !sub.is_empty()))
 }
 
-async fn place(
-    host: &Host,
+async fn mount_volume(
+    host: &KubeletContext,
     pod: &Pod,
     volume: &Volume,
     budget: &Budget<'_>,
@@ -211,7 +214,7 @@ async fn place(
     }
     let reader = Reader { host, pod, volume: name, budget };
     let (kind, files) = if let Some(map) = source.config_map() {
-        let part = Part {
+        let part = KeySelection {
             items: map.items(),
             mode: map.default_mode(),
             user: map.default_user(),
@@ -220,7 +223,7 @@ async fn place(
         let name = map.local_object_reference().name();
         ("configmap", reader.config_map(name, &part).await?)
     } else if let Some(secret) = source.secret() {
-        let part = Part {
+        let part = KeySelection {
             items: secret.items(),
             mode: secret.default_mode(),
             user: secret.default_user(),
@@ -233,7 +236,7 @@ async fn place(
             reader.downward(downward.items(), downward.default_mode(), downward.default_user())?,
         )
     } else if let Some(projected) = source.projected() {
-        let mut files = Files::new();
+        let mut files = Payload::new();
         for (at, source) in projected.sources().iter().enumerate() {
             let (mode, user) = (projected.default_mode(), projected.default_user());
             files.extend(reader.projection(at, source, mode, user).await?);
@@ -246,10 +249,13 @@ async fn place(
     blocking(move || {
         if matches!(kind, "secret" | "projected") {
             // secrets do not touch the disk
-            volume::empty(&place, &Empty { memory: true, size: None, mode: 0o755 })
-                .map_err(said)?;
+            volume::set_up_empty_dir(
+                &place,
+                &EmptyDir { tmpfs: true, size_limit: None, mode: 0o755 },
+            )
+            .map_err(to_message)?;
         }
-        volume::write(&place, &files, group).map_err(said)?;
+        volume::write_atomically(&place, &files, group).map_err(to_message)?;
         Ok(place)
     })
     .await
@@ -271,9 +277,10 @@ async fn empty_dir(
     let mode = source.mode().map_or(0o777, i32::unsigned_abs);
     blocking(move || {
         let is_new = !place.exists();
-        volume::empty(&place, &Empty { memory, size, mode }).map_err(said)?;
+        volume::set_up_empty_dir(&place, &EmptyDir { tmpfs: memory, size_limit: size, mode })
+            .map_err(to_message)?;
         if let Some(group) = group.filter(|_| is_new) {
-            volume::give_to_group(&place, group, false).map_err(said)?;
+            volume::apply_fs_group(&place, group, false).map_err(to_message)?;
         }
         Ok(place)
     })
@@ -284,7 +291,7 @@ async fn empty_dir(
 async fn host_path(path: &str, kind: &str) -> Result<PathBuf, String> {
     let (place, kind) = (PathBuf::from(path), kind.to_owned());
     blocking(move || {
-        volume::check_host_path(&place, &kind).map_err(said)?;
+        volume::check_host_path(&place, &kind).map_err(to_message)?;
         match std::fs::canonicalize(&place) {
             // the runtime makes what is missing
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(place),
@@ -294,8 +301,8 @@ async fn host_path(path: &str, kind: &str) -> Result<PathBuf, String> {
     .await
 }
 
-async fn persistent(host: &Host, pod: &Pod, claim: &str) -> Result<PathBuf, String> {
-    let volume = host.objects.volume(pod.metadata().namespace(), claim).await?;
+async fn persistent(host: &KubeletContext, pod: &Pod, claim: &str) -> Result<PathBuf, String> {
+    let volume = host.api_reader.bound_volume(pod.metadata().namespace(), claim).await?;
     let source = volume.spec().persistent_volume_source();
     if let Some(path) = source.host_path() {
         return host_path(path.path(), path.type_()).await;
@@ -308,7 +315,7 @@ async fn persistent(host: &Host, pod: &Pod, claim: &str) -> Result<PathBuf, Stri
     let policy = pod.spec().security_context().and_then(|context| context.fs_group_change_policy());
     let trust = policy == Some("OnRootMismatch");
     blocking(move || {
-        volume::give_to_group(&place, group, trust).map_err(said)?;
+        volume::apply_fs_group(&place, group, trust).map_err(to_message)?;
         Ok(place)
     })
     .await
@@ -319,7 +326,7 @@ fn group(pod: &Pod) -> Option<u32> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "errors come by value")]
-fn said(error: volume::Error) -> String {
+fn to_message(error: volume::Error) -> String {
     error.to_string()
 }
 

@@ -2,7 +2,7 @@
 //! restart finds everything and a crash can leak nothing that `collect` does not
 //! find.
 
-use crate::{Attachment, Cidr, Error, PortMapping, Result, about};
+use crate::{Attachment, Cidr, Error, PortMapping, Result, io_error};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,36 +12,36 @@ use std::path::{Path, PathBuf};
 use sys::record::{self, Durability};
 
 /// The first address is the network's, the second the gateway's.
-const FIRST: u32 = 2;
+const FIRST_POD_OFFSET: u32 = 2;
 /// A range may be vast; a node never holds more pods than this.
-const LARGEST: u32 = 1 << 20;
+const MAX_ADDRESSES: u32 = 1 << 20;
 /// Names, addresses and a port for each that a pod may have.
 const LARGEST_RECORD: u64 = 16 << 20;
 
 /// A sandbox's place in the ranges.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Record {
+pub(crate) struct Allocation {
     pub(crate) id: String,
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) ips: Vec<IpAddr>,
     #[serde(default)]
-    pub(crate) ports: Vec<PortMapping>,
+    pub(crate) port_mappings: Vec<PortMapping>,
 }
 
 /// The addresses of the node's ranges. With two families a pod has the same
 /// distance from the start in both, so one file tells both.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct Ipam {
     directory: PathBuf,
     ranges: Vec<Cidr>,
-    records: BTreeMap<String, Record>,
+    records: BTreeMap<String, Allocation>,
     used: BTreeSet<IpAddr>,
     /// Where the search goes on, so that an address rests before it is used again.
-    next: u32,
+    next_offset: u32,
 }
 
-impl Ledger {
+impl Ipam {
     /// Reads what is on disk. A record that cannot be read is put aside, unless its address
     /// `is_used`: then nobody else gets the address.
     pub(crate) fn open(
@@ -52,18 +52,18 @@ impl Ledger {
         let say = directory.display().to_string();
         if !directory.is_dir() && fs::symlink_metadata(&directory).is_ok() {
             tracing::error!(path = say, "no folder in the place of the addresses; it is put aside");
-            record::put_aside(&directory).map_err(about(&say))?;
+            record::put_aside(&directory).map_err(io_error(&say))?;
         }
-        fs::create_dir_all(&directory).map_err(about(&say))?;
+        fs::create_dir_all(&directory).map_err(io_error(&say))?;
         let mut ledger = Self {
             directory,
             ranges,
             records: BTreeMap::new(),
             used: BTreeSet::new(),
-            next: FIRST,
+            next_offset: FIRST_POD_OFFSET,
         };
-        for entry in fs::read_dir(&ledger.directory).map_err(about(&say))? {
-            let path = entry.map_err(about(&say))?.path();
+        for entry in fs::read_dir(&ledger.directory).map_err(io_error(&say))? {
+            let path = entry.map_err(io_error(&say))?.path();
             if record::is_new(&path) {
                 record::remove_new(&path);
                 continue;
@@ -72,7 +72,7 @@ impl Ledger {
                 continue;
             }
             match read(&path) {
-                Ok(record) => ledger.take_in(record),
+                Ok(record) => ledger.insert(record),
                 Err(why) => ledger.unreadable(&path, &why, &is_used),
             }
         }
@@ -95,41 +95,41 @@ impl Ledger {
     }
 
     /// The record of a sandbox; a new one gets the next free address.
-    pub(crate) fn allocate(&mut self, attachment: &Attachment) -> Result<Record> {
-        if let Some(record) = self.records.get(&attachment.id) {
+    pub(crate) fn allocate(&mut self, attachment: &Attachment) -> Result<Allocation> {
+        if let Some(record) = self.records.get(&attachment.sandbox_id) {
             return Ok(record.clone());
         }
         let primary = *self.ranges.first().expect("the configuration names a range");
-        let size = primary.size().min(LARGEST);
+        let size = primary.size().min(MAX_ADDRESSES);
         // The last address of an IPv4 range is its broadcast address.
         let end = if primary.ip.is_ipv4() { size - 1 } else { size };
-        let search = (self.next..end).chain(FIRST..self.next.min(end));
+        let search = (self.next_offset..end).chain(FIRST_POD_OFFSET..self.next_offset.min(end));
         let (at, ips) = search
             .map(|at| (at, self.ranges.iter().filter_map(|r| r.nth(at)).collect::<Vec<_>>()))
             .find(|(_, ips)| {
                 ips.len() == self.ranges.len() && !ips.iter().any(|ip| self.used.contains(ip))
             })
             .ok_or(Error::Exhausted(primary))?;
-        let record = Record {
-            id: attachment.id.clone(),
+        let record = Allocation {
+            id: attachment.sandbox_id.clone(),
             namespace: attachment.namespace.clone(),
             name: attachment.name.clone(),
             ips,
-            ports: attachment.ports.clone(),
+            port_mappings: attachment.port_mappings.clone(),
         };
         self.write(&record)?;
-        self.next = at + 1;
-        self.take_in(record.clone());
+        self.next_offset = at + 1;
+        self.insert(record.clone());
         Ok(record)
     }
 
     /// Forgets a sandbox and gives what it had.
-    pub(crate) fn release(&mut self, id: &str) -> Result<Option<Record>> {
+    pub(crate) fn release(&mut self, id: &str) -> Result<Option<Allocation>> {
         let Some(record) = self.records.get(id) else { return Ok(None) };
         let path = self.path(record);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(about(path.display().to_string())(error));
+                return Err(io_error(path.display().to_string())(error));
             }
             _ => {}
         }
@@ -140,36 +140,36 @@ impl Ledger {
         Ok(Some(record))
     }
 
-    pub(crate) fn get(&self, id: &str) -> Option<&Record> {
+    pub(crate) fn get(&self, id: &str) -> Option<&Allocation> {
         self.records.get(id)
     }
 
-    pub(crate) fn records(&self) -> impl Iterator<Item = &Record> {
+    pub(crate) fn records(&self) -> impl Iterator<Item = &Allocation> {
         self.records.values()
     }
 
-    fn take_in(&mut self, record: Record) {
+    fn insert(&mut self, record: Allocation) {
         self.used.extend(&record.ips);
         self.records.insert(record.id.clone(), record);
     }
 
     /// After a power cut there is no pod that has the address.
-    fn write(&self, record: &Record) -> Result<()> {
+    fn write(&self, record: &Allocation) -> Result<()> {
         let path = self.path(record);
         let bytes = serde_json::to_vec(record).expect("strings, numbers and addresses");
         let say = path.display().to_string();
-        record::write(&path, &bytes, Durability::None).map_err(about(&say))
+        record::write(&path, &bytes, Durability::None).map_err(io_error(&say))
     }
 
-    fn path(&self, record: &Record) -> PathBuf {
+    fn path(&self, record: &Allocation) -> PathBuf {
         self.directory.join(record.ips.first().expect("a record has an address").to_string())
     }
 }
 
 /// A record that says what its file name says.
-fn read(path: &Path) -> Result<Record, String> {
+fn read(path: &Path) -> Result<Allocation, String> {
     let bytes = record::read(path, LARGEST_RECORD).map_err(|error| error.to_string())?;
-    let record: Record =
+    let record: Allocation =
         serde_json::from_slice(&bytes.unwrap_or_default()).map_err(|error| error.to_string())?;
     if record.ips.is_empty() || record.ips.first().copied() != address(path) {
         return Err("it is the record of another address".to_owned());
@@ -187,12 +187,12 @@ mod tests {
     use super::*;
 
     fn attachment(id: &str) -> Attachment {
-        Attachment { id: id.to_owned(), ..Attachment::default() }
+        Attachment { sandbox_id: id.to_owned(), ..Attachment::default() }
     }
 
-    fn open(directory: &Path, range: &str) -> Ledger {
+    fn open(directory: &Path, range: &str) -> Ipam {
         let ranges = vec![range.parse().expect("a range"), "fd00::/64".parse().expect("a range")];
-        Ledger::open(directory.to_owned(), ranges, |_| false).expect("opened")
+        Ipam::open(directory.to_owned(), ranges, |_| false).expect("opened")
     }
 
     #[test]
@@ -238,14 +238,14 @@ mod tests {
         let used = |ip: IpAddr| ip == IpAddr::from([10, 244, 1, 4]);
         for _ in 0..2 {
             let mut ledger =
-                Ledger::open(directory.path().to_owned(), ranges.clone(), used).expect("opened");
+                Ipam::open(directory.path().to_owned(), ranges.clone(), used).expect("opened");
             let given = ["a", "b", "c"]
                 .map(|id| ledger.allocate(&attachment(id)).expect("free").ips[0].to_string());
             assert_eq!(given, ["10.244.1.2", "10.244.1.3", "10.244.1.5"], "one is in use");
         }
         fs::remove_dir_all(directory.path().join("10.244.1.3")).ok();
         fs::write(at("other"), "").expect("written");
-        Ledger::open(at("other"), ranges, used).expect("a file in the place of the folder");
+        Ipam::open(at("other"), ranges, used).expect("a file in the place of the folder");
     }
 
     #[test]

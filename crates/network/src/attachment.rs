@@ -9,13 +9,13 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Attachment {
     /// The sandbox id: unique on the node, safe as a file name.
-    pub id: String,
+    pub sandbox_id: String,
     /// The network namespace, such as /run/netns/NAME; may be gone at `remove`.
     pub netns: PathBuf,
     pub namespace: String,
     pub name: String,
     pub uid: String,
-    pub ports: Vec<PortMapping>,
+    pub port_mappings: Vec<PortMapping>,
     pub bandwidth: Option<Bandwidth>,
 }
 
@@ -48,7 +48,7 @@ pub struct Bandwidth {
 
 /// The addresses of a connected pod, the primary one first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Addresses {
+pub struct AddResult {
     pub ips: Vec<IpAddr>,
     /// The interface inside the pod.
     pub interface: String,

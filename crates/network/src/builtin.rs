@@ -1,11 +1,11 @@
 //! Our own pod network: routed veth pairs, addresses kept on disk, one nftables
 //! table a family.
 
-use crate::addresses::{Ledger, Record};
-use crate::interface::{self, INSIDE, Wiring, sysctl};
+use crate::addresses::{Allocation, Ipam};
+use crate::interface::{self, POD_INTERFACE, VethConfig, sysctl};
 use crate::names::Names;
-use crate::rules::{collide, table};
-use crate::{Addresses, Attachment, Cni, Error, Result, routes};
+use crate::rules::{conflicts, table};
+use crate::{AddResult, Attachment, Cni, Error, Result, routes};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,40 +13,40 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use sys::netlink::{self, Address, Cidr, Family, NetworkNamespace, Socket, within};
-use sys::nft::{self, Batch, Table, difference};
+use sys::netlink::{self, Address, Cidr, NetlinkFamily, NetworkNamespace, Socket, run_in_netns};
+use sys::nft::{self, Batch, Table, diff};
 
 /// How often the rules in the kernel are looked at.
 const REPAIR: Duration = Duration::from_secs(10);
 
 /// What the network of one node is made of.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct BuiltinConfig {
     /// Where addresses are kept; also what our names are made from.
     pub directory: PathBuf,
     /// The node's ranges (podCIDRs), at most one a family, the primary one first.
-    pub pods: Vec<Cidr>,
+    pub pod_cidrs: Vec<Cidr>,
     /// The ranges of all nodes' pods: beyond them packets are masqueraded.
-    pub cluster: Vec<Cidr>,
+    pub cluster_cidrs: Vec<Cidr>,
     pub mtu: u32,
 }
 
 /// The network of this node. Cheap to clone; every clone is the same network.
 #[derive(Debug, Clone)]
-pub struct Builtin(Arc<Node>);
+pub struct BuiltinNetwork(Arc<Inner>);
 
 #[derive(Debug)]
-struct Node {
-    config: Config,
-    wiring: Wiring,
+struct Inner {
+    config: BuiltinConfig,
+    veth: VethConfig,
     /// The node's namespace: that of the thread which started the network.
-    home: NetworkNamespace,
+    host_netns: NetworkNamespace,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    ledger: Ledger,
+    ipam: Ipam,
     /// What the kernel holds; none after a write that failed.
     tables: Option<Vec<Table>>,
 }
@@ -56,15 +56,15 @@ struct State {
 /// that it works where the disk is full and where the network never started.
 pub fn remove(directory: &Path, cluster: &[Cidr]) -> Result<()> {
     let names = Names::of(directory);
-    let mut socket = Socket::open(Family::Route)?;
+    let mut socket = Socket::open(NetlinkFamily::Route)?;
     for link in netlink::links(&mut socket)? {
-        if link.name == names.anchor || names.is_interface(&link.name) {
+        if link.name == names.gateway_bridge || names.is_interface(&link.name) {
             interface::remove(&mut socket, &link.name)?;
         }
     }
     routes::apply(cluster, &BTreeMap::new())?;
     for family in [sys::nft::Family::Ip, sys::nft::Family::Ip6] {
-        Batch::remove_table(family, &names.table).commit()?;
+        Batch::remove_table(family, &names.nft_table).commit()?;
     }
     let addresses = directory.join(ADDRESSES);
     match std::fs::remove_dir_all(&addresses) {
@@ -78,29 +78,30 @@ pub fn remove(directory: &Path, cluster: &[Cidr]) -> Result<()> {
 /// Below the directory: who has which address.
 const ADDRESSES: &str = "addresses";
 
-impl Builtin {
+impl BuiltinNetwork {
     /// Brings the network up in the calling thread's namespace: gateway, settings,
     /// rules. What was connected before stays connected.
-    pub fn start(config: Config) -> Result<Self> {
+    pub fn start(config: BuiltinConfig) -> Result<Self> {
         check(&config)?;
         let names = Names::of(&config.directory);
-        let gateways: Vec<IpAddr> = config.pods.iter().filter_map(|range| range.nth(1)).collect();
-        anchor(&names, &gateways)?;
+        let gateways: Vec<IpAddr> =
+            config.pod_cidrs.iter().filter_map(|range| range.nth(1)).collect();
+        create_gateway_bridge(&names, &gateways)?;
         for gateway in &gateways {
             let name =
                 if gateway.is_ipv4() { "ipv4/ip_forward" } else { "ipv6/conf/all/forwarding" };
             sysctl(name, "1")?;
         }
-        let links = netlink::links(&mut Socket::open(Family::Route)?)?;
+        let links = netlink::links(&mut Socket::open(NetlinkFamily::Route)?)?;
         // who has an interface has its address, whatever the disk says
         let is_used = |ip: IpAddr| links.iter().any(|link| link.name == names.interface(ip));
         let directory = config.directory.join(ADDRESSES);
-        let ledger = Ledger::open(directory, config.pods.clone(), is_used)?;
-        let node = Node {
-            wiring: Wiring { names, gateways, mtu: config.mtu },
+        let ledger = Ipam::open(directory, config.pod_cidrs.clone(), is_used)?;
+        let node = Inner {
+            veth: VethConfig { names, gateways, mtu: config.mtu },
             config,
-            home: NetworkNamespace::current()?,
-            state: Mutex::new(State { ledger, tables: None }),
+            host_netns: NetworkNamespace::current()?,
+            state: Mutex::new(State { ipam: ledger, tables: None }),
         };
         node.write_rules(&mut node.lock())?;
         let node = Arc::new(node);
@@ -110,23 +111,26 @@ impl Builtin {
 
     /// The gateway addresses, one a family: the node's own addresses towards pods.
     pub fn gateways(&self) -> &[IpAddr] {
-        &self.0.wiring.gateways
+        &self.0.veth.gateways
     }
 
     /// Routes to the other nodes: their pod ranges and addresses, all of them.
     pub async fn set_routes(&self, peers: BTreeMap<Cidr, IpAddr>) -> Result<()> {
-        self.run(move |node| node.at_home(|| routes::apply(&node.config.cluster, &peers))).await
+        self.run(move |node| {
+            node.in_host_netns(|| routes::apply(&node.config.cluster_cidrs, &peers))
+        })
+        .await
     }
 
     /// Removes everything of ours: interfaces, routes, rules, addresses.
-    pub async fn down(&self) -> Result<()> {
-        self.run(Node::down).await
+    pub async fn tear_down(&self) -> Result<()> {
+        self.run(Inner::down).await
     }
 
     /// Kernel calls block, so they run beside the async threads.
     async fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Node) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let node = self.0.clone();
         tokio::task::spawn_blocking(move || work(&node))
@@ -135,14 +139,14 @@ impl Builtin {
     }
 }
 
-impl Cni for Builtin {
-    fn add<'a>(&'a self, attachment: &'a Attachment) -> BoxFuture<'a, Result<Addresses>> {
+impl Cni for BuiltinNetwork {
+    fn add<'a>(&'a self, attachment: &'a Attachment) -> BoxFuture<'a, Result<AddResult>> {
         let attachment = attachment.clone();
         self.run(move |node| node.add(&attachment)).boxed()
     }
 
     fn remove<'a>(&'a self, attachment: &'a Attachment) -> BoxFuture<'a, Result<()>> {
-        let id = attachment.id.clone();
+        let id = attachment.sandbox_id.clone();
         self.run(move |node| node.remove(&id)).boxed()
     }
 
@@ -152,60 +156,68 @@ impl Cni for Builtin {
     }
 
     fn status(&self) -> BoxFuture<'_, Result<()>> {
-        self.run(Node::status).boxed()
+        self.run(Inner::status).boxed()
     }
 
-    fn collect<'a>(&'a self, live: &'a BTreeSet<String>) -> BoxFuture<'a, Result<()>> {
+    fn gc<'a>(&'a self, live: &'a BTreeSet<String>) -> BoxFuture<'a, Result<()>> {
         let live = live.clone();
         self.run(move |node| node.collect(&live)).boxed()
     }
 }
 
-impl Node {
-    fn add(&self, attachment: &Attachment) -> Result<Addresses> {
+impl Inner {
+    fn add(&self, attachment: &Attachment) -> Result<AddResult> {
         if attachment.bandwidth.is_some() {
             return Err(Error::Unsupported("bandwidth limits of pods".to_owned()));
         }
         let pod = NetworkNamespace::open(&attachment.netns)?;
         let record = {
             let mut state = self.lock();
-            free_ports(&state.ledger, attachment)?;
-            state.ledger.allocate(attachment)?
+            check_host_port_conflicts(&state.ipam, attachment)?;
+            state.ipam.allocate(attachment)?
         };
-        let connected = self.at_home(|| {
-            self.wiring.connect(&record, &pod)?;
-            if record.ports.is_empty() { Ok(()) } else { self.write_rules(&mut self.lock()) }
+        let connected = self.in_host_netns(|| {
+            self.veth.connect(&record, &pod)?;
+            if record.port_mappings.is_empty() {
+                Ok(())
+            } else {
+                self.write_rules(&mut self.lock())
+            }
         });
         if let Err(error) = connected {
             // Nothing half-made stays: the caller tries again with a new sandbox.
-            self.remove(&attachment.id)?;
+            self.remove(&attachment.sandbox_id)?;
             return Err(error);
         }
-        Ok(Addresses { ips: record.ips, interface: INSIDE.to_owned() })
+        Ok(AddResult { ips: record.ips, interface: POD_INTERFACE.to_owned() })
     }
 
     /// The address is given back last, so that nobody gets it before it is free.
     fn remove(&self, id: &str) -> Result<()> {
-        let Some(record) = self.lock().ledger.get(id).cloned() else { return Ok(()) };
-        self.at_home(|| {
-            self.wiring.disconnect(&record)?;
+        let Some(record) = self.lock().ipam.get(id).cloned() else { return Ok(()) };
+        self.in_host_netns(|| {
+            self.veth.disconnect(&record)?;
             let mut state = self.lock();
-            state.ledger.release(id)?;
-            if record.ports.is_empty() { Ok(()) } else { self.write_rules(&mut state) }
+            state.ipam.release(id)?;
+            if record.port_mappings.is_empty() { Ok(()) } else { self.write_rules(&mut state) }
         })
     }
 
     fn check(&self, attachment: &Attachment) -> Result<()> {
-        let not = |why: String| Error::NotConnected(attachment.id.clone(), why);
-        let record = self.lock().ledger.get(&attachment.id).cloned();
+        let not = |why: String| Error::NotConnected(attachment.sandbox_id.clone(), why);
+        let record = self.lock().ipam.get(&attachment.sandbox_id).cloned();
         let record = record.ok_or_else(|| not("it has no address".to_owned()))?;
         let pod = NetworkNamespace::open(&attachment.netns)?;
-        self.at_home(|| self.wiring.fault(&record, &pod))?.map_or(Ok(()), |fault| Err(not(fault)))
+        self.in_host_netns(|| self.veth.find_mismatch(&record, &pod))?
+            .map_or(Ok(()), |fault| Err(not(fault)))
     }
 
     fn status(&self) -> Result<()> {
-        self.at_home(|| {
-            netlink::link(&mut Socket::open(Family::Route)?, &self.wiring.names.anchor)?;
+        self.in_host_netns(|| {
+            netlink::link(
+                &mut Socket::open(NetlinkFamily::Route)?,
+                &self.veth.names.gateway_bridge,
+            )?;
             Ok(())
         })
     }
@@ -214,19 +226,19 @@ impl Node {
     fn collect(&self, live: &BTreeSet<String>) -> Result<()> {
         let dead: Vec<String> = {
             let state = self.lock();
-            state.ledger.records().map(|r| r.id.clone()).filter(|id| !live.contains(id)).collect()
+            state.ipam.records().map(|r| r.id.clone()).filter(|id| !live.contains(id)).collect()
         };
         for id in dead {
             tracing::info!(sandbox = id, "removing the network of a sandbox that is gone");
             self.remove(&id)?;
         }
-        self.at_home(|| {
-            let mut socket = Socket::open(Family::Route)?;
+        self.in_host_netns(|| {
+            let mut socket = Socket::open(NetlinkFamily::Route)?;
             for link in self.interfaces(&mut socket)? {
                 // Under the lock: a sandbox that is being added has its record first.
                 let state = self.lock();
-                let known = |record: &Record| self.wiring.name(record) == link;
-                if !state.ledger.records().any(known) {
+                let known = |record: &Allocation| self.veth.host_interface_name(record) == link;
+                if !state.ipam.records().any(known) {
                     interface::remove(&mut socket, &link)?;
                 }
             }
@@ -235,20 +247,20 @@ impl Node {
     }
 
     fn down(&self) -> Result<()> {
-        self.at_home(|| {
+        self.in_host_netns(|| {
             let mut state = self.lock();
-            let mut socket = Socket::open(Family::Route)?;
+            let mut socket = Socket::open(NetlinkFamily::Route)?;
             for link in self.interfaces(&mut socket)? {
                 interface::remove(&mut socket, &link)?;
             }
-            routes::apply(&self.config.cluster, &BTreeMap::new())?;
-            interface::remove(&mut socket, &self.wiring.names.anchor)?;
+            routes::apply(&self.config.cluster_cidrs, &BTreeMap::new())?;
+            interface::remove(&mut socket, &self.veth.names.gateway_bridge)?;
             for table in state.tables.take().unwrap_or_default() {
                 Batch::remove_table(table.family, &table.name).commit()?;
             }
-            let ids: Vec<String> = state.ledger.records().map(|r| r.id.clone()).collect();
+            let ids: Vec<String> = state.ipam.records().map(|r| r.id.clone()).collect();
             for id in ids {
-                state.ledger.release(&id)?;
+                state.ipam.release(&id)?;
             }
             Ok(())
         })
@@ -256,17 +268,17 @@ impl Node {
 
     /// Writes what differs from the last write; everything after a failed one.
     fn write_rules(&self, state: &mut State) -> Result<()> {
-        let names = &self.wiring.names;
+        let names = &self.veth.names;
         let wanted: Vec<Table> = self
             .config
-            .pods
+            .pod_cidrs
             .iter()
-            .map(|pods| table(names, *pods, &self.config.cluster, state.ledger.records()))
+            .map(|pods| table(names, *pods, &self.config.cluster_cidrs, state.ipam.records()))
             .collect();
         let current = state.tables.take();
         let mut batch = Batch::new();
         for (at, table) in wanted.iter().enumerate() {
-            batch.append(difference(current.as_ref().map(|tables| &tables[at]), table));
+            batch.append(diff(current.as_ref().map(|tables| &tables[at]), table));
         }
         batch.commit()?;
         state.tables = Some(wanted);
@@ -276,7 +288,7 @@ impl Node {
     /// Writes the rules again that somebody else has changed or removed. `known`: the generation
     /// that was looked at last; gives the one that was looked at now.
     fn repair_rules(&self, known: Option<u32>) -> Result<u32> {
-        self.at_home(|| {
+        self.in_host_netns(|| {
             let mut state = self.lock();
             let generation = nft::generation()?;
             let Some(tables) = state.tables.as_ref().filter(|_| known != Some(generation)) else {
@@ -299,12 +311,12 @@ impl Node {
 
     /// Names of our pods' interfaces.
     fn interfaces(&self, socket: &mut Socket) -> Result<Vec<String>> {
-        let ours = |name: &String| self.wiring.names.is_interface(name);
+        let ours = |name: &String| self.veth.names.is_interface(name);
         Ok(netlink::links(socket)?.into_iter().map(|link| link.name).filter(ours).collect())
     }
 
-    fn at_home<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-        within(&self.home, work)?
+    fn in_host_netns<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        run_in_netns(&self.host_netns, work)?
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -314,7 +326,7 @@ impl Node {
 }
 
 /// Looks after the rules as long as the network is there.
-fn keep_rules(node: &Arc<Node>) {
+fn keep_rules(node: &Arc<Inner>) {
     let weak = Arc::downgrade(node);
     let watch = move || {
         let mut known = None;
@@ -334,13 +346,13 @@ fn keep_rules(node: &Arc<Node>) {
 
 /// A bridge without ports, which holds the gateway's address whatever other
 /// interfaces the node has.
-fn anchor(names: &Names, gateways: &[IpAddr]) -> Result<()> {
-    let mut socket = Socket::open(Family::Route)?;
-    match netlink::add_bridge(&mut socket, &names.anchor, [0x0a, 0x57, 0, 0, 0, 1]) {
-        Err(error) if error.is_exists() => {}
+fn create_gateway_bridge(names: &Names, gateways: &[IpAddr]) -> Result<()> {
+    let mut socket = Socket::open(NetlinkFamily::Route)?;
+    match netlink::add_bridge(&mut socket, &names.gateway_bridge, [0x0a, 0x57, 0, 0, 0, 1]) {
+        Err(error) if error.is_already_exists() => {}
         done => done?,
     }
-    let index = netlink::link(&mut socket, &names.anchor)?.index;
+    let index = netlink::link(&mut socket, &names.gateway_bridge)?.index;
     for gateway in gateways {
         let prefix = Cidr::host(*gateway).prefix;
         netlink::add_address(&mut socket, Address { index, ip: *gateway, prefix })?;
@@ -348,24 +360,24 @@ fn anchor(names: &Names, gateways: &[IpAddr]) -> Result<()> {
     Ok(())
 }
 
-fn check(config: &Config) -> Result<()> {
-    let families = |v4| config.pods.iter().filter(|range| range.ip.is_ipv4() == v4).count();
-    if config.pods.is_empty() || families(true) > 1 || families(false) > 1 {
+fn check(config: &BuiltinConfig) -> Result<()> {
+    let families = |v4| config.pod_cidrs.iter().filter(|range| range.ip.is_ipv4() == v4).count();
+    if config.pod_cidrs.is_empty() || families(true) > 1 || families(false) > 1 {
         return Err(Error::Configuration(
             "one pod range a family is needed, and at least one".to_owned(),
         ));
     }
-    match config.pods.iter().find(|range| range.size() < 4) {
+    match config.pod_cidrs.iter().find(|range| range.size() < 4) {
         Some(range) => Err(Error::Configuration(format!("{range} has no room for pods"))),
         None => Ok(()),
     }
 }
 
 /// No two sandboxes share a port of the node.
-fn free_ports(ledger: &Ledger, attachment: &Attachment) -> Result<()> {
-    for record in ledger.records().filter(|record| record.id != attachment.id) {
-        for port in &attachment.ports {
-            if record.ports.iter().any(|taken| collide(taken, port)) {
+fn check_host_port_conflicts(ledger: &Ipam, attachment: &Attachment) -> Result<()> {
+    for record in ledger.records().filter(|record| record.id != attachment.sandbox_id) {
+        for port in &attachment.port_mappings {
+            if record.port_mappings.iter().any(|taken| conflicts(taken, port)) {
                 return Err(Error::PortTaken(port.to_string(), record.id.clone()));
             }
         }

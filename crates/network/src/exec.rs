@@ -7,104 +7,105 @@ mod configuration;
 mod kept;
 mod result;
 
-pub use configuration::NetworkList;
+pub use configuration::NetworkConfigList;
 
-use crate::interface::INSIDE;
-use crate::{Addresses, Attachment, Cni, Error, Result};
-use call::{Command, Request};
-use configuration::Version;
+use crate::interface::POD_INTERFACE;
+use crate::{AddResult, Attachment, Cni, Error, Result};
+use call::{Command, Invocation};
+use configuration::CniVersion;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use kept::{Kept, Store};
+use kept::{CachedResult, ResultCache};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
-use sys::netlink::{self, Family, NetworkNamespace, Socket, within};
+use sys::netlink::{self, NetlinkFamily, NetworkNamespace, Socket, run_in_netns};
 
 /// Where plugins and their configuration lie.
 #[derive(Debug, Clone)]
-pub struct ExecConfig {
+pub struct CniExecConfig {
     /// *.conflist, *.conf and *.json; the first by name counts.
-    pub configuration: PathBuf,
+    pub conf_dir: PathBuf,
     /// Folders of plugin programs, in search order.
-    pub programs: Vec<PathBuf>,
+    pub bin_dirs: Vec<PathBuf>,
     /// Where results are kept.
-    pub directory: PathBuf,
+    pub state_dir: PathBuf,
     /// The longest that one plugin may run.
-    pub deadline: Duration,
+    pub plugin_timeout: Duration,
 }
 
 /// The network of whatever plugins the folder names.
 #[derive(Debug, Clone)]
-pub struct Exec {
-    config: ExecConfig,
-    store: Store,
+pub struct CniExec {
+    config: CniExecConfig,
+    store: ResultCache,
 }
 
-impl Exec {
-    pub fn new(config: ExecConfig) -> Self {
-        let store = Store::new(config.directory.join("results"));
+impl CniExec {
+    pub fn new(config: CniExecConfig) -> Self {
+        let store = ResultCache::new(config.state_dir.join("results"));
         Self { config, store }
     }
 
-    async fn add(&self, attachment: &Attachment) -> Result<Addresses> {
-        let list = NetworkList::load(&self.config.configuration)?;
-        warn_unheard(&list, attachment);
+    async fn add(&self, attachment: &Attachment) -> Result<AddResult> {
+        let list = NetworkConfigList::load(&self.config.conf_dir)?;
+        warn_missing_capabilities(&list, attachment);
         bring_up_loopback(attachment).await?;
         let mut previous = None;
         for plugin in &list.plugins {
-            let input = list.input(plugin, &attachment.into(), previous.as_ref());
+            let input = list.plugin_config(plugin, &attachment.into(), previous.as_ref());
             let request = self.request(Command::Add, attachment, &input);
             previous =
-                Some(call::run(&list.program(plugin, &self.config.programs)?, &request).await?);
+                Some(call::run(&list.plugin_path(plugin, &self.config.bin_dirs)?, &request).await?);
         }
         let result = previous.unwrap_or(Value::Null);
         let ips = result::addresses(&result, &attachment.netns)?;
-        self.store.write(&Kept::new(attachment, &list, result))?;
-        Ok(Addresses { ips, interface: INSIDE.to_owned() })
+        self.store.write(&CachedResult::new(attachment, &list, result))?;
+        Ok(AddResult { ips, interface: POD_INTERFACE.to_owned() })
     }
 
     async fn remove(&self, attachment: &Attachment) -> Result<()> {
         // The configuration of `add` counts; a sandbox whose `add` failed has none
         // kept, and what it left is removed with the present one.
-        let kept = match self.store.read(&attachment.id)? {
+        let kept = match self.store.read(&attachment.sandbox_id)? {
             Some(kept) => kept,
-            None => match NetworkList::load(&self.config.configuration) {
-                Ok(list) => Kept::new(attachment, &list, Value::Null),
+            None => match NetworkConfigList::load(&self.config.conf_dir) {
+                Ok(list) => CachedResult::new(attachment, &list, Value::Null),
                 Err(_) => return Ok(()),
             },
         };
         for plugin in kept.list.plugins.iter().rev() {
-            let input = kept.list.input(plugin, &kept.wishes, kept.previous());
+            let input = kept.list.plugin_config(plugin, &kept.runtime_config, kept.prev_result());
             let mut request = self.request(Command::Del, attachment, &input);
             request.netns = Some(attachment.netns.clone()).filter(|path| path.exists());
-            call::run(&kept.list.program(plugin, &self.config.programs)?, &request).await?;
+            call::run(&kept.list.plugin_path(plugin, &self.config.bin_dirs)?, &request).await?;
         }
-        self.store.remove(&attachment.id)
+        self.store.remove(&attachment.sandbox_id)
     }
 
     async fn check(&self, attachment: &Attachment) -> Result<()> {
-        let not = || Error::NotConnected(attachment.id.clone(), "no result is kept".to_owned());
-        let kept = self.store.read(&attachment.id)?.ok_or_else(not)?;
-        if kept.list.disable_check || kept.list.version < Version(0, 4, 0) {
+        let not =
+            || Error::NotConnected(attachment.sandbox_id.clone(), "no result is kept".to_owned());
+        let kept = self.store.read(&attachment.sandbox_id)?.ok_or_else(not)?;
+        if kept.list.disable_check || kept.list.version < CniVersion(0, 4, 0) {
             return Ok(());
         }
         for plugin in &kept.list.plugins {
-            let input = kept.list.input(plugin, &kept.wishes, kept.previous());
+            let input = kept.list.plugin_config(plugin, &kept.runtime_config, kept.prev_result());
             let request = self.request(Command::Check, attachment, &input);
-            call::run(&kept.list.program(plugin, &self.config.programs)?, &request).await?;
+            call::run(&kept.list.plugin_path(plugin, &self.config.bin_dirs)?, &request).await?;
         }
         Ok(())
     }
 
     async fn status(&self) -> Result<()> {
-        let list = NetworkList::load(&self.config.configuration)?;
+        let list = NetworkConfigList::load(&self.config.conf_dir)?;
         for plugin in &list.plugins {
-            let program = list.program(plugin, &self.config.programs)?;
-            if list.version >= Version(1, 1, 0) {
+            let program = list.plugin_path(plugin, &self.config.bin_dirs)?;
+            if list.version >= CniVersion(1, 1, 0) {
                 let nobody = Attachment::default();
-                let input = list.input(plugin, &(&nobody).into(), None);
+                let input = list.plugin_config(plugin, &(&nobody).into(), None);
                 call::run(&program, &self.request(Command::Status, &nobody, &input)).await?;
             }
         }
@@ -119,38 +120,38 @@ impl Exec {
                 self.remove(&kept.attachment()).await?;
             }
         }
-        let Ok(list) = NetworkList::load(&self.config.configuration) else { return Ok(()) };
-        if list.version < Version(1, 1, 0) || list.disable_gc {
+        let Ok(list) = NetworkConfigList::load(&self.config.conf_dir) else { return Ok(()) };
+        if list.version < CniVersion(1, 1, 0) || list.disable_gc {
             return Ok(());
         }
         let valid: Vec<Value> =
-            live.iter().map(|id| json!({"containerID": id, "ifname": INSIDE})).collect();
+            live.iter().map(|id| json!({"containerID": id, "ifname": POD_INTERFACE})).collect();
         for plugin in &list.plugins {
             let nobody = Attachment::default();
-            let mut input = list.input(plugin, &(&nobody).into(), None);
+            let mut input = list.plugin_config(plugin, &(&nobody).into(), None);
             input["cni.dev/valid-attachments"] = Value::Array(valid.clone());
             input["cni.dev/attachments"] = Value::Array(valid.clone());
             let request = self.request(Command::Gc, &nobody, &input);
-            call::run(&list.program(plugin, &self.config.programs)?, &request).await?;
+            call::run(&list.plugin_path(plugin, &self.config.bin_dirs)?, &request).await?;
         }
         Ok(())
     }
 
-    fn request(&self, command: Command, attachment: &Attachment, input: &Value) -> Request {
-        Request {
+    fn request(&self, command: Command, attachment: &Attachment, input: &Value) -> Invocation {
+        Invocation {
             command,
-            id: attachment.id.clone(),
+            id: attachment.sandbox_id.clone(),
             netns: Some(attachment.netns.clone()),
-            arguments: arguments(attachment),
-            path: self.config.programs.clone(),
-            input: input.to_string(),
-            deadline: self.config.deadline,
+            cni_args: cni_args(attachment),
+            cni_path: self.config.bin_dirs.clone(),
+            stdin: input.to_string(),
+            deadline: self.config.plugin_timeout,
         }
     }
 }
 
-impl Cni for Exec {
-    fn add<'a>(&'a self, attachment: &'a Attachment) -> BoxFuture<'a, Result<Addresses>> {
+impl Cni for CniExec {
+    fn add<'a>(&'a self, attachment: &'a Attachment) -> BoxFuture<'a, Result<AddResult>> {
         self.add(attachment).boxed()
     }
 
@@ -166,19 +167,19 @@ impl Cni for Exec {
         self.status().boxed()
     }
 
-    fn collect<'a>(&'a self, live: &'a BTreeSet<String>) -> BoxFuture<'a, Result<()>> {
+    fn gc<'a>(&'a self, live: &'a BTreeSet<String>) -> BoxFuture<'a, Result<()>> {
         self.collect(live).boxed()
     }
 }
 
 /// What kubelets tell plugins about the pod.
-fn arguments(attachment: &Attachment) -> String {
-    if attachment.id.is_empty() {
+fn cni_args(attachment: &Attachment) -> String {
+    if attachment.sandbox_id.is_empty() {
         return String::new();
     }
     format!(
         "IgnoreUnknown=1;K8S_POD_NAMESPACE={};K8S_POD_NAME={};K8S_POD_INFRA_CONTAINER_ID={};K8S_POD_UID={}",
-        attachment.namespace, attachment.name, attachment.id, attachment.uid
+        attachment.namespace, attachment.name, attachment.sandbox_id, attachment.uid
     )
 }
 
@@ -186,8 +187,8 @@ fn arguments(attachment: &Attachment) -> String {
 async fn bring_up_loopback(attachment: &Attachment) -> Result<()> {
     let path = attachment.netns.clone();
     let up = move || -> Result<()> {
-        within(&NetworkNamespace::open(&path)?, || -> Result<()> {
-            let mut socket = Socket::open(Family::Route)?;
+        run_in_netns(&NetworkNamespace::open(&path)?, || -> Result<()> {
+            let mut socket = Socket::open(NetlinkFamily::Route)?;
             let index = netlink::link(&mut socket, "lo")?.index;
             Ok(netlink::set_up(&mut socket, index)?)
         })?
@@ -198,12 +199,12 @@ async fn bring_up_loopback(attachment: &Attachment) -> Result<()> {
 }
 
 /// Some networks serve host ports by their own means, so this is no error.
-fn warn_unheard(list: &NetworkList, attachment: &Attachment) {
+fn warn_missing_capabilities(list: &NetworkConfigList, attachment: &Attachment) {
     let heard = |capability: &str| {
         list.plugins.iter().any(|p| p["capabilities"][capability].as_bool() == Some(true))
     };
     for (wished, capability) in [
-        (!attachment.ports.is_empty(), "portMappings"),
+        (!attachment.port_mappings.is_empty(), "portMappings"),
         (attachment.bandwidth.is_some(), "bandwidth"),
     ] {
         if wished && !heard(capability) {

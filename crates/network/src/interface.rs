@@ -3,103 +3,110 @@
 //! never bridged, so that every one passes the node's rules whatever modules the
 //! kernel has. Neighbours are fixed: the first packet waits for no ARP.
 
-use crate::addresses::Record;
+use crate::addresses::Allocation;
 use crate::names::{Names, macs};
-use crate::{Result, about};
+use crate::{Result, io_error};
 use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 use sys::netlink::{
-    self, Address, Cidr, Family, Neighbour, NetworkNamespace, Route, Socket, Veth, within,
+    self, Address, Cidr, Neighbour, NetlinkFamily, NetworkNamespace, Route, Socket, Veth,
+    run_in_netns,
 };
 
 /// The interface's name inside the pod.
-pub(crate) const INSIDE: &str = "eth0";
+pub(crate) const POD_INTERFACE: &str = "eth0";
 /// Who made a route; a number that no routing daemon uses.
 pub(crate) const ROUTE_PROTOCOL: u8 = 0xd7;
 
 /// The parts that are the same for all pods of the node.
 #[derive(Debug)]
-pub(crate) struct Wiring {
+pub(crate) struct VethConfig {
     pub(crate) names: Names,
     pub(crate) gateways: Vec<IpAddr>,
     pub(crate) mtu: u32,
 }
 
-impl Wiring {
+impl VethConfig {
     /// Makes the pair and both sides' addresses and routes. The calling thread is
     /// in the node's namespace.
-    pub(crate) fn connect(&self, record: &Record, pod: &NetworkNamespace) -> Result<()> {
-        let mut socket = Socket::open(Family::Route)?;
-        let name = self.name(record);
+    pub(crate) fn connect(&self, record: &Allocation, pod: &NetworkNamespace) -> Result<()> {
+        let mut socket = Socket::open(NetlinkFamily::Route)?;
+        let name = self.host_interface_name(record);
         let (peer_mac, mac) = macs(primary(record));
         let veth = Veth {
             name: &name,
             mac,
-            peer_name: INSIDE,
+            peer_name: POD_INTERFACE,
             peer_mac,
             peer_namespace: pod,
             mtu: self.mtu,
         };
         match netlink::add_veth(&mut socket, &veth) {
-            Err(error) if error.is_exists() => {
+            Err(error) if error.is_already_exists() => {
                 // Left by an attempt that was cut short: the address is ours, so is the name.
                 remove(&mut socket, &name)?;
                 netlink::add_veth(&mut socket, &veth)?;
             }
             done => done?,
         }
-        self.outside(&mut socket, record, &name, peer_mac)?;
-        within(pod, || self.inside(record, mac))?
+        self.configure_host_end(&mut socket, record, &name, peer_mac)?;
+        run_in_netns(pod, || self.configure_pod_end(record, mac))?
     }
 
     /// Removes the node's end, and the other with it.
-    pub(crate) fn disconnect(&self, record: &Record) -> Result<()> {
-        remove(&mut Socket::open(Family::Route)?, &self.name(record))
+    pub(crate) fn disconnect(&self, record: &Allocation) -> Result<()> {
+        remove(&mut Socket::open(NetlinkFamily::Route)?, &self.host_interface_name(record))
     }
 
     /// The first thing that is not as `connect` left it.
-    pub(crate) fn fault(&self, record: &Record, pod: &NetworkNamespace) -> Result<Option<String>> {
-        let mut socket = Socket::open(Family::Route)?;
-        let name = self.name(record);
+    pub(crate) fn find_mismatch(
+        &self,
+        record: &Allocation,
+        pod: &NetworkNamespace,
+    ) -> Result<Option<String>> {
+        let mut socket = Socket::open(NetlinkFamily::Route)?;
+        let name = self.host_interface_name(record);
         let outside = match netlink::link(&mut socket, &name) {
             Ok(link) => link,
-            Err(error) if error.is_missing() => return Ok(Some(format!("no interface {name}"))),
+            Err(error) if error.is_not_found() => return Ok(Some(format!("no interface {name}"))),
             Err(error) => return Err(error.into()),
         };
         let routes = netlink::routes(&mut socket)?;
         for ip in &record.ips {
-            let to_pod = |r: &Route| r.to == Cidr::host(*ip) && r.index == Some(outside.index);
+            let to_pod = |r: &Route| {
+                r.destination == Cidr::host(*ip) && r.interface_index == Some(outside.index)
+            };
             if !routes.iter().any(to_pod) {
                 return Ok(Some(format!("no route to {ip}")));
             }
         }
-        let found = within(pod, || -> Result<Vec<Address>> {
-            Ok(netlink::addresses(&mut Socket::open(Family::Route)?)?)
+        let found = run_in_netns(pod, || -> Result<Vec<Address>> {
+            Ok(netlink::addresses(&mut Socket::open(NetlinkFamily::Route)?)?)
         })??;
         let missing = record.ips.iter().find(|ip| !found.iter().any(|a| a.ip == **ip));
         Ok(missing.map(|ip| format!("the pod lost its address {ip}")))
     }
 
-    pub(crate) fn name(&self, record: &Record) -> String {
+    pub(crate) fn host_interface_name(&self, record: &Allocation) -> String {
         self.names.interface(primary(record))
     }
 
-    fn outside(
+    fn configure_host_end(
         &self,
         socket: &mut Socket,
-        record: &Record,
+        record: &Allocation,
         name: &str,
         peer_mac: [u8; 6],
     ) -> Result<()> {
         let index = netlink::link(socket, name)?.index;
-        for (ip, gateway) in self.pairs(record) {
+        for (ip, gateway) in self.addresses_with_gateways(record) {
             netlink::set_route(
                 socket,
                 &Route {
-                    to: Cidr::host(ip),
+                    destination: Cidr::host(ip),
                     gateway: None,
-                    index: Some(index),
+                    interface_index: Some(index),
                     source: Some(gateway),
                     protocol: ROUTE_PROTOCOL,
                     on_link: false,
@@ -119,7 +126,7 @@ impl Wiring {
             }
         }
         if record
-            .ports
+            .port_mappings
             .iter()
             .any(|port| port.host_ip.is_none_or(|ip| ip.is_loopback() || ip.is_unspecified()))
         {
@@ -128,38 +135,41 @@ impl Wiring {
         Ok(())
     }
 
-    fn inside(&self, record: &Record, gateway_mac: [u8; 6]) -> Result<()> {
-        let mut socket = Socket::open(Family::Route)?;
+    fn configure_pod_end(&self, record: &Allocation, gateway_mac: [u8; 6]) -> Result<()> {
+        let mut socket = Socket::open(NetlinkFamily::Route)?;
         let loopback = netlink::link(&mut socket, "lo")?;
         if !loopback.up {
             netlink::set_up(&mut socket, loopback.index)?;
         }
-        let index = netlink::link(&mut socket, INSIDE)?.index;
+        let index = netlink::link(&mut socket, POD_INTERFACE)?.index;
         for ip in &record.ips {
             let prefix = Cidr::host(*ip).prefix;
             netlink::add_address(&mut socket, Address { index, ip: *ip, prefix })?;
         }
         netlink::set_up(&mut socket, index)?;
-        for (ip, gateway) in self.pairs(record) {
+        for (ip, gateway) in self.addresses_with_gateways(record) {
             let neighbour = Neighbour { index, ip: gateway, mac: gateway_mac };
             netlink::set_neighbour(&mut socket, neighbour)?;
             let to_gateway = Route {
-                to: Cidr::host(gateway),
+                destination: Cidr::host(gateway),
                 gateway: None,
-                index: Some(index),
+                interface_index: Some(index),
                 source: Some(ip),
                 protocol: ROUTE_PROTOCOL,
                 on_link: false,
             };
             netlink::set_route(&mut socket, &to_gateway)?;
-            let to = Cidr::all_like(gateway);
-            netlink::set_route(&mut socket, &Route { to, gateway: Some(gateway), ..to_gateway })?;
+            let to = Cidr::any_of_family(gateway);
+            netlink::set_route(
+                &mut socket,
+                &Route { destination: to, gateway: Some(gateway), ..to_gateway },
+            )?;
         }
         Ok(())
     }
 
     /// Each address with the gateway of its family.
-    fn pairs(&self, record: &Record) -> Vec<(IpAddr, IpAddr)> {
+    fn addresses_with_gateways(&self, record: &Allocation) -> Vec<(IpAddr, IpAddr)> {
         let gateway = |ip: &IpAddr| self.gateways.iter().find(|g| g.is_ipv4() == ip.is_ipv4());
         record.ips.iter().filter_map(|ip| Some((*ip, *gateway(ip)?))).collect()
     }
@@ -168,7 +178,7 @@ impl Wiring {
 /// Removes an interface if it is there.
 pub(crate) fn remove(socket: &mut Socket, name: &str) -> Result<()> {
     match netlink::remove_link(socket, name) {
-        Err(error) if error.is_missing() => Ok(()),
+        Err(error) if error.is_not_found() => Ok(()),
         done => Ok(done?),
     }
 }
@@ -180,9 +190,9 @@ pub(crate) fn sysctl(name: &str, value: &str) -> Result<()> {
     if fs::read_to_string(&path).is_ok_and(|now| now.trim() == value) {
         return Ok(());
     }
-    fs::write(&path, value).map_err(about(path))
+    fs::write(&path, value).map_err(io_error(path))
 }
 
-fn primary(record: &Record) -> IpAddr {
+fn primary(record: &Allocation) -> IpAddr {
     *record.ips.first().expect("a record has an address")
 }

@@ -11,9 +11,9 @@ mod names;
 mod routes;
 mod rules;
 
-pub use attachment::{Addresses, Attachment, Bandwidth, PortMapping, Protocol};
-pub use builtin::{Builtin, Config, remove};
-pub use exec::{Exec, ExecConfig, NetworkList};
+pub use attachment::{AddResult, Attachment, Bandwidth, PortMapping, Protocol};
+pub use builtin::{BuiltinConfig, BuiltinNetwork, remove};
+pub use exec::{CniExec, CniExecConfig, NetworkConfigList};
 pub use sys::netlink::{Cidr, NetworkNamespace};
 
 use futures_util::future::BoxFuture;
@@ -24,7 +24,7 @@ use std::io;
 pub trait Cni: Send + Sync {
     /// Connects a sandbox; again with the same id gives the same addresses (the
     /// built-in one) or what the plugin says.
-    fn add<'a>(&'a self, attachment: &'a Attachment) -> BoxFuture<'a, Result<Addresses>>;
+    fn add<'a>(&'a self, attachment: &'a Attachment) -> BoxFuture<'a, Result<AddResult>>;
 
     /// Disconnects it. What is gone already is no error, so that it can be retried.
     fn remove<'a>(&'a self, attachment: &'a Attachment) -> BoxFuture<'a, Result<()>>;
@@ -36,7 +36,7 @@ pub trait Cni: Send + Sync {
     fn status(&self) -> BoxFuture<'_, Result<()>>;
 
     /// Removes what belongs to none of these sandboxes.
-    fn collect<'a>(&'a self, live: &'a BTreeSet<String>) -> BoxFuture<'a, Result<()>>;
+    fn gc<'a>(&'a self, live: &'a BTreeSet<String>) -> BoxFuture<'a, Result<()>>;
 }
 
 /// What a caller can act upon.
@@ -67,7 +67,7 @@ fn suffix(text: &str) -> String {
 }
 
 /// Names the thing that an I/O error happened to.
-fn about(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
     let what = what.into();
     move |error| Error::Io(what, error)
 }

@@ -8,41 +8,41 @@ use std::path::Path;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Names {
     /// The device that holds the gateway's address.
-    pub(crate) anchor: String,
+    pub(crate) gateway_bridge: String,
     /// What the pods' interfaces on the node's side begin with.
-    pub(crate) prefix: String,
-    pub(crate) table: String,
+    pub(crate) veth_prefix: String,
+    pub(crate) nft_table: String,
 }
 
 impl Names {
     pub(crate) fn of(directory: &Path) -> Self {
         let hash = fnv(directory.as_os_str().as_encoded_bytes());
         Self {
-            anchor: format!("tph-{:08x}", hash & 0xffff_ffff),
-            prefix: format!("tph{:04x}", hash & 0xffff),
-            table: format!("tiphys-{:08x}", hash & 0xffff_ffff),
+            gateway_bridge: format!("tph-{:08x}", hash & 0xffff_ffff),
+            veth_prefix: format!("tph{:04x}", hash & 0xffff),
+            nft_table: format!("tiphys-{:08x}", hash & 0xffff_ffff),
         }
     }
 
     /// Whether an interface is a pod's of this cluster.
     pub(crate) fn is_interface(&self, name: &str) -> bool {
-        name.len() == 15 && name.starts_with(&self.prefix)
+        name.len() == 15 && name.starts_with(&self.veth_prefix)
     }
 
     /// The node's end of the pair of the pod with this address: unique as the
     /// address is, and exactly the fifteen characters that fit.
     pub(crate) fn interface(&self, ip: IpAddr) -> String {
-        format!("{}{:08x}", self.prefix, u32::from_be_bytes(low(ip)))
+        format!("{}{:08x}", self.veth_prefix, u32::from_be_bytes(low_32_bits(ip)))
     }
 }
 
 /// The pod's and the node's hardware addresses, made of the pod's address.
 pub(crate) fn macs(ip: IpAddr) -> ([u8; 6], [u8; 6]) {
-    let [a, b, c, d] = low(ip);
+    let [a, b, c, d] = low_32_bits(ip);
     ([0x0a, 0x58, a, b, c, d], [0x0a, 0x59, a, b, c, d])
 }
 
-fn low(ip: IpAddr) -> [u8; 4] {
+fn low_32_bits(ip: IpAddr) -> [u8; 4] {
     match ip {
         IpAddr::V4(ip) => ip.octets(),
         IpAddr::V6(ip) => {
@@ -70,6 +70,6 @@ mod tests {
         assert_ne!(one, two);
         assert_eq!(one.interface([10, 244, 0, 5].into()).len(), 15);
         assert!(one.interface([10, 244, 0, 5].into()).ends_with("0af40005"));
-        assert!(one.anchor.len() <= 15);
+        assert!(one.gateway_bridge.len() <= 15);
     }
 }

@@ -4,11 +4,11 @@ use crate::interface::ROUTE_PROTOCOL;
 use crate::{Cidr, Result};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use sys::netlink::{self, Family, Route, Socket};
+use sys::netlink::{self, NetlinkFamily, Route, Socket};
 
 /// What is to be done to reach `peers`: routes to set, routes to remove. Only our
 /// own routes inside the cluster's ranges are looked at, and never a single pod's.
-pub(crate) fn difference(
+pub(crate) fn diff_routes(
     current: &[Route],
     cluster: &[Cidr],
     peers: &BTreeMap<Cidr, IpAddr>,
@@ -16,18 +16,18 @@ pub(crate) fn difference(
     let ours = |route: &&Route| {
         route.protocol == ROUTE_PROTOCOL
             && route.gateway.is_some()
-            && cluster.iter().any(|range| range.contains(route.to.ip))
+            && cluster.iter().any(|range| range.contains(route.destination.ip))
     };
     let current: BTreeMap<Cidr, &Route> =
-        current.iter().filter(ours).map(|route| (route.to, route)).collect();
+        current.iter().filter(ours).map(|route| (route.destination, route)).collect();
     let set = peers
         .iter()
         .map(|(range, node)| (Cidr { ip: range.network(), ..*range }, *node))
         .filter(|(range, node)| current.get(range).is_none_or(|r| r.gateway != Some(*node)))
         .map(|(to, node)| Route {
-            to,
+            destination: to,
             gateway: Some(node),
-            index: None,
+            interface_index: None,
             source: None,
             protocol: ROUTE_PROTOCOL,
             on_link: false,
@@ -41,12 +41,12 @@ pub(crate) fn difference(
 
 /// Makes the kernel's routes those of `peers`.
 pub(crate) fn apply(cluster: &[Cidr], peers: &BTreeMap<Cidr, IpAddr>) -> Result<()> {
-    let mut socket = Socket::open(Family::Route)?;
+    let mut socket = Socket::open(NetlinkFamily::Route)?;
     let current = netlink::routes(&mut socket)?;
-    let (set, gone) = difference(&current, cluster, peers);
+    let (set, gone) = diff_routes(&current, cluster, peers);
     for route in &gone {
         match netlink::remove_route(&mut socket, route) {
-            Err(error) if error.is_missing() => {}
+            Err(error) if error.is_not_found() => {}
             done => done?,
         }
     }
@@ -70,13 +70,13 @@ mod tests {
         let node = |n| IpAddr::from([192, 168, 0, n]);
         let peers: BTreeMap<_, _> =
             [(cidr("10.244.1.0/24"), node(1)), (cidr("10.244.2.0/24"), node(2))].into();
-        let (set, gone) = difference(&[], &cluster, &peers);
+        let (set, gone) = diff_routes(&[], &cluster, &peers);
         assert_eq!((set.len(), gone.len()), (2, 0));
-        let foreign = Route { to: cidr("10.244.9.0/24"), protocol: 4, ..set[0] };
-        let pod = Route { to: cidr("10.244.0.5/32"), gateway: None, ..set[0] };
-        let old = Route { to: cidr("10.244.3.0/24"), ..set[0] };
+        let foreign = Route { destination: cidr("10.244.9.0/24"), protocol: 4, ..set[0] };
+        let pod = Route { destination: cidr("10.244.0.5/32"), gateway: None, ..set[0] };
+        let old = Route { destination: cidr("10.244.3.0/24"), ..set[0] };
         let moved = Route { gateway: Some(node(9)), ..set[1] };
-        let (set, gone) = difference(&[set[0], moved, foreign, pod, old], &cluster, &peers);
+        let (set, gone) = diff_routes(&[set[0], moved, foreign, pod, old], &cluster, &peers);
         assert_eq!(set.len(), 1);
         assert_eq!(set[0].gateway, Some(node(2)));
         assert_eq!(gone, [old]);

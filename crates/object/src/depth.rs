@@ -61,7 +61,7 @@ pub fn json_depth(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{from_json, raw_json};
+    use crate::{from_json, from_json_raw};
 
     #[test]
     fn brackets_within_texts_do_not_nest() {
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn a_tree_is_as_deep_as_its_text() {
         for text in ["1", "[]", r#"{"a":[{"name":1}]}"#, r#"[[],[[[]]],{"x":{}}]"#] {
-            let (tree, raw) = (from_json(text.as_bytes()), raw_json(text.as_bytes()));
+            let (tree, raw) = (from_json(text.as_bytes()), from_json_raw(text.as_bytes()));
             for limit in 0..6 {
                 let deeper = json_depth(text) > limit;
                 assert_eq!(tree.as_ref().map(|tree| exceeds(tree, limit)), Ok(deeper), "{text}");

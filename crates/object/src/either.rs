@@ -2,22 +2,23 @@
 
 use std::marker::PhantomData;
 
-use crate::{Lens, Link, Plain, Type, Value, View};
+use crate::{Lens, SchemaRef, StructAlternative, Type, Value, View};
 
 /// A struct, or `true` or `false`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct OrBool<T>(PhantomData<T>);
+pub struct StructOrBool<T>(PhantomData<T>);
 
 /// A struct, or a list of them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct OrList<T>(PhantomData<T>);
+pub struct StructOrList<T>(PhantomData<T>);
 
 /// A struct, or a list of strings.
 #[derive(Clone, Debug, PartialEq)]
-pub struct OrTexts<T>(PhantomData<T>);
+pub struct StructOrStrings<T>(PhantomData<T>);
 
-impl<T: Lens> View for OrBool<T> {
-    const TYPE: &'static Type = &Type::Either(Link::Lazy(|| T::SHAPE), Plain::Bool);
+impl<T: Lens> View for StructOrBool<T> {
+    const TYPE: &'static Type =
+        &Type::StructOr(SchemaRef::Lazy(|| T::SHAPE), StructAlternative::Bool);
     type Ref<'a> = &'a Value;
     type Owned = Value;
     fn view(value: &Value) -> &Value {
@@ -25,8 +26,9 @@ impl<T: Lens> View for OrBool<T> {
     }
 }
 
-impl<T: Lens> View for OrList<T> {
-    const TYPE: &'static Type = &Type::Either(Link::Lazy(|| T::SHAPE), Plain::List);
+impl<T: Lens> View for StructOrList<T> {
+    const TYPE: &'static Type =
+        &Type::StructOr(SchemaRef::Lazy(|| T::SHAPE), StructAlternative::List);
     type Ref<'a> = &'a Value;
     type Owned = Value;
     fn view(value: &Value) -> &Value {
@@ -34,8 +36,9 @@ impl<T: Lens> View for OrList<T> {
     }
 }
 
-impl<T: Lens> View for OrTexts<T> {
-    const TYPE: &'static Type = &Type::Either(Link::Lazy(|| T::SHAPE), Plain::Texts);
+impl<T: Lens> View for StructOrStrings<T> {
+    const TYPE: &'static Type =
+        &Type::StructOr(SchemaRef::Lazy(|| T::SHAPE), StructAlternative::Strings);
     type Ref<'a> = &'a Value;
     type Owned = Value;
     fn view(value: &Value) -> &Value {

@@ -19,7 +19,7 @@ impl Value {
                 NODE + items.iter().map(|item| size_of::<Self>() + item.footprint()).sum::<usize>()
             }
             Self::Object(fields) => {
-                let field = size_of::<(crate::Word, Self)>();
+                let field = size_of::<(crate::FieldId, Self)>();
                 NODE + fields.iter().map(|(_, value)| field + value.footprint()).sum::<usize>()
             }
             Self::Map(entries) => {

@@ -5,8 +5,8 @@ mod write;
 
 pub use self::{
     read::{
-        JsonError, Odd, from_json, from_json_as_written, from_json_next, from_json_strict,
-        from_json_within, raw_json,
+        JsonError, StrictError, from_json, from_json_next, from_json_preserving_source,
+        from_json_raw, from_json_strict, from_json_within,
     },
-    write::{to_json, to_json_pretty, write_json, write_json_text},
+    write::{to_json, to_json_pretty, write_json, write_json_string},
 };

@@ -13,12 +13,12 @@ const KEY_RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.'
 
 /// A label in the sense of DNS: `my-name`.
 pub fn dns1123_label(name: &str) -> Vec<String> {
-    let mut wrong = too_long(name, 63, "characters");
+    let mut wrong = max_length_error(name, 63, "characters");
     if !is_label(name) {
         wrong.push(if is_subdomain(name) {
             "must not contain dots".to_owned()
         } else {
-            rule("a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character", LABEL, &["my-name", "123-abc"])
+            regex_error("a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character", LABEL, &["my-name", "123-abc"])
         });
     }
     wrong
@@ -31,25 +31,25 @@ pub fn dns1123_subdomain(name: &str) -> Vec<String> {
 
 /// `*.` and a subdomain.
 pub fn wildcard_dns1123_subdomain(name: &str) -> Vec<String> {
-    let mut wrong = too_long(name, 253, "characters");
+    let mut wrong = max_length_error(name, 253, "characters");
     if !name.strip_prefix("*.").is_some_and(is_subdomain) {
-        wrong.push(rule("a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character", &format!("\\*\\.{SUBDOMAIN}"), &["*.example.com"]));
+        wrong.push(regex_error("a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character", &format!("\\*\\.{SUBDOMAIN}"), &["*.example.com"]));
     }
     wrong
 }
 
 /// A label that begins with a letter, as names of services do.
 pub fn dns1035_label(name: &str) -> Vec<String> {
-    let mut wrong = too_long(name, 63, "characters");
+    let mut wrong = max_length_error(name, 63, "characters");
     if !(is_label(name) && name.starts_with(|c: char| c.is_ascii_lowercase())) {
-        wrong.push(rule("a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character", "[a-z]([-a-z0-9]*[a-z0-9])?", &["my-name", "abc-123"]));
+        wrong.push(regex_error("a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character", "[a-z]([-a-z0-9]*[a-z0-9])?", &["my-name", "abc-123"]));
     }
     wrong
 }
 
 /// A key of labels, annotations, resources, conditions: `example.com/name`.
 pub fn qualified_name(name: &str) -> Vec<String> {
-    let key = |wrong: &str| rule(wrong, KEY, &["MyName", "my.name", "123-abc"]);
+    let key = |wrong: &str| regex_error(wrong, KEY, &["MyName", "my.name", "123-abc"]);
     let mut wrong = Vec::new();
     let parts: Vec<&str> = name.split('/').collect();
     let name = match parts[..] {
@@ -73,7 +73,9 @@ pub fn qualified_name(name: &str) -> Vec<String> {
     if name.is_empty() {
         wrong.push("name part must be non-empty".to_owned());
     }
-    wrong.extend(too_long(name, 63, "bytes").into_iter().map(|wrong| format!("name part {wrong}")));
+    wrong.extend(
+        max_length_error(name, 63, "bytes").into_iter().map(|wrong| format!("name part {wrong}")),
+    );
     if !is_key(name) {
         wrong.push(format!("name part {}", key(KEY_RULE)));
     }
@@ -81,9 +83,9 @@ pub fn qualified_name(name: &str) -> Vec<String> {
 }
 
 pub fn label_value(value: &str) -> Vec<String> {
-    let mut wrong = too_long(value, 63, "bytes");
+    let mut wrong = max_length_error(value, 63, "bytes");
     if !(value.is_empty() || is_key(value)) {
-        wrong.push(rule(
+        wrong.push(regex_error(
             &format!(
                 "a valid label must be an empty string or {}",
                 KEY_RULE.trim_start_matches("must ")
@@ -97,15 +99,15 @@ pub fn label_value(value: &str) -> Vec<String> {
 
 /// A key of a config map or secret, which becomes a file name.
 pub fn config_map_key(key: &str) -> Vec<String> {
-    let mut wrong = too_long(key, 253, "characters");
+    let mut wrong = max_length_error(key, 253, "characters");
     if key.is_empty() || !key.bytes().all(is_key_byte) {
-        wrong.push(rule(
+        wrong.push(regex_error(
             "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
             "[-._a-zA-Z0-9]+",
             &["key.name", "KEY_NAME", "key-name"],
         ));
     }
-    wrong.extend(leads_upward(key));
+    wrong.extend(dot_segment_error(key));
     wrong
 }
 
@@ -114,9 +116,9 @@ pub fn env_var_name(name: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let digit_first = name.starts_with(|c: char| c.is_ascii_digit());
     if name.is_empty() || digit_first || !name.bytes().all(is_key_byte) {
-        wrong.push(rule("a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', and must not start with a digit", "[-._a-zA-Z][-._a-zA-Z0-9]*", &["my.env-name", "MY_ENV.NAME", "MyEnvName1"]));
+        wrong.push(regex_error("a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', and must not start with a digit", "[-._a-zA-Z][-._a-zA-Z0-9]*", &["my.env-name", "MY_ENV.NAME", "MyEnvName1"]));
     }
-    wrong.extend(leads_upward(name));
+    wrong.extend(dot_segment_error(name));
     wrong
 }
 
@@ -136,7 +138,7 @@ pub fn c_identifier(name: &str) -> Vec<String> {
     if name.bytes().next().is_some_and(|first| !first.is_ascii_digit()) && name.bytes().all(fits) {
         return Vec::new();
     }
-    vec![rule(
+    vec![regex_error(
         "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_'",
         "[A-Za-z_][A-Za-z0-9_]*",
         &["my_name", "MY_NAME", "MyName"],
@@ -144,7 +146,7 @@ pub fn c_identifier(name: &str) -> Vec<String> {
 }
 
 pub fn port_name(name: &str) -> Vec<String> {
-    let mut wrong = too_long(name, 15, "characters");
+    let mut wrong = max_length_error(name, 15, "characters");
     let fits = |b: u8| b == b'-' || b.is_ascii_digit() || b.is_ascii_lowercase();
     if name.is_empty() || !name.bytes().all(fits) {
         wrong.push(
@@ -180,7 +182,7 @@ pub fn percent(text: &str) -> Vec<String> {
     if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
         return Vec::new();
     }
-    vec![rule(
+    vec![regex_error(
         "a valid percent string must be a numeric string followed by an ending '%'",
         "[0-9]+%",
         &["1%", "93%"],
@@ -192,7 +194,7 @@ pub fn http_header_name(name: &str) -> Vec<String> {
     if !name.is_empty() && name.bytes().all(fits) {
         return Vec::new();
     }
-    vec![rule(
+    vec![regex_error(
         "a valid HTTP header must consist of alphanumeric characters or '-'",
         "[-A-Za-z0-9]+",
         &["X-Header-Name"],
@@ -292,7 +294,7 @@ pub fn legacy_cidr(text: &str, before: &[&str]) -> Vec<String> {
         IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some() => {
             wrong("must not have an IPv4-mapped IPv6 address")
         }
-        _ if masked(address, length) != address => {
+        _ if network_address(address, length) != address => {
             wrong("must not have bits set beyond the prefix length")
         }
         _ => Vec::new(),
@@ -325,10 +327,10 @@ pub fn sloppy_cidr(text: &str) -> Option<(IpAddr, u8)> {
 }
 
 /// Whether the range `part` is a smaller one inside `whole`.
-pub fn is_within(part: (IpAddr, u8), whole: (IpAddr, u8)) -> bool {
+pub fn is_strict_subnet(part: (IpAddr, u8), whole: (IpAddr, u8)) -> bool {
     part.0.is_ipv4() == whole.0.is_ipv4()
         && part.1 > whole.1
-        && masked(part.0, whole.1) == masked(whole.0, whole.1)
+        && network_address(part.0, whole.1) == network_address(whole.0, whole.1)
 }
 
 fn sloppy_ipv4(text: &str) -> Option<Ipv4Addr> {
@@ -342,7 +344,7 @@ fn sloppy_ipv4(text: &str) -> Option<Ipv4Addr> {
 }
 
 /// The address with only its first bits.
-pub fn masked(address: IpAddr, length: u8) -> IpAddr {
+pub fn network_address(address: IpAddr, length: u8) -> IpAddr {
     let keep = u32::from(length);
     match address {
         IpAddr::V4(ip) => {
@@ -357,21 +359,21 @@ pub fn masked(address: IpAddr, length: u8) -> IpAddr {
 }
 
 fn subdomain_within(name: &str, unit: &str) -> Vec<String> {
-    let mut wrong = too_long(name, 253, unit);
+    let mut wrong = max_length_error(name, 253, unit);
     if !is_subdomain(name) {
-        wrong.push(rule(SUBDOMAIN_RULE, SUBDOMAIN, &["example.com"]));
+        wrong.push(regex_error(SUBDOMAIN_RULE, SUBDOMAIN, &["example.com"]));
     }
     wrong
 }
 
-fn too_long(name: &str, most: usize, unit: &str) -> Vec<String> {
+fn max_length_error(name: &str, most: usize, unit: &str) -> Vec<String> {
     if name.len() <= most {
         return Vec::new();
     }
     vec![format!("must be no more than {most} {unit}")]
 }
 
-fn leads_upward(name: &str) -> Option<String> {
+fn dot_segment_error(name: &str) -> Option<String> {
     match name {
         "." | ".." => Some(format!("must not be '{name}'")),
         _ => name.starts_with("..").then(|| "must not start with '..'".to_owned()),
@@ -379,7 +381,7 @@ fn leads_upward(name: &str) -> Option<String> {
 }
 
 /// The message for a name that does not match `regex`.
-fn rule(says: &str, regex: &str, examples: &[&str]) -> String {
+fn regex_error(says: &str, regex: &str, examples: &[&str]) -> String {
     let examples: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
     format!("{says} (e.g. {}regex used for validation is '{regex}')", examples.join(" or "))
 }

@@ -36,7 +36,7 @@ pub struct DeleteOptions {
     /// Kept for old clients: whether dependents stay.
     orphan_dependents: Option<bool>,
     /// What becomes of dependents: Orphan, Background or Foreground.
-    #[api(go = "v1.DeletionPropagation")]
+    #[api(go_type = "v1.DeletionPropagation")]
     propagation_policy: Option<String>,
     /// `All`: decide, but change nothing.
     dry_run: List<String>,
@@ -48,7 +48,7 @@ pub struct DeleteOptions {
 #[api]
 pub struct Preconditions {
     /// The uid that the object must have.
-    #[api(go = "types.UID")]
+    #[api(go_type = "types.UID")]
     uid: Option<String>,
     /// The version that the object must have.
     resource_version: Option<String>,

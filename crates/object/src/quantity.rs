@@ -25,7 +25,7 @@ pub struct Quantity {
     scale: i32,
     format: Format,
     /// The text it was read from, where upstream prints that again instead of a canonical one.
-    kept: Option<Text>,
+    source_text: Option<Text>,
 }
 
 /// A family of suffixes.
@@ -55,12 +55,12 @@ pub enum QuantityError {
 impl Quantity {
     /// `n` whole units.
     pub fn new(n: i64, format: Format) -> Self {
-        Self { mantissa: n.into(), scale: 0, format, kept: None }
+        Self { mantissa: n.into(), scale: 0, format, source_text: None }
     }
 
     /// `n` thousandths.
     pub fn from_milli(n: i64, format: Format) -> Self {
-        Self { mantissa: n.into(), scale: -3, format, kept: None }
+        Self { mantissa: n.into(), scale: -3, format, source_text: None }
     }
 
     pub fn format(&self) -> Format {
@@ -68,7 +68,7 @@ impl Quantity {
     }
 
     /// Whether it is a number without a fraction.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_integer(&self) -> bool {
         let mut up = self.clone();
         up.round_up(0);
         up == *self
@@ -89,26 +89,26 @@ impl Quantity {
 
     /// In whole units; what is left over counts as one more, away from zero.
     pub fn value(&self) -> i64 {
-        self.scaled(0)
+        self.scaled_value(0)
     }
 
     /// In thousandths, rounded as `value` is.
     pub fn milli_value(&self) -> i64 {
-        self.scaled(-3)
+        self.scaled_value(-3)
     }
 
     /// In units of `10^scale`, rounded away from zero; at most what an `i64` holds.
-    pub fn scaled(&self, scale: i32) -> i64 {
+    pub fn scaled_value(&self, scale: i32) -> i64 {
         let most = if self.sign() < 0 { i64::MIN } else { i64::MAX };
         let by = self.scale.saturating_sub(scale);
         if by > 18 && !self.is_zero() {
             return most;
         }
-        i64::try_from(&shift(&self.mantissa, by).0).unwrap_or(most)
+        i64::try_from(&scale_mantissa(&self.mantissa, by).0).unwrap_or(most)
     }
 
     /// About the same number.
-    pub fn approximate(&self) -> f64 {
+    pub fn as_approximate_f64(&self) -> f64 {
         let text = format!("{}e{}", self.mantissa, self.scale);
         text.parse().unwrap_or(f64::NAN)
     }
@@ -116,9 +116,9 @@ impl Quantity {
     /// Rounds away from zero to a multiple of `10^scale`.
     pub fn round_up(&mut self, scale: i32) {
         if self.scale < scale {
-            self.mantissa = shift(&self.mantissa, self.scale.saturating_sub(scale)).0;
+            self.mantissa = scale_mantissa(&self.mantissa, self.scale.saturating_sub(scale)).0;
             self.scale = scale;
-            self.kept = None;
+            self.source_text = None;
         }
     }
 
@@ -164,7 +164,7 @@ impl Ord for Quantity {
             return if self.sign() > 0 { further } else { further.reverse() };
         }
         let low = self.scale.min(other.scale);
-        widen(self, low).cmp(&widen(other, low))
+        mantissa_at_scale(self, low).cmp(&mantissa_at_scale(other, low))
     }
 }
 
@@ -174,14 +174,15 @@ impl AddAssign<&Quantity> for Quantity {
         if self.is_zero() {
             (self.format, self.scale) = (other.format, other.scale);
         }
-        self.kept = None;
+        self.source_text = None;
         if other.is_zero() {
             return;
         }
         let low = self.scale.min(other.scale);
         let apart = self.scale.max(other.scale).saturating_sub(low);
-        if usize::try_from(apart).is_ok_and(|apart| apart <= MOST_DIGITS) {
-            (self.mantissa, self.scale) = (widen(self, low) + widen(other, low), low);
+        if usize::try_from(apart).is_ok_and(|apart| apart <= MAX_DIGITS) {
+            (self.mantissa, self.scale) =
+                (mantissa_at_scale(self, low) + mantissa_at_scale(other, low), low);
             self.shorten();
         } else if self.scale < other.scale {
             // Too far apart for one to show in the other: the larger stands.
@@ -211,7 +212,7 @@ impl Sub<&Quantity> for Quantity {
 impl Neg for Quantity {
     type Output = Quantity;
     fn neg(mut self) -> Quantity {
-        (self.mantissa, self.kept) = (-self.mantissa, None);
+        (self.mantissa, self.source_text) = (-self.mantissa, None);
         self
     }
 }
@@ -237,10 +238,10 @@ impl View for Quantity {
 }
 
 /// More of them are refused: reading a number takes time with the square of its length.
-const MOST_DIGITS: usize = 4096;
+const MAX_DIGITS: usize = 4096;
 /// More digits are not kept. With the zeros that printing adds, they must be readable again:
 /// what one component has summed up and stored, all others read.
-const KEPT_DIGITS: usize = MOST_DIGITS - 8;
+const KEPT_DIGITS: usize = MAX_DIGITS - 8;
 /// A number of fewer bits has fewer digits than are kept.
 const SHORT_BITS: u64 = (KEPT_DIGITS as u64 - 1) * 3;
 
@@ -249,7 +250,7 @@ fn power(n: i32) -> BigInt {
 }
 
 /// `mantissa * 10^by`, rounded away from zero, and whether that is exact.
-fn shift(mantissa: &BigInt, by: i32) -> (BigInt, bool) {
+fn scale_mantissa(mantissa: &BigInt, by: i32) -> (BigInt, bool) {
     if by >= 0 {
         return (mantissa * power(by), true);
     }
@@ -263,7 +264,7 @@ fn shift(mantissa: &BigInt, by: i32) -> (BigInt, bool) {
 }
 
 /// The mantissa of `quantity` at the scale `low`, which is not above its own.
-fn widen(quantity: &Quantity, low: i32) -> BigInt {
+fn mantissa_at_scale(quantity: &Quantity, low: i32) -> BigInt {
     &quantity.mantissa * power(quantity.scale.saturating_sub(low))
 }
 
@@ -377,7 +378,7 @@ mod tests {
 
     #[test]
     fn what_is_printed_can_be_read() {
-        let long = "9".repeat(MOST_DIGITS);
+        let long = "9".repeat(MAX_DIGITS);
         let texts = [
             "1Gi",
             "1",
@@ -401,7 +402,7 @@ mod tests {
             for other in texts {
                 for sum in [one.clone() + &read(other), one.clone() - &read(other)] {
                     let printed = sum.to_string();
-                    assert!(printed.len() < MOST_DIGITS + 16, "{text:.20} and {other:.20}");
+                    assert!(printed.len() < MAX_DIGITS + 16, "{text:.20} and {other:.20}");
                     assert!(read(&printed) == sum, "{text:.20} and {other:.20}");
                 }
             }

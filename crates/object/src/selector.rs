@@ -15,7 +15,7 @@ use crate::{Map, Text, Value, names, quote::quote};
 pub struct Selector {
     requirements: Vec<Requirement>,
     /// What an absent `LabelSelector` means.
-    nothing: bool,
+    matches_nothing: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,12 +50,12 @@ impl Selector {
     }
 
     pub fn nothing() -> Self {
-        Self { requirements: Vec::new(), nothing: true }
+        Self { requirements: Vec::new(), matches_nothing: true }
     }
 
     pub fn new(mut requirements: Vec<Requirement>) -> Self {
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
-        Self { requirements, nothing: false }
+        Self { requirements, matches_nothing: false }
     }
 
     /// Reads `a=b,c!=d,e in (x,y),f notin (z),g,!h`.
@@ -64,7 +64,7 @@ impl Selector {
     }
 
     /// Every one of these labels, unchecked: what a Service or ReplicationController selects.
-    pub fn labels<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+    pub fn from_labels<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let equals = |(key, value): (&str, &str)| Requirement {
             key: key.into(),
             operator: Operator::Equals,
@@ -74,7 +74,7 @@ impl Selector {
     }
 
     /// Reads a `LabelSelector`. An absent one selects nothing, an empty one everything.
-    pub fn from_tree(tree: &Value) -> Result<Self, SelectorError> {
+    pub fn from_label_selector(tree: &Value) -> Result<Self, SelectorError> {
         if tree.is_null() {
             return Ok(Self::nothing());
         }
@@ -108,7 +108,7 @@ impl Selector {
 
     /// Whether it lets everything through.
     pub fn is_empty(&self) -> bool {
-        !self.nothing && self.requirements.is_empty()
+        !self.matches_nothing && self.requirements.is_empty()
     }
 
     pub fn matches(&self, labels: &Map<String>) -> bool {
@@ -117,11 +117,11 @@ impl Selector {
 
     /// Whether it matches labels that `label` looks up.
     pub fn matches_with<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
-        !self.nothing && self.requirements.iter().all(|r| r.matches(label(&r.key)))
+        !self.matches_nothing && self.requirements.iter().all(|r| r.matches(label(&r.key)))
     }
 
     /// The value that `key` must have, if there is only one.
-    pub fn exact(&self, key: &str) -> Option<&str> {
+    pub fn required_value(&self, key: &str) -> Option<&str> {
         let found = self.requirements.iter().find(|r| r.key == key)?;
         let exact =
             matches!(found.operator, Operator::Equals | Operator::DoubleEquals | Operator::In);
@@ -146,7 +146,7 @@ impl Requirement {
         if !bad.is_empty() {
             wrong.push(format!("key: Invalid value: {}: {}", quote(key), bad.join("; ")));
         }
-        if let Some(rule) = operator.miscounts(&values) {
+        if let Some(rule) = operator.value_count_error(&values) {
             let values: Vec<String> = values.iter().map(|value| quote(value)).collect();
             let values =
                 if values.is_empty() { "null".into() } else { format!("[{}]", values.join(",")) };
@@ -209,7 +209,7 @@ impl fmt::Display for Requirement {
 
 impl Operator {
     /// What is said when there are too many or too few values.
-    fn miscounts(self, values: &[Text]) -> Option<&'static str> {
+    fn value_count_error(self, values: &[Text]) -> Option<&'static str> {
         let (fits, rule) = match self {
             Self::In | Self::NotIn => {
                 (!values.is_empty(), "for 'in', 'notin' operators, values set can't be empty")
@@ -303,14 +303,17 @@ mod tests {
             br#"{"matchLabels":{"b":"1"},"matchExpressions":[{"key":"a","operator":"In","values":["y","x"]},{"key":"c","operator":"Exists"}]}"#,
         )
         .expect("JSON");
-        let selector = Selector::from_tree(&tree).expect("well formed");
+        let selector = Selector::from_label_selector(&tree).expect("well formed");
         assert_eq!(selector.to_string(), "a in (x,y),b=1,c");
-        assert_eq!(selector.exact("b"), Some("1"));
-        assert!(Selector::from_tree(&Value::object()).expect("empty").is_empty());
-        assert_eq!(Selector::from_tree(&Value::Null).expect("absent"), Selector::nothing());
+        assert_eq!(selector.required_value("b"), Some("1"));
+        assert!(Selector::from_label_selector(&Value::object()).expect("empty").is_empty());
+        assert_eq!(
+            Selector::from_label_selector(&Value::Null).expect("absent"),
+            Selector::nothing()
+        );
         let tree = crate::from_json(br#"{"matchExpressions":[{"key":"a","operator":"In"}]}"#);
         assert_eq!(
-            Selector::from_tree(&tree.expect("JSON")).expect_err("no values").to_string(),
+            Selector::from_label_selector(&tree.expect("JSON")).expect_err("no values").to_string(),
             "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty"
         );
     }

@@ -14,7 +14,7 @@ pub struct Status {
     /// What happened, for people.
     message: String,
     /// Why, as one word for programs.
-    #[api(go = "v1.StatusReason")]
+    #[api(go_type = "v1.StatusReason")]
     reason: String,
     /// More about it, depending on the reason.
     details: Option<StatusDetails>,
@@ -36,7 +36,7 @@ pub struct StatusDetails {
     /// How long to wait before the next try.
     retry_after_seconds: i32,
     /// The uid of that object.
-    #[api(go = "types.UID")]
+    #[api(go_type = "types.UID")]
     uid: String,
 }
 
@@ -44,7 +44,7 @@ pub struct StatusDetails {
 #[api]
 pub struct StatusCause {
     /// What kind of mistake it is, for programs.
-    #[api(go = "v1.CauseType")]
+    #[api(go_type = "v1.CauseType")]
     reason: String,
     /// What is wrong, for people.
     message: String,
@@ -54,14 +54,14 @@ pub struct StatusCause {
 
 /// What a status names: `pods "web"`, `deployments.apps "web"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Subject<'a> {
+pub struct ResourceRef<'a> {
     pub group: &'a str,
     pub resource: &'a str,
     pub name: &'a str,
 }
 
-impl Subject<'_> {
-    fn qualified(&self) -> String {
+impl ResourceRef<'_> {
+    fn group_resource(&self) -> String {
         if self.group.is_empty() {
             self.resource.to_owned()
         } else {
@@ -83,39 +83,40 @@ impl Status {
         Self::new().with_status("Success")
     }
 
-    pub fn not_found(subject: Subject) -> Self {
-        let message = format!("{} {} not found", subject.qualified(), quote(subject.name));
+    pub fn not_found(subject: ResourceRef) -> Self {
+        let message = format!("{} {} not found", subject.group_resource(), quote(subject.name));
         Self::failure(404, "NotFound", message).with_details(subject.details())
     }
 
     /// No such path or resource at all.
-    pub fn no_resource() -> Self {
+    pub fn unknown_resource() -> Self {
         Self::failure(404, "NotFound", "the server could not find the requested resource")
             .with_details(StatusDetails::new())
     }
 
-    pub fn already_exists(subject: Subject) -> Self {
-        let message = format!("{} {} already exists", subject.qualified(), quote(subject.name));
+    pub fn already_exists(subject: ResourceRef) -> Self {
+        let message =
+            format!("{} {} already exists", subject.group_resource(), quote(subject.name));
         Self::failure(409, "AlreadyExists", message).with_details(subject.details())
     }
 
-    pub fn conflict(subject: Subject, why: &str) -> Self {
-        let (what, name) = (subject.qualified(), subject.name);
+    pub fn conflict(subject: ResourceRef, why: &str) -> Self {
+        let (what, name) = (subject.group_resource(), subject.name);
         let name = quote(name);
         let message = format!("Operation cannot be fulfilled on {what} {name}: {why}");
         Self::failure(409, "Conflict", message).with_details(subject.details())
     }
 
     /// Somebody was faster: the caller's version is old.
-    pub fn stale(subject: Subject) -> Self {
+    pub fn optimistic_lock_conflict(subject: ResourceRef) -> Self {
         Self::conflict(
             subject,
             "the object has been modified; please apply your changes to the latest version and try again",
         )
     }
 
-    pub fn forbidden(subject: Subject, why: &str) -> Self {
-        let what = subject.qualified();
+    pub fn forbidden(subject: ResourceRef, why: &str) -> Self {
+        let what = subject.group_resource();
         let message = match (what.as_str(), subject.name) {
             ("", _) => format!("forbidden: {why}"),
             (what, "") => format!("{what} is forbidden: {why}"),
@@ -164,7 +165,7 @@ impl Status {
     }
 
     /// Whether this is a failure for `reason`.
-    pub fn is(&self, reason: &str) -> bool {
+    pub fn has_reason(&self, reason: &str) -> bool {
         self.reason() == reason
     }
 }
@@ -175,9 +176,9 @@ mod tests {
 
     #[test]
     fn speaks_as_upstream_does() {
-        let deployment = Subject { group: "apps", resource: "deployments", name: "web" };
+        let deployment = ResourceRef { group: "apps", resource: "deployments", name: "web" };
         assert_eq!(Status::not_found(deployment).message(), r#"deployments.apps "web" not found"#);
-        let list = Subject { group: "", resource: "pods", name: "" };
+        let list = ResourceRef { group: "", resource: "pods", name: "" };
         let status = Status::forbidden(list, "no");
         assert_eq!((status.message(), status.code()), ("pods is forbidden: no", 403));
     }

@@ -33,13 +33,13 @@ pub fn from_yaml_lenient(text: &str) -> Result<Value, YamlError> {
 }
 
 /// The same, and where names are given twice.
-pub fn from_yaml_noting(text: &str) -> Result<(Value, Vec<String>), YamlError> {
+pub fn from_yaml_with_duplicates(text: &str) -> Result<(Value, Vec<String>), YamlError> {
     read::read(text)
 }
 
 /// The texts of the documents in a file: what stands between lines of `---`.
 /// A line number in an error counts from the beginning of its document.
-pub fn split(text: &str) -> Result<Vec<&str>, YamlError> {
+pub fn split_documents(text: &str) -> Result<Vec<&str>, YamlError> {
     let (mut documents, mut start, mut at) = (Vec::new(), 0, 0);
     for line in text.split_inclusive('\n') {
         if let Some(rest) = line.strip_prefix("---") {
@@ -59,12 +59,12 @@ pub fn split(text: &str) -> Result<Vec<&str>, YamlError> {
 
 /// Writes one document, as `kubectl -o yaml` prints it.
 pub fn to_yaml(value: &Value) -> String {
-    write::write(&value.unpacked())
+    write::write(&value.with_raw_expanded())
 }
 
 /// The same in braces, for tools and people who lose count of spaces.
 pub fn to_kyaml(value: &Value) -> String {
-    kyaml::write(&value.unpacked())
+    kyaml::write(&value.with_raw_expanded())
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::{net::IpAddr, time::Duration};
 use rustls_pki_types::CertificateDer;
 
 use crate::{
-    Dir, Error, Key, Pair, Request,
-    certificate::{self, Content, Purpose},
+    CertKeyPair, CertificateRequest, Dir, Error, PrivateKey,
+    certificate::{self, Purpose, TbsCertificate},
     pem,
 };
 
@@ -16,16 +16,16 @@ const AUTHORITY_LIFETIME: Duration = YEAR.saturating_mul(10);
 const BACKDATE: Duration = Duration::from_mins(5);
 
 #[derive(Debug)]
-pub struct Authority {
+pub struct CertificateAuthority {
     certificate: CertificateDer<'static>,
     subject: Vec<u8>,
     not_after: i64,
-    key: Key,
+    key: PrivateKey,
 }
 
 /// A certificate that is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leaf {
+pub struct CertificateSpec {
     pub common_name: String,
     pub organizations: Vec<String>,
     pub dns: Vec<String>,
@@ -40,7 +40,7 @@ pub enum Usage {
     Server,
 }
 
-impl Leaf {
+impl CertificateSpec {
     /// A client's, valid for a year.
     pub fn client(common_name: &str, organizations: &[&str]) -> Self {
         Self {
@@ -60,15 +60,15 @@ impl Leaf {
     }
 }
 
-impl Authority {
+impl CertificateAuthority {
     /// A new one, valid for ten years.
     pub fn create(common_name: &str, now: i64) -> Result<Self, Error> {
-        Self::from_key(common_name, Key::generate()?, now)
+        Self::from_key(common_name, PrivateKey::generate()?, now)
     }
 
     pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, Error> {
         let certificate = pem::certificates(certificate)?.swap_remove(0);
-        Self::new(certificate, Key::from_pem(key)?)
+        Self::new(certificate, PrivateKey::from_pem(key)?)
     }
 
     /// The authority in `NAME.crt` and `NAME.key`, made if there is none.
@@ -81,9 +81,9 @@ impl Authority {
             (Some(_), None) => Err(Error::NoKey(name.to_owned())),
             // a key alone is a creation that was interrupted
             (None, given) => {
-                let given = given.map(|pem| Key::from_pem(&pem)).transpose()?;
+                let given = given.map(|pem| PrivateKey::from_pem(&pem)).transpose()?;
                 let is_new = given.is_none();
-                let made = given.map_or_else(Key::generate, Ok)?;
+                let made = given.map_or_else(PrivateKey::generate, Ok)?;
                 if is_new {
                     dir.create(&key, made.to_pem().as_bytes(), 0o600)?;
                 }
@@ -108,48 +108,53 @@ impl Authority {
     }
 
     /// A new key and its certificate.
-    pub fn issue(&self, leaf: &Leaf, now: i64) -> Result<Pair, Error> {
-        self.issue_for(leaf, Key::generate()?, now)
+    pub fn issue(&self, leaf: &CertificateSpec, now: i64) -> Result<CertKeyPair, Error> {
+        self.issue_for(leaf, PrivateKey::generate()?, now)
     }
 
     /// A certificate for a key that there is already.
-    pub fn issue_for(&self, leaf: &Leaf, key: Key, now: i64) -> Result<Pair, Error> {
-        let content = Content {
-            subject: certificate::name(&leaf.common_name, &leaf.organizations),
+    pub fn issue_for(
+        &self,
+        leaf: &CertificateSpec,
+        key: PrivateKey,
+        now: i64,
+    ) -> Result<CertKeyPair, Error> {
+        let content = TbsCertificate {
+            subject: certificate::encode_name(&leaf.common_name, &leaf.organizations),
             key: &key.public().into(),
             names: certificate::alternative_names(&leaf.dns, &leaf.ips),
             purpose: Purpose::Leaf(&leaf.usages),
             not_before: now - seconds(BACKDATE),
-            not_after: self.end(leaf.lifetime, now),
+            not_after: self.not_after(leaf.lifetime, now),
         };
         let certificate = certificate::sign(&content, &self.subject, &self.key)?;
-        Pair::new(vec![certificate], key)
+        CertKeyPair::new(vec![certificate], key)
     }
 
     /// The certificate that `request` asks for, in PEM. Subject and names are the
     /// request's; what it may be used for, and how long, is the signer's decision.
     pub fn sign(
         &self,
-        request: &Request,
+        request: &CertificateRequest,
         usages: &[Usage],
         lifetime: Duration,
         now: i64,
     ) -> Result<String, Error> {
-        let content = Content {
+        let content = TbsCertificate {
             subject: request.subject.clone(),
             key: &request.key,
             names: request.names.clone(),
             purpose: Purpose::Leaf(usages),
             not_before: now - seconds(BACKDATE),
-            not_after: self.end(lifetime, now),
+            not_after: self.not_after(lifetime, now),
         };
         let certificate = certificate::sign(&content, &self.subject, &self.key)?;
         Ok(pem::encode("CERTIFICATE", &certificate))
     }
 
-    fn from_key(common_name: &str, key: Key, now: i64) -> Result<Self, Error> {
-        let subject = certificate::name(common_name, &[]);
-        let content = Content {
+    fn from_key(common_name: &str, key: PrivateKey, now: i64) -> Result<Self, Error> {
+        let subject = certificate::encode_name(common_name, &[]);
+        let content = TbsCertificate {
             subject: subject.clone(),
             key: &key.public().into(),
             names: certificate::alternative_names(&[common_name.to_owned()], &[]),
@@ -161,7 +166,7 @@ impl Authority {
         Self::new(certificate, key)
     }
 
-    fn new(certificate: CertificateDer<'static>, key: Key) -> Result<Self, Error> {
+    fn new(certificate: CertificateDer<'static>, key: PrivateKey) -> Result<Self, Error> {
         let (_, parsed) = x509_parser::parse_x509_certificate(&certificate)
             .map_err(|error| Error::malformed("certificate", error))?;
         let subject = parsed.subject().as_raw().to_vec();
@@ -176,7 +181,7 @@ impl Authority {
     }
 
     /// Nothing that is signed outlives its signer.
-    fn end(&self, lifetime: Duration, now: i64) -> i64 {
+    fn not_after(&self, lifetime: Duration, now: i64) -> i64 {
         (now + seconds(lifetime)).min(self.not_after)
     }
 }
@@ -189,15 +194,15 @@ fn seconds(time: Duration) -> i64 {
 mod tests {
     use super::*;
     use crate::{
-        Identity, Trust,
+        CertificateIdentity, ClientCaVerifier,
         tests::{NOW, RSA_PKCS1},
     };
 
     #[test]
     fn a_user_may_be_in_several_groups() {
-        let authority = Authority::create("kubernetes", NOW).unwrap();
-        let pair = authority.issue(&Leaf::client("jane", &["dev", "ops"]), NOW).unwrap();
-        let trust = Trust::new(std::slice::from_ref(authority.certificate())).unwrap();
+        let authority = CertificateAuthority::create("kubernetes", NOW).unwrap();
+        let pair = authority.issue(&CertificateSpec::client("jane", &["dev", "ops"]), NOW).unwrap();
+        let trust = ClientCaVerifier::new(std::slice::from_ref(authority.certificate())).unwrap();
         let who = trust.identify(pair.chain(), NOW).unwrap();
         assert_eq!(
             (&*who.common_name, &*who.organizations),
@@ -205,37 +210,39 @@ mod tests {
         );
         assert!(trust.identify(pair.chain(), NOW + 366 * 24 * 3600).is_err(), "it has expired");
 
-        let other = Authority::create("kubernetes", NOW).unwrap();
-        let trust = Trust::new(std::slice::from_ref(other.certificate())).unwrap();
+        let other = CertificateAuthority::create("kubernetes", NOW).unwrap();
+        let trust = ClientCaVerifier::new(std::slice::from_ref(other.certificate())).unwrap();
         assert!(trust.identify(pair.chain(), NOW).is_err(), "another of the same name");
     }
 
     #[test]
     fn a_server_certificate_is_no_client_certificate() {
-        let authority = Authority::create("kubernetes", NOW).unwrap();
-        let leaf = Leaf::server("x", vec!["x".into()], vec![[127, 0, 0, 1].into()]);
+        let authority = CertificateAuthority::create("kubernetes", NOW).unwrap();
+        let leaf = CertificateSpec::server("x", vec!["x".into()], vec![[127, 0, 0, 1].into()]);
         let pair = authority.issue(&leaf, NOW).unwrap();
-        let trust = Trust::new(std::slice::from_ref(authority.certificate())).unwrap();
+        let trust = ClientCaVerifier::new(std::slice::from_ref(authority.certificate())).unwrap();
         assert!(trust.identify(pair.chain(), NOW).is_err());
-        let identity = Identity::of(&pair.chain()[0]).unwrap();
+        let identity = CertificateIdentity::of(&pair.chain()[0]).unwrap();
         assert_eq!(identity.dns, ["x"]);
         assert_eq!(identity.ips, [IpAddr::from([127, 0, 0, 1])]);
     }
 
     #[test]
     fn a_given_rsa_key_signs_too() {
-        let key = Key::from_pem(RSA_PKCS1.as_bytes()).unwrap();
-        let authority = Authority::from_key("given", key, NOW).unwrap();
-        let again = Authority::from_pem(
+        let key = PrivateKey::from_pem(RSA_PKCS1.as_bytes()).unwrap();
+        let authority = CertificateAuthority::from_key("given", key, NOW).unwrap();
+        let again = CertificateAuthority::from_pem(
             authority.certificate_pem().as_bytes(),
             authority.key_pem().as_bytes(),
         );
-        let pair = again.unwrap().issue(&Leaf::client("jane", &[]), NOW).unwrap();
-        let trust = Trust::new(std::slice::from_ref(authority.certificate())).unwrap();
+        let pair = again.unwrap().issue(&CertificateSpec::client("jane", &[]), NOW).unwrap();
+        let trust = ClientCaVerifier::new(std::slice::from_ref(authority.certificate())).unwrap();
         trust.identify(pair.chain(), NOW).unwrap();
-        let other = Key::generate().unwrap();
-        let wrong =
-            Authority::from_pem(authority.certificate_pem().as_bytes(), other.to_pem().as_bytes());
+        let other = PrivateKey::generate().unwrap();
+        let wrong = CertificateAuthority::from_pem(
+            authority.certificate_pem().as_bytes(),
+            other.to_pem().as_bytes(),
+        );
         assert!(matches!(wrong, Err(Error::Mismatch(_))));
     }
 }

@@ -8,7 +8,7 @@ use ring::{
 };
 use rustls_pki_types::CertificateDer;
 
-use crate::{Error, Key, PublicKey, Usage, der};
+use crate::{Error, PrivateKey, PublicKey, Usage, der};
 
 const COMMON_NAME: &[u64] = &[2, 5, 4, 3];
 const ORGANIZATION: &[u64] = &[2, 5, 4, 10];
@@ -28,7 +28,7 @@ const VERSION_3: &[u8] = &[2];
 
 /// What a certificate says, but for who signs it.
 #[derive(Debug)]
-pub(crate) struct Content<'a> {
+pub(crate) struct TbsCertificate<'a> {
     /// A `Name`, encoded.
     pub(crate) subject: Vec<u8>,
     pub(crate) key: &'a SubjectKey,
@@ -62,9 +62,9 @@ pub(crate) enum Purpose<'a> {
 
 /// Signs `content` as the one whose encoded name is `issuer`.
 pub(crate) fn sign(
-    content: &Content<'_>,
+    content: &TbsCertificate<'_>,
     issuer: &[u8],
-    by: &Key,
+    by: &PrivateKey,
 ) -> Result<CertificateDer<'static>, Error> {
     let algorithm = by.public().algorithm().signature_algorithm();
     let mut serial = [0; 16];
@@ -85,7 +85,7 @@ pub(crate) fn sign(
 }
 
 /// A subject: organizations first, as Go writes them.
-pub(crate) fn name(common_name: &str, organizations: &[String]) -> Vec<u8> {
+pub(crate) fn encode_name(common_name: &str, organizations: &[String]) -> Vec<u8> {
     let part = |kind: &[u64], text: &str| {
         der::group(der::SET, &[der::sequence(&[der::oid(kind), der::utf8(text)])])
     };
@@ -114,7 +114,7 @@ pub(crate) fn extension(id: &[u64], critical: bool, value: &[u8]) -> Vec<u8> {
     der::sequence(&parts)
 }
 
-fn extensions(content: &Content<'_>, by: &Key) -> Vec<Vec<u8>> {
+fn extensions(content: &TbsCertificate<'_>, by: &PrivateKey) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     match content.purpose {
         Purpose::Authority => {

@@ -8,7 +8,7 @@ pub(crate) const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 /// Fields in the order in which they are signed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Claims {
+pub struct ServiceAccountClaims {
     #[serde(
         rename = "aud",
         skip_serializing_if = "Vec::is_empty",
@@ -24,7 +24,7 @@ pub struct Claims {
     #[serde(rename = "jti", skip_serializing_if = "String::is_empty")]
     pub id: String,
     #[serde(rename = "kubernetes.io", skip_serializing_if = "Option::is_none")]
-    pub bound: Option<Bound>,
+    pub bound: Option<BoundObjects>,
     #[serde(
         rename = "kubernetes.io/serviceaccount/namespace",
         skip_serializing_if = "String::is_empty"
@@ -54,20 +54,20 @@ pub struct Claims {
 /// What a token is bound to: it ends with any of these.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Bound {
+pub struct BoundObjects {
     #[serde(rename = "mutatingwebhookconfiguration", skip_serializing_if = "Option::is_none")]
-    pub(crate) mutating_webhook: Option<Reference>,
+    pub(crate) mutating_webhook: Option<BoundObjectRef>,
     pub namespace: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub node: Option<Reference>,
+    pub node: Option<BoundObjectRef>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub pod: Option<Reference>,
+    pub pod: Option<BoundObjectRef>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub secret: Option<Reference>,
+    pub secret: Option<BoundObjectRef>,
     #[serde(rename = "serviceaccount")]
-    pub service_account: Reference,
+    pub service_account: BoundObjectRef,
     #[serde(rename = "validatingwebhookconfiguration", skip_serializing_if = "Option::is_none")]
-    pub(crate) validating_webhook: Option<Reference>,
+    pub(crate) validating_webhook: Option<BoundObjectRef>,
     /// When a client should have asked for a new token.
     #[serde(
         rename = "warnafter",
@@ -79,22 +79,27 @@ pub struct Bound {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Reference {
+pub struct BoundObjectRef {
     pub name: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
 }
 
-impl Bound {
+impl BoundObjects {
     /// Whether it is bound to what we cannot look up.
-    pub(crate) fn is_strange(&self) -> bool {
+    pub(crate) fn has_unsupported(&self) -> bool {
         self.mutating_webhook.is_some() || self.validating_webhook.is_some()
     }
 }
 
-impl Claims {
+impl ServiceAccountClaims {
     /// The claims of a token that is bound to what `bound` says.
-    pub fn bound(bound: Bound, audiences: Vec<String>, lifetime_seconds: i64, now: i64) -> Self {
+    pub fn bound(
+        bound: BoundObjects,
+        audiences: Vec<String>,
+        lifetime_seconds: i64,
+        now: i64,
+    ) -> Self {
         Self {
             audiences,
             expires: Some(now + lifetime_seconds),
@@ -107,7 +112,7 @@ impl Claims {
     }
 
     /// The claims of a token that lives in a Secret, for ever.
-    pub fn legacy(namespace: &str, secret: &str, service_account: Reference) -> Self {
+    pub fn legacy(namespace: &str, secret: &str, service_account: BoundObjectRef) -> Self {
         Self {
             issuer: LEGACY_ISSUER.into(),
             subject: subject(namespace, &service_account.name),
@@ -126,7 +131,7 @@ impl Claims {
     /// Namespace, name and uid of the service account.
     pub fn service_account(&self) -> (&str, &str, &str) {
         match &self.bound {
-            Some(Bound { namespace, service_account: account, .. }) => {
+            Some(BoundObjects { namespace, service_account: account, .. }) => {
                 (namespace, &account.name, &account.uid)
             }
             None => (&self.legacy_namespace, &self.legacy_name, &self.legacy_uid),

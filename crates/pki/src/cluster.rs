@@ -2,19 +2,21 @@
 
 use std::net::IpAddr;
 
-use crate::{Authority, Dir, Error, Key, Leaf, Pair, PublicKey};
+use crate::{
+    CertKeyPair, CertificateAuthority, CertificateSpec, Dir, Error, PrivateKey, PublicKey,
+};
 
 #[derive(Debug)]
-pub struct Cluster {
-    pub ca: Authority,
-    pub front_proxy_ca: Authority,
+pub struct ClusterPki {
+    pub ca: CertificateAuthority,
+    pub front_proxy_ca: CertificateAuthority,
     /// Signs the tokens of service accounts.
-    pub service_accounts: Key,
+    pub service_accounts: PrivateKey,
     /// Whose tokens are believed: `sa.pub` may hold keys of the past.
     pub service_account_keys: Vec<PublicKey>,
-    pub apiserver: Pair,
-    pub apiserver_kubelet_client: Pair,
-    pub front_proxy_client: Pair,
+    pub apiserver: CertKeyPair,
+    pub apiserver_kubelet_client: CertKeyPair,
+    pub front_proxy_client: CertKeyPair,
 }
 
 /// What the API server is called.
@@ -24,16 +26,17 @@ pub struct ServerNames {
     pub ips: Vec<IpAddr>,
 }
 
-impl Cluster {
+impl ClusterPki {
     /// Reads what is there, makes what is missing, renews what ends soon.
     pub fn load_or_create(dir: &Dir, names: ServerNames, now: i64) -> Result<Self, Error> {
-        let ca = Authority::load_or_create(dir, "ca", now)?;
-        let front_proxy_ca = Authority::load_or_create(dir, "front-proxy-ca", now)?;
+        let ca = CertificateAuthority::load_or_create(dir, "ca", now)?;
+        let front_proxy_ca = CertificateAuthority::load_or_create(dir, "front-proxy-ca", now)?;
         let (service_accounts, service_account_keys) = token_keys(dir)?;
-        let issue = |authority, name, leaf| Pair::load_or_issue(dir, name, authority, leaf, now);
-        let server = Leaf::server("kube-apiserver", names.dns, names.ips);
-        let kubelet = Leaf::client("kube-apiserver-kubelet-client", &["system:masters"]);
-        let proxy = Leaf::client("front-proxy-client", &[]);
+        let issue =
+            |authority, name, leaf| CertKeyPair::load_or_issue(dir, name, authority, leaf, now);
+        let server = CertificateSpec::server("kube-apiserver", names.dns, names.ips);
+        let kubelet = CertificateSpec::client("kube-apiserver-kubelet-client", &["system:masters"]);
+        let proxy = CertificateSpec::client("front-proxy-client", &[]);
         Ok(Self {
             apiserver: issue(&ca, "apiserver", &server)?,
             apiserver_kubelet_client: issue(&ca, "apiserver-kubelet-client", &kubelet)?,
@@ -46,18 +49,18 @@ impl Cluster {
     }
 
     /// When the first of the leaves must be renewed.
-    pub fn due_at(&self) -> Result<i64, Error> {
+    pub fn renew_at(&self) -> Result<i64, Error> {
         let leaves = [&self.apiserver, &self.apiserver_kubelet_client, &self.front_proxy_client];
-        let due = leaves.map(|leaf| leaf.identity().map(|identity| identity.due_at()));
+        let due = leaves.map(|leaf| leaf.identity().map(|identity| identity.renew_at()));
         due.into_iter().try_fold(i64::MAX, |first, due| Ok(first.min(due?)))
     }
 }
 
-fn token_keys(dir: &Dir) -> Result<(Key, Vec<PublicKey>), Error> {
+fn token_keys(dir: &Dir) -> Result<(PrivateKey, Vec<PublicKey>), Error> {
     let key = if let Some(pem) = dir.read("sa.key")? {
-        Key::from_pem(&pem)?
+        PrivateKey::from_pem(&pem)?
     } else {
-        let key = Key::generate()?;
+        let key = PrivateKey::generate()?;
         dir.create("sa.key", key.to_pem().as_bytes(), 0o600)?;
         key
     };
@@ -82,8 +85,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let dir = Dir::open(folder.path()).unwrap();
         let names = ServerNames { dns: vec!["kubernetes".into()], ips: vec![] };
-        let load =
-            |names: &ServerNames, now| Cluster::load_or_create(&dir, names.clone(), now).unwrap();
+        let load = |names: &ServerNames, now| {
+            ClusterPki::load_or_create(&dir, names.clone(), now).unwrap()
+        };
         let first = load(&names, NOW);
         let again = load(&names, NOW + YEAR / 2);
         assert_eq!(first.ca.certificate(), again.ca.certificate());
@@ -96,8 +100,8 @@ mod tests {
         let late = load(&names, NOW + YEAR * 3 / 4);
         assert_ne!(late.front_proxy_client.chain(), first.front_proxy_client.chain());
         assert_eq!(late.ca.certificate(), first.ca.certificate());
-        assert!(first.due_at().unwrap() < NOW + YEAR * 3 / 4);
-        assert!(late.due_at().unwrap() > NOW + YEAR);
+        assert!(first.renew_at().unwrap() < NOW + YEAR * 3 / 4);
+        assert!(late.renew_at().unwrap() > NOW + YEAR);
 
         let mut files: Vec<_> =
             std::fs::read_dir(folder.path()).unwrap().map(|f| f.unwrap().file_name()).collect();

@@ -12,19 +12,19 @@ use crate::{Error, provider};
 
 /// By default all that are safe.
 #[derive(Clone, Debug)]
-pub struct Handshakes {
+pub struct TlsSettings {
     provider: Arc<CryptoProvider>,
-    newest_only: bool,
+    tls13_only: bool,
     pub(crate) http2: bool,
 }
 
-impl Default for Handshakes {
+impl Default for TlsSettings {
     fn default() -> Self {
-        Self { provider: provider(), newest_only: false, http2: true }
+        Self { provider: provider(), tls13_only: false, http2: true }
     }
 }
 
-impl Handshakes {
+impl TlsSettings {
     /// Only TLS 1.3, or 1.2 as well; of 1.2 these suites, by their names in RFCs; these curves,
     /// by their numbers there, the best first. Where there are none, all.
     pub fn new(newest_only: bool, suites: &[String], curves: &[u16]) -> Result<Self, Error> {
@@ -47,7 +47,7 @@ impl Handshakes {
                 chosen.kx_groups.push(*found.ok_or_else(wrong)?);
             }
         }
-        Ok(Self { provider: Arc::new(chosen), newest_only, http2: true })
+        Ok(Self { provider: Arc::new(chosen), tls13_only: newest_only, http2: true })
     }
 
     /// Whether HTTP/2 is offered.
@@ -57,7 +57,7 @@ impl Handshakes {
     }
 
     pub(crate) fn builder(&self) -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, Error> {
-        let versions = if self.newest_only { &[&TLS13][..] } else { &[&TLS13, &TLS12] };
+        let versions = if self.tls13_only { &[&TLS13][..] } else { &[&TLS13, &TLS12] };
         let builder = ServerConfig::builder_with_provider(self.provider.clone());
         Ok(builder.with_protocol_versions(versions)?)
     }
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn only_what_is_named_is_spoken() {
         let one = names(&["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"]);
-        let chosen = Handshakes::new(false, &one, &[24, 29]).unwrap();
+        let chosen = TlsSettings::new(false, &one, &[24, 29]).unwrap();
         let old = |own: &&SupportedCipherSuite| own.tls13().is_none();
         assert_eq!(chosen.provider.cipher_suites.iter().filter(old).count(), 1);
         let curves: Vec<_> =
@@ -93,14 +93,14 @@ mod tests {
             "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305",
             "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
         ]);
-        assert!(Handshakes::new(true, &all, &[]).is_ok());
+        assert!(TlsSettings::new(true, &all, &[]).is_ok());
     }
 
     #[test]
     fn what_is_not_safe_is_refused() {
         let old = names(&["TLS_RSA_WITH_3DES_EDE_CBC_SHA"]);
-        let said = Handshakes::new(false, &old, &[]).unwrap_err().to_string();
+        let said = TlsSettings::new(false, &old, &[]).unwrap_err().to_string();
         assert!(said.contains("3DES"), "{said}");
-        assert!(Handshakes::new(false, &[], &[1]).is_err());
+        assert!(TlsSettings::new(false, &[], &[1]).is_err());
     }
 }

@@ -15,7 +15,7 @@ use crate::{Error, tls::provider};
 const UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Identity {
+pub struct CertificateIdentity {
     pub common_name: String,
     pub organizations: Vec<String>,
     /// What Kubernetes's own attribute of a subject says: the UID of a user.
@@ -31,11 +31,11 @@ pub struct Identity {
 
 /// Authorities whose client certificates are believed.
 #[derive(Clone, Debug)]
-pub struct Trust {
+pub struct ClientCaVerifier {
     verifier: Arc<dyn ClientCertVerifier>,
 }
 
-impl Trust {
+impl ClientCaVerifier {
     pub fn new(authorities: &[CertificateDer<'static>]) -> Result<Self, Error> {
         let roots = Arc::new(roots(authorities)?);
         let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider())
@@ -46,7 +46,11 @@ impl Trust {
     }
 
     /// Who the client with this chain is, if one of the authorities says so.
-    pub fn identify(&self, chain: &[CertificateDer<'_>], now: i64) -> Result<Identity, Error> {
+    pub fn identify(
+        &self,
+        chain: &[CertificateDer<'_>],
+        now: i64,
+    ) -> Result<CertificateIdentity, Error> {
         let [leaf, rest @ ..] = chain else {
             return Err(Error::Untrusted("there is no certificate".into()));
         };
@@ -54,7 +58,7 @@ impl Trust {
         self.verifier
             .verify_client_cert(leaf, rest, UnixTime::since_unix_epoch(now))
             .map_err(|error| Error::Untrusted(error.to_string()))?;
-        Identity::of(leaf)
+        CertificateIdentity::of(leaf)
     }
 
     pub(crate) fn verifier(&self) -> Arc<dyn ClientCertVerifier> {
@@ -62,7 +66,7 @@ impl Trust {
     }
 }
 
-impl Identity {
+impl CertificateIdentity {
     /// What the certificate says, believed or not.
     pub fn of(certificate: &CertificateDer<'_>) -> Result<Self, Error> {
         let malformed = |error: &dyn ToString| Error::malformed("certificate", error.to_string());
@@ -114,14 +118,14 @@ impl Identity {
     }
 
     /// When less than 30 % of the lifetime is left.
-    pub fn due_at(&self) -> i64 {
+    pub fn renew_at(&self) -> i64 {
         let lifetime = self.not_after - self.not_before;
         self.not_after - lifetime * 3 / 10
     }
 
     /// Whether it is time for another.
-    pub fn is_due(&self, now: i64) -> bool {
-        now > self.due_at()
+    pub fn needs_renewal(&self, now: i64) -> bool {
+        now > self.renew_at()
     }
 }
 

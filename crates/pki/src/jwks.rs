@@ -56,13 +56,13 @@ fn key(key: &PublicKey) -> Value {
 mod tests {
     use super::*;
     use crate::{
-        Key,
+        PrivateKey,
         tests::{EC_SEC1, RSA_PKCS1},
     };
 
     #[test]
     fn keys_are_shown_with_their_numbers() {
-        let public = |pem: &str| Key::from_pem(pem.as_bytes()).unwrap().public().clone();
+        let public = |pem: &str| PrivateKey::from_pem(pem.as_bytes()).unwrap().public().clone();
         let keys = [public(EC_SEC1), public(RSA_PKCS1)];
         let set: Value = serde_json::from_str(&key_set(&keys)).unwrap();
         assert_eq!(set["keys"][0]["x"].as_str().unwrap().len(), 43);

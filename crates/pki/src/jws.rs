@@ -19,7 +19,7 @@ const LARGEST: usize = 64 * 1024;
 
 /// A token in its compact form, taken apart and believed by nobody yet.
 #[derive(Debug)]
-pub struct Jws<'a> {
+pub struct UnverifiedJws<'a> {
     pub algorithm: String,
     /// Which key is said to have signed it; empty: it does not say.
     pub key: String,
@@ -31,13 +31,13 @@ pub struct Jws<'a> {
 
 /// A public key that an issuer publishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WebKey {
+pub struct JsonWebKey {
     id: String,
-    material: Material,
+    material: KeyMaterial,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Material {
+enum KeyMaterial {
     Rsa {
         n: Vec<u8>,
         e: Vec<u8>,
@@ -56,11 +56,11 @@ struct Header {
 }
 
 #[derive(Deserialize)]
-struct Published {
+struct JsonWebKeySet {
     keys: Vec<serde_json::Value>,
 }
 
-impl<'a> Jws<'a> {
+impl<'a> UnverifiedJws<'a> {
     /// `None` if it is no such token.
     pub fn parse(token: &'a str) -> Option<Self> {
         if token.len() > LARGEST {
@@ -83,34 +83,34 @@ impl<'a> Jws<'a> {
     }
 }
 
-impl WebKey {
+impl JsonWebKey {
     /// The keys of a set that can be used; others are for somebody else.
-    pub fn set(json: &[u8]) -> Result<Vec<Self>, Error> {
-        let set: Published =
+    pub fn parse_set(json: &[u8]) -> Result<Vec<Self>, Error> {
+        let set: JsonWebKeySet =
             serde_json::from_slice(json).map_err(|error| Error::malformed("key set", error))?;
         Ok(set.keys.iter().filter_map(Self::read).collect())
     }
 
     /// Whether this key has signed the token.
-    pub fn verifies(&self, token: &Jws<'_>) -> bool {
+    pub fn verifies(&self, token: &UnverifiedJws<'_>) -> bool {
         if !token.key.is_empty() && token.key != self.id {
             return false;
         }
         let (message, signature) = (token.message.as_bytes(), &*token.signature);
         match &self.material {
-            Material::Rsa { n, e } => rsa(&token.algorithm).is_some_and(|how| {
+            KeyMaterial::Rsa { n, e } => rsa(&token.algorithm).is_some_and(|how| {
                 RsaPublicKeyComponents { n, e }.verify(how, message, signature).is_ok()
             }),
-            Material::P256(point) if token.algorithm == "ES256" => {
+            KeyMaterial::P256(point) if token.algorithm == "ES256" => {
                 verified(&ECDSA_P256_SHA256_FIXED, point, message, signature)
             }
-            Material::P384(point) if token.algorithm == "ES384" => {
+            KeyMaterial::P384(point) if token.algorithm == "ES384" => {
                 verified(&ECDSA_P384_SHA384_FIXED, point, message, signature)
             }
-            Material::P521(point) if token.algorithm == "ES512" => {
+            KeyMaterial::P521(point) if token.algorithm == "ES512" => {
                 p521::verifies(point, message, signature)
             }
-            Material::P256(_) | Material::P384(_) | Material::P521(_) => false,
+            KeyMaterial::P256(_) | KeyMaterial::P384(_) | KeyMaterial::P521(_) => false,
         }
     }
 
@@ -125,10 +125,10 @@ impl WebKey {
             (x.len() == size && y.len() == size).then(|| [&[4], &*x, &*y].concat())
         };
         let material = match (text("kty")?, text("crv")) {
-            ("RSA", _) => Material::Rsa { n: bytes("n")?, e: bytes("e")? },
-            ("EC", Some("P-256")) => Material::P256(point(32)?),
-            ("EC", Some("P-384")) => Material::P384(point(48)?),
-            ("EC", Some("P-521")) => Material::P521(point(66)?),
+            ("RSA", _) => KeyMaterial::Rsa { n: bytes("n")?, e: bytes("e")? },
+            ("EC", Some("P-256")) => KeyMaterial::P256(point(32)?),
+            ("EC", Some("P-384")) => KeyMaterial::P384(point(48)?),
+            ("EC", Some("P-521")) => KeyMaterial::P521(point(66)?),
             _ => return None,
         };
         Some(Self { id: text("kid").unwrap_or_default().to_owned(), material })
@@ -182,7 +182,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Key, key_set,
+        PrivateKey, key_set,
         tests::{EC_SEC1, P384_PKCS8, RSA_PKCS1},
     };
 
@@ -204,27 +204,31 @@ mod tests {
     #[test]
     fn published_keys_verify_what_they_signed_and_nothing_else() {
         for pem in [EC_SEC1, P384_PKCS8, RSA_PKCS1] {
-            let key = Key::from_pem(pem.as_bytes()).unwrap();
+            let key = PrivateKey::from_pem(pem.as_bytes()).unwrap();
             let public = key.public();
-            let set = WebKey::set(key_set(std::slice::from_ref(public)).as_bytes()).unwrap();
+            let set =
+                JsonWebKey::parse_set(key_set(std::slice::from_ref(public)).as_bytes()).unwrap();
             let text = message(public.algorithm().name(), public.id());
-            let signed = token(&text, &key.sign_fixed(text.as_bytes()).unwrap());
-            let read = Jws::parse(&signed).unwrap();
+            let signed = token(&text, &key.sign_jose(text.as_bytes()).unwrap());
+            let read = UnverifiedJws::parse(&signed).unwrap();
             assert_eq!(read.payload, br#"{"sub":"a"}"#);
             assert!(set[0].verifies(&read));
             let other = message("none", public.id());
-            assert!(!set[0].verifies(&Jws::parse(&token(&other, &[])).unwrap()));
+            assert!(!set[0].verifies(&UnverifiedJws::parse(&token(&other, &[])).unwrap()));
             let other = message(public.algorithm().name(), "another");
-            let signed = token(&other, &key.sign_fixed(other.as_bytes()).unwrap());
-            assert!(!set[0].verifies(&Jws::parse(&signed).unwrap()), "it names another key");
+            let signed = token(&other, &key.sign_jose(other.as_bytes()).unwrap());
+            assert!(
+                !set[0].verifies(&UnverifiedJws::parse(&signed).unwrap()),
+                "it names another key"
+            );
         }
     }
 
     #[test]
     fn all_ways_in_which_rsa_signs_are_known() {
-        let public = Key::from_pem(RSA_PKCS1.as_bytes()).unwrap().public().clone();
-        let set = WebKey::set(key_set(&[public]).as_bytes()).unwrap();
-        let der = Key::from_pem(RSA_PKCS1.as_bytes()).unwrap().to_der();
+        let public = PrivateKey::from_pem(RSA_PKCS1.as_bytes()).unwrap().public().clone();
+        let set = JsonWebKey::parse_set(key_set(&[public]).as_bytes()).unwrap();
+        let der = PrivateKey::from_pem(RSA_PKCS1.as_bytes()).unwrap().to_der();
         let pair = RsaKeyPair::from_pkcs8(der.secret_der()).unwrap();
         let ways: [(&str, &dyn RsaEncoding); 5] = [
             ("RS384", &RSA_PKCS1_SHA384),
@@ -237,9 +241,15 @@ mod tests {
             let text = message(name, "");
             let mut signature = vec![0; pair.public().modulus_len()];
             pair.sign(way, &SystemRandom::new(), text.as_bytes(), &mut signature).unwrap();
-            assert!(set[0].verifies(&Jws::parse(&token(&text, &signature)).unwrap()), "{name}");
+            assert!(
+                set[0].verifies(&UnverifiedJws::parse(&token(&text, &signature)).unwrap()),
+                "{name}"
+            );
             signature[9] ^= 1;
-            assert!(!set[0].verifies(&Jws::parse(&token(&text, &signature)).unwrap()), "{name}");
+            assert!(
+                !set[0].verifies(&UnverifiedJws::parse(&token(&text, &signature)).unwrap()),
+                "{name}"
+            );
         }
     }
 
@@ -247,23 +257,23 @@ mod tests {
     #[test]
     fn the_largest_curve_is_known() {
         let (set, signed) = (include_bytes!("../tests/data/p521-set.json"), P521_TOKEN.trim());
-        let set = WebKey::set(set).unwrap();
-        assert!(set[0].verifies(&Jws::parse(signed).unwrap()));
+        let set = JsonWebKey::parse_set(set).unwrap();
+        assert!(set[0].verifies(&UnverifiedJws::parse(signed).unwrap()));
         let (message, signature) = signed.rsplit_once('.').unwrap();
         let mut other = BASE64_URL_SAFE_NO_PAD.decode(signature).unwrap();
         other[70] ^= 1;
-        assert!(!set[0].verifies(&Jws::parse(&token(message, &other)).unwrap()));
-        assert!(!set[0].verifies(&Jws::parse(&token(message, &[0; 132])).unwrap()));
+        assert!(!set[0].verifies(&UnverifiedJws::parse(&token(message, &other)).unwrap()));
+        assert!(!set[0].verifies(&UnverifiedJws::parse(&token(message, &[0; 132])).unwrap()));
     }
 
     #[test]
     fn keys_for_other_purposes_are_left_out() {
         let set = br#"{"keys":[{"kty":"oct","k":"AA"},{"kty":"EC","crv":"P-521","x":"AA","y":"AA"},
             {"kty":"EC","crv":"P-256","x":"AA","y":"AA"},{"kty":"RSA","use":"enc","n":"AA","e":"AQAB"}]}"#;
-        assert_eq!(WebKey::set(set).unwrap(), []);
-        assert!(WebKey::set(b"[]").is_err());
+        assert_eq!(JsonWebKey::parse_set(set).unwrap(), []);
+        assert!(JsonWebKey::parse_set(b"[]").is_err());
         for bad in ["", "a.b", "a.b.c", "a.b.c.d"] {
-            assert!(Jws::parse(bad).is_none(), "{bad}");
+            assert!(UnverifiedJws::parse(bad).is_none(), "{bad}");
         }
     }
 }

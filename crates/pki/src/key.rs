@@ -18,7 +18,7 @@ use crate::{Error, PublicKey, der, pem, public_key::Algorithm};
 
 const VERSION_0: &[u8] = &[0];
 
-pub struct Key {
+pub struct PrivateKey {
     /// PKCS#8, whatever form it was given in.
     der: Vec<u8>,
     public: PublicKey,
@@ -34,13 +34,13 @@ enum Pair {
     Rsa(Box<rsa::KeyPair>),
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for PrivateKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({})", self.public.id())
     }
 }
 
-impl Key {
+impl PrivateKey {
     /// A new ECDSA P-256 key.
     pub fn generate() -> Result<Self, Error> {
         Self::generate_ecdsa(Algorithm::Es256)
@@ -72,7 +72,7 @@ impl Key {
         let key = PrivateKeyDer::from_pem_slice(pem)
             .map_err(|error| Error::malformed("private key", error))?;
         match key {
-            PrivateKeyDer::Pkcs8(key) => Self::any(key.secret_pkcs8_der()),
+            PrivateKeyDer::Pkcs8(key) => Self::from_pkcs8(key.secret_pkcs8_der()),
             PrivateKeyDer::Pkcs1(key) => {
                 Self::rsa(&envelope(&Algorithm::Rs256.key_algorithm(), key.secret_pkcs1_der()))
             }
@@ -109,14 +109,14 @@ impl Key {
     }
 
     /// A signature as tokens carry it.
-    pub fn sign_fixed(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
+    pub fn sign_jose(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
         match &self.pair {
             Pair::Ecdsa { fixed, .. } => sign_ecdsa(fixed, message),
             Pair::Rsa(pair) => sign_rsa(pair, message),
         }
     }
 
-    fn any(pkcs8: &[u8]) -> Result<Self, Error> {
+    fn from_pkcs8(pkcs8: &[u8]) -> Result<Self, Error> {
         Self::ecdsa(pkcs8, Algorithm::Es256)
             .or_else(|_| Self::ecdsa(pkcs8, Algorithm::Es384))
             .or_else(|_| Self::rsa(pkcs8))
@@ -184,12 +184,13 @@ mod tests {
             (RSA_PKCS1, Algorithm::Rs256),
             (RSA_PKCS8, Algorithm::Rs256),
         ] {
-            let key = Key::from_pem(pem.as_bytes()).unwrap();
+            let key = PrivateKey::from_pem(pem.as_bytes()).unwrap();
             assert_eq!(key.public().algorithm(), algorithm);
-            let again = Key::from_pem(key.to_pem().as_bytes()).unwrap();
+            let again = PrivateKey::from_pem(key.to_pem().as_bytes()).unwrap();
             assert_eq!(again.public().id(), key.public().id());
         }
-        let same = |pem: &str| Key::from_pem(pem.as_bytes()).unwrap().public().id().to_owned();
+        let same =
+            |pem: &str| PrivateKey::from_pem(pem.as_bytes()).unwrap().public().id().to_owned();
         assert_eq!(same(RSA_PKCS1), same(RSA_PKCS8));
     }
 
@@ -197,17 +198,17 @@ mod tests {
     fn makes_keys_by_the_names_that_pods_use() {
         for (name, algorithm) in [("ECDSAP256", Algorithm::Es256), ("ECDSAP384", Algorithm::Es384)]
         {
-            assert_eq!(Key::generate_named(name).unwrap().public().algorithm(), algorithm);
+            assert_eq!(PrivateKey::generate_named(name).unwrap().public().algorithm(), algorithm);
         }
         for other in ["RSA3072", "ED25519", "DSA"] {
-            assert!(matches!(Key::generate_named(other), Err(Error::UnsupportedKey(_))));
+            assert!(matches!(PrivateKey::generate_named(other), Err(Error::UnsupportedKey(_))));
         }
     }
 
     #[test]
     fn says_what_it_cannot_read() {
-        assert!(matches!(Key::from_pem(b"nothing"), Err(Error::Malformed { .. })));
+        assert!(matches!(PrivateKey::from_pem(b"nothing"), Err(Error::Malformed { .. })));
         let odd = pem::encode("PRIVATE KEY", b"not a key");
-        assert!(matches!(Key::from_pem(odd.as_bytes()), Err(Error::UnsupportedKey(_))));
+        assert!(matches!(PrivateKey::from_pem(odd.as_bytes()), Err(Error::UnsupportedKey(_))));
     }
 }

@@ -25,22 +25,22 @@ mod tls;
 mod token;
 
 pub use self::{
-    authority::{Authority, Leaf, Usage},
-    claims::{Bound, Claims, Reference},
-    cluster::{Cluster, ServerNames},
+    authority::{CertificateAuthority, CertificateSpec, Usage},
+    claims::{BoundObjectRef, BoundObjects, ServiceAccountClaims},
+    cluster::{ClusterPki, ServerNames},
     dir::Dir,
-    handshakes::Handshakes,
-    identity::{Identity, Trust},
+    handshakes::TlsSettings,
+    identity::{CertificateIdentity, ClientCaVerifier},
     jwks::{key_set, openid_configuration},
-    jws::{Jws, SIGNING_ALGORITHMS, WebKey},
-    key::Key,
-    pair::Pair,
-    pem::{certificates, live_certificates, plain_certificates},
-    possession::possesses,
+    jws::{JsonWebKey, SIGNING_ALGORITHMS, UnverifiedJws},
+    key::PrivateKey,
+    pair::CertKeyPair,
+    pem::{certificates, dedup_certificates, unexpired_certificates},
+    possession::verify_proof_of_possession,
     public_key::PublicKey,
-    request::Request,
-    tls::{Rotating, client_config, provider, server_config, server_config_named},
-    token::{Refusal, Signer, Verified, Verifier},
+    request::CertificateRequest,
+    tls::{Reloadable, client_config, provider, server_config, server_config_named},
+    token::{TokenError, TokenSigner, TokenVerifier, VerifiedToken},
 };
 
 #[derive(Debug, thiserror::Error)]

@@ -3,16 +3,19 @@
 use base64::{Engine, prelude::BASE64_STANDARD};
 use rustls_pki_types::CertificateDer;
 
-use crate::{Authority, Dir, Error, Identity, Key, Leaf, PublicKey, pem};
+use crate::{
+    CertificateAuthority, CertificateIdentity, CertificateSpec, Dir, Error, PrivateKey, PublicKey,
+    pem,
+};
 
 #[derive(Debug)]
-pub struct Pair {
+pub struct CertKeyPair {
     chain: Vec<CertificateDer<'static>>,
-    key: Key,
+    key: PrivateKey,
 }
 
-impl Pair {
-    pub(crate) fn new(chain: Vec<CertificateDer<'static>>, key: Key) -> Result<Self, Error> {
+impl CertKeyPair {
+    pub(crate) fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKey) -> Result<Self, Error> {
         let certified = PublicKey::of_certificate(&chain[0])?;
         if certified != *key.public() {
             return Err(Error::Mismatch("pair".into()));
@@ -21,7 +24,7 @@ impl Pair {
     }
 
     pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, Error> {
-        Self::new(pem::certificates(certificate)?, Key::from_pem(key)?)
+        Self::new(pem::certificates(certificate)?, PrivateKey::from_pem(key)?)
     }
 
     /// The pair in `NAME.crt` and `NAME.key`; `authority` makes a new one when there
@@ -29,15 +32,15 @@ impl Pair {
     pub fn load_or_issue(
         dir: &Dir,
         name: &str,
-        authority: &Authority,
-        leaf: &Leaf,
+        authority: &CertificateAuthority,
+        leaf: &CertificateSpec,
         now: i64,
     ) -> Result<Self, Error> {
         let (crt, key) = (format!("{name}.crt"), format!("{name}.key"));
         if let (Some(certificate), Some(key)) = (dir.read(&crt)?, dir.read(&key)?) {
             // a renewal that was interrupted leaves two halves that do not fit
             match Self::from_pem(&certificate, &key) {
-                Ok(pair) if pair.serves(leaf, now)? => return Ok(pair),
+                Ok(pair) if pair.satisfies(leaf, now)? => return Ok(pair),
                 Ok(_) | Err(Error::Mismatch(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -52,7 +55,7 @@ impl Pair {
         &self.chain
     }
 
-    pub fn key(&self) -> &Key {
+    pub fn key(&self) -> &PrivateKey {
         &self.key
     }
 
@@ -64,12 +67,16 @@ impl Pair {
         self.key.to_pem()
     }
 
-    pub fn identity(&self) -> Result<Identity, Error> {
-        Identity::of(&self.chain[0])
+    pub fn identity(&self) -> Result<CertificateIdentity, Error> {
+        CertificateIdentity::of(&self.chain[0])
     }
 
     /// A kubeconfig for whom this pair names, in YAML (and JSON).
-    pub fn kubeconfig(&self, server: &str, authority: &Authority) -> Result<String, Error> {
+    pub fn kubeconfig(
+        &self,
+        server: &str,
+        authority: &CertificateAuthority,
+    ) -> Result<String, Error> {
         let user = self.identity()?.common_name;
         let data = |pem: String| BASE64_STANDARD.encode(pem);
         let config = serde_json::json!({
@@ -89,9 +96,9 @@ impl Pair {
         Ok(serde_json::to_string_pretty(&config).expect("plain data") + "\n")
     }
 
-    fn serves(&self, leaf: &Leaf, now: i64) -> Result<bool, Error> {
+    fn satisfies(&self, leaf: &CertificateSpec, now: i64) -> Result<bool, Error> {
         let has = self.identity()?;
-        Ok(!has.is_due(now)
+        Ok(!has.needs_renewal(now)
             && leaf.dns.iter().all(|name| has.dns.contains(name))
             && leaf.ips.iter().all(|ip| has.ips.contains(ip)))
     }

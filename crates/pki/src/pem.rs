@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 
-use crate::{Error, Identity};
+use crate::{CertificateIdentity, Error};
 
 /// All certificates in `pem`, at least one.
 pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
@@ -18,7 +18,7 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
 }
 
 /// The same without what stands around and between them, each once.
-pub fn plain_certificates(pem: &[u8]) -> Result<String, Error> {
+pub fn dedup_certificates(pem: &[u8]) -> Result<String, Error> {
     let mut all = certificates(pem)?;
     let mut seen = HashSet::new();
     all.retain(|one| seen.insert(one.clone()));
@@ -26,10 +26,10 @@ pub fn plain_certificates(pem: &[u8]) -> Result<String, Error> {
 }
 
 /// The same, but for those that have ended.
-pub fn live_certificates(pem: &[u8], now: i64) -> Result<String, Error> {
-    let plain = plain_certificates(pem)?;
+pub fn unexpired_certificates(pem: &[u8], now: i64) -> Result<String, Error> {
+    let plain = dedup_certificates(pem)?;
     let mut all = certificates(plain.as_bytes())?;
-    all.retain(|one| Identity::of(one).is_ok_and(|identity| identity.not_after > now));
+    all.retain(|one| CertificateIdentity::of(one).is_ok_and(|identity| identity.not_after > now));
     Ok(all.iter().map(|one| encode("CERTIFICATE", one)).collect())
 }
 

@@ -19,7 +19,12 @@ const P521: usize = 66;
 
 /// Whether the key, a SubjectPublicKeyInfo, has signed the message, of which so many bits of
 /// SHA-2 are taken; in the form of X.509. `None`: of such keys it cannot be told.
-pub fn possesses(spki: &[u8], bits: u16, message: &[u8], signature: &[u8]) -> Option<bool> {
+pub fn verify_proof_of_possession(
+    spki: &[u8],
+    bits: u16,
+    message: &[u8],
+    signature: &[u8],
+) -> Option<bool> {
     let (_, info) = SubjectPublicKeyInfo::from_der(spki).ok()?;
     let key = &*info.subject_public_key.data;
     let kind = &info.algorithm.algorithm;
@@ -64,20 +69,23 @@ fn p521_verified(point: &[u8], bits: u16, message: &[u8], signature: &[u8]) -> b
 mod tests {
     use super::*;
     use crate::{
-        Key,
+        PrivateKey,
         tests::{EC_SEC1, P384_PKCS8, RSA_PKCS1},
     };
 
     #[test]
     fn only_who_has_the_key_can_sign() {
         for (pem, bits) in [(EC_SEC1, 256), (P384_PKCS8, 384)] {
-            let key = Key::from_pem(pem.as_bytes()).expect("a key");
+            let key = PrivateKey::from_pem(pem.as_bytes()).expect("a key");
             let (spki, signed) = (key.public().to_der(), key.sign(b"uid").expect("a signature"));
-            assert_eq!(possesses(&spki, bits, b"uid", &signed), Some(true));
-            assert_eq!(possesses(&spki, bits, b"other", &signed), Some(false));
+            assert_eq!(verify_proof_of_possession(&spki, bits, b"uid", &signed), Some(true));
+            assert_eq!(verify_proof_of_possession(&spki, bits, b"other", &signed), Some(false));
         }
-        let rsa = Key::from_pem(RSA_PKCS1.as_bytes()).expect("a key");
-        assert_eq!(possesses(&rsa.public().to_der(), 256, b"uid", b""), Some(false));
+        let rsa = PrivateKey::from_pem(RSA_PKCS1.as_bytes()).expect("a key");
+        assert_eq!(
+            verify_proof_of_possession(&rsa.public().to_der(), 256, b"uid", b""),
+            Some(false)
+        );
     }
 
     /// Made by openssl: a key of P-521, and what it has signed of SHA-256.
@@ -87,7 +95,7 @@ mod tests {
             include_bytes!("../tests/data/p521-public.der"),
             include_bytes!("../tests/data/p521-signature.der"),
         );
-        assert_eq!(possesses(spki, 256, b"uid", signed), Some(true));
-        assert_eq!(possesses(spki, 256, b"other", signed), Some(false));
+        assert_eq!(verify_proof_of_possession(spki, 256, b"uid", signed), Some(true));
+        assert_eq!(verify_proof_of_possession(spki, 256, b"other", signed), Some(false));
     }
 }

@@ -11,7 +11,7 @@ use ring::{
 use rustls_pki_types::pem::{PemObject, SectionKind};
 use x509_parser::{oid_registry, prelude::FromDer, x509::SubjectPublicKeyInfo};
 
-use crate::{Error, Key, der, pem};
+use crate::{Error, PrivateKey, der, pem};
 
 const EC_PUBLIC_KEY: &[u64] = &[1, 2, 840, 10045, 2, 1];
 const P256: &[u64] = &[1, 2, 840, 10045, 3, 1, 7];
@@ -117,7 +117,7 @@ impl PublicKey {
     }
 
     /// The same key, which others call by this name.
-    pub fn named(self, id: &str) -> Self {
+    pub fn with_key_id(self, id: &str) -> Self {
         Self { id: id.to_owned(), ..self }
     }
 
@@ -168,5 +168,5 @@ impl PublicKey {
 }
 
 fn of_private(label: &str, der: &[u8]) -> Result<PublicKey, Error> {
-    Ok(Key::from_pem(pem::encode(label, der).as_bytes())?.public().clone())
+    Ok(PrivateKey::from_pem(pem::encode(label, der).as_bytes())?.public().clone())
 }

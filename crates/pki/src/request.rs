@@ -9,7 +9,7 @@ use x509_parser::{
 };
 
 use crate::{
-    Error, Identity, Key,
+    CertificateIdentity, Error, PrivateKey,
     certificate::{self, SubjectKey},
     der, pem,
 };
@@ -19,14 +19,14 @@ const VERSION_1: &[u8] = &[0];
 
 /// A request whose signature is right: whoever made it has the key.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct CertificateRequest {
     pub(crate) subject: Vec<u8>,
     pub(crate) names: Vec<u8>,
     pub(crate) key: SubjectKey,
-    identity: Identity,
+    identity: CertificateIdentity,
 }
 
-impl Request {
+impl CertificateRequest {
     pub fn from_pem(pem: &[u8]) -> Result<Self, Error> {
         let der = CertificateSigningRequestDer::from_pem_slice(pem)
             .map_err(|error| Error::malformed("certificate request", error))?;
@@ -43,7 +43,7 @@ impl Request {
                 der: info.subject_pki.raw.to_vec(),
                 bits: info.subject_pki.subject_public_key.data.to_vec(),
             },
-            identity: Identity::default(),
+            identity: CertificateIdentity::default(),
         };
         request.identity.take_subject(&info.subject)?;
         for attribute in info.iter_attributes() {
@@ -64,13 +64,13 @@ impl Request {
     }
 
     /// A request that says nothing but that somebody has the `key`, in DER.
-    pub fn stub(key: &Key) -> Result<Vec<u8>, Error> {
-        Self::signed(key, &[], &certificate::name("", &[]))
+    pub fn stub_der(key: &PrivateKey) -> Result<Vec<u8>, Error> {
+        Self::signed(key, &[], &certificate::encode_name("", &[]))
     }
 
     /// A request in PEM for `key`.
     pub fn create(
-        key: &Key,
+        key: &PrivateKey,
         common_name: &str,
         organizations: &[String],
         names: (&[String], &[IpAddr]),
@@ -87,11 +87,11 @@ impl Request {
             let asked = der::group(der::SET, &[der::sequence(&extensions)]);
             der::sequence(&[der::oid(EXTENSION_REQUEST), asked])
         };
-        let subject = certificate::name(common_name, organizations);
+        let subject = certificate::encode_name(common_name, organizations);
         Ok(pem::encode("CERTIFICATE REQUEST", &Self::signed(key, &attributes, &subject)?))
     }
 
-    fn signed(key: &Key, attributes: &[u8], subject: &[u8]) -> Result<Vec<u8>, Error> {
+    fn signed(key: &PrivateKey, attributes: &[u8], subject: &[u8]) -> Result<Vec<u8>, Error> {
         let info = der::sequence(&[
             der::integer(VERSION_1),
             subject.to_vec(),
@@ -104,7 +104,7 @@ impl Request {
     }
 
     /// Whom the request wants named. Dates and serial are empty.
-    pub fn identity(&self) -> &Identity {
+    pub fn identity(&self) -> &CertificateIdentity {
         &self.identity
     }
 }
@@ -114,21 +114,21 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Authority, Trust, Usage, certificates, tests::NOW};
+    use crate::{CertificateAuthority, ClientCaVerifier, Usage, certificates, tests::NOW};
 
     #[test]
     fn a_request_becomes_a_certificate() {
-        let key = Key::generate().unwrap();
+        let key = PrivateKey::generate().unwrap();
         let groups = ["system:nodes".to_owned(), "other".to_owned()];
         let names = (&["n1".to_owned()][..], &[[10, 0, 0, 1].into()][..]);
-        let pem = Request::create(&key, "system:node:n1", &groups, names).unwrap();
-        let request = Request::from_pem(pem.as_bytes()).unwrap();
+        let pem = CertificateRequest::create(&key, "system:node:n1", &groups, names).unwrap();
+        let request = CertificateRequest::from_pem(pem.as_bytes()).unwrap();
         assert_eq!(request.identity().organizations, groups);
 
-        let authority = Authority::create("kubernetes", NOW).unwrap();
+        let authority = CertificateAuthority::create("kubernetes", NOW).unwrap();
         let year = Duration::from_hours(365 * 24);
         let pem = authority.sign(&request, &[Usage::Client], year, NOW).unwrap();
-        let trust = Trust::new(std::slice::from_ref(authority.certificate())).unwrap();
+        let trust = ClientCaVerifier::new(std::slice::from_ref(authority.certificate())).unwrap();
         let chain = certificates(pem.as_bytes()).unwrap();
         let who = trust.identify(&chain, NOW).unwrap();
         assert_eq!((&*who.common_name, &who.dns[..]), ("system:node:n1", &["n1".to_owned()][..]));
@@ -138,24 +138,24 @@ mod tests {
     #[test]
     fn openssl_is_understood_with_keys_that_we_do_not_make() {
         let pem = include_str!("../tests/data/ed25519.csr");
-        let request = Request::from_pem(pem.as_bytes()).unwrap();
+        let request = CertificateRequest::from_pem(pem.as_bytes()).unwrap();
         assert_eq!(request.identity().common_name, "jane");
         assert_eq!(request.identity().organizations, ["dev", "ops"]);
-        let authority = Authority::create("kubernetes", NOW).unwrap();
+        let authority = CertificateAuthority::create("kubernetes", NOW).unwrap();
         let pem = authority.sign(&request, &[Usage::Client], Duration::from_hours(1), NOW).unwrap();
-        let trust = Trust::new(std::slice::from_ref(authority.certificate())).unwrap();
+        let trust = ClientCaVerifier::new(std::slice::from_ref(authority.certificate())).unwrap();
         trust.identify(&certificates(pem.as_bytes()).unwrap(), NOW).unwrap();
     }
 
     #[test]
     fn a_changed_request_is_refused() {
-        let key = Key::generate().unwrap();
-        let pem = Request::create(&key, "jane", &[], (&[], &[])).unwrap();
+        let key = PrivateKey::generate().unwrap();
+        let pem = CertificateRequest::create(&key, "jane", &[], (&[], &[])).unwrap();
         let der = CertificateSigningRequestDer::from_pem_slice(pem.as_bytes()).unwrap();
         let mut der = der.to_vec();
         let at = der.windows(4).position(|w| w == b"jane").unwrap();
         der[at] = b'J';
         let forged = pem::encode("CERTIFICATE REQUEST", &der);
-        assert!(Request::from_pem(forged.as_bytes()).is_err());
+        assert!(CertificateRequest::from_pem(forged.as_bytes()).is_err());
     }
 }

@@ -12,7 +12,7 @@ use rustls::{
 };
 use rustls_pki_types::CertificateDer;
 
-use crate::{Error, Handshakes, Pair, Trust, identity::roots};
+use crate::{CertKeyPair, ClientCaVerifier, Error, TlsSettings, identity::roots};
 
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
@@ -25,7 +25,10 @@ pub fn provider() -> Arc<CryptoProvider> {
 
 /// For a server that asks clients for a certificate, lets them in without one, and
 /// refuses those whose certificate `clients` does not trust.
-pub fn server_config(pair: &Pair, clients: Option<&Trust>) -> Result<ServerConfig, Error> {
+pub fn server_config(
+    pair: &CertKeyPair,
+    clients: Option<&ClientCaVerifier>,
+) -> Result<ServerConfig, Error> {
     let verifier = match clients {
         Some(clients) => clients.verifier(),
         None => WebPkiClientVerifier::no_client_auth(),
@@ -42,11 +45,11 @@ pub fn server_config(pair: &Pair, clients: Option<&Trust>) -> Result<ServerConfi
 /// The same, with further certificates for clients that call the server by these names:
 /// `example.com`, `*.example.com`. The first of the best matches is shown.
 pub fn server_config_named(
-    pair: &Pair,
-    named: &[(Vec<String>, Pair)],
-    (clients, handshakes): (&Trust, &Handshakes),
+    pair: &CertKeyPair,
+    named: &[(Vec<String>, CertKeyPair)],
+    (clients, handshakes): (&ClientCaVerifier, &TlsSettings),
 ) -> Result<ServerConfig, Error> {
-    let mut by_name = ByName { named: Vec::new(), other: certified(pair)? };
+    let mut by_name = SniResolver { named: Vec::new(), other: certified(pair)? };
     for (names, pair) in named {
         let key = certified(pair)?;
         let names = names.iter().map(|name| name.trim_end_matches('.').to_lowercase());
@@ -65,7 +68,7 @@ pub fn server_config_named(
 /// For a client that believes servers of `authorities`, and shows `pair` if asked.
 pub fn client_config(
     authorities: &[CertificateDer<'static>],
-    pair: Option<&Pair>,
+    pair: Option<&CertKeyPair>,
 ) -> Result<ClientConfig, Error> {
     let roots = Arc::new(roots(authorities)?);
     let verifier: Arc<dyn ServerCertVerifier> =
@@ -86,12 +89,12 @@ pub fn client_config(
 
 /// Chooses what to show by what the client called.
 #[derive(Debug)]
-struct ByName {
+struct SniResolver {
     named: Vec<(String, Arc<CertifiedKey>)>,
     other: Arc<CertifiedKey>,
 }
 
-impl ByName {
+impl SniResolver {
     fn find(&self, called: &str) -> Option<&Arc<CertifiedKey>> {
         let wild = called.split_once('.').map(|(_, rest)| format!("*.{rest}"));
         let is = |name: &str| self.named.iter().find(|(own, _)| own == name).map(|(_, key)| key);
@@ -99,14 +102,14 @@ impl ByName {
     }
 }
 
-impl ResolvesServerCert for ByName {
+impl ResolvesServerCert for SniResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let found = hello.server_name().and_then(|called| self.find(&called.to_lowercase()));
         Some(found.unwrap_or(&self.other).clone())
     }
 }
 
-fn certified(pair: &Pair) -> Result<Arc<CertifiedKey>, Error> {
+fn certified(pair: &CertKeyPair) -> Result<Arc<CertifiedKey>, Error> {
     let key = pair.key().to_der();
     Ok(Arc::new(CertifiedKey::from_der(pair.chain().to_vec(), key, &provider())?))
 }
@@ -114,9 +117,9 @@ fn certified(pair: &Pair) -> Result<Arc<CertifiedKey>, Error> {
 /// A configuration that is replaced when certificates are renewed: what starts
 /// after that uses the new one.
 #[derive(Debug)]
-pub struct Rotating<T>(RwLock<Arc<T>>);
+pub struct Reloadable<T>(RwLock<Arc<T>>);
 
-impl<T> Rotating<T> {
+impl<T> Reloadable<T> {
     pub fn new(value: T) -> Self {
         Self(RwLock::new(Arc::new(value)))
     }
@@ -137,7 +140,7 @@ mod tests {
     use rustls::{ClientConnection, ServerConnection, Stream};
 
     use super::*;
-    use crate::{Authority, Leaf};
+    use crate::{CertificateAuthority, CertificateSpec};
 
     /// Real time: the handshake looks at the clock.
     fn now() -> i64 {
@@ -170,14 +173,14 @@ mod tests {
 
     #[test]
     fn what_is_shown_depends_on_what_was_called() {
-        let ca = Authority::create("ca", now()).unwrap();
-        let pair = || ca.issue(&Leaf::server("api", vec![], vec![]), now()).unwrap();
+        let ca = CertificateAuthority::create("ca", now()).unwrap();
+        let pair = || ca.issue(&CertificateSpec::server("api", vec![], vec![]), now()).unwrap();
         let keys: Vec<_> = (0..3).map(|_| certified(&pair()).unwrap()).collect();
         let named = vec![
             ("*.example.com".to_owned(), keys[0].clone()),
             ("a.example.com".to_owned(), keys[1].clone()),
         ];
-        let by_name = ByName { named, other: keys[2].clone() };
+        let by_name = SniResolver { named, other: keys[2].clone() };
         let shown = |name: &str| by_name.find(name).map(|key| key.cert[0].clone());
         assert_eq!(shown("a.example.com"), Some(keys[1].cert[0].clone()), "the exact name");
         assert_eq!(shown("b.example.com"), Some(keys[0].cert[0].clone()));
@@ -187,14 +190,18 @@ mod tests {
 
     #[test]
     fn clients_come_with_a_good_certificate_or_with_none() {
-        let (ca, other) =
-            (Authority::create("ca", now()).unwrap(), Authority::create("ca", now()).unwrap());
-        let own = ca.issue(&Leaf::server("api", vec!["api.test".into()], vec![]), now()).unwrap();
+        let (ca, other) = (
+            CertificateAuthority::create("ca", now()).unwrap(),
+            CertificateAuthority::create("ca", now()).unwrap(),
+        );
+        let own = ca
+            .issue(&CertificateSpec::server("api", vec!["api.test".into()], vec![]), now())
+            .unwrap();
         let roots = std::slice::from_ref(ca.certificate());
-        let trust = Trust::new(roots).unwrap();
+        let trust = ClientCaVerifier::new(roots).unwrap();
         let server = || server_config(&own, Some(&trust)).unwrap();
-        let jane = ca.issue(&Leaf::client("jane", &[]), now()).unwrap();
-        let mallory = other.issue(&Leaf::client("jane", &[]), now()).unwrap();
+        let jane = ca.issue(&CertificateSpec::client("jane", &[]), now()).unwrap();
+        let mallory = other.issue(&CertificateSpec::client("jane", &[]), now()).unwrap();
         let known = shake(server(), client_config(roots, Some(&jane)).unwrap()).unwrap();
         assert_eq!(known.as_ref(), Some(&jane.chain()[0]));
         assert_eq!(shake(server(), client_config(roots, None).unwrap()), Ok(None));

@@ -6,21 +6,23 @@ use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 
-use crate::{Bound, Claims, Error, Key, PublicKey, claims::LEGACY_ISSUER};
+use crate::{
+    BoundObjects, Error, PrivateKey, PublicKey, ServiceAccountClaims, claims::LEGACY_ISSUER,
+};
 
 /// Clocks differ by up to this many seconds.
 const LEEWAY: i64 = 60;
 const LARGEST: usize = 16 * 1024;
 
 #[derive(Debug)]
-pub struct Signer {
-    key: Key,
+pub struct TokenSigner {
+    key: PrivateKey,
     issuer: String,
 }
 
 /// Reads tokens: any of the keys may have signed, any of the issuers be named.
 #[derive(Clone, Debug)]
-pub struct Verifier {
+pub struct TokenVerifier {
     pub keys: Vec<PublicKey>,
     pub issuers: Vec<String>,
     /// Who we are; what a token without audience is meant for.
@@ -28,17 +30,17 @@ pub struct Verifier {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verified {
-    pub claims: Claims,
+pub struct VerifiedToken {
+    pub claims: ServiceAccountClaims,
     /// Those of the wanted audiences that the token is for.
     pub audiences: Vec<String>,
 }
 
 /// Why a token does not count.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum TokenError {
     /// Not one of ours: another authenticator may know it.
-    NotOurs,
+    NotOurToken,
     Invalid(&'static str),
     /// None of the keys has signed it.
     UnknownKey,
@@ -46,10 +48,10 @@ pub enum Refusal {
     Audience(Vec<String>, Vec<String>),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotOurs => f.write_str("not a token of this cluster's service accounts"),
+            Self::NotOurToken => f.write_str("not a token of this cluster's service accounts"),
             Self::Invalid(why) => f.write_str(why),
             Self::UnknownKey => f.write_str("no key of this cluster has signed the token"),
             Self::Audience(meant, wanted) => write!(
@@ -60,7 +62,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for TokenError {}
 
 #[derive(Serialize, Deserialize)]
 struct Header {
@@ -69,8 +71,8 @@ struct Header {
     kid: String,
 }
 
-impl Signer {
-    pub fn new(key: Key, issuer: impl Into<String>) -> Self {
+impl TokenSigner {
+    pub fn new(key: PrivateKey, issuer: impl Into<String>) -> Self {
         Self { key, issuer: issuer.into() }
     }
 
@@ -79,16 +81,16 @@ impl Signer {
     }
 
     /// Signs `claims`; gives them the issuer and an id, if they have none.
-    pub fn sign(&self, claims: Claims) -> Result<String, Error> {
+    pub fn sign(&self, claims: ServiceAccountClaims) -> Result<String, Error> {
         let public = self.key.public();
         let header = Header { alg: public.algorithm().name().into(), kid: public.id().into() };
         let message = format!("{}.{}", part(&header), claims.payload(&self.issuer)?);
-        let signature = self.key.sign_fixed(message.as_bytes())?;
+        let signature = self.key.sign_jose(message.as_bytes())?;
         Ok(format!("{message}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature)))
     }
 }
 
-impl Claims {
+impl ServiceAccountClaims {
     /// The middle of a token, for whoever signs it; with an issuer and an id, if there are none.
     pub fn payload(mut self, issuer: &str) -> Result<String, Error> {
         if self.issuer.is_empty() {
@@ -101,9 +103,14 @@ impl Claims {
     }
 }
 
-impl Verifier {
+impl TokenVerifier {
     /// Reads `token` at `now`, for any of the audiences `wanted` (empty: our own).
-    pub fn verify(&self, token: &str, wanted: &[String], now: i64) -> Result<Verified, Refusal> {
+    pub fn verify(
+        &self,
+        token: &str,
+        wanted: &[String],
+        now: i64,
+    ) -> Result<VerifiedToken, TokenError> {
         self.verify_with(&self.keys, token, wanted, now)
     }
 
@@ -114,64 +121,69 @@ impl Verifier {
         token: &str,
         wanted: &[String],
         now: i64,
-    ) -> Result<Verified, Refusal> {
+    ) -> Result<VerifiedToken, TokenError> {
         if token.len() > LARGEST {
-            return Err(Refusal::NotOurs);
+            return Err(TokenError::NotOurToken);
         }
         let mut parts = token.split('.');
         let (Some(header), Some(body), Some(signature), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
         else {
-            return Err(Refusal::NotOurs);
+            return Err(TokenError::NotOurToken);
         };
-        let claims: Claims = read(body).ok_or(Refusal::NotOurs)?;
+        let claims: ServiceAccountClaims = read(body).ok_or(TokenError::NotOurToken)?;
         if claims.issuer != LEGACY_ISSUER && !self.issuers.contains(&claims.issuer) {
-            return Err(Refusal::NotOurs);
+            return Err(TokenError::NotOurToken);
         }
-        let header: Header = read(header).ok_or(Refusal::Invalid("the header is not readable"))?;
+        let header: Header =
+            read(header).ok_or(TokenError::Invalid("the header is not readable"))?;
         let message = &token[..header_and_body(token)];
         let signature = BASE64_URL_SAFE_NO_PAD
             .decode(signature)
-            .map_err(|_| Refusal::Invalid("the signature is not readable"))?;
+            .map_err(|_| TokenError::Invalid("the signature is not readable"))?;
         let signed = keys
             .iter()
             .filter(|key| header.kid.is_empty() || key.id() == header.kid)
             .filter(|key| key.algorithm().name() == header.alg)
             .any(|key| key.verifies(message.as_bytes(), &signature));
         if !signed {
-            return Err(Refusal::UnknownKey);
+            return Err(TokenError::UnknownKey);
         }
-        check(&claims, now)?;
+        validate_claims(&claims, now)?;
         let audiences = self.shared_audiences(&claims, wanted)?;
-        Ok(Verified { claims, audiences })
+        Ok(VerifiedToken { claims, audiences })
     }
 
-    fn shared_audiences(&self, claims: &Claims, wanted: &[String]) -> Result<Vec<String>, Refusal> {
+    fn shared_audiences(
+        &self,
+        claims: &ServiceAccountClaims,
+        wanted: &[String],
+    ) -> Result<Vec<String>, TokenError> {
         let wanted = if wanted.is_empty() { &self.audiences } else { wanted };
         let meant = if claims.audiences.is_empty() { &self.audiences } else { &claims.audiences };
         let shared: Vec<_> = wanted.iter().filter(|one| meant.contains(one)).cloned().collect();
         if shared.is_empty() {
-            return Err(Refusal::Audience(meant.clone(), wanted.to_vec()));
+            return Err(TokenError::Audience(meant.clone(), wanted.to_vec()));
         }
         Ok(shared)
     }
 }
 
-fn check(claims: &Claims, now: i64) -> Result<(), Refusal> {
+fn validate_claims(claims: &ServiceAccountClaims, now: i64) -> Result<(), TokenError> {
     if claims.bound.is_none() && !claims.is_legacy() {
-        return Err(Refusal::Invalid("the token names no service account"));
+        return Err(TokenError::Invalid("the token names no service account"));
     }
-    if claims.bound.as_ref().is_some_and(Bound::is_strange) {
-        return Err(Refusal::Invalid("tokens that are bound to webhooks are not supported"));
+    if claims.bound.as_ref().is_some_and(BoundObjects::has_unsupported) {
+        return Err(TokenError::Invalid("tokens that are bound to webhooks are not supported"));
     }
     if claims.not_before.is_some_and(|start| now + LEEWAY < start) {
-        return Err(Refusal::Invalid("service account token is not valid yet"));
+        return Err(TokenError::Invalid("service account token is not valid yet"));
     }
     if claims.expires.is_some_and(|end| now - LEEWAY > end) {
-        return Err(Refusal::Invalid("service account token has expired"));
+        return Err(TokenError::Invalid("service account token has expired"));
     }
     if claims.issued.is_some_and(|start| now + LEEWAY < start) {
-        return Err(Refusal::Invalid("service account token is issued in the future"));
+        return Err(TokenError::Invalid("service account token is issued in the future"));
     }
     Ok(())
 }
@@ -202,27 +214,27 @@ fn uuid() -> Result<String, Error> {
 mod tests {
     use super::*;
     use crate::{
-        Reference,
+        BoundObjectRef,
         tests::{EC_SEC1, NOW, P384_PKCS8, RSA_PKCS1},
     };
 
     const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
-    fn bound() -> Claims {
-        let bound = Bound {
+    fn bound() -> ServiceAccountClaims {
+        let bound = BoundObjects {
             namespace: "kube-system".into(),
-            service_account: Reference { name: "dns".into(), uid: "1".into() },
-            pod: Some(Reference { name: "dns-0".into(), uid: "2".into() }),
-            ..Bound::default()
+            service_account: BoundObjectRef { name: "dns".into(), uid: "1".into() },
+            pod: Some(BoundObjectRef { name: "dns-0".into(), uid: "2".into() }),
+            ..BoundObjects::default()
         };
-        Claims::bound(bound, vec![ISSUER.into()], 3600, NOW)
+        ServiceAccountClaims::bound(bound, vec![ISSUER.into()], 3600, NOW)
     }
 
-    fn pair(pem: &str) -> (Signer, Verifier) {
-        let key = Key::from_pem(pem.as_bytes()).unwrap();
-        let keys = vec![Key::generate().unwrap().public().clone(), key.public().clone()];
+    fn pair(pem: &str) -> (TokenSigner, TokenVerifier) {
+        let key = PrivateKey::from_pem(pem.as_bytes()).unwrap();
+        let keys = vec![PrivateKey::generate().unwrap().public().clone(), key.public().clone()];
         let (issuers, audiences) = (vec![ISSUER.into()], vec![ISSUER.into()]);
-        (Signer::new(key, ISSUER), Verifier { keys, issuers, audiences })
+        (TokenSigner::new(key, ISSUER), TokenVerifier { keys, issuers, audiences })
     }
 
     #[test]
@@ -236,11 +248,11 @@ mod tests {
             assert_eq!(read.claims.id.len(), 36);
             assert_eq!(read.audiences, [ISSUER]);
             let late = verifier.verify(&token, &[], NOW + 3661);
-            assert_eq!(late, Err(Refusal::Invalid("service account token has expired")));
+            assert_eq!(late, Err(TokenError::Invalid("service account token has expired")));
             let early = verifier.verify(&token, &[], NOW - 61);
-            assert_eq!(early, Err(Refusal::Invalid("service account token is not valid yet")));
+            assert_eq!(early, Err(TokenError::Invalid("service account token is not valid yet")));
             let other = verifier.verify(&token, &["vault".into()], NOW);
-            assert!(matches!(other, Err(Refusal::Audience(..))));
+            assert!(matches!(other, Err(TokenError::Audience(..))));
         }
     }
 
@@ -254,14 +266,14 @@ mod tests {
         claims.issuer = ISSUER.into();
         claims.subject = "system:serviceaccount:kube-system:admin".into();
         let forged = format!("{header}.{}.{signature}", part(&claims));
-        assert_eq!(verifier.verify(&forged, &[], NOW), Err(Refusal::UnknownKey));
+        assert_eq!(verifier.verify(&forged, &[], NOW), Err(TokenError::UnknownKey));
         let none = part(&Header { alg: "none".into(), kid: String::new() });
         let unsigned = format!("{none}.{}.", part(&claims));
-        assert_eq!(verifier.verify(&unsigned, &[], NOW), Err(Refusal::UnknownKey));
-        let stranger = Signer::new(Key::generate().unwrap(), "https://elsewhere");
+        assert_eq!(verifier.verify(&unsigned, &[], NOW), Err(TokenError::UnknownKey));
+        let stranger = TokenSigner::new(PrivateKey::generate().unwrap(), "https://elsewhere");
         let token = stranger.sign(bound()).unwrap();
-        assert_eq!(verifier.verify(&token, &[], NOW), Err(Refusal::NotOurs));
-        assert_eq!(verifier.verify("a.b", &[], NOW), Err(Refusal::NotOurs));
+        assert_eq!(verifier.verify(&token, &[], NOW), Err(TokenError::NotOurToken));
+        assert_eq!(verifier.verify("a.b", &[], NOW), Err(TokenError::NotOurToken));
     }
 
     #[test]
@@ -269,17 +281,18 @@ mod tests {
         let (signer, verifier) = pair(EC_SEC1);
         let mut claims = bound();
         if let Some(bound) = &mut claims.bound {
-            bound.validating_webhook = Some(Reference::default());
+            bound.validating_webhook = Some(BoundObjectRef::default());
         }
         let token = signer.sign(claims).unwrap();
-        assert!(matches!(verifier.verify(&token, &[], NOW), Err(Refusal::Invalid(_))));
+        assert!(matches!(verifier.verify(&token, &[], NOW), Err(TokenError::Invalid(_))));
     }
 
     #[test]
     fn tokens_of_secrets_have_no_end() {
         let (signer, verifier) = pair(RSA_PKCS1);
-        let account = Reference { name: "dns".into(), uid: "1".into() };
-        let token = signer.sign(Claims::legacy("kube-system", "dns-token", account)).unwrap();
+        let account = BoundObjectRef { name: "dns".into(), uid: "1".into() };
+        let token =
+            signer.sign(ServiceAccountClaims::legacy("kube-system", "dns-token", account)).unwrap();
         let read = verifier.verify(&token, &[], NOW + 1_000_000_000).unwrap();
         assert!(read.claims.is_legacy());
         assert_eq!(read.claims.service_account(), ("kube-system", "dns", "1"));

@@ -1,9 +1,9 @@
 //! The part of the table that no service changes: hooks, the maps that dispatch
 //! to services, rejects, masquerading.
 
-use crate::Node;
+use crate::NodeConfig;
 use crate::input::of_family;
-use sys::nft::{ChainKind, Family, Field, Hook, Key, Rule, Set, Table, Test, Type, ct};
+use sys::nft::{ChainType, Family, Field, Hook, Key, Match, Rule, Set, Table, Type, ct};
 
 /// The table's name, as upstream has it.
 pub const TABLE: &str = "kube-proxy";
@@ -30,13 +30,13 @@ pub(crate) mod shared {
 }
 
 const NODE_PORT_IPS: &str = "nodeport-ips";
-const SERVICE: [Field; 3] = [Field::Destination, Field::Protocol, Field::DestinationPort];
-const PORT: [Field; 2] = [Field::Protocol, Field::DestinationPort];
-const CONNECTION: [Field; 4] =
+const SERVICE_KEY: [Field; 3] = [Field::Destination, Field::Protocol, Field::DestinationPort];
+const NODE_PORT_KEY: [Field; 2] = [Field::Protocol, Field::DestinationPort];
+const HAIRPIN_KEY: [Field; 4] =
     [Field::Source, Field::Destination, Field::Protocol, Field::DestinationPort];
 
 /// The shape of a shared set.
-pub(crate) fn shape(family: Family, name: &str) -> Set {
+pub(crate) fn shared_set(family: Family, name: &str) -> Set {
     let ip = family.address();
     let service = vec![ip, Type::Protocol, Type::Port];
     let port = vec![Type::Protocol, Type::Port];
@@ -50,24 +50,24 @@ pub(crate) fn shape(family: Family, name: &str) -> Set {
 }
 
 /// The table without any service.
-pub(crate) fn table(family: Family, node: &Node) -> Table {
+pub(crate) fn table(family: Family, node: &NodeConfig) -> Table {
     let mut table = Table::new(family, &node.table);
     for name in shared::ALL {
-        table.sets.insert(name.to_owned(), shape(family, name));
+        table.sets.insert(name.to_owned(), shared_set(family, name));
     }
     let ips = table.set(NODE_PORT_IPS, &[family.address()]);
     for ip in of_family(&node.node_port_ips, family) {
         ips.add(Key::new().address(ip));
     }
-    hooks(&mut table);
-    checks(&mut table, family, node);
-    translation(&mut table, family, node);
-    masquerading(&mut table, family, node);
+    add_base_chains(&mut table);
+    add_filter_chains(&mut table, family, node);
+    add_nat_chains(&mut table, family, node);
+    add_masquerade_chain(&mut table, family, node);
     table
 }
 
-fn hooks(table: &mut Table) {
-    use ChainKind::{Filter, Nat};
+fn add_base_chains(table: &mut Table) {
+    use ChainType::{Filter, Nat};
     use Hook::{Forward, Input, Output, Postrouting, Prerouting};
     for (name, kind, hook, priority) in [
         // Before translation, so that source ranges see the service's address.
@@ -86,7 +86,7 @@ fn hooks(table: &mut Table) {
 
 /// What must not pass: firewalled sources, services without endpoints, cluster
 /// addresses that nobody has.
-fn checks(table: &mut Table, family: Family, node: &Node) {
+fn add_filter_chains(table: &mut Table, family: Family, node: &NodeConfig) {
     let rule = || Rule::new(family);
     let fresh = |chain: &str| rule().when_state(ct::NEW).jump(chain);
     for (chain, jumps) in [
@@ -100,19 +100,19 @@ fn checks(table: &mut Table, family: Family, node: &Node) {
             table.chain(chain).rule(fresh(jump));
         }
     }
-    table.chain("firewall-check").rule(rule().dispatch(&SERVICE, shared::FIREWALL_IPS));
+    table.chain("firewall-check").rule(rule().vmap(&SERVICE_KEY, shared::FIREWALL_IPS));
     table
         .chain("service-endpoints-check")
-        .rule(rule().dispatch(&SERVICE, shared::NO_ENDPOINT_SERVICES));
+        .rule(rule().vmap(&SERVICE_KEY, shared::NO_ENDPOINT_SERVICES));
     table.chain("nodeport-endpoints-check").rule(
         rule()
             .when_in(&[Field::Destination], NODE_PORT_IPS)
-            .dispatch(&PORT, shared::NO_ENDPOINT_NODE_PORTS),
+            .vmap(&NODE_PORT_KEY, shared::NO_ENDPOINT_NODE_PORTS),
     );
     // A reset is never rate-limited, as ICMP is.
     table
         .chain(REJECT)
-        .rule(rule().when(Field::Protocol, Test::protocol(6)).reject_tcp())
+        .rule(rule().when(Field::Protocol, Match::protocol(6)).reject_tcp())
         .rule(rule().reject());
     let unknown = table.chain("cluster-ips-check");
     unknown.rule(
@@ -121,50 +121,55 @@ fn checks(table: &mut Table, family: Family, node: &Node) {
             .goto(REJECT)
             .comment("reject invalid ports of cluster addresses"),
     );
-    for range in node.services.iter().filter(|range| Family::of(range.ip) == family) {
+    for range in node.service_cidrs.iter().filter(|range| Family::of(range.ip) == family) {
         unknown.rule(
             rule()
-                .when(Field::Destination, Test::In(*range))
+                .when(Field::Destination, Match::In(*range))
                 .drop()
                 .comment("drop unassigned cluster addresses"),
         );
     }
 }
 
-fn translation(table: &mut Table, family: Family, node: &Node) {
+fn add_nat_chains(table: &mut Table, family: Family, node: &NodeConfig) {
     let rule = || Rule::new(family);
     for hook in ["nat-prerouting", "nat-output"] {
         table.chain(hook).rule(rule().jump("services"));
     }
     let services = table.chain("services");
     let to_cluster = || rule().when_in(&[Field::Destination], shared::CLUSTER_IPS);
-    let ranges: Vec<_> = node.cluster.iter().filter(|r| Family::of(r.ip) == family).collect();
+    let ranges: Vec<_> = node.cluster_cidrs.iter().filter(|r| Family::of(r.ip) == family).collect();
     if node.masquerade_all {
-        services.rule(to_cluster().set_mark_bits(node.mark()).comment("masquerade all"));
+        services.rule(to_cluster().set_mark_bits(node.masquerade_mark()).comment("masquerade all"));
     } else if !ranges.is_empty() {
         let mut outside = to_cluster();
         for range in ranges {
-            outside = outside.when(Field::Source, Test::NotIn(*range));
+            outside = outside.when(Field::Source, Match::NotIn(*range));
         }
         services.rule(
             outside
-                .set_mark_bits(node.mark())
+                .set_mark_bits(node.masquerade_mark())
                 .comment("masquerade traffic from outside the cluster"),
         );
     }
-    services.rule(rule().dispatch(&SERVICE, shared::SERVICE_IPS));
+    services.rule(rule().vmap(&SERVICE_KEY, shared::SERVICE_IPS));
     services.rule(
         rule()
             .when_in(&[Field::Destination], NODE_PORT_IPS)
-            .dispatch(&PORT, shared::SERVICE_NODE_PORTS),
+            .vmap(&NODE_PORT_KEY, shared::SERVICE_NODE_PORTS),
     );
 }
 
-fn masquerading(table: &mut Table, family: Family, node: &Node) {
+fn add_masquerade_chain(table: &mut Table, family: Family, node: &NodeConfig) {
     let rule = || Rule::new(family);
     table.chain("nat-postrouting").rule(rule().jump("masquerading"));
     table
         .chain("masquerading")
-        .rule(rule().when_mark(node.mark()).flip_mark_bits(node.mark()).masquerade())
-        .rule(rule().when_status(ct::DNAT).when_in(&CONNECTION, shared::HAIRPIN).masquerade());
+        .rule(
+            rule()
+                .when_mark(node.masquerade_mark())
+                .flip_mark_bits(node.masquerade_mark())
+                .masquerade(),
+        )
+        .rule(rule().when_status(ct::DNAT).when_in(&HAIRPIN_KEY, shared::HAIRPIN).masquerade());
 }

@@ -3,42 +3,44 @@
 
 use std::collections::HashSet;
 
-use crate::{Endpoint, Node, Service, ServicePort};
+use crate::{Endpoint, NodeConfig, Service, ServicePort};
 
 /// The endpoints by traffic policy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Choice<'a> {
+pub struct CategorizedEndpoints<'a> {
     /// For policy Cluster; empty where the service never uses it.
     pub cluster: Vec<&'a Endpoint>,
     /// For policy Local; empty where the service never uses it.
     pub local: Vec<&'a Endpoint>,
     /// Some node could serve it, if not this one.
-    pub any: bool,
+    pub has_any_endpoints: bool,
 }
 
-pub fn choose<'a>(
+pub fn categorize_endpoints<'a>(
     service: &Service,
     port: &ServicePort,
     endpoints: &[&'a Endpoint],
-    node: &Node,
-) -> Choice<'a> {
-    let mut choice = Choice::default();
+    node: &NodeConfig,
+) -> CategorizedEndpoints<'a> {
+    let mut choice = CategorizedEndpoints::default();
     let draining = |e: &&Endpoint| !e.ready && e.serving && e.terminating;
     if service.uses_cluster(port) {
-        let near = nearness(endpoints, node);
-        choice.cluster = prefer(endpoints, |e| e.ready && near.allows(e, node), draining);
-        choice.any = !choice.cluster.is_empty();
+        let near = topology_mode_from_hints(endpoints, node);
+        choice.cluster =
+            filter_with_fallback(endpoints, |e| e.ready && near.is_available(e, node), draining);
+        choice.has_any_endpoints = !choice.cluster.is_empty();
     }
     if service.uses_local(port) {
-        choice.any |= endpoints.iter().any(|e| e.ready || draining(e));
-        choice.local = prefer(endpoints, |e| e.local && e.ready, |e| e.local && draining(e));
+        choice.has_any_endpoints |= endpoints.iter().any(|e| e.ready || draining(e));
+        choice.local =
+            filter_with_fallback(endpoints, |e| e.local && e.ready, |e| e.local && draining(e));
     }
     choice
 }
 
-impl<'a> Choice<'a> {
+impl<'a> CategorizedEndpoints<'a> {
     /// Every endpoint that packets may reach from here, each once.
-    pub(crate) fn reachable(&self) -> Vec<&'a Endpoint> {
+    pub(crate) fn all_reachable(&self) -> Vec<&'a Endpoint> {
         let mut known = HashSet::new();
         let all = self.cluster.iter().chain(&self.local).copied();
         all.filter(|endpoint| known.insert((endpoint.ip, endpoint.port))).collect()
@@ -46,14 +48,14 @@ impl<'a> Choice<'a> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Nearness {
+enum TopologyMode {
     Anywhere,
     SameZone,
     SameNode,
 }
 
-impl Nearness {
-    fn allows(self, endpoint: &Endpoint, node: &Node) -> bool {
+impl TopologyMode {
+    fn is_available(self, endpoint: &Endpoint, node: &NodeConfig) -> bool {
         match self {
             Self::Anywhere => true,
             Self::SameZone => endpoint.zone_hints.contains(&node.zone),
@@ -63,21 +65,21 @@ impl Nearness {
 }
 
 /// Hints count only where every ready endpoint has one and one is meant for us.
-fn nearness(endpoints: &[&Endpoint], node: &Node) -> Nearness {
+fn topology_mode_from_hints(endpoints: &[&Endpoint], node: &NodeConfig) -> TopologyMode {
     let ready = || endpoints.iter().filter(|e| e.ready);
     let all = |hints: fn(&Endpoint) -> &[String], own: &String| {
         ready().all(|e| !hints(e).is_empty()) && ready().any(|e| hints(e).contains(own))
     };
     if all(|e| &e.node_hints, &node.name) {
-        Nearness::SameNode
+        TopologyMode::SameNode
     } else if !node.zone.is_empty() && all(|e| &e.zone_hints, &node.zone) {
-        Nearness::SameZone
+        TopologyMode::SameZone
     } else {
-        Nearness::Anywhere
+        TopologyMode::Anywhere
     }
 }
 
-fn prefer<'a>(
+fn filter_with_fallback<'a>(
     endpoints: &[&'a Endpoint],
     first: impl Fn(&&Endpoint) -> bool,
     second: impl Fn(&&Endpoint) -> bool,
@@ -96,7 +98,7 @@ mod tests {
 
     fn pick(service: &Service) -> (Vec<u8>, Vec<u8>, bool) {
         let endpoints: Vec<&Endpoint> = service.ports[0].endpoints.iter().collect();
-        let choice = choose(service, &service.ports[0], &endpoints, &node());
+        let choice = categorize_endpoints(service, &service.ports[0], &endpoints, &node());
         let last = |list: &[&Endpoint]| {
             list.iter()
                 .map(|e| match e.ip {
@@ -105,7 +107,7 @@ mod tests {
                 })
                 .collect()
         };
-        (last(&choice.cluster), last(&choice.local), choice.any)
+        (last(&choice.cluster), last(&choice.local), choice.has_any_endpoints)
     }
 
     fn endpoint(n: u8, change: impl FnOnce(&mut Endpoint)) -> Endpoint {

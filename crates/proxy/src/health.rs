@@ -61,11 +61,11 @@ impl Health {
         let (state, now) = (self.state(), now());
         let healthy = state.is_healthy(now);
         let good = healthy && eligible != Some(false);
-        let text = |at: Option<i64>| at.map_or(NEVER.into(), MicroTime::text);
+        let text = |at: Option<i64>| at.map_or(NEVER.into(), MicroTime::format);
         let mut tree = Value::object();
         // as upstream, whose clients take it for a sign of life
         tree["lastUpdated"] = text(if good { Some(now) } else { state.updated }).into();
-        tree["currentTime"] = MicroTime::text(now).into();
+        tree["currentTime"] = MicroTime::format(now).into();
         if let Some(eligible) = eligible {
             tree["nodeEligible"] = eligible.into();
         }
@@ -108,7 +108,7 @@ fn is_eligible(node: &Node) -> bool {
 }
 
 fn now() -> i64 {
-    SystemClock.micros()
+    SystemClock.now_micros()
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ pub struct Service {
     /// Who may use the load balancer's addresses; nobody named: everyone.
     pub source_ranges: Vec<Cidr>,
     /// How long a client stays with its endpoint.
-    pub affinity: Option<Duration>,
+    pub session_affinity_timeout: Option<Duration>,
     /// externalTrafficPolicy: Local.
     pub external_local: bool,
     /// internalTrafficPolicy: Local.
@@ -67,7 +67,7 @@ pub struct Endpoint {
 
 /// This node, and what of the cluster's addresses it must know.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
+pub struct NodeConfig {
     pub name: String,
     pub zone: String,
     /// The node's own addresses, one a family.
@@ -75,9 +75,9 @@ pub struct Node {
     /// Where node ports are served: by default the node's own addresses.
     pub node_port_ips: Vec<IpAddr>,
     /// The pods' ranges: traffic from elsewhere to a cluster address is masqueraded.
-    pub cluster: Vec<Cidr>,
+    pub cluster_cidrs: Vec<Cidr>,
     /// The service ranges: unassigned addresses in them are dropped, never routed out.
-    pub services: Vec<Cidr>,
+    pub service_cidrs: Vec<Cidr>,
     /// Masquerades all traffic to cluster addresses.
     pub masquerade_all: bool,
     /// The bit of the packet mark that asks for masquerading (0 to 31).
@@ -89,9 +89,9 @@ pub struct Node {
 impl Service {
     /// The service without external addresses that are the cluster's own: whoever may create services could take the
     /// connections of another service, or of a pod, with them.
-    pub(crate) fn without_cluster_addresses(&self, node: &Node) -> Cow<'_, Self> {
+    pub(crate) fn without_cluster_addresses(&self, node: &NodeConfig) -> Cow<'_, Self> {
         let foreign = |ip: &IpAddr| {
-            let mut ranges = node.services.iter().chain(&node.cluster);
+            let mut ranges = node.service_cidrs.iter().chain(&node.cluster_cidrs);
             !ranges.any(|range| range.contains(ip.to_canonical()))
         };
         if self.external_ips.iter().chain(&self.load_balancer_ips).all(foreign) {
@@ -137,8 +137,8 @@ impl Endpoint {
     }
 }
 
-impl Node {
-    pub(crate) fn mark(&self) -> u32 {
+impl NodeConfig {
+    pub(crate) fn masquerade_mark(&self) -> u32 {
         1 << (self.masquerade_bit & 31)
     }
 }

@@ -24,13 +24,13 @@ mod stale;
 mod tracker;
 
 pub use base::TABLE;
-pub use endpoints::{Choice, choose};
-pub use input::{Endpoint, Node, Protocol, Service, ServiceName, ServicePort};
+pub use endpoints::{CategorizedEndpoints, categorize_endpoints};
+pub use input::{Endpoint, NodeConfig, Protocol, Service, ServiceName, ServicePort};
 pub use manifest::manifest;
-pub use proxy::{Proxy, cleanup};
-pub use route::watch_routes;
+pub use proxy::{Proxier, cleanup};
+pub use route::watch_pod_routes;
 pub use run::{Config, start};
 pub use serve::Listeners;
 pub use sys::netlink::{Cidr, Error, Result};
 pub use sys::nft::Family;
-pub use tracker::{Tracker, plan};
+pub use tracker::{TableTracker, plan};

@@ -16,7 +16,7 @@ pub fn manifest(image: &str, server: &str, cluster_cidr: &str) -> String {
 mod tests {
     use object::{
         Value,
-        yaml::{from_yaml, split},
+        yaml::{from_yaml, split_documents},
     };
 
     use super::*;
@@ -24,7 +24,7 @@ mod tests {
     #[test]
     fn all_objects_are_there_and_filled_in() {
         let text = manifest("example/tiphys:1", "https://192.0.2.1:6443", "10.244.0.0/16");
-        let documents = split(&text).expect("YAML");
+        let documents = split_documents(&text).expect("YAML");
         let all: Vec<Value> =
             documents.iter().map(|text| from_yaml(text).expect("an object")).collect();
         let kinds: Vec<_> = all.iter().filter_map(|it| it["kind"].as_str()).collect();

@@ -93,7 +93,7 @@ impl Metrics {
         let mut numbers = self.numbers();
         for family in families.iter().map(|family| of_family(*family)) {
             for since in since {
-                let micros = SystemClock.micros().saturating_sub(*since).max(0);
+                let micros = SystemClock.now_micros().saturating_sub(*since).max(0);
                 #[expect(clippy::cast_precision_loss, reason = "a bucket is far wider")]
                 numbers.observe(PROGRAMMING, &family, micros as f64 / 1e6);
             }
@@ -216,7 +216,7 @@ fn braced(labels: &str) -> String {
 
 #[expect(clippy::cast_precision_loss, reason = "to the microsecond for 285 years")]
 fn seconds() -> f64 {
-    SystemClock.micros() as f64 / 1e6
+    SystemClock.now_micros() as f64 / 1e6
 }
 
 #[cfg(test)]
@@ -229,7 +229,7 @@ mod tests {
         metrics.service_changed();
         metrics.synced(&[Family::Ip], Duration::from_millis(3), true);
         metrics.synced(&[Family::Ip], Duration::from_millis(1), false);
-        metrics.programmed(&[Family::Ip], &[SystemClock.micros()]);
+        metrics.programmed(&[Family::Ip], &[SystemClock.now_micros()]);
         metrics.failed(&[Family::Ip6]);
         metrics.answered("/healthz", 200);
         let text = metrics.text();

@@ -5,15 +5,15 @@ use crate::{Endpoint, Protocol, ServiceName};
 use ring::digest::{SHA256, digest};
 
 const ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
-const LONGEST: usize = 240;
+const MAX_NAME_LENGTH: usize = 240;
 
 /// HASH-namespace/service/protocol/port
-pub(crate) fn port(service: &ServiceName, protocol: Protocol, port: &str) -> String {
+pub(crate) fn service_port_name(service: &ServiceName, protocol: Protocol, port: &str) -> String {
     hashed(&plain(service, protocol, port))
 }
 
 /// HASH-namespace/service/protocol/port__ip/port
-pub(crate) fn endpoint(
+pub(crate) fn endpoint_name(
     service: &ServiceName,
     protocol: Protocol,
     port: &str,
@@ -40,8 +40,8 @@ fn hashed(name: &str) -> String {
     }
     text.push('-');
     text.push_str(name);
-    if text.len() > LONGEST {
-        text.truncate(LONGEST - 3);
+    if text.len() > MAX_NAME_LENGTH {
+        text.truncate(MAX_NAME_LENGTH - 3);
         text.push_str("...");
     }
     text
@@ -54,11 +54,11 @@ mod tests {
     #[test]
     fn names_are_those_of_upstream() {
         let name = ServiceName { namespace: "ns1".to_owned(), name: "svc1".to_owned() };
-        assert_eq!(port(&name, Protocol::Tcp, "p80"), "ULMVA6XW-ns1/svc1/tcp/p80");
+        assert_eq!(service_port_name(&name, Protocol::Tcp, "p80"), "ULMVA6XW-ns1/svc1/tcp/p80");
         let name = ServiceName { namespace: "ns5".to_owned(), name: "svc5".to_owned() };
         let at = Endpoint::ready([10, 180, 0, 3].into(), 80, true);
         assert_eq!(
-            endpoint(&name, Protocol::Tcp, "p80", &at),
+            endpoint_name(&name, Protocol::Tcp, "p80", &at),
             "GTK6MW7G-ns5/svc5/tcp/p80__10.180.0.3/80"
         );
     }
@@ -66,6 +66,6 @@ mod tests {
     #[test]
     fn long_names_fit() {
         let name = ServiceName { namespace: "n".repeat(200), name: "s".repeat(200) };
-        assert_eq!(port(&name, Protocol::Tcp, "p").len(), LONGEST);
+        assert_eq!(service_port_name(&name, Protocol::Tcp, "p").len(), MAX_NAME_LENGTH);
     }
 }

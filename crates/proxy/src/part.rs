@@ -2,44 +2,44 @@
 //! and its elements of the shared sets.
 
 use crate::base::{REJECT, shared};
-use crate::endpoints::{Choice, choose};
+use crate::endpoints::{CategorizedEndpoints, categorize_endpoints};
 use crate::input::of_family;
-use crate::{Endpoint, Node, Service, ServicePort, names};
+use crate::{Endpoint, NodeConfig, Service, ServicePort, names};
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::time::Duration;
-use sys::nft::{Chain, Data, Family, Field, Key, Map, Rule, Set, Test, Type, Verdict};
+use sys::nft::{Chain, Data, Family, Field, Key, Map, Match, Rule, Set, Type, Verdict};
 
 /// The most clients that one affinity set remembers.
-const CLIENTS: u32 = 65_535;
+const MAX_AFFINITY_CLIENTS: u32 = 65_535;
 
 /// The most endpoints that are written again when one of them changes.
-const FEW: usize = 4;
+const MAX_INLINE_ENDPOINTS: usize = 4;
 
 /// What one service adds to the table.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Part {
+pub(crate) struct ServiceRules {
     pub(crate) chains: BTreeMap<String, Chain>,
     pub(crate) sets: BTreeMap<String, Set>,
     pub(crate) elements: BTreeMap<(&'static str, Key), Option<Data>>,
     /// The order of endpoints in each balancing chain: kept from plan to plan, so
     /// that one endpoint's coming or going moves no other.
-    pub(crate) order: BTreeMap<String, Vec<(IpAddr, u16)>>,
+    pub(crate) endpoint_order: BTreeMap<String, Vec<(IpAddr, u16)>>,
 }
 
 /// Plans one service; `previous` only decides the order of endpoints.
-pub(crate) fn part(
+pub(crate) fn service_rules(
     service: &Service,
-    node: &Node,
+    node: &NodeConfig,
     family: Family,
-    previous: Option<&Part>,
-) -> Part {
-    let mut part = Part::default();
+    previous: Option<&ServiceRules>,
+) -> ServiceRules {
+    let mut part = ServiceRules::default();
     let service = service.without_cluster_addresses(node);
     let service = &*service;
     for port in &service.ports {
         for ip in of_family(&service.cluster_ips, family) {
-            let one = OnePort { service, port, node, family, ip, previous };
+            let one = PortRules { service, port, node, family, ip, previous };
             one.plan(&mut part);
         }
     }
@@ -48,7 +48,10 @@ pub(crate) fn part(
 
 /// Endpoints in their earlier order where they had one: the rest fill the gaps,
 /// and where there are more gaps than newcomers the last ones move in.
-pub(crate) fn arrange(previous: &[(IpAddr, u16)], now: &[(IpAddr, u16)]) -> Vec<(IpAddr, u16)> {
+pub(crate) fn stable_order(
+    previous: &[(IpAddr, u16)],
+    now: &[(IpAddr, u16)],
+) -> Vec<(IpAddr, u16)> {
     let (old, new): (HashSet<_>, HashSet<_>) = (previous.iter().collect(), now.iter().collect());
     let mut slots: Vec<Option<(IpAddr, u16)>> =
         previous.iter().map(|old| new.contains(old).then_some(*old)).collect();
@@ -74,40 +77,40 @@ pub(crate) fn arrange(previous: &[(IpAddr, u16)], now: &[(IpAddr, u16)]) -> Vec<
     slots.into_iter().flatten().collect()
 }
 
-struct OnePort<'a> {
+struct PortRules<'a> {
     service: &'a Service,
     port: &'a ServicePort,
-    node: &'a Node,
+    node: &'a NodeConfig,
     family: Family,
     ip: IpAddr,
-    previous: Option<&'a Part>,
+    previous: Option<&'a ServiceRules>,
 }
 
-impl OnePort<'_> {
-    fn plan(&self, plan: &mut Part) {
+impl PortRules<'_> {
+    fn plan(&self, plan: &mut ServiceRules) {
         let (service, port) = (self.service, self.port);
         let endpoints: Vec<&Endpoint> =
             port.endpoints.iter().filter(|e| Family::of(e.ip) == self.family).collect();
-        let choice = choose(service, port, &endpoints, self.node);
-        let base = names::port(&service.name, port.protocol, &port.name);
+        let choice = categorize_endpoints(service, port, &endpoints, self.node);
+        let base = names::service_port_name(&service.name, port.protocol, &port.name);
         let cluster = format!("service-{base}");
         let local = format!("local-{base}");
         for (chain, endpoints) in [(&cluster, &choice.cluster), (&local, &choice.local)] {
             if !endpoints.is_empty() {
-                self.balance(plan, chain, endpoints);
+                self.add_balancing_chain(plan, chain, endpoints);
             }
         }
-        for endpoint in choice.reachable().into_iter().filter(|e| e.local) {
+        for endpoint in choice.all_reachable().into_iter().filter(|e| e.local) {
             let key = Key::new().address(endpoint.ip).address(endpoint.ip);
             let key = key.protocol(port.protocol.number()).port(endpoint.port);
             plan.elements.insert((shared::HAIRPIN, key), None);
         }
         let internal = if service.internal_local { &local } else { &cluster };
-        self.inside(plan, internal, &choice);
+        self.add_cluster_ip(plan, internal, &choice);
         if service.is_external(port) {
             let external = format!("external-{base}");
             let target = if service.external_local { &local } else { &cluster };
-            if choice.any {
+            if choice.has_any_endpoints {
                 self.external_chain(
                     plan,
                     &external,
@@ -115,42 +118,69 @@ impl OnePort<'_> {
                     has_external(service, &choice).then_some(target),
                 );
             }
-            self.outside(plan, &external, &format!("firewall-{base}"), &choice);
+            self.add_external(plan, &external, &format!("firewall-{base}"), &choice);
         }
     }
 
     /// The cluster address.
-    fn inside(&self, part: &mut Part, chain: &str, choice: &Choice<'_>) {
+    fn add_cluster_ip(
+        &self,
+        part: &mut ServiceRules,
+        chain: &str,
+        choice: &CategorizedEndpoints<'_>,
+    ) {
         part.elements.insert((shared::CLUSTER_IPS, Key::new().address(self.ip)), None);
         let key = self.key(self.ip);
-        let served = choice.any && !(self.service.internal_local && choice.local.is_empty());
+        let served =
+            choice.has_any_endpoints && !(self.service.internal_local && choice.local.is_empty());
         if served {
-            goto(part, shared::SERVICE_IPS, key, chain);
+            insert_goto(part, shared::SERVICE_IPS, key, chain);
         } else {
-            refuse(part, shared::NO_ENDPOINT_SERVICES, key, choice.any);
+            insert_reject_or_drop(
+                part,
+                shared::NO_ENDPOINT_SERVICES,
+                key,
+                choice.has_any_endpoints,
+            );
         }
     }
 
     /// Every other way in: external and load balancer addresses, node ports.
-    fn outside(&self, part: &mut Part, chain: &str, firewall: &str, choice: &Choice<'_>) {
+    fn add_external(
+        &self,
+        part: &mut ServiceRules,
+        chain: &str,
+        firewall: &str,
+        choice: &CategorizedEndpoints<'_>,
+    ) {
         let (service, family) = (self.service, self.family);
         let served = has_external(service, choice);
         let balancers: Vec<IpAddr> = of_family(&service.load_balancer_ips, family).collect();
         for ip in of_family(&service.external_ips, family).chain(balancers.iter().copied()) {
-            if choice.any {
-                goto(part, shared::SERVICE_IPS, self.key(ip), chain);
+            if choice.has_any_endpoints {
+                insert_goto(part, shared::SERVICE_IPS, self.key(ip), chain);
             }
             if !served {
-                refuse(part, shared::NO_ENDPOINT_SERVICES, self.key(ip), choice.any);
+                insert_reject_or_drop(
+                    part,
+                    shared::NO_ENDPOINT_SERVICES,
+                    self.key(ip),
+                    choice.has_any_endpoints,
+                );
             }
         }
         if let Some(node_port) = self.port.node_port {
             let key = || Key::new().protocol(self.port.protocol.number()).port(node_port);
-            if choice.any {
-                goto(part, shared::SERVICE_NODE_PORTS, key(), chain);
+            if choice.has_any_endpoints {
+                insert_goto(part, shared::SERVICE_NODE_PORTS, key(), chain);
             }
             if !served {
-                refuse(part, shared::NO_ENDPOINT_NODE_PORTS, key(), choice.any);
+                insert_reject_or_drop(
+                    part,
+                    shared::NO_ENDPOINT_NODE_PORTS,
+                    key(),
+                    choice.has_any_endpoints,
+                );
             }
         }
         if !balancers.is_empty() && !service.source_ranges.is_empty() {
@@ -160,13 +190,20 @@ impl OnePort<'_> {
 
     /// Policy Cluster may cross nodes and so masquerades; policy Local keeps the
     /// client's address, but what comes from this node takes the cluster's way.
-    fn external_chain(&self, part: &mut Part, name: &str, cluster: &str, target: Option<&String>) {
+    fn external_chain(
+        &self,
+        part: &mut ServiceRules,
+        name: &str,
+        cluster: &str,
+        target: Option<&String>,
+    ) {
         let rule = || Rule::new(self.family);
-        let mark = self.node.mark();
+        let mark = self.node.masquerade_mark();
         let mut chain = Chain::default();
         if self.service.external_local {
-            for range in self.node.cluster.iter().filter(|r| Family::of(r.ip) == self.family) {
-                let from_pods = rule().when(Field::Source, Test::In(*range));
+            for range in self.node.cluster_cidrs.iter().filter(|r| Family::of(r.ip) == self.family)
+            {
+                let from_pods = rule().when(Field::Source, Match::In(*range));
                 chain.rule(from_pods.goto(cluster).comment("short-circuit pod traffic"));
             }
             let from_here = || rule().when_local(Field::Source);
@@ -183,99 +220,115 @@ impl OnePort<'_> {
 
     /// Lets the named ranges pass and drops the others. A node inside a range may
     /// reach the address when it is also its own source.
-    fn firewall(&self, part: &mut Part, name: &str, balancers: &[IpAddr]) {
+    fn firewall(&self, part: &mut ServiceRules, name: &str, balancers: &[IpAddr]) {
         let rule = || Rule::new(self.family);
         let ranges = &self.service.source_ranges;
         let mut chain = Chain::default();
         for range in ranges.iter().filter(|range| Family::of(range.ip) == self.family) {
-            let inside = rule().when(Field::Source, Test::In(*range));
+            let inside = rule().when(Field::Source, Match::In(*range));
             chain.rule(inside.verdict(Verdict::Return));
         }
         if self.node.ips.iter().any(|ip| ranges.iter().any(|range| range.contains(*ip))) {
             for ip in balancers {
-                let own = rule().when(Field::Source, Test::In(sys::netlink::Cidr::host(*ip)));
+                let own = rule().when(Field::Source, Match::In(sys::netlink::Cidr::host(*ip)));
                 chain.rule(own.verdict(Verdict::Return));
             }
         }
         chain.rule(rule().drop());
         part.chains.insert(name.to_owned(), chain);
         for ip in balancers {
-            goto(part, shared::FIREWALL_IPS, self.key(*ip), name);
+            insert_goto(part, shared::FIREWALL_IPS, self.key(*ip), name);
         }
     }
 
     /// Spreads connections over endpoints at random, or by affinity.
-    fn balance(&self, part: &mut Part, chain: &str, endpoints: &[&Endpoint]) {
+    fn add_balancing_chain(&self, part: &mut ServiceRules, chain: &str, endpoints: &[&Endpoint]) {
         let now: Vec<(IpAddr, u16)> = endpoints.iter().map(|e| (e.ip, e.port)).collect();
-        let before = self.previous.and_then(|part| part.order.get(chain));
-        let order = arrange(before.map_or(&[][..], |order| order), &now);
-        match self.service.affinity {
-            Some(timeout) => self.stay(part, chain, &order, timeout),
-            None => self.spread(part, chain, &order),
+        let before = self.previous.and_then(|part| part.endpoint_order.get(chain));
+        let order = stable_order(before.map_or(&[][..], |order| order), &now);
+        match self.service.session_affinity_timeout {
+            Some(timeout) => self.add_affinity_chain(part, chain, &order, timeout),
+            None => self.add_random_chain(part, chain, &order),
         }
-        part.order.insert(chain.to_owned(), order);
+        part.endpoint_order.insert(chain.to_owned(), order);
     }
 
     /// A few endpoints are a rule each, taken with even chances; many are a map, so
     /// that one that changes does not write the others again. (A map for every
     /// service would be simpler, but the kernel walks all maps of a table to find
     /// one: loading 5,000 services took 3 s more.)
-    fn spread(&self, part: &mut Part, chain: &str, order: &[(IpAddr, u16)]) {
+    fn add_random_chain(&self, part: &mut ServiceRules, chain: &str, order: &[(IpAddr, u16)]) {
         let rule = || Rule::new(self.family).when(Field::Protocol, self.protocol());
         let mut rules = Chain::default();
-        if order.len() <= FEW {
+        if order.len() <= MAX_INLINE_ENDPOINTS {
             for (left, (ip, port)) in (1..=count(order)).rev().zip(order) {
-                let chance = if left == 1 { rule() } else { rule().when_one_of(left) };
+                let chance = if left == 1 { rule() } else { rule().when_one_in(left) };
                 rules.rule(chance.dnat(*ip, *port));
             }
         } else {
-            let mut targets = indexed(&[self.family.address(), Type::Port]);
+            let mut targets = index_map(&[self.family.address(), Type::Port]);
             for (at, (ip, port)) in (0..).zip(order) {
                 targets.add_value(Key::new().number(at), Key::new().address(*ip).port(*port));
             }
-            let map = place(part, chain, targets);
-            rules.rule(rule().dnat_from(&[Field::Random(count(order))], map));
+            let map = inline_or_named_map(part, chain, targets);
+            rules.rule(rule().dnat_map(&[Field::Random(count(order))], map));
         }
         part.chains.insert(chain.to_owned(), rules);
     }
 
-    fn stay(&self, part: &mut Part, chain: &str, order: &[(IpAddr, u16)], timeout: Duration) {
-        let mut targets = indexed(&[Type::Verdict]);
+    fn add_affinity_chain(
+        &self,
+        part: &mut ServiceRules,
+        chain: &str,
+        order: &[(IpAddr, u16)],
+        timeout: Duration,
+    ) {
+        let mut targets = index_map(&[Type::Verdict]);
         let mut rules = Chain::default();
         for (at, (ip, port)) in (0..).zip(order) {
             let endpoint = Endpoint::ready(*ip, *port, false);
-            let name =
-                names::endpoint(&self.service.name, self.port.protocol, &self.port.name, &endpoint);
+            let name = names::endpoint_name(
+                &self.service.name,
+                self.port.protocol,
+                &self.port.name,
+                &endpoint,
+            );
             let (own, clients) = (format!("endpoint-{name}"), format!("affinity-{name}"));
-            self.remember(part, &own, &clients, (&endpoint, timeout));
+            self.add_affinity_endpoint(part, &own, &clients, (&endpoint, timeout));
             rules.rule(Rule::new(self.family).when_in(&[Field::Source], &clients).goto(&own));
             targets.add_verdict(Key::new().number(at), Verdict::Goto(own));
         }
-        let map = place(part, chain, targets);
-        rules.rule(Rule::new(self.family).dispatch(&[Field::Random(count(order))], map));
+        let map = inline_or_named_map(part, chain, targets);
+        rules.rule(Rule::new(self.family).vmap(&[Field::Random(count(order))], map));
         part.chains.insert(chain.to_owned(), rules);
     }
 
     /// The chain of one endpoint, which notes its clients.
-    fn remember(&self, part: &mut Part, own: &str, clients: &str, to: (&Endpoint, Duration)) {
+    fn add_affinity_endpoint(
+        &self,
+        part: &mut ServiceRules,
+        own: &str,
+        clients: &str,
+        to: (&Endpoint, Duration),
+    ) {
         let (endpoint, timeout) = to;
         let rule = || Rule::new(self.family);
         let set = Set {
             key: vec![self.family.address()],
-            dynamic: Some(timeout),
-            size: Some(CLIENTS),
+            dynamic_timeout: Some(timeout),
+            size: Some(MAX_AFFINITY_CLIENTS),
             ..Set::default()
         };
         part.sets.insert(clients.to_owned(), set);
         let mut chain = Chain::default();
         chain
-            .rule(rule().update(&[Field::Source], clients, None))
+            .rule(rule().update_set(&[Field::Source], clients, None))
             .rule(rule().when(Field::Protocol, self.protocol()).dnat(endpoint.ip, endpoint.port));
         part.chains.insert(own.to_owned(), chain);
     }
 
-    fn protocol(&self) -> Test {
-        Test::protocol(self.port.protocol.number())
+    fn protocol(&self) -> Match {
+        Match::protocol(self.port.protocol.number())
     }
 
     fn key(&self, ip: IpAddr) -> Key {
@@ -283,31 +336,31 @@ impl OnePort<'_> {
     }
 }
 
-fn has_external(service: &Service, choice: &Choice<'_>) -> bool {
-    choice.any && !(service.external_local && choice.local.is_empty())
+fn has_external(service: &Service, choice: &CategorizedEndpoints<'_>) -> bool {
+    choice.has_any_endpoints && !(service.external_local && choice.local.is_empty())
 }
 
-fn indexed(data: &[Type]) -> Set {
+fn index_map(data: &[Type]) -> Set {
     Set { key: vec![Type::Index], data: data.to_vec(), ..Set::default() }
 }
 
 /// A small map stands in the rule, a large one in the table.
-fn place(part: &mut Part, chain: &str, targets: Set) -> Map {
-    if targets.elements.len() <= FEW {
-        return Map::Own(targets);
+fn inline_or_named_map(part: &mut ServiceRules, chain: &str, targets: Set) -> Map {
+    if targets.elements.len() <= MAX_INLINE_ENDPOINTS {
+        return Map::Anonymous(targets);
     }
     let name = format!("endpoints-{chain}");
     part.sets.insert(name.clone(), targets);
     Map::Named(name)
 }
 
-fn goto(part: &mut Part, set: &'static str, key: Key, chain: &str) {
+fn insert_goto(part: &mut ServiceRules, set: &'static str, key: Key, chain: &str) {
     let verdict = Data::Verdict(Verdict::Goto(chain.to_owned()));
     part.elements.insert((set, key), Some(verdict));
 }
 
 /// Rejected where no node could serve it, dropped where only this one cannot.
-fn refuse(part: &mut Part, set: &'static str, key: Key, elsewhere: bool) {
+fn insert_reject_or_drop(part: &mut ServiceRules, set: &'static str, key: Key, elsewhere: bool) {
     let verdict = if elsewhere { Verdict::Drop } else { Verdict::Goto(REJECT.to_owned()) };
     part.elements.insert((set, key), Some(Data::Verdict(verdict)));
 }
@@ -321,14 +374,14 @@ pub(crate) mod tests {
     use super::*;
     use crate::{Protocol, ServiceName};
 
-    pub(crate) fn node() -> Node {
-        Node {
+    pub(crate) fn node() -> NodeConfig {
+        NodeConfig {
             name: "node".to_owned(),
             zone: "here".to_owned(),
             ips: vec![[192, 168, 0, 2].into()],
             node_port_ips: vec![[192, 168, 0, 2].into()],
-            cluster: vec!["10.0.0.0/8".parse().expect("a range")],
-            services: vec!["172.30.0.0/16".parse().expect("a range")],
+            cluster_cidrs: vec!["10.0.0.0/8".parse().expect("a range")],
+            service_cidrs: vec!["172.30.0.0/16".parse().expect("a range")],
             masquerade_all: false,
             masquerade_bit: 14,
             table: crate::TABLE.to_owned(),
@@ -342,7 +395,7 @@ pub(crate) mod tests {
             external_ips: vec![],
             load_balancer_ips: vec![],
             source_ranges: vec![],
-            affinity: None,
+            session_affinity_timeout: None,
             external_local: false,
             internal_local: false,
             ports: vec![ServicePort {
@@ -356,7 +409,7 @@ pub(crate) mod tests {
     }
 
     /// (set, verdict) of each element, without its key.
-    fn said(part: &Part) -> Vec<String> {
+    fn said(part: &ServiceRules) -> Vec<String> {
         let word = |data: &Option<Data>| match data {
             Some(Data::Verdict(Verdict::Goto(chain))) => {
                 let end = chain.find('-').unwrap_or(chain.len());
@@ -368,8 +421,8 @@ pub(crate) mod tests {
         part.elements.iter().map(|((set, _), data)| format!("{set}{}", word(data))).collect()
     }
 
-    fn plan(service: &Service) -> Part {
-        part(service, &node(), Family::Ip, None)
+    fn plan(service: &Service) -> ServiceRules {
+        service_rules(service, &node(), Family::Ip, None)
     }
 
     #[test]
@@ -422,7 +475,10 @@ pub(crate) mod tests {
 
     #[test]
     fn the_other_family_has_nothing() {
-        assert_eq!(part(&service("a", 80), &node(), Family::Ip6, None), Part::default());
+        assert_eq!(
+            service_rules(&service("a", 80), &node(), Family::Ip6, None),
+            ServiceRules::default()
+        );
     }
 
     /// A service's endpoints are whoever's who may write its slices: their number must not count twice.
@@ -431,12 +487,15 @@ pub(crate) mod tests {
         let at = |n: u32| (IpAddr::from(n.to_be_bytes()), 80);
         let (all, few): (Vec<_>, Vec<_>) = ((0..100_000).map(at).collect(), vec![at(99_999)]);
         let began = std::time::Instant::now();
-        assert_eq!(arrange(&all, &all).len(), all.len());
-        assert_eq!(arrange(&all, &few), few);
+        assert_eq!(stable_order(&all, &all).len(), all.len());
+        assert_eq!(stable_order(&all, &few), few);
         let endpoints: Vec<_> = all.iter().map(|at| Endpoint::ready(at.0, at.1, true)).collect();
         let (cluster, local): (Vec<_>, Vec<_>) =
             (endpoints.iter().collect(), endpoints.iter().collect());
-        assert_eq!(Choice { cluster, local, any: true }.reachable().len(), all.len());
+        assert_eq!(
+            CategorizedEndpoints { cluster, local, has_any_endpoints: true }.all_reachable().len(),
+            all.len()
+        );
         // quadratic: minutes
         assert!(began.elapsed() < Duration::from_mins(1), "{:?}", began.elapsed());
     }
@@ -444,12 +503,15 @@ pub(crate) mod tests {
     #[test]
     fn endpoints_keep_their_places() {
         let at = |n| (IpAddr::from([10, 0, 0, n]), 80);
-        assert_eq!(arrange(&[], &[at(2), at(1)]), [at(2), at(1)]);
-        assert_eq!(arrange(&[at(1), at(2), at(3)], &[at(3), at(2)]), [at(3), at(2)]);
-        assert_eq!(arrange(&[at(1), at(2)], &[at(1), at(2), at(3)]), [at(1), at(2), at(3)]);
-        assert_eq!(arrange(&[at(1), at(2), at(3)], &[at(1), at(3), at(4)]), [at(1), at(4), at(3)]);
-        assert_eq!(arrange(&[at(1), at(2)], &[]), []);
-        assert_eq!(arrange(&[at(1), at(2), at(3)], &[at(2)]), [at(2)]);
-        assert_eq!(arrange(&[at(1), at(2), at(3), at(4)], &[at(1), at(4)]), [at(1), at(4)]);
+        assert_eq!(stable_order(&[], &[at(2), at(1)]), [at(2), at(1)]);
+        assert_eq!(stable_order(&[at(1), at(2), at(3)], &[at(3), at(2)]), [at(3), at(2)]);
+        assert_eq!(stable_order(&[at(1), at(2)], &[at(1), at(2), at(3)]), [at(1), at(2), at(3)]);
+        assert_eq!(
+            stable_order(&[at(1), at(2), at(3)], &[at(1), at(3), at(4)]),
+            [at(1), at(4), at(3)]
+        );
+        assert_eq!(stable_order(&[at(1), at(2)], &[]), []);
+        assert_eq!(stable_order(&[at(1), at(2), at(3)], &[at(2)]), [at(2)]);
+        assert_eq!(stable_order(&[at(1), at(2), at(3), at(4)], &[at(1), at(4)]), [at(1), at(4)]);
     }
 }

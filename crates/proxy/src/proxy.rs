@@ -1,37 +1,37 @@
 //! The shell: keeps both families' tables in the kernel as services change.
 
-use crate::{Node, Result, Service, ServiceName, Tracker, stale};
+use crate::{NodeConfig, Result, Service, ServiceName, TableTracker, stale};
 use std::net::IpAddr;
-use sys::netlink::{NetworkNamespace, within};
-use sys::nft::{self, Batch, Family, Table, difference};
+use sys::netlink::{NetworkNamespace, run_in_netns};
+use sys::nft::{self, Batch, Family, Table, diff};
 
 /// The proxy of one node. It owns the table that the node names, of both families.
 #[derive(Debug)]
-pub struct Proxy {
-    trackers: Vec<Tracker>,
-    home: NetworkNamespace,
+pub struct Proxier {
+    trackers: Vec<TableTracker>,
+    netns: NetworkNamespace,
     node_port_ips: Vec<IpAddr>,
     table: String,
     /// The kernel holds what the trackers say.
-    in_step: bool,
+    in_sync: bool,
 }
 
-impl Proxy {
+impl Proxier {
     /// Works in the calling thread's network namespace, for the families that the
     /// node has addresses of. Writes nothing yet.
-    pub fn new(node: &Node) -> Result<Self> {
+    pub fn new(node: &NodeConfig) -> Result<Self> {
         let families = [Family::Ip, Family::Ip6];
         let trackers = families
             .into_iter()
             .filter(|family| node.ips.iter().any(|ip| Family::of(*ip) == *family))
-            .map(|family| Tracker::new(node.clone(), family))
+            .map(|family| TableTracker::new(node.clone(), family))
             .collect();
         Ok(Self {
             trackers,
-            home: NetworkNamespace::current()?,
+            netns: NetworkNamespace::current()?,
             node_port_ips: node.node_port_ips.clone(),
             table: node.table.clone(),
-            in_step: false,
+            in_sync: false,
         })
     }
 
@@ -44,33 +44,33 @@ impl Proxy {
         for tracker in &mut self.trackers {
             step.append(tracker.update(changed.iter().map(|(name, s)| (name, s.as_ref()))));
         }
-        if self.in_step {
+        if self.in_sync {
             match self.commit(&step) {
-                Ok(()) => return Ok(step.touched()),
+                Ok(()) => return Ok(step.change_count()),
                 Err(error) => {
                     tracing::warn!(%error, "the table is not what it was; writing it whole");
-                    self.in_step = false;
+                    self.in_sync = false;
                 }
             }
         }
         let mut whole = Batch::new();
         for tracker in &self.trackers {
-            whole.append(difference(None, &tracker.table()));
+            whole.append(diff(None, &tracker.table()));
         }
         self.commit(&whole)?;
-        self.in_step = true;
-        Ok(whole.touched())
+        self.in_sync = true;
+        Ok(whole.change_count())
     }
 
     /// Writes everything again if somebody else has changed the tables. `known`: the generation
     /// that was looked at last; gives the one that was looked at now, and whether it wrote.
     pub fn repair(&mut self, known: Option<u32>) -> Result<(u32, bool)> {
-        let generation = within(&self.home, nft::generation)??;
-        if known == Some(generation) || !self.in_step {
+        let generation = run_in_netns(&self.netns, nft::generation)??;
+        if known == Some(generation) || !self.in_sync {
             return Ok((generation, false));
         }
-        let tables: Vec<Table> = self.trackers.iter().map(Tracker::table).collect();
-        let intact = within(&self.home, || -> Result<bool> {
+        let tables: Vec<Table> = self.trackers.iter().map(TableTracker::table).collect();
+        let intact = run_in_netns(&self.netns, || -> Result<bool> {
             for table in &tables {
                 if !nft::is_intact(table)? {
                     return Ok(false);
@@ -80,7 +80,7 @@ impl Proxy {
         })??;
         if !intact {
             tracing::warn!("somebody changed the tables of services; writing them again");
-            self.in_step = false;
+            self.in_sync = false;
             self.update(&[])?;
         }
         Ok((generation, !intact))
@@ -88,42 +88,45 @@ impl Proxy {
 
     /// The families that it serves.
     pub fn families(&self) -> Vec<Family> {
-        self.trackers.iter().map(Tracker::family).collect()
+        self.trackers.iter().map(TableTracker::family).collect()
     }
 
     /// Whether the next update writes only what differs.
     pub fn is_in_step(&self) -> bool {
-        self.in_step
+        self.in_sync
     }
 
     /// Removes the tables.
-    pub fn down(&mut self) -> Result<()> {
-        self.in_step = false;
-        self.commit(&removal(&self.table))
+    pub fn remove_tables(&mut self) -> Result<()> {
+        self.in_sync = false;
+        self.commit(&removal_batch(&self.table))
     }
 
     /// Forgets the UDP flows of these services that lead where nobody serves them
     /// any more. Gives their number.
-    pub fn forget_stale(&self, changed: &[(ServiceName, Option<Service>)]) -> Result<usize> {
+    pub fn delete_stale_conntrack(
+        &self,
+        changed: &[(ServiceName, Option<Service>)],
+    ) -> Result<usize> {
         let services = changed.iter().filter_map(|(_, service)| service.as_ref());
-        let places = stale::places(services, &self.node_port_ips);
+        let places = stale::udp_services(services, &self.node_port_ips);
         if places.is_empty() {
             return Ok(0);
         }
-        within(&self.home, || stale::forget(&places))?
+        run_in_netns(&self.netns, || stale::delete_stale_entries(&places))?
     }
 
     fn commit(&self, batch: &Batch) -> Result<()> {
-        within(&self.home, || batch.commit())?
+        run_in_netns(&self.netns, || batch.commit())?
     }
 }
 
 /// Removes the tables of this name from the calling thread's network namespace.
 pub fn cleanup(table: &str) -> Result<()> {
-    removal(table).commit()
+    removal_batch(table).commit()
 }
 
-fn removal(table: &str) -> Batch {
+fn removal_batch(table: &str) -> Batch {
     let mut batch = Batch::remove_table(Family::Ip, table);
     batch.append(Batch::remove_table(Family::Ip6, table));
     batch

@@ -19,7 +19,7 @@ use crate::source::internal_ips;
 /// Calls `tell` with the address behind each pod range of the other nodes, at the
 /// start and whenever that changes. `tell` should return soon. `pods` are the pod ranges of
 /// the cluster.
-pub fn watch_routes(
+pub fn watch_pod_routes(
     cx: &Context,
     own: &str,
     pods: Vec<Cidr>,

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use api::core::{self, Service};
 use api::discovery::EndpointSlice;
-use client::Selection;
-use object::{Key, MicroTime, Text};
-use runtime::{Cache, Context, Retry};
+use client::Selectors;
+use object::{MicroTime, NamespacedName, Text};
+use runtime::{Backoff, Cache, Context};
 use tokio::{
     sync::Notify,
     task::spawn_blocking,
@@ -18,16 +18,17 @@ use tokio::{
 use tracing::{debug, error, warn};
 
 use crate::{
-    Error, Family, Listeners, Node, Proxy, Result, ServiceName, conntrack, health::Health,
+    Error, Family, Listeners, NodeConfig, Proxier, Result, ServiceName, conntrack, health::Health,
     metrics::Metrics, node_port_health::NodePortHealth, serve, source,
 };
 
 /// A burst is mostly over by then.
-const GATHER: Duration = Duration::from_millis(10);
-const FIRST_RETRY: Duration = Duration::from_millis(200);
-const LAST_RETRY: Duration = Duration::from_secs(30);
-const OURS: &str = "!service.kubernetes.io/service-proxy-name,!service.kubernetes.io/headless";
-const OWNER: &str = "service";
+const MIN_SYNC_PERIOD: Duration = Duration::from_millis(10);
+const INITIAL_BACKOFF: Duration = Duration::from_millis(200);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
+const SERVICE_SELECTOR: &str =
+    "!service.kubernetes.io/service-proxy-name,!service.kubernetes.io/headless";
+const SERVICE_INDEX: &str = "service";
 /// Where the controller of slices says when their cause was.
 const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 const MOST_TRIGGERS: usize = 10_000;
@@ -37,7 +38,7 @@ const LOOK: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The zone, and the addresses where empty, are taken from the Node object.
-    pub node: Node,
+    pub node: NodeConfig,
     pub listeners: Listeners,
     /// Whether the kernel's table of connections is sized and timed as upstream's proxy does.
     pub set_conntrack: bool,
@@ -45,7 +46,7 @@ pub struct Config {
 
 impl Config {
     /// One that serves nothing over HTTP and leaves the machine's settings alone.
-    pub fn new(node: Node) -> Self {
+    pub fn new(node: NodeConfig) -> Self {
         Self { node, listeners: Listeners::default(), set_conntrack: false }
     }
 }
@@ -53,18 +54,18 @@ impl Config {
 /// Keeps the tables of the process's network namespace as the API says. They stay
 /// when it stops, so that connections go on; `cleanup` removes them.
 pub fn start(cx: &Context, config: Config) {
-    let ours = Selection::labels(OURS);
-    let own = Selection::fields(format!("metadata.name={}", config.node.name));
-    let source = Source {
-        services: cx.cache_of(&ours),
-        slices: cx.cache_of(&ours),
-        nodes: cx.cache_of(&own),
+    let ours = Selectors::labels(SERVICE_SELECTOR);
+    let own = Selectors::fields(format!("metadata.name={}", config.node.name));
+    let source = SyncLoop {
+        services: cx.cache_selected(&ours),
+        slices: cx.cache_selected(&ours),
+        nodes: cx.cache_selected(&own),
         changed: Arc::default(),
         health: Arc::default(),
         metrics: Arc::default(),
-        given: config.node,
+        node_config: config.node,
     };
-    source.watch();
+    source.register_handlers();
     let (health, metrics) = (&source.health, &source.metrics);
     serve::start(cx, config.listeners, (health, metrics), &source.nodes);
     if config.set_conntrack {
@@ -74,20 +75,20 @@ pub fn start(cx: &Context, config: Config) {
 }
 
 #[derive(Debug)]
-struct Source {
+struct SyncLoop {
     services: Arc<Cache<Service>>,
     slices: Arc<Cache<EndpointSlice>>,
     nodes: Arc<Cache<core::Node>>,
-    changed: Arc<Changed>,
+    changed: Arc<PendingServices>,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
-    given: Node,
+    node_config: NodeConfig,
 }
 
 /// What the loop keeps from one step to the next.
 #[derive(Debug)]
 struct Written {
-    proxy: Option<(Node, Proxy)>,
+    proxy: Option<(NodeConfig, Proxier)>,
     node_ports: NodePortHealth,
     /// The generation of the kernel's rules when they were looked at last.
     generation: Option<u32>,
@@ -96,15 +97,15 @@ struct Written {
 
 /// The services to look at again.
 #[derive(Debug, Default)]
-struct Changed {
-    names: Mutex<BTreeSet<Key>>,
+struct PendingServices {
+    names: Mutex<BTreeSet<NamespacedName>>,
     /// When the endpoints changed that have not been written, in microseconds since 1970.
     triggers: Mutex<Vec<i64>>,
     wake: Notify,
 }
 
-impl Changed {
-    fn add(&self, names: impl IntoIterator<Item = Key>) {
+impl PendingServices {
+    fn add(&self, names: impl IntoIterator<Item = NamespacedName>) {
         self.names.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
         self.wake.notify_one();
     }
@@ -116,7 +117,7 @@ impl Changed {
         };
         let (old, new) = (of(old), of(new));
         let fresh = new.as_deref().filter(|_| old != new);
-        let Some(at) = fresh.and_then(MicroTime::micros) else { return };
+        let Some(at) = fresh.and_then(MicroTime::parse_micros) else { return };
         let mut triggers = self.triggers.lock().unwrap_or_else(PoisonError::into_inner);
         if triggers.len() < MOST_TRIGGERS {
             triggers.push(at);
@@ -127,15 +128,15 @@ impl Changed {
         std::mem::take(&mut self.triggers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn take(&self) -> BTreeSet<Key> {
+    fn take(&self) -> BTreeSet<NamespacedName> {
         std::mem::take(&mut self.names.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Source {
-    fn watch(&self) {
-        self.slices.add_index(OWNER, |slice| {
-            source::owner(slice)
+impl SyncLoop {
+    fn register_handlers(&self) {
+        self.slices.add_index(SERVICE_INDEX, |slice| {
+            source::service_key(slice)
                 .map(|key| key.to_string().into())
                 .into_iter()
                 .collect::<Vec<Text>>()
@@ -145,7 +146,7 @@ impl Source {
         self.services.on_change(move |old, new| {
             health.queued();
             metrics.service_changed();
-            changed.add(old.or(new).map(|service| Key::of(service.metadata())));
+            changed.add(old.or(new).map(|service| NamespacedName::from_meta(service.metadata())));
         });
         let (changed, health, metrics) =
             (self.changed.clone(), self.health.clone(), self.metrics.clone());
@@ -153,7 +154,7 @@ impl Source {
             health.queued();
             metrics.endpoints_changed();
             changed.trigger(old, new);
-            changed.add(old.into_iter().chain(new).filter_map(source::owner));
+            changed.add(old.into_iter().chain(new).filter_map(source::service_key));
         });
         let changed = self.changed.clone();
         self.nodes.on_change(move |_, _| changed.add([]));
@@ -166,7 +167,7 @@ impl Source {
                 return;
             }
         }
-        let mut retry = Retry::new(FIRST_RETRY, LAST_RETRY);
+        let mut retry = Backoff::new(INITIAL_BACKOFF, MAX_BACKOFF);
         let mut written = Written {
             proxy: None,
             node_ports: NodePortHealth::new(self.health.clone()),
@@ -174,23 +175,23 @@ impl Source {
             looked: Instant::now(),
         };
         loop {
-            let Some(node) = source::node(&self.given, self.nodes.all().first()) else {
-                warn!(node = self.given.name, "the node has no address yet");
+            let Some(node) = source::node(&self.node_config, self.nodes.all().first()) else {
+                warn!(node = self.node_config.name, "the node has no address yet");
                 self.changed.wake.notified().await;
                 continue;
             };
-            let stepped = panics::contain("proxy", self.step(&mut written, node)).await;
+            let stepped = panics::contain("proxy", self.sync(&mut written, node)).await;
             match stepped.unwrap_or_else(|error| Err(panicked(&error))) {
                 Ok(()) => {
                     retry.reset();
                     let look = written.looked + LOOK;
                     if timeout_at(look, self.changed.wake.notified()).await.is_ok() {
-                        sleep(GATHER).await;
+                        sleep(MIN_SYNC_PERIOD).await;
                     }
                 }
                 Err(error) => {
                     error!(%error, "services could not be written; will try again");
-                    sleep(retry.pause()).await;
+                    sleep(retry.next_delay()).await;
                 }
             }
         }
@@ -198,7 +199,7 @@ impl Source {
 
     /// Writes what has gathered: the first time, and when the node has changed, all. Looks
     /// from time to time whether the kernel still has what was written.
-    async fn step(&self, written: &mut Written, node: Node) -> Result<()> {
+    async fn sync(&self, written: &mut Written, node: NodeConfig) -> Result<()> {
         let (mut names, triggers) = (self.changed.take(), self.changed.take_triggers());
         let known = written.proxy.take().filter(|(known, _)| *known == node);
         if known.is_none() {
@@ -214,13 +215,13 @@ impl Source {
         let work = spawn_blocking(move || -> Result<_> {
             let mut proxy = match known {
                 Some((_, proxy)) => proxy,
-                None => Proxy::new(&node)?,
+                None => Proxier::new(&node)?,
             };
             let whole = !proxy.is_in_step();
             // The proxy has taken the changes in even where it could not write them.
             let mut done = proxy.update(&changed).map(|touched| (touched, None));
             if done.is_ok()
-                && let Err(error) = proxy.forget_stale(&changed)
+                && let Err(error) = proxy.delete_stale_conntrack(&changed)
             {
                 warn!(%error, "flows to endpoints that are gone may be left");
             }
@@ -254,7 +255,7 @@ impl Source {
 
     /// The port on which a load balancer asks for the service's health, and how many of its
     /// endpoints are ready on this node.
-    fn health_check(&self, key: &Key, service: &crate::Service) -> Option<(u16, usize)> {
+    fn health_check(&self, key: &NamespacedName, service: &crate::Service) -> Option<(u16, usize)> {
         let it = self.services.get(key)?;
         let port = u16::try_from(it.spec().health_check_node_port()).ok()?;
         if port == 0 || !service.external_local {
@@ -283,27 +284,31 @@ impl Source {
         }
     }
 
-    fn names(&self) -> BTreeSet<Key> {
-        self.services.all().iter().map(|service| Key::of(service.metadata())).collect()
+    fn names(&self) -> BTreeSet<NamespacedName> {
+        self.services
+            .all()
+            .iter()
+            .map(|service| NamespacedName::from_meta(service.metadata()))
+            .collect()
     }
 
     /// A service that cannot be read is none, and no other is held back.
-    fn read(&self, key: &Key) -> Option<crate::Service> {
+    fn read(&self, key: &NamespacedName) -> Option<crate::Service> {
         panics::catch("proxy", || self.service(key)).ok().flatten()
     }
 
-    fn service(&self, key: &Key) -> Option<crate::Service> {
+    fn service(&self, key: &NamespacedName) -> Option<crate::Service> {
         let service = self.services.get(key)?;
-        let slices = self.slices.by(OWNER, &key.to_string());
-        source::service(&service, &slices, &self.given.name)
+        let slices = self.slices.by_index(SERVICE_INDEX, &key.to_string());
+        source::service(&service, &slices, &self.node_config.name)
     }
 }
 
 fn panicked(error: &dyn std::error::Error) -> Error {
     let (what, source) = ("write services".to_owned(), std::io::Error::other(error.to_string()));
-    Error::Refused { what, source, message: None }
+    Error::Kernel { what, source, message: None }
 }
 
-fn name(key: &Key) -> ServiceName {
+fn name(key: &NamespacedName) -> ServiceName {
     ServiceName { namespace: key.namespace.to_string(), name: key.name.to_string() }
 }

@@ -9,11 +9,11 @@ use api::core::{self, LoadBalancerIngress};
 use api::discovery::{self, EndpointSlice};
 use object::{List, names::sloppy_ip};
 
-use crate::{Cidr, Endpoint, Node, Protocol, Service, ServiceName, ServicePort};
+use crate::{Cidr, Endpoint, NodeConfig, Protocol, Service, ServiceName, ServicePort};
 
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const ZONE: &str = "topology.kubernetes.io/zone";
-const AFFINITY: Duration = Duration::from_hours(3);
+const DEFAULT_AFFINITY_TIMEOUT: Duration = Duration::from_hours(3);
 
 /// The service with its endpoints as seen from the node `on`; `None`: nothing for
 /// a proxy to do.
@@ -36,9 +36,9 @@ pub(crate) fn service(it: &core::Service, slices: &[EndpointSlice], on: &str) ->
         },
         cluster_ips,
         external_ips,
-        load_balancer_ips: ingress.iter().filter_map(balancer).collect(),
+        load_balancer_ips: ingress.iter().filter_map(vip_ingress_ip).collect(),
         source_ranges: ranges(spec.load_balancer_source_ranges()),
-        affinity: (spec.session_affinity() == "ClientIP").then(|| affinity(spec)),
+        session_affinity_timeout: (spec.session_affinity() == "ClientIP").then(|| affinity(spec)),
         external_local: external && spec.external_traffic_policy() == "Local",
         internal_local: spec.internal_traffic_policy() == Some("Local"),
         ports: spec.ports().iter().filter_map(|port| service_port(port, slices, on)).collect(),
@@ -46,15 +46,15 @@ pub(crate) fn service(it: &core::Service, slices: &[EndpointSlice], on: &str) ->
 }
 
 /// The service that a slice belongs to, as namespace and name.
-pub(crate) fn owner(slice: &EndpointSlice) -> Option<object::Key> {
+pub(crate) fn service_key(slice: &EndpointSlice) -> Option<object::NamespacedName> {
     let meta = slice.metadata();
     let name = meta.labels().get(SERVICE_NAME).filter(|name| !name.is_empty())?;
-    Some(object::Key::new(meta.namespace(), name))
+    Some(object::NamespacedName::new(meta.namespace(), name))
 }
 
 /// What of the node only the API knows: its zone, and its addresses where none were
 /// given. `None`: it has none yet.
-pub(crate) fn node(given: &Node, known: Option<&core::Node>) -> Option<Node> {
+pub(crate) fn node(given: &NodeConfig, known: Option<&core::Node>) -> Option<NodeConfig> {
     let mut node = given.clone();
     if let Some(known) = known {
         if let Some(zone) = known.metadata().labels().get(ZONE) {
@@ -94,8 +94,8 @@ fn service_port(
     Some(ServicePort {
         name: port.name().to_owned(),
         protocol,
-        port: number(port.port())?,
-        node_port: number(port.node_port()),
+        port: port_number(port.port())?,
+        node_port: port_number(port.node_port()),
         endpoints: endpoints(slices, (port.name(), protocol), on),
     })
 }
@@ -108,7 +108,8 @@ fn endpoints(slices: &[EndpointSlice], port: (&str, Protocol), on: &str) -> Vec<
         let same = |it: &&discovery::EndpointPort| {
             (it.name(), protocol(it.protocol())) == (port.0, Some(port.1))
         };
-        let Some(port) = slice.ports().iter().find(same).and_then(|it| number(it.port()?)) else {
+        let Some(port) = slice.ports().iter().find(same).and_then(|it| port_number(it.port()?))
+        else {
             continue;
         };
         for it in slice.endpoints().iter() {
@@ -143,7 +144,7 @@ fn endpoint(it: &discovery::Endpoint, port: u16, on: &str) -> Option<Endpoint> {
 }
 
 /// Balancers in mode Proxy do not leave their address in the packet.
-fn balancer(ingress: &LoadBalancerIngress) -> Option<IpAddr> {
+fn vip_ingress_ip(ingress: &LoadBalancerIngress) -> Option<IpAddr> {
     let leaves = matches!(ingress.ip_mode(), None | Some("VIP"));
     sloppy_ip(ingress.ip()).filter(|_| leaves)
 }
@@ -152,7 +153,7 @@ fn affinity(spec: &core::ServiceSpec) -> Duration {
     let config = spec.session_affinity_config().and_then(|config| config.client_ip());
     let seconds = config.and_then(api::core::ClientIPConfig::timeout_seconds);
     let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
-    seconds.map_or(AFFINITY, Duration::from_secs)
+    seconds.map_or(DEFAULT_AFFINITY_TIMEOUT, Duration::from_secs)
 }
 
 fn ips(list: &List<String>) -> Vec<IpAddr> {
@@ -179,7 +180,7 @@ fn protocol(name: &str) -> Option<Protocol> {
 }
 
 /// A port, unless it is none.
-fn number(port: i32) -> Option<u16> {
+fn port_number(port: i32) -> Option<u16> {
     u16::try_from(port).ok().filter(|port| *port != 0)
 }
 
@@ -221,7 +222,7 @@ endpoints:
     fn ports_find_their_endpoints_by_name_and_protocol() {
         let web = of(WEB, &[SLICE]).expect("a service");
         assert_eq!(web.cluster_ips.len(), 2);
-        assert_eq!(web.affinity, Some(AFFINITY));
+        assert_eq!(web.session_affinity_timeout, Some(DEFAULT_AFFINITY_TIMEOUT));
         let http = &web.ports[0];
         assert_eq!((http.port, http.node_port), (80, Some(30080)));
         let local = Endpoint::ready([10, 244, 0, 2].into(), 8080, true);
@@ -281,7 +282,7 @@ status:
 
     #[test]
     fn the_node_is_completed_from_the_api() {
-        let given = Node { ips: Vec::new(), ..crate::part::tests::node() };
+        let given = NodeConfig { ips: Vec::new(), ..crate::part::tests::node() };
         assert_eq!(node(&given, None), None);
         let known = "
 metadata: {name: here, labels: {topology.kubernetes.io/zone: east}}

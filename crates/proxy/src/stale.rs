@@ -4,19 +4,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use sys::netlink::{Family, Flow, Socket, remove_flow, udp_flows};
+use sys::netlink::{
+    ConntrackEntry, NetlinkFamily, Socket, delete_conntrack_entry, udp_conntrack_entries,
+};
 
 use crate::{Protocol, Result, Service};
 
 /// Where clients send to, with who may answer.
-pub(crate) type Places = BTreeMap<(IpAddr, u16), BTreeSet<(IpAddr, u16)>>;
+pub(crate) type UdpServices = BTreeMap<(IpAddr, u16), BTreeSet<(IpAddr, u16)>>;
 
 /// A service without endpoints refuses by itself; its flows may stay.
-pub(crate) fn places<'a>(
+pub(crate) fn udp_services<'a>(
     services: impl Iterator<Item = &'a Service>,
     node_port_ips: &[IpAddr],
-) -> Places {
-    let mut places = Places::new();
+) -> UdpServices {
+    let mut places = UdpServices::new();
     for service in services {
         let udp = service.ports.iter().filter(|port| port.protocol == Protocol::Udp);
         for port in udp {
@@ -39,19 +41,21 @@ pub(crate) fn places<'a>(
 }
 
 /// In the network namespace of the calling thread.
-pub(crate) fn forget(places: &Places) -> Result<usize> {
-    let mut socket = Socket::open(Family::Netfilter)?;
+pub(crate) fn delete_stale_entries(places: &UdpServices) -> Result<usize> {
+    let mut socket = Socket::open(NetlinkFamily::Netfilter)?;
     let mut count = 0;
-    for flow in udp_flows(&mut socket)?.iter().filter(|flow| is_stale(places, flow)) {
-        match remove_flow(&mut socket, flow) {
+    for flow in udp_conntrack_entries(&mut socket)?.iter().filter(|flow| is_stale(places, flow)) {
+        match delete_conntrack_entry(&mut socket, flow) {
             Ok(()) => count += 1,
-            Err(error) if error.is_missing() => {}
+            Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error),
         }
     }
     Ok(count)
 }
 
-fn is_stale(places: &Places, flow: &Flow) -> bool {
-    places.get(&flow.to).is_some_and(|serving| !serving.contains(&flow.answers))
+fn is_stale(places: &UdpServices, flow: &ConntrackEntry) -> bool {
+    places
+        .get(&flow.original_destination)
+        .is_some_and(|serving| !serving.contains(&flow.reply_source))
 }

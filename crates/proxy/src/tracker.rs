@@ -1,35 +1,35 @@
 //! What the kernel holds of one family, and the difference that changed services
 //! make to it: only they are planned again.
 
-use crate::base::{self, shape, shared};
-use crate::part::{Part, part};
-use crate::{Node, Service, ServiceName};
+use crate::base::{self, shared, shared_set};
+use crate::part::{ServiceRules, service_rules};
+use crate::{NodeConfig, Service, ServiceName};
 use std::collections::{BTreeMap, BTreeSet};
-use sys::nft::{Batch, Data, Family, Key, Table, difference};
+use sys::nft::{Batch, Data, Family, Key, Table, diff};
 
-type Shared = (&'static str, Key);
+type SharedElement = (&'static str, Key);
 
 /// The whole table for these services, of one family.
-pub fn plan(services: &[Service], node: &Node, family: Family) -> Table {
-    let mut tracker = Tracker::new(node.clone(), family);
+pub fn plan(services: &[Service], node: &NodeConfig, family: Family) -> Table {
+    let mut tracker = TableTracker::new(node.clone(), family);
     tracker.update(services.iter().map(|service| (&service.name, Some(service))));
     tracker.table()
 }
 
 /// The state of one table.
 #[derive(Debug, Clone)]
-pub struct Tracker {
-    node: Node,
+pub struct TableTracker {
+    node: NodeConfig,
     family: Family,
-    parts: BTreeMap<ServiceName, Part>,
+    service_rules: BTreeMap<ServiceName, ServiceRules>,
     /// Services may claim the same element (a pod behind two services, one external
     /// address for both): the first by name has it, the next when that one goes.
-    claims: BTreeMap<Shared, BTreeMap<ServiceName, Option<Data>>>,
+    element_claims: BTreeMap<SharedElement, BTreeMap<ServiceName, Option<Data>>>,
 }
 
-impl Tracker {
-    pub fn new(node: Node, family: Family) -> Self {
-        Self { node, family, parts: BTreeMap::new(), claims: BTreeMap::new() }
+impl TableTracker {
+    pub fn new(node: NodeConfig, family: Family) -> Self {
+        Self { node, family, service_rules: BTreeMap::new(), element_claims: BTreeMap::new() }
     }
 
     pub fn family(&self) -> Family {
@@ -39,12 +39,12 @@ impl Tracker {
     /// The whole table, as it should be now.
     pub fn table(&self) -> Table {
         let mut table = base::table(self.family, &self.node);
-        for part in self.parts.values() {
+        for part in self.service_rules.values() {
             table.chains.extend(part.chains.clone());
             table.sets.extend(part.sets.clone());
         }
-        for (set, key) in self.claims.keys() {
-            put(&mut table, set, key, self.claimed(&(*set, key.clone())));
+        for (set, key) in self.element_claims.keys() {
+            insert_element(&mut table, set, key, self.winning_claim(&(*set, key.clone())));
         }
         table
     }
@@ -55,62 +55,63 @@ impl Tracker {
         &mut self,
         changed: impl IntoIterator<Item = (&'a ServiceName, Option<&'a Service>)>,
     ) -> Batch {
-        let mut before = self.fragment();
-        let mut after = self.fragment();
-        let mut touched: BTreeMap<Shared, Option<Option<Data>>> = BTreeMap::new();
+        let mut before = self.empty_shared_sets();
+        let mut after = self.empty_shared_sets();
+        let mut touched: BTreeMap<SharedElement, Option<Option<Data>>> = BTreeMap::new();
         for (name, service) in changed {
-            let old = self.parts.remove(name).unwrap_or_default();
-            let planned = |service| part(service, &self.node, self.family, Some(&old));
+            let old = self.service_rules.remove(name).unwrap_or_default();
+            let planned = |service| service_rules(service, &self.node, self.family, Some(&old));
             // a service that cannot be planned is none, and no other is held back
             let new = service.and_then(|service| panics::catch("proxy", || planned(service)).ok());
             let new = new.unwrap_or_default();
-            let keys: BTreeSet<&Shared> = old.elements.keys().chain(new.elements.keys()).collect();
+            let keys: BTreeSet<&SharedElement> =
+                old.elements.keys().chain(new.elements.keys()).collect();
             for key in keys.into_iter().filter(|key| old.elements.get(key) != new.elements.get(key))
             {
-                touched.entry(key.clone()).or_insert_with(|| self.claimed(key).cloned());
+                touched.entry(key.clone()).or_insert_with(|| self.winning_claim(key).cloned());
                 self.claim(name, key, new.elements.get(key));
             }
             before.chains.extend(old.chains);
             before.sets.extend(old.sets);
-            if new != Part::default() {
+            if new != ServiceRules::default() {
                 after.chains.extend(new.chains.clone());
                 after.sets.extend(new.sets.clone());
-                self.parts.insert(name.clone(), new);
+                self.service_rules.insert(name.clone(), new);
             }
         }
         for (key, was) in touched {
-            put(&mut before, key.0, &key.1, was.as_ref());
-            put(&mut after, key.0, &key.1, self.claimed(&key));
+            insert_element(&mut before, key.0, &key.1, was.as_ref());
+            insert_element(&mut after, key.0, &key.1, self.winning_claim(&key));
         }
-        difference(Some(&before), &after)
+        diff(Some(&before), &after)
     }
 
     /// An empty cut-out of the table: the shared sets, so that only elements differ.
-    fn fragment(&self) -> Table {
+    fn empty_shared_sets(&self) -> Table {
         let mut table = Table::new(self.family, &self.node.table);
         for name in shared::ALL {
-            table.sets.insert(name.to_owned(), shape(self.family, name));
+            table.sets.insert(name.to_owned(), shared_set(self.family, name));
         }
         table
     }
 
-    fn claimed(&self, key: &Shared) -> Option<&Option<Data>> {
-        self.claims.get(key)?.values().next()
+    fn winning_claim(&self, key: &SharedElement) -> Option<&Option<Data>> {
+        self.element_claims.get(key)?.values().next()
     }
 
-    fn claim(&mut self, name: &ServiceName, key: &Shared, data: Option<&Option<Data>>) {
-        let claims = self.claims.entry(key.clone()).or_default();
+    fn claim(&mut self, name: &ServiceName, key: &SharedElement, data: Option<&Option<Data>>) {
+        let claims = self.element_claims.entry(key.clone()).or_default();
         match data {
             Some(data) => claims.insert(name.clone(), data.clone()),
             None => claims.remove(name),
         };
         if claims.is_empty() {
-            self.claims.remove(key);
+            self.element_claims.remove(key);
         }
     }
 }
 
-fn put(table: &mut Table, set: &str, key: &Key, data: Option<&Option<Data>>) {
+fn insert_element(table: &mut Table, set: &str, key: &Key, data: Option<&Option<Data>>) {
     if let Some(data) = data {
         let set = table.sets.get_mut(set).expect("every fragment has the shared sets");
         set.elements.insert(key.clone(), data.clone());
@@ -139,8 +140,8 @@ mod tests {
             .collect()
     }
 
-    fn loaded(services: &[Service]) -> Tracker {
-        let mut tracker = Tracker::new(node(), Family::Ip);
+    fn loaded(services: &[Service]) -> TableTracker {
+        let mut tracker = TableTracker::new(node(), Family::Ip);
         tracker.update(services.iter().map(|s| (&s.name, Some(s))));
         tracker
     }
@@ -152,10 +153,10 @@ mod tests {
         let it = &mut all[2500];
         it.ports[0].endpoints.push(Endpoint::ready([10, 200, 0, 9].into(), 8080, true));
         let added = tracker.update([(&it.name, Some(&*it))]);
-        assert!(added.touched() <= 10, "{}", added.touched());
+        assert!(added.change_count() <= 10, "{}", added.change_count());
         it.ports[0].endpoints.remove(0);
         let removed = tracker.update([(&it.name, Some(&*it))]);
-        assert!(removed.touched() <= 10, "{}", removed.touched());
+        assert!(removed.change_count() <= 10, "{}", removed.change_count());
         assert!(tracker.update([(&it.name, Some(&*it))]).is_empty());
     }
 
@@ -170,7 +171,7 @@ mod tests {
         let mut tracker = loaded(&all);
         all[0].ports[0].endpoints.remove(10);
         let batch = tracker.update([(&all[0].name, Some(&all[0]))]);
-        assert!(batch.touched() <= 10, "{}", batch.touched());
+        assert!(batch.change_count() <= 10, "{}", batch.change_count());
     }
 
     #[test]
@@ -208,7 +209,7 @@ mod tests {
             it.ports[0].endpoints = vec![Endpoint::ready(pod, 8080, true)];
         }
         let mut tracker = loaded(&all);
-        let hairpins = |t: &Tracker| t.table().sets[shared::HAIRPIN].elements.len();
+        let hairpins = |t: &TableTracker| t.table().sets[shared::HAIRPIN].elements.len();
         assert_eq!(hairpins(&tracker), 1);
         tracker.update([(&all[0].name, None)]);
         assert_eq!(hairpins(&tracker), 1);

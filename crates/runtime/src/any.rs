@@ -2,30 +2,30 @@
 
 use std::fmt::Debug;
 
-use client::Tree;
+use client::ApiObject;
 use object::{Object, ObjectMeta, Text, Value, View};
 use ref_cast::RefCast;
 use schema::Kind;
 
 /// An object with metadata, and what it is found by: a view of a tree.
-pub trait Cached: Tree + Clone + Debug + Sync + RefCast<From = Value> {
-    fn as_any(&self) -> &Any;
+pub trait Cacheable: ApiObject + Clone + Debug + Sync + RefCast<From = Value> {
+    fn as_dynamic(&self) -> &DynamicObject;
 
-    fn about(&self) -> &ObjectMeta {
-        self.as_any().metadata()
+    fn object_meta(&self) -> &ObjectMeta {
+        self.as_dynamic().metadata()
     }
 
     /// Names and values of the indexes that its kind declares.
-    fn entries(&self) -> Vec<(&'static str, Text)>;
+    fn index_values(&self) -> Vec<(&'static str, Text)>;
 }
 
-impl<K: Kind> Cached for K {
-    fn as_any(&self) -> &Any {
-        Any::ref_cast(self.tree())
+impl<K: Kind> Cacheable for K {
+    fn as_dynamic(&self) -> &DynamicObject {
+        DynamicObject::ref_cast(self.tree())
     }
 
-    fn entries(&self) -> Vec<(&'static str, Text)> {
-        K::INDEXES.iter().map(|index| (index.name, (index.of)(self).into())).collect()
+    fn index_values(&self) -> Vec<(&'static str, Text)> {
+        K::INDEXES.iter().map(|index| (index.name, (index.value)(self).into())).collect()
     }
 }
 
@@ -33,9 +33,9 @@ impl<K: Kind> Cached for K {
 /// collector does.
 #[derive(Clone, Debug, Default, PartialEq, RefCast)]
 #[repr(transparent)]
-pub struct Any(Value);
+pub struct DynamicObject(Value);
 
-impl Any {
+impl DynamicObject {
     pub fn tree(&self) -> &Value {
         &self.0
     }
@@ -45,38 +45,38 @@ impl Any {
     }
 
     /// Whether the server has removed it with the write that this came from.
-    pub(crate) fn is_final(&self) -> bool {
-        Object::view(&self.0).is_final()
+    pub(crate) fn is_removed(&self) -> bool {
+        Object::view(&self.0).is_ready_for_removal()
     }
 
     /// The same, as one of a kind.
-    pub(crate) fn view<K: Cached>(&self) -> &K {
+    pub(crate) fn view<K: Cacheable>(&self) -> &K {
         K::ref_cast(&self.0)
     }
 
-    pub(crate) fn typed<K: Cached>(self) -> K {
+    pub(crate) fn typed<K: Cacheable>(self) -> K {
         K::from(self.0)
     }
 }
 
-impl From<Value> for Any {
+impl From<Value> for DynamicObject {
     fn from(tree: Value) -> Self {
         Self(tree)
     }
 }
 
-impl From<Any> for Value {
-    fn from(any: Any) -> Self {
+impl From<DynamicObject> for Value {
+    fn from(any: DynamicObject) -> Self {
         any.0
     }
 }
 
-impl Cached for Any {
-    fn as_any(&self) -> &Any {
+impl Cacheable for DynamicObject {
+    fn as_dynamic(&self) -> &DynamicObject {
         self
     }
 
-    fn entries(&self) -> Vec<(&'static str, Text)> {
+    fn index_values(&self) -> Vec<(&'static str, Text)> {
         Vec::new()
     }
 }

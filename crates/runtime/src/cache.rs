@@ -5,15 +5,15 @@
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
-use client::Deletion;
-use object::{Key, Text};
+use client::DeleteResult;
+use object::{NamespacedName, Text};
 use schema::Kind;
 use tokio::sync::watch;
 
-use crate::{Any, Cached, indexed::OWNER, local::Local};
+use crate::{Cacheable, DynamicObject, indexed::CONTROLLER_UID_INDEX, local::Informer};
 
 pub struct Cache<K> {
-    local: Arc<Local>,
+    informer: Arc<Informer>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -23,21 +23,21 @@ impl<K> fmt::Debug for Cache<K> {
     }
 }
 
-impl<K: Cached> Cache<K> {
-    pub(crate) fn new(local: Arc<Local>) -> Self {
-        Self { local, kind: PhantomData }
+impl<K: Cacheable> Cache<K> {
+    pub(crate) fn new(local: Arc<Informer>) -> Self {
+        Self { informer: local, kind: PhantomData }
     }
 
-    pub fn get(&self, key: &Key) -> Option<K> {
-        self.local.known().objects.get(key).cloned().map(Any::typed)
+    pub fn get(&self, key: &NamespacedName) -> Option<K> {
+        self.informer.state().objects.get(key).cloned().map(DynamicObject::typed)
     }
 
     pub fn all(&self) -> Vec<K> {
-        typed(self.local.all())
+        typed(self.informer.all())
     }
 
     pub fn len(&self) -> usize {
-        self.local.known().objects.len()
+        self.informer.state().objects.len()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -45,23 +45,23 @@ impl<K: Cached> Cache<K> {
     }
 
     pub fn in_namespace(&self, namespace: &str) -> Vec<K> {
-        typed(self.local.in_namespace(namespace))
+        typed(self.informer.in_namespace(namespace))
     }
 
     /// The objects that have `value` in an index which their kind declares, or
     /// which was added.
-    pub fn by(&self, index: &'static str, value: &str) -> Vec<K> {
-        typed(self.local.known().objects.by(index, value))
+    pub fn by_index(&self, index: &'static str, value: &str) -> Vec<K> {
+        typed(self.informer.state().objects.by_index(index, value))
     }
 
     /// Adds an index that only this process needs.
     pub fn add_index(&self, name: &'static str, of: fn(&K) -> Vec<Text>) {
-        self.local.known().objects.add_index(name, Box::new(move |object| of(object.view())));
+        self.informer.state().objects.add_index(name, Box::new(move |object| of(object.view())));
     }
 
     /// The objects that the one with this uid controls.
     pub fn controlled_by(&self, uid: &str) -> Vec<K> {
-        self.by(OWNER, uid)
+        self.by_index(CONTROLLER_UID_INDEX, uid)
     }
 
     /// The objects `owner` controls.
@@ -71,30 +71,30 @@ impl<K: Cached> Cache<K> {
 
     /// Calls `handler` with all there is, and from now on with every change.
     pub fn on_change(&self, handler: impl Fn(Option<&K>, Option<&K>) + Send + 'static) {
-        self.local.on_change(Box::new(move |old, new| {
-            handler(old.map(Any::view), new.map(Any::view));
+        self.informer.on_change(Box::new(move |old, new| {
+            handler(old.map(DynamicObject::view), new.map(DynamicObject::view));
         }));
     }
 
     /// Turns true after the first list.
     pub fn synced(&self) -> watch::Receiver<bool> {
-        self.local.synced()
+        self.informer.synced()
     }
 
     /// Takes in the answer to our own write.
-    pub fn wrote(&self, object: &K) {
-        self.local.wrote(object.as_any());
+    pub fn observe_write(&self, object: &K) {
+        self.informer.observe_write(object.as_dynamic());
     }
 
     /// Takes in the answer to our own delete of `object`.
-    pub fn deleted(&self, object: &K, answer: &Deletion<K>) {
+    pub fn observe_delete(&self, object: &K, answer: &DeleteResult<K>) {
         match answer {
-            Deletion::Terminating(object) => self.local.wrote(object.as_any()),
-            Deletion::Gone(_) => self.local.gone(object.as_any()),
+            DeleteResult::Terminating(object) => self.informer.observe_write(object.as_dynamic()),
+            DeleteResult::Gone(_) => self.informer.observe_removal(object.as_dynamic()),
         }
     }
 }
 
-fn typed<K: Cached>(objects: Vec<Any>) -> Vec<K> {
-    objects.into_iter().map(Any::typed).collect()
+fn typed<K: Cacheable>(objects: Vec<DynamicObject>) -> Vec<K> {
+    objects.into_iter().map(DynamicObject::typed).collect()
 }

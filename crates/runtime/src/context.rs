@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use client::{Api, Client, Resource, Selection};
+use client::{Api, ApiResource, Client, Selectors};
 use object::Text;
 use schema::Kind;
 use tokio::{
@@ -20,25 +20,27 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument, info_span};
 
-use crate::{Any, Cache, Cached, Objects, Retry, indexed::Entries, local::Local};
+use crate::{
+    Backoff, Cache, Cacheable, CachedApi, DynamicObject, indexed::IndexValuesFn, local::Informer,
+};
 
 /// How soon a task that panicked is begun anew.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(30);
 
 /// One copy per resource, namespace and selection; the type tells typed from any, which have other indexes.
-type Which = (TypeId, Resource, Text, Selection);
+type InformerKey = (TypeId, ApiResource, Text, Selectors);
 
 /// The API, one cache per kind, and the tasks that everything runs in.
 #[derive(Clone)]
 pub struct Context {
     client: Client,
     /// Whom caches read as: all share them.
-    reader: Client,
-    locals: Arc<Mutex<HashMap<Which, Arc<Local>>>>,
+    read_client: Client,
+    informers: Arc<Mutex<HashMap<InformerKey, Arc<Informer>>>>,
     /// Whether each cache has been filled that was opened through this context: nobody waits
     /// for what only others use.
-    used: Arc<Mutex<HashMap<Which, watch::Receiver<bool>>>>,
+    used: Arc<Mutex<HashMap<InformerKey, watch::Receiver<bool>>>>,
     /// Our own and those of the contexts that this one is part of.
     tasks: Vec<TaskTracker>,
     shutdown: CancellationToken,
@@ -54,8 +56,8 @@ impl Context {
     pub fn new(client: &Client) -> Self {
         Self {
             client: client.clone(),
-            reader: client.clone(),
-            locals: Arc::default(),
+            read_client: client.clone(),
+            informers: Arc::default(),
             used: Arc::default(),
             tasks: vec![TaskTracker::new()],
             shutdown: CancellationToken::new(),
@@ -64,17 +66,17 @@ impl Context {
 
     /// The same, but writing as another: each controller has its own identity, and waits only
     /// for the caches that it opens itself.
-    pub fn writing_as(&self, client: &Client) -> Self {
+    pub fn with_write_client(&self, client: &Client) -> Self {
         Self { client: client.clone(), used: Arc::default(), ..self.clone() }
     }
 
     /// A part that can be stopped alone, and stops with the whole. Its caches are
     /// its own.
-    pub fn part(&self) -> Self {
+    pub fn child(&self) -> Self {
         let mut tasks = self.tasks.clone();
         tasks.push(TaskTracker::new());
         Self {
-            locals: Arc::default(),
+            informers: Arc::default(),
             used: Arc::default(),
             tasks,
             shutdown: self.shutdown.child_token(),
@@ -90,42 +92,54 @@ impl Context {
         Api::new(&self.client)
     }
 
-    pub fn objects<K: Kind>(&self) -> Objects<K> {
-        Objects::new(self.api(), self.cache())
+    pub fn cached_api<K: Kind>(&self) -> CachedApi<K> {
+        CachedApi::new(self.api(), self.cache())
     }
 
     /// Objects of which only some are in the cache: writes are for all.
-    pub fn objects_of<K: Kind>(&self, selection: &Selection) -> Objects<K> {
-        Objects::new(self.api(), self.cache_of(selection))
+    pub fn cached_api_selected<K: Kind>(&self, selection: &Selectors) -> CachedApi<K> {
+        CachedApi::new(self.api(), self.cache_selected(selection))
     }
 
     /// The same, of one namespace.
-    pub fn objects_in<K: Kind>(&self, namespace: &str, selection: &Selection) -> Objects<K> {
-        Objects::new(self.api(), self.cache_in(namespace, selection))
+    pub fn cached_api_in_namespace<K: Kind>(
+        &self,
+        namespace: &str,
+        selection: &Selectors,
+    ) -> CachedApi<K> {
+        CachedApi::new(self.api(), self.cache_in_namespace(namespace, selection))
     }
 
     /// The shared cache of `K`, started on first use.
     pub fn cache<K: Kind>(&self) -> Arc<Cache<K>> {
-        self.cache_of(&Selection::default())
+        self.cache_selected(&Selectors::default())
     }
 
     /// The shared cache of those `K` that are selected.
-    pub fn cache_of<K: Kind>(&self, selection: &Selection) -> Arc<Cache<K>> {
-        self.open(Resource::of::<K>(), "", selection)
+    pub fn cache_selected<K: Kind>(&self, selection: &Selectors) -> Arc<Cache<K>> {
+        self.typed_cache(ApiResource::of::<K>(), "", selection)
     }
 
     /// The shared cache of those `K` that are selected in one namespace.
-    pub fn cache_in<K: Kind>(&self, namespace: &str, selection: &Selection) -> Arc<Cache<K>> {
-        self.open(Resource::of::<K>(), namespace, selection)
+    pub fn cache_in_namespace<K: Kind>(
+        &self,
+        namespace: &str,
+        selection: &Selectors,
+    ) -> Arc<Cache<K>> {
+        self.typed_cache(ApiResource::of::<K>(), namespace, selection)
     }
 
     /// The shared cache of a resource that is known only at run time.
-    pub fn cache_any(&self, resource: &Resource, selection: &Selection) -> Arc<Cache<Any>> {
-        self.open(resource.clone(), "", selection)
+    pub fn dynamic_cache(
+        &self,
+        resource: &ApiResource,
+        selection: &Selectors,
+    ) -> Arc<Cache<DynamicObject>> {
+        self.typed_cache(resource.clone(), "", selection)
     }
 
     /// Waits until every cache that was opened through this context has been filled once.
-    pub async fn synced(&self) {
+    pub async fn wait_for_cache_sync(&self) {
         let all: Vec<_> = held(&self.used).values().cloned().collect();
         for mut one in all {
             let _ = one.wait_for(|ok| *ok).await; // caches live as long as their context
@@ -145,7 +159,7 @@ impl Context {
         make: impl Fn() -> F + Send + 'static,
     ) {
         self.spawn(name, async move {
-            let mut retry = Retry::new(FIRST_RETRY, LAST_RETRY);
+            let mut retry = Backoff::new(FIRST_RETRY, LAST_RETRY);
             loop {
                 let began = Instant::now();
                 if panics::contain(name, make()).await.is_ok() {
@@ -154,7 +168,7 @@ impl Context {
                 if began.elapsed() > LAST_RETRY {
                     retry.reset();
                 }
-                sleep(retry.pause()).await;
+                sleep(retry.next_delay()).await;
             }
         });
     }
@@ -199,23 +213,24 @@ impl Context {
         own.wait().await;
     }
 
-    fn open<K: Cached>(
+    fn typed_cache<K: Cacheable>(
         &self,
-        resource: Resource,
+        resource: ApiResource,
         namespace: &str,
-        selection: &Selection,
+        selection: &Selectors,
     ) -> Arc<Cache<K>> {
         let which = (TypeId::of::<K>(), resource, namespace.into(), selection.clone());
-        Arc::new(Cache::new(self.local(which, |object| object.view::<K>().entries())))
+        Arc::new(Cache::new(self.informer(which, |object| object.view::<K>().index_values())))
     }
 
     /// The copy that all caches of these objects share, started on first use.
-    fn local(&self, which: Which, entries: Entries) -> Arc<Local> {
-        let mut locals = held(&self.locals);
+    fn informer(&self, which: InformerKey, entries: IndexValuesFn) -> Arc<Informer> {
+        let mut locals = held(&self.informers);
         let local = locals.entry(which.clone()).or_insert_with_key(
             |(_, resource, namespace, selection)| {
-                let api = Api::<Any>::of(&self.reader, resource.clone()).namespaced(namespace);
-                let (local, selection) = (Arc::new(Local::new(entries)), selection.clone());
+                let api = Api::<DynamicObject>::for_resource(&self.read_client, resource.clone())
+                    .namespaced(namespace);
+                let (local, selection) = (Arc::new(Informer::new(entries)), selection.clone());
                 let running = local.clone();
                 self.spawn("cache", async move { running.run(api, selection).await });
                 local

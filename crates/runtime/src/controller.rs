@@ -2,17 +2,17 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use client::{Error, Selection};
-use object::{Cause, Key};
+use client::{Error, Selectors};
+use object::{NamespacedName, WriteCause};
 use schema::Kind;
 use tokio::time::sleep;
 use tracing::{Instrument, debug, error, info_span, warn};
 
-use crate::{Cache, Context, Queue};
+use crate::{Cache, Context, WorkQueue};
 
 /// When to look at the object again.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Next {
+pub enum Requeue {
     /// When something it watches changes.
     OnChange,
     /// After this long, or on a change if that is sooner.
@@ -26,16 +26,16 @@ pub trait Reconcile: Send + Sync + 'static {
     type Kind: Kind;
     fn reconcile(
         &self,
-        key: &Key,
+        key: &NamespacedName,
         object: Option<Self::Kind>,
-    ) -> impl Future<Output = Result<Next, Error>> + Send;
+    ) -> impl Future<Output = Result<Requeue, Error>> + Send;
 }
 
 /// One thing that a plan wants done, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step<A> {
-    pub act: A,
-    pub because: Cause,
+    pub action: A,
+    pub cause: WriteCause,
 }
 
 #[derive(Debug)]
@@ -44,31 +44,38 @@ pub struct Controller<R: Reconcile> {
     reconciler: R,
     cx: Context,
     cache: Arc<Cache<R::Kind>>,
-    queue: Arc<Queue>,
+    queue: Arc<WorkQueue>,
     workers: usize,
 }
 
 impl<R: Reconcile> Controller<R> {
     pub fn new(name: &'static str, cx: &Context, reconciler: R) -> Self {
-        Self::of(name, cx, &Selection::default(), reconciler)
+        Self::with_selectors(name, cx, &Selectors::default(), reconciler)
     }
 
     /// One that reconciles only the objects that are selected.
-    pub fn of(name: &'static str, cx: &Context, selection: &Selection, reconciler: R) -> Self {
-        Self::within(name, cx, &cx.cache_of(selection), reconciler)
+    pub fn with_selectors(
+        name: &'static str,
+        cx: &Context,
+        selection: &Selectors,
+        reconciler: R,
+    ) -> Self {
+        Self::with_cache(name, cx, &cx.cache_selected(selection), reconciler)
     }
 
     /// One that reconciles what is in this cache.
-    pub fn within(
+    pub fn with_cache(
         name: &'static str,
         cx: &Context,
         cache: &Arc<Cache<R::Kind>>,
         reconciler: R,
     ) -> Self {
-        let (cache, queue) = (cache.clone(), Arc::new(Queue::default()));
+        let (cache, queue) = (cache.clone(), Arc::new(WorkQueue::default()));
         let keys = queue.clone();
         cache.on_change(move |old, new| {
-            old.or(new).into_iter().for_each(|object| keys.add(Key::of(object.meta())));
+            old.or(new)
+                .into_iter()
+                .for_each(|object| keys.add(NamespacedName::from_meta(object.meta())));
         });
         Self { name, reconciler, cx: cx.clone(), cache, queue, workers: 5 }
     }
@@ -77,13 +84,13 @@ impl<R: Reconcile> Controller<R> {
     #[must_use]
     pub fn owns<K: Kind>(self) -> Self {
         self.watches::<K>(|object| {
-            let owner = object.meta().controller();
+            let owner = object.meta().controller_ref();
             let owner = owner.filter(|owner| {
                 let group = owner.api_version().split_once('/').map_or("", |(group, _)| group);
                 owner.kind() == R::Kind::NAMES.kind && group == R::Kind::NAMES.group
             });
             owner
-                .map(|owner| Key::new(object.meta().namespace(), owner.name()))
+                .map(|owner| NamespacedName::new(object.meta().namespace(), owner.name()))
                 .into_iter()
                 .collect()
         })
@@ -92,7 +99,10 @@ impl<R: Reconcile> Controller<R> {
     /// A change to a `K` reconciles the objects that `keys` names for it, as it is
     /// and as it was.
     #[must_use]
-    pub fn watches<K: Kind>(self, keys: impl Fn(&K) -> Vec<Key> + Send + Sync + 'static) -> Self {
+    pub fn watches<K: Kind>(
+        self,
+        keys: impl Fn(&K) -> Vec<NamespacedName> + Send + Sync + 'static,
+    ) -> Self {
         let queue = self.queue.clone();
         self.cx.cache::<K>().on_change(move |old, new| {
             let both = old.into_iter().chain(new);
@@ -103,12 +113,15 @@ impl<R: Reconcile> Controller<R> {
 
     /// Reconciles everything every so often too.
     #[must_use]
-    pub fn every(self, period: Duration) -> Self {
+    pub fn resync_every(self, period: Duration) -> Self {
         let (cache, queue) = (self.cache.clone(), self.queue.clone());
         self.cx.spawn(self.name, async move {
             loop {
                 sleep(period).await;
-                cache.all().iter().for_each(|object| queue.add(Key::of(object.meta())));
+                cache
+                    .all()
+                    .iter()
+                    .for_each(|object| queue.add(NamespacedName::from_meta(object.meta())));
             }
         });
         self
@@ -120,7 +133,7 @@ impl<R: Reconcile> Controller<R> {
     }
 
     /// For what changes outside the API: add a key and it is reconciled.
-    pub fn queue(&self) -> Arc<Queue> {
+    pub fn queue(&self) -> Arc<WorkQueue> {
         self.queue.clone()
     }
 
@@ -129,12 +142,12 @@ impl<R: Reconcile> Controller<R> {
         let this = Arc::new(self);
         for _ in 0..workers {
             let this = this.clone();
-            cx.spawn(name, async move { this.work().await });
+            cx.spawn(name, async move { this.run_worker().await });
         }
     }
 
-    async fn work(&self) {
-        self.cx.synced().await;
+    async fn run_worker(&self) {
+        self.cx.wait_for_cache_sync().await;
         loop {
             let key = self.queue.next().await;
             let span = info_span!("reconcile", controller = self.name, %key);
@@ -142,7 +155,7 @@ impl<R: Reconcile> Controller<R> {
             let work = self.reconciler.reconcile(&key, object).instrument(span);
             let ok = match panics::contain(self.name, work).await {
                 Ok(Ok(next)) => {
-                    if let Next::After(delay) = next {
+                    if let Requeue::After(delay) = next {
                         self.queue.add_after(key.clone(), delay);
                     }
                     true

@@ -5,36 +5,36 @@ use std::{
     ops::Bound,
 };
 
-use object::{Key, Text};
+use object::{NamespacedName, Text};
 
-use crate::Any;
+use crate::DynamicObject;
 
 /// By the uid of the controlling owner: an index that every kind has.
-pub(super) const OWNER: &str = "owner";
+pub(super) const CONTROLLER_UID_INDEX: &str = "owner";
 
 /// Names and values of the indexes that an object's kind declares.
-pub(super) type Entries = fn(&Any) -> Vec<(&'static str, Text)>;
+pub(super) type IndexValuesFn = fn(&DynamicObject) -> Vec<(&'static str, Text)>;
 /// What one user of the cache looks objects up by.
-pub(super) type Lookup = Box<dyn Fn(&Any) -> Vec<Text> + Send>;
+pub(super) type IndexFn = Box<dyn Fn(&DynamicObject) -> Vec<Text> + Send>;
 
-pub(super) struct Indexed {
-    objects: BTreeMap<Key, Any>,
-    declared: Entries,
-    lookups: Vec<(&'static str, Lookup)>,
-    indexes: HashMap<(&'static str, Text), BTreeSet<Key>>,
+pub(super) struct Indexer {
+    objects: BTreeMap<NamespacedName, DynamicObject>,
+    kind_indexes: IndexValuesFn,
+    added_indexes: Vec<(&'static str, IndexFn)>,
+    indexes: HashMap<(&'static str, Text), BTreeSet<NamespacedName>>,
 }
 
-impl Indexed {
-    pub(super) fn new(declared: Entries) -> Self {
+impl Indexer {
+    pub(super) fn new(declared: IndexValuesFn) -> Self {
         let (objects, indexes) = (BTreeMap::new(), HashMap::new());
-        Self { objects, declared, lookups: Vec::new(), indexes }
+        Self { objects, kind_indexes: declared, added_indexes: Vec::new(), indexes }
     }
 
-    pub(super) fn get(&self, key: &Key) -> Option<&Any> {
+    pub(super) fn get(&self, key: &NamespacedName) -> Option<&DynamicObject> {
         self.objects.get(key)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Any> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &DynamicObject> {
         self.objects.values()
     }
 
@@ -43,21 +43,21 @@ impl Indexed {
     }
 
     /// The objects of a namespace, in order of their names.
-    pub(super) fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = &Any> {
-        let from = Bound::Included(Key::new(namespace, ""));
+    pub(super) fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = &DynamicObject> {
+        let from = Bound::Included(NamespacedName::new(namespace, ""));
         let all = self.objects.range((from, Bound::Unbounded));
         all.take_while(move |(key, _)| key.namespace == namespace).map(|(_, object)| object)
     }
 
     /// The objects that have `value` in `index`, in order of their keys.
-    pub(super) fn by(&self, index: &'static str, value: &str) -> Vec<Any> {
+    pub(super) fn by_index(&self, index: &'static str, value: &str) -> Vec<DynamicObject> {
         let keys = self.indexes.get(&(index, value.into())).into_iter().flatten();
         keys.filter_map(|key| self.objects.get(key)).cloned().collect()
     }
 
     /// Adds an index, unless there is one of the name.
-    pub(super) fn add_index(&mut self, name: &'static str, of: Lookup) {
-        if self.lookups.iter().any(|(known, _)| *known == name) {
+    pub(super) fn add_index(&mut self, name: &'static str, of: IndexFn) {
+        if self.added_indexes.iter().any(|(known, _)| *known == name) {
             return;
         }
         for (key, object) in &self.objects {
@@ -65,22 +65,22 @@ impl Indexed {
                 self.indexes.entry((name, value)).or_default().insert(key.clone());
             }
         }
-        self.lookups.push((name, of));
+        self.added_indexes.push((name, of));
     }
 
-    pub(super) fn insert(&mut self, object: Any) -> Option<Any> {
-        let key = Key::of(object.metadata());
+    pub(super) fn insert(&mut self, object: DynamicObject) -> Option<DynamicObject> {
+        let key = NamespacedName::from_meta(object.metadata());
         let old = self.remove(&key);
-        for entry in self.entries(&object) {
+        for entry in self.index_values(&object) {
             self.indexes.entry(entry).or_default().insert(key.clone());
         }
         self.objects.insert(key, object);
         old
     }
 
-    pub(super) fn remove(&mut self, key: &Key) -> Option<Any> {
+    pub(super) fn remove(&mut self, key: &NamespacedName) -> Option<DynamicObject> {
         let old = self.objects.remove(key)?;
-        for entry in self.entries(&old) {
+        for entry in self.index_values(&old) {
             let Some(keys) = self.indexes.get_mut(&entry) else { continue };
             keys.remove(key);
             if keys.is_empty() {
@@ -90,10 +90,16 @@ impl Indexed {
         Some(old)
     }
 
-    fn entries(&self, object: &Any) -> Vec<(&'static str, Text)> {
-        let mut all = panics::catch("cache index", || (self.declared)(object)).unwrap_or_default();
-        all.extend(object.metadata().controller().map(|owner| (OWNER, owner.uid().into())));
-        for (name, of) in &self.lookups {
+    fn index_values(&self, object: &DynamicObject) -> Vec<(&'static str, Text)> {
+        let mut all =
+            panics::catch("cache index", || (self.kind_indexes)(object)).unwrap_or_default();
+        all.extend(
+            object
+                .metadata()
+                .controller_ref()
+                .map(|owner| (CONTROLLER_UID_INDEX, owner.uid().into())),
+        );
+        for (name, of) in &self.added_indexes {
             all.extend(values(of, object).into_iter().map(|value| (*name, value)));
         }
         all
@@ -101,7 +107,7 @@ impl Indexed {
 }
 
 /// An object whose values cannot be had is found by none; the copy itself stays whole.
-fn values(of: &Lookup, object: &Any) -> Vec<Text> {
+fn values(of: &IndexFn, object: &DynamicObject) -> Vec<Text> {
     panics::catch("cache index", || of(object)).unwrap_or_default()
 }
 
@@ -111,26 +117,32 @@ mod tests {
 
     use super::*;
 
-    fn object(text: &str) -> Any {
+    fn object(text: &str) -> DynamicObject {
         from_json(text.as_bytes()).unwrap().into()
     }
 
     #[test]
     fn indexes_follow_their_objects() {
-        let mut all = Indexed::new(|_| Vec::new());
+        let mut all = Indexer::new(|_| Vec::new());
         all.insert(object(
             r#"{"metadata":{"name":"a","namespace":"n","labels":{"app":"web"},
                "ownerReferences":[{"uid":"7","controller":true}]}}"#,
         ));
-        let app = |any: &Any| any.metadata().labels().get("app").map(Text::from);
+        let app = |any: &DynamicObject| any.metadata().labels().get("app").map(Text::from);
         all.add_index("app", Box::new(move |any| app(any).into_iter().collect()));
         all.insert(object(r#"{"metadata":{"name":"b","namespace":"n","labels":{"app":"web"}}}"#));
         all.insert(object(r#"{"metadata":{"name":"b","namespace":"na"}}"#));
-        assert_eq!((all.by("app", "web").len(), all.by(OWNER, "7").len()), (2, 1));
-        assert_eq!(all.of_namespace("n").count(), 2);
+        assert_eq!(
+            (all.by_index("app", "web").len(), all.by_index(CONTROLLER_UID_INDEX, "7").len()),
+            (2, 1)
+        );
+        assert_eq!(all.in_namespace("n").count(), 2);
         all.insert(object(r#"{"metadata":{"name":"a","namespace":"n","labels":{"app":"db"}}}"#));
-        assert_eq!((all.by("app", "web").len(), all.by(OWNER, "7").len()), (1, 0));
-        all.remove(&Key::new("n", "a"));
-        assert_eq!((all.by("app", "db").len(), all.len()), (0, 2));
+        assert_eq!(
+            (all.by_index("app", "web").len(), all.by_index(CONTROLLER_UID_INDEX, "7").len()),
+            (1, 0)
+        );
+        all.remove(&NamespacedName::new("n", "a"));
+        assert_eq!((all.by_index("app", "db").len(), all.len()), (0, 2));
     }
 }

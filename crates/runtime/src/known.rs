@@ -11,62 +11,66 @@
 
 use std::collections::{HashMap, HashSet};
 
-use client::Notice;
-use object::{Key, Text};
+use client::WatchEvent;
+use object::{NamespacedName, Text};
 
-use crate::{Any, indexed::Indexed};
+use crate::{DynamicObject, indexed::Indexer};
 
 /// What was, and what is.
-pub(super) type Change = (Option<Any>, Option<Any>);
+pub(super) type ObjectChange = (Option<DynamicObject>, Option<DynamicObject>);
 
-pub(super) struct Known {
-    pub(super) objects: Indexed,
+pub(super) struct CacheState {
+    pub(super) objects: Indexer,
     /// Uids that our deletes have removed and the watch has not, with the newest
     /// revision that we had of each.
-    gone: HashMap<Text, u64>,
+    tombstones: HashMap<Text, u64>,
     /// How far the watch has come.
-    pub(super) seen: u64,
+    pub(super) watch_revision: u64,
 }
 
-impl Known {
-    pub(super) fn new(objects: Indexed) -> Self {
-        Self { objects, gone: HashMap::new(), seen: 0 }
+impl CacheState {
+    pub(super) fn new(objects: Indexer) -> Self {
+        Self { objects, tombstones: HashMap::new(), watch_revision: 0 }
     }
 
     /// Our own write counts, unless the watch has been there already.
-    pub(super) fn wrote(&mut self, object: &Any) -> Option<Change> {
-        if object.is_final() {
-            self.gone(object) // the write that took the last finalizer off
-        } else if object.metadata().revision() > self.seen {
-            self.put(object)
+    pub(super) fn apply_write(&mut self, object: &DynamicObject) -> Option<ObjectChange> {
+        if object.is_removed() {
+            self.apply_removal(object) // the write that took the last finalizer off
+        } else if object.metadata().revision() > self.watch_revision {
+            self.upsert_if_newer(object)
         } else {
             None
         }
     }
 
     /// Our own delete removed the object for good.
-    pub(super) fn gone(&mut self, object: &Any) -> Option<Change> {
-        let (key, uid) = (Key::of(object.metadata()), object.metadata().uid());
+    pub(super) fn apply_removal(&mut self, object: &DynamicObject) -> Option<ObjectChange> {
+        let (key, uid) = (NamespacedName::from_meta(object.metadata()), object.metadata().uid());
         let known = self.objects.get(&key).filter(|known| known.metadata().uid() == uid)?;
-        self.gone.insert(uid.into(), known.metadata().revision());
+        self.tombstones.insert(uid.into(), known.metadata().revision());
         Some((self.objects.remove(&key), None))
     }
 
     /// What the watch says.
-    pub(super) fn apply(&mut self, notice: &Notice<Any>) -> Option<Change> {
+    pub(super) fn apply_watch_event(
+        &mut self,
+        notice: &WatchEvent<DynamicObject>,
+    ) -> Option<ObjectChange> {
         match notice {
-            Notice::Added(object) | Notice::Modified(object) => {
-                self.seen = self.seen.max(object.metadata().revision());
-                self.put(object)
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                self.watch_revision = self.watch_revision.max(object.metadata().revision());
+                self.upsert_if_newer(object)
             }
-            Notice::Deleted(object) => {
-                let (key, revision) = (Key::of(object.metadata()), object.metadata().revision());
-                self.seen = self.seen.max(revision);
-                self.gone.remove(object.metadata().uid());
-                self.remove_until(&key, revision)
+            WatchEvent::Deleted(object) => {
+                let (key, revision) =
+                    (NamespacedName::from_meta(object.metadata()), object.metadata().revision());
+                self.watch_revision = self.watch_revision.max(revision);
+                self.tombstones.remove(object.metadata().uid());
+                self.remove_if_not_newer(&key, revision)
             }
-            Notice::Bookmark { revision, .. } => {
-                self.seen = self.seen.max(*revision);
+            WatchEvent::Bookmark { revision, .. } => {
+                self.watch_revision = self.watch_revision.max(*revision);
                 None
             }
         }
@@ -74,31 +78,40 @@ impl Known {
 
     /// Takes in all there was at `revision`, which is not before `seen`: or what
     /// the watch has shown to be gone would be back.
-    pub(super) fn replace(&mut self, revision: u64, items: &[Any]) -> Vec<Change> {
-        debug_assert!(revision >= self.seen, "the caller has refused such a list");
-        self.seen = revision;
+    pub(super) fn replace_with_list(
+        &mut self,
+        revision: u64,
+        items: &[DynamicObject],
+    ) -> Vec<ObjectChange> {
+        debug_assert!(revision >= self.watch_revision, "the caller has refused such a list");
+        self.watch_revision = revision;
         let uids: HashSet<&str> = items.iter().map(|item| item.metadata().uid()).collect();
-        self.gone.retain(|uid, known| *known > revision || uids.contains(&**uid));
-        let listed: HashSet<Key> = items.iter().map(|item| Key::of(item.metadata())).collect();
-        let keys = self.objects.iter().map(|known| Key::of(known.metadata()));
-        let lost: Vec<Key> = keys.filter(|key| !listed.contains(key)).collect();
-        let mut changes: Vec<_> = items.iter().filter_map(|item| self.put(item)).collect();
-        changes.extend(lost.iter().filter_map(|key| self.remove_until(key, revision)));
+        self.tombstones.retain(|uid, known| *known > revision || uids.contains(&**uid));
+        let listed: HashSet<NamespacedName> =
+            items.iter().map(|item| NamespacedName::from_meta(item.metadata())).collect();
+        let keys = self.objects.iter().map(|known| NamespacedName::from_meta(known.metadata()));
+        let lost: Vec<NamespacedName> = keys.filter(|key| !listed.contains(key)).collect();
+        let mut changes: Vec<_> =
+            items.iter().filter_map(|item| self.upsert_if_newer(item)).collect();
+        changes.extend(lost.iter().filter_map(|key| self.remove_if_not_newer(key, revision)));
         changes
     }
 
     /// Takes the object in, unless we know better.
-    fn put(&mut self, object: &Any) -> Option<Change> {
+    fn upsert_if_newer(&mut self, object: &DynamicObject) -> Option<ObjectChange> {
         let meta = object.metadata();
-        let known = self.objects.get(&Key::of(meta)).map_or(0, |known| known.metadata().revision());
-        if known >= meta.revision() || self.gone.contains_key(meta.uid()) {
+        let known = self
+            .objects
+            .get(&NamespacedName::from_meta(meta))
+            .map_or(0, |known| known.metadata().revision());
+        if known >= meta.revision() || self.tombstones.contains_key(meta.uid()) {
             return None;
         }
         Some((self.objects.insert(object.clone()), Some(object.clone())))
     }
 
     /// Removes what is not newer than `revision`: our own writes may be.
-    fn remove_until(&mut self, key: &Key, revision: u64) -> Option<Change> {
+    fn remove_if_not_newer(&mut self, key: &NamespacedName, revision: u64) -> Option<ObjectChange> {
         self.objects.get(key).filter(|known| known.metadata().revision() <= revision)?;
         Some((self.objects.remove(key), None))
     }
@@ -110,34 +123,34 @@ mod tests {
 
     use super::*;
 
-    fn pod(name: &str, uid: &str, revision: u64) -> Any {
+    fn pod(name: &str, uid: &str, revision: u64) -> DynamicObject {
         let meta = ObjectMeta::new().with_name(name).with_uid(uid);
         let meta = meta.with_resource_version(revision.to_string());
         Value::from(Object::new().with_metadata(meta)).into()
     }
 
-    fn going(pod: Any) -> Any {
+    fn going(pod: DynamicObject) -> DynamicObject {
         let mut object = Object::from(Value::from(pod));
         object.metadata_mut().set_deletion_timestamp("2030-01-01T00:00:00Z");
         object.metadata_mut().set_deletion_grace_period_seconds(30);
         Value::from(object).into()
     }
 
-    fn known(revision: u64, pods: &[Any]) -> Known {
-        let mut known = Known::new(Indexed::new(|_| Vec::new()));
-        known.replace(revision, pods);
+    fn known(revision: u64, pods: &[DynamicObject]) -> CacheState {
+        let mut known = CacheState::new(Indexer::new(|_| Vec::new()));
+        known.replace_with_list(revision, pods);
         known
     }
 
-    fn names(known: &Known) -> Vec<&str> {
+    fn names(known: &CacheState) -> Vec<&str> {
         known.objects.iter().map(|pod| pod.metadata().name()).collect()
     }
 
     #[test]
     fn a_terminating_object_stays() {
         let mut known = known(5, &[pod("a", "1", 3)]);
-        known.wrote(&going(pod("a", "1", 6)));
-        known.apply(&Notice::Modified(pod("a", "1", 4))); // late news
+        known.apply_write(&going(pod("a", "1", 6)));
+        known.apply_watch_event(&WatchEvent::Modified(pod("a", "1", 4))); // late news
         assert!(known.objects.iter().all(|pod| pod.metadata().is_terminating()));
         assert_eq!(names(&known), ["a"]);
     }
@@ -145,32 +158,38 @@ mod tests {
     #[test]
     fn what_we_removed_stays_away_until_the_watch_has_seen_it() {
         let mut known = known(5, &[pod("a", "1", 3)]);
-        assert!(known.gone(&pod("a", "1", 3)).is_some());
-        assert!(known.apply(&Notice::Modified(pod("a", "1", 6))).is_none(), "late news");
-        known.apply(&Notice::Deleted(pod("a", "1", 7)));
-        assert!(known.gone.is_empty(), "nothing to remember any more");
-        known.apply(&Notice::Added(pod("a", "2", 8)));
+        assert!(known.apply_removal(&pod("a", "1", 3)).is_some());
+        assert!(
+            known.apply_watch_event(&WatchEvent::Modified(pod("a", "1", 6))).is_none(),
+            "late news"
+        );
+        known.apply_watch_event(&WatchEvent::Deleted(pod("a", "1", 7)));
+        assert!(known.tombstones.is_empty(), "nothing to remember any more");
+        known.apply_watch_event(&WatchEvent::Added(pod("a", "2", 8)));
         assert_eq!(names(&known), ["a"], "another of the same name");
     }
 
     #[test]
     fn a_list_does_not_bring_back_what_we_removed() {
         let mut known = known(5, &[pod("a", "1", 3)]);
-        known.wrote(&pod("b", "2", 9));
-        known.gone(&pod("a", "1", 3));
-        known.gone(&pod("b", "2", 9));
-        known.replace(6, &[pod("a", "1", 3)]); // taken before either was deleted
+        known.apply_write(&pod("b", "2", 9));
+        known.apply_removal(&pod("a", "1", 3));
+        known.apply_removal(&pod("b", "2", 9));
+        known.replace_with_list(6, &[pod("a", "1", 3)]); // taken before either was deleted
         assert_eq!(names(&known), [""; 0]);
-        assert!(known.apply(&Notice::Added(pod("b", "2", 9))).is_none(), "nor does the watch");
-        known.replace(12, &[]);
-        assert!(known.gone.is_empty());
+        assert!(
+            known.apply_watch_event(&WatchEvent::Added(pod("b", "2", 9))).is_none(),
+            "nor does the watch"
+        );
+        known.replace_with_list(12, &[]);
+        assert!(known.tombstones.is_empty());
     }
 
     #[test]
     fn a_list_reports_removals_and_keeps_newer_writes() {
         let mut known = known(5, &[pod("a", "1", 3), pod("b", "2", 4)]);
-        known.wrote(&pod("c", "3", 9));
-        let changes = known.replace(7, &[pod("b", "2", 6)]);
+        known.apply_write(&pod("c", "3", 9));
+        let changes = known.replace_with_list(7, &[pod("b", "2", 6)]);
         let told: Vec<_> =
             changes.iter().map(|(old, new)| (old.is_some(), new.is_some())).collect();
         assert_eq!(told, [(true, true), (true, false)], "b changed, a went");

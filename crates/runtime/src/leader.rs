@@ -9,86 +9,86 @@
 
 use std::{sync::Arc, time::Duration};
 
-use client::{Api, Error, Resource};
-use object::{Clock, Key, MicroTime, SystemClock, Value, wait_seconds};
+use client::{Api, ApiResource, Error};
+use object::{Clock, MicroTime, NamespacedName, SystemClock, Value, wait_seconds};
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{debug, info, warn};
 
-use crate::{Context, Retry};
+use crate::{Backoff, Context};
 
 #[derive(Clone, Debug)]
-pub struct Election {
-    pub key: Key,
+pub struct LeaderElector {
+    pub key: NamespacedName,
     /// Who we are: unlike any other candidate.
     pub identity: String,
     /// Without a sign of life for that long, others may take over.
-    pub lease: Duration,
+    pub lease_duration: Duration,
     /// A leader that could not renew for that long gives up.
-    pub renew: Duration,
+    pub renew_deadline: Duration,
     /// How often to try.
-    pub retry: Duration,
+    pub retry_period: Duration,
     pub clock: Arc<dyn Clock>,
 }
 
 /// The lease as last seen, and since when.
 #[derive(Debug)]
-struct Seen {
+struct ObservedLease {
     lease: Value,
-    since: Instant,
+    observed_at: Instant,
 }
 
-impl Election {
+impl LeaderElector {
     /// With upstream's times.
     pub fn new(namespace: &str, name: &str, identity: &str) -> Self {
         Self {
-            key: Key::new(namespace, name),
+            key: NamespacedName::new(namespace, name),
             identity: identity.into(),
-            lease: Duration::from_secs(15),
-            renew: Duration::from_secs(10),
-            retry: Duration::from_secs(2),
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
             clock: Arc::new(SystemClock),
         }
     }
 
     /// Waits to become the leader, calls `start` with a part of `cx`, and stops that
     /// part when the lead is lost or `cx` stops. In the end others may lead at once.
-    pub async fn lead(self, cx: &Context, start: impl FnOnce(&Context)) {
-        let api = Api::<Value>::of(cx.client(), leases());
+    pub async fn run(self, cx: &Context, start: impl FnOnce(&Context)) {
+        let api = Api::<Value>::for_resource(cx.client(), leases());
         let mut seen = None;
         tokio::select! {
             () = self.acquire(&api, &mut seen) => {}
             () = cx.stopping() => return,
         }
         info!(lease = %self.key, identity = self.identity, "leading");
-        let part = cx.part();
+        let part = cx.child();
         start(&part);
         tokio::select! {
-            () = self.hold(&api, &mut seen) => warn!(lease = %self.key, "lost the lead"),
+            () = self.renew_until_lost(&api, &mut seen) => warn!(lease = %self.key, "lost the lead"),
             () = cx.stopping() => {}
         }
         part.stop().await;
         self.release(&api, seen).await;
     }
 
-    async fn acquire(&self, api: &Api<Value>, seen: &mut Option<Seen>) {
-        let mut pause = Retry::new(self.retry, self.retry);
+    async fn acquire(&self, api: &Api<Value>, seen: &mut Option<ObservedLease>) {
+        let mut pause = Backoff::new(self.retry_period, self.retry_period);
         loop {
-            match self.attempt(api, seen).await {
+            match self.try_acquire_or_renew(api, seen).await {
                 Ok(true) => return,
                 Ok(false) => {}
                 Err(error) => debug!(lease = %self.key, %error, "cannot get the lease"),
             }
-            sleep(pause.pause()).await;
+            sleep(pause.next_delay()).await;
         }
     }
 
     /// Renews until it has not worked for too long.
-    async fn hold(&self, api: &Api<Value>, seen: &mut Option<Seen>) {
-        let mut until = Instant::now() + self.renew;
+    async fn renew_until_lost(&self, api: &Api<Value>, seen: &mut Option<ObservedLease>) {
+        let mut until = Instant::now() + self.renew_deadline;
         loop {
-            sleep(self.retry).await;
-            match timeout_at(until, self.attempt(api, seen)).await {
-                Ok(Ok(true)) => until = Instant::now() + self.renew,
+            sleep(self.retry_period).await;
+            match timeout_at(until, self.try_acquire_or_renew(api, seen)).await {
+                Ok(Ok(true)) => until = Instant::now() + self.renew_deadline,
                 Ok(Err(error)) if Instant::now() < until => {
                     warn!(lease = %self.key, %error, "cannot renew the lease; will retry");
                 }
@@ -98,32 +98,36 @@ impl Election {
     }
 
     /// Takes or renews the lease, if we may. Whether it is ours now.
-    async fn attempt(&self, api: &Api<Value>, seen: &mut Option<Seen>) -> Result<bool, Error> {
-        let now = self.clock.micros();
+    async fn try_acquire_or_renew(
+        &self,
+        api: &Api<Value>,
+        seen: &mut Option<ObservedLease>,
+    ) -> Result<bool, Error> {
+        let now = self.clock.now_micros();
         let lease = match api.get(&self.key).await {
             Ok(lease) => lease,
             Err(error) if error.is_not_found() => {
-                let made = api.create(self.claim(&Value::object(), now)).await?;
-                *seen = Some(Seen { lease: made, since: Instant::now() });
+                let made = api.create(self.with_self_as_holder(&Value::object(), now)).await?;
+                *seen = Some(ObservedLease { lease: made, observed_at: Instant::now() });
                 return Ok(true);
             }
             Err(error) => return Err(error),
         };
         if seen.as_ref().is_none_or(|seen| seen.lease["spec"] != lease["spec"]) {
-            *seen = Some(Seen { lease: lease.clone(), since: Instant::now() });
+            *seen = Some(ObservedLease { lease: lease.clone(), observed_at: Instant::now() });
         }
         let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
-        let since = seen.as_ref().map_or_else(Instant::now, |seen| seen.since);
+        let since = seen.as_ref().map_or_else(Instant::now, |seen| seen.observed_at);
         if holder != self.identity && !holder.is_empty() && since.elapsed() < duration_of(&lease) {
             return Ok(false);
         }
-        let taken = api.update(self.claim(&lease, now)).await?;
-        *seen = Some(Seen { lease: taken, since: Instant::now() });
+        let taken = api.update(self.with_self_as_holder(&lease, now)).await?;
+        *seen = Some(ObservedLease { lease: taken, observed_at: Instant::now() });
         Ok(true)
     }
 
     /// The lease, with us as the holder.
-    fn claim(&self, lease: &Value, now: i64) -> Value {
+    fn with_self_as_holder(&self, lease: &Value, now: i64) -> Value {
         let mut mine = lease.clone();
         mine["metadata"]["name"] = self.key.name.clone().into();
         mine["metadata"]["namespace"] = self.key.namespace.clone().into();
@@ -133,21 +137,22 @@ impl Election {
         if before != Some(&*self.identity) {
             let transitions = spec["leaseTransitions"].as_i64().unwrap_or_default();
             spec["leaseTransitions"] = transitions.saturating_add(i64::from(!is_new)).into();
-            spec["acquireTime"] = MicroTime::text(now).into();
+            spec["acquireTime"] = MicroTime::format(now).into();
             spec["holderIdentity"] = (&*self.identity).into();
         }
-        spec["leaseDurationSeconds"] = i64::try_from(self.lease.as_secs()).unwrap_or(15).into();
-        spec["renewTime"] = MicroTime::text(now).into();
+        spec["leaseDurationSeconds"] =
+            i64::try_from(self.lease_duration.as_secs()).unwrap_or(15).into();
+        spec["renewTime"] = MicroTime::format(now).into();
         mine
     }
 
     /// Lets others lead at once; if that fails, they wait for the lease to end.
-    async fn release(&self, api: &Api<Value>, seen: Option<Seen>) {
-        let Some(Seen { mut lease, .. }) = seen else { return };
+    async fn release(&self, api: &Api<Value>, seen: Option<ObservedLease>) {
+        let Some(ObservedLease { mut lease, .. }) = seen else { return };
         if lease["spec"]["holderIdentity"].as_str() != Some(&*self.identity) {
             return;
         }
-        let now = MicroTime::text(self.clock.micros());
+        let now = MicroTime::format(self.clock.now_micros());
         let spec = &mut lease["spec"];
         spec["holderIdentity"] = "".into();
         spec["leaseDurationSeconds"] = 1.into();
@@ -162,8 +167,8 @@ fn duration_of(lease: &Value) -> Duration {
     wait_seconds(lease["spec"]["leaseDurationSeconds"].as_i64().unwrap_or_default())
 }
 
-fn leases() -> Resource {
-    Resource {
+fn leases() -> ApiResource {
+    ApiResource {
         group: "coordination.k8s.io".into(),
         version: "v1".into(),
         plural: "leases".into(),

@@ -17,14 +17,14 @@ mod recorder;
 mod retry;
 
 pub use self::{
-    any::{Any, Cached},
+    any::{Cacheable, DynamicObject},
     cache::Cache,
     connection_limit::{Admitted, ConnectionLimit},
     context::Context,
-    controller::{Controller, Next, Reconcile, Step},
-    leader::Election,
-    objects::Objects,
-    queue::Queue,
-    recorder::{Recorder, Reference, Severity},
-    retry::Retry,
+    controller::{Controller, Reconcile, Requeue, Step},
+    leader::LeaderElector,
+    objects::CachedApi,
+    queue::WorkQueue,
+    recorder::{EventRecorder, EventType, InvolvedObject},
+    retry::Backoff,
 };

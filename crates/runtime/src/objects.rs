@@ -3,32 +3,32 @@
 
 use std::sync::Arc;
 
-use client::{Api, Delete, Deletion, Error, Patch};
-use object::{Cause, Key, Value};
+use client::{Api, DeleteParams, DeleteResult, Error, Patch};
+use object::{NamespacedName, Value, WriteCause};
 use schema::Kind;
 
 use crate::Cache;
 
 #[derive(Debug)]
-pub struct Objects<K> {
+pub struct CachedApi<K> {
     api: Api<K>,
     cache: Arc<Cache<K>>,
 }
 
-impl<K> Clone for Objects<K> {
+impl<K> Clone for CachedApi<K> {
     fn clone(&self) -> Self {
         Self { api: self.api.clone(), cache: self.cache.clone() }
     }
 }
 
-impl<K: Kind> Objects<K> {
+impl<K: Kind> CachedApi<K> {
     pub(crate) fn new(api: Api<K>, cache: Arc<Cache<K>>) -> Self {
         Self { api, cache }
     }
 
     /// The same objects; what is written through this is written because of `cause`.
-    pub fn because(&self, cause: &Cause) -> Self {
-        Self { api: self.api.because(cause), cache: self.cache.clone() }
+    pub fn with_cause(&self, cause: &WriteCause) -> Self {
+        Self { api: self.api.with_cause(cause), cache: self.cache.clone() }
     }
 
     pub fn api(&self) -> &Api<K> {
@@ -39,7 +39,7 @@ impl<K: Kind> Objects<K> {
         &self.cache
     }
 
-    pub fn get(&self, key: &Key) -> Option<K> {
+    pub fn get(&self, key: &NamespacedName) -> Option<K> {
         self.cache.get(key)
     }
 
@@ -51,8 +51,8 @@ impl<K: Kind> Objects<K> {
         self.cache.in_namespace(namespace)
     }
 
-    pub fn by(&self, index: &'static str, value: &str) -> Vec<K> {
-        self.cache.by(index, value)
+    pub fn by_index(&self, index: &'static str, value: &str) -> Vec<K> {
+        self.cache.by_index(index, value)
     }
 
     pub fn owned_by<O: Kind>(&self, owner: &O) -> Vec<K> {
@@ -60,43 +60,49 @@ impl<K: Kind> Objects<K> {
     }
 
     pub async fn create(&self, object: K) -> Result<K, Error> {
-        self.api.create(object).await.inspect(|made| self.cache.wrote(made))
+        self.api.create(object).await.inspect(|made| self.cache.observe_write(made))
     }
 
     pub async fn update(&self, object: K) -> Result<K, Error> {
-        self.api.update(object).await.inspect(|made| self.cache.wrote(made))
+        self.api.update(object).await.inspect(|made| self.cache.observe_write(made))
     }
 
     pub async fn update_status(&self, object: K) -> Result<K, Error> {
-        self.api.update_status(object).await.inspect(|made| self.cache.wrote(made))
+        self.api.update_status(object).await.inspect(|made| self.cache.observe_write(made))
     }
 
-    pub async fn patch(&self, key: &Key, patch: &Patch) -> Result<K, Error> {
-        self.api.patch(key, patch).await.inspect(|made| self.cache.wrote(made))
+    pub async fn patch(&self, key: &NamespacedName, patch: &Patch) -> Result<K, Error> {
+        self.api.patch(key, patch).await.inspect(|made| self.cache.observe_write(made))
     }
 
-    pub async fn patch_status(&self, key: &Key, patch: &Patch) -> Result<K, Error> {
-        self.api.patch_status(key, patch).await.inspect(|made| self.cache.wrote(made))
+    pub async fn patch_status(&self, key: &NamespacedName, patch: &Patch) -> Result<K, Error> {
+        self.api.patch_status(key, patch).await.inspect(|made| self.cache.observe_write(made))
     }
 
     /// A subresource that answers with something else than the object: the watch
     /// will tell what became of that.
-    pub async fn create_sub(&self, key: &Key, name: &str, body: &Value) -> Result<Value, Error> {
-        self.api.create_sub(key, name, body).await
+    pub async fn create_subresource(
+        &self,
+        key: &NamespacedName,
+        name: &str,
+        body: &Value,
+    ) -> Result<Value, Error> {
+        self.api.create_subresource(key, name, body).await
     }
 
     /// Deletes `object` and no other of its name; one already gone is a success.
     pub async fn delete(&self, object: &K) -> Result<(), Error> {
-        self.delete_with(object, Delete::default()).await
+        self.delete_with(object, DeleteParams::default()).await
     }
 
-    pub async fn delete_with(&self, object: &K, delete: Delete) -> Result<(), Error> {
-        let delete = Delete { uid: object.meta().uid().into(), ..delete };
-        let answer = match self.api.delete(&Key::of(object.meta()), &delete).await {
-            Err(error) if error.is_not_found() => Deletion::Gone(None),
+    pub async fn delete_with(&self, object: &K, delete: DeleteParams) -> Result<(), Error> {
+        let delete = DeleteParams { uid: object.meta().uid().into(), ..delete };
+        let answer = match self.api.delete(&NamespacedName::from_meta(object.meta()), &delete).await
+        {
+            Err(error) if error.is_not_found() => DeleteResult::Gone(None),
             answer => answer?,
         };
-        self.cache.deleted(object, &answer);
+        self.cache.observe_delete(object, &answer);
         Ok(())
     }
 }

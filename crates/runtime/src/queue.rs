@@ -9,14 +9,14 @@ use std::{
     time::Duration,
 };
 
-use object::{Key, bounded_wait};
+use object::{NamespacedName, bounded_wait};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep_until},
 };
 
-const FIRST_RETRY: Duration = Duration::from_millis(5);
-const LAST_RETRY: Duration = Duration::from_secs(1000);
+const INITIAL_BACKOFF: Duration = Duration::from_millis(5);
+const MAX_BACKOFF: Duration = Duration::from_secs(1000);
 
 #[derive(Debug)]
 struct State<K> {
@@ -30,12 +30,12 @@ struct State<K> {
 }
 
 #[derive(Debug)]
-pub struct Queue<K = Key> {
+pub struct WorkQueue<K = NamespacedName> {
     state: Mutex<State<K>>,
     wake: Notify,
 }
 
-impl<K> Default for Queue<K> {
+impl<K> Default for WorkQueue<K> {
     fn default() -> Self {
         let state = State {
             ready: VecDeque::new(),
@@ -49,7 +49,7 @@ impl<K> Default for Queue<K> {
     }
 }
 
-impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
+impl<K: Clone + Debug + Eq + Hash + Ord> WorkQueue<K> {
     pub fn add(&self, key: K) {
         if self.state().add(key) {
             self.wake.notify_one();
@@ -97,7 +97,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
             state.failures.remove(&key);
         } else {
             let failures = state.failures.entry(key.clone()).or_default();
-            let wait = FIRST_RETRY.saturating_mul(1 << (*failures).min(20)).min(LAST_RETRY);
+            let wait = INITIAL_BACKOFF.saturating_mul(1 << (*failures).min(20)).min(MAX_BACKOFF);
             *failures = failures.saturating_add(1);
             state.delay(key, Instant::now() + wait);
         }
@@ -157,7 +157,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_key_waits_once_and_runs_once_at_a_time() {
-        let queue = Queue::default();
+        let queue = WorkQueue::default();
         queue.add("a");
         queue.add("a");
         assert_eq!(queue.next().await, "a");
@@ -171,7 +171,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn failures_wait_longer_and_the_earliest_time_counts() {
-        let queue = Queue::default();
+        let queue = WorkQueue::default();
         queue.add("a");
         let start = Instant::now();
         for _ in 0..4 {

@@ -6,22 +6,22 @@ use std::{
 };
 
 #[derive(Clone, Debug)]
-pub struct Retry {
-    first: Duration,
-    last: Duration,
+pub struct Backoff {
+    initial: Duration,
+    max: Duration,
     next: Duration,
     random: RandomState,
 }
 
-impl Retry {
+impl Backoff {
     pub fn new(first: Duration, last: Duration) -> Self {
-        Self { first, last, next: first, random: RandomState::new() }
+        Self { initial: first, max: last, next: first, random: RandomState::new() }
     }
 
     /// Between a half and one and a half of a time that doubles with each call.
-    pub fn pause(&mut self) -> Duration {
+    pub fn next_delay(&mut self) -> Duration {
         let wait = self.next;
-        self.next = (wait * 2).min(self.last);
+        self.next = (wait * 2).min(self.max);
         self.random = RandomState::new();
         let part = u32::try_from(self.random.hash_one(wait) % 1000).unwrap_or_default();
         wait / 2 + wait * part / 1000
@@ -29,18 +29,18 @@ impl Retry {
 
     /// It went well: begin with the shortest again.
     pub fn reset(&mut self) {
-        self.next = self.first;
+        self.next = self.initial;
     }
 }
 
 #[test]
 fn waits_grow_to_a_limit() {
     let (first, last) = (Duration::from_secs(1), Duration::from_secs(8));
-    let mut retry = Retry::new(first, last);
+    let mut retry = Backoff::new(first, last);
     for expected in [1, 2, 4, 8, 8] {
-        let (wait, middle) = (retry.pause(), Duration::from_secs(expected));
+        let (wait, middle) = (retry.next_delay(), Duration::from_secs(expected));
         assert!(wait >= middle / 2 && wait <= middle * 3 / 2, "{wait:?}");
     }
     retry.reset();
-    assert!(retry.pause() <= first * 3 / 2);
+    assert!(retry.next_delay() <= first * 3 / 2);
 }

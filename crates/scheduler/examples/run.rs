@@ -10,7 +10,7 @@ async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let path = std::env::args().nth(1).context("which kubeconfig?")?;
     let config = Kubeconfig::read(path.as_ref())?.config(None)?;
-    let cx = Context::new(&Client::new(config).user_agent("tiphys-scheduler"));
+    let cx = Context::new(&Client::new(config).with_user_agent("tiphys-scheduler"));
     scheduler::start(&cx, scheduler::Config::default());
     tokio::signal::ctrl_c().await?;
     cx.stop().await;

@@ -3,81 +3,84 @@
 use object::{Map, Quantity, Text};
 
 /// What a container that asks for nothing is taken to need when nodes are compared.
-const SMALLEST_CPU: i64 = 100;
-const SMALLEST_MEMORY: i64 = 200 * 1024 * 1024;
+const DEFAULT_MILLI_CPU_REQUEST: i64 = 100;
+const DEFAULT_MEMORY_REQUEST: i64 = 200 * 1024 * 1024;
 /// No node has more, and no pod can ask for more than just too much: so that sums over the pods
 /// of a node, and a hundred times what a node has, are numbers.
 const MOST_OF_NODE: i64 = i64::MAX >> 17;
 const MOST_OF_POD: i64 = 2 * MOST_OF_NODE;
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Amounts {
+pub struct Resources {
     /// In thousandths.
-    pub cpu: i64,
+    pub milli_cpu: i64,
     pub memory: i64,
-    pub storage: i64,
+    pub ephemeral_storage: i64,
     /// How many pods.
     pub pods: i64,
     /// Extended resources and huge pages: few, so a list.
-    pub others: Vec<(Text, i64)>,
+    pub scalar_resources: Vec<(Text, i64)>,
 }
 
-impl Amounts {
+impl Resources {
     /// What a node has to give.
-    pub(crate) fn of_node(map: &Map<Quantity>) -> Self {
+    pub(crate) fn from_allocatable(map: &Map<Quantity>) -> Self {
         let mut all = Self::default();
-        map.iter().for_each(|(name, amount)| all.put(name, &amount, MOST_OF_NODE));
+        map.iter().for_each(|(name, amount)| all.set(name, &amount, MOST_OF_NODE));
         all
     }
 
     /// What a pod asks for.
-    pub(crate) fn of_pod(pod: &api::core::Pod) -> Self {
+    pub(crate) fn from_pod_requests(pod: &api::core::Pod) -> Self {
         let mut all = Self::default();
-        pod.requests().iter().for_each(|(name, amount)| all.put(name, amount, MOST_OF_POD));
+        pod.requests().iter().for_each(|(name, amount)| all.set(name, amount, MOST_OF_POD));
         all.pods = 1;
         all
     }
 
     /// The same, but at least a little for each container: so that pods which ask for
     /// nothing are spread too.
-    pub(crate) fn at_least(&self, pod: &api::core::Pod) -> (i64, i64) {
+    pub(crate) fn non_zero_requests(&self, pod: &api::core::Pod) -> (i64, i64) {
         let containers = || pod.spec().containers().iter();
         let lacks = |name: &str| {
             let without = containers().filter(|c| c.resources().requests().get(name).is_none());
             i64::try_from(without.count()).unwrap_or_default()
         };
         (
-            self.cpu.saturating_add(SMALLEST_CPU.saturating_mul(lacks("cpu"))),
-            self.memory.saturating_add(SMALLEST_MEMORY.saturating_mul(lacks("memory"))),
+            self.milli_cpu.saturating_add(DEFAULT_MILLI_CPU_REQUEST.saturating_mul(lacks("cpu"))),
+            self.memory.saturating_add(DEFAULT_MEMORY_REQUEST.saturating_mul(lacks("memory"))),
         )
     }
 
     pub(crate) fn add(&mut self, more: &Self, sign: i64) {
         let add = |sum: &mut i64, amount: i64| *sum = sum.saturating_add(sign * amount);
-        add(&mut self.cpu, more.cpu);
+        add(&mut self.milli_cpu, more.milli_cpu);
         add(&mut self.memory, more.memory);
-        add(&mut self.storage, more.storage);
+        add(&mut self.ephemeral_storage, more.ephemeral_storage);
         add(&mut self.pods, more.pods);
-        for (name, amount) in &more.others {
-            match self.others.iter_mut().find(|(known, _)| known == name) {
+        for (name, amount) in &more.scalar_resources {
+            match self.scalar_resources.iter_mut().find(|(known, _)| known == name) {
                 Some((_, sum)) => add(sum, *amount),
-                None => self.others.push((name.clone(), sign * amount)),
+                None => self.scalar_resources.push((name.clone(), sign * amount)),
             }
         }
     }
 
-    pub(crate) fn other(&self, name: &str) -> i64 {
-        self.others.iter().find(|(known, _)| known == name).map_or(0, |(_, amount)| *amount)
+    pub(crate) fn scalar(&self, name: &str) -> i64 {
+        self.scalar_resources
+            .iter()
+            .find(|(known, _)| known == name)
+            .map_or(0, |(_, amount)| *amount)
     }
 
-    fn put(&mut self, name: &str, amount: &Quantity, most: i64) {
+    fn set(&mut self, name: &str, amount: &Quantity, most: i64) {
         let value = || amount.value().clamp(-most, most);
         match name {
-            "cpu" => self.cpu = amount.milli_value().clamp(-most, most),
+            "cpu" => self.milli_cpu = amount.milli_value().clamp(-most, most),
             "memory" => self.memory = value(),
-            "ephemeral-storage" => self.storage = value(),
+            "ephemeral-storage" => self.ephemeral_storage = value(),
             "pods" => self.pods = value(),
-            name => self.others.push((name.into(), value())),
+            name => self.scalar_resources.push((name.into(), value())),
         }
     }
 }

@@ -8,36 +8,36 @@ use api::{
     storage::StorageClass,
 };
 use client::{Error, Patch};
-use object::{Key, Text, Value};
-use runtime::{Cache, Context, Objects};
+use object::{NamespacedName, Text, Value};
+use runtime::{Cache, CachedApi, Context};
 use schema::Kind;
 
 /// Tells who makes the volume for which node it is to be.
-const SELECTED: &str = "volume.kubernetes.io/selected-node";
+const SELECTED_NODE_ANNOTATION: &str = "volume.kubernetes.io/selected-node";
 /// Of classes whose volumes are made by hand.
-const BY_HAND: &str = "kubernetes.io/no-provisioner";
+const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
 #[derive(Clone, Debug, Default)]
-pub struct Claimed {
-    pub bound: Vec<PersistentVolume>,
+pub struct PodVolumeClaims {
+    pub bound_volumes: Vec<PersistentVolume>,
     /// Claims whose volumes are still to be made.
-    pub unmade: Vec<Key>,
+    pub unbound_delayed: Vec<NamespacedName>,
     /// The node for which they are being made.
-    pub selected: Option<Text>,
+    pub selected_node: Option<Text>,
     /// Whether nobody makes them.
-    pub by_hand: bool,
+    pub no_provisioner: bool,
 }
 
 #[derive(Debug)]
-pub(crate) struct Claims {
-    objects: Objects<PersistentVolumeClaim>,
+pub(crate) struct VolumeBinder {
+    objects: CachedApi<PersistentVolumeClaim>,
     volumes: Arc<Cache<PersistentVolume>>,
     classes: Arc<Cache<StorageClass>>,
 }
 
-impl Claims {
+impl VolumeBinder {
     pub(crate) fn new(cx: &Context) -> Self {
-        Self { objects: cx.objects(), volumes: cx.cache(), classes: cx.cache() }
+        Self { objects: cx.cached_api(), volumes: cx.cache(), classes: cx.cache() }
     }
 
     /// Calls `woken` at every change that may help a pod.
@@ -49,28 +49,37 @@ impl Claims {
     }
 
     /// What the pod claims, or why it cannot run anywhere yet.
-    pub(crate) fn of(&self, pod: &Pod) -> Result<Claimed, String> {
-        let mut all = Claimed::default();
+    pub(crate) fn pod_volume_claims(&self, pod: &Pod) -> Result<PodVolumeClaims, String> {
+        let mut all = PodVolumeClaims::default();
         for volume in pod.spec().volumes().iter() {
-            if let Some(claim) = self.find(pod, volume)? {
-                self.add(&claim, &mut all)?;
+            if let Some(claim) = self.find_claim(pod, volume)? {
+                self.classify_claim(&claim, &mut all)?;
             }
         }
         Ok(all)
     }
 
     /// Asks for the volumes to be made for this node.
-    pub(crate) async fn select(&self, pod: &Pod, keys: &[Key], node: &str) -> Result<(), Error> {
-        let claims = self.objects.because(&pod.causes(&format!("fits best on {node}")));
+    pub(crate) async fn set_selected_node(
+        &self,
+        pod: &Pod,
+        keys: &[NamespacedName],
+        node: &str,
+    ) -> Result<(), Error> {
+        let claims = self.objects.with_cause(&pod.write_cause(&format!("fits best on {node}")));
         let mut body = Value::object();
-        body["metadata"]["annotations"][SELECTED] = node.into();
+        body["metadata"]["annotations"][SELECTED_NODE_ANNOTATION] = node.into();
         for key in keys {
             claims.patch(key, &Patch::Merge(body.clone())).await?;
         }
         Ok(())
     }
 
-    fn find(&self, pod: &Pod, volume: &Volume) -> Result<Option<PersistentVolumeClaim>, String> {
+    fn find_claim(
+        &self,
+        pod: &Pod,
+        volume: &Volume,
+    ) -> Result<Option<PersistentVolumeClaim>, String> {
         let (meta, source) = (pod.metadata(), volume.volume_source());
         let ephemeral = source.ephemeral().is_some();
         let name = match source.persistent_volume_claim() {
@@ -78,7 +87,7 @@ impl Claims {
             None if ephemeral => format!("{}-{}", meta.name(), volume.name()),
             None => return Ok(None),
         };
-        let Some(claim) = self.objects.get(&Key::new(meta.namespace(), &name)) else {
+        let Some(claim) = self.objects.get(&NamespacedName::new(meta.namespace(), &name)) else {
             let waits = "waiting for ephemeral volume controller to create the";
             return Err(if ephemeral {
                 format!("{waits} persistentvolumeclaim {name:?}")
@@ -86,7 +95,7 @@ impl Claims {
                 format!("persistentvolumeclaim {name:?} not found")
             });
         };
-        let owner = claim.metadata().controller().map(|owner| owner.uid().to_owned());
+        let owner = claim.metadata().controller_ref().map(|owner| owner.uid().to_owned());
         if claim.status().phase() == "Lost" {
             let volume = claim.spec().volume_name();
             let lost = "bound to non-existent persistentvolume";
@@ -101,23 +110,31 @@ impl Claims {
         Ok(Some(claim))
     }
 
-    fn add(&self, claim: &PersistentVolumeClaim, all: &mut Claimed) -> Result<(), String> {
+    fn classify_claim(
+        &self,
+        claim: &PersistentVolumeClaim,
+        all: &mut PodVolumeClaims,
+    ) -> Result<(), String> {
         let (meta, volume) = (claim.metadata(), claim.spec().volume_name());
         let bound = meta.annotations().get("pv.kubernetes.io/bind-completed").is_some();
         if !volume.is_empty() && bound {
-            let found = self.volumes.get(&Key::new("", volume));
+            let found = self.volumes.get(&NamespacedName::new("", volume));
             let gone = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
-            all.bound.push(found.ok_or(gone)?);
+            all.bound_volumes.push(found.ok_or(gone)?);
             return Ok(());
         }
-        let class = self.classes.get(&Key::new("", claim.class()));
+        let class = self.classes.get(&NamespacedName::new("", claim.class()));
         let waits = |class: &StorageClass| class.volume_binding_mode() == "WaitForFirstConsumer";
         let Some(class) = class.filter(waits).filter(|_| volume.is_empty()) else {
             return Err("pod has unbound immediate PersistentVolumeClaims".into());
         };
-        all.by_hand |= class.provisioner() == BY_HAND;
-        all.unmade.push(Key::of(meta));
-        all.selected = meta.annotations().get(SELECTED).map(Text::from).or(all.selected.take());
+        all.no_provisioner |= class.provisioner() == NO_PROVISIONER;
+        all.unbound_delayed.push(NamespacedName::from_meta(meta));
+        all.selected_node = meta
+            .annotations()
+            .get(SELECTED_NODE_ANNOTATION)
+            .map(Text::from)
+            .or(all.selected_node.take());
         Ok(())
     }
 }

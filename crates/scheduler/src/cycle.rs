@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, fmt};
 
 use object::Text;
 
-use crate::{Judge, NodeInfo, PLUGINS, PodInfo, Snapshot, Unfit};
+use crate::{FilterError, NodeEvaluator, NodeInfo, PLUGINS, PodInfo, Snapshot};
 
 /// Fewer nodes than this are all looked at.
-const FEWEST: usize = 100;
+const MIN_FEASIBLE_NODES_TO_FIND: usize = 100;
 
 /// The reasons of so many nodes are kept one by one.
 const MAX_REASON_NODES: usize = 32;
@@ -19,11 +19,11 @@ const MAX_REASONS_BYTES: usize = 2 << 10;
 pub struct Unschedulable {
     pub nodes: usize,
     /// What is in the way on every node.
-    pub everywhere: Option<String>,
+    pub pre_filter_message: Option<String>,
     /// How many nodes each reason excludes.
     pub reasons: BTreeMap<Text, usize>,
     /// Nodes where it might help if others went.
-    pub resolvable: Vec<Text>,
+    pub resolvable_nodes: Vec<Text>,
     /// Nodes with the reasons of each, the first [`MAX_REASON_NODES`] of them.
     pub by_node: Vec<(Text, Vec<Text>)>,
 }
@@ -33,7 +33,7 @@ impl fmt::Display for Unschedulable {
         if self.nodes == 0 {
             return f.write_str("no nodes available to schedule pods");
         }
-        if let Some(why) = &self.everywhere {
+        if let Some(why) = &self.pre_filter_message {
             return write!(f, "0/{} nodes are available: {why}.", self.nodes);
         }
         let mut said: Vec<_> = self.reasons.iter().map(|(why, n)| format!("{n} {why}")).collect();
@@ -45,7 +45,7 @@ impl fmt::Display for Unschedulable {
 impl Unschedulable {
     /// `n1: Insufficient cpu; n2: node(s) had untolerated taint(s); 3 more`: the reasons of each node.
     pub fn by_node(&self) -> String {
-        if let Some(why) = &self.everywhere {
+        if let Some(why) = &self.pre_filter_message {
             return format!("every node: {why}");
         }
         let (mut text, mut listed) = (String::new(), 0);
@@ -66,16 +66,16 @@ impl Unschedulable {
         }
     }
 
-    pub(crate) fn count(&mut self, reason: &str, nodes: usize) {
+    pub(crate) fn add_reason(&mut self, reason: &str, nodes: usize) {
         if nodes > 0 {
             *self.reasons.entry(reason.into()).or_default() += nodes;
         }
     }
 }
 
-pub(crate) struct Asked<'a> {
+pub(crate) struct WeightedEvaluator<'a> {
     weight: i64,
-    judge: Box<dyn Judge + 'a>,
+    evaluator: Box<dyn NodeEvaluator + 'a>,
 }
 
 /// The best node for the pod among enough of those that will do. `turn` changes with
@@ -86,55 +86,66 @@ pub fn schedule<'a>(
     percentage: u8,
     turn: usize,
 ) -> Result<&'a str, Unschedulable> {
-    let mut asked = judges(pod, all);
+    let mut asked = evaluators(pod, all);
     if let Some(node) = all.node(pod.pod.status().nominated_node_name())
-        && refusal(&asked, node).is_none()
+        && first_filter_error(&asked, node).is_none()
     {
         return Ok(node.name()); // others have gone for it
     }
-    let enough = enough(all.len(), percentage);
+    let enough = num_feasible_nodes_to_find(all.len(), percentage);
     let begin = turn.wrapping_mul(enough.max(1)) % all.len().max(1);
     let order = (begin..all.len()).chain(0..begin);
     let fits = order
-        .filter(|at| all.room[*at].may_hold(&pod.amounts))
+        .filter(|at| all.free[*at].may_fit(&pod.requests))
         .map(|at| &*all.nodes[at])
-        .filter(|node| refusal(&asked, node).is_none());
+        .filter(|node| first_filter_error(&asked, node).is_none());
     let fits: Vec<&NodeInfo> = fits.take(enough).collect();
     match *fits {
-        [] => Err(why(&asked, all)),
+        [] => Err(diagnose(&asked, all)),
         [only] => Ok(only.name()),
-        _ => Ok(best(&mut asked, &fits, turn)),
+        _ => Ok(score_and_select(&mut asked, &fits, turn)),
     }
 }
 
-pub(crate) fn judges<'a>(pod: &'a PodInfo, all: &'a Snapshot) -> Vec<Asked<'a>> {
+pub(crate) fn evaluators<'a>(pod: &'a PodInfo, all: &'a Snapshot) -> Vec<WeightedEvaluator<'a>> {
     let concerned = PLUGINS.iter().filter_map(|plugin| {
-        Some(Asked { weight: plugin.weight(), judge: plugin.judge(pod, all)? })
+        Some(WeightedEvaluator { weight: plugin.weight(), evaluator: plugin.evaluator(pod, all)? })
     });
     concerned.collect()
 }
 
 /// Of all that refuse the node, the first counts.
-pub(crate) fn refusal(asked: &[Asked<'_>], node: &NodeInfo) -> Option<Unfit> {
-    asked.iter().find_map(|asked| asked.judge.filter(node).err())
+pub(crate) fn first_filter_error(
+    asked: &[WeightedEvaluator<'_>],
+    node: &NodeInfo,
+) -> Option<FilterError> {
+    asked.iter().find_map(|asked| asked.evaluator.filter(node).err())
 }
 
 /// How many nodes that will do are enough to choose from.
-fn enough(nodes: usize, percentage: u8) -> usize {
+fn num_feasible_nodes_to_find(nodes: usize, percentage: u8) -> usize {
     let percentage = match percentage {
         0 => 50_usize.saturating_sub(nodes / 125).max(5),
         given => usize::from(given).min(100),
     };
-    if nodes <= FEWEST { nodes } else { (nodes * percentage / 100).max(FEWEST) }
+    if nodes <= MIN_FEASIBLE_NODES_TO_FIND {
+        nodes
+    } else {
+        (nodes * percentage / 100).max(MIN_FEASIBLE_NODES_TO_FIND)
+    }
 }
 
-fn best<'a>(asked: &mut [Asked<'_>], fits: &[&'a NodeInfo], turn: usize) -> &'a str {
+fn score_and_select<'a>(
+    asked: &mut [WeightedEvaluator<'_>],
+    fits: &[&'a NodeInfo],
+    turn: usize,
+) -> &'a str {
     let mut sums = vec![0; fits.len()];
-    for Asked { weight, judge } in asked {
-        judge.prepare(fits);
+    for WeightedEvaluator { weight, evaluator: judge } in asked {
+        judge.pre_score(fits);
         let scores: Option<Vec<i64>> = fits.iter().map(|node| judge.score(node)).collect();
         let Some(mut scores) = scores else { continue };
-        judge.normalize(&mut scores);
+        judge.normalize_scores(&mut scores);
         sums.iter_mut().zip(scores).for_each(|(sum, score)| *sum += *weight * score);
     }
     let highest = sums.iter().copied().max().unwrap_or_default();
@@ -144,15 +155,17 @@ fn best<'a>(asked: &mut [Asked<'_>], fits: &[&'a NodeInfo], turn: usize) -> &'a 
 }
 
 /// Asks every node again for its reasons.
-fn why(asked: &[Asked<'_>], all: &Snapshot) -> Unschedulable {
+fn diagnose(asked: &[WeightedEvaluator<'_>], all: &Snapshot) -> Unschedulable {
     let mut found = Unschedulable { nodes: all.len(), ..Unschedulable::default() };
     for node in &all.nodes {
-        let Some(Unfit { reasons, resolvable }) = refusal(asked, node) else { continue };
+        let Some(FilterError { reasons, resolvable }) = first_filter_error(asked, node) else {
+            continue;
+        };
         if resolvable {
-            found.resolvable.push(node.name().into());
+            found.resolvable_nodes.push(node.name().into());
         }
         for reason in &reasons {
-            found.count(reason, 1);
+            found.add_reason(reason, 1);
         }
         if found.by_node.len() < MAX_REASON_NODES {
             let reasons = reasons.iter().map(|reason| Text::from(&**reason)).collect();
@@ -195,7 +208,7 @@ mod tests {
     fn the_emptiest_that_will_do() {
         let mut all = snapshot(&[node("a", "2"), node("b", "4"), node("c", "500m")]);
         assert_eq!(choose(&pod("1"), &all), Ok("b".into()));
-        all.change("b", |b| b.add(PodInfo::new(&pod("3500m")).into()));
+        all.update_node("b", |b| b.add(PodInfo::new(&pod("3500m")).into()));
         assert_eq!(choose(&pod("1"), &all), Ok("a".into()));
         let none = choose(&pod("8"), &all).unwrap_err();
         assert_eq!(none, "0/3 nodes are available: 3 Insufficient cpu.");
@@ -224,7 +237,7 @@ mod tests {
             found.by_node(),
             "a: node(s) had untolerated taint(s); b: node(s) were unschedulable; c: Insufficient cpu"
         );
-        assert!(found.resolvable.is_empty(), "c is too small even when empty");
+        assert!(found.resolvable_nodes.is_empty(), "c is too small even when empty");
         wanted.spec_mut().set_tolerations([Toleration::new().with_operator("Exists")]);
         assert_eq!(choose(&wanted, &all).map(|name| name == "a" || name == "b"), Ok(true));
         wanted.spec_mut().set_node_selector([("name", "c")]);
@@ -240,7 +253,7 @@ mod tests {
         let text = found.by_node();
         assert!(text.len() < MAX_REASONS_BYTES + 100, "{}", text.len());
         assert!(text.ends_with("; 51 more"), "{text}");
-        let none = Unschedulable { nodes: 2, everywhere: Some("no claim".into()), ..found };
+        let none = Unschedulable { nodes: 2, pre_filter_message: Some("no claim".into()), ..found };
         assert_eq!(none.by_node(), "every node: no claim");
     }
 
@@ -252,7 +265,7 @@ mod tests {
             container.set_ports([port]);
         }
         let mut all = snapshot(&[node("a", "8")]);
-        all.change("a", |a| a.add(PodInfo::new(&wanted).into()));
+        all.update_node("a", |a| a.add(PodInfo::new(&wanted).into()));
         let none = choose(&wanted, &all).unwrap_err();
         assert!(none.contains("didn't have free ports"), "{none}");
     }
@@ -261,9 +274,9 @@ mod tests {
     fn large_clusters_are_looked_at_in_part() {
         let cases = [(50, 50), (100, 100), (1000, 420), (5000, 500), (10_000, 500)];
         for (nodes, looked_at) in cases {
-            assert_eq!(enough(nodes, 0), looked_at, "{nodes}");
+            assert_eq!(num_feasible_nodes_to_find(nodes, 0), looked_at, "{nodes}");
         }
-        assert_eq!(enough(1000, 100), 1000);
+        assert_eq!(num_feasible_nodes_to_find(1000, 100), 1000);
     }
 
     /// Prints how fast it is: `cargo test -p scheduler --release -- --ignored --nocapture`.
@@ -278,7 +291,7 @@ mod tests {
             let name = schedule(&wanted, &all, 0, turn).unwrap().to_owned();
             let mut placed = wanted.clone();
             placed.pod.metadata_mut().set_uid(turn.to_string());
-            all.change(&name, |node| node.add(placed.into()));
+            all.update_node(&name, |node| node.add(placed.into()));
         }
         let each = began.elapsed() / u32::try_from(pods).unwrap();
         let rate = 1.0 / each.as_secs_f64();

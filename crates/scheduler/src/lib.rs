@@ -21,28 +21,32 @@ mod terms;
 mod waiting;
 
 pub use self::{
-    amounts::Amounts,
-    claims::Claimed,
+    amounts::Resources,
+    claims::PodVolumeClaims,
     cycle::{Unschedulable, schedule},
     place::start,
-    plugin::{Judge, PLUGINS, Plugin, Unfit},
-    preempt::{Sacrifice, preempt},
+    plugin::{FilterError, NodeEvaluator, PLUGINS, Plugin},
+    preempt::{PreemptionCandidate, preempt},
     snapshot::{NodeInfo, PodInfo, Snapshot},
-    terms::{Namespaces, Term, Terms},
+    terms::{AffinityTerm, AffinityTerms, NamespaceLabels},
 };
 
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Pods that name another scheduler are left alone.
-    pub name: String,
+    pub scheduler_name: String,
     /// How many of the nodes are looked at, in percent; 0: fewer the more there are.
     pub percentage_of_nodes_to_score: u8,
     /// How many bindings may be on their way at once.
-    pub bindings: usize,
+    pub max_concurrent_bindings: usize,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { name: "default-scheduler".into(), percentage_of_nodes_to_score: 0, bindings: 64 }
+        Self {
+            scheduler_name: "default-scheduler".into(),
+            percentage_of_nodes_to_score: 0,
+            max_concurrent_bindings: 64,
+        }
     }
 }

@@ -8,7 +8,7 @@ use api::{
     core::{Pod, ReplicationController, Service},
 };
 use object::{
-    Key,
+    NamespacedName,
     selector::{Requirement, Selector},
 };
 use runtime::{Cache, Context};
@@ -16,14 +16,14 @@ use runtime::{Cache, Context};
 use crate::terms::selector;
 
 #[derive(Debug)]
-pub(crate) struct Peers {
+pub(crate) struct DefaultSelectors {
     services: Arc<Cache<Service>>,
     controllers: Arc<Cache<ReplicationController>>,
     replica_sets: Arc<Cache<ReplicaSet>>,
     stateful_sets: Arc<Cache<StatefulSet>>,
 }
 
-impl Peers {
+impl DefaultSelectors {
     pub(crate) fn new(cx: &Context) -> Self {
         Self {
             services: cx.cache(),
@@ -34,11 +34,12 @@ impl Peers {
     }
 
     /// `None` where nothing selects the pod.
-    pub(crate) fn of(&self, pod: &Pod) -> Option<Selector> {
+    pub(crate) fn for_pod(&self, pod: &Pod) -> Option<Selector> {
         let meta = pod.metadata();
-        let mut all = self.owner(pod).map(|of| of.requirements().to_vec()).unwrap_or_default();
+        let mut all =
+            self.controller_selector(pod).map(|of| of.requirements().to_vec()).unwrap_or_default();
         for service in self.services.in_namespace(meta.namespace()) {
-            let selects = Selector::labels(service.spec().selector().iter());
+            let selects = Selector::from_labels(service.spec().selector().iter());
             if !selects.is_empty() && selects.matches(meta.labels()) {
                 merge(&mut all, selects.requirements());
             }
@@ -46,9 +47,9 @@ impl Peers {
         (!all.is_empty()).then(|| Selector::new(all))
     }
 
-    fn owner(&self, pod: &Pod) -> Option<Selector> {
-        let owner = pod.metadata().controller()?;
-        let key = Key::new(pod.metadata().namespace(), owner.name());
+    fn controller_selector(&self, pod: &Pod) -> Option<Selector> {
+        let owner = pod.metadata().controller_ref()?;
+        let key = NamespacedName::new(pod.metadata().namespace(), owner.name());
         match (owner.api_version(), owner.kind()) {
             ("apps/v1", "ReplicaSet") => {
                 self.replica_sets.get(&key).map(|set| selector(set.spec().selector()))
@@ -56,9 +57,10 @@ impl Peers {
             ("apps/v1", "StatefulSet") => {
                 self.stateful_sets.get(&key).map(|set| selector(set.spec().selector()))
             }
-            ("v1", "ReplicationController") => {
-                self.controllers.get(&key).map(|set| Selector::labels(set.spec().selector().iter()))
-            }
+            ("v1", "ReplicationController") => self
+                .controllers
+                .get(&key)
+                .map(|set| Selector::from_labels(set.spec().selector().iter())),
             _ => None,
         }
     }

@@ -8,7 +8,7 @@ use object::Text;
 use crate::{
     NodeInfo, PodInfo, Snapshot,
     plugins::{
-        fit::{Balanced, Fit},
+        fit::{NodeResourcesBalancedAllocation, NodeResourcesFit},
         images::ImageLocality,
         node::{NodeAffinity, NodeName, NodeUnschedulable},
         pods::InterPodAffinity,
@@ -28,17 +28,21 @@ pub trait Plugin: Debug + Sync {
     }
 
     /// The judge of this pod; `None` where the pod does not concern the plugin.
-    fn judge<'a>(&self, pod: &'a PodInfo, all: &'a Snapshot) -> Option<Box<dyn Judge + 'a>>;
+    fn evaluator<'a>(
+        &self,
+        pod: &'a PodInfo,
+        all: &'a Snapshot,
+    ) -> Option<Box<dyn NodeEvaluator + 'a>>;
 }
 
-pub trait Judge {
+pub trait NodeEvaluator {
     /// Whether the pod may run there.
-    fn filter(&self, _node: &NodeInfo) -> Result<(), Unfit> {
+    fn filter(&self, _node: &NodeInfo) -> Result<(), FilterError> {
         Ok(())
     }
 
     /// Looks at all nodes that will do before they are scored.
-    fn prepare(&mut self, _fits: &[&NodeInfo]) {}
+    fn pre_score(&mut self, _fits: &[&NodeInfo]) {}
 
     /// How good the node is, from 0 to 100 after `normalize`; `None`: no opinion.
     fn score(&self, _node: &NodeInfo) -> Option<i64> {
@@ -46,23 +50,23 @@ pub trait Judge {
     }
 
     /// Brings scores to 0..=100.
-    fn normalize(&self, _scores: &mut [i64]) {}
+    fn normalize_scores(&self, _scores: &mut [i64]) {}
 }
 
 /// Why a node is not for the pod.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Unfit {
+pub struct FilterError {
     pub reasons: Vec<Text>,
     /// Whether it could be if other pods were gone.
     pub resolvable: bool,
 }
 
-impl Unfit {
-    pub fn for_now(reason: &str) -> Self {
+impl FilterError {
+    pub fn unschedulable(reason: &str) -> Self {
         Self { reasons: vec![reason.into()], resolvable: true }
     }
 
-    pub fn for_good(reason: &str) -> Self {
+    pub fn unresolvable(reason: &str) -> Self {
         Self { reasons: vec![reason.into()], resolvable: false }
     }
 }
@@ -74,16 +78,16 @@ pub const PLUGINS: &[&dyn Plugin] = &[
     &TaintToleration,
     &NodeAffinity,
     &NodePorts,
-    &Fit,
+    &NodeResourcesFit,
     &VolumeBinding,
     &PodTopologySpread,
     &InterPodAffinity,
-    &Balanced,
+    &NodeResourcesBalancedAllocation,
     &ImageLocality,
 ];
 
 /// Scales to 0..=100 by the highest; `reverse`: the lowest is the best.
-pub(crate) fn by_highest(scores: &mut [i64], reverse: bool) {
+pub(crate) fn default_normalize_score(scores: &mut [i64], reverse: bool) {
     let highest = scores.iter().copied().max().unwrap_or_default();
     for score in scores {
         let part = if highest == 0 { 0 } else { *score * 100 / highest };

@@ -7,21 +7,21 @@ use object::Text;
 
 use crate::{
     PodInfo, Snapshot, Unschedulable,
-    cycle::{judges, refusal},
+    cycle::{evaluators, first_filter_error},
     terms::selector,
 };
 
 /// So many nodes where room could be made are enough to choose from, or a tenth of all.
-const ENOUGH: usize = 100;
+const MIN_CANDIDATE_NODES: usize = 100;
 
 /// Who would have to go, and from where.
 #[derive(Clone, Debug)]
-pub struct Sacrifice {
+pub struct PreemptionCandidate {
     pub node: Text,
     /// The most important first.
     pub victims: Vec<Arc<PodInfo>>,
     /// How many more pods go than their budgets allow.
-    violations: usize,
+    pdb_violations: usize,
 }
 
 /// The best way to make room for a pod for which there is none, or why there is no way.
@@ -30,35 +30,42 @@ pub fn preempt(
     all: &Snapshot,
     none: &Unschedulable,
     budgets: &[PodDisruptionBudget],
-) -> Result<Sacrifice, String> {
-    eligible(pod, all, none)?;
-    let unhelpful = all.len() - none.resolvable.len();
+) -> Result<PreemptionCandidate, String> {
+    check_eligible_to_preempt(pod, all, none)?;
+    let unhelpful = all.len() - none.resolvable_nodes.len();
     let mut failed = Unschedulable { nodes: all.len(), ..Unschedulable::default() };
-    failed.count("Preemption is not helpful for scheduling", unhelpful);
+    failed.add_reason("Preemption is not helpful for scheduling", unhelpful);
     let mut trial = all.clone();
-    let mut found: Vec<Sacrifice> = Vec::new();
-    for name in &none.resolvable {
-        match on_node(pod, &mut trial, name, budgets) {
+    let mut found: Vec<PreemptionCandidate> = Vec::new();
+    for name in &none.resolvable_nodes {
+        match select_victims_on_node(pod, &mut trial, name, budgets) {
             Ok(sacrifice) => found.push(sacrifice),
-            Err(reasons) => reasons.iter().for_each(|reason| failed.count(reason, 1)),
+            Err(reasons) => reasons.iter().for_each(|reason| failed.add_reason(reason, 1)),
         }
         if let Some(node) = all.node(name) {
-            trial.put_back(node);
+            trial.restore_node(node);
         }
-        if found.len() >= ENOUGH.max(all.len() / 10) {
+        if found.len() >= MIN_CANDIDATE_NODES.max(all.len() / 10) {
             break;
         }
     }
-    found.into_iter().min_by_key(Sacrifice::price).ok_or_else(|| failed.to_string())
+    found
+        .into_iter()
+        .min_by_key(PreemptionCandidate::preemption_cost)
+        .ok_or_else(|| failed.to_string())
 }
 
-fn eligible(pod: &PodInfo, all: &Snapshot, none: &Unschedulable) -> Result<(), String> {
+fn check_eligible_to_preempt(
+    pod: &PodInfo,
+    all: &Snapshot,
+    none: &Unschedulable,
+) -> Result<(), String> {
     if pod.pod.spec().preemption_policy() == Some("Never") {
         return Err("not eligible due to preemptionPolicy=Never.".into());
     }
     let nominated = pod.pod.status().nominated_node_name();
     let pods = all.node(nominated).map(|node| &*node.pods).unwrap_or_default();
-    let may_help = none.resolvable.iter().any(|name| name == nominated);
+    let may_help = none.resolvable_nodes.iter().any(|name| name == nominated);
     let going =
         |other: &PodInfo| other.priority < pod.priority && other.pod.metadata().is_terminating();
     if may_help && pods.iter().any(|other| going(other)) {
@@ -68,28 +75,29 @@ fn eligible(pod: &PodInfo, all: &Snapshot, none: &Unschedulable) -> Result<(), S
 }
 
 /// Lets all go that are less important, then takes back whom it can.
-fn on_node(
+fn select_victims_on_node(
     pod: &PodInfo,
     trial: &mut Snapshot,
     name: &str,
     budgets: &[PodDisruptionBudget],
-) -> Result<Sacrifice, Vec<Text>> {
+) -> Result<PreemptionCandidate, Vec<Text>> {
     let pods = trial.node(name).map(|node| node.pods.clone()).unwrap_or_default();
     let mut lower: Vec<_> = pods.into_iter().filter(|o| o.priority < pod.priority).collect();
     if lower.is_empty() {
         return Err(vec!["No preemption victims found for incoming pod".into()]);
     }
-    trial.change(name, |node| lower.iter().for_each(|other| node.remove(other.uid())));
+    trial.update_node(name, |node| lower.iter().for_each(|other| node.remove(other.uid())));
     fits(pod, trial, name)?;
     lower.sort_by_cached_key(|other| importance(other));
-    let (violating, others) = by_budgets(lower, budgets);
+    let (violating, others) = split_by_pdb_violation(lower, budgets);
     let protected = violating.len();
-    let mut sacrifice = Sacrifice { node: name.into(), victims: Vec::new(), violations: 0 };
+    let mut sacrifice =
+        PreemptionCandidate { node: name.into(), victims: Vec::new(), pdb_violations: 0 };
     for (at, other) in violating.into_iter().chain(others).enumerate() {
-        trial.change(name, |node| node.add(other.clone()));
+        trial.update_node(name, |node| node.add(other.clone()));
         if fits(pod, trial, name).is_err() {
-            trial.change(name, |node| node.remove(other.uid()));
-            sacrifice.violations += usize::from(at < protected);
+            trial.update_node(name, |node| node.remove(other.uid()));
+            sacrifice.pdb_violations += usize::from(at < protected);
             sacrifice.victims.push(other);
         }
     }
@@ -99,7 +107,7 @@ fn on_node(
 
 fn fits(pod: &PodInfo, trial: &Snapshot, name: &str) -> Result<(), Vec<Text>> {
     let Some(node) = trial.node(name) else { return Ok(()) };
-    refusal(&judges(pod, trial), node).map_or(Ok(()), |unfit| Err(unfit.reasons))
+    first_filter_error(&evaluators(pod, trial), node).map_or(Ok(()), |unfit| Err(unfit.reasons))
 }
 
 /// The least is the most important: of high priority, there for long.
@@ -108,7 +116,7 @@ fn importance(pod: &PodInfo) -> (Reverse<i32>, String) {
 }
 
 /// Those whose budgets do not allow that they go, and the others.
-fn by_budgets(
+fn split_by_pdb_violation(
     pods: Vec<Arc<PodInfo>>,
     budgets: &[PodDisruptionBudget],
 ) -> (Vec<Arc<PodInfo>>, Vec<Arc<PodInfo>>) {
@@ -131,16 +139,22 @@ fn by_budgets(
     pods.into_iter().partition(breaks)
 }
 
-impl Sacrifice {
+impl PreemptionCandidate {
     /// The least is the best: few broken budgets, of low priority, few, young.
-    fn price(&self) -> (usize, i32, i64, usize, Reverse<String>) {
+    fn preemption_cost(&self) -> (usize, i32, i64, usize, Reverse<String>) {
         let highest = self.victims.iter().map(|victim| victim.priority).max().unwrap_or(i32::MIN);
         // From zero up, so that fewer pods cost less even where priorities are negative.
         let cost = |victim: &Arc<PodInfo>| i64::from(victim.priority) - i64::from(i32::MIN);
         let first = self.victims.iter().filter(|victim| victim.priority == highest);
         let oldest = first.map(|victim| victim.pod.metadata().creation_timestamp()).min();
         let oldest = Reverse(oldest.unwrap_or_default().to_owned());
-        (self.violations, highest, self.victims.iter().map(cost).sum(), self.victims.len(), oldest)
+        (
+            self.pdb_violations,
+            highest,
+            self.victims.iter().map(cost).sum(),
+            self.victims.len(),
+            oldest,
+        )
     }
 }
 

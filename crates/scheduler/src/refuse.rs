@@ -2,53 +2,56 @@
 
 use api::core::{Pod, PodCondition};
 use client::{Error, Patch};
-use object::{Clock, Key, SystemClock, Text, Time, Value};
+use object::{Clock, NamespacedName, SystemClock, Text, Time, Value};
 use schema::Kind;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use crate::{Sacrifice, Unschedulable, place::Scheduler};
+use crate::{PreemptionCandidate, Unschedulable, place::Scheduler};
 
 impl Scheduler {
-    pub(crate) async fn refuse(
+    pub(crate) async fn handle_failure(
         &self,
         pod: &Pod,
         none: &Unschedulable,
-        room: Result<Sacrifice, String>,
+        room: Result<PreemptionCandidate, String>,
     ) {
-        let message = message(none, &room);
+        let message = failure_message(none, &room);
         let nominated = room.as_ref().map_or("", |sacrifice| &sacrifice.node);
         self.events.warning(pod, "FailedScheduling", message.clone());
         let by_node = none.by_node();
-        let recorded = self.state().waiting.recorded_reasons(pod.metadata().uid());
+        let recorded = self.state().queue.recorded_reasons(pod.metadata().uid());
         match self.patch_unschedulable_status(pod, &message, nominated, (&by_node, recorded)).await
         {
-            Ok(()) => self.state().waiting.record_reasons(pod.metadata().uid(), digest(&by_node)),
+            Ok(()) => self.state().queue.record_reasons(pod.metadata().uid(), digest(&by_node)),
             Err(error) => {
-                debug!(pod = %Key::of(pod.metadata()), %error, "cannot update the status of an unschedulable pod");
+                debug!(pod = %NamespacedName::from_meta(pod.metadata()), %error, "cannot update the status of an unschedulable pod");
             }
         }
         // Only after the status is written: the next attempt reads it.
-        self.state().waiting.failed(&pod.metadata().uid().into(), true, Instant::now());
+        self.state().queue.requeue_failed(&pod.metadata().uid().into(), true, Instant::now());
         if let Ok(sacrifice) = &room {
             for victim in &sacrifice.victims {
-                if let Err(error) = self.evict(pod, &victim.pod, &sacrifice.node).await {
-                    warn!(victim = %Key::of(victim.pod.metadata()), %error, "cannot preempt");
+                if let Err(error) = self.preempt_victim(pod, &victim.pod, &sacrifice.node).await {
+                    warn!(victim = %NamespacedName::from_meta(victim.pod.metadata()), %error, "cannot preempt");
                 }
             }
         }
         self.wake.notify_one();
     }
 
-    async fn evict(&self, pod: &Pod, victim: &Pod, node: &str) -> Result<(), Error> {
+    async fn preempt_victim(&self, pod: &Pod, victim: &Pod, node: &str) -> Result<(), Error> {
         if victim.metadata().is_terminating() {
             return Ok(());
         }
-        let why = format!("{}: preempting to accommodate a higher priority pod", self.config.name);
+        let why = format!(
+            "{}: preempting to accommodate a higher priority pod",
+            self.config.scheduler_name
+        );
         let condition = condition("DisruptionTarget", "True", "PreemptionByScheduler", &why);
         let condition = condition.with_observed_generation(victim.metadata().generation());
-        let pods = self.pods.because(&pod.causes("more important than this pod"));
-        let key = Key::of(victim.metadata());
+        let pods = self.pods.with_cause(&pod.write_cause("more important than this pod"));
+        let key = NamespacedName::from_meta(victim.metadata());
         match pods.patch_status(&key, &status_patch(victim, condition)).await {
             Err(error) if error.is_not_found() => return Ok(()),
             patched => patched.map(drop)?,
@@ -81,7 +84,7 @@ impl Scheduler {
             .with_observed_generation(pod.metadata().generation());
         if same {
             // The message is the same but other nodes have these reasons now. Only a changed status is written.
-            condition.set_last_probe_time(Time::text(SystemClock.now()));
+            condition.set_last_probe_time(Time::format(SystemClock.now()));
         }
         if let Some(old) = old.filter(|old| old.status() == "False") {
             condition.set_last_transition_time(old.last_transition_time());
@@ -93,8 +96,8 @@ impl Scheduler {
             let named = if node.is_empty() { Value::Null } else { node.into() };
             body["status"]["nominatedNodeName"] = named;
         }
-        let pods = self.pods.because(&pod.causes(&format!("no node will do: {by_node}")));
-        pods.patch_status(&Key::of(pod.metadata()), &patch).await.map(drop)
+        let pods = self.pods.with_cause(&pod.write_cause(&format!("no node will do: {by_node}")));
+        pods.patch_status(&NamespacedName::from_meta(pod.metadata()), &patch).await.map(drop)
     }
 }
 
@@ -107,12 +110,12 @@ fn digest(by_node: &str) -> u64 {
 }
 
 /// Message of the condition and the event of an unschedulable pod.
-fn message(none: &Unschedulable, room: &Result<Sacrifice, String>) -> String {
+fn failure_message(none: &Unschedulable, room: &Result<PreemptionCandidate, String>) -> String {
     if none.nodes == 0 {
         return none.to_string();
     }
     match room {
-        Ok(Sacrifice { node, victims, .. }) => format!(
+        Ok(PreemptionCandidate { node, victims, .. }) => format!(
             "{none} preemption: found a potential placement for pod on node {node}, preempting {} \
              victims",
             victims.len()
@@ -125,7 +128,7 @@ fn condition(name: &str, status: &str, reason: &str, message: &str) -> PodCondit
     PodCondition::new()
         .with_type(name)
         .with_status(status)
-        .with_last_transition_time(Time::text(SystemClock.now()))
+        .with_last_transition_time(Time::format(SystemClock.now()))
         .with_reason(reason)
         .with_message(message)
 }
@@ -141,14 +144,14 @@ fn status_patch(pod: &Pod, condition: PodCondition) -> Patch {
 #[test]
 fn messages_equal_those_of_upstream() {
     let mut none = Unschedulable { nodes: 3, ..Unschedulable::default() };
-    none.count("Insufficient cpu", 1);
-    none.count("node(s) had untolerated taint(s)", 2);
+    none.add_reason("Insufficient cpu", 1);
+    none.add_reason("node(s) had untolerated taint(s)", 2);
     let why = "0/3 nodes are available: 3 Preemption is not helpful for scheduling.";
     assert_eq!(
-        message(&none, &Err(why.into())),
+        failure_message(&none, &Err(why.into())),
         "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s). \
          preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
     );
     let none = Unschedulable::default();
-    assert_eq!(message(&none, &Err(why.into())), "no nodes available to schedule pods");
+    assert_eq!(failure_message(&none, &Err(why.into())), "no nodes available to schedule pods");
 }

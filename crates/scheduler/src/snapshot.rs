@@ -7,49 +7,49 @@ use api::core::{Node, Pod};
 use object::{Text, selector::Selector};
 
 use crate::{
-    Amounts, Claimed,
-    terms::{Namespaces, Terms},
+    PodVolumeClaims, Resources,
+    terms::{AffinityTerms, NamespaceLabels},
 };
 
 /// A pod that is placed, with the numbers that count.
 #[derive(Clone, Debug)]
 pub struct PodInfo {
     pub pod: Pod,
-    pub amounts: Amounts,
+    pub requests: Resources,
     /// Cpu and memory that it is taken to need when nodes are compared.
-    pub at_least: (i64, i64),
+    pub non_zero_requests: (i64, i64),
     /// Protocol, address and number of each port of the node that it takes.
-    pub ports: Vec<(Text, Text, i32)>,
+    pub host_ports: Vec<(Text, Text, i32)>,
     pub priority: i32,
-    pub terms: Option<Box<Terms>>,
+    pub affinity_terms: Option<Box<AffinityTerms>>,
     /// Which pods are of its kind, where its services or its controller say that.
-    pub peers: Option<Selector>,
-    pub claimed: Claimed,
+    pub default_selector: Option<Selector>,
+    pub volume_claims: PodVolumeClaims,
 }
 
 impl PodInfo {
     pub fn new(pod: &Pod) -> Self {
-        let amounts = Amounts::of_pod(pod);
+        let amounts = Resources::from_pod_requests(pod);
         Self {
-            at_least: amounts.at_least(pod),
-            ports: ports(pod),
+            non_zero_requests: amounts.non_zero_requests(pod),
+            host_ports: ports(pod),
             priority: pod.spec().priority().unwrap_or_default(),
-            terms: Terms::of(pod),
-            peers: None,
-            claimed: Claimed::default(),
-            amounts,
+            affinity_terms: AffinityTerms::of(pod),
+            default_selector: None,
+            volume_claims: PodVolumeClaims::default(),
+            requests: amounts,
             pod: pod.clone(),
         }
     }
 
     #[must_use]
     pub fn with_peers(self, peers: Option<Selector>) -> Self {
-        Self { peers, ..self }
+        Self { default_selector: peers, ..self }
     }
 
     #[must_use]
-    pub fn with_claimed(self, claimed: Claimed) -> Self {
-        Self { claimed, ..self }
+    pub fn with_claimed(self, claimed: PodVolumeClaims) -> Self {
+        Self { volume_claims: claimed, ..self }
     }
 
     pub(crate) fn uid(&self) -> &str {
@@ -67,23 +67,23 @@ fn ports(pod: &Pod) -> Vec<(Text, Text, i32)> {
 #[derive(Clone, Debug)]
 pub struct NodeInfo {
     pub node: Node,
-    pub allocatable: Amounts,
-    pub requested: Amounts,
-    pub at_least: (i64, i64),
+    pub allocatable: Resources,
+    pub requested: Resources,
+    pub non_zero_requested: (i64, i64),
     pub pods: Vec<Arc<PodInfo>>,
     /// How many of the pods ask something of others.
-    pub with_terms: i64,
+    pub pods_with_affinity: i64,
 }
 
 impl NodeInfo {
     pub fn new(node: &Node, pods: impl IntoIterator<Item = Arc<PodInfo>>) -> Self {
         let mut info = Self {
             node: node.clone(),
-            allocatable: Amounts::of_node(node.status().allocatable()),
-            requested: Amounts::default(),
-            at_least: (0, 0),
+            allocatable: Resources::from_allocatable(node.status().allocatable()),
+            requested: Resources::default(),
+            non_zero_requested: (0, 0),
             pods: Vec::new(),
-            with_terms: 0,
+            pods_with_affinity: 0,
         };
         pods.into_iter().for_each(|pod| info.add(pod));
         info
@@ -94,47 +94,49 @@ impl NodeInfo {
     }
 
     pub(crate) fn add(&mut self, pod: Arc<PodInfo>) {
-        self.count(&pod, 1);
+        self.update_totals(&pod, 1);
         self.pods.push(pod);
     }
 
     pub(crate) fn remove(&mut self, uid: &str) {
         if let Some(at) = self.pods.iter().position(|pod| pod.uid() == uid) {
             let pod = self.pods.swap_remove(at);
-            self.count(&pod, -1);
+            self.update_totals(&pod, -1);
         }
     }
 
-    fn count(&mut self, pod: &PodInfo, sign: i64) {
-        self.requested.add(&pod.amounts, sign);
-        self.at_least.0 = self.at_least.0.saturating_add(sign * pod.at_least.0);
-        self.at_least.1 = self.at_least.1.saturating_add(sign * pod.at_least.1);
-        self.with_terms += sign * i64::from(pod.terms.is_some());
+    fn update_totals(&mut self, pod: &PodInfo, sign: i64) {
+        self.requested.add(&pod.requests, sign);
+        self.non_zero_requested.0 =
+            self.non_zero_requested.0.saturating_add(sign * pod.non_zero_requests.0);
+        self.non_zero_requested.1 =
+            self.non_zero_requested.1.saturating_add(sign * pod.non_zero_requests.1);
+        self.pods_with_affinity += sign * i64::from(pod.affinity_terms.is_some());
     }
 }
 
 /// What is free on a node: all that most cycles ever read of most nodes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub(crate) struct FreeResources {
     cpu: i64,
     memory: i64,
     pods: i64,
 }
 
-impl Room {
+impl FreeResources {
     fn of(node: &NodeInfo) -> Self {
         let (has, used) = (&node.allocatable, &node.requested);
         Self {
-            cpu: has.cpu.saturating_sub(used.cpu),
+            cpu: has.milli_cpu.saturating_sub(used.milli_cpu),
             memory: has.memory.saturating_sub(used.memory),
             pods: has.pods.saturating_sub(used.pods),
         }
     }
 
     /// Whether it is worth looking closer.
-    pub(crate) fn may_hold(self, asked: &Amounts) -> bool {
+    pub(crate) fn may_fit(self, asked: &Resources) -> bool {
         self.pods >= asked.pods
-            && (asked.cpu == 0 || self.cpu >= asked.cpu)
+            && (asked.milli_cpu == 0 || self.cpu >= asked.milli_cpu)
             && (asked.memory == 0 || self.memory >= asked.memory)
     }
 }
@@ -143,11 +145,11 @@ impl Room {
 pub struct Snapshot {
     pub(crate) nodes: Vec<Arc<NodeInfo>>,
     /// The same order.
-    pub(crate) room: Vec<Room>,
-    at: HashMap<Text, usize>,
+    pub(crate) free: Vec<FreeResources>,
+    index_by_name: HashMap<Text, usize>,
     /// How many pods of all nodes ask something of others.
-    with_terms: i64,
-    pub(crate) namespaces: Arc<Namespaces>,
+    pods_with_affinity: i64,
+    pub(crate) namespaces: Arc<NamespaceLabels>,
 }
 
 impl Snapshot {
@@ -160,56 +162,56 @@ impl Snapshot {
     }
 
     pub(crate) fn with_terms(&self) -> i64 {
-        self.with_terms
+        self.pods_with_affinity
     }
 
     pub fn node(&self, name: &str) -> Option<&Arc<NodeInfo>> {
-        self.at.get(name).map(|at| &self.nodes[*at])
+        self.index_by_name.get(name).map(|at| &self.nodes[*at])
     }
 
-    pub fn set(&mut self, info: NodeInfo) {
-        let room = Room::of(&info);
-        self.with_terms += info.with_terms;
-        if let Some(at) = self.at.get(info.name()) {
-            self.with_terms -= self.nodes[*at].with_terms;
-            (self.nodes[*at], self.room[*at]) = (Arc::new(info), room);
+    pub fn set_node(&mut self, info: NodeInfo) {
+        let room = FreeResources::of(&info);
+        self.pods_with_affinity += info.pods_with_affinity;
+        if let Some(at) = self.index_by_name.get(info.name()) {
+            self.pods_with_affinity -= self.nodes[*at].pods_with_affinity;
+            (self.nodes[*at], self.free[*at]) = (Arc::new(info), room);
         } else {
-            self.at.insert(info.name().into(), self.nodes.len());
+            self.index_by_name.insert(info.name().into(), self.nodes.len());
             self.nodes.push(Arc::new(info));
-            self.room.push(room);
+            self.free.push(room);
         }
     }
 
     /// As it was, after it was changed.
-    pub(crate) fn put_back(&mut self, node: &Arc<NodeInfo>) {
-        let Some(at) = self.at.get(node.name()).copied() else { return };
-        self.with_terms += node.with_terms - self.nodes[at].with_terms;
-        (self.nodes[at], self.room[at]) = (node.clone(), Room::of(node));
+    pub(crate) fn restore_node(&mut self, node: &Arc<NodeInfo>) {
+        let Some(at) = self.index_by_name.get(node.name()).copied() else { return };
+        self.pods_with_affinity += node.pods_with_affinity - self.nodes[at].pods_with_affinity;
+        (self.nodes[at], self.free[at]) = (node.clone(), FreeResources::of(node));
     }
 
     pub fn remove(&mut self, name: &str) {
-        let Some(at) = self.at.remove(name) else { return };
-        self.with_terms -= self.nodes.swap_remove(at).with_terms;
-        self.room.swap_remove(at);
+        let Some(at) = self.index_by_name.remove(name) else { return };
+        self.pods_with_affinity -= self.nodes.swap_remove(at).pods_with_affinity;
+        self.free.swap_remove(at);
         if let Some(moved) = self.nodes.get(at) {
-            self.at.insert(moved.name().into(), at);
+            self.index_by_name.insert(moved.name().into(), at);
         }
     }
 
     /// Changes one node.
-    pub fn change(&mut self, name: &str, change: impl FnOnce(&mut NodeInfo)) {
-        let Some(at) = self.at.get(name).copied() else { return };
-        self.with_terms -= self.nodes[at].with_terms;
+    pub fn update_node(&mut self, name: &str, change: impl FnOnce(&mut NodeInfo)) {
+        let Some(at) = self.index_by_name.get(name).copied() else { return };
+        self.pods_with_affinity -= self.nodes[at].pods_with_affinity;
         change(Arc::make_mut(&mut self.nodes[at]));
-        self.with_terms += self.nodes[at].with_terms;
-        self.room[at] = Room::of(&self.nodes[at]);
+        self.pods_with_affinity += self.nodes[at].pods_with_affinity;
+        self.free[at] = FreeResources::of(&self.nodes[at]);
     }
 }
 
 impl FromIterator<NodeInfo> for Snapshot {
     fn from_iter<I: IntoIterator<Item = NodeInfo>>(all: I) -> Self {
         let mut snapshot = Self::default();
-        all.into_iter().for_each(|info| snapshot.set(info));
+        all.into_iter().for_each(|info| snapshot.set_node(info));
         snapshot
     }
 }

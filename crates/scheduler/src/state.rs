@@ -7,32 +7,32 @@ use api::core::{Namespace, Node, Pod};
 use object::Text;
 use tokio::time::Instant;
 
-use crate::{NodeInfo, PodInfo, Snapshot, waiting::Waiting};
+use crate::{NodeInfo, PodInfo, Snapshot, waiting::SchedulingQueue};
 
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct SchedulerState {
     pub(crate) snapshot: Arc<Snapshot>,
-    pub(crate) waiting: Waiting,
+    pub(crate) queue: SchedulingQueue,
     /// Pods by node and uid, whether the node is known or not.
-    placed: HashMap<Text, HashMap<Text, Arc<PodInfo>>>,
+    pods_by_node: HashMap<Text, HashMap<Text, Arc<PodInfo>>>,
     /// Where pods are to go whose binding is on its way.
     assumed: HashMap<Text, Text>,
     /// Pods for which others go, and where: by uid.
     nominated: HashMap<Text, (Text, Arc<PodInfo>)>,
 }
 
-impl State {
+impl SchedulerState {
     /// Takes in a change of a node.
-    pub(crate) fn node(&mut self, old: Option<&Node>, new: Option<&Node>) {
+    pub(crate) fn on_node_change(&mut self, old: Option<&Node>, new: Option<&Node>) {
         match (old, new) {
             (_, Some(new)) => {
-                if old.is_some_and(|old| same(old, new)) {
+                if old.is_some_and(|old| equal_for_scheduling(old, new)) {
                     return; // a heartbeat
                 }
-                let pods = self.placed.get(new.metadata().name()).into_iter().flatten();
+                let pods = self.pods_by_node.get(new.metadata().name()).into_iter().flatten();
                 let info = NodeInfo::new(new, pods.map(|(_, pod)| pod.clone()));
-                Arc::make_mut(&mut self.snapshot).set(info);
-                self.waiting.changed(Instant::now());
+                Arc::make_mut(&mut self.snapshot).set_node(info);
+                self.queue.move_unschedulable_to_backoff(Instant::now());
             }
             (Some(old), None) => Arc::make_mut(&mut self.snapshot).remove(old.metadata().name()),
             (None, None) => {}
@@ -40,7 +40,7 @@ impl State {
     }
 
     /// Takes in a change of a namespace.
-    pub(crate) fn namespace(&mut self, old: Option<&Namespace>, new: Option<&Namespace>) {
+    pub(crate) fn on_namespace_change(&mut self, old: Option<&Namespace>, new: Option<&Namespace>) {
         let labels = |namespace: &Namespace| namespace.metadata().labels().clone();
         if old.map(labels) == new.map(labels) {
             return;
@@ -51,15 +51,15 @@ impl State {
             Some(new) => Arc::make_mut(namespaces).insert(name, labels(new)),
             None => Arc::make_mut(namespaces).remove(&name),
         };
-        self.waiting.changed(Instant::now());
+        self.queue.move_unschedulable_to_backoff(Instant::now());
     }
 
     /// Takes in a change of a pod. `ours`: whether it names this scheduler.
-    pub(crate) fn pod(&mut self, old: Option<&Pod>, new: Option<&Pod>, ours: bool) {
+    pub(crate) fn on_pod_change(&mut self, old: Option<&Pod>, new: Option<&Pod>, ours: bool) {
         let is_placed = |pod: &&Pod| pod.is_scheduled() && !pod.is_finished();
         let new_uid = new.map(|pod| pod.metadata().uid());
         if let Some(old) = old.filter(|old| new_uid != Some(old.metadata().uid())) {
-            self.drop_waiting(old.metadata().uid());
+            self.remove_unscheduled(old.metadata().uid());
         }
         if let Some(old) = old.filter(is_placed) {
             let stays = new.filter(is_placed).filter(|new| {
@@ -69,16 +69,16 @@ impl State {
             if stays.is_some_and(|new| going(new) == going(old)) {
                 return;
             }
-            self.unplace(old.spec().node_name(), old.metadata().uid());
+            self.remove_pod_from_node(old.spec().node_name(), old.metadata().uid());
             if stays.is_none() {
-                self.waiting.changed(Instant::now());
+                self.queue.move_unschedulable_to_backoff(Instant::now());
             }
         }
         let Some(new) = new else { return };
         let uid = new.metadata().uid();
         if is_placed(&new) {
-            self.drop_waiting(uid);
-            self.place(new.spec().node_name(), Arc::new(PodInfo::new(new)));
+            self.remove_unscheduled(uid);
+            self.add_pod_to_node(new.spec().node_name(), Arc::new(PodInfo::new(new)));
         } else if new.is_active() && ours && new.spec().scheduling_gates().is_empty() {
             let nominated = new.status().nominated_node_name();
             if !nominated.is_empty() {
@@ -86,20 +86,20 @@ impl State {
             }
             let spec_changed = old.is_none_or(|old| old.spec() != new.spec());
             if spec_changed && !self.assumed.contains_key(uid) {
-                self.waiting.add(new);
+                self.queue.add(new);
             }
         } else {
-            self.drop_waiting(uid);
+            self.remove_unscheduled(uid);
         }
     }
 
     /// What a cycle for this pod is to see: room that others made for a pod that is no
     /// less important is taken.
-    pub(crate) fn view(&self, pod: &PodInfo) -> Arc<Snapshot> {
+    pub(crate) fn snapshot_for(&self, pod: &PodInfo) -> Arc<Snapshot> {
         let mut all = self.snapshot.clone();
         for (node, other) in self.nominated.values() {
             if other.uid() != pod.uid() && other.priority >= pod.priority {
-                Arc::make_mut(&mut all).change(node, |node| node.add(other.clone()));
+                Arc::make_mut(&mut all).update_node(node, |node| node.add(other.clone()));
             }
         }
         all
@@ -109,49 +109,49 @@ impl State {
         self.nominated.insert(pod.uid().into(), (node.into(), pod));
     }
 
-    pub(crate) fn denominate(&mut self, uid: &str) {
+    pub(crate) fn clear_nomination(&mut self, uid: &str) {
         self.nominated.remove(uid);
     }
 
-    fn drop_waiting(&mut self, uid: &str) {
+    fn remove_unscheduled(&mut self, uid: &str) {
         self.forget(uid);
-        self.denominate(uid);
-        self.waiting.remove(uid);
+        self.clear_nomination(uid);
+        self.queue.remove(uid);
     }
 
     /// The pod counts as placed from now on.
     pub(crate) fn assume(&mut self, pod: PodInfo, node: &str) {
-        self.denominate(pod.uid());
+        self.clear_nomination(pod.uid());
         self.assumed.insert(pod.uid().into(), node.into());
-        self.place(node, Arc::new(pod));
+        self.add_pod_to_node(node, Arc::new(pod));
     }
 
     /// It is not to be there after all.
     pub(crate) fn forget(&mut self, uid: &str) {
         if let Some(node) = self.assumed.remove(uid) {
-            self.unplace(&node, uid);
+            self.remove_pod_from_node(&node, uid);
         }
     }
 
-    fn place(&mut self, node: &str, pod: Arc<PodInfo>) {
-        self.unplace(node, pod.uid());
-        self.placed.entry(node.into()).or_default().insert(pod.uid().into(), pod.clone());
-        Arc::make_mut(&mut self.snapshot).change(node, |info| info.add(pod));
+    fn add_pod_to_node(&mut self, node: &str, pod: Arc<PodInfo>) {
+        self.remove_pod_from_node(node, pod.uid());
+        self.pods_by_node.entry(node.into()).or_default().insert(pod.uid().into(), pod.clone());
+        Arc::make_mut(&mut self.snapshot).update_node(node, |info| info.add(pod));
     }
 
-    fn unplace(&mut self, node: &str, uid: &str) {
-        let Some(pods) = self.placed.get_mut(node) else { return };
+    fn remove_pod_from_node(&mut self, node: &str, uid: &str) {
+        let Some(pods) = self.pods_by_node.get_mut(node) else { return };
         if pods.remove(uid).is_some() {
-            Arc::make_mut(&mut self.snapshot).change(node, |info| info.remove(uid));
+            Arc::make_mut(&mut self.snapshot).update_node(node, |info| info.remove(uid));
         }
-        if self.placed.get(node).is_some_and(HashMap::is_empty) {
-            self.placed.remove(node);
+        if self.pods_by_node.get(node).is_some_and(HashMap::is_empty) {
+            self.pods_by_node.remove(node);
         }
     }
 }
 
 /// Whether nothing changed that matters here.
-fn same(old: &Node, new: &Node) -> bool {
+fn equal_for_scheduling(old: &Node, new: &Node) -> bool {
     old.spec() == new.spec()
         && old.metadata().labels() == new.metadata().labels()
         && old.status().allocatable() == new.status().allocatable()
@@ -172,35 +172,35 @@ mod tests {
         pod
     }
 
-    fn used(state: &State, node: &str) -> i64 {
+    fn used(state: &SchedulerState, node: &str) -> i64 {
         state.snapshot.node(node).map_or(-1, |node| node.requested.pods)
     }
 
     #[tokio::test]
     async fn a_pod_counts_once_whoever_tells() {
-        let mut state = State::default();
+        let mut state = SchedulerState::default();
         let node = Node::new().with_metadata(ObjectMeta::new().with_name("a"));
-        state.pod(None, Some(&pod("a")), true);
-        state.node(None, Some(&node));
+        state.on_pod_change(None, Some(&pod("a")), true);
+        state.on_node_change(None, Some(&node));
         assert_eq!(used(&state, "a"), 1, "placed before the node was known");
-        state.pod(Some(&pod("a")), None, true);
+        state.on_pod_change(Some(&pod("a")), None, true);
         assert_eq!(used(&state, "a"), 0);
 
-        state.pod(None, Some(&pod("")), true);
-        assert!(state.waiting.pop(Instant::now()).is_some());
+        state.on_pod_change(None, Some(&pod("")), true);
+        assert!(state.queue.pop(Instant::now()).is_some());
         state.assume(PodInfo::new(&pod("")), "a");
         assert_eq!(used(&state, "a"), 1);
-        state.pod(Some(&pod("")), Some(&pod("a")), true); // the watch says so too
+        state.on_pod_change(Some(&pod("")), Some(&pod("a")), true); // the watch says so too
         assert_eq!(used(&state, "a"), 1);
-        state.pod(Some(&pod("a")), None, true);
+        state.on_pod_change(Some(&pod("a")), None, true);
         assert_eq!(used(&state, "a"), 0);
     }
 
     #[tokio::test]
     async fn a_binding_that_fails_is_undone() {
-        let mut state = State::default();
+        let mut state = SchedulerState::default();
         let node = Node::new().with_metadata(ObjectMeta::new().with_name("a"));
-        state.node(None, Some(&node));
+        state.on_node_change(None, Some(&node));
         state.assume(PodInfo::new(&pod("")), "a");
         state.forget("1");
         assert_eq!(used(&state, "a"), 0);

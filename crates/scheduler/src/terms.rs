@@ -10,75 +10,83 @@ use object::{
 };
 
 /// The labels of every namespace, by name.
-pub type Namespaces = HashMap<Text, Map<String>>;
+pub type NamespaceLabels = HashMap<Text, Map<String>>;
 
 #[derive(Clone, Debug, Default)]
-pub struct Terms {
-    pub near: Vec<Term>,
-    pub apart: Vec<Term>,
+pub struct AffinityTerms {
+    pub required_affinity: Vec<AffinityTerm>,
+    pub required_anti_affinity: Vec<AffinityTerm>,
     /// With their weights; what is to be apart weighs less than nothing.
-    pub preferred: Vec<(i64, Term)>,
+    pub preferred: Vec<(i64, AffinityTerm)>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Term {
+pub struct AffinityTerm {
     namespaces: Vec<Text>,
-    of_namespaces: Selector,
+    namespace_selector: Selector,
     selector: Selector,
-    pub topology: Text,
+    pub topology_key: Text,
 }
 
-impl Terms {
+impl AffinityTerms {
     /// `None` where the pod asks nothing of others, as most do.
     pub(crate) fn of(pod: &Pod) -> Option<Box<Self>> {
         let affinity = pod.spec().affinity()?;
-        let all = |terms: &List<PodAffinityTerm>| -> Vec<Term> {
-            terms.iter().map(|term| Term::new(pod, term)).collect()
+        let all = |terms: &List<PodAffinityTerm>| -> Vec<AffinityTerm> {
+            terms.iter().map(|term| AffinityTerm::new(pod, term)).collect()
         };
         let mut found = Self::default();
         if let Some(near) = affinity.pod_affinity() {
-            found.near = all(near.required_during_scheduling_ignored_during_execution());
+            found.required_affinity =
+                all(near.required_during_scheduling_ignored_during_execution());
             for soft in near.preferred_during_scheduling_ignored_during_execution().iter() {
-                let term = Term::new(pod, soft.pod_affinity_term());
+                let term = AffinityTerm::new(pod, soft.pod_affinity_term());
                 found.preferred.push((i64::from(soft.weight()), term));
             }
         }
         if let Some(apart) = affinity.pod_anti_affinity() {
-            found.apart = all(apart.required_during_scheduling_ignored_during_execution());
+            found.required_anti_affinity =
+                all(apart.required_during_scheduling_ignored_during_execution());
             for soft in apart.preferred_during_scheduling_ignored_during_execution().iter() {
-                let term = Term::new(pod, soft.pod_affinity_term());
+                let term = AffinityTerm::new(pod, soft.pod_affinity_term());
                 found.preferred.push((-i64::from(soft.weight()), term));
             }
         }
-        let is_any =
-            !(found.near.is_empty() && found.apart.is_empty() && found.preferred.is_empty());
+        let is_any = !(found.required_affinity.is_empty()
+            && found.required_anti_affinity.is_empty()
+            && found.preferred.is_empty());
         is_any.then(|| Box::new(found))
     }
 }
 
-impl Term {
+impl AffinityTerm {
     fn new(pod: &Pod, term: &PodAffinityTerm) -> Self {
         let mut namespaces: Vec<Text> = term.namespaces().iter().map(Text::from).collect();
         if namespaces.is_empty() && term.namespace_selector().is_none() {
             namespaces.push(pod.metadata().namespace().into());
         }
         let selector = selector(term.label_selector());
-        let selector = with_keys(selector, pod, term.match_label_keys(), Operator::In);
+        let selector = with_match_label_keys(selector, pod, term.match_label_keys(), Operator::In);
         Self {
             namespaces,
-            of_namespaces: self::selector(term.namespace_selector()),
-            selector: with_keys(selector, pod, term.mismatch_label_keys(), Operator::NotIn),
-            topology: term.topology_key().into(),
+            namespace_selector: self::selector(term.namespace_selector()),
+            selector: with_match_label_keys(
+                selector,
+                pod,
+                term.mismatch_label_keys(),
+                Operator::NotIn,
+            ),
+            topology_key: term.topology_key().into(),
         }
     }
 
     /// Whether the term means this pod.
-    pub(crate) fn means(&self, pod: &Pod, namespaces: &Namespaces) -> bool {
+    pub(crate) fn matches(&self, pod: &Pod, namespaces: &NamespaceLabels) -> bool {
         let meta = pod.metadata();
         let named = self.namespaces.iter().any(|name| name == meta.namespace());
         let selects = || match namespaces.get(meta.namespace()) {
-            Some(labels) => self.of_namespaces.matches(labels),
-            None => self.of_namespaces.is_empty(),
+            Some(labels) => self.namespace_selector.matches(labels),
+            None => self.namespace_selector.is_empty(),
         };
         (named || selects()) && self.selector.matches(meta.labels())
     }
@@ -86,12 +94,12 @@ impl Term {
 
 /// An absent one selects nothing; so does one that cannot be read.
 pub(crate) fn selector(given: Option<&LabelSelector>) -> Selector {
-    let read = given.and_then(|given| Selector::from_tree(given.tree()).ok());
+    let read = given.and_then(|given| Selector::from_label_selector(given.tree()).ok());
     read.unwrap_or_else(Selector::nothing)
 }
 
 /// Narrows a selector by the pod's own values of some labels; those it lacks do not count.
-pub(crate) fn with_keys(
+pub(crate) fn with_match_label_keys(
     selector: Selector,
     pod: &Pod,
     keys: &List<String>,

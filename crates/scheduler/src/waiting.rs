@@ -13,69 +13,69 @@ use std::{
 };
 
 use api::core::Pod;
-use object::{Key, Text};
+use object::{NamespacedName, Text};
 use tokio::time::Instant;
 
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
+const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(10);
 /// Nobody is forgotten, even if no change was noticed.
-const LONGEST_STUCK: Duration = Duration::from_mins(5);
+const MAX_UNSCHEDULABLE_DURATION: Duration = Duration::from_mins(5);
 
 #[derive(Debug)]
 struct Entry {
-    key: Key,
+    key: NamespacedName,
     priority: i32,
-    since: u64,
+    sequence: u64,
     failures: u32,
-    place: Place,
+    state: QueueState,
     /// A digest of the reasons that its status was last written with.
     recorded_reasons: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Place {
-    Ready,
-    BackingOff(Instant),
-    Stuck(Instant),
+enum QueueState {
+    Active,
+    Backoff(Instant),
+    Unschedulable(Instant),
     /// Being tried, since this many changes.
-    Tried(u64),
+    InFlight(u64),
 }
 
 /// By uid.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting {
+pub(crate) struct SchedulingQueue {
     pods: HashMap<Text, Entry>,
     ready: BTreeSet<(Reverse<i32>, u64, Text)>,
     delayed: BTreeSet<(Instant, Text)>,
-    changes: u64,
-    clock: u64,
+    cluster_events: u64,
+    next_sequence: u64,
 }
 
-impl Waiting {
+impl SchedulingQueue {
     /// A pod that is new, or has changed in a way that may help.
     pub(crate) fn add(&mut self, pod: &Pod) {
         let uid = Text::from(pod.metadata().uid());
-        match self.pods.get(&uid).map(|entry| entry.place) {
-            Some(Place::Stuck(_)) => self.put(uid, Place::Ready),
+        match self.pods.get(&uid).map(|entry| entry.state) {
+            Some(QueueState::Unschedulable(_)) => self.move_to(uid, QueueState::Active),
             Some(_) => {}
             None => {
-                self.clock += 1;
+                self.next_sequence += 1;
                 let entry = Entry {
-                    key: Key::of(pod.metadata()),
+                    key: NamespacedName::from_meta(pod.metadata()),
                     priority: pod.spec().priority().unwrap_or_default(),
-                    since: self.clock,
+                    sequence: self.next_sequence,
                     failures: 0,
-                    place: Place::Tried(0),
+                    state: QueueState::InFlight(0),
                     recorded_reasons: None,
                 };
                 self.pods.insert(uid.clone(), entry);
-                self.put(uid, Place::Ready);
+                self.move_to(uid, QueueState::Active);
             }
         }
     }
 
     pub(crate) fn remove(&mut self, uid: &str) {
-        self.leave(uid);
+        self.unlink(uid);
         self.pods.remove(uid);
     }
 
@@ -91,80 +91,84 @@ impl Waiting {
     }
 
     /// The next pod to try.
-    pub(crate) fn pop(&mut self, now: Instant) -> Option<(Text, Key)> {
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<(Text, NamespacedName)> {
         while let Some((due, uid)) = self.delayed.first().cloned()
             && due <= now
         {
-            self.put(uid, Place::Ready);
+            self.move_to(uid, QueueState::Active);
         }
         let (_, _, uid) = self.ready.first().cloned()?;
         let key = self.pods[&uid].key.clone();
-        self.put(uid.clone(), Place::Tried(self.changes));
+        self.move_to(uid.clone(), QueueState::InFlight(self.cluster_events));
         Some((uid, key))
     }
 
     /// When to look again if nothing happens.
-    pub(crate) fn due(&self) -> Option<Instant> {
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         self.delayed.first().map(|(due, _)| *due)
     }
 
     /// It could not be placed. `stuck`: only a change can help; one may have happened.
-    pub(crate) fn failed(&mut self, uid: &Text, stuck: bool, now: Instant) {
+    pub(crate) fn requeue_failed(&mut self, uid: &Text, stuck: bool, now: Instant) {
         let Some(entry) = self.pods.get_mut(uid) else { return };
         entry.failures = entry.failures.saturating_add(1);
-        let changed = matches!(entry.place, Place::Tried(since) if since != self.changes);
-        let until = now + pause(entry.failures);
+        let changed =
+            matches!(entry.state, QueueState::InFlight(since) if since != self.cluster_events);
+        let until = now + backoff_duration(entry.failures);
         let place = if stuck && !changed {
-            Place::Stuck(now + LONGEST_STUCK)
+            QueueState::Unschedulable(now + MAX_UNSCHEDULABLE_DURATION)
         } else {
-            Place::BackingOff(until)
+            QueueState::Backoff(until)
         };
-        self.put(uid.clone(), place);
+        self.move_to(uid.clone(), place);
     }
 
     /// Something changed that may help those who are stuck.
-    pub(crate) fn changed(&mut self, now: Instant) {
-        self.changes += 1;
-        let stuck = self.pods.iter().filter(|(_, entry)| matches!(entry.place, Place::Stuck(_)));
+    pub(crate) fn move_unschedulable_to_backoff(&mut self, now: Instant) {
+        self.cluster_events += 1;
+        let stuck = self
+            .pods
+            .iter()
+            .filter(|(_, entry)| matches!(entry.state, QueueState::Unschedulable(_)));
         let stuck: Vec<_> = stuck.map(|(uid, entry)| (uid.clone(), entry.failures)).collect();
         for (uid, failures) in stuck {
-            let Place::Stuck(until) = self.pods[&uid].place else { continue };
-            let failed_at = until.checked_sub(LONGEST_STUCK).unwrap_or(now);
-            self.put(uid, Place::BackingOff(failed_at + pause(failures)));
+            let QueueState::Unschedulable(until) = self.pods[&uid].state else { continue };
+            let failed_at = until.checked_sub(MAX_UNSCHEDULABLE_DURATION).unwrap_or(now);
+            self.move_to(uid, QueueState::Backoff(failed_at + backoff_duration(failures)));
         }
     }
 
-    fn put(&mut self, uid: Text, place: Place) {
-        self.leave(&uid);
+    fn move_to(&mut self, uid: Text, place: QueueState) {
+        self.unlink(&uid);
         let Some(entry) = self.pods.get_mut(&uid) else { return };
-        entry.place = place;
+        entry.state = place;
         match place {
-            Place::Ready => {
-                self.ready.insert((Reverse(entry.priority), entry.since, uid));
+            QueueState::Active => {
+                self.ready.insert((Reverse(entry.priority), entry.sequence, uid));
             }
-            Place::BackingOff(until) | Place::Stuck(until) => {
+            QueueState::Backoff(until) | QueueState::Unschedulable(until) => {
                 self.delayed.insert((until, uid));
             }
-            Place::Tried(_) => {}
+            QueueState::InFlight(_) => {}
         }
     }
 
-    fn leave(&mut self, uid: &str) {
+    fn unlink(&mut self, uid: &str) {
         let Some(entry) = self.pods.get(uid) else { return };
-        match entry.place {
-            Place::Ready => {
-                self.ready.remove(&(Reverse(entry.priority), entry.since, uid.into()));
+        match entry.state {
+            QueueState::Active => {
+                self.ready.remove(&(Reverse(entry.priority), entry.sequence, uid.into()));
             }
-            Place::BackingOff(until) | Place::Stuck(until) => {
+            QueueState::Backoff(until) | QueueState::Unschedulable(until) => {
                 self.delayed.remove(&(until, uid.into()));
             }
-            Place::Tried(_) => {}
+            QueueState::InFlight(_) => {}
         }
     }
 }
 
-fn pause(failures: u32) -> Duration {
-    FIRST_WAIT.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(LONGEST_WAIT)
+fn backoff_duration(failures: u32) -> Duration {
+    INITIAL_BACKOFF.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(MAX_BACKOFF)
 }
 
 #[cfg(test)]
@@ -179,38 +183,38 @@ mod tests {
         pod
     }
 
-    fn pop(waiting: &mut Waiting, now: Instant) -> Option<String> {
+    fn pop(waiting: &mut SchedulingQueue, now: Instant) -> Option<String> {
         waiting.pop(now).map(|(uid, _)| uid.into())
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_important_go_first_and_failures_wait() {
-        let (mut waiting, now) = (Waiting::default(), Instant::now());
+        let (mut waiting, now) = (SchedulingQueue::default(), Instant::now());
         waiting.add(&pod("a", 0));
         waiting.add(&pod("b", 5));
         waiting.add(&pod("c", 0));
         let order: Vec<_> = (0..3).filter_map(|_| pop(&mut waiting, now)).collect();
         assert_eq!(order, ["b", "a", "c"]);
-        waiting.failed(&"a".into(), false, now);
+        waiting.requeue_failed(&"a".into(), false, now);
         assert_eq!(pop(&mut waiting, now), None);
-        assert_eq!(pop(&mut waiting, now + FIRST_WAIT).as_deref(), Some("a"));
+        assert_eq!(pop(&mut waiting, now + INITIAL_BACKOFF).as_deref(), Some("a"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_change_frees_those_who_are_stuck() {
-        let (mut waiting, now) = (Waiting::default(), Instant::now());
+        let (mut waiting, now) = (SchedulingQueue::default(), Instant::now());
         waiting.add(&pod("a", 0));
         pop(&mut waiting, now);
-        waiting.failed(&"a".into(), true, now);
-        assert_eq!(pop(&mut waiting, now + LONGEST_WAIT), None, "nothing has changed");
-        waiting.changed(now);
-        assert_eq!(pop(&mut waiting, now + FIRST_WAIT).as_deref(), Some("a"));
-        waiting.changed(now); // while it is being tried
-        waiting.failed(&"a".into(), true, now);
-        assert_eq!(pop(&mut waiting, now + LONGEST_WAIT).as_deref(), Some("a"));
-        waiting.failed(&"a".into(), true, now);
-        assert_eq!(waiting.due(), Some(now + LONGEST_STUCK));
+        waiting.requeue_failed(&"a".into(), true, now);
+        assert_eq!(pop(&mut waiting, now + MAX_BACKOFF), None, "nothing has changed");
+        waiting.move_unschedulable_to_backoff(now);
+        assert_eq!(pop(&mut waiting, now + INITIAL_BACKOFF).as_deref(), Some("a"));
+        waiting.move_unschedulable_to_backoff(now); // while it is being tried
+        waiting.requeue_failed(&"a".into(), true, now);
+        assert_eq!(pop(&mut waiting, now + MAX_BACKOFF).as_deref(), Some("a"));
+        waiting.requeue_failed(&"a".into(), true, now);
+        assert_eq!(waiting.next_due(), Some(now + MAX_UNSCHEDULABLE_DURATION));
         waiting.remove("a");
-        assert_eq!((waiting.due(), waiting.pods.len()), (None, 0));
+        assert_eq!((waiting.next_due(), waiting.pods.len()), (None, 0));
     }
 }

@@ -17,52 +17,52 @@ mod versions;
 
 use std::{borrow::Cow, mem};
 
-use object::{Struct, Text, Value};
+use object::{StructSchema, Text, Value};
 
-pub(crate) use self::form::{ENTRY, ITEM};
+pub(crate) use self::form::{LIST_ITEM, MAP_VALUE};
 use self::{
-    compare::{Change, fields_of, is_hollow, with_parents},
-    fields::{Name, Node, of_names, shown},
-    form::Form,
-    last_applied::{keep_last_applied, not_last_applied},
-    manager::{Entry, Manager, Managers, Operation},
-    merge::{blank, merge, without},
-    versions::Changes,
+    compare::{Comparison, ensure_named_fields_are_members, is_null_or_empty, to_field_set},
+    fields::{EntryName, FieldSetNode, format_path, from_field_paths},
+    form::MergeType,
+    last_applied::{retain_unexplained_conflicts, update_last_applied},
+    manager::{ManagedEntry, ManagedFields, ManagerId, Operation},
+    merge::{empty_object, merge, remove_fields},
+    versions::VersionedComparison,
 };
 pub use self::{
     error::{ApplyError, Conflict},
-    fields::Fields,
-    scale::{from_scale, to_scale},
-    versions::{Alone, Versions},
+    fields::FieldSet,
+    scale::{from_scale_managed_fields, to_scale_managed_fields},
+    versions::{SingleVersion, VersionConverter},
 };
 
 /// Who writes what kind of object, and when.
 #[derive(Clone, Copy, Debug)]
-pub struct Write<'a> {
-    pub shape: &'a Struct,
+pub struct FieldManagerRequest<'a> {
+    pub schema: &'a StructSchema,
     pub api_version: &'a str,
     pub kind: &'a str,
     pub manager: &'a str,
     /// Empty for the object itself.
     pub subresource: &'a str,
     /// Fields that this path does not write, whatever the request says: see `reset`.
-    pub reset: &'a [&'a [&'a str]],
+    pub reset_fields: &'a [&'a [&'a str]],
     /// As an RFC 3339 text.
     pub now: &'a str,
     /// The versions that other managers may speak.
-    pub versions: &'a dyn Versions,
+    pub converter: &'a dyn VersionConverter,
 }
 
 /// How many conflicts are told of one request; each has a path of its own.
 const CONFLICTS: usize = 5_000;
 
 /// The kinds whose status brings metadata with it.
-const OLD: &str = "CronJob CustomResourceDefinition DaemonSet HorizontalPodAutoscaler Ingress Job Namespace Node PersistentVolume \
+const STATUS_WRITES_METADATA_KINDS: &str = "CronJob CustomResourceDefinition DaemonSet HorizontalPodAutoscaler Ingress Job Namespace Node PersistentVolume \
     PersistentVolumeClaim PodDisruptionBudget ReplicaSet ReplicationController ResourceQuota Service StatefulSet";
 
 /// The fields that a kind does not take through a path. A status brings no metadata
 /// with it, but for the kinds that are older than this rule.
-pub fn reset(kind: &str, subresource: &str) -> &'static [&'static [&'static str]] {
+pub fn reset_fields(kind: &str, subresource: &str) -> &'static [&'static [&'static str]] {
     match (kind, subresource) {
         ("CertificateSigningRequest", "") => &[&["spec"], &["status"]],
         ("CertificateSigningRequest", "status") => &[&["spec"], &["status", "conditions"]],
@@ -71,7 +71,9 @@ pub fn reset(kind: &str, subresource: &str) -> &'static [&'static [&'static str]
         ("Pod", "status") => {
             &[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]]
         }
-        (kind, "status") if OLD.split(' ').any(|old| old == kind) => &[&["spec"]],
+        (kind, "status") if STATUS_WRITES_METADATA_KINDS.split(' ').any(|old| old == kind) => {
+            &[&["spec"]]
+        }
         (_, "status") => &[&["metadata"], &["spec"]],
         (_, "scale") => &[],
         _ => &[&["status"]],
@@ -81,57 +83,62 @@ pub fn reset(kind: &str, subresource: &str) -> &'static [&'static [&'static str]
 /// Lays `applied` over `live` (`None`: the object is made by this). What comes out has
 /// its `managedFields`, but neither defaults nor anything else that the server sets.
 pub fn apply(
-    write: &Write,
+    write: &FieldManagerRequest,
     live: Option<&Value>,
     applied: &Value,
     force: bool,
 ) -> Result<Value, ApplyError> {
-    check_request(write, applied)?;
-    let live = live.cloned().unwrap_or_else(|| blank(write.shape));
+    validate_apply_request(write, applied)?;
+    let live = live.cloned().unwrap_or_else(|| empty_object(write.schema));
     let books = live.get("metadata").get("managedFields");
     let failed = |error| ApplyError::Failed(format!("failed to decode managed fields: {error}"));
-    let mut managers = Managers::decode(books).map_err(failed)?;
-    let live = bare(live);
+    let mut managers = ManagedFields::decode(books).map_err(failed)?;
+    let live = strip_managed_fields(live);
     if managers.0.is_empty() {
-        let before = Write { manager: "before-first-apply", ..*write };
-        managers = record_update(&before, &blank(write.shape), &live, managers)?;
+        let before = FieldManagerRequest { manager: "before-first-apply", ..*write };
+        managers = record_update(&before, &empty_object(write.schema), &live, managers)?;
     }
-    if let Some(error) = check::check(Form::root(write.shape), applied) {
+    if let Some(error) = check::validate_applied(MergeType::root(write.schema), applied) {
         let text = |name: &str| applied.get("metadata").get(name).as_str().unwrap_or_default();
         let (namespace, name) = (text("namespace"), text("name"));
-        let kind = kind_text(write.api_version, write.kind);
+        let kind = format_gvk(write.api_version, write.kind);
         return Err(ApplyError::Failed(format!(
             "failed to create typed patch object ({namespace}/{name}; {kind}): {error}"
         )));
     }
-    let managers = write.known(&live, managers)?;
+    let managers = write.retain_known_versions(&live, managers)?;
     let again = (write.manager == "kubectl").then(|| managers.clone());
-    let (mut object, managers) = match (lay(write, &live, applied, managers, force), again) {
-        (Err(ApplyError::Conflict(conflicts)), Some(managers)) => {
-            let left = not_last_applied(write, &live, conflicts);
-            if !left.is_empty() {
-                return Err(ApplyError::Conflict(left));
+    let (mut object, managers) =
+        match (merge_applied(write, &live, applied, managers, force), again) {
+            (Err(ApplyError::Conflict(conflicts)), Some(managers)) => {
+                let left = retain_unexplained_conflicts(write, &live, conflicts);
+                if !left.is_empty() {
+                    return Err(ApplyError::Conflict(left));
+                }
+                merge_applied(write, &live, applied, managers, true)?
             }
-            lay(write, &live, applied, managers, true)?
-        }
-        (done, _) => done?,
-    };
+            (done, _) => done?,
+        };
     if write.manager == "kubectl" {
-        keep_last_applied(&mut object, applied);
+        update_last_applied(&mut object, applied);
     }
-    set_books(&mut object, managers);
+    set_managed_fields(&mut object, managers);
     Ok(object)
 }
 
 /// `live` with what `configuration` says, whoever owns what. It may hold nothing that can
 /// only be taken whole: nobody could tell which part of it is meant.
-pub fn overlay(shape: &Struct, live: &Value, configuration: &Value) -> Result<Value, String> {
-    let form = Form::root(shape);
-    if let Some(error) = check::check(form, configuration) {
+pub fn merge_apply_configuration(
+    shape: &StructSchema,
+    live: &Value,
+    configuration: &Value,
+) -> Result<Value, String> {
+    let form = MergeType::root(shape);
+    if let Some(error) = check::validate_applied(form, configuration) {
         return Err(format!("failed to convert patch object to typed object: {error}"));
     }
     let mut whole = Vec::new();
-    atomics(form, configuration, "", &mut whole);
+    collect_atomic_paths(form, configuration, "", &mut whole);
     if !whole.is_empty() {
         return Err(format!(
             "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {}",
@@ -141,58 +148,67 @@ pub fn overlay(shape: &Struct, live: &Value, configuration: &Value) -> Result<Va
     Ok(merge(form, live, configuration))
 }
 
-fn atomics(form: Form, value: &Value, at: &str, found: &mut Vec<String>) {
-    let form = form.for_value(value);
+fn collect_atomic_paths(form: MergeType, value: &Value, at: &str, found: &mut Vec<String>) {
+    let form = form.resolve(value);
     if form.is_leaf() && (value.is_object() || matches!(value, Value::List(_))) {
         found.push(at.to_owned());
     }
     for (name, value) in value.entries().filter(|_| !form.is_leaf()) {
-        atomics(form.entry(Name::of(name)).0, value, &format!("{at}.{name}"), found);
+        collect_atomic_paths(
+            form.of_entry(EntryName::of(name)).0,
+            value,
+            &format!("{at}.{name}"),
+            found,
+        );
     }
     for (i, item) in value.items().iter().enumerate().filter(|_| form.is_list()) {
-        atomics(form.item(), item, &format!("{at}[{i}]"), found);
+        collect_atomic_paths(form.of_item(), item, &format!("{at}[{i}]"), found);
     }
 }
 
 /// Keeps the books of a write that is not an apply. `old`: `None` on creation. The only error
 /// is a question: where the books cannot be kept, they stay as they were.
-pub fn update(write: &Write, old: Option<&Value>, new: Value) -> Result<Value, ApplyError> {
+pub fn update_managed_fields(
+    write: &FieldManagerRequest,
+    old: Option<&Value>,
+    new: Value,
+) -> Result<Value, ApplyError> {
     let books = |object: &Value| object.get("metadata").get("managedFields").clone();
     let (asked, before) = (books(&new), old.map(books).unwrap_or_default());
-    let kept = Managers::decode(&before).unwrap_or_default();
+    let kept = ManagedFields::decode(&before).unwrap_or_default();
     let managers = if !write.subresource.is_empty() {
         kept
-    } else if is_reset(&asked) {
-        Managers::default()
+    } else if clears_managed_fields(&asked) {
+        ManagedFields::default()
     } else {
-        match Managers::decode(&asked) {
+        match ManagedFields::decode(&asked) {
             Ok(managers) if !managers.0.is_empty() => managers,
             _ => kept,
         }
     };
-    let mut object = bare(new);
+    let mut object = strip_managed_fields(new);
     // Who has given up the books of an object does not get them back.
     if managers.0.is_empty() && old.is_some() {
         return Ok(object);
     }
-    let old = old.cloned().map_or_else(|| blank(write.shape), bare);
-    let known = write.known(&old, managers);
+    let old = old.cloned().map_or_else(|| empty_object(write.schema), strip_managed_fields);
+    let known = write.retain_known_versions(&old, managers);
     match known.and_then(|managers| record_update(write, &old, &object, managers)) {
         Ok(mut managers) => {
-            managers.cap();
-            set_books(&mut object, managers);
+            managers.cap_updaters();
+            set_managed_fields(&mut object, managers);
         }
-        Err(question @ ApplyError::Unseen(_)) => return Err(question),
+        Err(question @ ApplyError::NeedsConversion(_)) => return Err(question),
         Err(_) if before.is_null() => {}
         Err(_) => object["metadata"]["managedFields"] = before,
     }
     Ok(object)
 }
 
-fn check_request(write: &Write, applied: &Value) -> Result<(), ApplyError> {
+fn validate_apply_request(write: &FieldManagerRequest, applied: &Value) -> Result<(), ApplyError> {
     let text = |name: &str| applied.get(name).as_str().unwrap_or_default();
     if (text("apiVersion"), text("kind")) != (write.api_version, write.kind) {
-        let kind = kind_text(text("apiVersion"), text("kind"));
+        let kind = format_gvk(text("apiVersion"), text("kind"));
         return Err(ApplyError::BadRequest(format!("invalid object type: {kind}")));
     }
     if !applied.get("metadata").get("managedFields").is_null() {
@@ -202,27 +218,27 @@ fn check_request(write: &Write, applied: &Value) -> Result<(), ApplyError> {
 }
 
 /// As Go prints a group, version and kind.
-fn kind_text(api_version: &str, kind: &str) -> String {
+fn format_gvk(api_version: &str, kind: &str) -> String {
     let slash = if api_version.contains('/') { "" } else { "/" };
     format!("{slash}{api_version}, Kind={kind}")
 }
 
 /// The object without its books.
-fn bare(mut object: Value) -> Value {
+fn strip_managed_fields(mut object: Value) -> Value {
     if !object.get("metadata").get("managedFields").is_null() {
         object["metadata"].remove("managedFields");
     }
     object
 }
 
-fn set_books(object: &mut Value, managers: Managers) {
+fn set_managed_fields(object: &mut Value, managers: ManagedFields) {
     if !managers.0.is_empty() {
         object["metadata"]["managedFields"] = managers.encode();
     }
 }
 
 /// An empty list, or a list of one empty entry, throws the books away.
-fn is_reset(books: &Value) -> bool {
+fn clears_managed_fields(books: &Value) -> bool {
     match books {
         Value::List(entries) => match &**entries {
             [] => true,
@@ -234,33 +250,35 @@ fn is_reset(books: &Value) -> bool {
 }
 
 fn record_update(
-    write: &Write,
+    write: &FieldManagerRequest,
     old: &Value,
     new: &Value,
-    managers: Managers,
-) -> Result<Managers, ApplyError> {
+    managers: ManagedFields,
+) -> Result<ManagedFields, ApplyError> {
     let changes = write.changes(old, new, &managers)?;
     let name = if write.manager.is_empty() { "unknown" } else { write.manager };
-    let me = Manager {
+    let me = ManagerId {
         name: name.into(),
         operation: Operation::Update,
         version: write.api_version.into(),
         subresource: write.subresource.into(),
     };
-    let mut managers = settle(managers, &changes, None);
+    let mut managers = release_changed_fields(managers, &changes, None);
     let change = changes.own();
     let mine = change.modified.clone().union(&change.added);
     let before = managers.take(&me);
-    let mut added = Managers::default();
-    added.put(Entry {
+    let mut added = ManagedFields::default();
+    added.insert(ManagedEntry {
         manager: me,
         version: write.api_version.into(),
         fields: mine,
-        text: None,
+        encoded: None,
         time: write.now.into(),
     });
     let line = match (added.0.pop(), before) {
-        (Some(new), Some(old)) => Some(Entry { fields: new.fields.union(&old.fields), ..new }),
+        (Some(new), Some(old)) => {
+            Some(ManagedEntry { fields: new.fields.union(&old.fields), ..new })
+        }
         (new, old) => new.or(old),
     };
     managers.0.extend(line);
@@ -268,38 +286,42 @@ fn record_update(
 }
 
 /// Takes from all but `me` what has changed.
-fn settle(mut managers: Managers, changes: &Changes, me: Option<&Manager>) -> Managers {
+fn release_changed_fields(
+    mut managers: ManagedFields,
+    changes: &VersionedComparison,
+    me: Option<&ManagerId>,
+) -> ManagedFields {
     for entry in managers.0.iter_mut().filter(|entry| Some(&entry.manager) != me) {
-        let taken = changes.of(&entry.version).map(Change::all).unwrap_or_default();
-        if entry.fields.meets(&taken) {
+        let taken = changes.of(&entry.version).map(Comparison::changed_fields).unwrap_or_default();
+        if entry.fields.intersects(&taken) {
             entry.fields = mem::take(&mut entry.fields).difference(&taken);
-            entry.text = None;
+            entry.encoded = None;
         }
     }
-    managers.tidy();
+    managers.remove_empty();
     managers
 }
 
-fn lay(
-    write: &Write,
+fn merge_applied(
+    write: &FieldManagerRequest,
     live: &Value,
     applied: &Value,
-    mut managers: Managers,
+    mut managers: ManagedFields,
     force: bool,
-) -> Result<(Value, Managers), ApplyError> {
-    let (form, reset) = (Form::root(write.shape), of_names(write.reset));
-    let me = Manager {
+) -> Result<(Value, ManagedFields), ApplyError> {
+    let (form, reset) = (MergeType::root(write.schema), from_field_paths(write.reset_fields));
+    let me = ManagerId {
         name: write.manager.into(),
         operation: Operation::Apply,
         version: Text::default(),
         subresource: write.subresource.into(),
     };
     let last = managers.take(&me);
-    let mine = fields_of(form, applied).cut(&reset);
+    let mine = to_field_set(form, applied).recursive_difference(&reset);
     let mut object = merge(form, live, applied);
     if let Some(last) = &last {
         let pruned = prune(write, object, last, &mine, &managers);
-        object = pruned.map_err(|error| error.during("failed to prune fields"))?;
+        object = pruned.map_err(|error| error.context("failed to prune fields"))?;
     }
     let changes = write.changes(live, &object, &managers)?;
     let mut conflicts = Vec::new();
@@ -307,11 +329,13 @@ fn lay(
         let mut others: Vec<_> = managers.0.iter().collect();
         others.sort_by(|a, b| a.manager.cmp(&b.manager));
         for entry in others {
-            let Some(Change { modified, added, .. }) = changes.of(&entry.version) else { continue };
+            let Some(Comparison { modified, added, .. }) = changes.of(&entry.version) else {
+                continue;
+            };
             let changed = modified.clone().union(added);
             let left = CONFLICTS - conflicts.len();
             for path in changed.intersection(&entry.fields).paths(left) {
-                let (manager, field) = (entry.manager.shown(), shown(&path));
+                let (manager, field) = (entry.manager.display(), format_path(&path));
                 conflicts.push(Conflict { manager, field, path });
             }
         }
@@ -319,46 +343,46 @@ fn lay(
     if !conflicts.is_empty() {
         return Err(ApplyError::Conflict(conflicts));
     }
-    let mut managers = settle(managers, &changes, Some(&me));
+    let mut managers = release_changed_fields(managers, &changes, Some(&me));
     let same = *live == object;
     let time = match &last {
         Some(last) if same => last.time.clone(),
         _ if same => Text::default(),
         _ => write.now.into(),
     };
-    managers.put(Entry {
+    managers.insert(ManagedEntry {
         manager: me,
         version: write.api_version.into(),
         fields: mine,
-        text: None,
+        encoded: None,
         time,
     });
     // Mostly the same is applied as before.
     if let (Some(new), Some(last)) = (managers.0.last_mut(), last)
         && new.fields == last.fields
     {
-        new.text = last.text;
+        new.encoded = last.encoded;
     }
     Ok((object, managers))
 }
 
 /// Removes what the manager applied the `last` time, unless somebody holds it now.
 fn prune(
-    write: &Write,
+    write: &FieldManagerRequest,
     merged: Value,
-    last: &Entry,
-    mine: &Fields,
-    managers: &Managers,
+    last: &ManagedEntry,
+    mine: &FieldSet,
+    managers: &ManagedFields,
 ) -> Result<Value, ApplyError> {
-    let own = |entry: &Entry| entry.version == write.api_version;
+    let own = |entry: &ManagedEntry| entry.version == write.api_version;
     let mut held = vec![(Text::from(write.api_version), mine.clone())];
     if own(last) && managers.0.iter().all(own) {
         // What is still applied, and with it all that leads there, stays.
-        if last.fields.is_within(mine) {
+        if last.fields.is_subset(mine) {
             return Ok(merged);
         }
         let everybodys = managers.0.iter().fold(mine.clone(), |all, one| all.union(&one.fields));
-        return Ok(prune_fields(Form::root(write.shape), &merged, &last.fields, &everybodys));
+        return Ok(prune_fields(MergeType::root(write.schema), &merged, &last.fields, &everybodys));
     }
     for entry in &managers.0 {
         match held.iter_mut().find(|(version, _)| *version == entry.version) {
@@ -367,49 +391,54 @@ fn prune(
         }
     }
     held.sort_by_key(|(version, _)| *version != last.version);
-    let Some(form) = write.form(&last.version)? else { return Ok(merged) };
+    let Some(form) = write.root_merge_type(&last.version)? else { return Ok(merged) };
     let merged = write
-        .seen(&merged, write.api_version, &last.version)
-        .map_err(|e| e.during("failed to convert merged object to last applied version"))?;
-    let fields = with_parents(form, &last.fields);
+        .convert(&merged, write.api_version, &last.version)
+        .map_err(|e| e.context("failed to convert merged object to last applied version"))?;
+    let fields = ensure_named_fields_are_members(form, &last.fields);
     let mut version = &last.version;
-    let (mut whole, mut pruned) = (merged.clone(), left(form, &merged, &fields));
+    let (mut whole, mut pruned) = (merged.clone(), remove_fields_or_empty(form, &merged, &fields));
     for (next, held) in &held {
-        let Some(form) = write.form(next)? else { continue };
-        whole = Cow::Owned(write.seen(&whole, version, next)?.into_owned());
-        let kept = write.seen(&pruned, version, next)?;
-        let kept = all_fields(form, &kept).union(&with_parents(form, held));
-        pruned = left(form, &whole, &all_fields(form, &whole).difference(&kept));
+        let Some(form) = write.root_merge_type(next)? else { continue };
+        whole = Cow::Owned(write.convert(&whole, version, next)?.into_owned());
+        let kept = write.convert(&pruned, version, next)?;
+        let kept = all_fields(form, &kept).union(&ensure_named_fields_are_members(form, held));
+        pruned = remove_fields_or_empty(form, &whole, &all_fields(form, &whole).difference(&kept));
         version = next;
     }
-    let kept = all_fields(form, &*write.seen(&pruned, version, &last.version)?);
+    let kept = all_fields(form, &*write.convert(&pruned, version, &last.version)?);
     let gone = all_fields(form, &merged).difference(&kept).intersection(&fields);
-    let pruned = left(form, &merged, &gone);
-    Ok(write.seen(&pruned, &last.version, write.api_version)?.into_owned())
+    let pruned = remove_fields_or_empty(form, &merged, &gone);
+    Ok(write.convert(&pruned, &last.version, write.api_version)?.into_owned())
 }
 
 /// The same in one version: field by field, as most are held as before.
-fn prune_fields(form: Form, merged: &Value, last: &Fields, everybodys: &Fields) -> Value {
+fn prune_fields(form: MergeType, merged: &Value, last: &FieldSet, everybodys: &FieldSet) -> Value {
     let mut pruned = merged.clone();
     for (step, node) in &last.0 {
         let Some(name) = step.name() else { continue };
-        let (inner, named) = form.entry(name);
+        let (inner, named) = form.of_entry(name);
         let held = everybodys.get(step).filter(|held| !held.is_empty());
         let left = match held {
             Some(held) if node.is_within(held) => continue,
             None if named => Value::Null,
-            Some(held) if named && matches!(inner, Form::Struct { .. }) => {
-                prune_fields(inner, merged.get(name.text), &node.below, &held.below)
+            Some(held) if named && matches!(inner, MergeType::Struct { .. }) => {
+                prune_fields(inner, merged.get(name.text), &node.children, &held.children)
             }
             _ => {
-                let alone = |node: &Node| Fields(vec![(step.clone(), node.clone())]);
+                let alone = |node: &FieldSetNode| FieldSet(vec![(step.clone(), node.clone())]);
                 let one = [(name.text.into(), merged.get(name.text).clone())];
                 let held = held.map(alone).unwrap_or_default();
-                let one = prune_whole(form, &Value::from_entries(one.into()), &alone(node), &held);
+                let one = prune_by_field_sets(
+                    form,
+                    &Value::from_entries(one.into()),
+                    &alone(node),
+                    &held,
+                );
                 one.get(name.text).clone()
             }
         };
-        if is_hollow(&left) {
+        if is_null_or_empty(&left) {
             pruned.remove(name.text);
         } else {
             pruned[name.text] = left;
@@ -418,21 +447,31 @@ fn prune_fields(form: Form, merged: &Value, last: &Fields, everybodys: &Fields) 
     pruned
 }
 
-fn prune_whole(form: Form, merged: &Value, last: &Fields, everybodys: &Fields) -> Value {
-    let (all, last) = (all_fields(form, merged), with_parents(form, last));
-    let kept = all_fields(form, &left(form, merged, &last)).union(&with_parents(form, everybodys));
-    let pruned = left(form, merged, &all.clone().difference(&kept));
-    left(form, merged, &all.difference(&all_fields(form, &pruned)).intersection(&last))
+fn prune_by_field_sets(
+    form: MergeType,
+    merged: &Value,
+    last: &FieldSet,
+    everybodys: &FieldSet,
+) -> Value {
+    let (all, last) = (all_fields(form, merged), ensure_named_fields_are_members(form, last));
+    let kept = all_fields(form, &remove_fields_or_empty(form, merged, &last))
+        .union(&ensure_named_fields_are_members(form, everybodys));
+    let pruned = remove_fields_or_empty(form, merged, &all.clone().difference(&kept));
+    remove_fields_or_empty(
+        form,
+        merged,
+        &all.difference(&all_fields(form, &pruned)).intersection(&last),
+    )
 }
 
 /// What an object has, with all that leads there.
-fn all_fields(form: Form, object: &Value) -> Fields {
-    with_parents(form, &fields_of(form, object))
+fn all_fields(form: MergeType, object: &Value) -> FieldSet {
+    ensure_named_fields_are_members(form, &to_field_set(form, object))
 }
 
 /// What is left of an object without these fields.
-fn left(form: Form, object: &Value, fields: &Fields) -> Value {
-    without(form, object, fields).unwrap_or_else(Value::object)
+fn remove_fields_or_empty(form: MergeType, object: &Value, fields: &FieldSet) -> Value {
+    remove_fields(form, object, fields).unwrap_or_else(Value::object)
 }
 
 #[cfg(test)]

@@ -3,51 +3,57 @@
 
 use std::collections::{HashMap, HashSet};
 
-use object::{Check, Field, Struct, Type, Value};
+use object::{FieldSchema, StructSchema, Type, Validation, Value};
 
-use crate::{ErrorType, Errors, Path, formats, gates::inner};
+use crate::{ErrorList, ErrorType, FieldPath, formats, gates::struct_of};
 
 /// Checks an object, or a change of `old`.
-pub fn check(shape: &Struct, object: &Value, old: Option<&Value>, errs: &mut Errors) {
-    let mut walk = Walk { update: old.is_some(), errs };
-    walk.object(shape, object, old, &Path::Root);
+pub fn validate_declarative(
+    shape: &StructSchema,
+    object: &Value,
+    old: Option<&Value>,
+    errs: &mut ErrorList,
+) {
+    let mut walk = Validator { update: old.is_some(), errs };
+    walk.object(shape, object, old, &FieldPath::Root);
 }
 
 /// Whether a shape declares any rule, be it deep within.
-pub(crate) fn has_checks(shape: &Struct) -> bool {
-    fn any(shape: &Struct, seen: &mut Vec<*const Struct>) -> bool {
+pub(crate) fn has_validations(shape: &StructSchema) -> bool {
+    fn any(shape: &StructSchema, seen: &mut Vec<*const StructSchema>) -> bool {
         if seen.contains(&std::ptr::from_ref(shape)) {
             return false;
         }
         seen.push(std::ptr::from_ref(shape));
         let fields = || shape.fields.iter();
-        fields().any(|field| !field.rules.checks.is_empty())
-            || fields().any(|field| inner(&field.ty).is_some_and(|shape| any(shape, seen)))
+        fields().any(|field| !field.attributes.validations.is_empty())
+            || fields().any(|field| struct_of(&field.ty).is_some_and(|shape| any(shape, seen)))
     }
     match shape.index() {
-        Some(index) => *index.checked.get_or_init(|| any(shape, &mut Vec::new())),
+        Some(index) => *index.has_validations.get_or_init(|| any(shape, &mut Vec::new())),
         None => any(shape, &mut Vec::new()),
     }
 }
 
 /// A type, and what must hold of its values.
-type Of<'a> = (&'a [Check], &'a Type);
+type TypedValidations<'a> = (&'a [Validation], &'a Type);
 
-struct Walk<'a> {
+struct Validator<'a> {
     update: bool,
-    errs: &'a mut Errors,
+    errs: &'a mut ErrorList,
 }
 
-impl Walk<'_> {
-    fn object(&mut self, shape: &Struct, new: &Value, old: Option<&Value>, at: &Path) {
-        if !has_checks(shape) {
+impl Validator<'_> {
+    fn object(&mut self, shape: &StructSchema, new: &Value, old: Option<&Value>, at: &FieldPath) {
+        if !has_validations(shape) {
             return;
         }
         self.union(shape, new, old, at);
-        for field in shape.flat() {
-            let value = field.of(new);
-            let before = old.map(|old| field.of(old));
-            if before == Some(value) || field.rules.checks.is_empty() && inner(&field.ty).is_none()
+        for field in shape.json_fields() {
+            let value = field.get(new);
+            let before = old.map(|old| field.get(old));
+            if before == Some(value)
+                || field.attributes.validations.is_empty() && struct_of(&field.ty).is_none()
             {
                 continue;
             }
@@ -55,19 +61,19 @@ impl Walk<'_> {
         }
     }
 
-    fn field(&mut self, field: &Field, value: &Value, old: Option<&Value>, at: &Path) {
-        let checks = field.rules.checks;
-        let is_set = |value: &Value| match field.rules.optional {
+    fn field(&mut self, field: &FieldSchema, value: &Value, old: Option<&Value>, at: &FieldPath) {
+        let checks = field.attributes.validations;
+        let is_set = |value: &Value| match field.attributes.optional {
             true => !value.is_null(),
             false => !value.is_zero(),
         };
         let (is, was) = (is_set(value), old.is_some_and(is_set));
         let count = self.errs.0.len();
-        self.kept(checks, value, old, at);
+        self.validate_item_changes(checks, value, old, at);
         for check in checks {
-            self.first(*check, (value, is), old.map(|old| (old, was)), at);
+            self.validate_presence(*check, (value, is), old.map(|old| (old, was)), at);
         }
-        let a_part = matches!(*field.ty, Type::Object(_)) && !field.rules.optional;
+        let a_part = matches!(*field.ty, Type::Object(_)) && !field.attributes.optional;
         if self.errs.0.len() > count || !is && !a_part {
             return; // what is wrong as a whole, or not there, is not looked into
         }
@@ -77,7 +83,7 @@ impl Walk<'_> {
             Type::Map(item) => self.entries((checks, item), value, old, at),
             Type::Object(shape) => {
                 // What was not there before is looked at as if it were new.
-                let old = old.filter(|old| !field.rules.optional || !old.is_null());
+                let old = old.filter(|old| !field.attributes.optional || !old.is_null());
                 self.object(shape, value, old, at);
             }
             _ => {}
@@ -85,32 +91,32 @@ impl Walk<'_> {
     }
 
     /// What must hold before anything else is looked at.
-    fn first(
+    fn validate_presence(
         &mut self,
-        check: Check,
+        check: Validation,
         (value, is): (&Value, bool),
         old: Option<(&Value, bool)>,
-        at: &Path,
+        at: &FieldPath,
     ) {
         let (known, was) = (old.is_some(), old.is_some_and(|old| old.1));
-        let changed = |errs: &mut Errors, why: &str| errs.invalid(at, Value::Null, why);
+        let changed = |errs: &mut ErrorList, why: &str| errs.invalid(at, Value::Null, why);
         match check {
-            Check::Filled if !is => self.errs.required(at, ""),
-            Check::Forbidden if is => self.errs.forbidden(at, ""),
-            Check::MaxItems(max) if length(value) > max => {
-                self.errs.more_than(at, length(value), max);
+            Validation::Required if !is => self.errs.required(at, ""),
+            Validation::Forbidden if is => self.errs.forbidden(at, ""),
+            Validation::MaxItems(max) if length(value) > max => {
+                self.errs.too_many_with_count(at, length(value), max);
             }
-            Check::Immutable if self.update => changed(self.errs, "field is immutable"),
-            Check::NoSet if known && !was && is => {
+            Validation::Immutable if self.update => changed(self.errs, "field is immutable"),
+            Validation::NoSetOnUpdate if known && !was && is => {
                 changed(self.errs, "field cannot be set once created");
             }
-            Check::NoUnset if known && was && !is => {
+            Validation::NoUnset if known && was && !is => {
                 changed(self.errs, "field cannot be cleared once set");
             }
-            Check::NoModify if known && was && is => {
+            Validation::NoModify if known && was && is => {
                 changed(self.errs, "field cannot be modified once set");
             }
-            Check::Monotonic => {
+            Validation::Monotonic => {
                 let before = old.and_then(|(old, _)| old.as_i64());
                 if let Some((was, _)) = before.zip(value.as_i64()).filter(|(was, is)| is < was) {
                     let why = format!("may not be decreased from {was}");
@@ -122,17 +128,23 @@ impl Walk<'_> {
     }
 
     /// Items that must not come or go.
-    fn kept(&mut self, checks: &[Check], value: &Value, old: Option<&Value>, at: &Path) {
+    fn validate_item_changes(
+        &mut self,
+        checks: &[Validation],
+        value: &Value,
+        old: Option<&Value>,
+        at: &FieldPath,
+    ) {
         let Some(old) = old.filter(|_| self.update) else { return };
         let keys = keys(checks);
-        if checks.contains(&Check::NoAddItem) {
+        if checks.contains(&Validation::NoAddItem) {
             let before = Index::new(keys, old.items());
             let items = value.items().iter().enumerate();
             for (i, _) in items.filter(|(_, new)| before.find(new).is_none()) {
                 self.errs.forbidden(&at.index(i), "item may not be added");
             }
         }
-        if checks.contains(&Check::NoRemoveItem) {
+        if checks.contains(&Validation::NoRemoveItem) {
             let now = Index::new(keys, value.items());
             for _ in old.items().iter().filter(|old| now.find(old).is_none()) {
                 self.errs.forbidden(at, "item may not be removed");
@@ -141,38 +153,44 @@ impl Walk<'_> {
     }
 
     /// What must hold of a single value.
-    fn values(&mut self, checks: &[Check], value: &Value, at: &Path) {
+    fn values(&mut self, checks: &[Validation], value: &Value, at: &FieldPath) {
         let text = value.as_str().unwrap_or_default();
         for check in checks {
             match *check {
-                Check::Min(min) if value.as_i64().is_some_and(|n| n < min) => {
+                Validation::Min(min) if value.as_i64().is_some_and(|n| n < min) => {
                     let why = format!("must be greater than or equal to {min}");
                     self.errs.invalid(at, value.clone(), why);
                 }
-                Check::Max(max) if value.as_i64().is_some_and(|n| n > max) => {
+                Validation::Max(max) if value.as_i64().is_some_and(|n| n > max) => {
                     let why = format!("must be less than or equal to {max}");
                     self.errs.invalid(at, value.clone(), why);
                 }
-                Check::MaxLength(max) if text.chars().count() > max => {
+                Validation::MaxLength(max) if text.chars().count() > max => {
                     let why = format!("may not be more than {max} characters");
                     self.errs.push(ErrorType::TooLong, at, Value::Null, why);
                 }
-                Check::MaxBytes(max) if text.len() > max => self.errs.too_long(at, max),
-                Check::Format(name) => formats::check(name, text, at, self.errs),
-                Check::Values(allowed) => self.errs.one_of(at, text, allowed),
+                Validation::MaxBytes(max) if text.len() > max => self.errs.too_long(at, max),
+                Validation::Format(name) => formats::validate_format(name, text, at, self.errs),
+                Validation::OneOfValues(allowed) => self.errs.one_of(at, text, allowed),
                 _ => {}
             }
         }
     }
 
-    fn items(&mut self, (checks, of): Of, value: &Value, old: Option<&Value>, at: &Path) {
+    fn items(
+        &mut self,
+        (checks, of): TypedValidations,
+        value: &Value,
+        old: Option<&Value>,
+        at: &FieldPath,
+    ) {
         let (items, before) = (value.items(), old.map(Value::items).unwrap_or_default());
         let (keys, each) = (keys(checks), each(checks));
         if keys.is_some() {
             let all = Index::new(keys, items);
             for (i, item) in items.iter().enumerate() {
                 if all.find(item).is_some_and(|(first, _)| first < i) {
-                    self.errs.duplicate_shown(&at.index(i), shown(of, item), "");
+                    self.errs.duplicate_formatted(&at.index(i), format_go_value(of, item), "");
                 }
             }
         }
@@ -185,9 +203,15 @@ impl Walk<'_> {
         }
     }
 
-    fn entries(&mut self, (checks, item): Of, value: &Value, old: Option<&Value>, at: &Path) {
+    fn entries(
+        &mut self,
+        (checks, item): TypedValidations,
+        value: &Value,
+        old: Option<&Value>,
+        at: &FieldPath,
+    ) {
         for check in checks {
-            let Check::EachKey(checks) = check else { continue };
+            let Validation::EachKey(checks) = check else { continue };
             let old: HashSet<_> =
                 old.into_iter().flat_map(Value::entries).map(|(name, _)| name).collect();
             for (name, _) in value.entries() {
@@ -205,7 +229,13 @@ impl Walk<'_> {
         }
     }
 
-    fn each(&mut self, (checks, ty): Of, value: &Value, old: Option<&Value>, at: &Path) {
+    fn each(
+        &mut self,
+        (checks, ty): TypedValidations,
+        value: &Value,
+        old: Option<&Value>,
+        at: &FieldPath,
+    ) {
         self.values(checks, value, at);
         if let Type::Object(shape) = ty {
             self.object(shape, value, old, at);
@@ -213,9 +243,13 @@ impl Walk<'_> {
     }
 
     /// Fields of which exactly one must be set.
-    fn union(&mut self, shape: &Struct, new: &Value, old: Option<&Value>, at: &Path) {
-        let members = || shape.flat().filter(|field| field.rules.checks.contains(&Check::OneOf));
-        let is_set = |object: &Value, field: &Field| match field.of(object) {
+    fn union(&mut self, shape: &StructSchema, new: &Value, old: Option<&Value>, at: &FieldPath) {
+        let members = || {
+            shape
+                .json_fields()
+                .filter(|field| field.attributes.validations.contains(&Validation::UnionMember))
+        };
+        let is_set = |object: &Value, field: &FieldSchema| match field.get(object) {
             Value::List(items) => !items.is_empty(),
             value => !value.is_null(),
         };
@@ -239,10 +273,10 @@ impl Walk<'_> {
 }
 
 /// By what items are told apart: these fields, or all of an item.
-fn keys(checks: &[Check]) -> Option<&'static [&'static str]> {
+fn keys(checks: &[Validation]) -> Option<&'static [&'static str]> {
     checks.iter().find_map(|check| match check {
-        Check::Unique => Some::<&[&str]>(&[]),
-        Check::UniqueBy(keys) => Some(*keys),
+        Validation::Unique => Some::<&[&str]>(&[]),
+        Validation::UniqueBy(keys) => Some(*keys),
         _ => None,
     })
 }
@@ -292,39 +326,41 @@ fn identity<'a>(keys: &[&str], item: &'a Value) -> Vec<&'a Value> {
     }
 }
 
-fn each(checks: &[Check]) -> &[Check] {
+fn each(checks: &[Validation]) -> &[Validation] {
     let found = checks.iter().find_map(|check| match check {
-        Check::Each(checks) => Some(*checks),
+        Validation::Each(checks) => Some(*checks),
         _ => None,
     });
     found.unwrap_or_default()
 }
 
 /// A value as Go prints it: fields in the order of their declaration.
-pub fn shown(ty: &Type, value: &Value) -> String {
+pub fn format_go_value(ty: &Type, value: &Value) -> String {
     match (ty, value) {
         (Type::Object(shape), _) => {
-            let fields = shape.written().into_iter().filter_map(|field| {
+            let fields = shape.fields_in_go_order().into_iter().filter_map(|field| {
                 let value = value.get(&field.name);
-                let zero = field.zero().filter(|_| value.is_null());
-                if field.omits(value) && zero.is_none() {
+                let zero = field.zero_value().filter(|_| value.is_null());
+                if field.is_omitted(value) && zero.is_none() {
                     return None;
                 }
                 let value = zero.as_ref().unwrap_or(value);
-                let value = match field.rules.optional && value.is_null() {
+                let value = match field.attributes.optional && value.is_null() {
                     true => "null".to_owned(),
-                    false => shown(&field.ty, value),
+                    false => format_go_value(&field.ty, value),
                 };
                 Some(format!("\"{}\":{value}", field.name))
             });
             format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
         }
         (Type::List(item), Value::List(items)) => {
-            let items: Vec<_> = items.iter().map(|value| shown(item, value)).collect();
+            let items: Vec<_> = items.iter().map(|value| format_go_value(item, value)).collect();
             format!("[{}]", items.join(","))
         }
         (Type::Map(item), value) if value.is_object() => {
-            let entry = |(name, value): (&str, &Value)| format!("{name:?}:{}", shown(item, value));
+            let entry = |(name, value): (&str, &Value)| {
+                format!("{name:?}:{}", format_go_value(item, value))
+            };
             format!("{{{}}}", value.entries().map(entry).collect::<Vec<_>>().join(","))
         }
         (_, value) => String::from_utf8_lossy(&object::to_json(value)).into_owned(),
@@ -344,13 +380,13 @@ mod tests {
 
     #[api]
     struct Checked {
-        #[api(tag = 1, checks(Filled, MaxLength(3), Format("short-name")))]
+        #[api(tag = 1, validations(Required, MaxLength(3), Format("short-name")))]
         name: String,
-        #[api(tag = 2, checks(MaxItems(2), UniqueBy("name"), NoRemoveItem))]
+        #[api(tag = 2, validations(MaxItems(2), UniqueBy("name"), NoRemoveItem))]
         items: List<CheckedItem>,
-        #[api(tag = 3, checks(Immutable))]
+        #[api(tag = 3, validations(Immutable))]
         kind: String,
-        #[api(tag = 4, checks(EachKey(Format("short-name")), Each(MaxBytes(1))))]
+        #[api(tag = 4, validations(EachKey(Format("short-name")), Each(MaxBytes(1))))]
         labels: Map<String>,
         #[api(tag = 5)]
         target: Option<CheckedItem>,
@@ -358,11 +394,11 @@ mod tests {
 
     #[api]
     struct CheckedItem {
-        #[api(tag = 1, checks(Filled))]
+        #[api(tag = 1, validations(Required))]
         name: String,
-        #[api(tag = 2, checks(OneOf, Values("A", "B")))]
+        #[api(tag = 2, validations(UnionMember, OneOfValues("A", "B")))]
         mode: Option<String>,
-        #[api(tag = 3, checks(OneOf, Min(1)))]
+        #[api(tag = 3, validations(UnionMember, Min(1)))]
         count: Option<i64>,
         #[api(tag = 9)]
         values: List<String>,
@@ -370,14 +406,14 @@ mod tests {
 
     fn told(new: &str, old: Option<&str>) -> Vec<String> {
         let tree = |text: &str| from_json(text.as_bytes()).expect("the test writes JSON");
-        let mut errs = Errors::default();
-        check(Checked::SHAPE, &tree(new), old.map(tree).as_ref(), &mut errs);
+        let mut errs = ErrorList::default();
+        validate_declarative(Checked::SHAPE, &tree(new), old.map(tree).as_ref(), &mut errs);
         errs.0.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn says_what_a_field_lacks() {
-        assert!(has_checks(Checked::SHAPE));
+        assert!(has_validations(Checked::SHAPE));
         assert_eq!(told("{}", None), ["name: Required value"]);
         assert_eq!(
             told(r#"{"name":"abcd"}"#, None),

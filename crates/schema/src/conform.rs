@@ -6,25 +6,30 @@
 use std::fmt;
 
 use object::{
-    Bytes, Duration, Field, MicroTime, Plain, Quantity, QuantityError, Struct, Time, Type, Value,
+    Bytes, Duration, FieldSchema, MicroTime, Quantity, QuantityError, StructAlternative,
+    StructSchema, Time, Type, Value,
 };
 
-use crate::{Path, openapi::packages::is_meta, patch::json_type};
+use crate::{FieldPath, openapi::packages::is_meta, patch::json_type};
 
 /// The paths of fields that the shape does not know.
-pub type Unknown = Vec<String>;
+pub type UnknownFields = Vec<String>;
 
 /// Checks all types, drops `null`s and unknown fields. The error is Go's text.
-pub fn conform(shape: &Struct, object: &mut Value, unknown: &mut Unknown) -> Result<(), String> {
-    conform_as("v1", shape, object, unknown)
+pub fn coerce_to_schema(
+    shape: &StructSchema,
+    object: &mut Value,
+    unknown: &mut UnknownFields,
+) -> Result<(), String> {
+    coerce_to_schema_version("v1", shape, object, unknown)
 }
 
 /// The same, for a type of another version: messages name Go's package, which is that.
-pub fn conform_as(
+pub fn coerce_to_schema_version(
     version: &str,
-    shape: &Struct,
+    shape: &StructSchema,
     object: &mut Value,
-    unknown: &mut Unknown,
+    unknown: &mut UnknownFields,
 ) -> Result<(), String> {
     if !object.is_object() {
         let (found, name) = (json_type(object), &shape.name);
@@ -32,22 +37,23 @@ pub fn conform_as(
             "json: cannot unmarshal {found} into Go value of type {version}.{name}"
         ));
     }
-    fields(shape, version, object, &Path::Root, unknown).map_err(|misfit| misfit.to_string())
+    fields(shape, version, object, &FieldPath::Root, unknown).map_err(|misfit| misfit.to_string())
 }
 
 /// Makes a single value fit its type, apart from any object.
-pub(crate) fn fit_one(ty: &Type, value: &mut Value) -> Result<(), String> {
-    let go = Go { name: None, package: "v1" };
-    fit(ty, go, value, &Path::Root, &mut Unknown::new()).map_err(|misfit| misfit.to_string())
+pub(crate) fn coerce_value(ty: &Type, value: &mut Value) -> Result<(), String> {
+    let go = GoTypeName { name: None, package: "v1" };
+    coerce(ty, go, value, &FieldPath::Root, &mut UnknownFields::new())
+        .map_err(|misfit| misfit.to_string())
 }
 
 /// A value that is not of its type: one word, since nearly all values are.
 #[derive(Debug)]
-struct Misfit(Box<Parts>);
+struct TypeMismatch(Box<MismatchDetails>);
 
 /// What is said of it. The path grows on the way out.
 #[derive(Debug, Default)]
-struct Parts {
+struct MismatchDetails {
     /// The value; all there is to say, if `go` is empty.
     found: String,
     owner: String,
@@ -55,10 +61,10 @@ struct Parts {
     go: String,
     /// Whether Go reads no further: the type reads itself. Otherwise the first such value
     /// is told when all is read.
-    ends: bool,
+    is_fatal: bool,
 }
 
-impl Misfit {
+impl TypeMismatch {
     fn new(value: &Value, go: String) -> Self {
         let found = match value {
             value if json_type(value) == "number" && is_number(&go) => {
@@ -66,22 +72,26 @@ impl Misfit {
             }
             value => json_type(value).to_owned(),
         };
-        Self(Box::new(Parts { found, go, ..Parts::default() }))
+        Self(Box::new(MismatchDetails { found, go, ..MismatchDetails::default() }))
     }
 
     fn text(text: impl Into<String>) -> Self {
-        Self(Box::new(Parts { found: text.into(), ends: true, ..Parts::default() }))
+        Self(Box::new(MismatchDetails {
+            found: text.into(),
+            is_fatal: true,
+            ..MismatchDetails::default()
+        }))
     }
 
     /// The same, told at once or when all is read.
     fn ending(mut self, ends: bool) -> Self {
-        self.0.ends = ends;
+        self.0.is_fatal = ends;
         self
     }
 
     /// The same, as seen from the struct whose field it is in.
-    fn in_field(mut self, shape: &Struct, name: &str) -> Self {
-        let Parts { owner, path, .. } = &mut *self.0;
+    fn in_field(mut self, shape: &StructSchema, name: &str) -> Self {
+        let MismatchDetails { owner, path, .. } = &mut *self.0;
         if owner.is_empty() {
             *owner = shape.name.to_string();
         }
@@ -92,9 +102,9 @@ impl Misfit {
     }
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for TypeMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Parts { found, owner, path, go, .. } = &*self.0;
+        let MismatchDetails { found, owner, path, go, .. } = &*self.0;
         if go.is_empty() {
             f.write_str(found)
         } else if owner.is_empty() {
@@ -108,33 +118,33 @@ impl fmt::Display for Misfit {
 
 /// Of several values that do not fit, the one that is told.
 #[derive(Default)]
-struct Told(Option<Misfit>);
+struct FirstMismatch(Option<TypeMismatch>);
 
-impl Told {
+impl FirstMismatch {
     #[inline]
-    fn ended(&self) -> bool {
-        self.0.as_ref().is_some_and(|told| told.0.ends)
+    fn is_fatal(&self) -> bool {
+        self.0.as_ref().is_some_and(|told| told.0.is_fatal)
     }
 
     #[inline]
-    fn add(&mut self, result: Result<(), Misfit>) {
+    fn add(&mut self, result: Result<(), TypeMismatch>) {
         if let Err(misfit) = result
-            && (self.0.is_none() || misfit.0.ends && !self.ended())
+            && (self.0.is_none() || misfit.0.is_fatal && !self.is_fatal())
         {
             self.0 = Some(misfit);
         }
     }
 
-    fn done(self) -> Result<(), Misfit> {
+    fn done(self) -> Result<(), TypeMismatch> {
         self.0.map_or(Ok(()), Err)
     }
 }
 
 /// A field's name with the structs in front that Go has it from.
-fn embedded(shape: &Struct, name: &str) -> Option<String> {
+fn embedded(shape: &StructSchema, name: &str) -> Option<String> {
     shape.fields.iter().find_map(|field| match &*field.ty {
-        Type::Object(inner) if field.rules.inline => {
-            let own = field.rules.go.unwrap_or(&inner.name);
+        Type::Object(inner) if field.attributes.inline => {
+            let own = field.attributes.go_type.unwrap_or(&inner.name);
             embedded(inner, name).map(|path| format!("{own}.{path}"))
         }
         _ => (field.name == name).then(|| name.to_owned()),
@@ -146,20 +156,21 @@ fn is_number(go: &str) -> bool {
 }
 
 fn fields(
-    shape: &Struct,
+    shape: &StructSchema,
     package: &str,
     object: &mut Value,
-    at: &Path,
-    unknown: &mut Unknown,
-) -> Result<(), Misfit> {
+    at: &FieldPath,
+    unknown: &mut UnknownFields,
+) -> Result<(), TypeMismatch> {
     let package = if is_v1(shape) { "v1" } else { package };
-    let mut told = Told::default();
-    let mut stays = |field: Option<&Field>, name: &str, value: &mut Value| {
+    let mut told = FirstMismatch::default();
+    let mut stays = |field: Option<&FieldSchema>, name: &str, value: &mut Value| {
         let Some(field) = field else {
-            let typed = matches!(at, Path::Root) || shape.is_kind();
+            let typed = matches!(at, FieldPath::Root) || shape.is_object();
             if typed && matches!(name, "apiVersion" | "kind") {
-                if !matches!(at, Path::Root) && !matches!(value, Value::Null | Value::Text(_)) {
-                    let misfit = Misfit::new(value, "string".to_owned());
+                if !matches!(at, FieldPath::Root) && !matches!(value, Value::Null | Value::Text(_))
+                {
+                    let misfit = TypeMismatch::new(value, "string".to_owned());
                     told.add(Err(misfit.in_field(shape, &format!("TypeMeta.{name}"))));
                 }
                 return value.as_str().is_some();
@@ -169,23 +180,24 @@ fn fields(
         };
         match (&*field.ty, &*value) {
             (_, Value::Null) => return false,
-            _ if told.ended() => return false,
+            _ if told.is_fatal() => return false,
             (Type::Text | Type::Enum(_), Value::Text(_)) => return true,
             _ => {}
         }
-        if field.rules.raw && (value.is_object() || matches!(value, Value::List(_))) {
-            *value = object::raw_json(&object::to_json(value)).unwrap_or_default();
+        if field.attributes.raw && (value.is_object() || matches!(value, Value::List(_))) {
+            *value = object::from_json_raw(&object::to_json(value)).unwrap_or_default();
             return true;
         }
-        let go = Go { name: field.rules.go, package };
-        let fitted = fit(&field.ty, go, value, &at.field(name), unknown);
+        let go = GoTypeName { name: field.attributes.go_type, package };
+        let fitted = coerce(&field.ty, go, value, &at.field(name), unknown);
         told.add(fitted.map_err(|misfit| misfit.in_field(shape, name)));
         true
     };
     match object {
         Value::Object(fields) => {
             let index = shape.index();
-            let find = |word| index.map_or_else(|| shape.field_of(word), |index| index.find(word));
+            let find =
+                |word| index.map_or_else(|| shape.field_by_id(word), |index| index.find(word));
             fields.retain(|(word, value)| stays(find(*word), word.as_str(), value));
         }
         object => {
@@ -198,24 +210,24 @@ fn fields(
 }
 
 /// How the time begins that Go takes for none.
-const NO_TIME: &str = "0001-01-01T00:00:00";
+const ZERO_TIME_PREFIX: &str = "0001-01-01T00:00:00";
 /// Go's name for amounts of resources.
-const AMOUNTS: &str = "v1.ResourceList";
+const RESOURCE_LIST: &str = "v1.ResourceList";
 
 /// Whether a type has one version only, whatever the version of the kind that uses it.
-fn is_v1(shape: &Struct) -> bool {
-    is_meta(shape) || shape.module.starts_with("api::core::")
+fn is_v1(shape: &StructSchema) -> bool {
+    is_meta(shape) || shape.rust_module.starts_with("api::core::")
 }
 
 /// What Go calls the type of a value.
 #[derive(Clone, Copy)]
-struct Go<'a> {
+struct GoTypeName<'a> {
     /// Where it does not follow from the type itself.
     name: Option<&'a str>,
     package: &'a str,
 }
 
-impl<'a> Go<'a> {
+impl<'a> GoTypeName<'a> {
     /// The same, for the items of a list.
     fn item(self) -> Self {
         Self { name: self.name.and_then(|name| name.strip_prefix("[]")), ..self }
@@ -223,7 +235,7 @@ impl<'a> Go<'a> {
 
     /// The same, for the values of a map.
     fn entry(self) -> Self {
-        if self.name == Some(AMOUNTS) {
+        if self.name == Some(RESOURCE_LIST) {
             return self;
         }
         let entry = self.name.and_then(|name| name.strip_prefix("map[")?.split_once(']'));
@@ -257,22 +269,26 @@ impl<'a> Go<'a> {
             Type::Map(item) => format!("map[string]{}", self.entry().of(item)),
             Type::Object(shape) if is_v1(shape) => format!("v1.{}", shape.name),
             Type::Object(shape) => format!("{}.{}", self.package, shape.name),
-            Type::Either(shape, Plain::Bool) => format!("{}.{}OrBool", self.package, shape.name),
-            Type::Either(shape, Plain::List) => format!("{}.{}OrArray", self.package, shape.name),
-            Type::Either(shape, Plain::Texts) => {
+            Type::StructOr(shape, StructAlternative::Bool) => {
+                format!("{}.{}OrBool", self.package, shape.name)
+            }
+            Type::StructOr(shape, StructAlternative::List) => {
+                format!("{}.{}OrArray", self.package, shape.name)
+            }
+            Type::StructOr(shape, StructAlternative::Strings) => {
                 format!("{}.{}OrStringArray", self.package, shape.name)
             }
         }
     }
 }
 
-fn fit(
+fn coerce(
     ty: &Type,
-    go: Go<'_>,
+    go: GoTypeName<'_>,
     value: &mut Value,
-    at: &Path,
-    unknown: &mut Unknown,
-) -> Result<(), Misfit> {
+    at: &FieldPath,
+    unknown: &mut UnknownFields,
+) -> Result<(), TypeMismatch> {
     match (ty, &mut *value) {
         (Type::Any, _)
         | (Type::Bool, Value::Bool(_))
@@ -287,38 +303,38 @@ fn fit(
             fields(shape, go.inside(), value, at, unknown)
         }
         (Type::List(item), Value::List(items)) => {
-            let mut told = Told::default();
+            let mut told = FirstMismatch::default();
             for (i, value) in items.make_mut().iter_mut().enumerate() {
                 if value.is_null() {
                     *value = zero(item);
-                } else if !told.ended() {
-                    told.add(fit(item, go.item(), value, &at.index(i), unknown));
+                } else if !told.is_fatal() {
+                    told.add(coerce(item, go.item(), value, &at.index(i), unknown));
                 }
             }
-            value.share();
+            value.share_item_subtrees();
             told.done()
         }
         (Type::Map(item), Value::Object(_) | Value::Map(_)) => {
-            let mut told = Told::default();
+            let mut told = FirstMismatch::default();
             value.retain(|name, value| {
                 if value.is_null() {
                     *value = zero(item);
-                } else if !told.ended() {
-                    told.add(fit(item, go.entry(), value, &at.field(name), unknown));
+                } else if !told.is_fatal() {
+                    told.add(coerce(item, go.entry(), value, &at.field(name), unknown));
                 }
                 true
             });
             told.done()
         }
-        (Type::Quantity, value) => quantity(value, go).map_err(Misfit::text),
+        (Type::Quantity, value) => quantity(value, go).map_err(TypeMismatch::text),
         (Type::Time | Type::MicroTime | Type::Duration, Value::Text(text)) => {
             let read = match ty {
-                Type::Time => Time::canonical(text),
-                Type::MicroTime => MicroTime::canonical(text),
-                _ => Duration::nanos(text).map(Duration::text),
+                Type::Time => Time::canonicalize(text),
+                Type::MicroTime => MicroTime::canonicalize(text),
+                _ => Duration::parse_nanos(text).map(Duration::format_nanos),
             };
-            *text = read.map_err(Misfit::text)?;
-            if let Some("Z" | ".000000Z") = text.strip_prefix(NO_TIME) {
+            *text = read.map_err(TypeMismatch::text)?;
+            if let Some("Z" | ".000000Z") = text.strip_prefix(ZERO_TIME_PREFIX) {
                 *value = Value::Null;
             }
             Ok(())
@@ -326,9 +342,9 @@ fn fit(
         (Type::Bytes, Value::Text(text)) => {
             let Some(bytes) = Bytes::decode(text) else {
                 let why = format!("illegal base64 data at input byte {}", bad_base64(text));
-                return Err(Misfit::text(why).ending(false));
+                return Err(TypeMismatch::text(why).ending(false));
             };
-            *text = Bytes::text(&bytes);
+            *text = Bytes::encode(&bytes);
             Ok(())
         }
         (Type::Bytes, Value::List(items)) => {
@@ -336,20 +352,20 @@ fn fit(
                 Value::Null => Ok(0),
                 item => {
                     let n = item.as_i64().and_then(|n| u8::try_from(n).ok());
-                    n.ok_or_else(|| Misfit::new(item, "uint8".to_owned()))
+                    n.ok_or_else(|| TypeMismatch::new(item, "uint8".to_owned()))
                 }
             };
             let bytes: Vec<u8> = items.iter().map(byte).collect::<Result<_, _>>()?;
-            *value = Bytes::text(&bytes).into();
+            *value = Bytes::encode(&bytes).into();
             Ok(())
         }
-        (Type::Either(shape, plain), _) => {
+        (Type::StructOr(shape, plain), _) => {
             either(shape, *plain, go, value, at).map_err(|misfit| misfit.ending(true))
         }
         (ty, value) => {
             use Type::{Duration, IntOrString, MicroTime, Time};
             let ends = matches!(ty, Time | MicroTime | Duration | IntOrString);
-            Err(Misfit::new(value, go.of(ty)).ending(ends))
+            Err(TypeMismatch::new(value, go.of(ty)).ending(ends))
         }
     }
 }
@@ -357,19 +373,19 @@ fn fit(
 /// Such types read themselves, so that nobody is told of fields they do not know; and
 /// of what is neither the one nor the other most make nothing.
 fn either(
-    shape: &Struct,
-    plain: Plain,
-    go: Go<'_>,
+    shape: &StructSchema,
+    plain: StructAlternative,
+    go: GoTypeName<'_>,
     value: &mut Value,
-    at: &Path,
-) -> Result<(), Misfit> {
-    let (untold, inside) = (&mut Unknown::new(), go.inside());
+    at: &FieldPath,
+) -> Result<(), TypeMismatch> {
+    let (untold, inside) = (&mut UnknownFields::new(), go.inside());
     match (plain, &mut *value) {
         (_, Value::Object(_) | Value::Map(_)) => fields(shape, inside, value, at, untold),
-        (_, Value::Raw(_)) => Err(Misfit::text("exceeded max depth")),
-        (Plain::Bool, Value::Bool(_)) => Ok(()),
-        (Plain::Bool, _) => Err(Misfit::text("boolean or JSON schema expected")),
-        (Plain::List, Value::List(items)) => {
+        (_, Value::Raw(_)) => Err(TypeMismatch::text("exceeded max depth")),
+        (StructAlternative::Bool, Value::Bool(_)) => Ok(()),
+        (StructAlternative::Bool, _) => Err(TypeMismatch::text("boolean or JSON schema expected")),
+        (StructAlternative::List, Value::List(items)) => {
             items.make_mut().iter_mut().enumerate().try_for_each(|(i, item)| match item {
                 Value::Null => {
                     *item = Value::object();
@@ -378,14 +394,16 @@ fn either(
                 Value::Object(_) | Value::Map(_) => {
                     fields(shape, inside, item, &at.index(i), untold)
                 }
-                item => Err(Misfit::new(item, format!("{inside}.{}", shape.name))),
+                item => Err(TypeMismatch::new(item, format!("{inside}.{}", shape.name))),
             })
         }
-        (Plain::Texts, Value::List(items)) => items.iter().try_for_each(|item| match item {
-            Value::Text(_) => Ok(()),
-            item => Err(Misfit::new(item, "string".to_owned())),
-        }),
-        (Plain::List | Plain::Texts, _) => {
+        (StructAlternative::Strings, Value::List(items)) => {
+            items.iter().try_for_each(|item| match item {
+                Value::Text(_) => Ok(()),
+                item => Err(TypeMismatch::new(item, "string".to_owned())),
+            })
+        }
+        (StructAlternative::List | StructAlternative::Strings, _) => {
             *value = Value::Null;
             Ok(())
         }
@@ -404,14 +422,14 @@ fn zero(ty: &Type) -> Value {
     }
 }
 
-fn quantity(value: &mut Value, go: Go<'_>) -> Result<(), String> {
+fn quantity(value: &mut Value, go: GoTypeName<'_>) -> Result<(), String> {
     let text = match &*value {
         Value::Text(text) => text.clone(),
         other => String::from_utf8_lossy(&object::to_json(other)).as_ref().into(),
     };
     let parsed = text.trim().parse::<Quantity>();
     let mut parsed = parsed.map_err(|error: QuantityError| error.to_string())?;
-    if go.name == Some(AMOUNTS) {
+    if go.name == Some(RESOURCE_LIST) {
         parsed.round_up(-3); // nobody counts in less than thousandths
     }
     *value = parsed.into();
@@ -452,7 +470,7 @@ mod tests {
     fn a_misfit_is_told_as_go_does() {
         let wrong = |text: &str| {
             let mut object = from_json(text.as_bytes()).expect("is JSON");
-            conform(Object::SHAPE, &mut object, &mut Vec::new()).unwrap_err()
+            coerce_to_schema(Object::SHAPE, &mut object, &mut Vec::new()).unwrap_err()
         };
         assert_eq!(
             wrong(r#"{"metadata":{"labels":{"a":5}}}"#),
@@ -475,8 +493,8 @@ mod tests {
     #[test]
     fn what_reads_itself_is_told_before_what_came_first() {
         let wrong = |text: &str| {
-            let mut object = object::from_json_as_written(text.as_bytes()).expect("is JSON");
-            conform(Object::SHAPE, &mut object, &mut Vec::new()).unwrap_err()
+            let mut object = object::from_json_preserving_source(text.as_bytes()).expect("is JSON");
+            coerce_to_schema(Object::SHAPE, &mut object, &mut Vec::new()).unwrap_err()
         };
         let told = wrong(r#"{"metadata":{"name":5,"uid":{},"creationTimestamp":"x"}}"#);
         assert!(told.starts_with("parsing time \"x\""), "{told}");
@@ -488,7 +506,7 @@ mod tests {
     fn the_time_that_go_takes_for_none_is_none() {
         let none = br#"{"metadata":{"creationTimestamp":"0001-01-01T00:00:00Z"}}"#;
         let mut object = from_json(none).expect("is JSON");
-        conform(Object::SHAPE, &mut object, &mut Vec::new()).expect("it is a time");
+        coerce_to_schema(Object::SHAPE, &mut object, &mut Vec::new()).expect("it is a time");
         assert!(object["metadata"]["creationTimestamp"].is_null());
     }
 

@@ -28,13 +28,13 @@ mod shape;
 mod structure;
 
 pub use self::{
-    check::{Checker, Failure},
-    defaults::{check_defaults, has_unpruned_defaults},
-    field_path::find_field,
+    check::{SchemaError, SchemaValidator},
+    defaults::{has_defaults_with_unknown_fields, validate_defaults},
+    field_path::resolve_field_path,
     format::unknown_format,
-    intern::Full,
-    kind::{Custom, Declared, Scale, definitions},
-    rules::{CompileRules, NoRules, Rules},
-    schema::{Additional, Schema},
-    structure::{check_structure, unsupported},
+    intern::InternBudgetExceeded,
+    kind::{CrdDefinitions, CustomResource, ScalePaths, crd_definitions},
+    rules::{CelRuleCompiler, CelRules, NoCelRules},
+    schema::{AdditionalProperties, JsonSchema},
+    structure::{unsupported_keyword, validate_structural},
 };

@@ -2,56 +2,56 @@
 
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
-use object::{Field, Link, Struct, Text, Time, Type, Value};
+use object::{FieldSchema, SchemaRef, StructSchema, Text, Time, Type, Value};
 
 use crate::{
-    Errors, Gates, Grace, Kind, NameRule, Names, Part, Path, Scope, Storage, Subresource, Unknown,
-    Warnings, Writer,
-    check::has_checks,
-    conform_as,
-    custom::Custom,
-    kind::{Column, METADATA, check_name},
-    meta::check_finalizers,
-    normalize::{can_be_hollow, drop_hollow, hollow_within, normalize, restore_hollow},
+    ErrorList, FeatureGates, FieldPath, GracefulDeletion, Kind, Part, ResourceNames, Scope,
+    StorageConfig, Subresource, UnknownFields, ValidateName, WarningList, WriteContext,
+    check::has_validations,
+    coerce_to_schema_version,
+    custom::CustomResource,
+    kind::{CLIENT_METADATA_FIELDS, TableColumn, validate_name},
+    meta::validate_finalizers,
+    normalize::{drop_new_empty, has_empty_collection, is_collection, normalize, restore_empty},
 };
 
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
-pub struct Definition {
-    pub names: Names,
+pub struct ResourceDefinition {
+    pub names: ResourceNames,
     pub scope: Scope,
     pub verbs: &'static [&'static str],
-    pub storage: Storage,
-    pub default_on: bool,
+    pub storage: StorageConfig,
+    pub enabled_by_default: bool,
     /// What is said of a version that goes away; empty where it stays.
     pub deprecated: &'static str,
     /// The feature without which it is not served.
-    pub gate: Option<&'static str>,
-    pub gates: Gates,
+    pub feature_gate: Option<&'static str>,
+    pub feature_gates: FeatureGates,
     /// Whether any field declares what must hold of it.
-    pub checked: bool,
+    pub has_validations: bool,
     /// Whether clients may ask for it; others are only stored in it.
     pub served: bool,
-    pub generation: bool,
+    pub tracks_generation: bool,
     pub ttl: Option<Duration>,
-    pub shows_deleted: bool,
+    pub return_deleted_object: bool,
     /// See [`Kind::ORPHANS`].
-    pub orphans: Option<&'static str>,
-    pub created_by_update: bool,
-    pub exact_names: bool,
+    pub orphan_by_default: Option<&'static str>,
+    pub allow_create_on_update: bool,
+    pub generate_exact_name: bool,
     /// Whether it is kept, and counts, that bytes were given and are none. Nobody is shown it.
-    pub empty_bytes: bool,
+    pub keep_empty_bytes: bool,
     pub subresources: &'static [Subresource],
-    pub shape: Link<Struct>,
-    pub columns: Arc<[ColumnInfo]>,
-    pub hooks: Arc<dyn Hooks>,
+    pub schema: SchemaRef<StructSchema>,
+    pub columns: Arc<[TableColumnDefinition]>,
+    pub strategy: Arc<dyn Strategy>,
     /// What a kind has besides that a CRD has declared.
-    pub custom: Option<Arc<Custom>>,
+    pub custom_resource: Option<Arc<CustomResource>>,
 }
 
 /// A column without its cells.
 #[derive(Clone, Debug)]
-pub struct ColumnInfo {
+pub struct TableColumnDefinition {
     pub name: Text,
     pub ty: Text,
     pub format: Text,
@@ -61,87 +61,100 @@ pub struct ColumnInfo {
 }
 
 /// The hooks of a kind, over trees. What each does is said at `Kind`.
-pub trait Hooks: fmt::Debug + Send + Sync {
+pub trait Strategy: fmt::Debug + Send + Sync {
     fn default_fields(&self, _object: &mut Value) {}
-    fn misread(&self, _object: &Value) -> Option<String> {
+    fn decode_error(&self, _object: &Value) -> Option<String> {
         None
     }
-    fn prepare_create(&self, _object: &mut Value) {}
-    fn prepare_update(&self, _object: &mut Value, _old: &Value) {}
+    fn prepare_for_create(&self, _object: &mut Value) {}
+    fn prepare_for_update(&self, _object: &mut Value, _old: &Value) {}
     fn prepare_status(&self, _object: &mut Value, _old: &Value) {}
-    fn stamp(&self, _object: &mut Value, _by: &Writer) {}
-    fn sign(&self, _object: &mut Value, _old: Option<&Value>, _by: &Writer) {}
-    fn prepare_part(&self, _object: &mut Value, _part: &str, _old: &Value) {}
-    fn validate(&self, _object: &Value, _old: Option<&Value>, _errs: &mut Errors) {}
-    fn validate_part(&self, _object: &Value, _part: &str, _old: &Value, _errs: &mut Errors) {}
-    fn validate_status(&self, _object: &Value, _old: &Value, _errs: &mut Errors) {}
-    fn validate_version(&self, _object: &Value, _old: Option<&Value>, _errs: &mut Errors) {}
-    fn validate_status_at(&self, object: &Value, old: &Value, _now: i64, errs: &mut Errors) {
+    fn default_from_request(&self, _object: &mut Value, _by: &WriteContext) {}
+    fn record_request_info(&self, _object: &mut Value, _old: Option<&Value>, _by: &WriteContext) {}
+    fn prepare_subresource(&self, _object: &mut Value, _part: &str, _old: &Value) {}
+    fn validate(&self, _object: &Value, _old: Option<&Value>, _errs: &mut ErrorList) {}
+    fn validate_subresource(
+        &self,
+        _object: &Value,
+        _part: &str,
+        _old: &Value,
+        _errs: &mut ErrorList,
+    ) {
+    }
+    fn validate_status(&self, _object: &Value, _old: &Value, _errs: &mut ErrorList) {}
+    fn validate_served_version(
+        &self,
+        _object: &Value,
+        _old: Option<&Value>,
+        _errs: &mut ErrorList,
+    ) {
+    }
+    fn validate_status_at(&self, object: &Value, old: &Value, _now: i64, errs: &mut ErrorList) {
         self.validate_status(object, old, errs);
     }
-    fn validate_approval(&self, object: &Value, old: &Value, errs: &mut Errors) {
+    fn validate_approval(&self, object: &Value, old: &Value, errs: &mut ErrorList) {
         self.validate_status(object, old, errs);
     }
-    fn warn(&self, _object: &Value, _old: Option<&Value>, _warnings: &mut Warnings) {}
+    fn warnings(&self, _object: &Value, _old: Option<&Value>, _warnings: &mut WarningList) {}
     fn needs(&self, _object: &Value) -> Option<&'static Part> {
         None
     }
-    fn warn_status(&self, _object: &Value, _warnings: &mut Warnings) {}
-    fn blind_updates(&self) -> bool {
+    fn warn_status(&self, _object: &Value, _warnings: &mut WarningList) {}
+    fn allow_unconditional_update(&self) -> bool {
         false
     }
     /// Whether checking this object may take longer than other requests can wait.
     fn is_expensive(&self, _object: &Value) -> bool {
         false
     }
-    fn counts_dormant(&self) -> bool {
+    fn generation_counts_disabled_fields(&self) -> bool {
         false
     }
-    fn tells_hollow(&self) -> bool {
+    fn distinguishes_empty(&self) -> bool {
         false
     }
-    fn status_keeps(&self) -> &'static [&'static str] {
-        METADATA
+    fn status_reset_metadata(&self) -> &'static [&'static str] {
+        CLIENT_METADATA_FIELDS
     }
-    fn row(&self, _object: &Value, _now: i64) -> Vec<Value> {
+    fn table_cells(&self, _object: &Value, _now: i64) -> Vec<Value> {
         Vec::new()
     }
     /// Where an object stands in a table; names decide among equals.
-    fn rank(&self, _object: &Value) -> i64 {
+    fn table_sort_key(&self, _object: &Value) -> i64 {
         0
     }
     /// Reason and message of a row's condition `Completed`.
-    fn ended(&self, _object: &Value) -> Option<(&'static str, &'static str)> {
+    fn completed_condition(&self, _object: &Value) -> Option<(&'static str, &'static str)> {
         None
     }
     /// The field selectors that the kind knows, besides name and namespace.
-    fn fields(&self) -> Vec<&str> {
+    fn selectable_fields(&self) -> Vec<&str> {
         Vec::new()
     }
     /// What is said of another one: see [`Kind::NO_INDEX`].
-    fn no_field(&self) -> &'static str {
+    fn unsupported_field_message(&self) -> &'static str {
         "field label not supported: {}"
     }
     /// Those of them that are topics.
-    fn topics(&self) -> Vec<&str> {
+    fn watch_topic_fields(&self) -> Vec<&str> {
         Vec::new()
     }
-    fn field(&self, _object: &Value, _name: &str) -> Option<Text> {
+    fn selectable_field_value(&self, _object: &Value, _name: &str) -> Option<Text> {
         None
     }
-    fn grace(&self, _object: &Value, _asked: Option<i64>) -> Grace {
-        Grace::None
+    fn check_graceful_delete(&self, _object: &Value, _asked: Option<i64>) -> GracefulDeletion {
+        GracefulDeletion::None
     }
     /// What a deletion leaves on an object that is not gone at once.
     fn prepare_delete(&self, _object: &mut Value, _now: i64) {}
-    fn to_stored(&self, _object: &mut Value) {}
+    fn convert_to_storage(&self, _object: &mut Value) {}
     #[expect(clippy::wrong_self_convention, reason = "the object comes from there, not the hooks")]
-    fn from_stored(&self, _object: &mut Value) {}
+    fn convert_from_storage(&self, _object: &mut Value) {}
 }
 
-impl Definition {
-    pub fn of<K: Kind>() -> Self {
-        let info = |column: &Column<K>| ColumnInfo {
+impl ResourceDefinition {
+    pub fn from_kind<K: Kind>() -> Self {
+        let info = |column: &TableColumn<K>| TableColumnDefinition {
             name: column.name.into(),
             ty: column.ty.into(),
             format: column.format.into(),
@@ -153,130 +166,134 @@ impl Definition {
             scope: K::SCOPE,
             verbs: K::VERBS,
             storage: K::STORAGE,
-            default_on: K::DEFAULT_ON,
+            enabled_by_default: K::DEFAULT_ON,
             deprecated: K::DEPRECATED,
-            gate: K::GATE,
-            gates: Gates::default(),
-            checked: has_checks(K::SHAPE),
+            feature_gate: K::GATE,
+            feature_gates: FeatureGates::default(),
+            has_validations: has_validations(K::SHAPE),
             served: true,
-            generation: K::GENERATION,
+            tracks_generation: K::GENERATION,
             ttl: K::TTL,
-            shows_deleted: K::SHOWS_DELETED,
-            orphans: K::ORPHANS,
-            created_by_update: K::CREATED_BY_UPDATE,
-            exact_names: K::EXACT_NAMES,
-            empty_bytes: K::EMPTY_BYTES,
+            return_deleted_object: K::SHOWS_DELETED,
+            orphan_by_default: K::ORPHANS,
+            allow_create_on_update: K::CREATED_BY_UPDATE,
+            generate_exact_name: K::EXACT_NAMES,
+            keep_empty_bytes: K::EMPTY_BYTES,
             subresources: K::SUBRESOURCES,
-            shape: Link::Static(K::SHAPE),
+            schema: SchemaRef::Static(K::SHAPE),
             columns: K::COLUMNS.iter().map(info).collect(),
-            hooks: Arc::new(BuiltIn::<K>(PhantomData)),
-            custom: None,
+            strategy: Arc::new(KindStrategy::<K>(PhantomData)),
+            custom_resource: None,
         }
     }
 
     /// Makes a decoded tree fit the kind: types are right, what is unknown is told. The
     /// error is Go's text.
-    pub fn conform(&self, object: &mut Value, unknown: &mut Unknown) -> Result<(), String> {
-        if let Some(custom) = &self.custom {
+    pub fn coerce(&self, object: &mut Value, unknown: &mut UnknownFields) -> Result<(), String> {
+        if let Some(custom) = &self.custom_resource {
             return custom.conform(object, unknown);
         }
-        conform_as(self.names.version, &self.shape, object, unknown)?;
-        self.hooks.misread(object).map_or(Ok(()), Err)
+        coerce_to_schema_version(self.names.version, &self.schema, object, unknown)?;
+        self.strategy.decode_error(object).map_or(Ok(()), Err)
     }
 
     /// Gives the object the one form that it is kept in.
     pub fn normalize(&self, object: &mut Value) {
-        match &self.custom {
-            Some(_) => Custom::normalize(object),
-            None if self.empty_bytes || self.storage.json && hollow_within(&self.shape, object) => {
+        match &self.custom_resource {
+            Some(_) => CustomResource::normalize(object),
+            None if self.keep_empty_bytes
+                || self.storage.json && has_empty_collection(&self.schema, object) =>
+            {
                 let given = object.clone();
-                normalize(&self.shape, object);
-                let kept: fn(&Field) -> bool = match self.empty_bytes {
+                normalize(&self.schema, object);
+                let kept: fn(&FieldSchema) -> bool = match self.keep_empty_bytes {
                     true => |field| matches!(*field.ty, Type::Bytes),
-                    false => |field| field.rules.always && can_be_hollow(field),
+                    false => |field| field.attributes.no_omitempty && is_collection(field),
                 };
-                restore_hollow(&self.shape, object, &given, kept);
+                restore_empty(&self.schema, object, &given, kept);
             }
-            None => normalize(&self.shape, object),
+            None => normalize(&self.schema, object),
         }
     }
 
     /// The same, of what is stored next.
-    pub fn seal(&self, object: &mut Value) {
+    pub fn normalize_for_storage(&self, object: &mut Value) {
         self.normalize(object);
-        if let Some(kept) = self.custom.as_ref().and_then(|_| Custom::as_kept(object)) {
+        if let Some(kept) =
+            self.custom_resource.as_ref().and_then(|_| CustomResource::normalize_numbers(object))
+        {
             *object = kept;
         }
     }
 
     /// Fills defaults. What was given empty stays, for the rules to see.
-    pub fn fill(&self, object: &mut Value) {
-        self.settle(object);
-        self.hooks.default_fields(object);
-        self.settle(object); // a hook may have reached into what was absent
+    pub fn apply_defaults(&self, object: &mut Value) {
+        self.normalize_keep_empty(object);
+        self.strategy.default_fields(object);
+        self.normalize_keep_empty(object); // a hook may have reached into what was absent
     }
 
     /// As `fill`, for what has the defaults of its own version.
-    pub fn settle(&self, object: &mut Value) {
-        let given = self.hollow(object);
+    pub fn normalize_keep_empty(&self, object: &mut Value) {
+        let given = self.snapshot_if_has_empty(object);
         self.normalize(object);
         if let Some(given) = &given {
-            self.show_hollow(object, given);
+            self.restore_empty(object, given);
         }
     }
 
     /// An object in which something was given empty.
-    pub fn hollow(&self, given: &Value) -> Option<Value> {
-        let hollow = self.custom.is_none() && hollow_within(&self.shape, given);
+    pub fn snapshot_if_has_empty(&self, given: &Value) -> Option<Value> {
+        let hollow = self.custom_resource.is_none() && has_empty_collection(&self.schema, given);
         hollow.then(|| given.clone())
     }
 
     /// Brings back what was `given` empty.
-    pub fn show_hollow(&self, object: &mut Value, given: &Value) {
-        restore_hollow(&self.shape, object, given, can_be_hollow);
+    pub fn restore_empty(&self, object: &mut Value, given: &Value) {
+        restore_empty(&self.schema, object, given, is_collection);
     }
 
     /// What is empty, and was not there before, is no change. Gives whether it counts as one
     /// all the same, which it does for some kinds.
-    pub fn drop_hollow(&self, new: &mut Value, old: &Value) -> bool {
-        if self.custom.is_some() {
+    pub fn drop_new_empty(&self, new: &mut Value, old: &Value) -> bool {
+        if self.custom_resource.is_some() {
             return false;
         }
         let wanted = |object: &Value| (object.get("spec").clone(), object.get("webhooks").clone());
         let exact =
             ["MutatingWebhookConfiguration", "NetworkPolicy", "ValidatingWebhookConfiguration"];
         let given = exact.contains(&self.names.kind).then(|| wanted(new));
-        drop_hollow(&self.shape, new, old);
+        drop_new_empty(&self.schema, new, old);
         given.is_some_and(|given| given != wanted(new))
     }
 
     /// Takes an object from the store: it may have been written under another schema.
-    pub fn restore(&self, object: &mut Value) {
-        if self.custom.is_some() {
+    pub fn normalize_stored(&self, object: &mut Value) {
+        if self.custom_resource.is_some() {
             // What cannot be read as metadata is left to whoever writes it next.
-            if self.conform(object, &mut Unknown::new()).is_ok() {
-                self.hooks.default_fields(object);
+            if self.coerce(object, &mut UnknownFields::new()).is_ok() {
+                self.strategy.default_fields(object);
             }
         }
         self.normalize(object);
-        if self.custom.is_none() {
+        if self.custom_resource.is_none() {
             // Some are set only when it is read: labels of a job, by whoever else wrote it.
-            self.hooks.default_fields(object);
+            self.strategy.default_fields(object);
             self.normalize(object);
         }
     }
 
     /// What a list of such objects is called.
     pub fn list_kind(&self) -> String {
-        match &self.custom {
+        match &self.custom_resource {
             Some(custom) => custom.list_kind.to_string(),
             None => format!("{}List", self.names.kind),
         }
     }
 
     /// Whether a write through this path changes what somebody wants of the object.
-    pub fn counts(&self, subresource: &str, new: &Value, old: &Value) -> bool {
-        match &self.custom {
+    pub fn changes_generation(&self, subresource: &str, new: &Value, old: &Value) -> bool {
+        match &self.custom_resource {
             Some(_) if !subresource.is_empty() => false,
             Some(_) => {
                 let besides = |object: &Value| {
@@ -292,48 +309,48 @@ impl Definition {
 
     /// The same kind in a further version whose objects look alike, and what is said of
     /// that version if it goes away.
-    pub fn also<K: Kind>(version: &'static str, deprecated: &'static str) -> Self {
-        let names = Names { version, ..K::NAMES };
-        Self { names, deprecated, default_on: false, ..Self::of::<K>() }
+    pub fn additional_version<K: Kind>(version: &'static str, deprecated: &'static str) -> Self {
+        let names = ResourceNames { version, ..K::NAMES };
+        Self { names, deprecated, enabled_by_default: false, ..Self::from_kind::<K>() }
     }
 
     /// What those who use the version are told, if it goes away.
-    pub fn warning(&self) -> Option<String> {
-        let Names { kind, .. } = self.names;
+    pub fn deprecation_warning(&self) -> Option<String> {
+        let ResourceNames { kind, .. } = self.names;
         let version = self.names.api_version();
         (!self.deprecated.is_empty()).then(|| format!("{version} {kind} is {}", self.deprecated))
     }
 
     /// A kind that has no resource of its own: what some subresources take and give.
-    pub fn bare(names: Names, shape: &'static Struct) -> Self {
-        Self::plain(names, Link::Static(shape))
+    pub fn without_resource(names: ResourceNames, shape: &'static StructSchema) -> Self {
+        Self::minimal(names, SchemaRef::Static(shape))
     }
 
     /// A kind with this name and shape, and nothing else.
-    pub(crate) fn plain(names: Names, shape: Link<Struct>) -> Self {
+    pub(crate) fn minimal(names: ResourceNames, shape: SchemaRef<StructSchema>) -> Self {
         Self {
             names,
             scope: Scope::Namespaced,
             verbs: &[],
-            storage: Storage::NONE,
-            default_on: true,
+            storage: StorageConfig::NONE,
+            enabled_by_default: true,
             deprecated: "",
-            gate: None,
-            gates: Gates::default(),
-            checked: false,
+            feature_gate: None,
+            feature_gates: FeatureGates::default(),
+            has_validations: false,
             served: true,
-            generation: false,
+            tracks_generation: false,
             ttl: None,
-            shows_deleted: false,
-            orphans: None,
-            created_by_update: false,
-            exact_names: false,
-            empty_bytes: false,
+            return_deleted_object: false,
+            orphan_by_default: None,
+            allow_create_on_update: false,
+            generate_exact_name: false,
+            keep_empty_bytes: false,
             subresources: &[],
-            custom: None,
-            shape,
+            custom_resource: None,
+            schema: shape,
             columns: Arc::new([]),
-            hooks: Arc::new(NoHooks),
+            strategy: Arc::new(NoStrategy),
         }
     }
 
@@ -343,9 +360,9 @@ impl Definition {
 
     /// Whether the same error is told as often as it is found: so it is of kinds that
     /// upstream's other servers serve.
-    pub fn repeats(&self) -> bool {
+    pub fn keeps_duplicate_errors(&self) -> bool {
         let other = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
-        self.custom.is_some() || other.contains(&self.names.group)
+        self.custom_resource.is_some() || other.contains(&self.names.group)
     }
 
     pub fn is_namespaced(&self) -> bool {
@@ -358,7 +375,7 @@ impl Definition {
 }
 
 /// The kinds of which an update is held to all rules of a new object.
-const WHOLE: &str = "ConfigMap ControllerRevision CSINode CSIStorageCapacity Endpoints EndpointSlice FlowSchema \
+const FULL_UPDATE_VALIDATION_KINDS: &str = "ConfigMap ControllerRevision CSINode CSIStorageCapacity Endpoints EndpointSlice FlowSchema \
     Ingress IngressClass IPAddress LimitRange MutatingAdmissionPolicy MutatingAdmissionPolicyBinding \
     MutatingWebhookConfiguration Namespace Node PersistentVolume PersistentVolumeClaim Pod \
     PriorityLevelConfiguration ResourceClaim ResourceClaimTemplate RuntimeClass Secret ServiceAccount \
@@ -366,33 +383,33 @@ const WHOLE: &str = "ConfigMap ControllerRevision CSINode CSIStorageCapacity End
     ValidatingWebhookConfiguration VolumeAttachment VolumeAttributesClass";
 
 #[derive(Debug)]
-struct NoHooks;
+struct NoStrategy;
 
-impl Hooks for NoHooks {}
+impl Strategy for NoStrategy {}
 
 /// The hooks of a `Kind`: look at the tree through its lens, and call.
-struct BuiltIn<K>(PhantomData<fn() -> K>);
+struct KindStrategy<K>(PhantomData<fn() -> K>);
 
-impl<K: Kind> fmt::Debug for BuiltIn<K> {
+impl<K: Kind> fmt::Debug for KindStrategy<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(K::NAMES.kind)
     }
 }
 
-impl<K: Kind> Hooks for BuiltIn<K> {
+impl<K: Kind> Strategy for KindStrategy<K> {
     fn default_fields(&self, object: &mut Value) {
         K::ref_cast_mut(object).default_fields();
     }
 
-    fn misread(&self, object: &Value) -> Option<String> {
+    fn decode_error(&self, object: &Value) -> Option<String> {
         K::view(object).misread()
     }
 
-    fn prepare_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value) {
         K::ref_cast_mut(object).prepare_create();
     }
 
-    fn prepare_update(&self, object: &mut Value, old: &Value) {
+    fn prepare_for_update(&self, object: &mut Value, old: &Value) {
         K::ref_cast_mut(object).prepare_update(K::view(old));
     }
 
@@ -400,65 +417,67 @@ impl<K: Kind> Hooks for BuiltIn<K> {
         K::ref_cast_mut(object).prepare_status(K::view(old));
     }
 
-    fn stamp(&self, object: &mut Value, by: &Writer) {
+    fn default_from_request(&self, object: &mut Value, by: &WriteContext) {
         K::ref_cast_mut(object).stamp(by);
     }
 
-    fn sign(&self, object: &mut Value, old: Option<&Value>, by: &Writer) {
+    fn record_request_info(&self, object: &mut Value, old: Option<&Value>, by: &WriteContext) {
         K::ref_cast_mut(object).sign(old.map(K::view), by);
     }
 
-    fn prepare_part(&self, object: &mut Value, part: &str, old: &Value) {
+    fn prepare_subresource(&self, object: &mut Value, part: &str, old: &Value) {
         K::ref_cast_mut(object).prepare_part(part, K::view(old));
     }
 
-    fn validate_part(&self, object: &Value, part: &str, old: &Value, errs: &mut Errors) {
+    fn validate_subresource(&self, object: &Value, part: &str, old: &Value, errs: &mut ErrorList) {
         K::view(object).validate_part(part, K::view(old), errs);
     }
 
-    fn validate(&self, object: &Value, old: Option<&Value>, errs: &mut Errors) {
-        let (object, rule): (_, NameRule) = (K::view(object), K::NAME);
+    fn validate(&self, object: &Value, old: Option<&Value>, errs: &mut ErrorList) {
+        let (object, rule): (_, ValidateName) = (K::view(object), K::NAME);
         if !K::ANY_FINALIZER {
-            check_finalizers(object.meta(), errs);
+            validate_finalizers(object.meta(), errs);
         }
         match old {
             None => {
                 // Of all that is wrong, the name is told first.
                 let others = std::mem::take(errs);
-                check_name(rule, object.meta(), errs);
+                validate_name(rule, object.meta(), errs);
                 errs.0.extend(others.0);
                 object.validate(errs);
             }
             Some(old) => {
-                let (meta, whole) =
-                    (object.meta(), WHOLE.split(' ').any(|kind| kind == K::NAMES.kind));
+                let (meta, whole) = (
+                    object.meta(),
+                    FULL_UPDATE_VALIDATION_KINDS.split(' ').any(|kind| kind == K::NAMES.kind),
+                );
                 if whole && !meta.generate_name().is_empty() {
                     let wrong = rule(meta.generate_name(), true);
-                    let at = Path::Root.field("metadata");
-                    errs.complaints(&at.field("generateName"), meta.generate_name(), wrong);
+                    let at = FieldPath::Root.field("metadata");
+                    errs.invalid_each(&at.field("generateName"), meta.generate_name(), wrong);
                 }
                 object.validate_update(K::view(old), errs);
             }
         }
     }
 
-    fn validate_status(&self, object: &Value, old: &Value, errs: &mut Errors) {
+    fn validate_status(&self, object: &Value, old: &Value, errs: &mut ErrorList) {
         K::view(object).validate_status(K::view(old), errs);
     }
 
-    fn validate_version(&self, object: &Value, old: Option<&Value>, errs: &mut Errors) {
+    fn validate_served_version(&self, object: &Value, old: Option<&Value>, errs: &mut ErrorList) {
         K::validate_version(object, old, errs);
     }
 
-    fn validate_status_at(&self, object: &Value, old: &Value, now: i64, errs: &mut Errors) {
+    fn validate_status_at(&self, object: &Value, old: &Value, now: i64, errs: &mut ErrorList) {
         // Of a CronJob upstream looks at nothing here.
         if !K::ANY_FINALIZER && K::NAMES.kind != "CronJob" {
-            check_finalizers(K::view(object).meta(), errs);
+            validate_finalizers(K::view(object).meta(), errs);
         }
         K::view(object).validate_status_at(K::view(old), now, errs);
     }
 
-    fn validate_approval(&self, object: &Value, old: &Value, errs: &mut Errors) {
+    fn validate_approval(&self, object: &Value, old: &Value, errs: &mut ErrorList) {
         K::view(object).validate_approval(K::view(old), errs);
     }
 
@@ -466,15 +485,15 @@ impl<K: Kind> Hooks for BuiltIn<K> {
         K::view(object).needs()
     }
 
-    fn warn(&self, object: &Value, old: Option<&Value>, warnings: &mut Warnings) {
+    fn warnings(&self, object: &Value, old: Option<&Value>, warnings: &mut WarningList) {
         K::view(object).warn(old.map(K::view), warnings);
     }
 
-    fn warn_status(&self, object: &Value, warnings: &mut Warnings) {
+    fn warn_status(&self, object: &Value, warnings: &mut WarningList) {
         K::view(object).warn_status(warnings);
     }
 
-    fn blind_updates(&self) -> bool {
+    fn allow_unconditional_update(&self) -> bool {
         K::BLIND_UPDATES
     }
 
@@ -482,48 +501,48 @@ impl<K: Kind> Hooks for BuiltIn<K> {
         K::COMPILES
     }
 
-    fn counts_dormant(&self) -> bool {
+    fn generation_counts_disabled_fields(&self) -> bool {
         K::COUNTS_DORMANT
     }
 
-    fn tells_hollow(&self) -> bool {
+    fn distinguishes_empty(&self) -> bool {
         K::TELLS_HOLLOW
     }
 
-    fn status_keeps(&self) -> &'static [&'static str] {
+    fn status_reset_metadata(&self) -> &'static [&'static str] {
         K::STATUS_KEEPS
     }
 
-    fn row(&self, object: &Value, now: i64) -> Vec<Value> {
+    fn table_cells(&self, object: &Value, now: i64) -> Vec<Value> {
         K::COLUMNS.iter().map(|column| (column.cell)(K::view(object), now)).collect()
     }
 
-    fn rank(&self, object: &Value) -> i64 {
+    fn table_sort_key(&self, object: &Value) -> i64 {
         K::view(object).rank()
     }
 
-    fn ended(&self, object: &Value) -> Option<(&'static str, &'static str)> {
+    fn completed_condition(&self, object: &Value) -> Option<(&'static str, &'static str)> {
         K::view(object).ended()
     }
 
-    fn fields(&self) -> Vec<&str> {
+    fn selectable_fields(&self) -> Vec<&str> {
         K::INDEXES.iter().map(|index| index.name).collect()
     }
 
-    fn no_field(&self) -> &'static str {
+    fn unsupported_field_message(&self) -> &'static str {
         K::NO_INDEX
     }
 
-    fn topics(&self) -> Vec<&str> {
-        K::INDEXES.iter().filter(|index| index.topic).map(|index| index.name).collect()
+    fn watch_topic_fields(&self) -> Vec<&str> {
+        K::INDEXES.iter().filter(|index| index.watch_topic).map(|index| index.name).collect()
     }
 
-    fn field(&self, object: &Value, name: &str) -> Option<Text> {
+    fn selectable_field_value(&self, object: &Value, name: &str) -> Option<Text> {
         let index = K::INDEXES.iter().find(|index| index.name == name)?;
-        Some((index.of)(K::view(object)).into())
+        Some((index.value)(K::view(object)).into())
     }
 
-    fn grace(&self, object: &Value, asked: Option<i64>) -> Grace {
+    fn check_graceful_delete(&self, object: &Value, asked: Option<i64>) -> GracefulDeletion {
         K::view(object).grace(asked)
     }
 
@@ -531,18 +550,18 @@ impl<K: Kind> Hooks for BuiltIn<K> {
         K::ref_cast_mut(object).prepare_delete(now);
     }
 
-    fn to_stored(&self, object: &mut Value) {
+    fn convert_to_storage(&self, object: &mut Value) {
         K::to_stored(object);
     }
 
-    fn from_stored(&self, object: &mut Value) {
+    fn convert_from_storage(&self, object: &mut Value) {
         K::from_stored(object);
     }
 }
 
 /// The time since `moment` as tables show it: `5s`, `3m12s`, `4h`, `12d`.
 pub fn age(moment: &str, now: i64) -> String {
-    match Time::seconds(moment) {
+    match Time::parse_seconds(moment) {
         Some(then) => human_duration(now - then),
         None => "<unknown>".to_owned(),
     }

@@ -7,7 +7,7 @@ use std::{
 
 use object::{Status, StatusCause, StatusDetails, Value, quote::quote, to_json};
 
-use crate::{Path, patch::go_float};
+use crate::{FieldPath, patch::go_float};
 
 /// So many broken rules are told of one object; nobody reads more, and each takes memory.
 pub(crate) const MOST: usize = 1_000;
@@ -33,7 +33,7 @@ pub enum ErrorType {
 
 impl ErrorType {
     /// As messages say it.
-    pub fn text(self) -> &'static str {
+    pub fn message(self) -> &'static str {
         match self {
             Self::NotFound => "Not found",
             Self::Required => "Required value",
@@ -67,30 +67,30 @@ impl ErrorType {
 /// One broken rule, at one path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
-    pub error: ErrorType,
+    pub error_type: ErrorType,
     pub path: String,
     /// The value at fault; `Null` where the message names none.
-    pub bad: Value,
+    pub bad_value: Value,
     /// How the message writes it, where that is not as JSON.
-    pub shown: Option<String>,
+    pub formatted_value: Option<String>,
     pub detail: String,
 }
 
 impl FieldError {
     /// The message without the path.
     pub fn body(&self) -> String {
-        let head = self.error.text();
-        let head = match self.error {
+        let head = self.error_type.message();
+        let head = match self.error_type {
             ErrorType::Required
             | ErrorType::Forbidden
             | ErrorType::TooLong
             | ErrorType::Internal => head.to_owned(),
-            ErrorType::TooMany if self.bad.is_null() => head.to_owned(),
-            _ => match (&self.shown, &self.bad) {
+            ErrorType::TooMany if self.bad_value.is_null() => head.to_owned(),
+            _ => match (&self.formatted_value, &self.bad_value) {
                 (Some(text), _) if text.is_empty() => head.to_owned(),
                 (Some(text), _) => format!("{head}: {}", escaped(text)),
                 // What is one of a few values has a type of its own in Go.
-                (None, Value::Text(text)) if self.error != ErrorType::NotSupported => {
+                (None, Value::Text(text)) if self.error_type != ErrorType::NotSupported => {
                     format!("{head}: {}", quote(text))
                 }
                 (None, Value::Float(n)) => format!("{head}: {}", go_float(*n)),
@@ -122,19 +122,19 @@ fn escaped(shown: &str) -> String {
 /// Collects broken rules; the caller turns them into one 422 answer. The second are those that
 /// were broken before and are let be: the caller warns of them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Errors(pub Vec<FieldError>, pub Vec<FieldError>);
+pub struct ErrorList(pub Vec<FieldError>, pub Vec<FieldError>);
 
-impl Errors {
+impl ErrorList {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Writes values as `others` do, where they find the same; these are taken from there.
-    pub fn write_as(&mut self, others: &mut Self) {
+    pub fn adopt_formatting(&mut self, others: &mut Self) {
         for error in &mut self.0 {
             let same = |other: &FieldError| {
-                (other.error, &other.path, &other.detail)
-                    == (error.error, &error.path, &error.detail)
+                (other.error_type, &other.path, &other.detail)
+                    == (error.error_type, &error.path, &error.detail)
             };
             if let Some(at) = others.0.iter().position(same) {
                 *error = others.0.remove(at);
@@ -142,24 +142,37 @@ impl Errors {
         }
     }
 
-    pub fn push(&mut self, error: ErrorType, at: &Path, bad: Value, detail: impl Into<String>) {
+    pub fn push(
+        &mut self,
+        error: ErrorType,
+        at: &FieldPath,
+        bad: Value,
+        detail: impl Into<String>,
+    ) {
         let detail = detail.into();
         if self.0.len() < MOST && !(detail.len() > LONG && self.is_full()) {
             let path = at.to_string();
-            self.0.push(FieldError { error, path, bad, shown: None, detail });
+            self.0.push(FieldError {
+                error_type: error,
+                path,
+                bad_value: bad,
+                formatted_value: None,
+                detail,
+            });
         }
     }
 
     /// Whether there is room for short errors only. Whoever makes a long text for each item of a
     /// list should look first.
     pub fn is_full(&self) -> bool {
-        let texts =
-            |error: &FieldError| error.detail.len() + error.shown.as_ref().map_or(0, String::len);
+        let texts = |error: &FieldError| {
+            error.detail.len() + error.formatted_value.as_ref().map_or(0, String::len)
+        };
         self.0.len() >= MOST || self.0.iter().map(texts).sum::<usize>() > MOST_BYTES
     }
 
     /// As `invalid`, for a value that the message writes as `shown`.
-    pub fn invalid_shown(&mut self, at: &Path, shown: String, detail: impl Into<String>) {
+    pub fn invalid_formatted(&mut self, at: &FieldPath, shown: String, detail: impl Into<String>) {
         let before = self.0.len();
         self.push(ErrorType::Invalid, at, Value::Null, detail);
         if self.0.len() > before {
@@ -170,90 +183,95 @@ impl Errors {
     /// How the message writes the value told last.
     fn show(&mut self, shown: String) {
         if let Some(last) = self.0.last_mut() {
-            last.shown = Some(shown);
+            last.formatted_value = Some(shown);
         }
     }
 
-    pub fn invalid(&mut self, at: &Path, bad: impl Into<Value>, detail: impl Into<String>) {
+    pub fn invalid(&mut self, at: &FieldPath, bad: impl Into<Value>, detail: impl Into<String>) {
         self.push(ErrorType::Invalid, at, bad.into(), detail);
     }
 
     /// As `invalid`, where the message names no value.
-    pub fn invalid_omitted(&mut self, at: &Path, detail: impl Into<String>) {
+    pub fn invalid_without_value(&mut self, at: &FieldPath, detail: impl Into<String>) {
         self.push(ErrorType::Invalid, at, Value::Null, detail);
         self.show(String::new());
     }
 
     /// As `duplicate`, for a value that the message writes as `shown`.
-    pub fn duplicate_shown(&mut self, at: &Path, shown: String, detail: impl Into<String>) {
+    pub fn duplicate_formatted(
+        &mut self,
+        at: &FieldPath,
+        shown: String,
+        detail: impl Into<String>,
+    ) {
         self.push(ErrorType::Duplicate, at, Value::Null, detail);
         self.show(shown);
     }
 
-    pub fn required(&mut self, at: &Path, detail: impl Into<String>) {
+    pub fn required(&mut self, at: &FieldPath, detail: impl Into<String>) {
         self.push(ErrorType::Required, at, Value::Null, detail);
     }
 
-    pub fn duplicate(&mut self, at: &Path, bad: impl Into<Value>) {
+    pub fn duplicate(&mut self, at: &FieldPath, bad: impl Into<Value>) {
         self.push(ErrorType::Duplicate, at, bad.into(), "");
     }
 
-    pub fn forbidden(&mut self, at: &Path, detail: impl Into<String>) {
+    pub fn forbidden(&mut self, at: &FieldPath, detail: impl Into<String>) {
         self.push(ErrorType::Forbidden, at, Value::Null, detail);
     }
 
-    pub fn not_found(&mut self, at: &Path, bad: impl Into<Value>) {
+    pub fn not_found(&mut self, at: &FieldPath, bad: impl Into<Value>) {
         self.push(ErrorType::NotFound, at, bad.into(), "");
     }
 
     /// A value that is none of `allowed`, which are named in the order given.
-    pub fn not_supported(&mut self, at: &Path, bad: impl Into<Value>, allowed: &[&str]) {
+    pub fn not_supported(&mut self, at: &FieldPath, bad: impl Into<Value>, allowed: &[&str]) {
         let allowed: Vec<_> = allowed.iter().map(|name| quote(name)).collect();
         let detail = format!("supported values: {}", allowed.join(", "));
         self.push(ErrorType::NotSupported, at, bad.into(), detail);
     }
 
     /// As `not_supported`, for a value that the message writes as `shown`.
-    pub fn not_supported_shown(&mut self, at: &Path, shown: String, allowed: &[&str]) {
+    pub fn not_supported_formatted(&mut self, at: &FieldPath, shown: String, allowed: &[&str]) {
         self.not_supported(at, Value::Null, allowed);
         self.show(shown);
     }
 
-    pub fn too_long(&mut self, at: &Path, max: usize) {
+    pub fn too_long(&mut self, at: &FieldPath, max: usize) {
         let bytes = if max == 1 { "byte" } else { "bytes" };
         let detail = format!("may not be more than {max} {bytes}");
         self.push(ErrorType::TooLong, at, Value::Null, detail);
     }
 
-    pub fn too_many(&mut self, at: &Path, max: usize) {
+    pub fn too_many(&mut self, at: &FieldPath, max: usize) {
         let items = if max == 1 { "item" } else { "items" };
         self.push(ErrorType::TooMany, at, Value::Null, format!("must have at most {max} {items}"));
     }
 
     /// As `too_many`, where it is said how many there are.
-    pub fn more_than(&mut self, at: &Path, count: usize, max: usize) {
+    pub fn too_many_with_count(&mut self, at: &FieldPath, count: usize, max: usize) {
         self.too_many(at, max);
         if let Some(last) = self.0.last_mut() {
-            last.bad = object::count(count).into();
+            last.bad_value = object::saturating_i32(count).into();
         }
     }
 
     /// One error for each of the `complaints` about one value.
-    pub fn complaints(&mut self, at: &Path, bad: &str, complaints: Vec<String>) {
+    pub fn invalid_each(&mut self, at: &FieldPath, bad: &str, complaints: Vec<String>) {
         for complaint in complaints {
             self.invalid(at, bad, complaint);
         }
     }
 
     /// `value` must be one of `allowed`; absence is another rule's matter.
-    pub fn one_of(&mut self, at: &Path, value: &str, allowed: &[&str]) {
+    pub fn one_of(&mut self, at: &FieldPath, value: &str, allowed: &[&str]) {
         if !allowed.contains(&value) {
             self.not_supported(at, value, allowed);
         }
     }
 
     /// The same, where absence is wrong, too.
-    pub fn needed_one_of(&mut self, at: &Path, value: &str, allowed: &[&str]) {
+    pub fn required_one_of(&mut self, at: &FieldPath, value: &str, allowed: &[&str]) {
         match value {
             "" => self.required(at, ""),
             value => self.one_of(at, value, allowed),
@@ -261,54 +279,54 @@ impl Errors {
     }
 
     /// `text` must be there, and keep a rule.
-    pub fn needed(&mut self, at: &Path, text: &str, rule: fn(&str) -> Vec<String>) {
+    pub fn required_format(&mut self, at: &FieldPath, text: &str, rule: fn(&str) -> Vec<String>) {
         match text {
             "" => self.required(at, ""),
-            text => self.complaints(at, text, rule(text)),
+            text => self.invalid_each(at, text, rule(text)),
         }
     }
 
     /// `text` may be absent, and keeps a rule if it is not.
-    pub fn optional(&mut self, at: &Path, text: &str, rule: fn(&str) -> Vec<String>) {
+    pub fn optional_format(&mut self, at: &FieldPath, text: &str, rule: fn(&str) -> Vec<String>) {
         if !text.is_empty() {
-            self.complaints(at, text, rule(text));
+            self.invalid_each(at, text, rule(text));
         }
     }
 
     /// `text` must be none of those that were `seen`, and is one of them now.
-    pub fn once<'a>(&mut self, seen: &mut BTreeSet<&'a str>, at: &Path, text: &'a str) {
+    pub fn unique<'a>(&mut self, seen: &mut BTreeSet<&'a str>, at: &FieldPath, text: &'a str) {
         if !seen.insert(text) {
             self.duplicate(at, text);
         }
     }
 
-    pub fn max_bytes(&mut self, at: &Path, text: &str, max: usize) {
+    pub fn max_bytes(&mut self, at: &FieldPath, text: &str, max: usize) {
         if text.len() > max {
             self.too_long(at, max);
         }
     }
 
-    pub fn max_items(&mut self, at: &Path, count: usize, max: usize) {
+    pub fn max_items(&mut self, at: &FieldPath, count: usize, max: usize) {
         if count > max {
-            self.more_than(at, count, max);
+            self.too_many_with_count(at, count, max);
         }
     }
 
-    pub fn non_negative(&mut self, at: &Path, n: i64) {
+    pub fn non_negative(&mut self, at: &FieldPath, n: i64) {
         if n < 0 {
             self.invalid(at, n, "must be greater than or equal to 0");
         }
     }
 
     /// What cannot change has changed.
-    pub fn immutable(&mut self, at: &Path, new: &Value, old: &Value) {
+    pub fn immutable(&mut self, at: &FieldPath, new: &Value, old: &Value) {
         if new != old {
             self.invalid(at, new.clone(), "field is immutable");
         }
     }
 
     /// Forgets what was said already.
-    pub fn distinct(&mut self) {
+    pub fn dedup(&mut self) {
         let (mut known, mut bytes) = (HashSet::new(), 0);
         self.0.retain(|error| {
             if bytes > MOST_BYTES {
@@ -316,15 +334,15 @@ impl Errors {
             }
             let text = error.to_string();
             bytes += text.len();
-            known.insert((error.error.reason(), text))
+            known.insert((error.error_type.reason(), text))
         });
     }
 
     /// All of it as one answer: 422, with every error as a cause; the message has each once.
-    pub fn status(&self, group: &str, kind: &str, name: &str) -> Status {
+    pub fn into_status(&self, group: &str, kind: &str, name: &str) -> Status {
         let causes = self.0.iter().map(|error| {
             StatusCause::new()
-                .with_reason(error.error.reason())
+                .with_reason(error.error_type.reason())
                 .with_message(error.body())
                 .with_field(error.path.as_str())
         });
@@ -352,11 +370,11 @@ mod tests {
 
     #[test]
     fn says_all_that_is_wrong_as_upstream_does() {
-        let mut errs = Errors::default();
-        let spec = Path::Root.field("spec");
+        let mut errs = ErrorList::default();
+        let spec = FieldPath::Root.field("spec");
         errs.invalid(&spec.field("replicas"), -1, "must be greater than or equal to 0");
         errs.required(&spec.field("selector"), "");
-        let status = errs.status("apps", "Deployment", "web");
+        let status = errs.into_status("apps", "Deployment", "web");
         assert_eq!(
             status.message(),
             "Deployment.apps \"web\" is invalid: [spec.replicas: Invalid value: -1: must be greater \
@@ -368,10 +386,10 @@ mod tests {
 
     #[test]
     fn values_are_quoted_or_written_as_json() {
-        let (mut errs, at) = (Errors::default(), Path::Root.field("a"));
+        let (mut errs, at) = (ErrorList::default(), FieldPath::Root.field("a"));
         errs.invalid(&at, "<\0>", "");
         errs.not_supported(&at, "<\0>", &[]);
-        errs.invalid_shown(&at, r#"{"b":"&"}"#.to_owned(), "");
+        errs.invalid_formatted(&at, r#"{"b":"&"}"#.to_owned(), "");
         let told: Vec<_> = errs.0.iter().map(FieldError::body).collect();
         assert_eq!(told[0], r#"Invalid value: "<\x00>""#);
         assert!(told[1].starts_with(r#"Unsupported value: "\u003c\u0000\u003e""#), "{}", told[1]);
@@ -381,25 +399,25 @@ mod tests {
     #[test]
     fn each_error_is_written_as_its_counterpart() {
         let told = |values: [&str; 3]| {
-            let mut errs = Errors::default();
-            values.iter().for_each(|value| errs.not_supported(&Path::SPEC, *value, &["x"]));
+            let mut errs = ErrorList::default();
+            values.iter().for_each(|value| errs.not_supported(&FieldPath::SPEC, *value, &["x"]));
             errs
         };
         let (mut errs, mut others) = (told(["a", "b", "c"]), told(["1", "2", "3"]));
-        others.required(&Path::SPEC, "");
-        errs.write_as(&mut others);
+        others.required(&FieldPath::SPEC, "");
+        errs.adopt_formatting(&mut others);
         assert_eq!(errs, told(["1", "2", "3"]));
         assert_eq!(others.0.len(), 1, "what only the others find stays with them");
     }
 
     #[test]
     fn what_was_said_is_said_once() {
-        let mut errs = Errors::default();
+        let mut errs = ErrorList::default();
         for name in ["a", "b", "a"] {
-            errs.required(&Path::Root.field(name), "");
+            errs.required(&FieldPath::Root.field(name), "");
         }
         assert_eq!(errs.0.len(), 3);
-        errs.distinct();
+        errs.dedup();
         let paths: Vec<_> = errs.0.iter().map(|error| &*error.path).collect();
         assert_eq!(paths, ["a", "b"]);
     }

@@ -2,7 +2,7 @@
 
 use object::{Value, names};
 
-use crate::{ErrorType, Errors, Path};
+use crate::{ErrorList, ErrorType, FieldPath};
 
 /// How long the name of a device's property may be, and the domain before it.
 const IDENTIFIER: usize = 32;
@@ -10,7 +10,7 @@ const DOMAIN: usize = 63;
 const POOL: usize = 253;
 
 /// Says what is wrong with `text`.
-pub(crate) fn check(format: &str, text: &str, at: &Path, errs: &mut Errors) {
+pub(crate) fn validate_format(format: &str, text: &str, at: &FieldPath, errs: &mut ErrorList) {
     let wrong = match format {
         "short-name" => names::dns1123_label(text),
         "long-name" => names::dns1123_subdomain(text),
@@ -24,7 +24,7 @@ pub(crate) fn check(format: &str, text: &str, at: &Path, errs: &mut Errors) {
         "extended-resource-name" => extended(text),
         other => unreachable!("no field declares the format {other}"),
     };
-    errs.complaints(at, text, in_bytes(wrong));
+    errs.invalid_each(at, text, in_bytes(wrong));
 }
 
 /// Declared rules count bytes.
@@ -69,7 +69,7 @@ fn uuid(text: &str) -> Vec<String> {
 
 const UUID: &str = "must be a lowercase UUID in 8-4-4-4-12 format";
 
-fn pool(text: &str, at: &Path, errs: &mut Errors) {
+fn pool(text: &str, at: &FieldPath, errs: &mut ErrorList) {
     errs.max_bytes(at, text, POOL);
     for (i, part) in text.split('/').enumerate() {
         if part.is_empty() {
@@ -81,10 +81,10 @@ fn pool(text: &str, at: &Path, errs: &mut Errors) {
 }
 
 /// The name of a property: an identifier, perhaps with a domain before it.
-fn check_property(text: &str, at: &Path, errs: &mut Errors) {
-    let identifier = |name: &str, errs: &mut Errors| {
+fn check_property(text: &str, at: &FieldPath, errs: &mut ErrorList) {
+    let identifier = |name: &str, errs: &mut ErrorList| {
         errs.max_bytes(at, name, IDENTIFIER);
-        errs.complaints(at, name, names::c_identifier(name));
+        errs.invalid_each(at, name, names::c_identifier(name));
     };
     match text.split('/').collect::<Vec<_>>()[..] {
         [name] => identifier(name, errs),
@@ -105,7 +105,7 @@ fn check_property(text: &str, at: &Path, errs: &mut Errors) {
     }
 }
 
-fn fully_qualified(text: &str, at: &Path, errs: &mut Errors) {
+fn fully_qualified(text: &str, at: &FieldPath, errs: &mut ErrorList) {
     check_property(text, at, errs);
     if !text.contains('/') {
         let why = "a fully qualified name must be a domain and a name separated by a slash";
@@ -128,7 +128,7 @@ fn extended(text: &str) -> Vec<String> {
     wrong
 }
 
-fn prefix(with: &str, bad: &str, wrong: Vec<String>, at: &Path, errs: &mut Errors) {
+fn prefix(with: &str, bad: &str, wrong: Vec<String>, at: &FieldPath, errs: &mut ErrorList) {
     for wrong in in_bytes(wrong) {
         errs.push(ErrorType::Invalid, at, Value::from(bad), format!("{with}{wrong}"));
     }

@@ -2,24 +2,29 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use object::{Field, Struct, Type, Value};
+use object::{FieldSchema, StructSchema, Type, Value};
 
 /// The features that are off. All others are on.
 #[derive(Clone, Debug, Default)]
-pub struct Gates(Arc<BTreeSet<&'static str>>);
+pub struct FeatureGates(Arc<BTreeSet<&'static str>>);
 
-impl Gates {
-    pub fn without(off: impl IntoIterator<Item = &'static str>) -> Self {
+impl FeatureGates {
+    pub fn with_disabled(off: impl IntoIterator<Item = &'static str>) -> Self {
         Self(Arc::new(off.into_iter().collect()))
     }
 
-    pub fn is_on(&self, name: &str) -> bool {
+    pub fn is_enabled(&self, name: &str) -> bool {
         !self.0.contains(name)
     }
 
     /// Drops the fields whose feature is off, except those that `old` makes use of.
-    pub fn drop_dormant(&self, shape: &Struct, object: &mut Value, old: Option<&Value>) {
-        if self.0.is_empty() || !self.touches(shape, object) {
+    pub fn drop_disabled_fields(
+        &self,
+        shape: &StructSchema,
+        object: &mut Value,
+        old: Option<&Value>,
+    ) {
+        if self.0.is_empty() || !self.uses_disabled_field(shape, object) {
             return;
         }
         let mut dormant = Vec::new();
@@ -31,43 +36,46 @@ impl Gates {
     }
 
     /// Whether an object sets any field whose feature is off.
-    fn touches(&self, shape: &Struct, object: &Value) -> bool {
-        shape
-            .pairs(object)
-            .any(|(field, value)| self.is_dormant(field) || self.touches_within(&field.ty, value))
+    fn uses_disabled_field(&self, shape: &StructSchema, object: &Value) -> bool {
+        shape.present_fields(object).any(|(field, value)| {
+            self.is_field_disabled(field) || self.touches_within(&field.ty, value)
+        })
     }
 
     fn touches_within(&self, ty: &Type, value: &Value) -> bool {
         match ty {
-            Type::Object(shape) => self.touches(shape, value),
-            Type::List(item) if inner(item).is_some() => {
+            Type::Object(shape) => self.uses_disabled_field(shape, value),
+            Type::List(item) if struct_of(item).is_some() => {
                 value.items().iter().any(|value| self.touches_within(item, value))
             }
-            Type::Map(item) if inner(item).is_some() => {
+            Type::Map(item) if struct_of(item).is_some() => {
                 value.entries().any(|(_, value)| self.touches_within(item, value))
             }
             _ => false,
         }
     }
 
-    fn is_dormant(&self, field: &Field) -> bool {
-        field.rules.gate.is_some_and(|gates| !gates.split(',').all(|gate| self.is_on(gate)))
+    fn is_field_disabled(&self, field: &FieldSchema) -> bool {
+        field
+            .attributes
+            .feature_gate
+            .is_some_and(|gates| !gates.split(',').all(|gate| self.is_enabled(gate)))
     }
 
     fn collect<'a>(
         &self,
-        shape: &'a Struct,
-        dormant: &mut Vec<&'a Field>,
-        seen: &mut Vec<*const Struct>,
+        shape: &'a StructSchema,
+        dormant: &mut Vec<&'a FieldSchema>,
+        seen: &mut Vec<*const StructSchema>,
     ) {
         if seen.contains(&std::ptr::from_ref(shape)) {
             return;
         }
         seen.push(std::ptr::from_ref(shape));
-        for field in shape.flat() {
-            if self.is_dormant(field) {
+        for field in shape.json_fields() {
+            if self.is_field_disabled(field) {
                 dormant.push(field);
-            } else if let Some(shape) = inner(&field.ty) {
+            } else if let Some(shape) = struct_of(&field.ty) {
                 self.collect(shape, dormant, seen);
             }
         }
@@ -75,31 +83,33 @@ impl Gates {
 }
 
 /// Whether any field of a shape, be it deep within, belongs to the feature.
-pub fn has_gate(shape: &Struct, gate: &str) -> bool {
-    fn any(shape: &Struct, gate: &str, seen: &mut Vec<*const Struct>) -> bool {
+pub fn has_gated_field(shape: &StructSchema, gate: &str) -> bool {
+    fn any(shape: &StructSchema, gate: &str, seen: &mut Vec<*const StructSchema>) -> bool {
         if seen.contains(&std::ptr::from_ref(shape)) {
             return false;
         }
         seen.push(std::ptr::from_ref(shape));
-        let has = |field: &Field| {
-            field.rules.gate.is_some_and(|gates| gates.split(',').any(|found| found == gate))
+        let has = |field: &FieldSchema| {
+            field
+                .attributes
+                .feature_gate
+                .is_some_and(|gates| gates.split(',').any(|found| found == gate))
         };
-        shape
-            .fields
-            .iter()
-            .any(|field| has(field) || inner(&field.ty).is_some_and(|shape| any(shape, gate, seen)))
+        shape.fields.iter().any(|field| {
+            has(field) || struct_of(&field.ty).is_some_and(|shape| any(shape, gate, seen))
+        })
     }
     any(shape, gate, &mut Vec::new())
 }
 
 /// Whether `field` is set anywhere in an object.
-fn uses(shape: &Struct, object: &Value, field: &Field) -> bool {
-    shape.pairs(object).any(|(found, value)| {
+fn uses(shape: &StructSchema, object: &Value, field: &FieldSchema) -> bool {
+    shape.present_fields(object).any(|(found, value)| {
         !value.is_null() && (std::ptr::eq(found, field) || within(&found.ty, value, field))
     })
 }
 
-fn within(ty: &Type, value: &Value, field: &Field) -> bool {
+fn within(ty: &Type, value: &Value, field: &FieldSchema) -> bool {
     match ty {
         Type::Object(shape) => uses(shape, value, field),
         Type::List(item) => value.items().iter().any(|value| within(item, value, field)),
@@ -108,7 +118,7 @@ fn within(ty: &Type, value: &Value, field: &Field) -> bool {
     }
 }
 
-fn strip(shape: &Struct, object: &mut Value, dormant: &[&Field]) {
+fn strip(shape: &StructSchema, object: &mut Value, dormant: &[&FieldSchema]) {
     object.retain(|name, value| {
         let Some(found) = shape.field(name) else { return true };
         let held = !value.is_zero();
@@ -119,13 +129,13 @@ fn strip(shape: &Struct, object: &mut Value, dormant: &[&Field]) {
     });
 }
 
-fn strip_within(ty: &Type, value: &mut Value, dormant: &[&Field]) {
+fn strip_within(ty: &Type, value: &mut Value, dormant: &[&FieldSchema]) {
     match (ty, &mut *value) {
         (Type::Object(shape), _) => strip(shape, value, dormant),
-        (Type::List(item), Value::List(items)) if inner(item).is_some() => {
+        (Type::List(item), Value::List(items)) if struct_of(item).is_some() => {
             items.make_mut().iter_mut().for_each(|value| strip_within(item, value, dormant));
         }
-        (Type::Map(item), _) if inner(item).is_some() => value.retain(|_, value| {
+        (Type::Map(item), _) if struct_of(item).is_some() => value.retain(|_, value| {
             strip_within(item, value, dormant);
             true
         }),
@@ -134,10 +144,10 @@ fn strip_within(ty: &Type, value: &mut Value, dormant: &[&Field]) {
 }
 
 /// The shape that a type leads to.
-pub(crate) fn inner(ty: &Type) -> Option<&Struct> {
+pub(crate) fn struct_of(ty: &Type) -> Option<&StructSchema> {
     match ty {
         Type::Object(shape) => Some(shape),
-        Type::List(item) | Type::Map(item) => inner(item),
+        Type::List(item) | Type::Map(item) => struct_of(item),
         _ => None,
     }
 }
@@ -153,7 +163,7 @@ mod tests {
     struct Gated {
         #[api(tag = 1)]
         name: String,
-        #[api(tag = 2, gate = "A")]
+        #[api(tag = 2, feature_gate = "A")]
         mode: Option<String>,
         #[api(tag = 3)]
         items: List<GatedItem>,
@@ -163,15 +173,15 @@ mod tests {
 
     #[api]
     struct GatedItem {
-        #[api(tag = 1, gate = "A,B")]
+        #[api(tag = 1, feature_gate = "A,B")]
         count: Option<i64>,
     }
 
     fn left(off: &[&'static str], new: &str, old: Option<&str>) -> String {
         let tree = |text: &str| from_json(text.as_bytes()).expect("the test writes JSON");
         let mut object = tree(new);
-        let gates = Gates::without(off.iter().copied());
-        gates.drop_dormant(Gated::SHAPE, &mut object, old.map(tree).as_ref());
+        let gates = FeatureGates::with_disabled(off.iter().copied());
+        gates.drop_disabled_fields(Gated::SHAPE, &mut object, old.map(tree).as_ref());
         String::from_utf8(object::to_json(&object)).expect("JSON is text")
     }
 
@@ -188,6 +198,6 @@ mod tests {
     fn what_is_in_use_stays() {
         let new = r#"{"mode":"m","name":"n"}"#;
         assert_eq!(left(&["A"], new, Some(r#"{"mode":"x"}"#)), new);
-        assert!(has_gate(Gated::SHAPE, "B") && !has_gate(Gated::SHAPE, "C"));
+        assert!(has_gated_field(Gated::SHAPE, "B") && !has_gated_field(Gated::SHAPE, "C"));
     }
 }

@@ -2,22 +2,24 @@
 
 use std::{collections::BTreeMap, mem, time::Duration};
 
-use object::{Cause, Key, Lens, Object, ObjectMeta, OwnerReference, Text, Value, View as _};
+use object::{
+    Lens, NamespacedName, Object, ObjectMeta, OwnerReference, Text, Value, View as _, WriteCause,
+};
 
-use crate::{Errors, Path, Warnings};
+use crate::{ErrorList, FieldPath, WarningList};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Names {
+pub struct ResourceNames {
     pub group: &'static str,
     pub version: &'static str,
     pub kind: &'static str,
     pub plural: &'static str,
     pub singular: &'static str,
-    pub short: &'static [&'static str],
+    pub short_names: &'static [&'static str],
     pub categories: &'static [&'static str],
 }
 
-impl Names {
+impl ResourceNames {
     pub const fn new(
         group: &'static str,
         version: &'static str,
@@ -28,7 +30,7 @@ impl Names {
             Some((singular, _)) => singular,
             None => plural, // what is no resource has neither
         };
-        Self { group, version, kind, plural, singular, short: &[], categories: &[] }
+        Self { group, version, kind, plural, singular, short_names: &[], categories: &[] }
     }
 
     /// The name of one, where it is not how the plural begins.
@@ -38,7 +40,7 @@ impl Names {
 
     /// What the command line takes for it.
     pub const fn short(self, short: &'static [&'static str]) -> Self {
-        Self { short, ..self }
+        Self { short_names: short, ..self }
     }
 
     /// What it is listed with.
@@ -63,7 +65,7 @@ pub enum Scope {
 
 /// Where objects are kept, below `/registry/`, and in which version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Storage {
+pub struct StorageConfig {
     /// Empty: the kind is not stored at all, like a review.
     pub prefix: &'static str,
     /// With its group, where that is another than the kind's own.
@@ -72,7 +74,7 @@ pub struct Storage {
     pub json: bool,
 }
 
-impl Storage {
+impl StorageConfig {
     pub const NONE: Self = Self::new("", "");
 
     pub const fn new(prefix: &'static str, version: &'static str) -> Self {
@@ -124,10 +126,10 @@ pub mod verbs {
 }
 
 /// What is wrong with a name; `prefix`: it is one that the server will complete.
-pub type NameRule = fn(name: &str, prefix: bool) -> Vec<String>;
+pub type ValidateName = fn(name: &str, prefix: bool) -> Vec<String>;
 
 /// The usual rules for names.
-pub mod names {
+pub mod name_validation {
     use object::names;
 
     fn whole(name: &str, prefix: bool, rule: fn(&str) -> Vec<String>) -> Vec<String> {
@@ -161,7 +163,7 @@ pub mod names {
 
 /// One column of `kubectl get`.
 #[derive(Debug)]
-pub struct Column<K: 'static> {
+pub struct TableColumn<K: 'static> {
     pub name: &'static str,
     /// `string`, `integer`, `boolean`, `date`.
     pub ty: &'static str,
@@ -172,7 +174,7 @@ pub struct Column<K: 'static> {
     pub cell: fn(&K, i64) -> Value,
 }
 
-impl<K> Column<K> {
+impl<K> TableColumn<K> {
     pub const fn new(name: &'static str, ty: &'static str, cell: fn(&K, i64) -> Value) -> Self {
         Self { name, ty, format: "", priority: 0, cell }
     }
@@ -193,7 +195,7 @@ impl<K> Column<K> {
     }
 }
 
-impl<K: Kind> Column<K> {
+impl<K: Kind> TableColumn<K> {
     pub const NAME: Self = Self {
         format: "name",
         ..Self::new("Name", "string", |object, _| object.meta().name().into())
@@ -202,41 +204,41 @@ impl<K: Kind> Column<K> {
         crate::age(object.meta().creation_timestamp(), now).into()
     });
     /// What kinds show that nobody has made columns for.
-    pub const CREATED: Self =
+    pub const CREATED_AT: Self =
         Self::new("Created At", "date", |object, _| object.meta().creation_timestamp().into());
 }
 
 /// What objects are looked up by, besides namespace and name. Declared once: the
 /// server selects and watches by it, caches keep an index of it.
 #[derive(Debug)]
-pub struct Index<K: 'static> {
+pub struct SelectableField<K: 'static> {
     /// The field selector's name for it.
     pub name: &'static str,
-    pub of: fn(&K) -> String,
+    pub value: fn(&K) -> String,
     /// Whether watches follow it as a topic of its own; others only filter.
-    pub topic: bool,
+    pub watch_topic: bool,
 }
 
-impl<K> Index<K> {
+impl<K> SelectableField<K> {
     /// Selects, and has a chain of its own in the ring: for what many watch.
-    pub const fn topic(name: &'static str, of: fn(&K) -> String) -> Self {
-        Self { name, of, topic: true }
+    pub const fn with_watch_topic(name: &'static str, of: fn(&K) -> String) -> Self {
+        Self { name, value: of, watch_topic: true }
     }
 
     /// Selects only.
-    pub const fn field(name: &'static str, of: fn(&K) -> String) -> Self {
-        Self { name, of, topic: false }
+    pub const fn filter_only(name: &'static str, of: fn(&K) -> String) -> Self {
+        Self { name, value: of, watch_topic: false }
     }
 }
 
 /// All of the metadata that a client may set: what an update of the status leaves as it
 /// was, for kinds that are strict about it.
-pub const METADATA: &[&str] =
+pub const CLIENT_METADATA_FIELDS: &[&str] =
     &["annotations", "deletionTimestamp", "finalizers", "labels", "ownerReferences", "selfLink"];
 
 /// Who writes an object, and when.
 #[derive(Clone, Copy, Debug)]
-pub struct Writer<'a> {
+pub struct WriteContext<'a> {
     /// Seconds since 1970.
     pub now: i64,
     pub user: &'a str,
@@ -247,7 +249,7 @@ pub struct Writer<'a> {
 
 /// How long a deleted object may take to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Grace {
+pub enum GracefulDeletion {
     /// It goes at once, whatever was asked.
     None,
     /// These seconds.
@@ -268,10 +270,10 @@ pub struct Part {
 /// where the kind differs from the default. Hooks see the object as a type, but
 /// it is the server's own tree: nothing is decoded, copied or lost.
 pub trait Kind: Lens {
-    const NAMES: Names;
+    const NAMES: ResourceNames;
     const SCOPE: Scope = Scope::Namespaced;
     const VERBS: &'static [&'static str] = verbs::ALL;
-    const STORAGE: Storage = Storage::new(Self::NAMES.plural, Self::NAMES.version);
+    const STORAGE: StorageConfig = StorageConfig::new(Self::NAMES.plural, Self::NAMES.version);
     /// What objects of the kind need besides the API server, and a cluster may lack.
     const NEEDS: Option<&'static Part> = None;
     /// Whether changes of the desired state are counted.
@@ -308,11 +310,11 @@ pub trait Kind: Lens {
     /// The feature without which it is not served.
     const GATE: Option<&'static str> = None;
     const SUBRESOURCES: &'static [Subresource] = &[];
-    const COLUMNS: &'static [Column<Self>] = &[Column::NAME, Column::CREATED];
-    const INDEXES: &'static [Index<Self>] = &[];
+    const COLUMNS: &'static [TableColumn<Self>] = &[TableColumn::NAME, TableColumn::CREATED_AT];
+    const INDEXES: &'static [SelectableField<Self>] = &[];
     /// What is said of an unknown field selector: `{}` is its name, `{kind}` the kind's.
     const NO_INDEX: &'static str = "field label not supported: {}";
-    const NAME: NameRule = names::dns_subdomain;
+    const NAME: ValidateName = name_validation::dns_subdomain;
 
     fn meta(&self) -> &ObjectMeta {
         Object::view(self.tree()).metadata()
@@ -324,7 +326,7 @@ pub trait Kind: Lens {
     }
 
     /// A reference to this object, as the one that manages another.
-    fn controls(&self) -> OwnerReference {
+    fn controller_ref(&self) -> OwnerReference {
         OwnerReference::new()
             .with_api_version(Self::NAMES.api_version())
             .with_kind(Self::NAMES.kind)
@@ -335,19 +337,19 @@ pub trait Kind: Lens {
     }
 
     /// This object, as seen now, as the reason for a write.
-    fn causes(&self, rule: &str) -> Cause {
-        Cause {
-            rule: rule.into(),
+    fn write_cause(&self, rule: &str) -> WriteCause {
+        WriteCause {
+            reason: rule.into(),
             kind: Self::NAMES.kind.into(),
-            key: Key::of(self.meta()),
+            key: NamespacedName::from_meta(self.meta()),
             uid: self.meta().uid().into(),
             revision: self.meta().revision(),
         }
     }
 
     /// How long the object may take to go, if that is what was `asked`.
-    fn grace(&self, _asked: Option<i64>) -> Grace {
-        Grace::None
+    fn grace(&self, _asked: Option<i64>) -> GracefulDeletion {
+        GracefulDeletion::None
     }
     /// What no reader of the kind can make sense of, in Go's words.
     fn misread(&self) -> Option<String> {
@@ -356,7 +358,7 @@ pub trait Kind: Lens {
     /// Fills defaults that depend on other fields. Constant defaults live on the field.
     fn default_fields(&mut self) {}
     /// Fills defaults that depend on when it is written.
-    fn stamp(&mut self, _by: &Writer) {}
+    fn stamp(&mut self, _by: &WriteContext) {}
     /// What the server decides on creation, after plugins have changed the object: nobody but
     /// who knows it says what its status is.
     fn prepare_create(&mut self) {
@@ -371,7 +373,7 @@ pub trait Kind: Lens {
     /// What the server decides when the status is updated.
     fn prepare_status(&mut self, _old: &Self) {}
     /// What the server writes down about a write: who, and when.
-    fn sign(&mut self, _old: Option<&Self>, _by: &Writer) {}
+    fn sign(&mut self, _old: Option<&Self>, _by: &WriteContext) {}
     /// What the server decides when a part is updated through a path of its own: all but
     /// that part is as it was.
     fn prepare_part(&mut self, _part: &str, _old: &Self) {}
@@ -384,37 +386,37 @@ pub trait Kind: Lens {
         None
     }
     /// Rules across fields.
-    fn validate(&self, _errs: &mut Errors) {}
+    fn validate(&self, _errs: &mut ErrorList) {}
     /// Rules between the old and the new object; where there are none, the new one's own.
-    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, _old: &Self, errs: &mut ErrorList) {
         self.validate(errs);
     }
     /// Rules for an update of the status.
-    fn validate_status(&self, _old: &Self, _errs: &mut Errors) {}
+    fn validate_status(&self, _old: &Self, _errs: &mut ErrorList) {}
     /// The same, where the rules depend on the time (seconds since 1970).
-    fn validate_status_at(&self, old: &Self, _now: i64, errs: &mut Errors) {
+    fn validate_status_at(&self, old: &Self, _now: i64, errs: &mut ErrorList) {
         self.validate_status(old, errs);
     }
     /// Rules for an update of what is approved.
-    fn validate_approval(&self, old: &Self, errs: &mut Errors) {
+    fn validate_approval(&self, old: &Self, errs: &mut ErrorList) {
         self.validate_status(old, errs);
     }
     /// Rules for an update of a part.
-    fn validate_part(&self, _part: &str, _old: &Self, _errs: &mut Errors) {}
+    fn validate_part(&self, _part: &str, _old: &Self, _errs: &mut ErrorList) {}
     /// The part without which this object is stored, and nothing follows from it.
     fn needs(&self) -> Option<&'static Part> {
         Self::NEEDS
     }
     /// What who writes the object should hear, though it is taken: what is out of use,
     /// what will not do what it seems to. `old`: it is not new.
-    fn warn(&self, _old: Option<&Self>, _warnings: &mut Warnings) {}
+    fn warn(&self, _old: Option<&Self>, _warnings: &mut WarningList) {}
     /// The same, of an update of the status.
-    fn warn_status(&self, _warnings: &mut Warnings) {}
+    fn warn_status(&self, _warnings: &mut WarningList) {}
 
     /// What a deletion leaves on an object that is not gone at once.
     fn prepare_delete(&mut self, _now: i64) {}
     /// Rules of this version besides those of the stored one, on objects as they are stored.
-    fn validate_version(_object: &Value, _old: Option<&Value>, _errs: &mut Errors) {}
+    fn validate_version(_object: &Value, _old: Option<&Value>, _errs: &mut ErrorList) {}
 
     /// From this version to the one that is stored.
     fn to_stored(_object: &mut Value) {}
@@ -423,15 +425,15 @@ pub trait Kind: Lens {
 }
 
 /// Checks that a name keeps a rule.
-pub fn check_name(rule: NameRule, meta: &ObjectMeta, errs: &mut Errors) {
-    let metadata = Path::Root.field("metadata");
+pub fn validate_name(rule: ValidateName, meta: &ObjectMeta, errs: &mut ErrorList) {
+    let metadata = FieldPath::Root.field("metadata");
     if !meta.generate_name().is_empty() {
         let at = metadata.field("generateName");
-        errs.complaints(&at, meta.generate_name(), rule(meta.generate_name(), true));
+        errs.invalid_each(&at, meta.generate_name(), rule(meta.generate_name(), true));
     }
     if meta.name().is_empty() {
         errs.required(&metadata.field("name"), "name or generateName is required");
     } else {
-        errs.complaints(&metadata.field("name"), meta.name(), rule(meta.name(), false));
+        errs.invalid_each(&metadata.field("name"), meta.name(), rule(meta.name(), false));
     }
 }

@@ -24,20 +24,21 @@ mod sample;
 mod warnings;
 
 pub use self::{
-    check::{check, shown},
-    conform::{Unknown, conform, conform_as},
-    definition::{ColumnInfo, Definition, Hooks, age, human_duration},
-    errors::{ErrorType, Errors, FieldError},
-    gates::{Gates, has_gate},
+    check::{format_go_value, validate_declarative},
+    conform::{UnknownFields, coerce_to_schema, coerce_to_schema_version},
+    definition::{ResourceDefinition, Strategy, TableColumnDefinition, age, human_duration},
+    errors::{ErrorList, ErrorType, FieldError},
+    gates::{FeatureGates, has_gated_field},
     kind::{
-        Column, Grace, Index, Kind, METADATA, NameRule, Names, Part, Scope, Storage, Subresource,
-        Writer, check_name, names, verbs,
+        CLIENT_METADATA_FIELDS, GracefulDeletion, Kind, Part, ResourceNames, Scope,
+        SelectableField, StorageConfig, Subresource, TableColumn, ValidateName, WriteContext,
+        name_validation, validate_name, verbs,
     },
     meta::{
-        check_annotations, check_finalizer, check_finalizers, check_labels, check_meta,
-        check_meta_again,
+        validate_annotations, validate_finalizer_name, validate_finalizers, validate_labels,
+        validate_object_meta, validate_object_meta_repeated,
     },
     normalize::normalize,
-    path::Path,
-    warnings::Warnings,
+    path::FieldPath,
+    warnings::WarningList,
 };

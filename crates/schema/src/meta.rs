@@ -4,26 +4,31 @@ use object::{
     List, ManagedFieldsEntry, Map, Object, ObjectMeta, OwnerReference, Value, View, names,
 };
 
-use crate::{Errors, Path, Scope};
+use crate::{ErrorList, FieldPath, Scope};
 
 /// All annotations of an object together are at most this long.
 const ANNOTATIONS: usize = 256 * 1024;
 /// The name of a field manager is at most this long.
-const MANAGER: usize = 128;
+const MAX_MANAGER_NAME_LENGTH: usize = 128;
 const SUBRESOURCE: usize = 256;
 /// Finalizers that need no domain in front.
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 
-const METADATA: Path = Path::Root.field("metadata");
+const METADATA: FieldPath = FieldPath::Root.field("metadata");
 
 /// Checks what is common to all kinds. Names are the matter of each kind.
-pub fn check_meta(object: &Value, old: Option<&Value>, scope: Scope, errs: &mut Errors) {
+pub fn validate_object_meta(
+    object: &Value,
+    old: Option<&Value>,
+    scope: Scope,
+    errs: &mut ErrorList,
+) {
     let meta = Object::view(object).metadata();
     match old {
         None => check_namespace(meta, scope, errs),
         Some(old) => {
             let (at, prefix) = (METADATA.field("generateName"), meta.generate_name());
-            errs.complaints(&at, prefix, names::path_segment_prefix(prefix));
+            errs.invalid_each(&at, prefix, names::path_segment_prefix(prefix));
             check_changed(meta, Object::view(old).metadata(), errs);
         }
     }
@@ -32,7 +37,12 @@ pub fn check_meta(object: &Value, old: Option<&Value>, scope: Scope, errs: &mut 
 
 /// What is told once more of an update by the few kinds upstream checks thrice; `whole`: that
 /// are then checked as new ones, too.
-pub fn check_meta_again(object: &Value, old: &Value, whole: bool, errs: &mut Errors) {
+pub fn validate_object_meta_repeated(
+    object: &Value,
+    old: &Value,
+    whole: bool,
+    errs: &mut ErrorList,
+) {
     let meta = Object::view(object).metadata();
     if whole {
         check_common(meta, true, errs);
@@ -42,10 +52,10 @@ pub fn check_meta_again(object: &Value, old: &Value, whole: bool, errs: &mut Err
     check_common(meta, false, errs);
 }
 
-fn check_common(meta: &ObjectMeta, finalizers: bool, errs: &mut Errors) {
+fn check_common(meta: &ObjectMeta, finalizers: bool, errs: &mut ErrorList) {
     errs.non_negative(&METADATA.field("generation"), meta.generation());
-    check_labels(meta.labels(), &METADATA.field("labels"), errs);
-    check_annotations(meta.annotations(), &METADATA.field("annotations"), errs);
+    validate_labels(meta.labels(), &METADATA.field("labels"), errs);
+    validate_annotations(meta.annotations(), &METADATA.field("annotations"), errs);
     check_owners(meta.owner_references(), &METADATA.field("ownerReferences"), errs);
     if finalizers {
         check_qualified(meta, errs);
@@ -53,18 +63,18 @@ fn check_common(meta: &ObjectMeta, finalizers: bool, errs: &mut Errors) {
     check_managers(meta.managed_fields(), errs);
 }
 
-pub fn check_labels(labels: &Map<String>, at: &Path, errs: &mut Errors) {
+pub fn validate_labels(labels: &Map<String>, at: &FieldPath, errs: &mut ErrorList) {
     for (name, value) in labels.iter() {
-        errs.complaints(at, name, names::qualified_name(name));
-        errs.complaints(at, value, names::label_value(value));
+        errs.invalid_each(at, name, names::qualified_name(name));
+        errs.invalid_each(at, value, names::label_value(value));
     }
 }
 
-pub fn check_annotations(annotations: &Map<String>, at: &Path, errs: &mut Errors) {
+pub fn validate_annotations(annotations: &Map<String>, at: &FieldPath, errs: &mut ErrorList) {
     let mut size = 0;
     for (name, value) in annotations.iter() {
         size += name.len() + value.len();
-        errs.complaints(at, name, names::qualified_name(&name.to_lowercase()));
+        errs.invalid_each(at, name, names::qualified_name(&name.to_lowercase()));
     }
     if size > ANNOTATIONS {
         errs.too_long(at, ANNOTATIONS);
@@ -72,12 +82,12 @@ pub fn check_annotations(annotations: &Map<String>, at: &Path, errs: &mut Errors
 }
 
 /// A finalizer, wherever it stands.
-pub fn check_finalizer(finalizer: &str, at: &Path, errs: &mut Errors) {
-    errs.complaints(at, finalizer, names::qualified_name(finalizer));
+pub fn validate_finalizer_name(finalizer: &str, at: &FieldPath, errs: &mut ErrorList) {
+    errs.invalid_each(at, finalizer, names::qualified_name(finalizer));
     check_standard(finalizer, at, errs);
 }
 
-fn check_standard(finalizer: &str, at: &Path, errs: &mut Errors) {
+fn check_standard(finalizer: &str, at: &FieldPath, errs: &mut ErrorList) {
     if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer) {
         let why = "name is neither a standard finalizer name nor is it fully qualified";
         errs.invalid(at, finalizer, why);
@@ -85,27 +95,29 @@ fn check_standard(finalizer: &str, at: &Path, errs: &mut Errors) {
 }
 
 /// A finalizer of a built-in kind is a standard one, or names its domain.
-pub fn check_finalizers(meta: &ObjectMeta, errs: &mut Errors) {
+pub fn validate_finalizers(meta: &ObjectMeta, errs: &mut ErrorList) {
     let all = METADATA.field("finalizers");
-    all.each(meta.finalizers().iter(), |finalizer, at| check_standard(finalizer, at, errs));
+    all.for_each_item(meta.finalizers().iter(), |finalizer, at| {
+        check_standard(finalizer, at, errs)
+    });
 }
 
-fn check_namespace(meta: &ObjectMeta, scope: Scope, errs: &mut Errors) {
+fn check_namespace(meta: &ObjectMeta, scope: Scope, errs: &mut ErrorList) {
     let at = METADATA.field("namespace");
     match (scope, meta.namespace()) {
         (Scope::Namespaced, "") => errs.required(&at, ""),
         (Scope::Namespaced, namespace) => {
-            errs.complaints(&at, namespace, names::dns1123_label(namespace));
+            errs.invalid_each(&at, namespace, names::dns1123_label(namespace));
         }
         (Scope::Cluster, "") => {}
         (Scope::Cluster, _) => errs.forbidden(&at, "not allowed on this type"),
     }
 }
 
-fn check_qualified(meta: &ObjectMeta, errs: &mut Errors) {
+fn check_qualified(meta: &ObjectMeta, errs: &mut ErrorList) {
     let at = METADATA.field("finalizers");
     for finalizer in meta.finalizers().iter() {
-        errs.complaints(&at, finalizer, names::qualified_name(finalizer));
+        errs.invalid_each(&at, finalizer, names::qualified_name(finalizer));
     }
     let has = |name| meta.finalizers().iter().any(|finalizer| finalizer == name);
     if has("orphan") && has("foregroundDeletion") {
@@ -117,7 +129,7 @@ fn check_qualified(meta: &ObjectMeta, errs: &mut Errors) {
     }
 }
 
-fn check_changed(meta: &ObjectMeta, old: &ObjectMeta, errs: &mut Errors) {
+fn check_changed(meta: &ObjectMeta, old: &ObjectMeta, errs: &mut ErrorList) {
     if old.is_terminating() {
         let known = |finalizer: &&str| old.finalizers().iter().any(|old| old == *finalizer);
         let mut new: Vec<_> = meta.finalizers().iter().filter(|new| !known(new)).collect();
@@ -150,7 +162,7 @@ fn check_changed(meta: &ObjectMeta, old: &ObjectMeta, errs: &mut Errors) {
     }
 }
 
-fn check_owners(owners: &List<OwnerReference>, at: &Path, errs: &mut Errors) {
+fn check_owners(owners: &List<OwnerReference>, at: &FieldPath, errs: &mut ErrorList) {
     let mut controller: Option<&OwnerReference> = None;
     for (i, owner) in owners.iter().enumerate() {
         check_owner(owner, &at.index(i), errs);
@@ -170,14 +182,14 @@ fn check_owners(owners: &List<OwnerReference>, at: &Path, errs: &mut Errors) {
                 owner.name()
             );
             let all: Vec<_> = owners.iter().map(shown).collect();
-            errs.invalid_shown(at, format!("[{}]", all.join(",")), detail);
+            errs.invalid_formatted(at, format!("[{}]", all.join(",")), detail);
         } else {
             controller = Some(owner);
         }
     }
 }
 
-fn check_owner(owner: &OwnerReference, at: &Path, errs: &mut Errors) {
+fn check_owner(owner: &OwnerReference, at: &FieldPath, errs: &mut ErrorList) {
     let version = owner.api_version();
     let parts: Vec<_> = version.split('/').collect();
     if !version.is_empty() && (parts.len() > 2 || parts.last() == Some(&"")) {
@@ -195,7 +207,7 @@ fn check_owner(owner: &OwnerReference, at: &Path, errs: &mut Errors) {
     }
     if (version, owner.kind()) == ("v1", "Event") {
         let detail = "/v1, Kind=Event is disallowed from being an owner";
-        errs.invalid_shown(at, shown(owner), detail);
+        errs.invalid_formatted(at, shown(owner), detail);
     }
 }
 
@@ -218,9 +230,9 @@ fn shown(owner: &OwnerReference) -> String {
     text + "}"
 }
 
-fn check_managers(managers: &List<ManagedFieldsEntry>, errs: &mut Errors) {
+fn check_managers(managers: &List<ManagedFieldsEntry>, errs: &mut ErrorList) {
     let all = METADATA.field("managedFields");
-    all.each(managers.iter(), |manager, at| {
+    all.for_each_item(managers.iter(), |manager, at| {
         match manager.operation() {
             "" => errs.required(&at.field("operation"), "must not be empty"),
             operation => errs.one_of(&at.field("operation"), operation, &["Apply", "Update"]),
@@ -228,7 +240,7 @@ fn check_managers(managers: &List<ManagedFieldsEntry>, errs: &mut Errors) {
         if !matches!(manager.fields_type(), "" | "FieldsV1") {
             errs.invalid(&at.field("fieldsType"), manager.fields_type(), "must be `FieldsV1`");
         }
-        errs.max_bytes(&at.field("manager"), manager.manager(), MANAGER);
+        errs.max_bytes(&at.field("manager"), manager.manager(), MAX_MANAGER_NAME_LENGTH);
         errs.max_bytes(&at.field("subresource"), manager.subresource(), SUBRESOURCE);
     });
 }
@@ -242,8 +254,8 @@ mod tests {
     fn complaints(meta: ObjectMeta, old: Option<ObjectMeta>, scope: Scope) -> Vec<String> {
         let object = |meta| Value::from(Object::new().with_metadata(meta));
         let old = old.map(object);
-        let mut errs = Errors::default();
-        check_meta(&object(meta), old.as_ref(), scope, &mut errs);
+        let mut errs = ErrorList::default();
+        validate_object_meta(&object(meta), old.as_ref(), scope, &mut errs);
         errs.0.iter().map(ToString::to_string).collect()
     }
 

@@ -1,29 +1,29 @@
 //! One form for each object: constant defaults filled, what is empty left out,
 //! and what Go writes although it is empty written.
 
-use object::{Field, NULL, Plain, Struct, Type, Value, Word};
+use object::{FieldId, FieldSchema, NULL, StructAlternative, StructSchema, Type, Value};
 
 /// Fills constant defaults; drops fields that the shape does not know or leaves out. What has
 /// its form already stays shared with whoever else has it.
-pub fn normalize(shape: &Struct, object: &mut Value) {
+pub fn normalize(shape: &StructSchema, object: &mut Value) {
     if let Some(new) = object_of(shape, object) {
         *object = new;
     }
 }
 
 /// The object in its form, in as much room as it needs; `None` if it has that already.
-fn object_of(shape: &Struct, object: &Value) -> Option<Value> {
+fn object_of(shape: &StructSchema, object: &Value) -> Option<Value> {
     let index = shape.index()?;
-    let (known, mut missing) = (object.words(), &*index.filled);
+    let (known, mut missing) = (object.interned_fields(), &*index.zero_fields);
     if matches!(object, Value::Map(_)) {
         let known = object.entries();
-        let words = known.filter_map(|(name, value)| Some((Word::find(name)?, value.clone())));
+        let words = known.filter_map(|(name, value)| Some((FieldId::lookup(name)?, value.clone())));
         let words = Value::from_fields(words.collect());
         return object_of(shape, &words).or(Some(words));
     } else if known.is_empty() {
-        return (!missing.is_empty()).then(|| Value::Object(index.filled.clone()));
+        return (!missing.is_empty()).then(|| Value::Object(index.zero_fields.clone()));
     }
-    let mut new: Option<Vec<(Word, Value)>> = None;
+    let mut new: Option<Vec<(FieldId, Value)>> = None;
     for (at, (word, value)) in known.iter().enumerate() {
         while let [zero, rest @ ..] = missing
             && zero.0 < *word
@@ -33,13 +33,13 @@ fn object_of(shape: &Struct, object: &Value) -> Option<Value> {
         }
         let zero = missing.first().filter(|zero| zero.0 == *word);
         missing = &missing[usize::from(zero.is_some())..];
-        let stays = match shape.field_of(*word) {
+        let stays = match shape.field_by_id(*word) {
             None => matches!(word.as_str(), "apiVersion" | "kind"),
             Some(_) if value.is_null() => zero.is_some_and(|zero| zero.1.is_null()),
             Some(field) if is_hollow(field, value) => false,
-            Some(field) => !field.omits(value) || field.default.is_null() && zero.is_some(),
+            Some(field) => !field.is_omitted(value) || field.default.is_null() && zero.is_some(),
         };
-        let value = match shape.field_of(*word).filter(|_| stays && !value.is_null()) {
+        let value = match shape.field_by_id(*word).filter(|_| stays && !value.is_null()) {
             Some(field) => value_of(&field.ty, value),
             None => zero.map(|zero| zero.1.clone()).filter(|_| !stays),
         };
@@ -54,35 +54,37 @@ fn object_of(shape: &Struct, object: &Value) -> Option<Value> {
     }
     match new {
         Some(new) => Some(Value::from_fields(new)),
-        None => object.renewed(|_| None),
+        None => object.map_children(|_| None),
     }
 }
 
 fn value_of(ty: &Type, value: &Value) -> Option<Value> {
     match ty {
         Type::Object(shape) => object_of(shape, value),
-        Type::Either(shape, _) if value.is_object() => object_of(shape, value),
-        Type::Either(shape, Plain::List) => value.renewed(|value| object_of(shape, value)),
-        Type::List(item) | Type::Map(item) => value.renewed(|value| value_of(item, value)),
+        Type::StructOr(shape, _) if value.is_object() => object_of(shape, value),
+        Type::StructOr(shape, StructAlternative::List) => {
+            value.map_children(|value| object_of(shape, value))
+        }
+        Type::List(item) | Type::Map(item) => value.map_children(|value| value_of(item, value)),
         _ => None,
     }
 }
 
 /// Brings back what was `given` empty of `which` fields, so that rules can tell it from none:
 /// until an object is stored, Go can, and then some of it.
-pub(crate) fn restore_hollow(
-    shape: &Struct,
+pub(crate) fn restore_empty(
+    shape: &StructSchema,
     object: &mut Value,
     given: &Value,
-    which: fn(&Field) -> bool,
+    which: fn(&FieldSchema) -> bool,
 ) {
-    for (field, value) in shape.pairs(given) {
+    for (field, value) in shape.present_fields(given) {
         if value.is_zero() {
             let there = !value.is_null() && object.is_object() && which(field);
-            if field.of(object).is_null() && there {
+            if field.get(object).is_null() && there {
                 object[&*field.name] = value.clone();
             }
-        } else if nested(&field.ty) && !field.of(object).is_null() {
+        } else if nested(&field.ty) && !field.get(object).is_null() {
             restore_value(&field.ty, &mut object[&*field.name], value, which);
         }
     }
@@ -90,13 +92,15 @@ pub(crate) fn restore_hollow(
 
 /// Drops empty lists and maps where there were none before: nobody has changed anything. Those
 /// that Go writes stay in objects that are new.
-pub(crate) fn drop_hollow(shape: &Struct, new: &mut Value, old: &Value) {
-    if !hollow_within(shape, new) {
+pub(crate) fn drop_new_empty(shape: &StructSchema, new: &mut Value, old: &Value) {
+    if !has_empty_collection(shape, new) {
         return;
     }
     new.retain(|name, value| match shape.field(name) {
         Some(field) if is_hollow(field, value) => {
-            value.is_null() || !old.get(name).is_zero() || old.is_null() && field.rules.always
+            value.is_null()
+                || !old.get(name).is_zero()
+                || old.is_null() && field.attributes.no_omitempty
         }
         Some(field) => {
             drop_value(&field.ty, value, old.get(name));
@@ -106,9 +110,9 @@ pub(crate) fn drop_hollow(shape: &Struct, new: &mut Value, old: &Value) {
     });
 }
 
-fn restore_value(ty: &Type, value: &mut Value, given: &Value, which: fn(&Field) -> bool) {
+fn restore_value(ty: &Type, value: &mut Value, given: &Value, which: fn(&FieldSchema) -> bool) {
     match (ty, value) {
-        (Type::Object(shape), value) => restore_hollow(shape, value, given, which),
+        (Type::Object(shape), value) => restore_empty(shape, value, given, which),
         (Type::List(item), Value::List(items)) if items.len() == given.items().len() => {
             for (value, given) in items.make_mut().iter_mut().zip(given.items()) {
                 restore_value(item, value, given, which);
@@ -124,7 +128,7 @@ fn restore_value(ty: &Type, value: &mut Value, given: &Value, which: fn(&Field) 
 
 fn drop_value(ty: &Type, new: &mut Value, old: &Value) {
     match (ty, new) {
-        (Type::Object(shape), new) => drop_hollow(shape, new, old),
+        (Type::Object(shape), new) => drop_new_empty(shape, new, old),
         (Type::List(item), Value::List(items)) if nested(item) => {
             for (i, new) in items.make_mut().iter_mut().enumerate() {
                 drop_value(item, new, old.items().get(i).unwrap_or(&NULL));
@@ -139,15 +143,15 @@ fn drop_value(ty: &Type, new: &mut Value, old: &Value) {
 }
 
 /// Whether something in an object is there and empty.
-pub(crate) fn hollow_within(shape: &Struct, object: &Value) -> bool {
-    shape.pairs(object).any(|(field, value)| {
+pub(crate) fn has_empty_collection(shape: &StructSchema, object: &Value) -> bool {
+    shape.present_fields(object).any(|(field, value)| {
         !value.is_null() && (is_hollow(field, value) || has_hollow(&field.ty, value))
     })
 }
 
 fn has_hollow(ty: &Type, value: &Value) -> bool {
     match ty {
-        Type::Object(shape) => hollow_within(shape, value),
+        Type::Object(shape) => has_empty_collection(shape, value),
         Type::List(item) if nested(item) => value.items().iter().any(|it| has_hollow(item, it)),
         Type::Map(item) if nested(item) => value.entries().any(|(_, it)| has_hollow(item, it)),
         _ => false,
@@ -155,17 +159,17 @@ fn has_hollow(ty: &Type, value: &Value) -> bool {
 }
 
 /// An empty list or map is none at all: protobuf, in which objects are stored, cannot tell.
-fn is_hollow(field: &Field, value: &Value) -> bool {
-    can_be_hollow(field) && value.is_zero()
+fn is_hollow(field: &FieldSchema, value: &Value) -> bool {
+    is_collection(field) && value.is_zero()
 }
 
-pub(crate) fn can_be_hollow(field: &Field) -> bool {
+pub(crate) fn is_collection(field: &FieldSchema) -> bool {
     matches!(*field.ty, Type::List(_) | Type::Map(_))
 }
 
 /// Whether there can be anything to do inside.
 fn nested(ty: &Type) -> bool {
-    matches!(ty, Type::Object(_) | Type::Either(..) | Type::List(_) | Type::Map(_))
+    matches!(ty, Type::Object(_) | Type::StructOr(..) | Type::List(_) | Type::Map(_))
 }
 
 #[cfg(test)]
@@ -184,10 +188,10 @@ mod tests {
         let mut object = given.clone();
         normalize(Object::SHAPE, &mut object);
         assert!(object.get("metadata").get("labels").is_null());
-        restore_hollow(Object::SHAPE, &mut object, &given, can_be_hollow);
+        restore_empty(Object::SHAPE, &mut object, &given, is_collection);
         assert_eq!(object.get("metadata"), given.get("metadata"));
         let old = tree(r#"{"metadata":{"name":"a","labels":{"b":"c"}}}"#);
-        drop_hollow(Object::SHAPE, &mut object, &old);
+        drop_new_empty(Object::SHAPE, &mut object, &old);
         assert_eq!(object, tree(r#"{"metadata":{"name":"a","labels":{}}}"#));
     }
 }

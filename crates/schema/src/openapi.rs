@@ -11,7 +11,7 @@ mod v3;
 
 pub use self::{
     v2::v2,
-    v3::{others, v3},
+    v3::{non_resource_documents, v3},
 };
 
 /// The release of the API that the documents name.

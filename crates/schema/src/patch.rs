@@ -17,14 +17,14 @@ mod told;
 
 use object::{NULL, Status, StatusDetails, Value, from_json, to_json};
 
-pub(crate) use self::place::{go_float, go_type, replaces};
+pub(crate) use self::place::{go_float, go_type, is_replaced};
 pub use self::{
-    json::{json, json_text},
-    merge::merge_text,
-    place::shown as printed,
-    strategic::strategic,
-    three_way::three_way,
-    told::{as_written, odd_operations, restore},
+    json::{apply_json_patch, apply_json_patch_text},
+    merge::apply_merge_patch_text,
+    place::format_go_v as printed,
+    strategic::apply_strategic_merge_patch,
+    three_way::create_three_way_patch,
+    told::{from_unstructured, strict_patch_errors, to_go_json},
 };
 
 /// Why a patch was refused, by what the server answers.
@@ -38,7 +38,7 @@ pub enum PatchError {
     TooLarge(String),
     /// The object is not such that the patch applies to it: 422.
     #[error("{0}")]
-    Unfit(String),
+    Unprocessable(String),
     /// The patch cannot be merged; upstream calls that its own fault: 500.
     #[error("{0}")]
     Failed(String),
@@ -50,7 +50,7 @@ impl PatchError {
         match self {
             Self::Malformed(_) => 400,
             Self::TooLarge(_) => 413,
-            Self::Unfit(_) => 422,
+            Self::Unprocessable(_) => 422,
             Self::Failed(_) => 500,
         }
     }
@@ -60,7 +60,7 @@ impl PatchError {
         match self {
             Self::Malformed(why) => Status::bad_request(why.as_str()),
             Self::TooLarge(why) => Status::too_large(format!("Request entity too large: {why}")),
-            Self::Unfit(_) => Status::failure(
+            Self::Unprocessable(_) => Status::failure(
                 422,
                 "Invalid",
                 "the server rejected our request due to an error in our request",
@@ -83,7 +83,7 @@ fn written(value: &Value) -> String {
 }
 
 fn read(text: &str) -> Result<Value, PatchError> {
-    from_json(text.as_bytes()).map_err(|error| PatchError::Unfit(error.to_string()))
+    from_json(text.as_bytes()).map_err(|error| PatchError::Unprocessable(error.to_string()))
 }
 
 /// Removes the entry `name`, even an explicit `null`.

@@ -3,20 +3,20 @@
 use std::fmt;
 
 #[derive(Clone, Copy, Debug)]
-pub enum Path<'a> {
+pub enum FieldPath<'a> {
     Root,
-    Field(&'a Path<'a>, &'a str),
-    Index(&'a Path<'a>, usize),
-    Key(&'a Path<'a>, &'a str),
+    Field(&'a FieldPath<'a>, &'a str),
+    Index(&'a FieldPath<'a>, usize),
+    Key(&'a FieldPath<'a>, &'a str),
 }
 
-impl Path<'static> {
+impl FieldPath<'static> {
     pub const METADATA: Self = Self::Root.field("metadata");
     pub const SPEC: Self = Self::Root.field("spec");
     pub const STATUS: Self = Self::Root.field("status");
 }
 
-impl<'a> Path<'a> {
+impl<'a> FieldPath<'a> {
     /// The field `name` of what is here: `spec.replicas`.
     pub const fn field(&'a self, name: &'a str) -> Self {
         Self::Field(self, name)
@@ -28,12 +28,16 @@ impl<'a> Path<'a> {
     }
 
     /// Each item of the list that is here, with its place.
-    pub fn each<T>(&self, items: impl Iterator<Item = T>, mut check: impl FnMut(T, &Path)) {
+    pub fn for_each_item<T>(
+        &self,
+        items: impl Iterator<Item = T>,
+        mut check: impl FnMut(T, &FieldPath),
+    ) {
         items.enumerate().for_each(|(at, item)| check(item, &self.index(at)));
     }
 
     /// The field `name`, if it is there, with its place.
-    pub fn given<T>(&self, name: &str, value: Option<T>, check: impl FnOnce(T, &Path)) {
+    pub fn if_present<T>(&self, name: &str, value: Option<T>, check: impl FnOnce(T, &FieldPath)) {
         if let Some(value) = value {
             check(value, &self.field(name));
         }
@@ -45,7 +49,7 @@ impl<'a> Path<'a> {
     }
 }
 
-impl fmt::Display for Path<'_> {
+impl fmt::Display for FieldPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root => Ok(()),

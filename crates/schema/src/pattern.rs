@@ -11,7 +11,7 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 use crate::effort::{self, Exhausted};
 
 /// What a compiled pattern may take.
-const LARGEST: usize = 1 << 20;
+const MAX_COMPILED_SIZE: usize = 1 << 20;
 /// How many states a pattern may have; somewhat more than fit into that.
 const MOST_STATES: u64 = 100_000;
 /// How many states all patterns in the cache may have: some 32 MiB.
@@ -107,7 +107,7 @@ fn compile_anew(pattern: &str) -> Compiled {
             return Err(large());
         }
         effort::spend(states).map_err(|why| why.to_string())?;
-        let built = RegexBuilder::new(&translated).size_limit(LARGEST).build();
+        let built = RegexBuilder::new(&translated).size_limit(MAX_COMPILED_SIZE).build();
         let regex = built.map_err(|error| match error {
             regex::Error::CompiledTooBig(_) => large(),
             error => invalid(&error),

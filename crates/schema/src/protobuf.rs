@@ -10,9 +10,12 @@ mod encode;
 mod wire;
 
 pub use self::{
-    decode::{decode, open},
-    encode::{END, encode, encode_event, encode_list, encode_partial, item_head, list_head, seal},
-    wire::Malformed,
+    decode::{decode, decode_envelope},
+    encode::{
+        ENVELOPE_TAIL, encode, encode_envelope, encode_event, encode_item_header, encode_list,
+        encode_list_header, encode_partial_object_metadata,
+    },
+    wire::DecodeError,
 };
 
 /// What stands before every message: stored bytes and bodies alike.

@@ -1,6 +1,6 @@
 //! A small kind for the tests of this crate: it has every way of merging.
 
-use crate::{Kind, Names, Subresource};
+use crate::{Kind, ResourceNames, Subresource};
 use macros::api;
 use object::{IntOrString, LabelSelector, List, Map, ObjectMeta, Value, from_json};
 
@@ -20,7 +20,7 @@ pub(crate) struct SampleSpec {
     replicas: Option<i32>,
     #[api(tag = 2)]
     selector: Option<LabelSelector>,
-    #[api(tag = 3, keys("name"), merge, merge_key = "name", always)]
+    #[api(tag = 3, keys("name"), merge, merge_key = "name", no_omitempty)]
     containers: List<SampleContainer>,
     #[api(tag = 4, keys("name"), merge, retain_keys, merge_key = "name")]
     volumes: List<SampleVolume>,
@@ -36,7 +36,7 @@ pub(crate) struct SampleSpec {
 
 #[api]
 pub(crate) struct SampleContainer {
-    #[api(tag = 1, always)]
+    #[api(tag = 1, no_omitempty)]
     name: String,
     #[api(tag = 2)]
     image: String,
@@ -50,7 +50,7 @@ pub(crate) struct SampleContainer {
 
 #[api]
 pub(crate) struct SamplePort {
-    #[api(tag = 1, always)]
+    #[api(tag = 1, no_omitempty)]
     container_port: i32,
     #[api(tag = 2, default = "TCP")]
     protocol: String,
@@ -70,7 +70,7 @@ pub(crate) struct SampleVolume {
 
 #[api]
 pub(crate) struct SamplePath {
-    #[api(tag = 1, always)]
+    #[api(tag = 1, no_omitempty)]
     path: String,
 }
 
@@ -89,13 +89,13 @@ pub(crate) struct SampleStatus {
 }
 
 impl Kind for Sample {
-    const NAMES: Names = Names {
+    const NAMES: ResourceNames = ResourceNames {
         group: "apps",
         version: "v1",
         kind: "Sample",
         plural: "samples",
         singular: "sample",
-        short: &[],
+        short_names: &[],
         categories: &[],
     };
     const SUBRESOURCES: &'static [Subresource] = &[

@@ -2,19 +2,19 @@
 
 use std::fmt::Display;
 
-use crate::Path;
+use crate::FieldPath;
 
 /// More than fit into the headers of an answer.
 const MOST: usize = 1_000;
 
 /// Collects what the caller shall be told; each thing once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Warnings(pub Vec<String>);
+pub struct WarningList(pub Vec<String>);
 
-impl Warnings {
+impl WarningList {
     /// About what is at this path.
-    pub fn at(&mut self, at: &Path, what: impl Display) {
-        self.say(format!("{at}: {what}"));
+    pub fn push_at(&mut self, at: &FieldPath, what: impl Display) {
+        self.push(format!("{at}: {what}"));
     }
 
     /// Whether no more fit: what could only add to them need not be looked for.
@@ -23,7 +23,7 @@ impl Warnings {
     }
 
     /// About the object as a whole.
-    pub fn say(&mut self, what: impl Into<String>) {
+    pub fn push(&mut self, what: impl Into<String>) {
         let what = what.into();
         if !self.is_full() && !self.0.contains(&what) {
             self.0.push(what);

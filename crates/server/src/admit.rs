@@ -9,10 +9,10 @@ use std::{
 };
 
 use object::{Object, Status, Text, Value, View, names::qualified_name};
-use schema::Errors;
+use schema::ErrorList;
 use tracing::warn;
 
-use crate::{Delete, Registry, Served, User};
+use crate::{DeleteRequest, Registry, ServedResource, UserInfo};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -36,10 +36,10 @@ impl Operation {
 
 /// A write on its way, in the stored version.
 #[derive(Debug)]
-pub struct Admission<'a> {
+pub struct AdmissionAttributes<'a> {
     pub registry: &'a Registry,
-    pub served: &'a Served,
-    pub user: &'a User,
+    pub served: &'a ServedResource,
+    pub user: &'a UserInfo,
     pub operation: Operation,
     /// Empty for the object itself.
     pub subresource: &'a str,
@@ -52,15 +52,15 @@ pub struct Admission<'a> {
     pub revision: u64,
     pub reinvocation: Reinvocation,
     pub dry_run: bool,
-    pub options: &'a Options,
+    pub options: &'a WriteOptions,
     /// How a deletion is meant.
-    pub delete: Option<&'a Delete>,
-    pub(crate) said: Mutex<Said>,
+    pub delete: Option<&'a DeleteRequest>,
+    pub(crate) output: Mutex<AdmissionOutput>,
 }
 
 /// What a request says of its write besides.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct WriteOptions {
     pub field_manager: Text,
     pub field_validation: Text,
 }
@@ -75,23 +75,23 @@ pub struct Reinvocation {
     /// Those who were asked, and want to be asked again if others change something.
     pub invoked: Vec<Text>,
     /// Those of them about whom that has come true.
-    pub again: Vec<Text>,
+    pub to_reinvoke: Vec<Text>,
     /// What each plugin left behind.
     pub last: BTreeMap<&'static str, Value>,
 }
 
 impl Reinvocation {
     /// Somebody changed the object: those who were asked before are asked again.
-    pub fn changed(&mut self) {
+    pub fn mark_changed(&mut self) {
         self.wanted = true;
-        self.again.append(&mut self.invoked);
+        self.to_reinvoke.append(&mut self.invoked);
     }
 
     /// Whether a plugin begins its second round, and others changed the object since its first.
-    pub fn resumes(&mut self, plugin: &'static str, object: &Value) -> bool {
+    pub fn should_reinvoke(&mut self, plugin: &'static str, object: &Value) -> bool {
         let again = self.round > 0;
         if again && self.last.remove(plugin).as_ref() != Some(object) {
-            self.again.append(&mut self.invoked);
+            self.to_reinvoke.append(&mut self.invoked);
         }
         again
     }
@@ -99,15 +99,15 @@ impl Reinvocation {
 
 /// What plugins say besides yes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct AdmissionOutput {
     pub(crate) warnings: Vec<String>,
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
-impl Admission<'_> {
+impl AdmissionAttributes<'_> {
     /// Tells the caller something though the write succeeds.
     pub fn warn(&self, warning: impl Into<String>) {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         said.warnings.push(warning.into());
     }
 
@@ -118,22 +118,22 @@ impl Admission<'_> {
             warn!(key, "an annotation for the audit log has no proper key");
             return;
         }
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         said.annotations.entry(key.to_owned()).or_insert(value);
     }
 
-    pub(crate) fn take_said(&mut self) -> Said {
-        std::mem::take(self.said.get_mut().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn take_output(&mut self) -> AdmissionOutput {
+        std::mem::take(self.output.get_mut().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Whether this is about objects of that group and resource, not about a part of them.
-    pub fn is(&self, group: &str, resource: &str) -> bool {
+    pub fn is_resource(&self, group: &str, resource: &str) -> bool {
         let names = &self.served.definition.names;
         self.subresource.is_empty() && names.group == group && names.plural == resource
     }
 
     /// Refuses the write, in upstream's form. A name may not have been made yet.
-    pub fn forbid(&self, why: &str) -> Status {
+    pub fn forbidden(&self, why: &str) -> Status {
         let names = [&*self.name, self.meta().name(), self.meta().generate_name()];
         let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown");
         Status::forbidden(self.served.subject(name), why)
@@ -144,21 +144,21 @@ impl Admission<'_> {
     }
 }
 
-pub type Admitting<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + Send + 'a>>;
+pub type AdmissionFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + Send + 'a>>;
 
 /// One admission plugin. They run in the order of one list: all `mutate`, then
 /// the object is checked, then all `validate`.
-pub trait Admit: fmt::Debug + Send + Sync {
+pub trait AdmissionPlugin: fmt::Debug + Send + Sync {
     fn name(&self) -> &'static str;
 
-    fn mutate<'a>(&'a self, _admission: &'a mut Admission<'_>) -> Admitting<'a> {
+    fn mutate<'a>(&'a self, _admission: &'a mut AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         Box::pin(async { Ok(()) })
     }
 
     /// Finds what is wrong with the object, to be told with all that its kind finds.
-    fn judge(&self, _admission: &Admission, _errs: &mut Errors) {}
+    fn field_errors(&self, _admission: &AdmissionAttributes, _errs: &mut ErrorList) {}
 
-    fn validate<'a>(&'a self, _admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, _admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         Box::pin(async { Ok(()) })
     }
 }

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use bytes::Bytes;
 use object::Value;
 
-use crate::{Handling, Request, Server};
+use crate::{Request, ResponseFuture, Server};
 
 /// A group that is served elsewhere.
 #[derive(Clone, Debug)]
@@ -27,17 +27,17 @@ pub struct RemoteDocument {
 }
 
 /// Knows who serves what, and passes requests on.
-pub trait Aggregate: fmt::Debug + Send + Sync {
+pub trait Aggregator: fmt::Debug + Send + Sync {
     fn has(&self, group: &str, version: &str) -> bool;
     fn groups(&self) -> Vec<RemoteGroup>;
     fn documents(&self) -> Vec<RemoteDocument>;
     /// Changes whenever the documents do.
-    fn edition(&self) -> u64;
-    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a>;
+    fn change_counter(&self) -> u64;
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> ResponseFuture<'a>;
 }
 
 /// Group and version of a path below `/apis`.
-pub(crate) fn place(path: &str) -> Option<(&str, &str)> {
+pub(crate) fn group_version_of_path(path: &str) -> Option<(&str, &str)> {
     let mut parts = path.strip_prefix("/apis/")?.split('/');
     Some((parts.next()?, parts.next().filter(|version| !version.is_empty())?))
 }

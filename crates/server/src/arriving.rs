@@ -24,36 +24,36 @@ use tokio::time::{Instant, timeout_at};
 use crate::Reply;
 
 /// So much is read for nothing; whoever sends more loses the connection.
-const LITTLE: u64 = 256 << 10;
+const MAX_DRAIN_BYTES: u64 = 256 << 10;
 /// How long such a connection stays, so that the answer arrives.
-const FAREWELL: Duration = Duration::from_millis(500);
+const LINGER: Duration = Duration::from_millis(500);
 
 /// The body of a request, as it comes in.
 #[derive(Debug)]
-pub struct Arriving {
+pub struct RequestBody {
     body: Option<Incoming>,
-    left: Option<Left>,
+    left: Option<UnreadBody>,
 }
 
 /// Where a body is found that was not read to its end.
 #[derive(Clone, Debug)]
-pub(crate) struct Left {
+pub(crate) struct UnreadBody {
     place: Arc<Mutex<Option<Incoming>>>,
     /// Whether the other side waits to be asked for the body.
     waits: bool,
 }
 
-impl Arriving {
+impl RequestBody {
     /// The body, and where what is left of it will be, if that matters.
-    pub(crate) fn of(head: &Parts, body: Incoming) -> (Self, Option<Left>) {
+    pub(crate) fn of(head: &Parts, body: Incoming) -> (Self, Option<UnreadBody>) {
         let matters = head.version < Version::HTTP_2 && !body.is_end_stream();
         let waits = head.headers.contains_key(EXPECT);
-        let left = matters.then(|| Left { place: Arc::default(), waits });
+        let left = matters.then(|| UnreadBody { place: Arc::default(), waits });
         (Self { body: Some(body), left: left.clone() }, left)
     }
 }
 
-impl Drop for Arriving {
+impl Drop for RequestBody {
     fn drop(&mut self) {
         if let (Some(left), Some(body)) = (&self.left, self.body.take())
             && !body.is_end_stream()
@@ -63,7 +63,7 @@ impl Drop for Arriving {
     }
 }
 
-impl Body for Arriving {
+impl Body for RequestBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -86,22 +86,22 @@ impl Body for Arriving {
     }
 }
 
-impl Left {
+impl UnreadBody {
     /// Reads what was left, within a time. If that is too much, the answer says that it is the
     /// last, and the rest is returned, to be read on while the answer goes out. Whoever waits to
     /// be asked for his body is not asked.
-    pub(crate) async fn read(
+    pub(crate) async fn drain(
         self,
         reply: &mut Reply,
         within: Duration,
     ) -> Option<impl Future<Output = ()> + use<>> {
         let mut body = self.place.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        if !self.waits && skip(&mut body, LITTLE, within).await {
+        if !self.waits && skip(&mut body, MAX_DRAIN_BYTES, within).await {
             return None;
         }
         reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         let goes_on = async move {
-            skip(&mut body, u64::MAX, FAREWELL).await;
+            skip(&mut body, u64::MAX, LINGER).await;
         };
         (!self.waits).then_some(goes_on)
     }

@@ -16,7 +16,7 @@ use http::{
 };
 use object::{MicroTime, Object, Status, Text, Value, View};
 
-use crate::{Peer, RequestInfo, User, filters::Asker};
+use crate::{Peer, RequestInfo, UserInfo, filters::Caller};
 
 /// So much is told of what a client calls itself.
 const LONGEST_AGENT: usize = 1024;
@@ -42,13 +42,13 @@ pub enum AuditStage {
 }
 
 /// Keeps what is told.
-pub trait Audit: fmt::Debug + Send + Sync {
+pub trait AuditBackend: fmt::Debug + Send + Sync {
     /// How much is told of a request, and whether field managers are left out.
-    fn level(&self, user: &User, info: &RequestInfo) -> (AuditLevel, bool);
+    fn level(&self, user: &UserInfo, info: &RequestInfo) -> (AuditLevel, bool);
     /// Whether nothing is told of such a request at this stage.
-    fn omits(&self, user: &User, info: &RequestInfo, stage: AuditStage) -> bool;
+    fn omits(&self, user: &UserInfo, info: &RequestInfo, stage: AuditStage) -> bool;
     /// Tells an event. An error: what it is about must not happen, since it could not be told.
-    fn tell(&self, event: Value) -> Result<(), Untold>;
+    fn process_event(&self, event: Value) -> Result<(), Untold>;
     /// A request was refused because of that.
     fn refused(&self);
 }
@@ -59,31 +59,31 @@ pub struct Untold;
 
 tokio::task_local! {
     /// What is found out about the request that this task handles.
-    static RECORD: Arc<Record>;
+    static RECORD: Arc<AuditContext>;
 }
 
 /// What is found out on the way.
 #[derive(Debug, Default)]
-pub(crate) struct Record {
+pub(crate) struct AuditContext {
     /// Whether what is answered is told as well.
-    whole: bool,
+    logs_response: bool,
     sent: Mutex<Value>,
     answer: Mutex<Value>,
     annotations: Mutex<BTreeMap<String, String>>,
-    layers: Mutex<Layers>,
+    layers: Mutex<LatencyBreakdown>,
 }
 
 /// How long a request has been in parts of the server.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Layers(BTreeMap<&'static str, Duration>);
+pub(crate) struct LatencyBreakdown(BTreeMap<&'static str, Duration>);
 
-impl Layers {
+impl LatencyBreakdown {
     pub(crate) fn add(&mut self, layer: &'static str, took: Duration) {
         *self.0.entry(layer).or_default() += took;
     }
 }
 
-impl Record {
+impl AuditContext {
     pub(crate) fn note_answer(&self, answer: Value) {
         *locked(&self.answer) = answer;
     }
@@ -94,19 +94,22 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Runs a request with a record of its own.
-pub(crate) async fn recorded<T>(record: Arc<Record>, task: impl Future<Output = T>) -> T {
+pub(crate) async fn with_audit_context<T>(
+    record: Arc<AuditContext>,
+    task: impl Future<Output = T>,
+) -> T {
     RECORD.scope(record, task).await
 }
 
 /// Keeps what was sent for those who audit, if anybody does.
-pub fn note_sent(sent: impl FnOnce() -> Value) {
+pub fn log_request_object(sent: impl FnOnce() -> Value) {
     let _ = RECORD.try_with(|record| *locked(&record.sent) = sent());
 }
 
 /// Keeps what is answered, if that is told.
-pub(crate) fn note_answer(answer: impl FnOnce() -> Value) {
+pub(crate) fn log_response_object(answer: impl FnOnce() -> Value) {
     let _ = RECORD.try_with(|record| {
-        if record.whole {
+        if record.logs_response {
             record.note_answer(answer());
         }
     });
@@ -119,7 +122,7 @@ pub(crate) fn note_status(status: &Status) {
 
 /// Keeps how long a request was in a part of the server. What is done at once counts by what
 /// takes longest.
-pub fn note_layer(layer: &'static str, took: Duration, at_once: bool) {
+pub fn track_latency(layer: &'static str, took: Duration, at_once: bool) {
     let _ = RECORD.try_with(|record| {
         let layers = &mut *locked(&record.layers);
         if at_once {
@@ -132,7 +135,7 @@ pub fn note_layer(layer: &'static str, took: Duration, at_once: bool) {
 }
 
 /// Notes something for those who audit.
-pub fn note(key: &str, value: String) {
+pub fn add_audit_annotation(key: &str, value: String) {
     annotate(&BTreeMap::from([(key.to_owned(), value)]));
 }
 
@@ -145,30 +148,30 @@ pub(crate) fn annotate(annotations: &BTreeMap<String, String>) {
 
 /// One request, as it is told.
 #[derive(Debug)]
-pub(crate) struct Trail {
-    audit: Arc<dyn Audit>,
+pub(crate) struct RequestAudit {
+    audit: Arc<dyn AuditBackend>,
     level: AuditLevel,
     omit_managers: bool,
-    asker: Asker,
+    asker: Caller,
     info: RequestInfo,
     event: Value,
     /// In microseconds.
     arrived: i64,
-    pub(crate) record: Arc<Record>,
+    pub(crate) record: Arc<AuditContext>,
     /// Whether it could not be told that the request has come, and it must not go on.
     untold: bool,
 }
 
-impl Trail {
+impl RequestAudit {
     /// `None` if nothing is told of this request.
     pub(crate) fn begin(
-        audit: &Arc<dyn Audit>,
+        audit: &Arc<dyn AuditBackend>,
         id: &str,
-        (asker, info): (Asker, &RequestInfo),
+        (asker, info): (Caller, &RequestInfo),
         (head, peer): (&Parts, &Peer),
         micros: i64,
     ) -> Option<Self> {
-        let shown = asker.shown.clone().unwrap_or_default();
+        let shown = asker.authenticated.clone().unwrap_or_default();
         let (level, omit_managers) = audit.level(&shown, info);
         if level == AuditLevel::None {
             return None;
@@ -180,7 +183,7 @@ impl Trail {
         event["auditID"] = id.into();
         event["requestURI"] = head.uri.path_and_query().map_or("/", |path| path.as_str()).into();
         event["verb"] = info.verb.clone().into();
-        event["user"] = asker.shown.as_ref().map_or_else(Value::object, told);
+        event["user"] = asker.authenticated.as_ref().map_or_else(Value::object, user_info);
         let addresses = addresses(&head.headers, peer);
         if !addresses.is_empty() {
             event["sourceIPs"] = addresses.iter().map(ToString::to_string).collect();
@@ -194,21 +197,22 @@ impl Trail {
         if info.is_resource {
             event["objectRef"] = reference(info);
         }
-        event["requestReceivedTimestamp"] = MicroTime::text(micros).into();
+        event["requestReceivedTimestamp"] = MicroTime::format(micros).into();
         let whole = level == AuditLevel::RequestResponse;
-        let layers = Mutex::new(asker.layers.clone());
-        let record = Arc::new(Record { whole, layers, ..Record::default() });
+        let layers = Mutex::new(asker.latency.clone());
+        let record =
+            Arc::new(AuditContext { logs_response: whole, layers, ..AuditContext::default() });
         let (audit, info, arrived) = (audit.clone(), info.clone(), micros);
         let untold = false;
         let mut trail =
             Self { audit, level, omit_managers, asker, info, event, arrived, record, untold };
-        if trail.asker.shown.is_some() {
+        if trail.asker.authenticated.is_some() {
             trail.untold = trail.tell(AuditStage::RequestReceived, micros).is_err();
         } else {
             let said = attempted(head, peer);
             trail.event["responseStatus"]["message"] = said.into();
         }
-        trail.decided();
+        trail.add_decisions();
         Some(trail)
     }
 
@@ -222,23 +226,23 @@ impl Trail {
 
     /// Whether the answer may take as long as it likes. Who has not got in is told of as if it
     /// did: that is all that there is to tell.
-    pub(crate) fn goes_on(&self) -> bool {
+    pub(crate) fn is_long_running(&self) -> bool {
         let parts = ["proxy", "log", "exec", "attach", "portforward"];
-        self.asker.shown.is_none()
+        self.asker.authenticated.is_none()
             || self.info.verb == "watch"
             || parts.contains(&&*self.info.subresource)
     }
 
     /// As whom the request is handled, and whether it is, for those who ask why.
-    fn decided(&mut self) {
-        if let Some((user, right)) = &self.asker.acting {
-            self.event["impersonatedUser"] = told(user);
+    fn add_decisions(&mut self) {
+        if let Some((user, right)) = &self.asker.impersonated {
+            self.event["impersonatedUser"] = user_info(user);
             if !right.is_empty() {
                 let constraint = right.as_str().into();
                 self.event["authenticationMetadata"]["impersonationConstraint"] = constraint;
             }
         }
-        if let Some((allowed, why)) = &self.asker.verdict {
+        if let Some((allowed, why)) = &self.asker.decision {
             let notes = &mut self.event["annotations"];
             let decision = if *allowed { "allow" } else { "forbid" };
             notes["authorization.k8s.io/decision"] = decision.into();
@@ -248,7 +252,7 @@ impl Trail {
 
     /// Tells how it ended, or that an answer without end has begun.
     pub(crate) fn end(&self, stage: AuditStage, code: u16, micros: i64) {
-        if self.asker.shown.is_none() && stage == AuditStage::ResponseComplete {
+        if self.asker.authenticated.is_none() && stage == AuditStage::ResponseComplete {
             return;
         }
         let mut event = self.event.clone();
@@ -264,7 +268,7 @@ impl Trail {
         }
         let mut sent = locked(&self.record.sent).clone();
         if self.info.is_resource && sent.is_object() {
-            point(&mut event["objectRef"], &sent);
+            complete_object_ref(&mut event["objectRef"], &sent);
         }
         if self.level >= AuditLevel::Request && !sent.is_null() {
             self.trim(&mut sent);
@@ -284,16 +288,16 @@ impl Trail {
         }
         let complete = stage == AuditStage::ResponseComplete && self.info.verb != "watch";
         if complete && micros - self.arrived > SLOW {
-            self.explain(&mut event["annotations"], micros - self.arrived);
+            self.add_latency_annotations(&mut event["annotations"], micros - self.arrived);
         }
-        let _ = self.told(event, stage, micros); // it has happened
+        let _ = self.emit(event, stage, micros); // it has happened
     }
 
     /// Where the time of a slow request has gone.
-    fn explain(&self, notes: &mut Value, micros: i64) {
+    fn add_latency_annotations(&self, notes: &mut Value, micros: i64) {
         let mut note = |layer: &str, nanos: i64| {
             notes[&*format!("apiserver.latency.k8s.io/{layer}")] =
-                object::Duration::text(nanos).into();
+                object::Duration::format_nanos(nanos).into();
         };
         for (layer, took) in &locked(&self.record.layers).0 {
             note(layer, i64::try_from(took.as_nanos()).unwrap_or(i64::MAX));
@@ -320,11 +324,11 @@ impl Trail {
     }
 
     fn tell(&self, stage: AuditStage, micros: i64) -> Result<(), Untold> {
-        self.told(self.event.clone(), stage, micros)
+        self.emit(self.event.clone(), stage, micros)
     }
 
-    fn told(&self, mut event: Value, stage: AuditStage, micros: i64) -> Result<(), Untold> {
-        let shown = self.asker.shown.clone().unwrap_or_default();
+    fn emit(&self, mut event: Value, stage: AuditStage, micros: i64) -> Result<(), Untold> {
+        let shown = self.asker.authenticated.clone().unwrap_or_default();
         if self.audit.omits(&shown, &self.info, stage) {
             return Ok(());
         }
@@ -334,8 +338,8 @@ impl Trail {
             AuditStage::ResponseComplete => "ResponseComplete",
         }
         .into();
-        event["stageTimestamp"] = MicroTime::text(micros).into();
-        self.audit.tell(event)
+        event["stageTimestamp"] = MicroTime::format(micros).into();
+        self.audit.process_event(event)
     }
 }
 
@@ -348,7 +352,7 @@ fn name(level: AuditLevel) -> &'static str {
     }
 }
 
-fn told(user: &User) -> Value {
+fn user_info(user: &UserInfo) -> Value {
     let mut told = Value::object();
     told["username"] = user.name.clone().into();
     if !user.uid.is_empty() {
@@ -362,7 +366,7 @@ fn told(user: &User) -> Value {
 }
 
 /// What the sent object says of itself, where the path does not.
-fn point(reference: &mut Value, sent: &Value) {
+fn complete_object_ref(reference: &mut Value, sent: &Value) {
     let meta = Object::view(sent).metadata();
     for (name, value) in [
         ("namespace", meta.namespace()),

@@ -8,14 +8,14 @@ use rustls::pki_types::CertificateDer;
 
 /// Somebody who calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct User {
+pub struct UserInfo {
     pub name: Text,
     pub uid: Text,
     pub groups: Vec<Text>,
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-impl User {
+impl UserInfo {
     pub fn new(name: &str, groups: &[&str]) -> Self {
         let groups = groups.iter().map(|group| Text::from(*group)).collect();
         Self { name: name.into(), groups, ..Self::default() }
@@ -25,7 +25,7 @@ impl User {
         Self::new("system:anonymous", &["system:unauthenticated"])
     }
 
-    pub fn is_in(&self, group: &str) -> bool {
+    pub fn in_group(&self, group: &str) -> bool {
         self.groups.iter().any(|own| own == group)
     }
 }
@@ -40,7 +40,7 @@ pub struct Peer {
     /// The certificates that it has shown besides, DER: those between its own and the client CA.
     pub intermediates: Arc<Vec<Vec<u8>>>,
     /// Whoever is at the other end of a pipe or of a socket of ours.
-    pub identity: Option<Arc<User>>,
+    pub identity: Option<Arc<UserInfo>>,
 }
 
 impl Peer {
@@ -52,13 +52,13 @@ impl Peer {
     }
 }
 
-pub type Authenticating<'a> =
-    Pin<Box<dyn Future<Output = Result<Option<User>, Status>> + Send + 'a>>;
+pub type AuthenticateFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<Option<UserInfo>, Status>> + Send + 'a>>;
 
 /// One way to tell who calls. `None`: nothing here that it understands. An error:
 /// something that it understands, and that is wrong.
-pub trait Authenticate: fmt::Debug + Send + Sync {
-    fn authenticate<'a>(&'a self, peer: &'a Peer, request: &'a Parts) -> Authenticating<'a>;
+pub trait Authenticator: fmt::Debug + Send + Sync {
+    fn authenticate<'a>(&'a self, peer: &'a Peer, request: &'a Parts) -> AuthenticateFuture<'a>;
 }
 
 /// What somebody wants to do, to what.
@@ -86,11 +86,15 @@ pub enum Decision {
     NoOpinion(String),
 }
 
-pub type Authorizing<'a> = Pin<Box<dyn Future<Output = Decision> + Send + 'a>>;
+pub type AuthorizeFuture<'a> = Pin<Box<dyn Future<Output = Decision> + Send + 'a>>;
 
 /// One opinion on what a user may do. The first that has one decides.
-pub trait Authorize: fmt::Debug + Send + Sync {
-    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes) -> Authorizing<'a>;
+pub trait Authorizer: fmt::Debug + Send + Sync {
+    fn authorize<'a>(
+        &'a self,
+        user: &'a UserInfo,
+        attributes: &'a Attributes,
+    ) -> AuthorizeFuture<'a>;
 
     /// Whether it may have to ask somebody else, and so to wait.
     fn asks_elsewhere(&self) -> bool {
@@ -98,7 +102,7 @@ pub trait Authorize: fmt::Debug + Send + Sync {
     }
 
     /// Why it cannot say all that a user may do.
-    fn rules_unknown(&self, _user: &User) -> Option<&'static str> {
+    fn incomplete_rules_reason(&self, _user: &UserInfo) -> Option<&'static str> {
         None
     }
 }

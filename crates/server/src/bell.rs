@@ -22,8 +22,8 @@ const STEPS: u32 = 997;
 const STRIDE: u64 = 616;
 
 #[derive(Default)]
-pub(crate) struct Bell {
-    sleepers: Mutex<Sleepers>,
+pub(crate) struct TimerQueue {
+    sleepers: Mutex<TimerEntries>,
     /// Somebody wants to be woken before all others.
     earlier: Notify,
     /// Since when it is over, and within what time everybody is told.
@@ -31,12 +31,12 @@ pub(crate) struct Bell {
 }
 
 #[derive(Default)]
-struct Sleepers {
+struct TimerEntries {
     by_time: BTreeMap<(Instant, u64), Waker>,
     last: u64,
 }
 
-impl fmt::Debug for Bell {
+impl fmt::Debug for TimerQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Bell")
     }
@@ -44,15 +44,15 @@ impl fmt::Debug for Bell {
 
 /// A place among those who sleep. Who gives it up is not woken.
 #[derive(Debug)]
-pub(crate) struct Alarm {
-    bell: Arc<Bell>,
+pub(crate) struct Timer {
+    bell: Arc<TimerQueue>,
     at: Instant,
     number: u64,
     /// When it is woken, if a waker is there.
     set: Option<Instant>,
 }
 
-impl Bell {
+impl TimerQueue {
     /// Wakes who is due, for ever.
     pub(crate) async fn run(&self) {
         loop {
@@ -74,15 +74,15 @@ impl Bell {
     }
 
     /// A place that is woken at `at`, once a waker is left there.
-    pub(crate) fn alarm(self: &Arc<Self>, at: Instant) -> Alarm {
+    pub(crate) fn timer(self: &Arc<Self>, at: Instant) -> Timer {
         let mut sleepers = self.sleepers();
         sleepers.last += 1;
-        Alarm { bell: self.clone(), at, number: sleepers.last, set: None }
+        Timer { bell: self.clone(), at, number: sleepers.last, set: None }
     }
 
     /// Ends everything: a few at once, the others soon, all within `spread` or a little longer
     /// if they are very many.
-    pub(crate) fn end(&self, spread: Duration) {
+    pub(crate) fn shut_down(&self, spread: Duration) {
         let count = u32::try_from(self.sleepers().by_time.len()).unwrap_or(u32::MAX);
         let shortest = Duration::from_secs(1) * (count / A_SECOND);
         let _ = self.over.set((Instant::now(), spread.max(shortest))); // the first counts
@@ -91,15 +91,15 @@ impl Bell {
         all.into_values().for_each(Waker::wake);
     }
 
-    fn sleepers(&self) -> MutexGuard<'_, Sleepers> {
+    fn sleepers(&self) -> MutexGuard<'_, TimerEntries> {
         self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Alarm {
+impl Timer {
     /// Leaves the waker of the task that is to be woken.
     pub(crate) fn set(&mut self, waker: &Waker) {
-        let at = self.turn().map_or(self.at, |turn| turn.min(self.at));
+        let at = self.shutdown_at().map_or(self.at, |turn| turn.min(self.at));
         let (number, before) = (self.number, self.set.replace(at));
         let mut sleepers = self.bell.sleepers();
         if let Some(before) = before.filter(|before| *before != at) {
@@ -121,8 +121,8 @@ impl Alarm {
     }
 
     /// Whether everything is over, and it is this one's turn to end.
-    pub(crate) fn is_over(&self) -> bool {
-        self.turn().is_some_and(|turn| Instant::now() >= turn)
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.shutdown_at().is_some_and(|turn| Instant::now() >= turn)
     }
 
     /// Moves to another time; the waker is to be left again.
@@ -130,7 +130,7 @@ impl Alarm {
         self.at = at;
     }
 
-    fn turn(&self) -> Option<Instant> {
+    fn shutdown_at(&self) -> Option<Instant> {
         let (since, spread) = self.bell.over.get()?;
         let step = u32::try_from(self.number.wrapping_mul(STRIDE) % u64::from(STEPS));
         let step = step.unwrap_or_default();
@@ -138,7 +138,7 @@ impl Alarm {
     }
 }
 
-impl Drop for Alarm {
+impl Drop for Timer {
     fn drop(&mut self) {
         if let Some(at) = self.set {
             self.bell.sleepers().by_time.remove(&(at, self.number));
@@ -154,21 +154,21 @@ mod tests {
 
     use super::*;
 
-    async fn wait(mut alarm: Alarm) {
+    async fn wait(mut alarm: Timer) {
         poll_fn(|cx| {
             alarm.set(cx.waker());
-            if alarm.is_due() || alarm.is_over() { Poll::Ready(()) } else { Poll::Pending }
+            if alarm.is_due() || alarm.is_shut_down() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn everybody_is_woken_in_time() {
-        let bell = Arc::new(Bell::default());
+        let bell = Arc::new(TimerQueue::default());
         let began = Instant::now();
         let sleepers = async {
-            let late = wait(bell.alarm(began + Duration::from_secs(50)));
-            let soon = wait(bell.alarm(began + Duration::from_secs(5)));
+            let late = wait(bell.timer(began + Duration::from_secs(50)));
+            let soon = wait(bell.timer(began + Duration::from_secs(5)));
             tokio::join!(soon.map(|()| began.elapsed()), late.map(|()| began.elapsed()))
         };
         let (soon, late) = tokio::select! {
@@ -181,13 +181,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_end_comes_to_one_after_the_other() {
-        let bell = Arc::new(Bell::default());
+        let bell = Arc::new(TimerQueue::default());
         let began = Instant::now();
         let far = began + Duration::from_hours(1);
-        let all = join_all((0..100).map(|_| wait(bell.alarm(far)).map(|()| began.elapsed())));
+        let all = join_all((0..100).map(|_| wait(bell.timer(far)).map(|()| began.elapsed())));
         let told = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            bell.end(Duration::from_mins(1));
+            bell.shut_down(Duration::from_mins(1));
             std::future::pending::<()>().await;
         };
         let woken = tokio::select! {

@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited, combinators::Unsy
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use object::Status;
 
-use crate::Arriving;
+use crate::RequestBody;
 
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
 pub type Reply = Response<Body>;
@@ -69,7 +69,7 @@ impl<T: FnOnce(u64)> Drop for Counted<T> {
 }
 
 /// The whole body, unless it is larger than `limit`.
-pub async fn read(body: Arriving, limit: usize) -> Result<Bytes, Status> {
+pub async fn read(body: RequestBody, limit: usize) -> Result<Bytes, Status> {
     match Limited::new(body, limit).collect().await {
         Ok(body) => {
             let bytes = body.to_bytes();

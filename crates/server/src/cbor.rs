@@ -12,7 +12,7 @@ mod encode;
 
 pub(crate) use self::{
     decode::{Error, read},
-    encode::{event, list, sealed},
+    encode::{encode_document, event, list},
 };
 
 /// What a document begins with.
@@ -58,14 +58,14 @@ mod tests {
             "spec":{"i":[0,23,24,255,256,65535,65536,4294967296,-1,-25,9223372036854775807],
             "f":[1.5,0.1,1e300,65504.5],"n":null,"t":true,"e":{},"l":[],"s":"grün"}}"#,
         );
-        let bytes = sealed(None, &whole);
+        let bytes = encode_document(None, &whole);
         assert!(bytes.starts_with(MAGIC));
         assert_eq!(back(&bytes), Ok(whole));
     }
 
     #[test]
     fn names_are_sorted_by_length_and_floats_are_short() {
-        let bytes = sealed(None, &tree(r#"{"bb":1.5,"c":0.1,"a":-1}"#));
+        let bytes = encode_document(None, &tree(r#"{"bb":1.5,"c":0.1,"a":-1}"#));
         let right = [
             &[0xd9, 0xd9, 0xf7, 0xa3, 0x41, b'a', 0x20, 0x41, b'c', 0xfb][..],
             &0.1f64.to_be_bytes(),
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn bytes_are_bytes_where_the_field_says_so() {
         let shape = <object::Status as Lens>::SHAPE; // has none: texts stay what they are
-        let bytes = sealed(Some(shape), &tree(r#"{"message":"AQID"}"#));
+        let bytes = encode_document(Some(shape), &tree(r#"{"message":"AQID"}"#));
         assert_eq!(&bytes[4..], [&[0x47][..], b"message", &[0x44], b"AQID"].concat());
         assert_eq!(back(&[0xa1, 0x41, b'x', 0xd6, 0x43, 1, 2, 3]), Ok(tree(r#"{"x":"AQID"}"#)));
         assert_eq!(back(&[0xa1, 0x41, b'x', 0xd7, 0x42, 1, 0xab]), Ok(tree(r#"{"x":"01ab"}"#)));

@@ -5,27 +5,27 @@ use std::{fmt, future::Future, pin::Pin};
 
 use object::Status;
 
-use crate::{Admission, Registry, Served};
+use crate::{AdmissionAttributes, Registry, ServedResource};
 
 /// Who has what can be taken.
-pub trait Claim: fmt::Debug + Send + Sync {
+pub trait Allocator: fmt::Debug + Send + Sync {
     /// Whether objects of the kind take anything.
-    fn concerns(&self, served: &Served) -> bool;
+    fn applies_to(&self, served: &ServedResource) -> bool;
 
     /// Takes what the object needs, and writes it down in the object. On deletion nothing is
     /// taken, but it is remembered what may be given back.
-    fn claim<'a>(&'a self, write: &'a mut Admission<'_>) -> Claiming<'a>;
+    fn allocate<'a>(&'a self, write: &'a mut AdmissionAttributes<'_>) -> AllocateFuture<'a>;
 }
 
 /// What has been taken for a write that is under way. If it is dropped, nothing is given back:
 /// whoever keeps the books finds that out later.
-pub trait Claimed: fmt::Debug + Send + Sync {
-    fn settle(self: Box<Self>, registry: &Registry, outcome: Outcome) -> Settling<'_>;
+pub trait Allocation: fmt::Debug + Send + Sync {
+    fn finish(self: Box<Self>, registry: &Registry, outcome: WriteOutcome) -> FinishFuture<'_>;
 }
 
 /// What came of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum WriteOutcome {
     Stored,
     /// The object is no more.
     Gone,
@@ -34,10 +34,11 @@ pub enum Outcome {
     Unknown,
 }
 
-pub type Claiming<'a> = Pin<Box<dyn Future<Output = Result<Box<dyn Claimed>, Status>> + Send + 'a>>;
-pub type Settling<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+pub type AllocateFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<Box<dyn Allocation>, Status>> + Send + 'a>>;
+pub type FinishFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-impl Outcome {
+impl WriteOutcome {
     pub(crate) fn failed(status: &Status) -> Self {
         match status.code() {
             503 | 504 => Self::Unknown,

@@ -4,16 +4,19 @@ use std::{borrow::Cow, sync::Arc};
 
 use http::{HeaderMap, header::CONTENT_TYPE};
 use object::{
-    JsonError, Lens, Object, Odd, Status, StatusDetails, Value, View, from_json_as_written,
-    from_json_strict, yaml::from_yaml_noting,
+    JsonError, Lens, Object, Status, StatusDetails, StrictError, Value, View,
+    from_json_preserving_source, from_json_strict, yaml::from_yaml_with_duplicates,
 };
-use schema::{Definition, Errors, Names, Path, protobuf};
+use schema::{ErrorList, FieldPath, ResourceDefinition, ResourceNames, protobuf};
 
-use crate::{Kinds, Query, audit, cbor, kinds::was_served, negotiate::accepted, respond::shape_of};
+use crate::{
+    Query, ServedResources, audit, cbor, kinds::was_registered, negotiate::accepted,
+    respond::shape_of,
+};
 
 /// What is done about fields that are unknown or given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Validation {
+pub(crate) enum FieldValidation {
     Ignore,
     Warn,
     Strict,
@@ -28,8 +31,8 @@ pub struct Decoded {
 
 /// Reads an object of this kind. What it is called there must fit.
 pub fn decode_body(
-    kinds: &Kinds,
-    definition: &Definition,
+    kinds: &ServedResources,
+    definition: &ResourceDefinition,
     headers: &HeaderMap,
     query: &Query,
     body: &[u8],
@@ -37,10 +40,10 @@ pub fn decode_body(
     let (mut object, twice) = parse(definition, headers, query, body)?;
     check_type(kinds, &object, definition, twice.text.as_deref())?;
     let read = read_as(kinds, &object, definition);
-    let warnings = fit(read.as_deref().unwrap_or(definition), query, &mut object, &twice)?;
-    audit::note_sent(|| {
+    let warnings = coerce_body(read.as_deref().unwrap_or(definition), query, &mut object, &twice)?;
+    audit::log_request_object(|| {
         let mut sent = object.clone();
-        definition.fill(&mut sent);
+        definition.apply_defaults(&mut sent);
         definition.normalize(&mut sent);
         sent
     });
@@ -48,9 +51,9 @@ pub fn decode_body(
 }
 
 /// A custom object must be of the version of its path.
-pub(crate) fn same_version(object: &Value, definition: &Definition) -> Result<(), Status> {
+pub(crate) fn same_version(object: &Value, definition: &ResourceDefinition) -> Result<(), Status> {
     let (given, expected) = (Object::view(object).api_version(), definition.names.api_version());
-    if definition.custom.is_none() || given == expected {
+    if definition.custom_resource.is_none() || given == expected {
         return Ok(());
     }
     Err(Status::bad_request(format!(
@@ -60,22 +63,29 @@ pub(crate) fn same_version(object: &Value, definition: &Definition) -> Result<()
 
 /// What a custom object is read as that names another version of its kind. Of one that there is
 /// not nothing is known but metadata.
-fn read_as(kinds: &Kinds, object: &Value, definition: &Definition) -> Option<Arc<Definition>> {
+fn read_as(
+    kinds: &ServedResources,
+    object: &Value,
+    definition: &ResourceDefinition,
+) -> Option<Arc<ResourceDefinition>> {
     let (named, names) = (Object::view(object), &definition.names);
     let version = named.api_version().strip_prefix(names.group)?.strip_prefix('/')?;
-    if definition.custom.is_none() || version == names.version || named.kind() != names.kind {
+    if definition.custom_resource.is_none()
+        || version == names.version
+        || named.kind() != names.kind
+    {
         return None;
     }
-    let known = kinds.named(names.group, version, names.kind).map(|known| known.definition);
-    let nothing = || Definition::bare(*names, Object::SHAPE);
+    let known = kinds.by_kind(names.group, version, names.kind).map(|known| known.definition);
+    let nothing = || ResourceDefinition::without_resource(*names, Object::SHAPE);
     Some(known.unwrap_or_else(|| Arc::new(nothing())))
 }
 
 /// What a body gives twice.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Twice<'a> {
+pub(crate) struct StrictFindings<'a> {
     /// What JSON's reader tells. It knows the fields of built-in kinds.
-    odd: Vec<Odd>,
+    odd: Vec<StrictError>,
     /// As YAML's reader tells it.
     lines: Vec<String>,
     /// Where in its map CBOR's reader has found a name that is not known: all that it tells.
@@ -84,36 +94,36 @@ pub(crate) struct Twice<'a> {
     text: Option<Cow<'a, [u8]>>,
 }
 
-impl<'a> Twice<'a> {
+impl<'a> StrictFindings<'a> {
     /// What JSON's reader has told of this text.
-    pub(crate) fn written(text: Option<&'a String>, odd: Vec<Odd>) -> Self {
+    pub(crate) fn written(text: Option<&'a String>, odd: Vec<StrictError>) -> Self {
         Self { text: text.map(|text| text.as_bytes().into()), odd, ..Self::default() }
     }
 }
 
 /// Makes a tree fit the kind, and says what is odd about it.
-pub(crate) fn fit(
-    definition: &Definition,
+pub(crate) fn coerce_body(
+    definition: &ResourceDefinition,
     query: &Query,
     object: &mut Value,
-    twice: &Twice<'_>,
+    twice: &StrictFindings<'_>,
 ) -> Result<Vec<String>, Status> {
     let mut unknown = Vec::new();
-    definition
-        .conform(object, &mut unknown)
-        .map_err(|why| misfit(definition, &as_written(definition, twice.text.as_deref(), why)))?;
+    definition.coerce(object, &mut unknown).map_err(|why| {
+        decode_error(definition, &as_written(definition, twice.text.as_deref(), why))
+    })?;
     // An unknown field may be there twice: nobody looks.
-    let is_told = |odd: &&Odd| match odd {
-        Odd::Unknown(_) => true,
-        Odd::Twice(path) => !unknown.iter().any(|unknown| {
+    let is_told = |odd: &&StrictError| match odd {
+        StrictError::UnknownField(_) => true,
+        StrictError::DuplicateField(path) => !unknown.iter().any(|unknown| {
             path.strip_prefix(&**unknown)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         }),
     };
-    let all_told = twice.odd.iter().any(|odd| matches!(odd, Odd::Unknown(_)));
+    let all_told = twice.odd.iter().any(|odd| matches!(odd, StrictError::UnknownField(_)));
     let validation = validation(query);
     let lines = match validation {
-        Validation::Strict if !twice.lines.is_empty() => {
+        FieldValidation::Strict if !twice.lines.is_empty() => {
             vec![format!("yaml: unmarshal errors:\n  {}", twice.lines.join("\n  "))]
         }
         _ => twice.lines.clone(),
@@ -127,8 +137,8 @@ pub(crate) fn fit(
         .chain(twice.odd.iter().filter(is_told).map(ToString::to_string))
         .collect();
     match validation {
-        Validation::Ignore => Ok(Vec::new()),
-        Validation::Strict if !odd.is_empty() => {
+        FieldValidation::Ignore => Ok(Vec::new()),
+        FieldValidation::Strict if !odd.is_empty() => {
             let kind = definition.names.kind;
             let version = definition.names.version;
             let odd = odd.join(", ");
@@ -143,11 +153,11 @@ pub(crate) fn fit(
 
 /// Reads a tree of whatever form the content type says.
 fn parse<'a>(
-    definition: &Definition,
+    definition: &ResourceDefinition,
     headers: &HeaderMap,
     query: &Query,
     body: &'a [u8],
-) -> Result<(Value, Twice<'a>), Status> {
+) -> Result<(Value, StrictFindings<'a>), Status> {
     let names = &definition.names;
     let unreadable = |error: &dyn std::fmt::Display| {
         unrecognized(
@@ -156,16 +166,16 @@ fn parse<'a>(
             body,
         )
     };
-    let mut twice = Twice::default();
+    let mut twice = StrictFindings::default();
     let object = match &*body_type(headers, query)? {
         "" | "application/json" => {
-            let text = twice.text.insert(replaced(body));
+            let text = twice.text.insert(replace_invalid_utf8(body));
             from_text(definition, text, &mut twice.odd, &unreadable)?
         }
         "application/yaml" => {
             let text = std::str::from_utf8(body)
                 .map_err(|_| unrecognized(names.kind, "yaml: invalid leading UTF-8 octet", body))?;
-            let (object, lines) = from_yaml_noting(text)
+            let (object, lines) = from_yaml_with_duplicates(text)
                 .map_err(|error| unrecognized(names.kind, &error.to_string(), body))?;
             twice.lines = lines;
             object
@@ -173,7 +183,7 @@ fn parse<'a>(
         "application/vnd.kubernetes.protobuf" => from_message(definition, body)?,
         "application/cbor" if query.cbor => {
             let read = cbor::read(shape_of(definition), body).map_err(|error| match error {
-                cbor::Error::Misfit(why) => misfit(definition, &why),
+                cbor::Error::Misfit(why) => decode_error(definition, &why),
                 other => {
                     let why = format!("unable to determine group/version/kind: {other}");
                     unrecognized(names.kind, &why, body)
@@ -194,7 +204,7 @@ fn parse<'a>(
     if object.is_object() {
         let named = Object::view(&object);
         let (version, kind) = (named.api_version().is_empty(), named.kind().is_empty());
-        if definition.custom.is_some() && (version || kind) {
+        if definition.custom_resource.is_some() && (version || kind) {
             unnamed(names, query, (kind, &object), body)?;
             return Ok((object, twice));
         }
@@ -230,16 +240,16 @@ pub(crate) fn typed(object: &Value) -> Result<(), String> {
 
 /// Reads JSON. A number that no type can hold does not fit where it stands, if that is known.
 fn from_text(
-    definition: &Definition,
+    definition: &ResourceDefinition,
     text: &[u8],
-    odd: &mut Vec<Odd>,
+    odd: &mut Vec<StrictError>,
     unreadable: &dyn Fn(&dyn std::fmt::Display) -> Status,
 ) -> Result<Value, Status> {
-    let shape = definition.custom.is_none().then_some(&*definition.shape);
+    let shape = definition.custom_resource.is_none().then_some(&*definition.schema);
     from_json_strict(text, shape, odd).map_err(|error| match error {
         JsonError::Number(_) => match as_written(definition, Some(text), String::new()).as_str() {
             "" => unreadable(&error),
-            why => misfit(definition, why),
+            why => decode_error(definition, why),
         },
         error => unreadable(&error),
     })
@@ -247,13 +257,13 @@ fn from_text(
 
 /// What of a custom object's kind and version cannot be left out: of the version only some.
 fn unnamed(
-    names: &Names,
+    names: &ResourceNames,
     query: &Query,
     (kind, object): (bool, &Value),
     body: &[u8],
 ) -> Result<(), Status> {
     let validation = validation(query);
-    if !kind && validation == Validation::Strict {
+    if !kind && validation == FieldValidation::Strict {
         let why = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
         return Err(Status::bad_request(why));
     } else if !kind {
@@ -266,28 +276,28 @@ fn unnamed(
     let why = format!("Object 'Kind' is missing in '{text}'");
     let (own, version) = (names.kind, names.version);
     Err(match validation {
-        Validation::Ignore => Status::bad_request(format!(
+        FieldValidation::Ignore => Status::bad_request(format!(
             "{own} in version {version:?} cannot be handled as a {own}: {why}"
         )),
         _ => unrecognized(own, &why, body),
     })
 }
 
-fn from_message(definition: &Definition, body: &[u8]) -> Result<Value, Status> {
+fn from_message(definition: &ResourceDefinition, body: &[u8]) -> Result<Value, Status> {
     let names = &definition.names;
     if body == protobuf::MAGIC {
         return Err(unrecognized(names.kind, "empty body", body));
     }
-    let opened =
-        protobuf::open(body).map_err(|_| unrecognized(names.kind, not_opened(body), body))?;
-    let message = protobuf::decode(&definition.shape, opened.message)
-        .map_err(|_| misfit(definition, "unexpected EOF"))?;
+    let opened = protobuf::decode_envelope(body)
+        .map_err(|_| unrecognized(names.kind, envelope_error(body), body))?;
+    let message = protobuf::decode(&definition.schema, opened.message)
+        .map_err(|_| decode_error(definition, "unexpected EOF"))?;
     let named = Object::from(message).with_api_version(opened.api_version);
     Ok(named.with_kind(opened.kind).into())
 }
 
 /// Why a message cannot be opened.
-pub(crate) fn not_opened(body: &[u8]) -> &'static str {
+pub(crate) fn envelope_error(body: &[u8]) -> &'static str {
     match body {
         [] => "empty data",
         body if body.starts_with(protobuf::MAGIC) => "unexpected EOF",
@@ -298,7 +308,7 @@ pub(crate) fn not_opened(body: &[u8]) -> &'static str {
 }
 
 /// What is no UTF-8 within a text, replaced as Go does when it reads JSON.
-pub(crate) fn replaced(body: &[u8]) -> Cow<'_, [u8]> {
+pub(crate) fn replace_invalid_utf8(body: &[u8]) -> Cow<'_, [u8]> {
     if std::str::from_utf8(body).is_ok() {
         return Cow::Borrowed(body);
     }
@@ -334,13 +344,13 @@ pub(crate) fn other_than_object(tree: &Value) -> Option<&'static str> {
 }
 
 /// What does not fit, as Go tells it: the first in the text, and numbers as they are there.
-fn as_written(definition: &Definition, text: Option<&[u8]>, why: String) -> String {
-    let text = text.filter(|_| definition.custom.is_none());
-    let tree = text.and_then(|text| from_json_as_written(text).ok());
-    tree.and_then(|mut tree| definition.conform(&mut tree, &mut Vec::new()).err()).unwrap_or(why)
+fn as_written(definition: &ResourceDefinition, text: Option<&[u8]>, why: String) -> String {
+    let text = text.filter(|_| definition.custom_resource.is_none());
+    let tree = text.and_then(|text| from_json_preserving_source(text).ok());
+    tree.and_then(|mut tree| definition.coerce(&mut tree, &mut Vec::new()).err()).unwrap_or(why)
 }
 
-fn misfit(definition: &Definition, why: &str) -> Status {
+fn decode_error(definition: &ResourceDefinition, why: &str) -> Status {
     let (kind, version) = (definition.names.kind, definition.names.version);
     Status::bad_request(format!(
         "{kind} in version {version:?} cannot be handled as a {kind}: {why}"
@@ -385,8 +395,8 @@ pub(crate) fn unsupported(query: &Query) -> Status {
 }
 
 /// The same, for patches.
-pub(crate) fn unsupported_patch(definition: &Definition, query: &Query) -> Status {
-    if definition.custom.is_some() {
+pub(crate) fn unsupported_patch(definition: &ResourceDefinition, query: &Query) -> Status {
+    if definition.custom_resource.is_some() {
         let cbor = if query.cbor { ", application/apply-patch+cbor" } else { "" };
         let said = format!(
             "the body of the request was in an unknown format - accepted media types include: \
@@ -419,9 +429,9 @@ pub(crate) fn body_type(headers: &HeaderMap, query: &Query) -> Result<String, St
 /// Whether the object says that it is of this kind. One of another kind must be right
 /// as such before it is wrong here.
 fn check_type(
-    kinds: &Kinds,
+    kinds: &ServedResources,
     object: &Value,
-    definition: &Definition,
+    definition: &ResourceDefinition,
     text: Option<&[u8]>,
 ) -> Result<(), Status> {
     let (named, names) = (Object::view(object), &definition.names);
@@ -431,19 +441,19 @@ fn check_type(
     }
     let (kind, wanted) = (named.kind(), names.kind);
     let given = given.strip_prefix('/').unwrap_or(given);
-    if definition.custom.is_some() && given == expected {
-        definition.conform(&mut object.clone(), &mut Vec::new()).map_err(|why| {
+    if definition.custom_resource.is_some() && given == expected {
+        definition.coerce(&mut object.clone(), &mut Vec::new()).map_err(|why| {
             let version = names.version;
             Status::bad_request(format!(
                 "{kind} in version {version:?} cannot be handled as a {wanted}: {why}"
             ))
         })?;
-        let mut errs = Errors::default();
-        errs.invalid(&Path::Root.field("kind"), kind, format!("must be {wanted}"));
-        return Err(errs.status(names.group, kind, named.metadata().name()));
+        let mut errs = ErrorList::default();
+        errs.invalid(&FieldPath::Root.field("kind"), kind, format!("must be {wanted}"));
+        return Err(errs.into_status(names.group, kind, named.metadata().name()));
     } else if read_as(kinds, object, definition).is_some() {
         return Ok(()); // its version is looked at when all else is told
-    } else if definition.custom.is_some() {
+    } else if definition.custom_resource.is_some() {
         return same_version(object, definition);
     }
     let (group, version) = given.rsplit_once('/').unwrap_or(("", given));
@@ -452,11 +462,11 @@ fn check_type(
             "{kind} in version {version:?} cannot be handled as a {wanted}: {why}"
         ))
     };
-    let list = kind.strip_suffix("List").and_then(|item| kinds.named(group, version, item));
+    let list = kind.strip_suffix("List").and_then(|item| kinds.by_kind(group, version, item));
     let unknown = || {
         let package = names.group.split('.').next().filter(|group| !group.is_empty());
         let package = package.unwrap_or("core");
-        let version = if is_everywhere(kind) { "v1" } else { version };
+        let version = if is_unversioned_kind(kind) { "v1" } else { version };
         unfit(format!("converting ({version}.{kind}) to ({package}.{wanted}): unknown conversion"))
     };
     let other_version = || {
@@ -467,11 +477,11 @@ fn check_type(
     };
     // Some groups have a server of their own, which knows no others.
     let apart = matches!(names.group, "apiextensions.k8s.io" | "apiregistration.k8s.io");
-    let other = kinds.named(group, version, kind).or(list);
+    let other = kinds.by_kind(group, version, kind).or(list);
     let Some(other) = other.filter(|_| !apart || group == names.group) else {
-        if given == "v1" && kind == "List" || is_everywhere(kind) {
+        if given == "v1" && kind == "List" || is_unversioned_kind(kind) {
             return Err(unknown());
-        } else if kind == wanted && was_served(names, given) {
+        } else if kind == wanted && was_registered(names, given) {
             return Err(other_version());
         }
         return Err(unfit(format!(
@@ -481,7 +491,7 @@ fn check_type(
     };
     let same = other.definition.names.kind == kind;
     if same {
-        let fits = other.definition.conform(&mut object.clone(), &mut Vec::new());
+        let fits = other.definition.coerce(&mut object.clone(), &mut Vec::new());
         fits.map_err(|why| unfit(as_written(&other.definition, text, why)))?;
     }
     if same && other.definition.storage.prefix == definition.storage.prefix {
@@ -491,16 +501,16 @@ fn check_type(
 }
 
 /// Another word is refused with the other options.
-pub(crate) fn validation(query: &Query) -> Validation {
+pub(crate) fn validation(query: &Query) -> FieldValidation {
     match query.get("fieldValidation").unwrap_or_default() {
-        "Ignore" => Validation::Ignore,
-        "Strict" => Validation::Strict,
-        _ => Validation::Warn,
+        "Ignore" => FieldValidation::Ignore,
+        "Strict" => FieldValidation::Strict,
+        _ => FieldValidation::Warn,
     }
 }
 
 /// Whether a kind belongs to no version, and so to all of them.
-pub(crate) fn is_everywhere(kind: &str) -> bool {
+pub(crate) fn is_unversioned_kind(kind: &str) -> bool {
     let kinds = ["Status", "APIVersions", "APIGroup", "APIGroupList", "APIResourceList"];
     kinds.contains(&kind)
 }
@@ -512,9 +522,9 @@ mod tests {
     #[test]
     fn only_texts_are_repaired() {
         assert_eq!(
-            &*replaced(b"{\"a\":\"x\xe2\x82y\"}"),
+            &*replace_invalid_utf8(b"{\"a\":\"x\xe2\x82y\"}"),
             "{\"a\":\"x\u{fffd}\u{fffd}y\"}".as_bytes()
         );
-        assert_eq!(&*replaced(b"{\"a\\\"\":\xff}"), b"{\"a\\\"\":\xff}");
+        assert_eq!(&*replace_invalid_utf8(b"{\"a\\\"\":\xff}"), b"{\"a\\\"\":\xff}");
     }
 }

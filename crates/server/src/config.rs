@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU64, time::Duration};
 
-use crate::{AllowedLabels, Edge, IdentityHeaders};
+use crate::{AllowedLabels, HttpPolicy, IdentityHeaders};
 
 /// The release of Kubernetes that this is.
 pub const VERSION: &str = "v1.37.1";
@@ -14,17 +14,17 @@ pub struct Limits {
     pub headers: usize,
     pub request: Duration,
     /// Requests in flight: reading ones, and writing ones.
-    pub reads: usize,
-    pub writes: usize,
+    pub max_requests_in_flight: usize,
+    pub max_mutating_in_flight: usize,
     /// Seats that only leases, node status and administrators can take.
     pub reserved: usize,
     pub watch_min: Duration,
     /// Objects of a collection that are deleted at once.
     pub deletions: usize,
     /// Bytes a second of a stream to a kubelet, pod or service, in each direction.
-    pub stream: Option<NonZeroU64>,
+    pub stream_bytes_per_second: Option<NonZeroU64>,
     /// Requests at once on a connection of HTTP/2; `None`: only HTTP/1.1 is spoken.
-    pub streams: Option<u32>,
+    pub max_http2_streams: Option<u32>,
 }
 
 impl Default for Limits {
@@ -33,13 +33,13 @@ impl Default for Limits {
             body: 3 << 20,
             headers: 64 << 10,
             request: Duration::from_mins(1),
-            reads: 400,
-            writes: 200,
+            max_requests_in_flight: 400,
+            max_mutating_in_flight: 200,
             reserved: 100,
             watch_min: Duration::from_mins(30),
             deletions: 1,
-            stream: None,
-            streams: Some(1000),
+            stream_bytes_per_second: None,
+            max_http2_streams: Some(1000),
         }
     }
 }
@@ -53,7 +53,7 @@ pub struct Shutdown {
     /// Whether who still comes is told to come again, while others are being answered.
     pub retry_after: bool,
     /// Within what time watches end: not all at once.
-    pub watches: Duration,
+    pub watch_termination: Duration,
 }
 
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the server")]
@@ -73,7 +73,7 @@ pub struct Config {
     pub close_anonymous: bool,
     /// What this server's own address is, for `/api`.
     pub advertise: String,
-    pub edge: Edge,
+    pub http_policy: HttpPolicy,
     /// In which headers proxies in front say who calls.
     pub identity_headers: IdentityHeaders,
     pub shutdown: Shutdown,
@@ -81,7 +81,7 @@ pub struct Config {
     pub disabled_metrics: Vec<String>,
     pub allowed_labels: AllowedLabels,
     /// Whether metrics tell how many objects there are.
-    pub counted: bool,
+    pub export_object_counts: bool,
     /// Whether `/metrics` has a protobuf form, with native histograms.
     pub native_histograms: bool,
     /// Whether CBOR is spoken, and custom objects are stored in it.
@@ -98,12 +98,12 @@ impl Default for Config {
             anonymous: true,
             close_anonymous: true,
             advertise: String::new(),
-            edge: Edge::default(),
+            http_policy: HttpPolicy::default(),
             identity_headers: IdentityHeaders::default(),
             shutdown: Shutdown::default(),
             disabled_metrics: Vec::new(),
             allowed_labels: AllowedLabels::default(),
-            counted: true,
+            export_object_counts: true,
             native_histograms: true,
             cbor: false,
         }

@@ -3,26 +3,26 @@
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
 use object::{Object, Status, Value, View};
-use schema::Definition;
+use schema::ResourceDefinition;
 use store::Version;
 
-pub type Converting = Pin<Box<dyn Future<Output = Result<Vec<Value>, String>> + Send>>;
+pub type ConvertFuture = Pin<Box<dyn Future<Output = Result<Vec<Value>, String>> + Send>>;
 
 /// Converts custom objects as a definition says.
-pub trait Convert: fmt::Debug + Send + Sync {
+pub trait Converter: fmt::Debug + Send + Sync {
     /// The objects in the version asked for, in their order. `webhook` is what the
     /// definition says of it.
-    fn convert(&self, webhook: &Value, objects: Vec<Value>, api_version: &str) -> Converting;
+    fn convert(&self, webhook: &Value, objects: Vec<Value>, api_version: &str) -> ConvertFuture;
 }
 
 /// Objects of a custom kind in the version of `to`; those that are there already stay as
 /// they are.
 pub(crate) async fn converted(
-    converter: Option<&Arc<dyn Convert>>,
-    to: &Definition,
+    converter: Option<&Arc<dyn Converter>>,
+    to: &ResourceDefinition,
     mut versions: Vec<Arc<Version<Value>>>,
 ) -> Result<Vec<Arc<Version<Value>>>, Status> {
-    if to.custom.as_ref().is_none_or(|custom| custom.conversion.is_none()) {
+    if to.custom_resource.as_ref().is_none_or(|custom| custom.conversion.is_none()) {
         return Ok(versions);
     }
     let wanted = to.names.api_version();
@@ -33,10 +33,11 @@ pub(crate) async fn converted(
     if objects.is_empty() {
         return Ok(versions);
     }
-    let mut made = ask(converter, to, objects).await.map_err(Status::internal)?.into_iter();
+    let mut made =
+        call_webhook(converter, to, objects).await.map_err(Status::internal)?.into_iter();
     for version in versions.iter_mut().filter(|version| other(&&**version)) {
         let Some(mut object) = made.next() else { break };
-        to.conform(&mut object, &mut Vec::new())
+        to.coerce(&mut object, &mut Vec::new())
             .map_err(|why| Status::internal(failed(&version.object, &why)))?;
         *version = Arc::new(Version { revision: version.revision, object });
     }
@@ -45,12 +46,12 @@ pub(crate) async fn converted(
 
 /// What the webhook of a custom kind makes of objects in another version than `to`, as many of
 /// them. Nothing else of an object changes by that, but for labels and annotations.
-pub(crate) async fn ask(
-    converter: Option<&Arc<dyn Convert>>,
-    to: &Definition,
+pub(crate) async fn call_webhook(
+    converter: Option<&Arc<dyn Converter>>,
+    to: &ResourceDefinition,
     objects: Vec<Value>,
 ) -> Result<Vec<Value>, String> {
-    let webhook = to.custom.as_ref().and_then(|custom| custom.conversion.as_ref());
+    let webhook = to.custom_resource.as_ref().and_then(|custom| custom.conversion.as_ref());
     let (Some(webhook), Some(first)) = (webhook, objects.first()) else { return Ok(objects) };
     let failed = |why: String| failed(first, &why);
     let converter = converter.ok_or_else(|| failed("this server calls no webhooks".to_owned()))?;
@@ -60,7 +61,7 @@ pub(crate) async fn ask(
         let (made, asked) = (made.len(), objects.len());
         return Err(failed(format!("returned {made} objects, expected {asked}")));
     }
-    let made = objects.iter().zip(made).map(|(old, new)| checked(old, new, to));
+    let made = objects.iter().zip(made).map(|(old, new)| validate_converted(old, new, to));
     made.collect::<Result<_, _>>().map_err(failed)
 }
 
@@ -70,7 +71,11 @@ fn failed(object: &Value, why: &str) -> String {
 }
 
 /// What was asked for, if it is that.
-fn checked(old: &Value, mut new: Value, to: &Definition) -> Result<Value, String> {
+fn validate_converted(
+    old: &Value,
+    mut new: Value,
+    to: &ResourceDefinition,
+) -> Result<Value, String> {
     let (was, is) = (Object::view(old), Object::view(&new));
     let wanted = to.names.api_version();
     if is.api_version() != wanted {
@@ -102,7 +107,7 @@ fn checked(old: &Value, mut new: Value, to: &Definition) -> Result<Value, String
 #[cfg(test)]
 mod tests {
     use object::from_json;
-    use schema::custom::{NoRules, definitions};
+    use schema::custom::{NoCelRules, crd_definitions};
 
     use super::*;
 
@@ -110,8 +115,8 @@ mod tests {
     #[derive(Debug)]
     struct Renames;
 
-    impl Convert for Renames {
-        fn convert(&self, _: &Value, objects: Vec<Value>, api_version: &str) -> Converting {
+    impl Converter for Renames {
+        fn convert(&self, _: &Value, objects: Vec<Value>, api_version: &str) -> ConvertFuture {
             let api_version = api_version.to_owned();
             Box::pin(async move {
                 let convert = |mut object: Value| {
@@ -130,14 +135,14 @@ mod tests {
         from_json(text.as_bytes()).expect("written in a test")
     }
 
-    fn second() -> Definition {
+    fn second() -> ResourceDefinition {
         let crd = tree(
             r#"{"spec":{"group":"example.com","scope":"Cluster","conversion":{"strategy":"Webhook","webhook":{}},
             "versions":[{"name":"v2","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object",
             "properties":{"spec":{"type":"object","properties":{"new":{"type":"string"}}}}}}}]},
             "status":{"acceptedNames":{"plural":"things","singular":"thing","kind":"Thing","listKind":"ThingList"}}}"#,
         );
-        definitions(&crd, &NoRules).expect("room").expect("a stored version").hub
+        crd_definitions(&crd, &NoCelRules).expect("room").expect("a stored version").storage_version
     }
 
     async fn asked(uid: &str) -> Result<Value, Status> {
@@ -146,7 +151,7 @@ mod tests {
             "spec":{{"old":"x","uid":"{uid}"}}}}"#
         );
         let version = Arc::new(Version { revision: 7, object: tree(&object) });
-        let converter: Arc<dyn Convert> = Arc::new(Renames);
+        let converter: Arc<dyn Converter> = Arc::new(Renames);
         let mut made = converted(Some(&converter), &second(), vec![version]).await?;
         let made = made.pop().expect("one for one");
         assert_eq!(made.revision, 7);

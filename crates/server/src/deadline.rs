@@ -28,7 +28,7 @@ pub(crate) fn of(
     }
     let asked = match query.get("timeout").filter(|text| !text.is_empty()) {
         None => 0,
-        Some(text) => object::Duration::nanos(text).map_err(|why| {
+        Some(text) => object::Duration::parse_nanos(text).map_err(|why| {
             Status::bad_request(format!("invalid timeout specified in the request URL - {why}"))
         })?,
     };

@@ -11,12 +11,15 @@ use http::{
 use object::{Status, Value};
 
 use crate::{
-    RemoteGroup, Reply, Request, Served, Server, cbor,
-    kinds::stored_in,
-    negotiate::{Form, Format, Offer, accepted, negotiate, negotiate_failure, not_acceptable},
+    RemoteGroup, Reply, Request, ServedResource, Server, cbor,
+    kinds::storage_group_version,
+    negotiate::{
+        Encoding, EndpointRestrictions, MediaTypeOptions, accepted, negotiate, negotiate_failure,
+        not_acceptable,
+    },
     object_reply,
     respond::{no_method, text_as},
-    tagged::{tag, tagged},
+    tagged::{etag_response, tag},
 };
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -51,10 +54,10 @@ pub(crate) fn answer(
     } else if aggregated && parts.len() == 1 {
         return Some(Ok(kept(headers, negotiate_failure(headers, query), &document)));
     }
-    let form = match negotiate(headers, query, Offer::Part) {
+    let form = match negotiate(headers, query, EndpointRestrictions::Part) {
         Ok(form) => form,
         Err(status) if routed => return Some(Err(status)),
-        Err(_) if takes_any(headers) => Form::JSON,
+        Err(_) if takes_any(headers) => MediaTypeOptions::JSON,
         Err(_) => {
             let accepted = accepted(query);
             let said = format!("only the following media types are accepted: {accepted}");
@@ -62,7 +65,7 @@ pub(crate) fn answer(
         }
     };
     Some(Ok(match form.format {
-        Format::Yaml | Format::Cbor => text_as(200, &document, form),
+        Encoding::Yaml | Encoding::Cbor => text_as(200, &document, form),
         _ => object_reply(200, &document),
     }))
 }
@@ -82,7 +85,7 @@ fn wants_aggregated(headers: &HeaderMap) -> bool {
 }
 
 /// Groups in the order of discovery, each with its versions.
-fn by_group(kinds: &[Served]) -> Vec<(&'static str, Vec<&'static str>)> {
+fn by_group(kinds: &[ServedResource]) -> Vec<(&'static str, Vec<&'static str>)> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for served in kinds {
         let names = &served.definition.names;
@@ -109,7 +112,7 @@ fn versions(server: &Server) -> Value {
     versions
 }
 
-fn groups(kinds: &[Served], others: &[RemoteGroup]) -> Value {
+fn groups(kinds: &[ServedResource], others: &[RemoteGroup]) -> Value {
     let groups = by_group(kinds).into_iter().filter(|(group, _)| !group.is_empty());
     let own = groups.map(|(group, versions)| described(group, &versions));
     let others = others.iter().map(|other| {
@@ -137,7 +140,7 @@ fn described(group: &str, versions: &[&str]) -> Value {
     entry
 }
 
-fn group(kinds: &[Served], others: &[RemoteGroup], name: &str) -> Option<Value> {
+fn group(kinds: &[ServedResource], others: &[RemoteGroup], name: &str) -> Option<Value> {
     let groups = by_group(kinds);
     let own = groups.iter().find(|(group, _)| *group == name && !group.is_empty());
     let mut group = if let Some((name, versions)) = own {
@@ -152,7 +155,7 @@ fn group(kinds: &[Served], others: &[RemoteGroup], name: &str) -> Option<Value> 
     Some(group)
 }
 
-fn resources(kinds: &[Served], group: &str, version: &str) -> Option<Value> {
+fn resources(kinds: &[ServedResource], group: &str, version: &str) -> Option<Value> {
     let mut found = Vec::new();
     for served in kinds {
         let definition = &served.definition;
@@ -166,8 +169,8 @@ fn resources(kinds: &[Served], group: &str, version: &str) -> Option<Value> {
         entry["namespaced"] = definition.is_namespaced().into();
         entry["kind"] = names.kind.into();
         entry["verbs"] = definition.verbs.iter().copied().collect();
-        if !names.short.is_empty() {
-            entry["shortNames"] = names.short.iter().copied().collect();
+        if !names.short_names.is_empty() {
+            entry["shortNames"] = names.short_names.iter().copied().collect();
         }
         if !names.categories.is_empty() {
             entry["categories"] = names.categories.iter().copied().collect();
@@ -218,21 +221,21 @@ fn group_of(kind: &str) -> Option<(&'static str, &'static str)> {
 }
 
 /// Tells clients whether two servers store a kind alike.
-fn hash(served: &Served) -> String {
+fn hash(served: &ServedResource) -> String {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
-    let kind = served.hub.names.kind;
-    let (group, version) = stored_in(&served.definition);
+    let kind = served.internal.names.kind;
+    let (group, version) = storage_group_version(&served.definition);
     let text = format!("{group}/{version}/{kind}");
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
     STANDARD.encode(&digest.as_ref()[..8])
 }
 
 /// The aggregated document: all groups whose name `is` right, with all in them.
-fn document(kinds: &[Served], others: &[RemoteGroup], is: impl Fn(&str) -> bool) -> Value {
+fn document(kinds: &[ServedResource], others: &[RemoteGroup], is: impl Fn(&str) -> bool) -> Value {
     let groups = by_group(kinds).into_iter().filter(|(group, _)| is(group));
     let items = groups.map(|(group, versions)| {
         let versions = versions.into_iter().map(|version| {
-            let of = |served: &&Served| {
+            let of = |served: &&ServedResource| {
                 let names = &served.definition.names;
                 names.group == group && names.version == version
             };
@@ -261,18 +264,18 @@ fn document(kinds: &[Served], others: &[RemoteGroup], is: impl Fn(&str) -> bool)
 }
 
 /// A document that clients may keep.
-fn kept(headers: &HeaderMap, form: Form, document: &Value) -> Reply {
+fn kept(headers: &HeaderMap, form: MediaTypeOptions, document: &Value) -> Reply {
     let (media_type, bytes) = match form.format {
-        Format::Cbor => (AGGREGATED_CBOR, cbor::sealed(None, document)),
+        Encoding::Cbor => (AGGREGATED_CBOR, cbor::encode_document(None, document)),
         _ => (AGGREGATED, object::to_json(document)),
     };
     let bytes = Bytes::from(bytes);
-    let mut reply = tagged(headers, media_type, &tag(&bytes), &bytes);
+    let mut reply = etag_response(headers, media_type, &tag(&bytes), &bytes);
     reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public"));
     reply
 }
 
-fn aggregated(served: &Served) -> Value {
+fn aggregated(served: &ServedResource) -> Value {
     let definition = &served.definition;
     let names = &definition.names;
     let kind = |group: &str, version: &str, kind: &str| {
@@ -289,8 +292,8 @@ fn aggregated(served: &Served) -> Value {
     entry["scope"] = if definition.is_namespaced() { "Namespaced" } else { "Cluster" }.into();
     entry["singularResource"] = names.singular.into();
     entry["verbs"] = definition.verbs.iter().copied().collect();
-    if !names.short.is_empty() {
-        entry["shortNames"] = names.short.iter().copied().collect();
+    if !names.short_names.is_empty() {
+        entry["shortNames"] = names.short_names.iter().copied().collect();
     }
     if !names.categories.is_empty() {
         entry["categories"] = names.categories.iter().copied().collect();

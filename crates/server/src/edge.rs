@@ -4,24 +4,24 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header, request::Parts};
 use regex::Regex;
 
-use crate::{Reply, registry::chance, respond::raw};
+use crate::{Reply, registry::random_fraction, respond::raw};
 
 const METHODS: &str = "POST, GET, OPTIONS, PUT, DELETE, PATCH";
 const HEADERS: &str = "Content-Type, Content-Length, Accept-Encoding, X-CSRF-Token, Authorization, \
                        X-Requested-With, If-Modified-Since";
 
 #[derive(Clone, Debug, Default)]
-pub struct Edge {
+pub struct HttpPolicy {
     /// From where pages may call; nobody's may if there is none.
     pub origins: Vec<Regex>,
     /// The directives of Strict-Transport-Security; empty: it is not sent.
-    pub transport: Vec<String>,
+    pub hsts_directives: Vec<String>,
     /// How likely a request is the last of its connection, so that clients spread
     /// over servers anew.
     pub goaway_chance: f64,
 }
 
-impl Edge {
+impl HttpPolicy {
     /// Where the page is from that calls, if it may.
     pub(crate) fn origin(&self, head: &Parts) -> Option<HeaderValue> {
         let origin = head.headers.get(header::ORIGIN)?;
@@ -38,7 +38,7 @@ impl Edge {
         })
     }
 
-    pub(crate) fn mark(&self, headers: &mut HeaderMap, origin: Option<HeaderValue>) {
+    pub(crate) fn add_headers(&self, headers: &mut HeaderMap, origin: Option<HeaderValue>) {
         if let Some(origin) = origin {
             headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
             let mut say = |name: HeaderName, value: &'static str| {
@@ -50,16 +50,17 @@ impl Edge {
             say(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, "true");
         }
         if let (false, Ok(directives)) = (
-            self.transport.is_empty() || headers.contains_key(header::STRICT_TRANSPORT_SECURITY),
-            HeaderValue::from_str(&self.transport.join("; ")),
+            self.hsts_directives.is_empty()
+                || headers.contains_key(header::STRICT_TRANSPORT_SECURITY),
+            HeaderValue::from_str(&self.hsts_directives.join("; ")),
         ) {
             headers.insert(header::STRICT_TRANSPORT_SECURITY, directives);
         }
     }
 
     /// Whether this request is the last of its connection.
-    pub(crate) fn says_goodbye(&self) -> bool {
-        self.goaway_chance > 0.0 && chance() < self.goaway_chance
+    pub(crate) fn should_go_away(&self) -> bool {
+        self.goaway_chance > 0.0 && random_fraction() < self.goaway_chance
     }
 }
 
@@ -72,7 +73,7 @@ mod tests {
     #[test]
     fn only_known_pages_may_call() {
         let origin = Regex::new(r"//example\.com(:|$)").expect("a pattern");
-        let edge = Edge { origins: vec![origin], ..Edge::default() };
+        let edge = HttpPolicy { origins: vec![origin], ..HttpPolicy::default() };
         for (from, allowed) in
             [("https://example.com", true), ("https://example.com.evil.test", false)]
         {
@@ -80,9 +81,9 @@ mod tests {
             let (head, ()) = request.into_parts();
             let origin = edge.origin(&head);
             assert_eq!(origin.is_some(), allowed, "{from}");
-            assert_eq!(Edge::preflight(&head, origin.as_ref()).is_some(), allowed);
+            assert_eq!(HttpPolicy::preflight(&head, origin.as_ref()).is_some(), allowed);
             let mut headers = HeaderMap::new();
-            edge.mark(&mut headers, origin);
+            edge.add_headers(&mut headers, origin);
             assert_eq!(headers.len(), if allowed { 5 } else { 0 });
         }
     }

@@ -15,10 +15,10 @@ use std::{
 
 use bytes::Bytes;
 use object::{Value, write_json};
-use schema::{Definition, protobuf};
+use schema::{ResourceDefinition, protobuf};
 use store::Version;
 
-use crate::{Served, negotiate::Format, respond::shown};
+use crate::{ServedResource, negotiate::Encoding, respond::to_response_object};
 
 /// As much is kept twice at most: what is used, and what was used before.
 const KEPT: usize = 24 << 20;
@@ -28,19 +28,19 @@ const LARGEST: usize = 256 << 10;
 const OVERHEAD: usize = 160;
 
 #[derive(Default)]
-pub(crate) struct Encodings {
-    shelves: Mutex<Shelves>,
+pub(crate) struct EncodingCache {
+    shelves: Mutex<CacheGenerations>,
 }
 
 /// What was not asked for while `used` filled up is forgotten.
 #[derive(Default)]
-struct Shelves {
+struct CacheGenerations {
     used: Shelf,
     before: Shelf,
     weight: usize,
 }
 
-type Shelf = HashMap<Key, Piece, BuildHasherDefault<Mix>>;
+type Shelf = HashMap<Key, CachedEncoding, BuildHasherDefault<Mix>>;
 
 /// Addresses and revisions are spread by one multiplication each; nobody outside chooses them.
 #[derive(Default)]
@@ -75,33 +75,33 @@ struct Key {
     definition: usize,
     /// Of a deleted object it is later than its own.
     revision: u64,
-    format: Format,
+    format: Encoding,
 }
 
-struct Piece {
+struct CachedEncoding {
     bytes: Bytes,
     /// As long as these are held, their addresses belong to nothing else.
     version: Weak<Version<Value>>,
-    _definition: Weak<Definition>,
+    _definition: Weak<ResourceDefinition>,
 }
 
-impl fmt::Debug for Encodings {
+impl fmt::Debug for EncodingCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Encodings")
     }
 }
 
-impl Encodings {
+impl EncodingCache {
     /// The bytes of a stored object: those that another reader has made, or new ones.
-    pub(crate) fn one(
+    pub(crate) fn encode(
         &self,
-        served: &Served,
-        format: Format,
+        served: &ServedResource,
+        format: Encoding,
         revision: u64,
         version: &Arc<Version<Value>>,
     ) -> Bytes {
         // What only this reader has is not found again.
-        if served.asks() || Arc::strong_count(version) == 1 {
+        if served.needs_conversion_webhook() || Arc::strong_count(version) == 1 {
             return encode(served, format, revision, &version.object).into();
         }
         let key = Key::of(served, format, revision, version);
@@ -109,24 +109,28 @@ impl Encodings {
             return bytes.clone();
         }
         let bytes = Bytes::from(encode(served, format, revision, &version.object));
-        self.shelves().keep(key, Piece::of(served, version, &bytes));
+        self.shelves().keep(key, CachedEncoding::of(served, version, &bytes));
         bytes
     }
 
     /// The same of several at once, each given to `take` in turn.
-    pub(crate) fn several(
+    pub(crate) fn encode_all(
         &self,
-        served: &Served,
-        format: Format,
+        served: &ServedResource,
+        format: Encoding,
         versions: &[Arc<Version<Value>>],
         mut take: impl FnMut(&Bytes),
     ) {
         let mut rest = versions;
         while let [next, more @ ..] = rest {
             // Those that are there are taken from the shelf where they stand.
-            rest = if served.asks() { rest } else { self.shelved(served, format, rest, &mut take) };
+            rest = if served.needs_conversion_webhook() {
+                rest
+            } else {
+                self.shelved(served, format, rest, &mut take)
+            };
             if rest.len() == more.len() + 1 {
-                take(&self.one(served, format, next.revision, next));
+                take(&self.encode(served, format, next.revision, next));
                 rest = more;
             }
         }
@@ -135,8 +139,8 @@ impl Encodings {
     /// Gives what is there up to the first that is not. What is left begins with that.
     fn shelved<'a>(
         &self,
-        served: &Served,
-        format: Format,
+        served: &ServedResource,
+        format: Encoding,
         versions: &'a [Arc<Version<Value>>],
         take: &mut impl FnMut(&Bytes),
     ) -> &'a [Arc<Version<Value>>] {
@@ -173,12 +177,12 @@ impl Encodings {
         pieces.map(|piece| piece.bytes.len() + OVERHEAD).sum()
     }
 
-    fn shelves(&self) -> MutexGuard<'_, Shelves> {
+    fn shelves(&self) -> MutexGuard<'_, CacheGenerations> {
         self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shelves {
+impl CacheGenerations {
     fn find(&mut self, key: &Key) -> Option<&Bytes> {
         if !self.used.contains_key(key) {
             let piece = self.before.remove(key)?;
@@ -188,7 +192,7 @@ impl Shelves {
         piece.map(|piece| &piece.bytes)
     }
 
-    fn keep(&mut self, key: Key, piece: Piece) {
+    fn keep(&mut self, key: Key, piece: CachedEncoding) {
         if piece.bytes.len() > LARGEST {
             return;
         }
@@ -202,7 +206,12 @@ impl Shelves {
 }
 
 impl Key {
-    fn of(served: &Served, format: Format, revision: u64, version: &Arc<Version<Value>>) -> Self {
+    fn of(
+        served: &ServedResource,
+        format: Encoding,
+        revision: u64,
+        version: &Arc<Version<Value>>,
+    ) -> Self {
         Self {
             version: Arc::as_ptr(version).addr(),
             definition: Arc::as_ptr(&served.definition).addr(),
@@ -212,8 +221,8 @@ impl Key {
     }
 }
 
-impl Piece {
-    fn of(served: &Served, version: &Arc<Version<Value>>, bytes: &Bytes) -> Self {
+impl CachedEncoding {
+    fn of(served: &ServedResource, version: &Arc<Version<Value>>, bytes: &Bytes) -> Self {
         Self {
             bytes: bytes.clone(),
             version: Arc::downgrade(version),
@@ -223,7 +232,7 @@ impl Piece {
 }
 
 /// Writes what names the kind of an object, in JSON: the bytes of the object follow.
-pub(crate) fn write_kind(served: &Served, out: &mut Vec<u8>) {
+pub(crate) fn write_kind(served: &ServedResource, out: &mut Vec<u8>) {
     let names = &served.definition.names;
     out.extend_from_slice(b"{\"kind\":\"");
     out.extend_from_slice(names.kind.as_bytes());
@@ -233,15 +242,18 @@ pub(crate) fn write_kind(served: &Served, out: &mut Vec<u8>) {
 }
 
 /// The bytes of a stored object, with its revision and without its kind.
-fn encode(served: &Served, format: Format, revision: u64, object: &Value) -> Vec<u8> {
-    if format == Format::Protobuf {
-        return protobuf::encode(&served.definition.shape, &shown(served, revision, object));
+fn encode(served: &ServedResource, format: Encoding, revision: u64, object: &Value) -> Vec<u8> {
+    if format == Encoding::Protobuf {
+        return protobuf::encode(
+            &served.definition.schema,
+            &to_response_object(served, revision, object),
+        );
     }
     let mut out = Vec::with_capacity(1024);
-    if served.is_same() {
+    if served.is_storage_version() {
         write(revision, object, &mut out);
     } else {
-        write(revision, &shown(served, 0, object), &mut out);
+        write(revision, &to_response_object(served, 0, object), &mut out);
     }
     out.shrink_to_fit();
     out

@@ -25,14 +25,14 @@ use object::Status;
 
 pub use self::config::EncryptionConfig;
 use self::{ciphers::Cipher, kms::Kms};
-use crate::Transform;
+use crate::Transformer;
 
 /// What every encrypted value begins with.
 const MARK: &[u8] = b"k8s:enc:";
 
 /// Where a kind is stored, and what it is called: `secrets` or `deployments.apps`.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ResourceLocation {
     pub prefix: String,
     pub resource: String,
     pub group: String,
@@ -41,25 +41,25 @@ pub struct Place {
 /// The transform that an `EncryptionConfiguration` asks for. It can be given another
 /// while it is in use.
 #[derive(Debug)]
-pub struct Encryption {
-    places: Vec<Place>,
-    rules: RwLock<Rules>,
+pub struct EncryptionTransformer {
+    places: Vec<ResourceLocation>,
+    rules: RwLock<ProviderRules>,
 }
 
-impl Encryption {
-    pub fn new(config: &EncryptionConfig, places: Vec<Place>) -> Arc<Self> {
-        let rules = RwLock::new(Rules::new(config, &places));
+impl EncryptionTransformer {
+    pub fn new(config: &EncryptionConfig, places: Vec<ResourceLocation>) -> Arc<Self> {
+        let rules = RwLock::new(ProviderRules::new(config, &places));
         Arc::new(Self { places, rules })
     }
 
     /// From now on values are written and read by `config`.
     pub fn replace(&self, config: &EncryptionConfig) {
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) =
-            Rules::new(config, &self.places);
+            ProviderRules::new(config, &self.places);
     }
 
     /// Whether keys are kept by somebody else.
-    pub fn asks_kms(&self) -> bool {
+    pub fn uses_kms(&self) -> bool {
         !self.rules.read().unwrap_or_else(PoisonError::into_inner).kms.is_empty()
     }
 
@@ -70,15 +70,15 @@ impl Encryption {
     }
 
     /// The places whose values are written encrypted.
-    pub fn encrypted(&self) -> Vec<Place> {
+    pub fn encrypted(&self) -> Vec<ResourceLocation> {
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
-        let writes = |place: &&Place| {
+        let writes = |place: &&ResourceLocation| {
             rules.by_prefix.get(&place.prefix).is_some_and(|chain| chain.writes_encrypted())
         };
         self.places.iter().filter(writes).cloned().collect()
     }
 
-    fn chain(&self, key: &str) -> Option<Arc<Chain>> {
+    fn chain(&self, key: &str) -> Option<Arc<ProviderChain>> {
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         let path = key.strip_prefix("/registry/").unwrap_or(key);
         let known = path.rmatch_indices('/').find_map(|(at, _)| rules.by_prefix.get(&path[..at]));
@@ -93,7 +93,7 @@ impl Encryption {
     }
 }
 
-impl Transform for Encryption {
+impl Transformer for EncryptionTransformer {
     fn to_storage(&self, key: &str, bytes: Bytes) -> Result<Bytes, Status> {
         match self.chain(key) {
             Some(chain) => chain.write(key, bytes),
@@ -112,22 +112,22 @@ impl Transform for Encryption {
 
 /// Which providers each kind has.
 #[derive(Debug, Default)]
-struct Rules {
-    by_prefix: HashMap<String, Arc<Chain>>,
+struct ProviderRules {
+    by_prefix: HashMap<String, Arc<ProviderChain>>,
     /// As they are written: `secrets`, `*.apps`, `*.*`.
-    by_name: Vec<(String, Arc<Chain>)>,
+    by_name: Vec<(String, Arc<ProviderChain>)>,
     kms: Vec<Arc<Kms>>,
 }
 
-impl Rules {
-    fn new(config: &EncryptionConfig, places: &[Place]) -> Self {
+impl ProviderRules {
+    fn new(config: &EncryptionConfig, places: &[ResourceLocation]) -> Self {
         let mut this = Self { kms: config.kms().cloned().collect(), ..Self::default() };
         this.kms.iter().for_each(|kms| kms.start());
         for (names, ciphers) in &config.resources {
-            let chain = Arc::new(Chain(ciphers.clone()));
+            let chain = Arc::new(ProviderChain(ciphers.clone()));
             this.by_name.extend(names.iter().map(|name| (name.clone(), chain.clone())));
         }
-        for Place { prefix, resource, group } in places {
+        for ResourceLocation { prefix, resource, group } in places {
             if let Some(chain) = this.find(resource, group).cloned() {
                 this.by_prefix.insert(prefix.clone(), chain);
             }
@@ -136,7 +136,7 @@ impl Rules {
     }
 
     /// The first that means the kind.
-    fn find(&self, resource: &str, group: &str) -> Option<&Arc<Chain>> {
+    fn find(&self, resource: &str, group: &str) -> Option<&Arc<ProviderChain>> {
         let means = |name: &str| match name.split_once('.') {
             None => group.is_empty() && name == resource,
             Some(("*", "*")) => true,
@@ -148,9 +148,9 @@ impl Rules {
 }
 
 /// Providers in their order: the first writes, all of them read.
-struct Chain(Vec<Cipher>);
+struct ProviderChain(Vec<Cipher>);
 
-impl Chain {
+impl ProviderChain {
     fn writes_encrypted(&self) -> bool {
         !matches!(self.0.first(), None | Some(Cipher::Identity))
     }
@@ -185,7 +185,7 @@ impl Chain {
 }
 
 /// Keys are not for logs.
-impl fmt::Debug for Chain {
+impl fmt::Debug for ProviderChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.iter().map(Cipher::prefix)).finish()
     }
@@ -199,8 +199,8 @@ fn unreadable(key: &str) -> Status {
 mod tests {
     use super::*;
 
-    fn places() -> Vec<Place> {
-        let place = |prefix: &str, resource: &str, group: &str| Place {
+    fn places() -> Vec<ResourceLocation> {
+        let place = |prefix: &str, resource: &str, group: &str| ResourceLocation {
             prefix: prefix.into(),
             resource: resource.into(),
             group: group.into(),
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn each_provider_reads_what_it_wrote_and_only_there() {
         for (name, bound) in [("aesgcm", true), ("aescbc", false), ("secretbox", false)] {
-            let one = Encryption::new(
+            let one = EncryptionTransformer::new(
                 &config(&format!("  - {name}:\n  {KEY}  - identity: {{}}\n")),
                 places(),
             );
@@ -252,7 +252,8 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_means_a_kind_counts() {
-        let one = Encryption::new(&config(&format!("  - secretbox:\n  {KEY}")), places());
+        let one =
+            EncryptionTransformer::new(&config(&format!("  - secretbox:\n  {KEY}")), places());
         let sealed =
             |key: &str| one.to_storage(key, Bytes::from_static(b"x")).unwrap().starts_with(MARK);
         assert!(sealed(AT) && sealed("/registry/deployments/a/x"));
@@ -270,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_new_key_writes_and_the_old_one_still_reads() {
-        let one = Encryption::new(&EncryptionConfig::generate().unwrap(), places());
+        let one = EncryptionTransformer::new(&EncryptionConfig::generate().unwrap(), places());
         let mut config = EncryptionConfig::generate().unwrap();
         one.replace(&config);
         let old = one.to_storage(AT, Bytes::from_static(b"text")).unwrap();

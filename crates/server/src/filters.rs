@@ -3,128 +3,137 @@
 use std::sync::Arc;
 
 use http::request::Parts;
-use object::{Status, Subject, Text};
+use object::{ResourceRef, Status, Text};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::Instant,
 };
 
 use crate::{
-    Attributes, Decision, Limits, Peer, Query, RequestInfo, Seat, Server, User, audit::Layers,
-    deadline, impersonate::impersonate,
+    Attributes, Decision, Limits, Peer, Query, RequestInfo, Seat, Server, UserInfo,
+    audit::LatencyBreakdown, deadline, impersonate::impersonate,
 };
 
 /// What the filters found out.
 #[derive(Debug)]
-pub(crate) struct Passed {
+pub(crate) struct FilteredRequest {
     pub(crate) info: RequestInfo,
     pub(crate) query: Query,
-    pub(crate) asker: Asker,
+    pub(crate) asker: Caller,
     /// Held while the request is handled.
     pub(crate) seat: Seat,
 }
 
 /// Who was stopped by a filter, and why.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub(crate) struct RejectedRequest {
     pub(crate) status: Status,
     pub(crate) info: RequestInfo,
-    pub(crate) asker: Asker,
+    pub(crate) asker: Caller,
 }
 
 /// Who asks, and what was found of it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asker {
+pub(crate) struct Caller {
     /// Who has shown who he is; `None` if nobody has.
-    pub(crate) shown: Option<User>,
+    pub(crate) authenticated: Option<UserInfo>,
     /// As whom he acts, if as another, and the narrow right that lets him.
-    pub(crate) acting: Option<(User, Text)>,
+    pub(crate) impersonated: Option<(UserInfo, Text)>,
     /// Whether he may, and why.
-    pub(crate) verdict: Option<(bool, String)>,
+    pub(crate) decision: Option<(bool, String)>,
     /// How long it took to find out.
-    pub(crate) layers: Layers,
+    pub(crate) latency: LatencyBreakdown,
 }
 
-impl Asker {
+impl Caller {
     /// Whether nobody is known to ask.
     pub(crate) fn is_nobody(&self) -> bool {
-        self.shown.as_ref().is_none_or(|user| user.name == "system:anonymous")
+        self.authenticated.as_ref().is_none_or(|user| user.name == "system:anonymous")
     }
 
     /// As whom the request is handled.
-    pub(crate) fn user(&self) -> User {
-        let acting = self.acting.as_ref().map(|(user, _)| user);
-        acting.or(self.shown.as_ref()).cloned().unwrap_or_default()
+    pub(crate) fn effective_user(&self) -> UserInfo {
+        let acting = self.impersonated.as_ref().map(|(user, _)| user);
+        acting.or(self.authenticated.as_ref()).cloned().unwrap_or_default()
     }
 }
 
 /// request info → authenticate → impersonate → take a seat → authorize
-pub(crate) async fn pass(server: &Server, head: &Parts, peer: &Peer) -> Result<Passed, Refused> {
-    let query = Query::to(&server.config, head.uri.query().unwrap_or_default());
+pub(crate) async fn run_filters(
+    server: &Server,
+    head: &Parts,
+    peer: &Peer,
+) -> Result<FilteredRequest, RejectedRequest> {
+    let query = Query::parse_for(&server.config, head.uri.query().unwrap_or_default());
     let info = RequestInfo::of(&head.method, head.uri.path(), &query);
-    let mut asker = Asker::default();
-    match found(server, head, peer, (&info, &query), &mut asker).await {
-        Ok(seat) => Ok(Passed { info, query, asker, seat }),
-        Err(status) => Err(Refused { status, info, asker }),
+    let mut asker = Caller::default();
+    match filter_request(server, head, peer, (&info, &query), &mut asker).await {
+        Ok(seat) => Ok(FilteredRequest { info, query, asker, seat }),
+        Err(status) => Err(RejectedRequest { status, info, asker }),
     }
 }
 
 /// The same, as it goes.
-async fn found(
+async fn filter_request(
     server: &Server,
     head: &Parts,
     peer: &Peer,
     (info, query): (&RequestInfo, &Query),
-    asker: &mut Asker,
+    asker: &mut Caller,
 ) -> Result<Seat, Status> {
     deadline::check(info, query)?;
     let began = Instant::now();
     let shown = authenticate(server, head, peer).await;
     let known = if shown.is_ok() { &server.metrics.known } else { &server.metrics.unknown };
     known.observe(began.elapsed().as_secs_f64());
-    passed(server, asker, "authentication", began);
-    let shown = asker.shown.insert(shown?);
-    server.metrics.let_in(&shown.name);
+    record_filter_latency(server, asker, "authentication", began);
+    let shown = asker.authenticated.insert(shown?);
+    server.metrics.count_authenticated(&shown.name);
     let began = Instant::now();
-    asker.acting = impersonate(server, head, shown, || info.attributes(query)).await?;
-    if asker.acting.is_some() {
-        passed(server, asker, "constrainedimpersonation", began);
+    asker.impersonated = impersonate(server, head, shown, || info.attributes(query)).await?;
+    if asker.impersonated.is_some() {
+        record_filter_latency(server, asker, "constrainedimpersonation", began);
     }
-    let (user, began) = (asker.user(), Instant::now());
+    let (user, began) = (asker.effective_user(), Instant::now());
     let seat = match &server.flow {
-        Some(flow) => flow.seat(&user, info).await,
-        None => server.seats.take(&user, info).map(|permit| Seat {
-            of: None,
-            held: permit.map(|permit| Box::new(permit) as Box<dyn Send>),
+        Some(flow) => flow.acquire_seat(&user, info).await,
+        None => server.seats.try_acquire(&user, info).map(|permit| Seat {
+            classification: None,
+            guard: permit.map(|permit| Box::new(permit) as Box<dyn Send>),
         }),
     }?;
-    server.metrics.passed("priorityandfairness", began.elapsed());
+    server.metrics.observe_filter("priorityandfairness", began.elapsed());
     let began = Instant::now();
     let attributes = info.attributes(query);
-    let decided = decide(server, &user, &attributes).await;
+    let decided = authorization_decision(server, &user, &attributes).await;
     let of = if decided.is_ok() { &server.metrics.allowed } else { &server.metrics.denied };
     of.observe(began.elapsed().as_secs_f64());
-    passed(server, asker, "authorization", began);
+    record_filter_latency(server, asker, "authorization", began);
     let why = decided.as_ref().unwrap_or_else(|why| why).clone();
-    asker.verdict = Some((decided.is_ok(), why));
+    asker.decision = Some((decided.is_ok(), why));
     decided.map_err(|why| forbidden(&user, &attributes, &why))?;
     Ok(seat)
 }
 
 /// Notes how long a filter took.
-fn passed(server: &Server, asker: &mut Asker, filter: &'static str, began: Instant) {
+fn record_filter_latency(
+    server: &Server,
+    asker: &mut Caller,
+    filter: &'static str,
+    began: Instant,
+) {
     let took = began.elapsed();
-    server.metrics.passed(filter, took);
-    asker.layers.add(filter.trim_start_matches("constrained"), took);
+    server.metrics.observe_filter(filter, took);
+    asker.latency.add(filter.trim_start_matches("constrained"), took);
 }
 
-async fn authenticate(server: &Server, head: &Parts, peer: &Peer) -> Result<User, Status> {
+async fn authenticate(server: &Server, head: &Parts, peer: &Peer) -> Result<UserInfo, Status> {
     if let Some(user) = &peer.identity {
         return Ok((**user).clone());
     }
     for way in &server.authenticators {
         if let Some(mut user) = way.authenticate(peer, head).await? {
-            if user.name != "system:anonymous" && !user.is_in("system:authenticated") {
+            if user.name != "system:anonymous" && !user.in_group("system:authenticated") {
                 user.groups.push("system:authenticated".into());
             }
             return Ok(user);
@@ -132,24 +141,24 @@ async fn authenticate(server: &Server, head: &Parts, peer: &Peer) -> Result<User
     }
     let shows = head.headers.contains_key(http::header::AUTHORIZATION);
     if server.config.anonymous && !shows {
-        return Ok(User::anonymous());
+        return Ok(UserInfo::anonymous());
     }
     Err(Status::unauthorized())
 }
 
 pub(crate) async fn authorize(
     server: &Server,
-    user: &User,
+    user: &UserInfo,
     attributes: &Attributes,
 ) -> Result<(), Status> {
-    let decided = decide(server, user, attributes).await;
+    let decided = authorization_decision(server, user, attributes).await;
     decided.map(drop).map_err(|why| forbidden(user, attributes, &why))
 }
 
 /// Why somebody may, or may not. The first opinion decides; nobody's opinion is no.
-pub async fn decide(
+pub async fn authorization_decision(
     server: &Server,
-    user: &User,
+    user: &UserInfo,
     attributes: &Attributes,
 ) -> Result<String, String> {
     let mut reasons = Vec::new();
@@ -167,13 +176,13 @@ pub async fn decide(
     Err(reasons.join("\n"))
 }
 
-pub(crate) fn forbidden(user: &User, attributes: &Attributes, reason: &str) -> Status {
+pub(crate) fn forbidden(user: &UserInfo, attributes: &Attributes, reason: &str) -> Status {
     let Attributes { verb, group, resource, subresource, namespace, name, path, .. } = attributes;
     let user = &user.name;
     let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
     if !attributes.is_resource {
         let why = format!("User {user:?} cannot {verb} path {path:?}{reason}");
-        return Status::forbidden(Subject { group: "", resource: "", name: "" }, &why);
+        return Status::forbidden(ResourceRef { group: "", resource: "", name: "" }, &why);
     }
     let full = match &**subresource {
         "" => resource.to_string(),
@@ -186,31 +195,31 @@ pub(crate) fn forbidden(user: &User, attributes: &Attributes, reason: &str) -> S
     let why = format!(
         "User {user:?} cannot {verb} resource {full:?} in API group {group:?} {place}{reason}"
     );
-    Status::forbidden(Subject { group, resource, name }, &why)
+    Status::forbidden(ResourceRef { group, resource, name }, &why)
 }
 
 /// How many requests are handled at once. Leases, node status and administrators
 /// have seats that nobody else can take, so that a flood does not lose the nodes.
 #[derive(Debug)]
-pub(crate) struct Seats {
+pub(crate) struct InFlightLimiter {
     reads: Arc<Semaphore>,
     writes: Arc<Semaphore>,
     reserved: Arc<Semaphore>,
 }
 
-impl Seats {
+impl InFlightLimiter {
     pub(crate) fn new(limits: &Limits) -> Self {
         let seats = |n: usize| Arc::new(Semaphore::new(n));
         Self {
-            reads: seats(limits.reads),
-            writes: seats(limits.writes),
+            reads: seats(limits.max_requests_in_flight),
+            writes: seats(limits.max_mutating_in_flight),
             reserved: seats(limits.reserved),
         }
     }
 
-    fn take(
+    fn try_acquire(
         &self,
-        user: &User,
+        user: &UserInfo,
         info: &RequestInfo,
     ) -> Result<Option<OwnedSemaphorePermit>, Status> {
         if !info.is_resource && !info.path.starts_with("/openapi") {
@@ -218,7 +227,7 @@ impl Seats {
         }
         let vital = info.resource == "leases"
             || (info.resource == "nodes" && info.subresource == "status")
-            || user.is_in("system:masters");
+            || user.in_group("system:masters");
         let writes =
             matches!(&*info.verb, "create" | "update" | "patch" | "delete" | "deletecollection");
         let common = if writes { &self.writes } else { &self.reads };
@@ -236,18 +245,22 @@ mod tests {
 
     #[test]
     fn a_flood_leaves_room_for_leases() {
-        let seats = Seats::new(&Limits { writes: 1, reserved: 1, ..Limits::default() });
+        let seats = InFlightLimiter::new(&Limits {
+            max_mutating_in_flight: 1,
+            reserved: 1,
+            ..Limits::default()
+        });
         let info = |resource: &str| RequestInfo {
             is_resource: true,
             verb: "update".into(),
             resource: resource.into(),
             ..RequestInfo::default()
         };
-        let user = User::new("kubelet", &[]);
-        let first = seats.take(&user, &info("pods")).unwrap();
-        assert_eq!(seats.take(&user, &info("pods")).unwrap_err().code(), 429);
-        assert!(seats.take(&user, &info("leases")).is_ok());
+        let user = UserInfo::new("kubelet", &[]);
+        let first = seats.try_acquire(&user, &info("pods")).unwrap();
+        assert_eq!(seats.try_acquire(&user, &info("pods")).unwrap_err().code(), 429);
+        assert!(seats.try_acquire(&user, &info("leases")).is_ok());
         drop(first);
-        assert!(seats.take(&user, &info("pods")).is_ok());
+        assert!(seats.try_acquire(&user, &info("pods")).is_ok());
     }
 }

@@ -4,25 +4,25 @@ use std::{fmt, future::Future, pin::Pin};
 
 use object::{Status, Text};
 
-use crate::{RequestInfo, User};
+use crate::{RequestInfo, UserInfo};
 
 /// The right to be handled now. It ends when it is dropped.
 pub struct Seat {
     /// The uids of the flow schema and of the priority level, as answers name them.
-    pub of: Option<(Text, Text)>,
+    pub classification: Option<(Text, Text)>,
     /// What the seat holds.
-    pub held: Option<Box<dyn Send>>,
+    pub guard: Option<Box<dyn Send>>,
 }
 
 impl fmt::Debug for Seat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Seat({:?})", self.of)
+        write!(f, "Seat({:?})", self.classification)
     }
 }
 
-pub type Seating<'a> = Pin<Box<dyn Future<Output = Result<Seat, Status>> + Send + 'a>>;
+pub type SeatFuture<'a> = Pin<Box<dyn Future<Output = Result<Seat, Status>> + Send + 'a>>;
 
 /// Gives seats, at once or after a while; or refuses, so that the caller comes back later.
-pub trait Flow: fmt::Debug + Send + Sync {
-    fn seat<'a>(&'a self, user: &'a User, info: &'a RequestInfo) -> Seating<'a>;
+pub trait FlowControl: fmt::Debug + Send + Sync {
+    fn acquire_seat<'a>(&'a self, user: &'a UserInfo, info: &'a RequestInfo) -> SeatFuture<'a>;
 }

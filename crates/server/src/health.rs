@@ -10,41 +10,41 @@ use crate::{Query, Reply, metrics::Metrics, respond::raw};
 
 /// One thing that must hold. `Err` says why it does not.
 #[derive(Clone)]
-pub struct Check {
+pub struct HealthCheck {
     pub name: &'static str,
-    pub says: Says,
+    pub says: ProbeScope,
     pub check: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
 }
 
 /// What a check that fails says of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Says {
+pub enum ProbeScope {
     /// That it should be left alone for now.
-    Unready,
+    Readyz,
     /// That it should be restarted.
-    Dead,
+    Livez,
     /// Both.
-    Either,
+    All,
 }
 
-impl fmt::Debug for Check {
+impl fmt::Debug for HealthCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
 }
 
-impl Check {
+impl HealthCheck {
     pub fn new(
         name: &'static str,
-        says: Says,
+        says: ProbeScope,
         check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
         Self { name, says, check: Arc::new(check) }
     }
 
     /// Whether it is asked below `root`: livez, readyz or healthz.
-    pub(crate) fn is_of(&self, root: &str) -> bool {
-        self.says != if root == "readyz" { Says::Dead } else { Says::Unready }
+    pub(crate) fn runs_for(&self, root: &str) -> bool {
+        self.says != if root == "readyz" { ProbeScope::Livez } else { ProbeScope::Readyz }
     }
 }
 
@@ -52,9 +52,9 @@ const ROOTS: [&str; 3] = ["livez", "readyz", "healthz"];
 
 /// Runs every check that nobody has run yet, so that `/metrics/slis` of a server that is not probed
 /// is not empty.
-pub(crate) fn run_unobserved(checks: &[Check], metrics: &Metrics) {
+pub(crate) fn run_unobserved(checks: &[HealthCheck], metrics: &Metrics) {
     for root in ROOTS {
-        for check in checks.iter().filter(|check| check.is_of(root)) {
+        for check in checks.iter().filter(|check| check.runs_for(root)) {
             if !metrics.slis.is_observed(check.name, root) {
                 metrics.slis.observe(check.name, root, (check.check)().is_ok());
             }
@@ -64,7 +64,7 @@ pub(crate) fn run_unobserved(checks: &[Check], metrics: &Metrics) {
 
 /// Answers `/livez`, `/readyz`, `/healthz` and what is below them.
 pub(crate) fn answer(
-    checks: &[Check],
+    checks: &[HealthCheck],
     path: &str,
     query: &Query,
     metrics: &Metrics,
@@ -75,8 +75,8 @@ pub(crate) fn answer(
     let mut parts = path.trim_start_matches('/').splitn(2, '/');
     let root = parts.next()?;
     let root = ROOTS.into_iter().find(|own| *own == root)?;
-    let of = |check: &&Check| check.is_of(root);
-    let hold = |check: &Check| {
+    let of = |check: &&HealthCheck| check.runs_for(root);
+    let hold = |check: &HealthCheck| {
         let held = (check.check)();
         metrics.slis.observe(check.name, root, held.is_ok());
         held
@@ -128,8 +128,8 @@ mod tests {
     #[test]
     fn slis_tell_of_checks_that_nobody_made() {
         let checks = [
-            Check::new("ping", Says::Either, || Ok(())),
-            Check::new("shutdown", Says::Unready, || Err("ends".to_owned())),
+            HealthCheck::new("ping", ProbeScope::All, || Ok(())),
+            HealthCheck::new("shutdown", ProbeScope::Readyz, || Err("ends".to_owned())),
         ];
         let metrics = Metrics::default();
         answer(&checks, "/livez", &Query::parse(""), &metrics);
@@ -147,9 +147,9 @@ mod tests {
     #[test]
     fn each_check_is_where_it_says_something() {
         let checks = [
-            Check::new("ping", Says::Either, || Ok(())),
-            Check::new("certificate", Says::Dead, || Ok(())),
-            Check::new("shutdown", Says::Unready, || Err("ends".to_owned())),
+            HealthCheck::new("ping", ProbeScope::All, || Ok(())),
+            HealthCheck::new("certificate", ProbeScope::Livez, || Ok(())),
+            HealthCheck::new("shutdown", ProbeScope::Readyz, || Err("ends".to_owned())),
         ];
         let code = |path: &str, query: &str| {
             let reply = answer(&checks, path, &Query::parse(query), &Metrics::default());

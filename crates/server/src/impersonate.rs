@@ -12,7 +12,7 @@ use object::{
 };
 
 use crate::{
-    Attributes, Server, User,
+    Attributes, Server, UserInfo,
     filters::{authorize, forbidden},
     identity_headers::{Unusable, extra, single, values},
 };
@@ -23,21 +23,21 @@ const MANY: usize = 4;
 
 /// Which rights are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
+enum ImpersonationMode {
     AssociatedNode,
     ArbitraryNode,
     ServiceAccount,
     UserInfo,
     /// The old one.
-    Anybody,
+    Legacy,
 }
 
-const MODES: [Mode; 5] = [
-    Mode::AssociatedNode,
-    Mode::ArbitraryNode,
-    Mode::ServiceAccount,
-    Mode::UserInfo,
-    Mode::Anybody,
+const MODES: [ImpersonationMode; 5] = [
+    ImpersonationMode::AssociatedNode,
+    ImpersonationMode::ArbitraryNode,
+    ImpersonationMode::ServiceAccount,
+    ImpersonationMode::UserInfo,
+    ImpersonationMode::Legacy,
 ];
 
 /// Who is handled instead of `user`, who wants to do what `asked` says, and the narrow right
@@ -45,14 +45,16 @@ const MODES: [Mode; 5] = [
 pub(crate) async fn impersonate(
     server: &Server,
     head: &Parts,
-    user: &User,
+    user: &UserInfo,
     asked: impl FnOnce() -> Attributes,
-) -> Result<Option<(User, Text)>, Status> {
-    let Some(wanted) = wanted(head)? else { return Ok(None) };
+) -> Result<Option<(UserInfo, Text)>, Status> {
+    let Some(wanted) = requested_user(head)? else { return Ok(None) };
     let (mut first, asked) = (None, asked());
     for mode in MODES.into_iter().filter(|mode| mode.applies(&wanted, user)) {
-        match (Attempt { server, user, mode }).check(&wanted, &asked).await {
-            Ok(actual) if mode == Mode::Anybody => return Ok(Some((actual, Text::default()))),
+        match (ImpersonationCheck { server, user, mode }).check(&wanted, &asked).await {
+            Ok(actual) if mode == ImpersonationMode::Legacy => {
+                return Ok(Some((actual, Text::default())));
+            }
             Ok(actual) => return Ok(Some((actual, mode.verb()))),
             Err(status) => first = first.or(Some(status)),
         }
@@ -62,12 +64,12 @@ pub(crate) async fn impersonate(
 
 /// Whom the headers name; `None`: nobody else. Upstream takes an empty name for none, and the
 /// first of several; here both are errors, since either way somebody else was meant.
-fn wanted(head: &Parts) -> Result<Option<User>, Status> {
-    let read = || -> Result<(Option<&str>, User), Unusable> {
+fn requested_user(head: &Parts) -> Result<Option<UserInfo>, Status> {
+    let read = || -> Result<(Option<&str>, UserInfo), Unusable> {
         let headers = &head.headers;
         let name = single(headers, "impersonate-user")?;
         let groups = values(headers, "impersonate-group")?;
-        let mut wanted = User::new(name.unwrap_or_default(), &groups);
+        let mut wanted = UserInfo::new(name.unwrap_or_default(), &groups);
         wanted.uid = single(headers, "impersonate-uid")?.unwrap_or_default().into();
         extra(headers, "impersonate-extra-", &mut wanted.extra)?;
         Ok((name, wanted))
@@ -83,25 +85,25 @@ fn wanted(head: &Parts) -> Result<Option<User>, Status> {
     }
 }
 
-impl Mode {
+impl ImpersonationMode {
     fn name(self) -> &'static str {
         match self {
             Self::AssociatedNode => "associated-node",
             Self::ArbitraryNode => "arbitrary-node",
             Self::ServiceAccount => "serviceaccount",
             Self::UserInfo => "user-info",
-            Self::Anybody => "",
+            Self::Legacy => "",
         }
     }
 
     fn verb(self) -> Text {
         match self {
-            Self::Anybody => "impersonate".into(),
+            Self::Legacy => "impersonate".into(),
             mode => format!("impersonate:{}", mode.name()).into(),
         }
     }
 
-    fn applies(self, wanted: &User, user: &User) -> bool {
+    fn applies(self, wanted: &UserInfo, user: &UserInfo) -> bool {
         let (node, account) = (node(&wanted.name), account(&wanted.name));
         match self {
             Self::AssociatedNode => {
@@ -115,21 +117,21 @@ impl Mode {
             Self::ArbitraryNode => only_name(wanted) && node.is_some(),
             Self::ServiceAccount => only_name(wanted) && account.is_some(),
             Self::UserInfo => node.is_none() && account.is_none(),
-            Self::Anybody => true,
+            Self::Legacy => true,
         }
     }
 }
 
 /// One way to become another.
-struct Attempt<'a> {
+struct ImpersonationCheck<'a> {
     server: &'a Server,
-    user: &'a User,
-    mode: Mode,
+    user: &'a UserInfo,
+    mode: ImpersonationMode,
 }
 
-impl Attempt<'_> {
-    async fn check(&self, wanted: &User, asked: &Attributes) -> Result<User, Status> {
-        if self.mode != Mode::Anybody {
+impl ImpersonationCheck<'_> {
+    async fn check(&self, wanted: &UserInfo, asked: &Attributes) -> Result<UserInfo, Status> {
+        if self.mode != ImpersonationMode::Legacy {
             let verb = format!("impersonate-on:{}:{}", self.mode.name(), asked.verb);
             self.allow(&Attributes { verb: verb.into(), ..asked.clone() }).await?;
         }
@@ -142,22 +144,25 @@ impl Attempt<'_> {
         self.extra(&wanted.extra).await?;
         let group = match &*actual.name {
             "system:anonymous" => "system:unauthenticated",
-            _ if actual.is_in("system:unauthenticated") => return Ok(actual),
+            _ if actual.in_group("system:unauthenticated") => return Ok(actual),
             _ => "system:authenticated",
         };
-        if !actual.is_in(group) {
+        if !actual.in_group(group) {
             actual.groups.push(group.into());
         }
         Ok(actual)
     }
 
-    async fn name(&self, wanted: &User, actual: &mut User) -> Result<(), Status> {
-        let narrow = self.mode != Mode::Anybody;
+    async fn name(&self, wanted: &UserInfo, actual: &mut UserInfo) -> Result<(), Status> {
+        let narrow = self.mode != ImpersonationMode::Legacy;
         let mut attributes = self.attributes(self.group(), "users", &wanted.name);
         if let Some(name) = node(&wanted.name).filter(|_| narrow) {
             attributes.resource = "nodes".into();
-            attributes.name =
-                if self.mode == Mode::AssociatedNode { "*".into() } else { name.into() };
+            attributes.name = if self.mode == ImpersonationMode::AssociatedNode {
+                "*".into()
+            } else {
+                name.into()
+            };
             actual.groups = vec!["system:nodes".into()];
         } else if let Some((namespace, name)) = account(&wanted.name) {
             attributes.resource = "serviceaccounts".into();
@@ -174,7 +179,7 @@ impl Attempt<'_> {
 
     async fn groups(&self, groups: &[Text]) -> Result<(), Status> {
         let mut attributes = self.attributes(self.group(), "groups", "");
-        if self.mode != Mode::Anybody {
+        if self.mode != ImpersonationMode::Legacy {
             for (group, why) in [
                 ("", "impersonating the empty string group is not allowed"),
                 ("system:masters", "impersonating the system:masters group is not allowed"),
@@ -198,7 +203,7 @@ impl Attempt<'_> {
 
     async fn extra(&self, extra: &BTreeMap<String, Vec<String>>) -> Result<(), Status> {
         let mut attributes = self.attributes(AUTHENTICATION, "userextras", "");
-        if self.mode != Mode::Anybody {
+        if self.mode != ImpersonationMode::Legacy {
             for (key, values) in extra {
                 let why = if key.is_empty() {
                     "impersonating the empty string key in extra is not allowed".to_owned()
@@ -236,7 +241,7 @@ impl Attempt<'_> {
     }
 
     async fn allow(&self, attributes: &Attributes) -> Result<(), Status> {
-        if self.mode != Mode::AssociatedNode {
+        if self.mode != ImpersonationMode::AssociatedNode {
             return authorize(self.server, self.user, attributes).await;
         }
         // What is decided must hold for every node of the account: where it is must not count.
@@ -249,7 +254,7 @@ impl Attempt<'_> {
 
     /// The group in which users and groups are said to be.
     fn group(&self) -> &'static str {
-        if self.mode == Mode::Anybody { "" } else { AUTHENTICATION }
+        if self.mode == ImpersonationMode::Legacy { "" } else { AUTHENTICATION }
     }
 
     fn attributes(&self, group: &str, resource: &str, name: &str) -> Attributes {
@@ -265,7 +270,7 @@ impl Attempt<'_> {
     }
 }
 
-fn only_name(user: &User) -> bool {
+fn only_name(user: &UserInfo) -> bool {
     user.uid.is_empty() && user.groups.is_empty() && user.extra.is_empty()
 }
 
@@ -290,7 +295,7 @@ fn is_domain_prefixed(key: &str) -> bool {
 }
 
 /// Somebody without a name, as Go prints them.
-fn go_user(user: &User) -> String {
+fn go_user(user: &UserInfo) -> String {
     let list = |values: Vec<&str>| match &*values {
         [] => "[]string(nil)".to_owned(),
         values => {
@@ -314,23 +319,33 @@ fn go_user(user: &User) -> String {
 mod tests {
     use super::*;
 
-    fn modes(wanted: &User, user: &User) -> Vec<Mode> {
+    fn modes(wanted: &UserInfo, user: &UserInfo) -> Vec<ImpersonationMode> {
         MODES.into_iter().filter(|mode| mode.applies(wanted, user)).collect()
     }
 
     #[test]
     fn who_is_wanted_says_which_rights_count() {
-        let mut pod = User::new("system:serviceaccount:d:s", &[]);
+        let mut pod = UserInfo::new("system:serviceaccount:d:s", &[]);
         let key = "authentication.kubernetes.io/node-name".to_owned();
         pod.extra.insert(key, vec!["n1".to_owned()]);
-        let nodes = [Mode::AssociatedNode, Mode::ArbitraryNode, Mode::Anybody];
-        assert_eq!(modes(&User::new("system:node:n1", &[]), &pod), nodes);
-        assert_eq!(modes(&User::new("system:node:n2", &[]), &pod), nodes[1..]);
-        let account = User::new("system:serviceaccount:d:t", &[]);
-        assert_eq!(modes(&account, &pod), [Mode::ServiceAccount, Mode::Anybody]);
-        let grouped = User::new("system:serviceaccount:d:t", &["g"]);
-        assert_eq!(modes(&grouped, &pod), [Mode::Anybody]);
-        assert_eq!(modes(&User::new("bob", &["g"]), &pod), [Mode::UserInfo, Mode::Anybody]);
+        let nodes = [
+            ImpersonationMode::AssociatedNode,
+            ImpersonationMode::ArbitraryNode,
+            ImpersonationMode::Legacy,
+        ];
+        assert_eq!(modes(&UserInfo::new("system:node:n1", &[]), &pod), nodes);
+        assert_eq!(modes(&UserInfo::new("system:node:n2", &[]), &pod), nodes[1..]);
+        let account = UserInfo::new("system:serviceaccount:d:t", &[]);
+        assert_eq!(
+            modes(&account, &pod),
+            [ImpersonationMode::ServiceAccount, ImpersonationMode::Legacy]
+        );
+        let grouped = UserInfo::new("system:serviceaccount:d:t", &["g"]);
+        assert_eq!(modes(&grouped, &pod), [ImpersonationMode::Legacy]);
+        assert_eq!(
+            modes(&UserInfo::new("bob", &["g"]), &pod),
+            [ImpersonationMode::UserInfo, ImpersonationMode::Legacy]
+        );
         assert_eq!(node("system:node:No"), None);
     }
 

@@ -8,115 +8,119 @@ use std::{
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-pub(crate) use self::registered::was_served;
+pub(crate) use self::registered::was_registered;
 
 use bytes::Bytes;
-use object::{Key, Object, Status, Subject, Text, Value, View, depth, from_json, to_json};
-use schema::{Definition, protobuf};
-use store::{Engine, Error, Mirror, Resident, Resource, Topic};
+use object::{
+    NamespacedName, Object, ResourceRef, Status, Text, Value, View, depth, from_json, to_json,
+};
+use schema::{ResourceDefinition, protobuf};
+use store::{CacheCodec, Engine, Error, Topic, WatchCache, WatchCacheSet};
 
-use crate::{Transform, cbor, registry::corrupt::SEALED};
+use crate::{Transformer, cbor, registry::corrupt::NOT_TRANSFORMABLE};
 
 /// A kind in one of its versions, and its objects.
 #[derive(Clone, Debug)]
-pub struct Served {
+pub struct ServedResource {
     /// The version that the request speaks.
-    pub definition: Arc<Definition>,
+    pub definition: Arc<ResourceDefinition>,
     /// The version that is stored; mostly the same.
-    pub hub: Arc<Definition>,
+    pub internal: Arc<ResourceDefinition>,
     /// The version that a custom kind is stored in. It is handled in the version that the
     /// request speaks, for each has a schema of its own; so the hub is that one.
-    pub kept: Option<Arc<Definition>>,
+    pub storage_version: Option<Arc<ResourceDefinition>>,
     /// All versions of the kind that there are; of a custom kind also those that are not served.
-    pub versions: Arc<[Arc<Definition>]>,
+    pub versions: Arc<[Arc<ResourceDefinition>]>,
     /// The objects; `None` for kinds that are never stored, like reviews.
-    pub objects: Option<Arc<Resource<Value>>>,
+    pub cache: Option<Arc<WatchCache<Value>>>,
 }
 
-impl Served {
-    pub fn subject<'a>(&'a self, name: &'a str) -> Subject<'a> {
+impl ServedResource {
+    pub fn subject<'a>(&'a self, name: &'a str) -> ResourceRef<'a> {
         let names = &self.definition.names;
-        Subject { group: names.group, resource: names.plural, name }
+        ResourceRef { group: names.group, resource: names.plural, name }
     }
 
     /// Where an object is kept.
     pub fn path(&self, namespace: &str, name: &str) -> Text {
-        path(self.hub.storage.prefix, namespace, name)
+        path(self.internal.storage.prefix, namespace, name)
     }
 
     /// Below what all objects of a namespace are kept, or all at all.
     pub fn prefix(&self, namespace: &str) -> String {
         match namespace {
-            "" => format!("/registry/{}/", self.hub.storage.prefix),
-            namespace => format!("/registry/{}/{namespace}/", self.hub.storage.prefix),
+            "" => format!("/registry/{}/", self.internal.storage.prefix),
+            namespace => format!("/registry/{}/{namespace}/", self.internal.storage.prefix),
         }
     }
 
     /// The definition that tells what objects show, and are selected by. Versions of a
     /// custom kind each have their own.
-    pub(crate) fn reader(&self) -> &Arc<Definition> {
-        if self.definition.custom.is_some() { &self.definition } else { &self.hub }
+    pub(crate) fn presentation(&self) -> &Arc<ResourceDefinition> {
+        if self.definition.custom_resource.is_some() { &self.definition } else { &self.internal }
     }
 
-    pub fn objects(&self) -> Result<&Arc<Resource<Value>>, Status> {
-        self.objects.as_ref().ok_or_else(|| {
+    pub fn objects(&self) -> Result<&Arc<WatchCache<Value>>, Status> {
+        self.cache.as_ref().ok_or_else(|| {
             let kind = self.definition.names.plural;
             Status::method_not_allowed(format!("{kind} are not stored"))
         })
     }
 
     /// Whether objects are stored as the request speaks of them.
-    pub(crate) fn is_same(&self) -> bool {
-        match &self.kept {
-            None => Arc::ptr_eq(&self.definition, &self.hub) && !self.definition.empty_bytes,
-            Some(kept) => Arc::ptr_eq(&self.definition, kept) && !self.asks(),
+    pub(crate) fn is_storage_version(&self) -> bool {
+        match &self.storage_version {
+            None => {
+                Arc::ptr_eq(&self.definition, &self.internal) && !self.definition.keep_empty_bytes
+            }
+            Some(kept) => Arc::ptr_eq(&self.definition, kept) && !self.needs_conversion_webhook(),
         }
     }
 
     /// Whether somebody else must be asked for objects in another version.
-    pub(crate) fn asks(&self) -> bool {
-        self.definition.custom.as_ref().is_some_and(|custom| custom.conversion.is_some())
+    pub(crate) fn needs_conversion_webhook(&self) -> bool {
+        self.definition.custom_resource.as_ref().is_some_and(|custom| custom.conversion.is_some())
     }
 
     /// From the stored version to the request's.
-    pub fn shown(&self, object: &mut Value) {
-        if self.kept.is_some() {
-            rename(object, &self.definition);
-        } else if !Arc::ptr_eq(&self.definition, &self.hub) {
-            self.definition.hooks.from_stored(object);
+    pub fn to_request_version(&self, object: &mut Value) {
+        if self.storage_version.is_some() {
+            set_api_version(object, &self.definition);
+        } else if !Arc::ptr_eq(&self.definition, &self.internal) {
+            self.definition.strategy.convert_from_storage(object);
             self.definition.normalize(object);
             let names = &self.definition.names;
             let typed = Object::from(std::mem::take(object));
             *object = typed.with_api_version(names.api_version()).with_kind(names.kind).into();
-        } else if self.definition.empty_bytes {
-            schema::normalize(&self.definition.shape, object);
+        } else if self.definition.keep_empty_bytes {
+            schema::normalize(&self.definition.schema, object);
         }
     }
 
     /// From the request's version to the stored one.
-    pub fn stored(&self, object: &mut Value) {
-        if !Arc::ptr_eq(&self.definition, &self.hub) {
-            self.definition.hooks.to_stored(object);
+    pub fn to_internal_version(&self, object: &mut Value) {
+        if !Arc::ptr_eq(&self.definition, &self.internal) {
+            self.definition.strategy.convert_to_storage(object);
         }
-        let names = &self.hub.names;
+        let names = &self.internal.names;
         let typed = Object::from(std::mem::take(object));
         *object = typed.with_api_version(names.api_version()).with_kind(names.kind).into();
     }
 }
 
 /// From one version of a custom kind to another that differs in its schema alone.
-pub(crate) fn rename(object: &mut Value, to: &Definition) {
+pub(crate) fn set_api_version(object: &mut Value, to: &ResourceDefinition) {
     let version = to.names.api_version();
     if Object::view(object).api_version() != version {
         // What cannot be read as metadata is told when it is written.
-        let _ = to.conform(object, &mut Vec::new());
+        let _ = to.coerce(object, &mut Vec::new());
         object["apiVersion"] = version.into();
     }
 }
 
 /// All kinds by group, version and plural. Custom ones come and go.
 #[derive(Debug, Default)]
-pub struct Kinds {
+pub struct ServedResources {
     state: RwLock<State>,
 }
 
@@ -125,31 +129,31 @@ type Name = (&'static str, &'static str, &'static str);
 
 #[derive(Debug, Default)]
 struct State {
-    by_name: HashMap<Name, Served>,
+    by_name: HashMap<Name, ServedResource>,
     /// Built-in kinds by group and plural, each in the version that comes first.
-    first: HashMap<(&'static str, &'static str), Served>,
+    first: HashMap<(&'static str, &'static str), ServedResource>,
     /// As discovery tells them.
-    order: Vec<Served>,
+    order: Vec<ServedResource>,
     /// Custom kinds by group and plural, in the version that is stored, served or not.
-    stored: HashMap<(Text, Text), Served>,
+    stored: HashMap<(Text, Text), ServedResource>,
     /// Counts how often any of this has changed.
     edition: u64,
 }
 
-impl Kinds {
+impl ServedResources {
     /// Serves those of the definitions that are to be served, and stores them in the
     /// versions that they name, served or not. The order is the order of discovery.
     pub fn open(
-        definitions: Vec<Definition>,
+        definitions: Vec<ResourceDefinition>,
         engine: &dyn Engine<Value>,
-        mirror: &Mirror<Value>,
-        transform: &Arc<dyn Transform>,
+        mirror: &WatchCacheSet<Value>,
+        transform: &Arc<dyn Transformer>,
     ) -> Result<Self, Error> {
         let this = Self::default();
         let definitions: Vec<_> = definitions.into_iter().map(Arc::new).collect();
-        let mut resources: HashMap<&str, Arc<Resource<Value>>> = HashMap::new();
+        let mut resources: HashMap<&str, Arc<WatchCache<Value>>> = HashMap::new();
         for definition in definitions.iter().filter(|definition| definition.served) {
-            let hub = hub(definition, &definitions);
+            let hub = internal_definition(definition, &definitions);
             let prefix = definition.storage.prefix;
             let objects = match (prefix, resources.get(prefix)) {
                 ("", _) => None,
@@ -160,17 +164,23 @@ impl Kinds {
                     Some(made)
                 }
             };
-            let same = |other: &&Arc<Definition>| {
+            let same = |other: &&Arc<ResourceDefinition>| {
                 other.served && other.storage.prefix == prefix && !prefix.is_empty()
             };
             let versions = definitions.iter().filter(same).cloned().collect();
             let definition = definition.clone();
-            this.write().add(Served { definition, hub, kept: None, versions, objects });
+            this.write().add(ServedResource {
+                definition,
+                internal: hub,
+                storage_version: None,
+                versions,
+                cache: objects,
+            });
         }
         Ok(this)
     }
 
-    pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<Served> {
+    pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<ServedResource> {
         self.read().by_name.get(&(group, version, plural)).cloned()
     }
 
@@ -183,8 +193,8 @@ impl Kinds {
     }
 
     /// A kind by the names that objects have for it.
-    pub fn named(&self, group: &str, version: &str, kind: &str) -> Option<Served> {
-        let is = |served: &&Served| {
+    pub fn by_kind(&self, group: &str, version: &str, kind: &str) -> Option<ServedResource> {
+        let is = |served: &&ServedResource| {
             let names = &served.definition.names;
             names.group == group && names.version == version && names.kind == kind
         };
@@ -193,13 +203,13 @@ impl Kinds {
 
     /// Whether anything built in is served of the group.
     pub fn has_group(&self, group: &str) -> bool {
-        let built_in = |served: &Served| served.definition.custom.is_none();
+        let built_in = |served: &ServedResource| served.definition.custom_resource.is_none();
         self.read().order.iter().any(|s| s.definition.names.group == group && built_in(s))
     }
 
     /// A kind in whatever version comes first.
-    pub fn any(&self, group: &str, plural: &str) -> Option<Served> {
-        let is = |served: &&Served| {
+    pub fn preferred(&self, group: &str, plural: &str) -> Option<ServedResource> {
+        let is = |served: &&ServedResource| {
             let names = &served.definition.names;
             names.group == group && names.plural == plural
         };
@@ -208,12 +218,12 @@ impl Kinds {
     }
 
     /// All of them, in the order of discovery.
-    pub fn all(&self) -> Vec<Served> {
+    pub fn all(&self) -> Vec<ServedResource> {
         self.read().order.clone()
     }
 
     /// Changes whenever a kind comes or goes.
-    pub fn edition(&self) -> u64 {
+    pub fn change_counter(&self) -> u64 {
         self.read().edition
     }
 
@@ -227,10 +237,10 @@ impl Kinds {
 }
 
 impl State {
-    fn add(&mut self, served: Served) {
+    fn add(&mut self, served: ServedResource) {
         let (group, version, plural) = name_of(&served);
         self.by_name.insert((group, version, plural), served.clone());
-        if served.definition.custom.is_none() {
+        if served.definition.custom_resource.is_none() {
             self.first.entry((group, plural)).or_insert_with(|| served.clone());
         }
         self.order.push(served);
@@ -238,24 +248,26 @@ impl State {
     }
 }
 
-fn name_of(served: &Served) -> Name {
+fn name_of(served: &ServedResource) -> Name {
     let names = &served.definition.names;
     (names.group, names.version, names.plural)
 }
 
 /// The objects of a kind, in memory.
 pub(crate) fn resource(
-    hub: &Arc<Definition>,
+    hub: &Arc<ResourceDefinition>,
     engine: &dyn Engine<Value>,
-    mirror: &Mirror<Value>,
-    transform: &Arc<dyn Transform>,
-) -> Result<Arc<Resource<Value>>, Error> {
-    let resident = Trees { definition: hub.clone(), transform: transform.clone() };
-    mirror.serve(&format!("/registry/{}/", hub.storage.prefix), Arc::new(resident), engine)
+    mirror: &WatchCacheSet<Value>,
+    transform: &Arc<dyn Transformer>,
+) -> Result<Arc<WatchCache<Value>>, Error> {
+    let resident = ObjectCacheCodec { definition: hub.clone(), transform: transform.clone() };
+    mirror.start(&format!("/registry/{}/", hub.storage.prefix), Arc::new(resident), engine)
 }
 
 /// The group and version that objects are stored in, whether it is served or not.
-pub(crate) fn stored_in(definition: &Definition) -> (&'static str, &'static str) {
+pub(crate) fn storage_group_version(
+    definition: &ResourceDefinition,
+) -> (&'static str, &'static str) {
     match definition.storage.version.split_once('/') {
         Some(("core", version)) => ("", version),
         Some((group, version)) => (group, version),
@@ -264,10 +276,13 @@ pub(crate) fn stored_in(definition: &Definition) -> (&'static str, &'static str)
 }
 
 /// The definition that says how objects of `definition` are stored.
-fn hub(definition: &Arc<Definition>, all: &[Arc<Definition>]) -> Arc<Definition> {
+fn internal_definition(
+    definition: &Arc<ResourceDefinition>,
+    all: &[Arc<ResourceDefinition>],
+) -> Arc<ResourceDefinition> {
     let storage = &definition.storage;
-    let (group, version) = stored_in(definition);
-    let is = |other: &&Arc<Definition>| {
+    let (group, version) = storage_group_version(definition);
+    let is = |other: &&Arc<ResourceDefinition>| {
         other.storage.prefix == storage.prefix
             && other.names.group == group
             && other.names.version == version
@@ -283,33 +298,33 @@ pub(crate) fn path(prefix: &str, namespace: &str, name: &str) -> Text {
 }
 
 /// The stored bytes of an object.
-pub(crate) fn to_bytes(hub: &Definition, object: &Value, cbor: bool) -> Bytes {
-    if cbor && hub.custom.is_some() {
-        return cbor::sealed(None, object).into();
+pub(crate) fn to_bytes(hub: &ResourceDefinition, object: &Value, cbor: bool) -> Bytes {
+    if cbor && hub.custom_resource.is_some() {
+        return cbor::encode_document(None, object).into();
     }
     if hub.storage.json {
         return to_json(object).into();
     }
-    let message = protobuf::encode(&hub.shape, object);
-    protobuf::seal(&hub.names.api_version(), hub.names.kind, &message).into()
+    let message = protobuf::encode(&hub.schema, object);
+    protobuf::encode_envelope(&hub.names.api_version(), hub.names.kind, &message).into()
 }
 
 /// The error says why not.
-fn from_bytes(hub: &Definition, bytes: &[u8]) -> Result<Value, String> {
+fn from_bytes(hub: &ResourceDefinition, bytes: &[u8]) -> Result<Value, String> {
     let mut object = if bytes.starts_with(protobuf::MAGIC) {
-        let opened = protobuf::open(bytes).map_err(|error| error.to_string())?;
+        let opened = protobuf::decode_envelope(bytes).map_err(|error| error.to_string())?;
         registered::check(hub, opened.api_version, opened.kind)?;
-        protobuf::decode(&hub.shape, opened.message).map_err(|error| error.to_string())?
+        protobuf::decode(&hub.schema, opened.message).map_err(|error| error.to_string())?
     } else if bytes.starts_with(cbor::MAGIC) {
         cbor::read(None, bytes).map_err(|error| error.to_string())?.tree
     } else {
         let mut object = from_json(bytes).map_err(|error| error.to_string())?;
-        if hub.custom.is_none() {
+        if hub.custom_resource.is_none() {
             let named = Object::view(&object);
             registered::check(hub, named.api_version(), named.kind())?;
         }
         if object.get("apiVersion").as_str() != Some(&hub.names.api_version()) {
-            hub.hooks.from_stored(&mut object); // upstream stores some kinds in another version
+            hub.strategy.convert_from_storage(&mut object); // upstream stores some kinds in another version
         }
         object
     };
@@ -318,10 +333,10 @@ fn from_bytes(hub: &Definition, bytes: &[u8]) -> Result<Value, String> {
     }
     let version = Object::view(&object).api_version();
     let foreign = version != hub.names.api_version();
-    if foreign && hub.custom.as_ref().is_some_and(|custom| custom.conversion.is_some()) {
+    if foreign && hub.custom_resource.as_ref().is_some_and(|custom| custom.conversion.is_some()) {
         return Ok(object); // whoever converts it knows its version
     }
-    hub.restore(&mut object);
+    hub.normalize_stored(&mut object);
     let named = Object::from(object).with_api_version(hub.names.api_version());
     Ok(named.with_kind(hub.names.kind).into())
 }
@@ -344,14 +359,14 @@ const EVENT: usize = 1_024;
 
 /// What the mirror must know about the objects of a kind.
 #[derive(Debug)]
-struct Trees {
-    definition: Arc<Definition>,
-    transform: Arc<dyn Transform>,
+struct ObjectCacheCodec {
+    definition: Arc<ResourceDefinition>,
+    transform: Arc<dyn Transformer>,
 }
 
-impl Resident<Value> for Trees {
+impl CacheCodec<Value> for ObjectCacheCodec {
     fn decode(&self, key: &str, bytes: &Bytes) -> Result<Value, String> {
-        let sealed = |status: Status| format!("{SEALED}: {}", status.message());
+        let sealed = |status: Status| format!("{NOT_TRANSFORMABLE}: {}", status.message());
         let plain = self.transform.from_storage(key, bytes).map_err(sealed)?;
         from_bytes(&self.definition, &plain)
     }
@@ -377,14 +392,15 @@ impl Resident<Value> for Trees {
 
     fn topics(&self, _: &str, object: &Value) -> Vec<Topic> {
         let meta = Object::view(object).metadata();
-        let name = Topic::Name(Key::of(meta).to_string().into());
+        let name = Topic::Name(NamespacedName::from_meta(meta).to_string().into());
         let mut topics = vec![Topic::All, name];
         if self.definition.is_namespaced() {
             topics.push(Topic::Namespace(meta.namespace().into()));
         }
-        for index in self.definition.hooks.topics() {
+        for index in self.definition.strategy.watch_topic_fields() {
             // Absent is empty to a selector, so it is to those who watch for it.
-            let value = self.definition.hooks.field(object, index).unwrap_or_default();
+            let value =
+                self.definition.strategy.selectable_field_value(object, index).unwrap_or_default();
             topics.push(Topic::Index(index.into(), value));
         }
         topics

@@ -6,20 +6,20 @@ use object::{
     Status, Text,
     selector::{FieldSelector, Selector},
 };
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use crate::{
-    Page, Query, Registry, Reply, Request, Selection, Served, Server, Start,
+    ListOptions, Query, Registry, Reply, Request, Selection, ServedResource, Server, WatchStart,
     metrics::Labels,
-    negotiate::{Offer, negotiate},
-    registry::{Continuation, chance, nanos, path, revision, store_status, unparsed},
-    watching::{self, Terms},
+    negotiate::{EndpointRestrictions, negotiate},
+    registry::{ContinueToken, nanos, path, random_fraction, revision, store_status, unparsed},
+    watching::{self, WatchParams},
 };
 
 /// How long a read waits for a revision that this server has not seen yet.
-const AHEAD: Duration = Duration::from_secs(3);
+const FRESHNESS_TIMEOUT: Duration = Duration::from_secs(3);
 
-pub(crate) fn selection(served: &Served, request: &Request) -> Result<Selection, Status> {
+pub(crate) fn selection(served: &ServedResource, request: &Request) -> Result<Selection, Status> {
     let query = &request.query;
     query.integer("timeoutSeconds")?;
     query.integer("limit")?;
@@ -28,8 +28,9 @@ pub(crate) fn selection(served: &Served, request: &Request) -> Result<Selection,
     let fields = FieldSelector::parse(query.get("fieldSelector").unwrap_or_default())
         .map_err(|error| Status::bad_request(error.to_string()))?;
     if request.info.verb == "watch" { check_watch(query) } else { check(query) }?;
-    let (known, namespaced) = (served.definition.hooks.fields(), served.definition.is_namespaced());
-    let own = !known.is_empty() || served.definition.custom.is_some();
+    let (known, namespaced) =
+        (served.definition.strategy.selectable_fields(), served.definition.is_namespaced());
+    let own = !known.is_empty() || served.definition.custom_resource.is_some();
     for term in &fields.terms {
         let field = &*term.field;
         let common = match field {
@@ -45,7 +46,12 @@ pub(crate) fn selection(served: &Served, request: &Request) -> Result<Selection,
             true => {
                 let names = &served.definition.names;
                 let kind = format!("{}, Kind={}", names.api_version(), names.kind);
-                served.definition.hooks.no_field().replace("{kind}", &kind).replace("{}", field)
+                served
+                    .definition
+                    .strategy
+                    .unsupported_field_message()
+                    .replace("{kind}", &kind)
+                    .replace("{}", field)
             }
             false => format!(
                 "{field:?} is not a known field selector: only \"metadata.name\", \
@@ -58,13 +64,13 @@ pub(crate) fn selection(served: &Served, request: &Request) -> Result<Selection,
 }
 
 /// Waits until this server has seen the revision that a client has heard of.
-pub(crate) async fn fresh(served: &Served, revision: u64) -> Result<(), Status> {
+pub(crate) async fn wait_until_fresh(served: &ServedResource, revision: u64) -> Result<(), Status> {
     let objects = served.objects()?;
-    if let Ok(()) = tokio::time::timeout(AHEAD, objects.wait_for(revision)).await {
+    if let Ok(()) = tokio::time::timeout(FRESHNESS_TIMEOUT, objects.wait_for(revision)).await {
         Ok(())
     } else {
-        let ahead = store_status(&store::Error::Ahead { revision });
-        let have = objects.complete_through();
+        let ahead = store_status(&store::Error::FutureRevision { revision });
+        let have = objects.progress_revision();
         let said = format!("Timeout: Too large resource version: {revision}, current: {have}");
         Err(ahead.with_message(said))
     }
@@ -72,75 +78,75 @@ pub(crate) async fn fresh(served: &Served, revision: u64) -> Result<(), Status> 
 
 /// Where others write as well, waits for what they have written up to now: who asks for
 /// no revision gets the newest.
-pub(crate) async fn newest(
+pub(crate) async fn wait_for_latest(
     registry: &Registry,
-    served: &Served,
+    served: &ServedResource,
     query: &Query,
 ) -> Result<(), Status> {
     let any = query.get("resourceVersion").unwrap_or_default().is_empty();
-    if any && registry.engine().is_shared() {
-        let revision = registry.engine().newest(&served.prefix("")).await;
+    if any && registry.engine().has_external_writers() {
+        let revision = registry.engine().latest_revision(&served.prefix("")).await;
         let revision = revision.map_err(|error| store_status(&error))?;
-        fresh(served, revision).await?;
+        wait_until_fresh(served, revision).await?;
     }
     Ok(())
 }
 
 /// Which part of a list, as of when.
 pub(crate) async fn page(
-    served: &Served,
+    served: &ServedResource,
     selection: &Selection,
     query: &Query,
-) -> Result<Page, Status> {
+) -> Result<ListOptions, Status> {
     let limit = query.integer("limit")?.unwrap_or_default();
     page_of(served, selection, query, limit).await
 }
 
 /// Which part of a collection is deleted. Without a limit it is the whole, in large pages.
 pub(crate) async fn deleted_page(
-    served: &Served,
+    served: &ServedResource,
     selection: &Selection,
     query: &Query,
-) -> Result<Page, Status> {
+) -> Result<ListOptions, Status> {
     let limit = query.integer("limit")?.unwrap_or_default();
     let page = page_of(served, selection, query, if limit == 0 { 1 } else { limit }).await?;
-    Ok(if limit == 0 { Page { limit: 0, ..page } } else { page })
+    Ok(if limit == 0 { ListOptions { limit: 0, ..page } } else { page })
 }
 
 async fn page_of(
-    served: &Served,
+    served: &ServedResource,
     selection: &Selection,
     query: &Query,
     limit: i64,
-) -> Result<Page, Status> {
+) -> Result<ListOptions, Status> {
     let token = query.get("continue").unwrap_or_default().to_owned();
     let version = query.get("resourceVersion").unwrap_or_default();
     let matching = query.get("resourceVersionMatch").unwrap_or_default();
     if !token.is_empty() && !is_any(version) {
-        Continuation::decode(&token)?;
+        ContinueToken::decode(&token)?;
         return Err(Status::bad_request(
             "specifying resource version is not allowed when using continue",
         ));
     }
     // From its cache upstream answers whole, whatever the limit; what goes by itself has none.
-    let cached = served.hub.ttl.is_none();
+    let cached = served.internal.ttl.is_none();
     let limit = if version == "0" && cached { 0 } else { limit };
     let shown = usize::try_from(limit).unwrap_or_default();
     if !token.is_empty() {
-        return Ok(Page { limit: shown, token, exactly: None });
+        return Ok(ListOptions { limit: shown, token, exact_revision: None });
     }
     let revision = number(version)?;
-    fresh(served, revision).await?;
+    wait_until_fresh(served, revision).await?;
     // A page at a revision is exact, as upstream reads it; one object by its name is no page.
     let paged = matching.is_empty() && limit > 0 && path(served, selection).is_none();
     let exact = revision > 0 && (matching == "Exact" || paged);
-    Ok(Page { limit: shown, token, exactly: exact.then_some(revision) })
+    Ok(ListOptions { limit: shown, token, exact_revision: exact.then_some(revision) })
 }
 
 /// Opens a watch.
 pub(crate) async fn watch(
     server: &Arc<Server>,
-    served: &Served,
+    served: &ServedResource,
     request: &Request,
 ) -> Result<Reply, Status> {
     let query = &request.query;
@@ -162,31 +168,34 @@ pub(crate) async fn watch(
     let initial = query.get("sendInitialEvents").map(|_| query.flag("sendInitialEvents"));
     let start = match (initial, revision) {
         (Some(true), revision) => {
-            fresh(served, revision).await?;
-            Start::List { bookmark: bookmarks }
+            wait_until_fresh(served, revision).await?;
+            WatchStart::List { bookmark: bookmarks }
         }
-        (None, 0) => Start::List { bookmark: bookmarks && is_any(version) },
-        (Some(false), 0) => Start::After(served.objects()?.complete_through()),
-        (_, revision) => Start::After(revision),
+        (None, 0) => WatchStart::List { bookmark: bookmarks && is_any(version) },
+        (Some(false), 0) => WatchStart::After(served.objects()?.progress_revision()),
+        (_, revision) => WatchStart::After(revision),
     };
-    let form = negotiate(&request.head.headers, query, Offer::Watch)?.for_kind(served);
+    let form =
+        negotiate(&request.head.headers, query, EndpointRestrictions::Watch)?.for_kind(served);
     let timeout = match asked.map_or(0, nanos) {
-        0 => server.config.limits.watch_min.mul_f64(1.0 + chance()),
+        0 => server.config.limits.watch_min.mul_f64(1.0 + random_fraction()),
         1.. => Duration::from_nanos(asked.map_or(0, nanos).unsigned_abs()),
         _ => {
             let late = Status::failure(500, "InternalError", "context deadline exceeded");
-            return Ok(watching::refusal(served, form, late));
+            return Ok(watching::error_watch(served, form, late));
         }
     };
     let watch = match server.registry.watch(served, selection, start) {
-        Err(status) if status.code() == 410 => return Ok(watching::refusal(served, form, status)),
+        Err(status) if status.code() == 410 => {
+            return Ok(watching::error_watch(served, form, status));
+        }
         watch => watch?,
     };
     let bell = server.bell();
     let clock = server.registry.clock().clone();
     let encodings = server.encodings.clone();
     let watched = server.metrics.watched(Labels::of(&request.info, "GET", true, false));
-    let terms = Terms { form, bookmarks, timeout, bell, clock, encodings, watched };
+    let terms = WatchParams { form, bookmarks, timeout, bell, clock, encodings, watched };
     Ok(watching::reply(watch, terms))
 }
 
@@ -213,8 +222,8 @@ fn number(text: &str) -> Result<u64, Status> {
 fn check(query: &Query) -> Result<(), Status> {
     let said = |name| query.get(name).unwrap_or_default();
     let (matching, version) = (said("resourceVersionMatch"), said("resourceVersion"));
-    let mut errs = Errors::default();
-    let at = Path::Root.field("resourceVersionMatch");
+    let mut errs = ErrorList::default();
+    let at = FieldPath::Root.field("resourceVersionMatch");
     if !matching.is_empty() {
         if version.is_empty() {
             errs.forbidden(
@@ -233,7 +242,7 @@ fn check(query: &Query) -> Result<(), Status> {
         }
     }
     if query.get("sendInitialEvents").is_some() {
-        let at = Path::Root.field("sendInitialEvents");
+        let at = FieldPath::Root.field("sendInitialEvents");
         errs.forbidden(&at, "sendInitialEvents is forbidden for list");
     }
     refuse(&errs)
@@ -241,8 +250,8 @@ fn check(query: &Query) -> Result<(), Status> {
 
 fn check_watch(query: &Query) -> Result<(), Status> {
     let matching = query.get("resourceVersionMatch").unwrap_or_default();
-    let mut errs = Errors::default();
-    let at = Path::Root.field("resourceVersionMatch");
+    let mut errs = ErrorList::default();
+    let at = FieldPath::Root.field("resourceVersionMatch");
     let initial = query.get("sendInitialEvents").is_some();
     let begins = matching.is_empty() && is_any(query.get("resourceVersion").unwrap_or_default());
     if initial && matching != "NotOlderThan" {
@@ -264,8 +273,8 @@ fn check_watch(query: &Query) -> Result<(), Status> {
     refuse(&errs)
 }
 
-fn refuse(errs: &Errors) -> Result<(), Status> {
-    if errs.is_empty() { Ok(()) } else { Err(errs.status("meta.k8s.io", "ListOptions", "")) }
+fn refuse(errs: &ErrorList) -> Result<(), Status> {
+    if errs.is_empty() { Ok(()) } else { Err(errs.into_status("meta.k8s.io", "ListOptions", "")) }
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tracing::debug;
 
-use crate::{Peer, Server, User, preface::Prefaced, wire::Wire};
+use crate::{Peer, Server, UserInfo, preface::Prefaced, wire::BatchedTcpStream};
 
 /// So long a connection may be silent before it is asked whether it still lives.
 const SILENT: Duration = Duration::from_secs(30);
@@ -34,9 +34,9 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// The certificates of a server, which may change while it runs.
 #[derive(Clone, Debug)]
-pub struct Tls(Arc<RwLock<Arc<ServerConfig>>>);
+pub struct ReloadableTls(Arc<RwLock<Arc<ServerConfig>>>);
 
-impl Tls {
+impl ReloadableTls {
     pub fn new(config: Arc<ServerConfig>) -> Self {
         Self(Arc::new(RwLock::new(config)))
     }
@@ -53,18 +53,18 @@ impl Tls {
 
 /// A way in.
 #[derive(Debug)]
-pub enum Listening {
-    Tls(TcpListener, Tls),
+pub enum Listener {
+    Tls(TcpListener, ReloadableTls),
     /// Whoever can open the socket is this user, if its process has this uid.
-    Unix(UnixListener, Arc<User>, u32),
+    Unix(UnixListener, Arc<UserInfo>, u32),
     /// The other ends are in this process; `None`: they say who they are.
-    Pipe(mpsc::Receiver<DuplexStream>, Option<Arc<User>>),
+    Pipe(mpsc::Receiver<DuplexStream>, Option<Arc<UserInfo>>),
 }
 
 impl Server {
     /// Takes connections until the server stops.
-    pub fn listen(self: &Arc<Self>, listening: Listening) {
-        if matches!(listening, Listening::Tls(..)) {
+    pub fn listen(self: &Arc<Self>, listening: Listener) {
+        if matches!(listening, Listener::Tls(..)) {
             raise_limit();
         }
         let (server, stop) = (self.clone(), self.stop.clone());
@@ -76,23 +76,23 @@ impl Server {
         });
     }
 
-    async fn accept(self: Arc<Self>, listening: Listening) {
+    async fn accept(self: Arc<Self>, listening: Listener) {
         match listening {
-            Listening::Tls(listener, tls) => loop {
+            Listener::Tls(listener, tls) => loop {
                 let Some((stream, address)) = accepted(listener.accept().await).await else {
                     continue;
                 };
                 let server = self.clone();
                 self.spawn(server.tls(stream, address, tls.acceptor()));
             },
-            Listening::Unix(listener, user, uid) => loop {
+            Listener::Unix(listener, user, uid) => loop {
                 let Some((stream, _)) = accepted(listener.accept().await).await else { continue };
                 if stream.peer_cred().is_ok_and(|peer| peer.uid() == uid) {
                     let peer = Peer { identity: Some(user.clone()), ..Peer::default() };
                     self.spawn(self.clone().connection(stream, None, peer));
                 }
             },
-            Listening::Pipe(mut pipes, user) => {
+            Listener::Pipe(mut pipes, user) => {
                 while let Some(stream) = pipes.recv().await {
                     let peer = Peer { identity: user.clone(), ..Peer::default() };
                     self.spawn(self.clone().connection(stream, None, peer));
@@ -109,7 +109,7 @@ impl Server {
     ) {
         let _ = stream.set_nodelay(true);
         let _ = keep_alive(&stream);
-        let (wire, outgoing) = Wire::new(stream);
+        let (wire, outgoing) = BatchedTcpStream::new(stream);
         let stream = match timeout(HANDSHAKE, acceptor.accept(wire)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {

@@ -17,9 +17,9 @@ use schema::protobuf;
 use store::Version;
 
 use crate::{
-    Body, Served,
-    encodings::{Encodings, write_kind},
-    negotiate::Format,
+    Body, ServedResource,
+    encodings::{EncodingCache, write_kind},
+    negotiate::Encoding,
 };
 
 /// As much is sent at once.
@@ -27,10 +27,10 @@ const FRAME: usize = 64 << 10;
 /// So many objects are encoded at once: less than a frame of most kinds.
 const BATCH: usize = 16;
 
-struct Listing {
-    served: Served,
-    format: Format,
-    encodings: Arc<Encodings>,
+struct ListBody {
+    served: ServedResource,
+    format: Encoding,
+    encodings: Arc<EncodingCache>,
     /// What is on its way out.
     out: Vec<u8>,
     items: Items,
@@ -47,22 +47,22 @@ enum Items {
 
 /// The list with these items, in JSON or protobuf.
 pub(crate) fn listing(
-    encodings: &Arc<Encodings>,
-    served: &Served,
-    format: Format,
+    encodings: &Arc<EncodingCache>,
+    served: &ServedResource,
+    format: Encoding,
     meta: &Value,
     items: Vec<Arc<Version<Value>>>,
 ) -> Body {
     let kind = served.definition.list_kind();
     let api_version = served.definition.names.api_version();
-    let (out, items) = if format == Format::Protobuf {
+    let (out, items) = if format == Encoding::Protobuf {
         let mut encoded = Vec::with_capacity(items.len());
         for batch in items.chunks(BATCH) {
-            encodings.several(served, format, batch, |bytes| encoded.push(bytes.clone()));
+            encodings.encode_all(served, format, batch, |bytes| encoded.push(bytes.clone()));
         }
         let sizes = encoded.iter().map(Bytes::len);
         (
-            protobuf::list_head((&api_version, &kind), meta, sizes),
+            protobuf::encode_list_header((&api_version, &kind), meta, sizes),
             Items::Encoded(encoded.into_iter()),
         )
     } else {
@@ -73,10 +73,10 @@ pub(crate) fn listing(
         (out, Items::Objects(items.into_iter()))
     };
     let (served, encodings) = (served.clone(), encodings.clone());
-    Listing { served, format, encodings, out, items, first: true, over: false }.boxed_unsync()
+    ListBody { served, format, encodings, out, items, first: true, over: false }.boxed_unsync()
 }
 
-impl Listing {
+impl ListBody {
     /// Writes the next few items, or the end.
     fn more(&mut self) {
         match &mut self.items {
@@ -84,12 +84,12 @@ impl Listing {
                 let count = objects.len().min(BATCH);
                 let batch = &objects.as_slice()[..count];
                 let Self { served, out, first, .. } = self;
-                self.encodings.several(served, self.format, batch, |bytes| {
+                self.encodings.encode_all(served, self.format, batch, |bytes| {
                     if !std::mem::take(first) {
                         out.push(b',');
                     }
                     // Items of custom kinds name their kind, those of others do not.
-                    match served.definition.custom {
+                    match served.definition.custom_resource {
                         Some(_) => write_kind(served, out),
                         None => out.push(b'{'),
                     }
@@ -99,7 +99,7 @@ impl Listing {
             }
             Items::Encoded(encoded) if encoded.len() > 0 => {
                 for bytes in encoded.take(BATCH) {
-                    protobuf::item_head(bytes.len(), &mut self.out);
+                    protobuf::encode_item_header(bytes.len(), &mut self.out);
                     self.out.extend_from_slice(&bytes);
                 }
             }
@@ -108,14 +108,14 @@ impl Listing {
                 self.over = true;
             }
             Items::Encoded(_) => {
-                self.out.extend_from_slice(protobuf::END);
+                self.out.extend_from_slice(protobuf::ENVELOPE_TAIL);
                 self.over = true;
             }
         }
     }
 }
 
-impl HttpBody for Listing {
+impl HttpBody for ListBody {
     type Data = Bytes;
     type Error = io::Error;
 

@@ -9,7 +9,7 @@ use std::{
 
 use tracing::warn;
 
-use crate::{Registry, Report, encodings::Encodings, metrics::head};
+use crate::{MetricsSource, Registry, encodings::EncodingCache, metrics::head};
 
 /// How often what is no longer needed is given back.
 const TRIM: Duration = Duration::from_secs(15);
@@ -18,7 +18,7 @@ const TRIM: Duration = Duration::from_secs(15);
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
     pub(crate) registry: Weak<Registry>,
-    pub(crate) encodings: Arc<Encodings>,
+    pub(crate) encodings: Arc<EncodingCache>,
 }
 
 impl Memory {
@@ -42,7 +42,7 @@ impl Memory {
     }
 }
 
-impl Report for Memory {
+impl MetricsSource for Memory {
     fn report(&self, out: &mut String) {
         let Some(registry) = self.registry.upgrade() else { return };
         let help = "Memory for what is kept beside the objects, by owner.";

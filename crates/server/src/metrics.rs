@@ -21,17 +21,17 @@ use std::{
 };
 
 use object::Text;
-use schema::Definition;
+use schema::ResourceDefinition;
 
 pub(crate) use self::{
-    admissions::{Admissions, Phase},
+    admissions::{AdmissionMetrics, Phase},
     labels::{Labels, method_verb},
 };
 pub use self::{
     allowed::AllowedLabels,
     histogram::Histogram,
     process::report_process,
-    telemetry::{Counter, Gauge, Name, Timing},
+    telemetry::{CounterVec, GaugeVec, HistogramVec, MetricDesc},
 };
 use crate::Config;
 
@@ -61,7 +61,7 @@ const VALIDATIONS: [&str; 4] = ["", "Ignore", "Strict", "Warn"];
 const EVENTS: &[f64] = &[1024.0, 2048.0, 4096.0, 8192.0, 16384.0, 32768.0, 65536.0, 131_072.0];
 
 /// Somebody who adds to what `/metrics` says.
-pub trait Report: fmt::Debug + Send + Sync {
+pub trait MetricsSource: fmt::Debug + Send + Sync {
     /// Writes lines in the form that Prometheus reads.
     fn report(&self, out: &mut String);
 }
@@ -69,7 +69,7 @@ pub trait Report: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) struct Metrics {
     requests: Mutex<HashMap<Labels, Requests>>,
-    watches: Mutex<HashMap<Labels, Arc<Watched>>>,
+    watches: Mutex<HashMap<Labels, Arc<WatchMetrics>>>,
     pub(crate) reading: AtomicU64,
     pub(crate) writing: AtomicU64,
     pub(crate) handshake_errors: AtomicU64,
@@ -97,14 +97,14 @@ struct Requests {
 
 /// What is told to those who watch a kind.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct WatchMetrics {
     pub(crate) open: AtomicU64,
     pub(crate) events: Histogram,
 }
 
 /// What there is of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Stored {
+pub(crate) struct StorageStats {
     pub(crate) group: Text,
     pub(crate) resource: Text,
     pub(crate) count: usize,
@@ -114,16 +114,16 @@ pub(crate) struct Stored {
 
 /// Counted as long as it is held.
 #[derive(Debug)]
-pub(crate) struct Held<'a>(&'a AtomicU64);
+pub(crate) struct GaugeGuard<'a>(&'a AtomicU64);
 
-impl<'a> Held<'a> {
+impl<'a> GaugeGuard<'a> {
     pub(crate) fn new(count: &'a AtomicU64) -> Self {
         count.fetch_add(1, Relaxed);
         Self(count)
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for GaugeGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
@@ -168,7 +168,7 @@ impl Metrics {
     }
 
     /// How long a request was in a filter.
-    pub(crate) fn passed(&self, filter: &str, took: Duration) {
+    pub(crate) fn observe_filter(&self, filter: &str, took: Duration) {
         let own = FILTERS.iter().position(|own| *own == filter);
         own.into_iter().for_each(|at| self.filters[at].observe(took.as_secs_f64()));
     }
@@ -200,20 +200,24 @@ impl Metrics {
     }
 
     /// Where the watches of a kind are counted.
-    pub(crate) fn watched(&self, labels: Labels) -> Arc<Watched> {
-        let new = || Watched { open: AtomicU64::new(0), events: Histogram::new(EVENTS) };
+    pub(crate) fn watched(&self, labels: Labels) -> Arc<WatchMetrics> {
+        let new = || WatchMetrics { open: AtomicU64::new(0), events: Histogram::new(EVENTS) };
         lock(&self.watches).entry(labels).or_insert_with(|| Arc::new(new())).clone()
     }
 
     /// Somebody was let in. Only some are told by name: there would be too many.
-    pub(crate) fn let_in(&self, user: &str) {
+    pub(crate) fn count_authenticated(&self, user: &str) {
         const TOLD: [&str; 4] = ["admin", "client", "kube_proxy", "kubelet"];
         let told = TOLD.into_iter().find(|told| *told == user).unwrap_or("other");
         *lock(&self.callers).entry(told).or_default() += 1;
     }
 
     /// Somebody has asked for what goes away.
-    pub(crate) fn asked_for_deprecated(&self, definition: &Definition, subresource: &str) {
+    pub(crate) fn mark_deprecated_requested(
+        &self,
+        definition: &ResourceDefinition,
+        subresource: &str,
+    ) {
         if definition.deprecated.is_empty() {
             return;
         }
@@ -234,7 +238,7 @@ impl Metrics {
     }
 
     /// All of it in the text form that Prometheus reads.
-    pub(crate) fn text(&self, config: &Config, objects: &[Stored]) -> String {
+    pub(crate) fn text(&self, config: &Config, objects: &[StorageStats]) -> String {
         let mut out = String::new();
         self.requests_text(&mut out);
         self.watches_text(&mut out);
@@ -257,10 +261,12 @@ impl Metrics {
         for labels in &*lock(&self.deprecated) {
             let _ = writeln!(out, "{name}{{{labels}}} 1");
         }
-        if config.counted {
+        if config.export_object_counts {
             head("apiserver_resource_objects", "gauge", "Objects that are stored.", &mut out);
         }
-        for Stored { group, resource, count, .. } in objects.iter().filter(|_| config.counted) {
+        for StorageStats { group, resource, count, .. } in
+            objects.iter().filter(|_| config.export_object_counts)
+        {
             let _ = writeln!(
                 out,
                 "apiserver_resource_objects{{group=\"{group}\",resource=\"{resource}\"}} {count}"
@@ -268,7 +274,7 @@ impl Metrics {
         }
         let name = "apiserver_watch_cache_resource_version";
         head(name, "gauge", "Up to where changes are known.", &mut out);
-        for Stored { group, resource, revision, .. } in objects {
+        for StorageStats { group, resource, revision, .. } in objects {
             let labels = format_args!("group=\"{group}\",resource=\"{resource}\"");
             let _ = writeln!(out, "{name}{{{labels}}} {revision}");
         }

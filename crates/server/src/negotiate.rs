@@ -6,11 +6,11 @@ use http::{
 };
 use object::{Status, StatusDetails};
 
-use crate::{Query, Served, table::Include};
+use crate::{Query, ServedResource, table::IncludeObjectPolicy};
 
 /// The forms that objects have on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Format {
+pub(crate) enum Encoding {
     Json,
     Yaml,
     Protobuf,
@@ -19,29 +19,29 @@ pub(crate) enum Format {
 
 /// What the objects are made into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum As {
+pub(crate) enum Representation {
     Object,
     Table,
     Metadata,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Form {
-    pub(crate) format: Format,
-    pub(crate) into: As,
+pub(crate) struct MediaTypeOptions {
+    pub(crate) format: Encoding,
+    pub(crate) representation: Representation,
     /// Whether a list was asked for by name: `PartialObjectMetadataList`.
     pub(crate) list: bool,
     /// The version of what the objects are made into.
     pub(crate) version: &'static str,
     /// What the rows of a table hold.
-    pub(crate) include: Include,
+    pub(crate) include: IncludeObjectPolicy,
     /// Whether people shall read it.
     pub(crate) pretty: bool,
 }
 
 /// What a path can answer with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Offer {
+pub(crate) enum EndpointRestrictions {
     Object,
     /// Objects of a collection, which can be watched as well.
     List,
@@ -50,54 +50,64 @@ pub(crate) enum Offer {
     Part,
 }
 
-impl Form {
+impl MediaTypeOptions {
     pub(crate) const JSON: Self = Self {
-        format: Format::Json,
-        into: As::Object,
+        format: Encoding::Json,
+        representation: Representation::Object,
         list: false,
         version: "meta.k8s.io/v1",
-        include: Include::Metadata,
+        include: IncludeObjectPolicy::Metadata,
         pretty: false,
     };
 
     pub(crate) fn media_type(self) -> &'static str {
         match self.format {
-            Format::Json => "application/json",
-            Format::Yaml => "application/yaml",
-            Format::Protobuf => "application/vnd.kubernetes.protobuf",
-            Format::Cbor => "application/cbor",
+            Encoding::Json => "application/json",
+            Encoding::Yaml => "application/yaml",
+            Encoding::Protobuf => "application/vnd.kubernetes.protobuf",
+            Encoding::Cbor => "application/cbor",
         }
     }
 
     /// Whether the bytes of an object are the same for all who ask for this form, and so
     /// are kept for the next one.
-    pub(crate) fn is_shared(self) -> bool {
-        matches!(self.format, Format::Json | Format::Protobuf) && !self.pretty
+    pub(crate) fn is_cacheable(self) -> bool {
+        matches!(self.format, Encoding::Json | Encoding::Protobuf) && !self.pretty
     }
 
     /// The same, or the next best where the kind has no such form: custom objects are text.
-    pub(crate) fn for_kind(self, served: &Served) -> Self {
-        match (self.format, self.into, &served.definition.custom) {
-            (Format::Protobuf, As::Object, Some(_)) => Self { format: Format::Json, ..self },
+    pub(crate) fn for_kind(self, served: &ServedResource) -> Self {
+        match (self.format, self.representation, &served.definition.custom_resource) {
+            (Encoding::Protobuf, Representation::Object, Some(_)) => {
+                Self { format: Encoding::Json, ..self }
+            }
             _ => self,
         }
     }
 }
 
 /// The first acceptable form, in the client's order of preference.
-pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Form, Status> {
-    let form = choose(headers, query, offer)?;
-    Ok(Form { include: include(form, query)?, ..form })
+pub(crate) fn negotiate(
+    headers: &HeaderMap,
+    query: &Query,
+    offer: EndpointRestrictions,
+) -> Result<MediaTypeOptions, Status> {
+    let form = negotiate_media_type(headers, query, offer)?;
+    Ok(MediaTypeOptions { include: include(form, query)?, ..form })
 }
 
 /// The same, but for what the rows of a table hold.
-pub(crate) fn choose(headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Form, Status> {
+pub(crate) fn negotiate_media_type(
+    headers: &HeaderMap,
+    query: &Query,
+    offer: EndpointRestrictions,
+) -> Result<MediaTypeOptions, Status> {
     let clauses = clauses(headers);
     let pretty = pretty(headers, query);
     if clauses.is_empty() {
-        return Ok(Form { pretty, ..Form::JSON });
+        return Ok(MediaTypeOptions { pretty, ..MediaTypeOptions::JSON });
     }
-    let watches = matches!(offer, Offer::Watch | Offer::List);
+    let watches = matches!(offer, EndpointRestrictions::Watch | EndpointRestrictions::List);
     let format = |clause: &&str| format(clause.split(';').next().unwrap_or_default(), query);
     let accepted = accepted(query);
     if !clauses.iter().any(|clause| format(clause).is_some()) {
@@ -110,15 +120,16 @@ pub(crate) fn choose(headers: &HeaderMap, query: &Query, offer: Offer) -> Result
         let status = Status::failure(406, "NotAcceptable", said);
         return Err(status.with_details(StatusDetails::new()));
     }
-    let found = clauses.iter().find_map(|clause| form(clause, query, offer != Offer::Part));
+    let found =
+        clauses.iter().find_map(|clause| form(clause, query, offer != EndpointRestrictions::Part));
     let form = found.ok_or_else(|| {
         not_acceptable(format!("only the following media types are accepted: {accepted}"))
     })?;
-    Ok(Form { pretty: pretty || form.pretty, ..form })
+    Ok(MediaTypeOptions { pretty: pretty || form.pretty, ..form })
 }
 
 /// Refuses a client that does not take the only form that there is.
-pub fn takes(headers: &HeaderMap, media_type: &str) -> Result<(), Status> {
+pub fn require_acceptable(headers: &HeaderMap, media_type: &str) -> Result<(), Status> {
     let clauses = clauses(headers);
     let is = |clause: &&str| {
         let own = clause.split(';').next().unwrap_or_default().trim();
@@ -132,12 +143,12 @@ pub fn takes(headers: &HeaderMap, media_type: &str) -> Result<(), Status> {
 }
 
 /// The form of failures: as asked for where that is possible, and never made into anything.
-pub(crate) fn negotiate_failure(headers: &HeaderMap, query: &Query) -> Form {
+pub(crate) fn negotiate_failure(headers: &HeaderMap, query: &Query) -> MediaTypeOptions {
     let format = clauses(headers)
         .iter()
         .find_map(|clause| format(clause.split(';').next().unwrap_or_default(), query))
-        .unwrap_or(Format::Json);
-    Form { format, pretty: pretty(headers, query), ..Form::JSON }
+        .unwrap_or(Encoding::Json);
+    MediaTypeOptions { format, pretty: pretty(headers, query), ..MediaTypeOptions::JSON }
 }
 
 pub(crate) fn not_acceptable(message: String) -> Status {
@@ -177,12 +188,15 @@ fn pretty(headers: &HeaderMap, query: &Query) -> bool {
 }
 
 /// What the rows of a table hold.
-pub(crate) fn include(form: Form, query: &Query) -> Result<Include, Status> {
+pub(crate) fn include(
+    form: MediaTypeOptions,
+    query: &Query,
+) -> Result<IncludeObjectPolicy, Status> {
     match query.get("includeObject").unwrap_or_default() {
-        _ if form.into != As::Table => Ok(Include::Metadata),
-        "" | "Metadata" => Ok(Include::Metadata),
-        "None" => Ok(Include::Nothing),
-        "Object" => Ok(Include::Object),
+        _ if form.representation != Representation::Table => Ok(IncludeObjectPolicy::Metadata),
+        "" | "Metadata" => Ok(IncludeObjectPolicy::Metadata),
+        "None" => Ok(IncludeObjectPolicy::Nothing),
+        "Object" => Ok(IncludeObjectPolicy::Object),
         other => Err(Status::bad_request(format!(
             "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must \
              be 'Metadata', 'Object', 'None', or empty"
@@ -199,19 +213,20 @@ fn quality(clause: &str) -> u32 {
     thousandths
 }
 
-fn format(media_type: &str, query: &Query) -> Option<Format> {
+fn format(media_type: &str, query: &Query) -> Option<Encoding> {
     match media_type.trim() {
-        "application/json" | "*/*" => Some(Format::Json),
-        "application/yaml" => Some(Format::Yaml),
-        "application/vnd.kubernetes.protobuf" => Some(Format::Protobuf),
-        "application/cbor" if query.cbor => Some(Format::Cbor),
+        "application/json" | "*/*" => Some(Encoding::Json),
+        "application/yaml" => Some(Encoding::Yaml),
+        "application/vnd.kubernetes.protobuf" => Some(Encoding::Protobuf),
+        "application/cbor" if query.cbor => Some(Encoding::Cbor),
         _ => None,
     }
 }
 
-fn form(clause: &str, query: &Query, makes: bool) -> Option<Form> {
+fn form(clause: &str, query: &Query, makes: bool) -> Option<MediaTypeOptions> {
     let mut parts = clause.split(';').map(str::trim);
-    let mut form = Form { format: format(parts.next()?, query)?, ..Form::JSON };
+    let mut form =
+        MediaTypeOptions { format: format(parts.next()?, query)?, ..MediaTypeOptions::JSON };
     let (mut into, mut group, mut version) = ("", "", "");
     for part in parts {
         match part.split_once('=') {
@@ -229,10 +244,12 @@ fn form(clause: &str, query: &Query, makes: bool) -> Option<Form> {
         _ => return None,
     };
     match into {
-        "Table" if makes && matches!(form.format, Format::Json | Format::Yaml) => {
-            form.into = As::Table;
+        "Table" if makes && matches!(form.format, Encoding::Json | Encoding::Yaml) => {
+            form.representation = Representation::Table;
         }
-        "PartialObjectMetadata" | "PartialObjectMetadataList" => form.into = As::Metadata,
+        "PartialObjectMetadata" | "PartialObjectMetadataList" => {
+            form.representation = Representation::Metadata
+        }
         _ => return None,
     }
     form.list = into == "PartialObjectMetadataList";
@@ -243,25 +260,25 @@ fn form(clause: &str, query: &Query, makes: bool) -> Option<Form> {
 mod tests {
     use super::*;
 
-    fn asked(accept: &str) -> Option<(Format, As)> {
+    fn asked(accept: &str) -> Option<(Encoding, Representation)> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, accept.parse().unwrap());
-        negotiate(&headers, &Query::default(), Offer::Object)
+        negotiate(&headers, &Query::default(), EndpointRestrictions::Object)
             .ok()
-            .map(|form| (form.format, form.into))
+            .map(|form| (form.format, form.representation))
     }
 
     #[test]
     fn takes_what_the_client_likes_best() {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
-        assert_eq!(asked(table), Some((Format::Json, As::Table)));
+        assert_eq!(asked(table), Some((Encoding::Json, Representation::Table)));
         let protobuf = "application/vnd.kubernetes.protobuf,application/json";
-        assert_eq!(asked(protobuf), Some((Format::Protobuf, As::Object)));
+        assert_eq!(asked(protobuf), Some((Encoding::Protobuf, Representation::Object)));
         assert_eq!(
             asked("application/json;q=0.1, application/yaml"),
-            Some((Format::Yaml, As::Object))
+            Some((Encoding::Yaml, Representation::Object))
         );
         assert_eq!(asked("text/html"), None);
-        assert_eq!(asked("text/html, */*"), Some((Format::Json, As::Object)));
+        assert_eq!(asked("text/html, */*"), Some((Encoding::Json, Representation::Object)));
     }
 }

@@ -10,12 +10,12 @@ use http::{
     header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE},
 };
 use object::{Value, to_json};
-use schema::Definition;
+use schema::ResourceDefinition;
 
 use crate::{
     Query, RemoteDocument, Reply, Server,
     respond::raw,
-    tagged::{no_form, tag, tagged},
+    tagged::{etag_response, not_acceptable_response, tag},
 };
 
 /// A document whose address names its content never changes.
@@ -25,7 +25,7 @@ const FOR_EVER: &str = "public, immutable";
 const MOST_OF_OTHERS: usize = 5_000;
 
 #[derive(Debug, Default)]
-pub(crate) struct Documents {
+pub(crate) struct OpenApiDocuments {
     /// The older one, and the same as a message.
     v2: Mutex<Option<(Edition, Arc<Document>, Bytes)>>,
     /// With the definitions that each was made of: only what has changed is made again.
@@ -37,7 +37,7 @@ pub(crate) struct Documents {
 /// Of this server's kinds, and of those of others.
 type Edition = (u64, u64);
 
-type Made = (Vec<Arc<Definition>>, Arc<Document>);
+type Made = (Vec<Arc<ResourceDefinition>>, Arc<Document>);
 
 #[derive(Debug)]
 struct Document {
@@ -47,7 +47,7 @@ struct Document {
     bytes: Bytes,
 }
 
-impl Documents {
+impl OpenApiDocuments {
     pub(crate) fn answer(
         &self,
         server: &Server,
@@ -57,12 +57,16 @@ impl Documents {
     ) -> Option<Reply> {
         match path {
             "/openapi/v2" => {
-                let (document, message) = self.older(server);
+                let (document, message) = self.v2(server);
                 if asks(headers, message::ASKED) {
                     let (media_type, hash) = (message::MEDIA_TYPE, &document.hash);
-                    return Some(tagged(headers, media_type, hash, &message));
+                    return Some(etag_response(headers, media_type, hash, &message));
                 }
-                Some(if takes_json(headers) { document.reply(headers) } else { no_form() })
+                Some(if takes_json(headers) {
+                    document.reply(headers)
+                } else {
+                    not_acceptable_response()
+                })
             }
             "/openapi/v3" => {
                 let index = object::to_json(&self.index(server));
@@ -78,7 +82,7 @@ impl Documents {
                     return Some(nothing);
                 };
                 if !takes_json(headers) {
-                    return Some(no_form());
+                    return Some(not_acceptable_response());
                 }
                 let mut reply = found.reply(headers);
                 if query.get("hash") == Some(&found.hash) {
@@ -102,11 +106,11 @@ impl Documents {
         index
     }
 
-    fn older(&self, server: &Server) -> (Arc<Document>, Bytes) {
+    fn v2(&self, server: &Server) -> (Arc<Document>, Bytes) {
         let others = server.aggregate.as_ref();
         let edition = (
-            server.registry.kinds().edition(),
-            others.map(|others| others.edition()).unwrap_or_default(),
+            server.registry.kinds().change_counter(),
+            others.map(|others| others.change_counter()).unwrap_or_default(),
         );
         let mut kept = self.v2.lock().unwrap_or_else(PoisonError::into_inner);
         match &*kept {
@@ -127,7 +131,7 @@ impl Documents {
     }
 
     fn documents(&self, server: &Server) -> Vec<Arc<Document>> {
-        let edition = server.registry.kinds().edition();
+        let edition = server.registry.kinds().change_counter();
         let mut kept = self.v3.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.0 != edition {
             let all = definitions(server);
@@ -143,12 +147,12 @@ impl Documents {
     fn of_others(&self, server: &Server) -> Vec<Arc<Document>> {
         let Some(others) = &server.aggregate else { return Vec::new() };
         let mut kept = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.0 != others.edition() {
+        if kept.0 != others.change_counter() {
             let documents = others.documents().into_iter().map(|document| {
                 let name = format!("apis/{}/{}", document.group, document.version);
                 Arc::new(Document { name, hash: tag(&document.v3), bytes: document.v3 })
             });
-            *kept = (others.edition(), documents.collect());
+            *kept = (others.change_counter(), documents.collect());
         }
         kept.1.clone()
     }
@@ -176,7 +180,7 @@ fn join(tree: &mut Value, document: &RemoteDocument) {
 }
 
 /// A document for each group and version; those whose definitions are as `before` stay.
-fn make(all: &[Arc<Definition>], before: &[Made]) -> Vec<Made> {
+fn make(all: &[Arc<ResourceDefinition>], before: &[Made]) -> Vec<Made> {
     let mut names: Vec<(String, &str, &str)> = Vec::new();
     for definition in all {
         let (group, version) = (definition.names.group, definition.names.version);
@@ -189,13 +193,14 @@ fn make(all: &[Arc<Definition>], before: &[Made]) -> Vec<Made> {
         }
     }
     let known = owned(all);
-    let plain = schema::openapi::others(&known).into_iter().map(|(name, document)| {
-        let same = before.iter().find(|made| made.1.name == name);
-        let made = || Arc::new(Document::new(name.clone(), &document));
-        (Vec::new(), same.map_or_else(made, |(_, document)| document.clone()))
-    });
+    let plain =
+        schema::openapi::non_resource_documents(&known).into_iter().map(|(name, document)| {
+            let same = before.iter().find(|made| made.1.name == name);
+            let made = || Arc::new(Document::new(name.clone(), &document));
+            (Vec::new(), same.map_or_else(made, |(_, document)| document.clone()))
+        });
     let made = names.into_iter().map(|(name, group, version)| {
-        let is = |definition: &&Arc<Definition>| {
+        let is = |definition: &&Arc<ResourceDefinition>| {
             definition.names.group == group && definition.names.version == version
         };
         let of: Vec<_> = all.iter().filter(is).cloned().collect();
@@ -213,8 +218,8 @@ fn make(all: &[Arc<Definition>], before: &[Made]) -> Vec<Made> {
     plain.chain(made).collect()
 }
 
-fn owned(definitions: &[Arc<Definition>]) -> Vec<Definition> {
-    definitions.iter().map(|definition| Definition::clone(definition)).collect()
+fn owned(definitions: &[Arc<ResourceDefinition>]) -> Vec<ResourceDefinition> {
+    definitions.iter().map(|definition| ResourceDefinition::clone(definition)).collect()
 }
 
 impl Document {
@@ -225,7 +230,7 @@ impl Document {
 
     /// The document, unless the client has it.
     fn reply(&self, headers: &HeaderMap) -> Reply {
-        tagged(headers, "application/json", &self.hash, &self.bytes)
+        etag_response(headers, "application/json", &self.hash, &self.bytes)
     }
 }
 
@@ -246,7 +251,7 @@ fn takes_json(headers: &HeaderMap) -> bool {
         })
 }
 
-fn definitions(server: &Server) -> Vec<Arc<Definition>> {
+fn definitions(server: &Server) -> Vec<Arc<ResourceDefinition>> {
     let kinds = server.registry.kinds().all().into_iter().map(|served| served.definition);
-    kinds.chain(server.parts.iter().cloned().map(Arc::new)).collect()
+    kinds.chain(server.subresource_kinds.iter().cloned().map(Arc::new)).collect()
 }

@@ -4,15 +4,15 @@ use client::cause_from_header;
 use http::header::USER_AGENT;
 use object::{
     DeleteOptions, Object, Preconditions, Status, Text, Value, View, from_json,
-    from_json_as_written, quote::quote,
+    from_json_preserving_source, quote::quote,
 };
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use crate::{
-    Call, Delete, Query, Request, Server, audit,
+    DeleteRequest, Query, Request, RequestContext, Server, audit,
     body::read,
     cbor,
-    codec::{media_type, not_opened, replaced, typed, unsupported},
+    codec::{envelope_error, media_type, replace_invalid_utf8, typed, unsupported},
 };
 
 const META: &str = "meta.k8s.io";
@@ -23,7 +23,7 @@ const LONGEST_MANAGER: usize = 128;
 const PROPAGATIONS: &[&str] = &["Foreground", "Background", "Orphan"];
 
 /// Who asks, in whose name, and how seriously.
-pub(crate) fn call(request: &Request) -> Result<Call, Status> {
+pub(crate) fn request_context(request: &Request) -> Result<RequestContext, Status> {
     let kind = match &*request.info.verb {
         "create" => "CreateOptions",
         "update" => "UpdateOptions",
@@ -32,10 +32,10 @@ pub(crate) fn call(request: &Request) -> Result<Call, Status> {
     };
     let writes = !kind.is_empty();
     let query = &request.query;
-    let mut errs = Errors::default();
+    let mut errs = ErrorList::default();
     let dry_run = writes && dry_run(&query.all("dryRun"), &mut errs);
     let manager = query.get("fieldManager").filter(|name| !name.is_empty());
-    let field = Path::Root.field("fieldManager");
+    let field = FieldPath::Root.field("fieldManager");
     if let Some(name) = manager.filter(|_| writes) {
         if name.len() > LONGEST_MANAGER {
             errs.too_long(&field, LONGEST_MANAGER);
@@ -54,25 +54,25 @@ pub(crate) fn call(request: &Request) -> Result<Call, Status> {
     }
     let validation = query.get("fieldValidation").unwrap_or_default();
     if writes && !matches!(validation, "" | "Ignore" | "Warn" | "Strict") {
-        let at = Path::Root.field("fieldValidation");
+        let at = FieldPath::Root.field("fieldValidation");
         errs.not_supported(&at, validation, &["", "Ignore", "Strict", "Warn"]);
     }
     if !errs.is_empty() {
-        return Err(errs.status(META, kind, ""));
+        return Err(errs.into_status(META, kind, ""));
     }
     let agent = request.head.headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
     let agent = agent.unwrap_or_default().split('/').next().unwrap_or_default();
     let cause = request.head.headers.get(client::CAUSE_HEADER).and_then(cause_from_header);
-    Ok(Call {
+    Ok(RequestContext {
         user: request.user.clone(),
         manager: manager.unwrap_or(agent).into(),
-        options: crate::Options {
+        options: crate::WriteOptions {
             field_manager: manager.unwrap_or_default().into(),
             field_validation: validation.into(),
         },
         dry_run,
         cause,
-        ..Call::default()
+        ..RequestContext::default()
     })
 }
 
@@ -80,34 +80,35 @@ pub(crate) fn call(request: &Request) -> Result<Call, Status> {
 pub(crate) async fn delete(
     server: &Server,
     request: Request,
-    call: &mut Call,
-) -> Result<Delete, Status> {
+    call: &mut RequestContext,
+) -> Result<DeleteRequest, Status> {
     let Request { head, body, query, .. } = request;
     let bytes = read(body, server.config.limits.body).await?;
     let mut given = match bytes.is_empty() {
-        true => asked(&query)?,
-        false => sent(media_type(&head.headers), &query, &bytes)?,
+        true => delete_options_from_query(&query)?,
+        false => delete_options_from_body(media_type(&head.headers), &query, &bytes)?,
     };
     let shape = <DeleteOptions as object::Lens>::SHAPE;
-    let misfit = |mut tree: Value| schema::conform(shape, &mut tree, &mut Vec::new()).err();
-    schema::conform(shape, &mut given, &mut Vec::new()).map_err(|why| {
-        let written = from_json_as_written(&bytes).ok().and_then(misfit);
+    let misfit =
+        |mut tree: Value| schema::coerce_to_schema(shape, &mut tree, &mut Vec::new()).err();
+    schema::coerce_to_schema(shape, &mut given, &mut Vec::new()).map_err(|why| {
+        let written = from_json_preserving_source(&bytes).ok().and_then(misfit);
         Status::bad_request(written.unwrap_or(why))
     })?;
     if !bytes.is_empty() {
-        audit::note_sent(|| {
+        audit::log_request_object(|| {
             let sent = Object::from(given.clone()).with_api_version(INNER);
             sent.with_kind("DeleteOptions").into()
         });
     }
     let options = DeleteOptions::view(&given);
     call.dry_run = !options.dry_run().is_empty();
-    meant(options)
+    parse_delete_options(options)
 }
 
 /// What the options say, if that can be.
-pub fn meant(options: &DeleteOptions) -> Result<Delete, Status> {
-    let mut errs = Errors::default();
+pub fn parse_delete_options(options: &DeleteOptions) -> Result<DeleteRequest, Status> {
+    let mut errs = ErrorList::default();
     let propagation = propagation(options, &mut errs);
     let said: Vec<&str> = options.dry_run().iter().collect();
     dry_run(&said, &mut errs);
@@ -116,22 +117,22 @@ pub fn meant(options: &DeleteOptions) -> Result<Delete, Status> {
         alone(options, &mut errs);
     }
     if !errs.is_empty() {
-        return Err(errs.status(META, "DeleteOptions", ""));
+        return Err(errs.into_status(META, "DeleteOptions", ""));
     }
     let preconditions = options.preconditions();
-    Ok(Delete {
+    Ok(DeleteRequest {
         grace_seconds: options.grace_period_seconds(),
         uid: preconditions.and_then(Preconditions::uid).map(Text::from),
         revision: preconditions.and_then(Preconditions::resource_version).map(Text::from),
         propagation: propagation.into(),
-        cascades: options.orphan_dependents() == Some(false),
-        unread,
-        many: false,
+        orphan_dependents_false: options.orphan_dependents() == Some(false),
+        ignore_read_errors: unread,
+        is_collection: false,
     })
 }
 
 /// What the query says.
-fn asked(query: &Query) -> Result<Value, Status> {
+fn delete_options_from_query(query: &Query) -> Result<Value, Status> {
     let mut options = Value::object();
     if let Some(grace) = query.integer("gracePeriodSeconds")? {
         options["gracePeriodSeconds"] = grace.into();
@@ -157,7 +158,7 @@ fn asked(query: &Query) -> Result<Value, Status> {
 }
 
 /// What cannot be read has nothing that could be asked for.
-fn alone(options: &DeleteOptions, errs: &mut Errors) {
+fn alone(options: &DeleteOptions, errs: &mut ErrorList) {
     for (name, is_said) in [
         ("propagationPolicy", options.propagation_policy().is_some()),
         ("orphanDependents", options.orphan_dependents().is_some()),
@@ -166,24 +167,28 @@ fn alone(options: &DeleteOptions, errs: &mut Errors) {
     ] {
         if is_said {
             let why = format!("cannot be set together with .{name}");
-            errs.invalid(&Path::Root.field(UNREAD), true, why);
+            errs.invalid(&FieldPath::Root.field(UNREAD), true, why);
         }
     }
 }
 
 /// All at once is too much.
-pub(crate) fn no_collection(delete: &Delete) -> Result<(), Status> {
-    if !delete.unread {
+pub(crate) fn no_collection(delete: &DeleteRequest) -> Result<(), Status> {
+    if !delete.ignore_read_errors {
         return Ok(());
     }
-    let mut errs = Errors::default();
+    let mut errs = ErrorList::default();
     let why = "is not allowed with DELETECOLLECTION, try again after removing the option";
-    errs.invalid(&Path::Root.field(UNREAD), true, why);
-    Err(errs.status(META, "DeleteOptions", ""))
+    errs.invalid(&FieldPath::Root.field(UNREAD), true, why);
+    Err(errs.into_status(META, "DeleteOptions", ""))
 }
 
 /// What the body says: options, whatever version they are called.
-fn sent(media_type: &str, query: &Query, bytes: &[u8]) -> Result<Value, Status> {
+fn delete_options_from_body(
+    media_type: &str,
+    query: &Query,
+    bytes: &[u8],
+) -> Result<Value, Status> {
     let malformed = |error: &dyn std::fmt::Display| Status::bad_request(error.to_string());
     let unreadable = |error: &dyn std::fmt::Display| {
         malformed(&format_args!("couldn't get version/kind; json parse error: {error}"))
@@ -191,8 +196,8 @@ fn sent(media_type: &str, query: &Query, bytes: &[u8]) -> Result<Value, Status> 
     let shape = <DeleteOptions as object::Lens>::SHAPE;
     let read = match media_type {
         "application/vnd.kubernetes.protobuf" => {
-            let opened =
-                schema::protobuf::open(bytes).map_err(|_| malformed(&not_opened(bytes)))?;
+            let opened = schema::protobuf::decode_envelope(bytes)
+                .map_err(|_| malformed(&envelope_error(bytes)))?;
             return schema::protobuf::decode(shape, opened.message)
                 .map_err(|error| malformed(&error));
         }
@@ -205,7 +210,7 @@ fn sent(media_type: &str, query: &Query, bytes: &[u8]) -> Result<Value, Status> 
             object::yaml::from_yaml(text).map_err(|error| malformed(&error))?
         }
         "" | "application/json" => {
-            from_json(&replaced(bytes)).map_err(|error| unreadable(&error))?
+            from_json(&replace_invalid_utf8(bytes)).map_err(|error| unreadable(&error))?
         }
         _ => return Err(unsupported(query)),
     };
@@ -225,17 +230,17 @@ fn sent(media_type: &str, query: &Query, bytes: &[u8]) -> Result<Value, Status> 
     }
 }
 
-fn dry_run(said: &[&str], errs: &mut Errors) -> bool {
+fn dry_run(said: &[&str], errs: &mut ErrorList) -> bool {
     if said.iter().any(|mode| *mode != "All") {
         let bad: Value = said.iter().copied().collect();
-        errs.not_supported(&Path::Root.field("dryRun"), bad, &["All"]);
+        errs.not_supported(&FieldPath::Root.field("dryRun"), bad, &["All"]);
     }
     !said.is_empty()
 }
 
-fn propagation(options: &DeleteOptions, errs: &mut Errors) -> String {
+fn propagation(options: &DeleteOptions, errs: &mut ErrorList) -> String {
     let (asked, old) = (options.propagation_policy(), options.orphan_dependents());
-    let at = Path::Root.field("propagationPolicy");
+    let at = FieldPath::Root.field("propagationPolicy");
     if let Some(asked) = asked.filter(|_| old.is_some()) {
         errs.invalid(&at, asked, "orphanDependents and deletionPropagation cannot be both set");
     }
@@ -251,7 +256,7 @@ mod tests {
     use super::*;
 
     fn asked_as_json(query: &str) -> String {
-        let options = asked(&Query::parse(query)).expect("numbers");
+        let options = delete_options_from_query(&Query::parse(query)).expect("numbers");
         String::from_utf8(object::to_json(&options)).expect("text")
     }
 
@@ -262,17 +267,22 @@ mod tests {
             asked_as_json("gracePeriodSeconds=5&uid=u&dryRun=All&orphanDependents=false"),
             r#"{"dryRun":["All"],"gracePeriodSeconds":5,"orphanDependents":false,"preconditions":{"uid":"u"}}"#
         );
-        let wrong = asked(&Query::parse("gracePeriodSeconds=x")).expect_err("no number");
+        let wrong = delete_options_from_query(&Query::parse("gracePeriodSeconds=x"))
+            .expect_err("no number");
         assert_eq!(wrong.message(), "strconv.ParseInt: parsing \"x\": invalid syntax");
     }
 
     #[test]
     fn dependents_go_one_way_or_the_other() {
         let judge = |text: &str| {
-            let mut errs = Errors::default();
+            let mut errs = ErrorList::default();
             let tree = from_json(text.as_bytes()).expect("JSON");
             let said = propagation(DeleteOptions::view(&tree), &mut errs);
-            (said, errs.status(META, "DeleteOptions", "").message().to_owned(), errs.is_empty())
+            (
+                said,
+                errs.into_status(META, "DeleteOptions", "").message().to_owned(),
+                errs.is_empty(),
+            )
         };
         assert_eq!(judge(r#"{"orphanDependents":true}"#).0, "Orphan");
         assert_eq!(judge(r#"{"orphanDependents":false}"#).0, "Background");
@@ -288,7 +298,7 @@ mod tests {
         for (said, dry, wrong) in
             [(&[][..], false, false), (&["All", "All"], true, false), (&["All", "x"], true, true)]
         {
-            let mut errs = Errors::default();
+            let mut errs = ErrorList::default();
             assert_eq!((dry_run(said, &mut errs), !errs.is_empty()), (dry, wrong), "{said:?}");
         }
     }

@@ -8,7 +8,7 @@ mod tally;
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::{Connect, Tcp};
+use client::{Connector, TcpConnector};
 use http::{
     HeaderMap, Method, Request, Response, StatusCode,
     header::{ACCEPT, CONTENT_TYPE, HOST, USER_AGENT},
@@ -17,14 +17,14 @@ use http_body_util::Full;
 use object::{Value, to_json};
 use tokio::time::{Instant, timeout};
 
-use self::tally::Asked;
-pub use self::{answer::server_response, lines::Lines};
+use self::tally::RequestLabels;
+pub use self::{answer::server_response, lines::ConnectionPool};
 use crate::{VERSION, plain::architecture, trace};
 
 /// Somebody to ask.
 #[derive(Clone, Debug)]
-pub struct Remote {
-    pub to: Tcp,
+pub struct WebhookClient {
+    pub to: TcpConnector,
     /// What the Host header says, where it is not the address.
     pub host: Option<String>,
     /// With the query.
@@ -32,18 +32,18 @@ pub struct Remote {
     /// What else to say, like who asks.
     pub headers: HeaderMap,
     /// The connections that are used again.
-    pub lines: Lines,
+    pub pool: ConnectionPool,
 }
 
-impl Remote {
+impl WebhookClient {
     /// The address as messages show it.
     pub fn url(&self) -> String {
         format!("{}://{}{}", self.to.scheme(), self.host(), self.path)
     }
 
     /// Posts an object and gives the one that comes back.
-    pub async fn review(&self, review: &Value, within: Duration) -> Result<Value, String> {
-        let asked = self.ask(Method::POST, to_json(review), within).await;
+    pub async fn post_review(&self, review: &Value, within: Duration) -> Result<Value, String> {
+        let asked = self.send(Method::POST, to_json(review), within).await;
         let answer = asked.map_err(|why| format!("Post {:?}: {why}", self.url()))?;
         let read = panics::catch("webhook", || answer::read(&answer));
         read.unwrap_or_else(|panicked| Err(panicked.to_string()))
@@ -55,16 +55,16 @@ impl Remote {
         body: Vec<u8>,
         within: Duration,
     ) -> Result<(StatusCode, Bytes), String> {
-        let answer = self.ask(Method::POST, body, within).await?;
+        let answer = self.send(Method::POST, body, within).await?;
         Ok((answer.status(), answer.into_body()))
     }
 
     pub async fn get(&self, within: Duration) -> Result<(StatusCode, Bytes), String> {
-        let answer = self.ask(Method::GET, Vec::new(), within).await?;
+        let answer = self.send(Method::GET, Vec::new(), within).await?;
         Ok((answer.status(), answer.into_body()))
     }
 
-    async fn ask(
+    async fn send(
         &self,
         method: Method,
         body: Vec<u8>,
@@ -78,8 +78,8 @@ impl Remote {
         let done = panics::contain("webhook", timeout(within, exchanged)).await;
         let done = done.unwrap_or_else(|panicked| Ok(Err(panicked.to_string())));
         let done = done.unwrap_or_else(|_| Err("context deadline exceeded".to_owned()));
-        let asked = Asked { host: self.host(), method: &name[5..], size };
-        self.lines.tally().count(asked, &done, began.elapsed());
+        let asked = RequestLabels { host: self.host(), method: &name[5..], size };
+        self.pool.tally().count(asked, &done, began.elapsed());
         done
     }
 
@@ -96,8 +96,8 @@ impl Remote {
         for (name, value) in &self.headers {
             request.headers_mut().insert(name, value.clone());
         }
-        trace::pass_on(request.headers_mut());
-        self.lines.ask(&self.to, request).await
+        trace::inject_trace_context(request.headers_mut());
+        self.pool.ask(&self.to, request).await
     }
 
     fn host(&self) -> &str {

@@ -6,11 +6,11 @@ use http::{Method, header::ACCEPT};
 use object::{Status, Text, Value};
 
 use crate::{
-    Reply, Request, Served, Server, discovery, health,
-    metrics::{Stored, protobuf},
-    negotiate::takes,
+    Reply, Request, ServedResource, Server, discovery, health,
+    metrics::{StorageStats, protobuf},
+    negotiate::require_acceptable,
     object_reply,
-    respond::{no_method, no_page, raw},
+    respond::{no_method, page_not_found, raw},
 };
 
 /// The form that Prometheus reads.
@@ -32,10 +32,13 @@ const PATHS: [&str; 11] = [
 ];
 
 /// What is no resource.
-pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Reply, Status> {
+pub(crate) async fn serve_non_resource(
+    server: &Arc<Server>,
+    request: Request,
+) -> Result<Reply, Status> {
     let path = request.info.path.clone();
     let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-    if let Some(handler) = server.paths.get(first) {
+    if let Some(handler) = server.path_handlers.get(first) {
         return handler.handle(server, request).await;
     }
     let reads = request.head.method == Method::GET;
@@ -43,9 +46,11 @@ pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Repl
         return Ok(reply);
     }
     if path.starts_with("//") {
-        return Ok(no_page());
+        return Ok(page_not_found());
     }
-    if let Some(reply) = health::answer(&server.checks, &path, &request.query, &server.metrics) {
+    if let Some(reply) =
+        health::answer(&server.health_checks, &path, &request.query, &server.metrics)
+    {
         return Ok(reply);
     }
     if let Some(answer) = discovery::answer(server, &path, &request) {
@@ -60,16 +65,16 @@ pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Repl
         path.strip_prefix("/version").filter(|rest| rest.is_empty() || rest.starts_with('/'));
     let version_path = version_path.map(|rest| rest.trim_matches('/'));
     match &*path {
-        _ if version_path.is_some_and(|rest| !rest.is_empty()) => Err(Status::no_resource()),
+        _ if version_path.is_some_and(|rest| !rest.is_empty()) => Err(Status::unknown_resource()),
         _ if version_path.is_some() && !reads => Err(no_method()),
         _ if version_path.is_some() => {
-            takes(&request.head.headers, "application/json")?;
+            require_acceptable(&request.head.headers, "application/json")?;
             let text = object::to_json_pretty(&version(server));
             Ok(raw(200, "application/json", text))
         }
         "/" | "/index.html" => Ok(object_reply(200, &index(server))),
         "/metrics/slis" => {
-            health::run_unobserved(&server.checks, &server.metrics);
+            health::run_unobserved(&server.health_checks, &server.metrics);
             Ok(raw(200, METRICS, server.metrics.slis.text()))
         }
         "/metrics" if request.info.verb == "delete" => {
@@ -86,7 +91,7 @@ pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Repl
                 );
             }
             server.registry.admissions().into_iter().for_each(|times| times.write(&mut text));
-            server.reports.iter().for_each(|report| report.report(&mut text));
+            server.metrics_sources.iter().for_each(|report| report.report(&mut text));
             let text = without(text, &server.config.disabled_metrics);
             let text = server.config.allowed_labels.apply(text);
             let accept = request.head.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
@@ -100,9 +105,9 @@ pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Repl
             let group = path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next());
             let known = group.is_some_and(|group| server.registry.kinds().has_group(group));
             if known || path.starts_with("/api/") {
-                Err(Status::no_resource())
+                Err(Status::unknown_resource())
             } else {
-                Ok(no_page())
+                Ok(page_not_found())
             }
         }
     }
@@ -124,14 +129,15 @@ fn without(text: String, disabled: &[String]) -> String {
 }
 
 /// How many objects there are, by group and resource.
-fn stored(server: &Server) -> Vec<Stored> {
+fn stored(server: &Server) -> Vec<StorageStats> {
     let mut all = Vec::new();
-    for Served { hub, objects, .. } in server.registry.kinds().all() {
+    for ServedResource { internal: hub, cache: objects, .. } in server.registry.kinds().all() {
         let (group, resource) = (Text::from(hub.names.group), Text::from(hub.names.plural));
-        let known = all.iter().any(|own: &Stored| own.group == group && own.resource == resource);
+        let known =
+            all.iter().any(|own: &StorageStats| own.group == group && own.resource == resource);
         if let Some(objects) = objects.filter(|_| !known) {
-            let (count, revision) = (objects.len(), objects.complete_through());
-            all.push(Stored { group, resource, count, revision });
+            let (count, revision) = (objects.len(), objects.progress_revision());
+            all.push(StorageStats { group, resource, count, revision });
         }
     }
     all.sort();
@@ -191,7 +197,7 @@ fn index(server: &Server) -> Value {
     }
     for root in ["healthz", "livez", "readyz"] {
         paths.push(format!("/{root}"));
-        let own = server.checks.iter().filter(|check| check.is_of(root));
+        let own = server.health_checks.iter().filter(|check| check.runs_for(root));
         paths.extend(own.map(|check| format!("/{root}/{}", check.name)));
     }
     paths.extend(PATHS.map(str::to_owned));

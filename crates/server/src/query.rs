@@ -24,7 +24,7 @@ impl Query {
     }
 
     /// The same, to a server that may speak CBOR.
-    pub(crate) fn to(server: &Config, query: &str) -> Self {
+    pub(crate) fn parse_for(server: &Config, query: &str) -> Self {
         Self { cbor: server.cbor, ..Self::parse(query) }
     }
 
@@ -67,7 +67,7 @@ pub(crate) fn is_escaped(text: &str) -> bool {
 
 /// A name or value of a query.
 fn decoded(text: &str) -> Text {
-    unescaped(text, true)
+    percent_decode(text, true)
 }
 
 /// The key of a user's extra values as a header's name writes it. `None`: it is no text.
@@ -79,7 +79,7 @@ pub(crate) fn extra_key(escaped: &str) -> Option<String> {
 }
 
 /// What stands for itself again. In queries, a plus is a space.
-pub fn unescaped(text: &str, plus: bool) -> Text {
+pub fn percent_decode(text: &str, plus: bool) -> Text {
     if !text.contains(['%', '+']) {
         return text.into();
     }

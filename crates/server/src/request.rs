@@ -7,17 +7,17 @@ use object::{
     selector::{FieldSelector, Selector},
 };
 
-use crate::{Arriving, Attributes, Peer, Query, User, query::unescaped};
+use crate::{Attributes, Peer, Query, RequestBody, UserInfo, query::percent_decode};
 
 /// A request on its way through the filters.
 #[derive(Debug)]
 pub struct Request {
     pub head: Parts,
-    pub body: Arriving,
+    pub body: RequestBody,
     pub peer: Peer,
     pub info: RequestInfo,
     pub query: Query,
-    pub user: User,
+    pub user: UserInfo,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl RequestInfo {
             return info; // no page
         }
         // A slash divides, however it is written.
-        let whole = unescaped(path, false);
+        let whole = percent_decode(path, false);
         let mut parts: Vec<&str> = whole.trim_start_matches('/').split('/').collect();
         while parts.last() == Some(&"") {
             parts.pop();
@@ -144,7 +144,8 @@ impl RequestInfo {
 /// The one name that a field selector allows. Options that cannot be read name nothing.
 fn selected_name(query: &Query, field_selector: &str) -> Option<Text> {
     let fields = FieldSelector::parse(field_selector).ok()?;
-    let name = fields.exact("metadata.name").filter(|name| path_segment_name(name).is_empty())?;
+    let name =
+        fields.required_value("metadata.name").filter(|name| path_segment_name(name).is_empty())?;
     let labels = Selector::parse(query.get("labelSelector").unwrap_or_default());
     let readable =
         labels.is_ok() && query.integer("limit").is_ok() && query.integer("timeoutSeconds").is_ok();

@@ -9,26 +9,29 @@ use http::{
 };
 use object::{Lens, Object, Status, Value, View, to_json, to_json_pretty, yaml::to_yaml};
 use ref_cast::RefCast;
-use schema::{Definition, protobuf};
+use schema::{ResourceDefinition, protobuf};
 use store::Version;
 
 use crate::{
-    Body, List, Query, Reply, Served, audit,
+    Body, ListResult, Query, Reply, ServedResource, audit,
     body::full,
     cbor,
-    encodings::{Encodings, write_kind},
+    encodings::{EncodingCache, write_kind},
     listing::listing,
-    negotiate::{As, Form, Format, Offer, negotiate, negotiate_failure, not_acceptable},
+    negotiate::{
+        Encoding, EndpointRestrictions, MediaTypeOptions, Representation, negotiate,
+        negotiate_failure, not_acceptable,
+    },
     table,
 };
 
 /// A failure, or a success without an object.
 pub fn status_reply(status: &Status) -> Reply {
-    status_as(status, Form::JSON)
+    status_as(status, MediaTypeOptions::JSON)
 }
 
 /// The same in the form that was asked for.
-pub(crate) fn status_as(status: &Status, form: Form) -> Reply {
+pub(crate) fn status_as(status: &Status, form: MediaTypeOptions) -> Reply {
     audit::note_status(status);
     let code = match status.code() {
         code if code < 100 => 200,
@@ -45,7 +48,7 @@ pub(crate) fn status_as(status: &Status, form: Form) -> Reply {
         object["metadata"] = Value::object();
     }
     let body = match form.format {
-        Format::Protobuf => sealed_status(&object),
+        Encoding::Protobuf => sealed_status(&object),
         _ => text(&object, form),
     };
     let mut reply = raw(code, form.media_type(), body);
@@ -65,34 +68,34 @@ pub fn status_reply_as(headers: &HeaderMap, query: &Query, status: &Status) -> R
 pub fn reply_as(
     headers: &HeaderMap,
     query: &Query,
-    definition: &Definition,
+    definition: &ResourceDefinition,
     (code, object): (u16, &Value),
     now: i64,
 ) -> Result<Reply, Status> {
     // What is only ever created, as reviews are, has no rows; parts of others have no verbs.
     let verbs = &definition.verbs;
     let has_rows = !definition.columns.is_empty() && (verbs.is_empty() || verbs.contains(&"get"));
-    let offer = if has_rows { Offer::Object } else { Offer::Part };
+    let offer = if has_rows { EndpointRestrictions::Object } else { EndpointRestrictions::Part };
     let form = negotiate(headers, query, offer)?;
-    audit::note_answer(|| object.clone());
-    Ok(match form.into {
-        As::Object => encoded(definition, code, object, form),
-        As::Table => {
-            let table = table::of_part(definition, object, form, now);
+    audit::log_response_object(|| object.clone());
+    Ok(match form.representation {
+        Representation::Object => encoded(definition, code, object, form),
+        Representation::Table => {
+            let table = table::subresource_table(definition, object, form, now);
             raw(code, form.media_type(), text(&table, form))
         }
-        As::Metadata => partial_reply(code, object, form),
+        Representation::Metadata => partial_reply(code, object, form),
     })
 }
 
 /// One object of any form, as the text that was asked for.
-pub(crate) fn text_as(code: u16, object: &Value, form: Form) -> Reply {
+pub(crate) fn text_as(code: u16, object: &Value, form: MediaTypeOptions) -> Reply {
     raw(code, form.media_type(), text(object, form))
 }
 
 /// One object of any form, as JSON.
 pub fn object_reply(code: u16, object: &Value) -> Reply {
-    raw(code, Form::JSON.media_type(), line(object))
+    raw(code, MediaTypeOptions::JSON.media_type(), line(object))
 }
 
 /// Text for people.
@@ -110,7 +113,7 @@ pub(crate) fn raw(code: u16, media_type: &'static str, body: impl Into<Bytes>) -
 }
 
 /// What a path gets that nobody serves.
-pub(crate) fn no_page() -> Reply {
+pub(crate) fn page_not_found() -> Reply {
     text_reply(404, "404 page not found")
 }
 
@@ -172,14 +175,14 @@ fn bounded(warnings: &[String]) -> Vec<&str> {
 }
 
 /// The object as a client gets it: in its version, and with its revision.
-pub(crate) fn shown(served: &Served, revision: u64, object: &Value) -> Value {
+pub(crate) fn to_response_object(served: &ServedResource, revision: u64, object: &Value) -> Value {
     let mut object = object.clone();
-    served.shown(&mut object);
-    numbered(revision, object)
+    served.to_request_version(&mut object);
+    with_resource_version(revision, object)
 }
 
 /// The object with its revision; its metadata alone are the same in every version.
-pub(crate) fn numbered(revision: u64, mut object: Value) -> Value {
+pub(crate) fn with_resource_version(revision: u64, mut object: Value) -> Value {
     if revision > 0 {
         let meta = Object::ref_cast_mut(&mut object).metadata_mut();
         meta.set_resource_version(revision.to_string());
@@ -188,60 +191,62 @@ pub(crate) fn numbered(revision: u64, mut object: Value) -> Value {
 }
 
 /// One stored object.
-pub(crate) fn one(
-    served: &Served,
+pub(crate) fn object_response(
+    served: &ServedResource,
     code: u16,
     version: &Version<Value>,
-    form: Form,
+    form: MediaTypeOptions,
     now: i64,
 ) -> Result<Reply, Status> {
-    let object = shown(served, version.revision, &version.object);
-    audit::note_answer(|| object.clone());
-    Ok(match form.into {
-        As::Object => encoded(&served.definition, code, &object, form),
-        As::Table => {
+    let object = to_response_object(served, version.revision, &version.object);
+    audit::log_response_object(|| object.clone());
+    Ok(match form.representation {
+        Representation::Object => encoded(&served.definition, code, &object, form),
+        Representation::Table => {
             let rows = [(version.revision, &version.object)];
             raw(code, form.media_type(), text(&table::table(served, &rows, form, now), form))
         }
-        As::Metadata if form.list => {
+        Representation::Metadata if form.list => {
             return Err(not_acceptable(format!(
                 "you requested PartialObjectMetadataList, but the requested object is not a list \
                  (*{})",
                 go_name(served)
             )));
         }
-        As::Metadata => {
-            partial_reply(code, &numbered(version.revision, version.object.clone()), form)
-        }
+        Representation::Metadata => partial_reply(
+            code,
+            &with_resource_version(version.revision, version.object.clone()),
+            form,
+        ),
     })
 }
 
-fn partial_reply(code: u16, object: &Value, form: Form) -> Reply {
+fn partial_reply(code: u16, object: &Value, form: MediaTypeOptions) -> Reply {
     let object = partial(object, form);
     let body = match form.format {
-        Format::Protobuf => sealed_partial(&object, form),
+        Encoding::Protobuf => sealed_partial(&object, form),
         _ => text(&object, form),
     };
     raw(code, form.media_type(), body)
 }
 
 /// An object as it is in the store, whose bytes others may have made already.
-pub(crate) fn stored(
-    encodings: &Encodings,
-    served: &Served,
+pub(crate) fn cached_object_response(
+    encodings: &EncodingCache,
+    served: &ServedResource,
     version: &Arc<Version<Value>>,
-    form: Form,
+    form: MediaTypeOptions,
     now: i64,
 ) -> Result<Reply, Status> {
-    if form.into != As::Object || !form.is_shared() {
-        return one(served, 200, version, form, now);
+    if form.representation != Representation::Object || !form.is_cacheable() {
+        return object_response(served, 200, version, form, now);
     }
-    audit::note_answer(|| shown(served, version.revision, &version.object));
-    let bytes = encodings.one(served, form.format, version.revision, version);
+    audit::log_response_object(|| to_response_object(served, version.revision, &version.object));
+    let bytes = encodings.encode(served, form.format, version.revision, version);
     let mut out = Vec::with_capacity(bytes.len() + 64);
-    if form.format == Format::Protobuf {
+    if form.format == Encoding::Protobuf {
         let names = &served.definition.names;
-        out = protobuf::seal(&names.api_version(), names.kind, &bytes);
+        out = protobuf::encode_envelope(&names.api_version(), names.kind, &bytes);
     } else {
         write_kind(served, &mut out);
         out.extend_from_slice(&bytes);
@@ -251,7 +256,7 @@ pub(crate) fn stored(
 }
 
 /// The type that Go has for the kind: `core.ConfigMap`.
-fn go_name(served: &Served) -> String {
+fn go_name(served: &ServedResource) -> String {
     let names = &served.definition.names;
     let package = match names.group.split('.').next() {
         None | Some("") => "core",
@@ -261,25 +266,30 @@ fn go_name(served: &Served) -> String {
 }
 
 /// An object in the form that was asked for.
-pub(crate) fn encoded(definition: &Definition, code: u16, object: &Value, form: Form) -> Reply {
+pub(crate) fn encoded(
+    definition: &ResourceDefinition,
+    code: u16,
+    object: &Value,
+    form: MediaTypeOptions,
+) -> Reply {
     let body = match form.format {
-        Format::Protobuf => sealed(definition, object),
-        Format::Cbor => cbor::sealed(shape_of(definition), object),
+        Encoding::Protobuf => encode_protobuf(definition, object),
+        Encoding::Cbor => cbor::encode_document(shape_of(definition), object),
         _ => text(object, form),
     };
     raw(code, form.media_type(), body)
 }
 
 /// What tells the texts that are bytes; of custom objects nothing does.
-pub(crate) fn shape_of(definition: &Definition) -> Option<&object::Struct> {
-    definition.custom.is_none().then_some(&*definition.shape)
+pub(crate) fn shape_of(definition: &ResourceDefinition) -> Option<&object::StructSchema> {
+    definition.custom_resource.is_none().then_some(&*definition.schema)
 }
 
 /// The object as YAML, or as JSON in one line or in many.
-fn text(object: &Value, form: Form) -> Vec<u8> {
+fn text(object: &Value, form: MediaTypeOptions) -> Vec<u8> {
     match form.format {
-        Format::Yaml => to_yaml(object).into_bytes(),
-        Format::Cbor => cbor::sealed(None, object),
+        Encoding::Yaml => to_yaml(object).into_bytes(),
+        Encoding::Cbor => cbor::encode_document(None, object),
         _ if form.pretty => to_json_pretty(object),
         _ => line(object),
     }
@@ -287,27 +297,27 @@ fn text(object: &Value, form: Form) -> Vec<u8> {
 
 pub(crate) fn sealed_status(status: &Value) -> Vec<u8> {
     let shape = <Status as Lens>::SHAPE;
-    protobuf::seal("v1", "Status", &protobuf::encode(shape, status))
+    protobuf::encode_envelope("v1", "Status", &protobuf::encode(shape, status))
 }
 
 /// Metadata alone, with its envelope.
-pub(crate) fn sealed_partial(partial: &Value, form: Form) -> Vec<u8> {
-    let message = protobuf::encode_partial(Object::view(partial).metadata().tree());
-    protobuf::seal(form.version, "PartialObjectMetadata", &message)
+pub(crate) fn sealed_partial(partial: &Value, form: MediaTypeOptions) -> Vec<u8> {
+    let message = protobuf::encode_partial_object_metadata(Object::view(partial).metadata().tree());
+    protobuf::encode_envelope(form.version, "PartialObjectMetadata", &message)
 }
 
-pub(crate) fn sealed(definition: &Definition, object: &Value) -> Vec<u8> {
+pub(crate) fn encode_protobuf(definition: &ResourceDefinition, object: &Value) -> Vec<u8> {
     let names = &definition.names;
-    let message = protobuf::encode(&definition.shape, object);
-    protobuf::seal(&names.api_version(), names.kind, &message)
+    let message = protobuf::encode(&definition.schema, object);
+    protobuf::encode_envelope(&names.api_version(), names.kind, &message)
 }
 
 /// A list, whole or a page of it.
-pub(crate) fn many(
-    encodings: &Arc<Encodings>,
-    served: &Served,
-    list: List,
-    form: Form,
+pub(crate) fn list_response(
+    encodings: &Arc<EncodingCache>,
+    served: &ServedResource,
+    list: ListResult,
+    form: MediaTypeOptions,
     now: i64,
 ) -> Result<Reply, Status> {
     let mut head = Value::object();
@@ -318,35 +328,37 @@ pub(crate) fn many(
     if let Some(remaining) = list.remaining {
         head["remainingItemCount"] = i64::try_from(remaining).unwrap_or(i64::MAX).into();
     }
-    audit::note_answer(|| {
+    audit::log_response_object(|| {
         let mut object = named_list(served);
         object["metadata"] = head.clone();
         object["items"] = list.items.iter().map(|version| bare(served, version)).collect();
         object
     });
-    let body = match (form.into, form.format) {
-        (As::Table, _) => {
+    let body = match (form.representation, form.format) {
+        (Representation::Table, _) => {
             let rows: Vec<_> =
                 list.items.iter().map(|version| (version.revision, &version.object)).collect();
             let mut table = table::table(served, &rows, form, now);
             table["metadata"] = head;
             text(&table, form)
         }
-        (As::Metadata, _) if !form.list => {
+        (Representation::Metadata, _) if !form.list => {
             return Err(not_acceptable(format!(
                 "you requested PartialObjectMetadata, but the requested object is a list (*{}List)",
                 go_name(served)
             )));
         }
-        (As::Metadata, format) => {
+        (Representation::Metadata, format) => {
             let items = list.items.iter();
-            let shown = items.map(|item| numbered(item.revision, item.object.clone()));
-            if format == Format::Protobuf {
+            let shown = items.map(|item| with_resource_version(item.revision, item.object.clone()));
+            if format == Encoding::Protobuf {
                 let items = shown.map(|object| {
-                    protobuf::encode_partial(Object::view(&object).metadata().tree())
+                    protobuf::encode_partial_object_metadata(
+                        Object::view(&object).metadata().tree(),
+                    )
                 });
                 let message = protobuf::encode_list(&head, items);
-                protobuf::seal(form.version, "PartialObjectMetadataList", &message)
+                protobuf::encode_envelope(form.version, "PartialObjectMetadataList", &message)
             } else {
                 let mut object = Value::object();
                 object["kind"] = "PartialObjectMetadataList".into();
@@ -360,17 +372,17 @@ pub(crate) fn many(
                 text(&object, form)
             }
         }
-        (As::Object, Format::Cbor) => {
+        (Representation::Object, Encoding::Cbor) => {
             let items: Vec<_> = list.items.iter().map(|version| bare(served, version)).collect();
             let (kind, definition) = (served.definition.list_kind(), &served.definition);
             let names = (&*definition.names.api_version(), &*kind);
             cbor::list(shape_of(definition), names, &head, &items)
         }
-        (As::Object, format) if form.is_shared() => {
+        (Representation::Object, format) if form.is_cacheable() => {
             let body = listing(encodings, served, format, &head, list.items);
             return Ok(streaming(form.media_type(), body));
         }
-        (As::Object, _) => {
+        (Representation::Object, _) => {
             let mut object = named_list(served);
             object["metadata"] = head;
             let item = |version: &Arc<Version<Value>>| bare(served, version);
@@ -385,28 +397,29 @@ pub(crate) fn many(
 pub fn list_as(
     headers: &HeaderMap,
     query: &Query,
-    served: &Served,
+    served: &ServedResource,
     items: &[Value],
     now: i64,
 ) -> Result<Reply, Status> {
-    let form = negotiate(headers, query, Offer::List)?;
+    let form = negotiate(headers, query, EndpointRestrictions::List)?;
     let (definition, meta) = (&served.definition, Value::object());
     let (kind, version) = (definition.list_kind(), definition.names.api_version());
-    audit::note_answer(|| listed(served, &meta, items));
-    let body = match (form.into, form.format) {
-        (As::Table, _) => {
+    audit::log_response_object(|| listed(served, &meta, items));
+    let body = match (form.representation, form.format) {
+        (Representation::Table, _) => {
             let rows: Vec<_> = items.iter().map(|item| (0, item)).collect();
             let mut table = table::table(served, &rows, form, now);
             table["metadata"] = meta;
             text(&table, form)
         }
-        (As::Metadata, format) => {
-            if format == Format::Protobuf {
+        (Representation::Metadata, format) => {
+            if format == Encoding::Protobuf {
                 let items = items.iter();
-                let items = items
-                    .map(|item| protobuf::encode_partial(Object::view(item).metadata().tree()));
+                let items = items.map(|item| {
+                    protobuf::encode_partial_object_metadata(Object::view(item).metadata().tree())
+                });
                 let message = protobuf::encode_list(&meta, items);
-                protobuf::seal(form.version, "PartialObjectMetadataList", &message)
+                protobuf::encode_envelope(form.version, "PartialObjectMetadataList", &message)
             } else {
                 let mut object = Value::object();
                 object["kind"] = "PartialObjectMetadataList".into();
@@ -416,16 +429,16 @@ pub fn list_as(
                 text(&object, form)
             }
         }
-        (As::Object, Format::Protobuf) => {
-            let items = items.iter().map(|item| protobuf::encode(&definition.shape, item));
-            protobuf::seal(&version, &kind, &protobuf::encode_list(&meta, items))
+        (Representation::Object, Encoding::Protobuf) => {
+            let items = items.iter().map(|item| protobuf::encode(&definition.schema, item));
+            protobuf::encode_envelope(&version, &kind, &protobuf::encode_list(&meta, items))
         }
-        (As::Object, _) => text(&listed(served, &meta, items), form),
+        (Representation::Object, _) => text(&listed(served, &meta, items), form),
     };
     Ok(raw(200, form.media_type(), body))
 }
 
-fn listed(served: &Served, meta: &Value, items: &[Value]) -> Value {
+fn listed(served: &ServedResource, meta: &Value, items: &[Value]) -> Value {
     let mut object = named_list(served);
     object["metadata"] = meta.clone();
     let bare = items.iter().map(|item| {
@@ -438,7 +451,7 @@ fn listed(served: &Served, meta: &Value, items: &[Value]) -> Value {
     object
 }
 
-fn named_list(served: &Served) -> Value {
+fn named_list(served: &ServedResource) -> Value {
     let names = &served.definition.names;
     let mut object = Value::object();
     object["kind"] = served.definition.list_kind().into();
@@ -447,9 +460,9 @@ fn named_list(served: &Served) -> Value {
 }
 
 /// An item of a list: without the kind, which the list names.
-fn bare(served: &Served, version: &Version<Value>) -> Value {
-    let mut object = shown(served, version.revision, &version.object);
-    if served.definition.custom.is_none() {
+fn bare(served: &ServedResource, version: &Version<Value>) -> Value {
+    let mut object = to_response_object(served, version.revision, &version.object);
+    if served.definition.custom_resource.is_none() {
         object.remove("apiVersion");
         object.remove("kind");
     }
@@ -457,7 +470,7 @@ fn bare(served: &Served, version: &Version<Value>) -> Value {
 }
 
 /// Metadata alone.
-pub(crate) fn partial(object: &Value, form: Form) -> Value {
+pub(crate) fn partial(object: &Value, form: MediaTypeOptions) -> Value {
     let mut partial = Value::object();
     partial["kind"] = "PartialObjectMetadata".into();
     partial["apiVersion"] = form.version.into();

@@ -4,40 +4,46 @@ use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
 use http::Method;
 use object::{Object, Status, StatusDetails, Text, Value, View};
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 use store::Version;
 
 use crate::{
-    Attributes, Call, Delete, Deleted, Reply, Request, Served, Server, User, aggregate, audit,
+    Attributes, DeleteOutcome, DeleteRequest, Reply, Request, RequestContext, ServedResource,
+    Server, UserInfo, aggregate, audit,
     body::read,
     cbor,
     codec::{
-        Validation, body_type, decode_body, media_type, same_version, unsupported_patch, validation,
+        FieldValidation, body_type, decode_body, media_type, same_version, unsupported_patch,
+        validation,
     },
-    filters::{authorize, decide},
-    list_options::{deleted_page, fresh, newest, page, selection, watch},
-    negotiate::{Form, Offer, choose, include},
-    options::{self, call},
-    plain::plain,
-    registry::{Applied, Patch, PatchType, corrupt, revision},
-    respond::{many, no_method, no_page, one, status_as, stored},
-    socket::Socket,
+    filters::{authorization_decision, authorize},
+    list_options::{deleted_page, page, selection, wait_for_latest, wait_until_fresh, watch},
+    negotiate::{EndpointRestrictions, MediaTypeOptions, include, negotiate_media_type},
+    options::{self, request_context},
+    plain::serve_non_resource,
+    registry::{ApplyRequest, Patch, PatchType, corrupt, revision},
+    respond::{
+        cached_object_response, list_response, no_method, object_response, page_not_found,
+        status_as,
+    },
+    socket::WebSocketUpgrade,
 };
 
-pub type Handling<'a> = Pin<Box<dyn Future<Output = Result<Reply, Status>> + Send + 'a>>;
+pub type ResponseFuture<'a> = Pin<Box<dyn Future<Output = Result<Reply, Status>> + Send + 'a>>;
 
 /// Answers what is no plain object: reviews, logs, scale, token, proxies.
-pub trait Handle: fmt::Debug + Send + Sync {
-    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a>;
+pub trait EndpointHandler: fmt::Debug + Send + Sync {
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> ResponseFuture<'a>;
 }
 
-pub type Handler = Arc<dyn Handle>;
+pub type HandlerRef = Arc<dyn EndpointHandler>;
 
 /// Parts of objects that are written as objects; the others have handlers.
-const PARTS: [&str; 5] = ["status", "finalize", "approval", "resize", "ephemeralcontainers"];
+const OBJECT_SUBRESOURCES: [&str; 5] =
+    ["status", "finalize", "approval", "resize", "ephemeralcontainers"];
 
 /// Parts that are connected to, and so done in earnest.
-const CONNECTS: [&str; 4] = ["attach", "exec", "portforward", "proxy"];
+const CONNECT_SUBRESOURCES: [&str; 4] = ["attach", "exec", "portforward", "proxy"];
 /// The methods that a proxy passes on.
 const PASSED: [&str; 7] = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
 
@@ -47,44 +53,48 @@ pub(crate) async fn route(
     warnings: &mut Vec<String>,
 ) -> Result<Reply, Status> {
     if let (Some(others), Some((group, version))) =
-        (&server.aggregate, aggregate::place(&request.info.path))
+        (&server.aggregate, aggregate::group_version_of_path(&request.info.path))
         && others.has(group, version)
     {
         return others.handle(server, request).await;
     }
     if !request.info.is_resource {
-        return plain(server, request).await;
+        return serve_non_resource(server, request).await;
     }
     let info = &request.info;
     let kinds = server.registry.kinds();
     let Some(served) = kinds.get(&info.group, &info.version, &info.resource) else {
         return if kinds.has_group(&info.group) {
-            Err(Status::no_resource())
+            Err(Status::unknown_resource())
         } else {
-            Ok(no_page())
+            Ok(page_not_found())
         };
     };
-    let custom = served.definition.custom.as_ref();
-    if custom.is_some() && place(&served, &request).is_err() {
-        return Ok(no_page());
+    let custom = served.definition.custom_resource.as_ref();
+    if custom.is_some() && check_scope(&served, &request).is_err() {
+        return Ok(page_not_found());
     }
     warnings.extend(custom.and_then(|custom| custom.deprecated.clone()));
     // Behind a subresource there is nothing, but for what it passes on to.
     if !info.rest.is_empty() && info.subresource != "proxy" {
-        return if custom.is_some() { Ok(no_page()) } else { Err(Status::no_resource()) };
+        return if custom.is_some() {
+            Ok(page_not_found())
+        } else {
+            Err(Status::unknown_resource())
+        };
     }
     let declared = served.definition.subresource(&info.subresource);
     let verbs = match (&*info.subresource, declared) {
         ("", _) => served.definition.verbs,
         (_, Some(declared)) => declared.verbs,
         (_, None) if custom.is_some() => return Err(Status::not_found(served.subject(&info.name))),
-        (_, None) => return Err(Status::no_resource()),
+        (_, None) => return Err(Status::unknown_resource()),
     };
     let named = !info.name.is_empty();
     let elsewhere = served.definition.is_namespaced() && info.namespace.is_empty();
     let only_made = verbs == ["create"] && info.subresource.is_empty();
     if elsewhere && (named || only_made) || only_made && named {
-        return Err(Status::no_resource());
+        return Err(Status::unknown_resource());
     }
     let unnamed = info.name.is_empty() && matches!(&*info.verb, "update" | "patch");
     let named = named && info.verb == "create" && info.subresource.is_empty();
@@ -96,13 +106,13 @@ pub(crate) async fn route(
     if !passes && (unnamed || named || !allowed) {
         return Err(no_method());
     }
-    if CONNECTS.contains(&&*info.subresource) && request.query.get("dryRun").is_some() {
+    if CONNECT_SUBRESOURCES.contains(&&*info.subresource) && request.query.get("dryRun").is_some() {
         return Err(Status::bad_request("dryRun is not supported"));
     }
     // Before anybody handles it: what was authorized is what the path says, in that scope.
-    place(&served, &request)?;
-    warnings.extend(served.definition.warning());
-    server.metrics.asked_for_deprecated(&served.definition, &request.info.subresource);
+    check_scope(&served, &request)?;
+    warnings.extend(served.definition.deprecation_warning());
+    server.metrics.mark_deprecated_requested(&served.definition, &request.info.subresource);
     let handler = server.handlers.iter().find(|((group, resource, subresource), _)| {
         (*group == "*" || *group == info.group)
             && (*resource == "*" || *resource == info.resource)
@@ -110,19 +120,23 @@ pub(crate) async fn route(
     });
     if let Some((_, handler)) = handler {
         if info.subresource.is_empty() && info.verb == "create" {
-            choose(&request.head.headers, &request.query, Offer::Part)?;
+            negotiate_media_type(
+                &request.head.headers,
+                &request.query,
+                EndpointRestrictions::Part,
+            )?;
             body_type(&request.head.headers, &request.query)?;
-            call(&request)?;
+            request_context(&request)?;
         }
         return handler.handle(server, request).await;
-    } else if !info.subresource.is_empty() && !PARTS.contains(&&*info.subresource) {
-        return Err(Status::no_resource());
+    } else if !info.subresource.is_empty() && !OBJECT_SUBRESOURCES.contains(&&*info.subresource) {
+        return Err(Status::unknown_resource());
     }
     object(server, served, request, warnings).await
 }
 
 /// Objects live where their kind says: in a namespace, or in none.
-fn place(served: &Served, request: &Request) -> Result<(), Status> {
+fn check_scope(served: &ServedResource, request: &Request) -> Result<(), Status> {
     let info = &request.info;
     let namespaced = served.definition.is_namespaced();
     let own = info.resource == "namespaces" && info.namespace == info.name;
@@ -130,16 +144,16 @@ fn place(served: &Served, request: &Request) -> Result<(), Status> {
     let all = matches!(&*info.verb, "list" | "watch");
     match (namespaced, given) {
         (true, false) if !all && info.name.is_empty() => Err(no_method()),
-        (true, false) if !all => Err(Status::no_resource()),
-        (false, true) => Err(Status::no_resource()),
+        (true, false) if !all => Err(Status::unknown_resource()),
+        (false, true) => Err(Status::unknown_resource()),
         _ => Ok(()),
     }
 }
 
 /// Whether a name and a namespace can be parts of a key.
-fn nameable(served: &Served, (namespace, name): (&str, &str)) -> Result<(), Status> {
+fn nameable(served: &ServedResource, (namespace, name): (&str, &str)) -> Result<(), Status> {
     if matches!(namespace, "." | "..") {
-        let prefix = served.hub.storage.prefix;
+        let prefix = served.internal.storage.prefix;
         return Err(Status::failure(500, "", format!("invalid key: \"/{prefix}/{namespace}\"")));
     }
     let why = match name {
@@ -155,7 +169,7 @@ fn nameable(served: &Served, (namespace, name): (&str, &str)) -> Result<(), Stat
 /// What was noticed on the way is said, however it ends.
 async fn object(
     server: &Arc<Server>,
-    served: Served,
+    served: ServedResource,
     request: Request,
     warnings: &mut Vec<String>,
 ) -> Result<Reply, Status> {
@@ -163,7 +177,7 @@ async fn object(
     if request.info.verb == "create" {
         body_type(&request.head.headers, &request.query)?;
     }
-    let mut call = call(&request)?;
+    let mut call = request_context(&request)?;
     let reply = answer(server, served, request, form, &mut call).await;
     warnings.append(&mut call.warnings);
     reply
@@ -172,27 +186,27 @@ async fn object(
 /// The groups whose status makes no tables.
 const TABLELESS: [&str; 3] = ["apiextensions.k8s.io", "apiregistration.k8s.io", "resource.k8s.io"];
 
-fn form(served: &Served, request: &Request) -> Result<Form, Status> {
+fn form(served: &ServedResource, request: &Request) -> Result<MediaTypeOptions, Status> {
     let offer = match (&*request.info.verb, &*request.info.subresource) {
-        ("watch", _) => Offer::Watch,
-        ("list", "") => Offer::List,
-        (_, "status") if TABLELESS.contains(&&*request.info.group) => Offer::Part,
-        (_, "" | "status") => Offer::Object,
-        _ => Offer::Part,
+        ("watch", _) => EndpointRestrictions::Watch,
+        ("list", "") => EndpointRestrictions::List,
+        (_, "status") if TABLELESS.contains(&&*request.info.group) => EndpointRestrictions::Part,
+        (_, "" | "status") => EndpointRestrictions::Object,
+        _ => EndpointRestrictions::Part,
     };
-    Ok(choose(&request.head.headers, &request.query, offer)?.for_kind(served))
+    Ok(negotiate_media_type(&request.head.headers, &request.query, offer)?.for_kind(served))
 }
 
 async fn answer(
     server: &Arc<Server>,
-    served: Served,
+    served: ServedResource,
     mut request: Request,
-    form: Form,
-    call: &mut Call,
+    form: MediaTypeOptions,
+    call: &mut RequestContext,
 ) -> Result<Reply, Status> {
     // What is done is done before anybody looks at how it shall be shown.
     let rows = include(form, &request.query);
-    let form = Form { include: rows.clone().unwrap_or(form.include), ..form };
+    let form = MediaTypeOptions { include: rows.clone().unwrap_or(form.include), ..form };
     let now = server.registry.clock().now();
     let registry = &server.registry;
     let verb = request.info.verb.clone();
@@ -210,21 +224,21 @@ async fn answer(
                 let why = "the export parameter, deprecated since v1.14, is no longer supported";
                 return Err(Status::bad_request(why));
             }
-            newest(registry, &served, &request.query).await?;
+            wait_for_latest(registry, &served, &request.query).await?;
             let wanted = request.query.get("resourceVersion").unwrap_or_default();
-            fresh(&served, revision(wanted)?).await?;
-            let found = registry.read(&served, key.0, key.1).await?;
-            stored(&server.encodings, &served, &found, form, now)?
+            wait_until_fresh(&served, revision(wanted)?).await?;
+            let found = registry.get_converted(&served, key.0, key.1).await?;
+            cached_object_response(&server.encodings, &served, &found, form, now)?
         }
         "list" => {
             let selection = selection(&served, &request)?;
-            newest(registry, &served, &request.query).await?;
+            wait_for_latest(registry, &served, &request.query).await?;
             let page = page(&served, &selection, &request.query).await?;
-            let list = registry.list_shown(&served, &selection, &page).await?;
-            many(&server.encodings, &served, list, form, now)?
+            let list = registry.list_converted(&served, &selection, &page).await?;
+            list_response(&server.encodings, &served, list, form, now)?
         }
         "watch" => {
-            let socket = Socket::take(&mut request)?;
+            let socket = WebSocketUpgrade::take(&mut request)?;
             let reply = watch(server, &served, &request).await?;
             match socket {
                 Some(socket) => socket.watch(server, reply),
@@ -235,15 +249,15 @@ async fn answer(
             let object = body(server, &served, request, call).await?;
             named(&object, &namespace, &name)?;
             let made = registry.create(call, &served, &namespace, object).await?;
-            one(&served, 201, &made, form, now)?
+            object_response(&served, 201, &made, form, now)?
         }
         "update" => {
             let made = update(server, &served, request, call).await?;
-            one(&served, made.0, &made.1, form, now)?
+            object_response(&served, made.0, &made.1, form, now)?
         }
         "patch" => {
             let made = patch(server, &served, request, call).await?;
-            one(&served, made.0, &made.1, form, now)?
+            object_response(&served, made.0, &made.1, form, now)?
         }
         "delete" => delete(server, &served, request, (form, now), call).await?,
         "deletecollection" => {
@@ -252,12 +266,12 @@ async fn answer(
             let delete = options::delete(server, request, call).await?;
             options::no_collection(&delete)?;
             call.warnings.extend(preserved(&served, &delete));
-            newest(registry, &served, &query).await?;
+            wait_for_latest(registry, &served, &query).await?;
             let page = deleted_page(&served, &selection, &query).await?;
             let how = (&delete, server.config.limits.deletions);
             let which = (&selection, &page);
             let list = registry.delete_collection(call, &served, which, how).await?;
-            many(&server.encodings, &served, list, form, now)?
+            list_response(&server.encodings, &served, list, form, now)?
         }
         _ => return Err(no_method()),
     };
@@ -266,60 +280,64 @@ async fn answer(
 
 async fn delete(
     server: &Arc<Server>,
-    served: &Served,
+    served: &ServedResource,
     request: Request,
-    (form, now): (Form, i64),
-    call: &mut Call,
+    (form, now): (MediaTypeOptions, i64),
+    call: &mut RequestContext,
 ) -> Result<Reply, Status> {
     let info = request.info.clone();
     let asked = info.attributes(&request.query);
     let delete = options::delete(server, request, call).await?;
-    if delete.unread {
-        unsafely(server, served, &call.user, asked).await?;
+    if delete.ignore_read_errors {
+        authorize_unsafe_delete(server, served, &call.user, asked).await?;
     }
     call.warnings.extend(preserved(served, &delete));
     let namespace = if served.definition.is_namespaced() { &*info.namespace } else { "" };
     match server.registry.delete(call, served, (namespace, &info.name), &delete).await? {
-        Deleted::Terminating(marked) => {
-            one(served, if delete.cascades { 202 } else { 200 }, &marked, form, now)
-        }
-        Deleted::Gone(gone) => gone_reply(served, &gone, form, now),
-        Deleted::Unread => Ok(status_as(&corrupt::deleted(served, &info.name), form)),
+        DeleteOutcome::Terminating(marked) => object_response(
+            served,
+            if delete.orphan_dependents_false { 202 } else { 200 },
+            &marked,
+            form,
+            now,
+        ),
+        DeleteOutcome::Gone(gone) => gone_reply(served, &gone, form, now),
+        DeleteOutcome::GoneUnreadable => Ok(status_as(&corrupt::deleted(served, &info.name), form)),
     }
 }
 
 /// What is said of dependents that stay because nothing was said of them.
-fn preserved(served: &Served, delete: &Delete) -> Option<String> {
-    let said = served.definition.orphans.filter(|said| !said.is_empty())?;
+fn preserved(served: &ServedResource, delete: &DeleteRequest) -> Option<String> {
+    let said = served.definition.orphan_by_default.filter(|said| !said.is_empty())?;
     delete.propagation.is_empty().then(|| said.to_owned())
 }
 
 /// Whether somebody may delete what cannot be read.
-async fn unsafely(
+async fn authorize_unsafe_delete(
     server: &Server,
-    served: &Served,
-    user: &User,
+    served: &ServedResource,
+    user: &UserInfo,
     asked: Attributes,
 ) -> Result<(), Status> {
     let key = "apiserver.k8s.io/unsafe-delete-ignore-read-error";
-    audit::note(key, String::new());
+    audit::add_audit_annotation(key, String::new());
     let verb = "unsafe-delete-ignore-read-errors";
     let may = Attributes { verb: verb.into(), ..asked };
-    let Err(reason) = decide(server, user, &may).await else { return Ok(()) };
+    let Err(reason) = authorization_decision(server, user, &may).await else { return Ok(()) };
     let why = format!("not permitted to do {verb:?}, reason: {reason}");
     Err(Status::forbidden(served.subject(&may.name), &why))
 }
 
 fn gone_reply(
-    served: &Served,
+    served: &ServedResource,
     gone: &Version<Value>,
-    form: Form,
+    form: MediaTypeOptions,
     now: i64,
 ) -> Result<Reply, Status> {
     let names = &served.definition.names;
     let meta = Object::view(&gone.object).metadata();
-    if served.definition.shows_deleted {
-        return one(served, 200, gone, form, now);
+    if served.definition.return_deleted_object {
+        return object_response(served, 200, gone, form, now);
     }
     let details = StatusDetails::new()
         .with_name(meta.name())
@@ -331,9 +349,9 @@ fn gone_reply(
 
 async fn update(
     server: &Server,
-    served: &Served,
+    served: &ServedResource,
     request: Request,
-    call: &mut Call,
+    call: &mut RequestContext,
 ) -> Result<(u16, Version<Value>), Status> {
     let info = request.info.clone();
     let create = Attributes { verb: "create".into(), ..info.attributes(&request.query) };
@@ -348,21 +366,21 @@ async fn update(
         )));
     }
     let registry = &server.registry;
-    let missing = served.hub.created_by_update
+    let missing = served.internal.allow_create_on_update
         && info.subresource.is_empty()
         && registry.get(served, key.0, key.1).is_err_and(|status| status.code() == 404);
     if missing {
         authorize(server, &call.user, &create).await?;
-        return registry.create_by_update(call, served, key, object).await;
+        return registry.create_on_update(call, served, key, object).await;
     }
     Ok((200, registry.update(call, served, key, &info.subresource, object).await?))
 }
 
 async fn body(
     server: &Server,
-    served: &Served,
+    served: &ServedResource,
     request: Request,
-    call: &mut Call,
+    call: &mut RequestContext,
 ) -> Result<Value, Status> {
     let bytes = read(request.body, server.config.limits.body).await?;
     let (kinds, headers) = (server.registry.kinds(), &request.head.headers);
@@ -391,9 +409,9 @@ fn named(object: &Value, namespace: &str, name: &str) -> Result<(), Status> {
 
 async fn patch(
     server: &Server,
-    served: &Served,
+    served: &ServedResource,
     request: Request,
-    call: &mut Call,
+    call: &mut RequestContext,
 ) -> Result<(u16, Version<Value>), Status> {
     let create = Attributes { verb: "create".into(), ..request.info.attributes(&request.query) };
     let Request { head, body, info, query, .. } = request;
@@ -408,40 +426,40 @@ async fn patch(
             true => (applied_cbor(&bytes)?, Vec::new()),
             false => applied_yaml(&bytes)?,
         };
-        audit::note_sent(|| applied.clone());
+        audit::log_request_object(|| applied.clone());
         if query.get("fieldManager").unwrap_or_default().is_empty() {
-            let mut errs = Errors::default();
-            errs.required(&Path::Root.field("fieldManager"), "is required for apply patch");
-            return Err(errs.status("meta.k8s.io", "PatchOptions", ""));
+            let mut errs = ErrorList::default();
+            errs.required(&FieldPath::Root.field("fieldManager"), "is required for apply patch");
+            return Err(errs.into_status("meta.k8s.io", "PatchOptions", ""));
         }
         let missing = server.registry.get(served, key.0, key.1);
         let creates = missing.is_err_and(|status| status.code() == 404);
         if creates && info.subresource.is_empty() {
             authorize(server, &call.user, &create).await?;
         }
-        let applied = Applied { object: &applied, force, creates };
+        let applied = ApplyRequest { object: &applied, force, creates };
         match validation(&query) {
-            Validation::Strict if !twice.is_empty() => {
+            FieldValidation::Strict if !twice.is_empty() => {
                 let lines = twice.join("\n  ");
                 return Err(Status::bad_request(format!(
                     "error strict decoding patch: error converting YAML to JSON: yaml: unmarshal \
                      errors:\n  {lines}"
                 )));
             }
-            Validation::Warn => call.warnings.extend(twice),
+            FieldValidation::Warn => call.warnings.extend(twice),
             _ => {}
         }
         return server.registry.apply(call, served, key, &info.subresource, applied).await;
     }
     let ty = PatchType::of(&media_type);
     let ty = ty.ok_or_else(|| unsupported_patch(&served.definition, &query))?;
-    if ty == PatchType::Strategic && served.definition.custom.is_some() {
+    if ty == PatchType::Strategic && served.definition.custom_resource.is_some() {
         return Err(unsupported_patch(&served.definition, &query));
     }
     if query.get("force").is_some() {
-        let mut errs = Errors::default();
-        errs.forbidden(&Path::Root.field("force"), "may not be specified for non-apply patch");
-        return Err(errs.status("meta.k8s.io", "PatchOptions", ""));
+        let mut errs = ErrorList::default();
+        errs.forbidden(&FieldPath::Root.field("force"), "may not be specified for non-apply patch");
+        return Err(errs.into_status("meta.k8s.io", "PatchOptions", ""));
     }
     let patch = Patch::read(ty, &bytes, &query)?;
     let made = server.registry.patch(call, served, key, &info.subresource, &patch).await?;
@@ -452,7 +470,7 @@ async fn patch(
 fn applied_yaml(bytes: &[u8]) -> Result<(Value, Vec<String>), Status> {
     let text = std::str::from_utf8(bytes)
         .map_err(|error| Status::bad_request(format!("error encoding patch: {error}")))?;
-    let (applied, twice) = object::yaml::from_yaml_noting(text)
+    let (applied, twice) = object::yaml::from_yaml_with_duplicates(text)
         .map_err(|error| Status::bad_request(format!("error encoding patch: {error}")))?;
     if applied.is_null() {
         return Err(Status::bad_request("invalid object type: /, Kind="));

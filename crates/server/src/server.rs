@@ -24,7 +24,7 @@ use hyper_util::{
     server::conn::auto::Builder,
 };
 use object::Status;
-use schema::Definition;
+use schema::ResourceDefinition;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::Notify,
@@ -37,26 +37,27 @@ use tokio_util::{
 use tracing::debug;
 
 use crate::{
-    Aggregate, Arriving, Audit, AuditStage, Authenticate, Authorize, Check, Config, Edge, Flow,
-    Handler, Peer, Query, Registry, Reply, Report, Request, RequestInfo, Says, Seat, Shutdown,
-    audit::{Trail, recorded},
-    bell::Bell,
+    Aggregator, AuditBackend, AuditStage, Authenticator, Authorizer, Config, FlowControl,
+    HandlerRef, HealthCheck, HttpPolicy, MetricsSource, Peer, ProbeScope, Query, Registry, Reply,
+    Request, RequestBody, RequestInfo, Seat, Shutdown,
+    audit::{RequestAudit, with_audit_context},
+    bell::TimerQueue,
     body::counted,
     codec::media_type,
     compress::compressed,
     deadline,
-    encodings::Encodings,
-    filters::{Asker, Passed, Refused, Seats, pass},
+    encodings::EncodingCache,
+    filters::{Caller, FilteredRequest, InFlightLimiter, RejectedRequest, run_filters},
     memory::Memory,
-    metrics::{Held, Labels, Metrics, method_verb},
+    metrics::{GaugeGuard, Labels, Metrics, method_verb},
     negotiate::negotiate_failure,
-    openapi::Documents,
+    openapi::OpenApiDocuments,
     query::is_escaped,
     respond::{raw, status_as, status_reply, warn},
     route,
-    streams::Streams,
-    trace::{self, Begun, Tracer},
-    wire::Outgoing,
+    streams::StreamExecutor,
+    trace::{self, RequestSpan, Tracer},
+    wire::WriteBatch,
 };
 
 /// How long the head of a request may take to arrive, on a connection of HTTP/1.1 also the next.
@@ -80,39 +81,39 @@ pub struct Server {
     pub registry: Arc<Registry>,
     pub config: Config,
     /// The first that understands a request decides who calls.
-    pub authenticators: Vec<Arc<dyn Authenticate>>,
+    pub authenticators: Vec<Arc<dyn Authenticator>>,
     /// The first that has an opinion decides.
-    pub authorizers: Vec<Arc<dyn Authorize>>,
-    pub checks: Vec<Check>,
+    pub authorizers: Vec<Arc<dyn Authorizer>>,
+    pub health_checks: Vec<HealthCheck>,
     /// Who adds to what `/metrics` says.
-    pub reports: Vec<Arc<dyn Report>>,
+    pub metrics_sources: Vec<Arc<dyn MetricsSource>>,
     /// Who is handled first when there is too much; without it, a bound on all.
-    pub flow: Option<Arc<dyn Flow>>,
+    pub flow: Option<Arc<dyn FlowControl>>,
     /// What others serve.
-    pub aggregate: Option<Arc<dyn Aggregate>>,
+    pub aggregate: Option<Arc<dyn Aggregator>>,
     /// Who is told what was done.
-    pub audit: Option<Arc<dyn Audit>>,
+    pub audit: Option<Arc<dyn AuditBackend>>,
     /// Who decides which requests are traced.
     pub tracer: Option<Arc<Tracer>>,
     /// By group, resource and subresource: what is no plain object.
-    pub handlers: HashMap<(&'static str, &'static str, &'static str), Handler>,
+    pub handlers: HashMap<(&'static str, &'static str, &'static str), HandlerRef>,
     /// Kinds without a resource: what some subresources take and give.
-    pub parts: Vec<Definition>,
+    pub subresource_kinds: Vec<ResourceDefinition>,
     /// By the first part of the path: what is no resource.
-    pub paths: HashMap<&'static str, Handler>,
-    pub(crate) seats: Seats,
+    pub path_handlers: HashMap<&'static str, HandlerRef>,
+    pub(crate) seats: InFlightLimiter,
     pub(crate) metrics: Metrics,
-    pub(crate) documents: Documents,
-    pub(crate) encodings: Arc<Encodings>,
+    pub(crate) documents: OpenApiDocuments,
+    pub(crate) encodings: Arc<EncodingCache>,
     pub(crate) stop: CancellationToken,
-    bell: Arc<Bell>,
+    timers: Arc<TimerQueue>,
     rings: Once,
     /// Whether it is about to end.
     ending: Arc<AtomicBool>,
     /// Whether whoever comes is told to come again.
-    refusing: AtomicBool,
+    rejecting_requests: AtomicBool,
     /// Requests under way, watches not among them once they have begun.
-    under_way: Arc<()>,
+    in_flight: Arc<()>,
     tasks: TaskTracker,
 }
 
@@ -120,35 +121,36 @@ impl Server {
     pub fn new(registry: Arc<Registry>, config: Config) -> Self {
         let ending = Arc::new(AtomicBool::new(false));
         let ends = ending.clone();
-        let shutdown =
-            Check::new("shutdown", Says::Unready, move || match ends.load(Ordering::Acquire) {
+        let shutdown = HealthCheck::new("shutdown", ProbeScope::Readyz, move || {
+            match ends.load(Ordering::Acquire) {
                 false => Ok(()),
                 true => Err("process is shutting down".to_owned()),
-            });
+            }
+        });
         Self {
-            seats: Seats::new(&config.limits),
+            seats: InFlightLimiter::new(&config.limits),
             registry,
             config,
             authenticators: Vec::new(),
             authorizers: Vec::new(),
-            checks: vec![shutdown],
-            reports: Vec::new(),
+            health_checks: vec![shutdown],
+            metrics_sources: Vec::new(),
             aggregate: None,
             audit: None,
             tracer: None,
             flow: None,
             handlers: HashMap::new(),
-            parts: Vec::new(),
-            paths: HashMap::new(),
+            subresource_kinds: Vec::new(),
+            path_handlers: HashMap::new(),
             metrics: Metrics::default(),
-            documents: Documents::default(),
+            documents: OpenApiDocuments::default(),
             encodings: Arc::default(),
             stop: CancellationToken::new(),
-            bell: Arc::default(),
+            timers: Arc::default(),
             rings: Once::new(),
             ending,
-            refusing: AtomicBool::new(false),
-            under_way: Arc::default(),
+            rejecting_requests: AtomicBool::new(false),
+            in_flight: Arc::default(),
             tasks: TaskTracker::new(),
         }
     }
@@ -156,20 +158,20 @@ impl Server {
     /// Ends everything: first nobody is sent here any more, then requests end when they are
     /// answered and watches one after the other, until the deadline is over.
     pub async fn stop(&self, deadline: Duration) {
-        let Shutdown { delay, retry_after, watches } = self.config.shutdown;
+        let Shutdown { delay, retry_after, watch_termination: watches } = self.config.shutdown;
         self.ending.store(true, Ordering::Release);
         tokio::time::sleep(delay).await;
-        self.refusing.store(retry_after, Ordering::Release);
+        self.rejecting_requests.store(retry_after, Ordering::Release);
         let until = Instant::now() + deadline;
-        while retry_after && Arc::strong_count(&self.under_way) > 1 && Instant::now() < until {
+        while retry_after && Arc::strong_count(&self.in_flight) > 1 && Instant::now() < until {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        self.bell.end(watches);
+        self.timers.shut_down(watches);
         self.stop.cancel();
         self.tasks.close();
         let ended = tokio::select! {
             () = self.tasks.wait() => true,
-            () = self.bell.run() => false,
+            () = self.timers.run() => false,
             () = sleep_until(until + watches) => false,
         };
         if !ended {
@@ -202,17 +204,17 @@ impl Server {
     pub fn keep_small(&mut self) {
         let registry = Arc::downgrade(&self.registry);
         let memory = Memory { registry, encodings: self.encodings.clone() };
-        self.reports.push(Arc::new(memory.clone()));
+        self.metrics_sources.push(Arc::new(memory.clone()));
         memory.start();
     }
 
     /// Wakes those who wait, as long as the server runs.
-    pub(crate) fn bell(&self) -> Arc<Bell> {
+    pub(crate) fn bell(&self) -> Arc<TimerQueue> {
         self.rings.call_once(|| {
-            let bell = self.bell.clone();
+            let bell = self.timers.clone();
             self.background(async move { bell.run().await });
         });
-        self.bell.clone()
+        self.timers.clone()
     }
 
     /// Serves one connection to its end, in HTTP/1.1 or HTTP/2. What goes out over it may have
@@ -220,7 +222,7 @@ impl Server {
     pub(crate) async fn connection(
         self: Arc<Self>,
         io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-        outgoing: Option<Outgoing>,
+        outgoing: Option<WriteBatch>,
         peer: Peer,
     ) {
         let (server, leave) = (self.clone(), Arc::new(Notify::new()));
@@ -238,7 +240,7 @@ impl Server {
             });
             AbortOnDropHandle::new(server.tasks.spawn(answer))
         });
-        let streams = Streams::default();
+        let streams = StreamExecutor::default();
         let mut builder = Builder::new(streams.clone());
         let headers = self.config.limits.headers;
         builder
@@ -251,10 +253,10 @@ impl Server {
             .timer(TokioTimer::new())
             .max_send_buf_size(SEND_BUFFER)
             .max_header_list_size(u32::try_from(headers).unwrap_or(u32::MAX))
-            .max_concurrent_streams(self.config.limits.streams)
+            .max_concurrent_streams(self.config.limits.max_http2_streams)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW);
-        if self.config.limits.streams.is_none() {
+        if self.config.limits.max_http2_streams.is_none() {
             builder = builder.http1_only();
         }
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(io), service);
@@ -287,26 +289,26 @@ impl Server {
         leave: Arc<Notify>,
     ) -> Reply {
         let (head, body) = request.into_parts();
-        let edge = &self.config.edge;
+        let edge = &self.config.http_policy;
         let origin = edge.origin(&head);
-        if head.version == Version::HTTP_2 && edge.says_goodbye() {
+        if head.version == Version::HTTP_2 && edge.should_go_away() {
             leave.notify_one();
         }
         let version = head.version;
-        let (body, left) = Arriving::of(&head, body);
-        let mut reply = if let Some(reply) = self.at_once(&head, origin.as_ref(), &leave) {
+        let (body, left) = RequestBody::of(&head, body);
+        let mut reply = if let Some(reply) = self.early_response(&head, origin.as_ref(), &leave) {
             drop(body);
             reply
         } else {
-            let _under_way = self.under_way.clone();
+            let _under_way = self.in_flight.clone();
             Box::pin(self.clone().decide(head, body, peer)).await
         };
         if let Some(left) = left
-            && let Some(rest) = left.read(&mut reply, self.config.limits.request).await
+            && let Some(rest) = left.drain(&mut reply, self.config.limits.request).await
         {
             self.spawn(rest);
         }
-        edge.mark(reply.headers_mut(), origin);
+        edge.add_headers(reply.headers_mut(), origin);
         if version == Version::HTTP_2
             && self.config.close_anonymous
             && reply.extensions_mut().remove::<Unauthenticated>().is_some()
@@ -317,8 +319,13 @@ impl Server {
     }
 
     /// What can be said without a look at who asks, and for what.
-    fn at_once(&self, head: &Parts, origin: Option<&HeaderValue>, leave: &Notify) -> Option<Reply> {
-        if let Some(reply) = Edge::preflight(head, origin) {
+    fn early_response(
+        &self,
+        head: &Parts,
+        origin: Option<&HeaderValue>,
+        leave: &Notify,
+    ) -> Option<Reply> {
+        if let Some(reply) = HttpPolicy::preflight(head, origin) {
             return Some(reply);
         }
         if !is_escaped(head.uri.path()) {
@@ -331,7 +338,7 @@ impl Server {
         }
         if self.refuses(head) {
             leave.notify_one();
-            return Some(come_again());
+            return Some(shutting_down_response());
         }
         None
     }
@@ -340,15 +347,15 @@ impl Server {
     /// still ask.
     fn refuses(&self, head: &Parts) -> bool {
         let path = head.uri.path();
-        self.refusing.load(Ordering::Acquire)
+        self.rejecting_requests.load(Ordering::Acquire)
             && !["/readyz", "/livez", "/healthz", "/metrics"]
                 .iter()
                 .any(|own| path.starts_with(own))
     }
 
     #[expect(clippy::too_many_lines, reason = "the filters, one after the other")]
-    async fn decide(self: Arc<Self>, head: Parts, body: Arriving, peer: Peer) -> Reply {
-        let (began, arrived) = (Instant::now(), self.registry.clock().micros());
+    async fn decide(self: Arc<Self>, head: Parts, body: RequestBody, peer: Peer) -> Reply {
+        let (began, arrived) = (Instant::now(), self.registry.clock().now_micros());
         let id = crate::registry::uid();
         let verb = match media_type(&head.headers) {
             "application/apply-patch+yaml" | "application/apply-patch+cbor"
@@ -360,13 +367,13 @@ impl Server {
         };
         let labels;
         let (mut check, sent) = (String::new(), body.size_hint().exact());
-        let passed = pass(&self, &head, &peer).await;
+        let passed = run_filters(&self, &head, &peer).await;
         let mut reply = match passed {
-            Err(Refused { status, info, asker }) => {
+            Err(RejectedRequest { status, info, asker }) => {
                 labels = Labels::of(&info, verb, false, false);
                 let nobody = asker.is_nobody();
                 let trail = self.trail(&id, asker, &info, (&head, &peer), arrived);
-                let query = Query::to(&self.config, head.uri.query().unwrap_or_default());
+                let query = Query::parse_for(&self.config, head.uri.query().unwrap_or_default());
                 let mut reply = status_as(&status, negotiate_failure(&head.headers, &query));
                 if let Some(trail) = &trail {
                     trail.record.note_answer(status.into());
@@ -374,10 +381,10 @@ impl Server {
                 if nobody {
                     reply.extensions_mut().insert(Unauthenticated);
                 }
-                self.told(trail, reply)
+                self.audit_response(trail, reply)
             }
-            Ok(Passed { info, query, asker, seat }) => {
-                let (user, nobody) = (asker.user(), asker.is_nobody());
+            Ok(FilteredRequest { info, query, asker, seat }) => {
+                let (user, nobody) = (asker.effective_user(), asker.is_nobody());
                 let RequestInfo { group, version, resource, subresource, .. } = &info;
                 let known = self.registry.kinds().has(group, version, resource, subresource);
                 let dry_run = query.get("dryRun").is_some();
@@ -386,15 +393,16 @@ impl Server {
                 let writes = !matches!(&*info.verb, "get" | "list" | "watch" | "head");
                 let metrics = &self.metrics;
                 let under_way = if writes { &metrics.writing } else { &metrics.reading };
-                let _under_way = Held::new(under_way);
+                let _under_way = GaugeGuard::new(under_way);
                 let trail = self.trail(&id, asker, &info, (&head, &peer), arrived);
                 let accepted = head.headers.get(ACCEPT_ENCODING).cloned();
                 let (lists, gets) = (info.verb == "list", info.verb == "get");
-                let traced = Begun::of(self.tracer.as_ref(), (&head, &info, &user), (&id, &peer));
+                let traced =
+                    RequestSpan::of(self.tracer.as_ref(), (&head, &info, &user), (&id, &peer));
                 let mut head = head;
                 self.config.identity_headers.strip(&mut head.headers);
                 let request = Request { head, body, peer, info, query, user };
-                let untold = trail.as_ref().and_then(Trail::refusal);
+                let untold = trail.as_ref().and_then(RequestAudit::refusal);
                 let handled = Box::pin(async {
                     match (&trail, untold) {
                         (_, Some(status)) => {
@@ -402,7 +410,7 @@ impl Server {
                             status_as(&status, how)
                         }
                         (Some(trail), None) => {
-                            recorded(trail.record.clone(), self.handle(request)).await
+                            with_audit_context(trail.record.clone(), self.handle(request)).await
                         }
                         (None, None) => self.handle(request).await,
                     }
@@ -411,7 +419,7 @@ impl Server {
                     Some(traced) => traced.run(arrived, handled, Reply::status).await,
                     None => handled.await,
                 };
-                let reply = self.told(trail, reply);
+                let reply = self.audit_response(trail, reply);
                 let mut reply = if lists || gets {
                     compressed(reply, lists, accepted.as_ref()).await
                 } else {
@@ -444,24 +452,24 @@ impl Server {
     fn trail(
         &self,
         id: &str,
-        asker: Asker,
+        asker: Caller,
         info: &RequestInfo,
         (head, peer): (&Parts, &Peer),
         arrived: i64,
-    ) -> Option<Trail> {
-        Trail::begin(self.audit.as_ref()?, id, (asker, info), (head, peer), arrived)
+    ) -> Option<RequestAudit> {
+        RequestAudit::begin(self.audit.as_ref()?, id, (asker, info), (head, peer), arrived)
     }
 
     /// Tells how a request was answered; of what goes on, that it has begun and when it ends.
-    fn told(&self, trail: Option<Trail>, reply: Reply) -> Reply {
+    fn audit_response(&self, trail: Option<RequestAudit>, reply: Reply) -> Reply {
         let Some(trail) = trail else { return reply };
         let (clock, code) = (self.registry.clock().clone(), reply.status().as_u16());
-        if !trail.goes_on() {
-            trail.end(AuditStage::ResponseComplete, code, clock.micros());
+        if !trail.is_long_running() {
+            trail.end(AuditStage::ResponseComplete, code, clock.now_micros());
             return reply;
         }
-        trail.end(AuditStage::ResponseStarted, code, clock.micros());
-        let is_over = move |_| trail.end(AuditStage::ResponseComplete, code, clock.micros());
+        trail.end(AuditStage::ResponseStarted, code, clock.now_micros());
+        let is_over = move |_| trail.end(AuditStage::ResponseComplete, code, clock.now_micros());
         reply.map(|body| counted(body, is_over))
     }
 
@@ -515,7 +523,7 @@ fn panicked() -> Status {
 struct Unauthenticated;
 
 /// What is said at the end.
-fn come_again() -> Reply {
+fn shutting_down_response() -> Reply {
     let said = "The apiserver is shutting down, please try again later.\n";
     let mut reply = raw(429, "text/plain; charset=utf-8", said);
     let headers = reply.headers_mut();
@@ -526,7 +534,7 @@ fn come_again() -> Reply {
 
 /// Says whose seat it was.
 fn mark(headers: &mut HeaderMap, seat: &Seat) {
-    let Some((schema, level)) = &seat.of else { return };
+    let Some((schema, level)) = &seat.classification else { return };
     for (name, uid) in [(FLOW_SCHEMA, schema), (PRIORITY_LEVEL, level)] {
         if let Ok(uid) = HeaderValue::from_str(uid) {
             headers.insert(name, uid);

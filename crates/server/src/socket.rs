@@ -37,7 +37,7 @@ const PROTOCOLS: [(&str, bool); 3] =
 
 /// What a request becomes a WebSocket by.
 #[derive(Debug)]
-pub struct Socket {
+pub struct WebSocketUpgrade {
     upgrade: OnUpgrade,
     accept: HeaderValue,
     protocols: Vec<String>,
@@ -45,7 +45,7 @@ pub struct Socket {
 
 /// How an answer is cut into messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cut {
+enum MessageFraming {
     Lines,
     /// Behind their lengths.
     Frames,
@@ -55,7 +55,7 @@ enum Cut {
     },
 }
 
-impl Socket {
+impl WebSocketUpgrade {
     /// Takes the wish for a WebSocket out of a request, which is a plain one from then on.
     pub fn take(request: &mut Request) -> Result<Option<Self>, Status> {
         let headers = &mut request.head.headers;
@@ -83,12 +83,17 @@ impl Socket {
         let binary = watch.headers().get(CONTENT_TYPE).is_some_and(|media| {
             media.as_bytes().starts_with(b"application/vnd.kubernetes.protobuf")
         });
-        self.tell(server, watch, "", if binary { Cut::Frames } else { Cut::Lines })
+        self.tell(
+            server,
+            watch,
+            "",
+            if binary { MessageFraming::Frames } else { MessageFraming::Lines },
+        )
     }
 
     /// Tells an answer as it comes, in a protocol that the client knows. What has failed stays
     /// an answer.
-    pub fn pieces(self, server: &Arc<Server>, reply: Reply) -> Result<Reply, Status> {
+    pub fn stream_chunks(self, server: &Arc<Server>, reply: Reply) -> Result<Reply, Status> {
         if !reply.status().is_success() {
             return Ok(reply);
         }
@@ -98,10 +103,16 @@ impl Socket {
         let Some((name, base64)) = offered.iter().find_map(known) else {
             return Err(Status::bad_request("none of the WebSocket's protocols is known"));
         };
-        Ok(self.tell(server, reply, name, Cut::Pieces { base64: *base64 }))
+        Ok(self.tell(server, reply, name, MessageFraming::Pieces { base64: *base64 }))
     }
 
-    fn tell(self, server: &Arc<Server>, told: Reply, protocol: &'static str, cut: Cut) -> Reply {
+    fn tell(
+        self,
+        server: &Arc<Server>,
+        told: Reply,
+        protocol: &'static str,
+        cut: MessageFraming,
+    ) -> Reply {
         let mut reply = raw(101, "", Bytes::new());
         *reply.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
         let headers = reply.headers_mut();
@@ -134,7 +145,7 @@ fn parts(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
 async fn send(
     upgrade: OnUpgrade,
     mut body: Body,
-    cut: Cut,
+    cut: MessageFraming,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let mut config = WebSocketConfig::default();
     config.max_message_size = Some(LARGEST);
@@ -155,9 +166,11 @@ async fn send(
         }
         while let Some(part) = next(&mut read, cut) {
             let message = match cut {
-                Cut::Lines => Message::Text(Utf8Bytes::try_from(part)?),
-                Cut::Pieces { base64: true } => Message::text(BASE64_STANDARD.encode(part)),
-                Cut::Frames | Cut::Pieces { .. } => Message::Binary(part),
+                MessageFraming::Lines => Message::Text(Utf8Bytes::try_from(part)?),
+                MessageFraming::Pieces { base64: true } => {
+                    Message::text(BASE64_STANDARD.encode(part))
+                }
+                MessageFraming::Frames | MessageFraming::Pieces { .. } => Message::Binary(part),
             };
             socket.send(message).await?;
         }
@@ -167,13 +180,13 @@ async fn send(
 }
 
 /// One message, if all of it is there.
-fn next(read: &mut BytesMut, cut: Cut) -> Option<Bytes> {
+fn next(read: &mut BytesMut, cut: MessageFraming) -> Option<Bytes> {
     match cut {
-        Cut::Lines => {
+        MessageFraming::Lines => {
             let end = read.iter().position(|byte| *byte == b'\n')?;
             Some(read.split_to(end + 1).freeze())
         }
-        Cut::Frames => {
+        MessageFraming::Frames => {
             let length = usize::try_from(u32::from_be_bytes(*read.first_chunk()?)).ok()?;
             if read.len() < 4 + length {
                 return None;
@@ -181,7 +194,7 @@ fn next(read: &mut BytesMut, cut: Cut) -> Option<Bytes> {
             read.advance(4);
             Some(read.split_to(length).freeze())
         }
-        Cut::Pieces { .. } => (!read.is_empty()).then(|| read.split().freeze()),
+        MessageFraming::Pieces { .. } => (!read.is_empty()).then(|| read.split().freeze()),
     }
 }
 
@@ -192,14 +205,14 @@ mod tests {
     #[test]
     fn events_are_told_one_by_one() {
         let mut read = BytesMut::from(&b"{}\n{\"a\":1}\n{"[..]);
-        assert_eq!(next(&mut read, Cut::Lines).as_deref(), Some(&b"{}\n"[..]));
-        assert_eq!(next(&mut read, Cut::Lines).as_deref(), Some(&b"{\"a\":1}\n"[..]));
-        assert_eq!(next(&mut read, Cut::Lines), None);
-        let pieces = Cut::Pieces { base64: false };
+        assert_eq!(next(&mut read, MessageFraming::Lines).as_deref(), Some(&b"{}\n"[..]));
+        assert_eq!(next(&mut read, MessageFraming::Lines).as_deref(), Some(&b"{\"a\":1}\n"[..]));
+        assert_eq!(next(&mut read, MessageFraming::Lines), None);
+        let pieces = MessageFraming::Pieces { base64: false };
         assert_eq!(next(&mut read, pieces).as_deref(), Some(&b"{"[..]));
         assert_eq!(next(&mut read, pieces), None);
         let mut read = BytesMut::from(&b"\0\0\0\x02ab\0\0\0\x03a"[..]);
-        assert_eq!(next(&mut read, Cut::Frames).as_deref(), Some(&b"ab"[..]));
-        assert_eq!(next(&mut read, Cut::Frames), None);
+        assert_eq!(next(&mut read, MessageFraming::Frames).as_deref(), Some(&b"ab"[..]));
+        assert_eq!(next(&mut read, MessageFraming::Frames), None);
     }
 }

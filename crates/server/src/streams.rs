@@ -14,17 +14,17 @@ use futures_util::{Stream as _, stream::FuturesUnordered};
 use hyper::rt::Executor;
 use tokio::{sync::Notify, time::Sleep};
 
-use crate::wire::Outgoing;
+use crate::wire::WriteBatch;
 
 type Streaming = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Takes new streams for the connection that they came by.
 #[derive(Clone, Default)]
-pub(crate) struct Streams {
+pub(crate) struct StreamExecutor {
     new: Arc<Mutex<Vec<Streaming>>>,
 }
 
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for StreamExecutor {
     fn execute(&self, stream: F) {
         let stream = Box::pin(async move {
             let _ = panics::contain("stream", stream).await; // its client sees it end
@@ -33,20 +33,24 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
     }
 }
 
-impl Streams {
+impl StreamExecutor {
     /// A connection together with the streams that it gives to these. When it ends, so do they.
     /// What they all have to say goes out at once.
-    pub(crate) fn drive<C: Future>(self, connection: C, outgoing: Option<Outgoing>) -> Driving<C> {
+    pub(crate) fn drive<C: Future>(
+        self,
+        connection: C,
+        outgoing: Option<WriteBatch>,
+    ) -> ConnectionDriver<C> {
         let running = FuturesUnordered::new();
-        Driving { connection, outgoing, new: self, running, streamed: false, idle: None }
+        ConnectionDriver { connection, outgoing, new: self, running, streamed: false, idle: None }
     }
 }
 
 /// See `Streams::drive`.
-pub(crate) struct Driving<C> {
+pub(crate) struct ConnectionDriver<C> {
     pub(crate) connection: C,
-    outgoing: Option<Outgoing>,
-    new: Streams,
+    outgoing: Option<WriteBatch>,
+    new: StreamExecutor,
     running: FuturesUnordered<Streaming>,
     /// Whether there has been a stream.
     streamed: bool,
@@ -61,7 +65,7 @@ struct Idle {
     ends: Arc<Notify>,
 }
 
-impl<C> Driving<C> {
+impl<C> ConnectionDriver<C> {
     /// Whether the other side is on another machine, maybe.
     pub(crate) fn is_remote(&self) -> bool {
         self.outgoing.is_some()
@@ -86,7 +90,7 @@ impl<C> Driving<C> {
     }
 }
 
-impl<C: Future + Unpin> Future for Driving<C> {
+impl<C: Future + Unpin> Future for ConnectionDriver<C> {
     type Output = C::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<C::Output> {
@@ -101,7 +105,7 @@ impl<C: Future + Unpin> Future for Driving<C> {
     }
 }
 
-impl<C: Future + Unpin> Driving<C> {
+impl<C: Future + Unpin> ConnectionDriver<C> {
     fn advance(&mut self, cx: &mut Context<'_>) -> Poll<C::Output> {
         loop {
             if let Poll::Ready(ended) = Pin::new(&mut self.connection).poll(cx) {
@@ -128,7 +132,7 @@ mod tests {
 
     #[tokio::test]
     async fn streams_run_while_their_connection_does() {
-        let streams = Streams::default();
+        let streams = StreamExecutor::default();
         let ((first, told), (second, ended)) = (oneshot::channel(), oneshot::channel::<()>());
         let taker = streams.clone();
         let connection = Box::pin(async move {

@@ -1,35 +1,40 @@
 //! Tables: what `kubectl get` prints.
 
 use object::Value;
-use schema::Definition;
+use schema::ResourceDefinition;
 
 use crate::{
-    Served,
-    negotiate::Form,
-    respond::{numbered, partial, shown},
+    ServedResource,
+    negotiate::MediaTypeOptions,
+    respond::{partial, to_response_object, with_resource_version},
 };
 
 /// What a row holds besides its cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Include {
+pub(crate) enum IncludeObjectPolicy {
     Nothing,
     Metadata,
     Object,
 }
 
-pub(crate) fn table(served: &Served, objects: &[(u64, &Value)], form: Form, now: i64) -> Value {
-    let kind = served.reader();
+pub(crate) fn table(
+    served: &ServedResource,
+    objects: &[(u64, &Value)],
+    form: MediaTypeOptions,
+    now: i64,
+) -> Value {
+    let kind = served.presentation();
     let mut objects = objects.to_vec();
-    objects.sort_by_key(|(_, stored)| kind.hooks.rank(stored));
+    objects.sort_by_key(|(_, stored)| kind.strategy.table_sort_key(stored));
     let rows = objects.iter().map(|(revision, stored)| {
         let object = match form.include {
-            Include::Object => shown(served, *revision, stored),
-            _ => numbered(*revision, (*stored).clone()),
+            IncludeObjectPolicy::Object => to_response_object(served, *revision, stored),
+            _ => with_resource_version(*revision, (*stored).clone()),
         };
         row(kind, stored, object, form, now)
     });
     // Kinds without columns of their own have no rows rather than none.
-    let plain = served.hub.columns.iter().any(|column| column.name == "Created At");
+    let plain = served.internal.columns.iter().any(|column| column.name == "Created At");
     let rows = if objects.is_empty() && plain { Value::Null } else { rows.collect() };
     let mut head = Value::object();
     if let [(revision @ 1.., _)] = &*objects {
@@ -39,17 +44,28 @@ pub(crate) fn table(served: &Served, objects: &[(u64, &Value)], form: Form, now:
 }
 
 /// A table of what a subresource gives.
-pub(crate) fn of_part(kind: &Definition, object: &Value, form: Form, now: i64) -> Value {
+pub(crate) fn subresource_table(
+    kind: &ResourceDefinition,
+    object: &Value,
+    form: MediaTypeOptions,
+    now: i64,
+) -> Value {
     let rows = [row(kind, object, object.clone(), form, now)].into_iter().collect();
     let mut head = Value::object();
     head["resourceVersion"] = object.get("metadata").get("resourceVersion").clone();
     build(kind, rows, head, form)
 }
 
-fn row(kind: &Definition, stored: &Value, shown: Value, form: Form, now: i64) -> Value {
+fn row(
+    kind: &ResourceDefinition,
+    stored: &Value,
+    shown: Value,
+    form: MediaTypeOptions,
+    now: i64,
+) -> Value {
     let mut row = Value::object();
-    row["cells"] = kind.hooks.row(stored, now).into_iter().collect();
-    if let Some((reason, message)) = kind.hooks.ended(stored) {
+    row["cells"] = kind.strategy.table_cells(stored, now).into_iter().collect();
+    if let Some((reason, message)) = kind.strategy.completed_condition(stored) {
         let mut condition = Value::object();
         condition["type"] = "Completed".into();
         condition["status"] = "True".into();
@@ -58,14 +74,14 @@ fn row(kind: &Definition, stored: &Value, shown: Value, form: Form, now: i64) ->
         row["conditions"] = [condition].into_iter().collect();
     }
     row["object"] = match form.include {
-        Include::Nothing => Value::Null,
-        Include::Metadata => partial(&shown, form),
-        Include::Object => shown,
+        IncludeObjectPolicy::Nothing => Value::Null,
+        IncludeObjectPolicy::Metadata => partial(&shown, form),
+        IncludeObjectPolicy::Object => shown,
     };
     row
 }
 
-fn build(kind: &Definition, rows: Value, head: Value, form: Form) -> Value {
+fn build(kind: &ResourceDefinition, rows: Value, head: Value, form: MediaTypeOptions) -> Value {
     let columns = kind.columns.iter().map(|column| {
         let mut definition = Value::object();
         definition["name"] = column.name.clone().into();

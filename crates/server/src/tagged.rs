@@ -14,7 +14,7 @@ pub(crate) fn tag(bytes: &[u8]) -> String {
 }
 
 /// The document, unless the client has it.
-pub(crate) fn tagged(
+pub(crate) fn etag_response(
     headers: &HeaderMap,
     media_type: &'static str,
     tag: &str,
@@ -38,7 +38,7 @@ pub(crate) fn tagged(
 }
 
 /// No form of a document is one that the client takes.
-pub(crate) fn no_form() -> Reply {
+pub(crate) fn not_acceptable_response() -> Reply {
     let mut reply = raw(406, "", Bytes::new());
     reply.headers_mut().remove(CONTENT_TYPE);
     reply.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
@@ -55,10 +55,10 @@ mod tests {
         let tag = tag(&bytes);
         assert_eq!(tag.len(), 128);
         let mut headers = HeaderMap::new();
-        assert_eq!(tagged(&headers, "application/json", &tag, &bytes).status(), 200);
+        assert_eq!(etag_response(&headers, "application/json", &tag, &bytes).status(), 200);
         headers.insert(IF_NONE_MATCH, "\"other\"".parse().expect("a value"));
-        assert_eq!(tagged(&headers, "application/json", &tag, &bytes).status(), 200);
+        assert_eq!(etag_response(&headers, "application/json", &tag, &bytes).status(), 200);
         headers.insert(IF_NONE_MATCH, format!("\"{tag}\"").parse().expect("a value"));
-        assert_eq!(tagged(&headers, "application/json", &tag, &bytes).status(), 304);
+        assert_eq!(etag_response(&headers, "application/json", &tag, &bytes).status(), 304);
     }
 }

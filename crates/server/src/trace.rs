@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, request::Parts};
 use object::{Clock, Text};
 use tokio::sync::mpsc;
 
-use crate::{Peer, Request, RequestInfo, User, registry::random};
+use crate::{Peer, Request, RequestInfo, UserInfo, registry::random};
 
 /// How many spans may wait to be collected; more are lost.
 const WAITING: usize = 2048;
@@ -73,7 +73,7 @@ pub type Attributes = Vec<(&'static str, Attribute)>;
 
 /// Where in a trace something is done.
 #[derive(Clone, Debug)]
-struct Place {
+struct SpanContext {
     /// `None`: nobody collects it, and it is only passed on.
     tracer: Option<Arc<Tracer>>,
     trace: [u8; 16],
@@ -83,7 +83,7 @@ struct Place {
 }
 
 tokio::task_local! {
-    static CURRENT: Place;
+    static CURRENT: SpanContext;
 }
 
 impl Tracer {
@@ -108,8 +108,8 @@ pub async fn span<T>(
 ) -> T {
     let Ok(place) = CURRENT.try_with(Clone::clone) else { return work.await };
     let Some(tracer) = place.tracer.clone().filter(|_| place.sampled) else { return work.await };
-    let began = tracer.clock.micros();
-    let inner = Place { id: random(), ..place.clone() };
+    let began = tracer.clock.now_micros();
+    let inner = SpanContext { id: random(), ..place.clone() };
     let (trace, id) = (inner.trace, inner.id);
     let done = CURRENT.scope(inner, work).await;
     let kind = if name.starts_with("HTTP ") { Kind::Client } else { Kind::Internal };
@@ -121,7 +121,7 @@ pub async fn span<T>(
         name: name.into(),
         kind,
         began,
-        ended: tracer.clock.micros(),
+        ended: tracer.clock.now_micros(),
         attributes: attributes(),
         failed: false,
     };
@@ -130,7 +130,7 @@ pub async fn span<T>(
 }
 
 /// Names the trace that is under way to somebody else.
-pub fn pass_on(headers: &mut HeaderMap) {
+pub fn inject_trace_context(headers: &mut HeaderMap) {
     let _ = CURRENT.try_with(|place| {
         let text =
             format!("00-{}-{}-{:02x}", hex(&place.trace), hex(&place.id), u8::from(place.sampled));
@@ -142,17 +142,17 @@ pub fn pass_on(headers: &mut HeaderMap) {
 }
 
 /// A request that is traced, from its beginning.
-pub(crate) struct Begun {
-    place: Place,
+pub(crate) struct RequestSpan {
+    place: SpanContext,
     parent: Option<[u8; 8]>,
     link: Option<([u8; 16], [u8; 8])>,
     name: Text,
     attributes: Attributes,
 }
 
-impl Begun {
+impl RequestSpan {
     /// `None`: nobody wants to know, and the caller names no trace.
-    fn new(tracer: Option<&Arc<Tracer>>, headers: &HeaderMap, user: &User) -> Option<Self> {
+    fn new(tracer: Option<&Arc<Tracer>>, headers: &HeaderMap, user: &UserInfo) -> Option<Self> {
         let named = headers.get(PARENT).and_then(|named| parse(named.to_str().ok()?));
         if tracer.is_none() && named.is_none() {
             return None;
@@ -161,7 +161,7 @@ impl Begun {
             let values = headers.get_all(&name).iter();
             values.map(|value| (name.clone(), value.clone())).collect::<Vec<_>>()
         });
-        let place = |trace, id, sampled| Place {
+        let place = |trace, id, sampled| SpanContext {
             tracer: tracer.cloned(),
             trace,
             id,
@@ -173,7 +173,7 @@ impl Begun {
             return Some(Self::at(place(trace, id, sampled), None, None));
         };
         // Who asks for a trace makes work: only those who look after the cluster may.
-        let believed = user.is_in("system:masters") || user.is_in("system:monitoring");
+        let believed = user.in_group("system:masters") || user.in_group("system:monitoring");
         Some(match named {
             Some((trace, parent, sampled)) if believed => {
                 Self::at(place(trace, random(), sampled), Some(parent), None)
@@ -187,14 +187,14 @@ impl Begun {
         })
     }
 
-    fn at(place: Place, parent: Option<[u8; 8]>, link: Option<([u8; 16], [u8; 8])>) -> Self {
+    fn at(place: SpanContext, parent: Option<[u8; 8]>, link: Option<([u8; 16], [u8; 8])>) -> Self {
         Self { place, parent, link, name: Text::default(), attributes: Vec::new() }
     }
 
     /// The same, with what it is called and known of it.
     pub(crate) fn of(
         tracer: Option<&Arc<Tracer>>,
-        (head, info, user): (&Parts, &RequestInfo, &User),
+        (head, info, user): (&Parts, &RequestInfo, &UserInfo),
         (id, peer): (&str, &Peer),
     ) -> Option<Self> {
         let begun = Self::new(tracer, &head.headers, user)?;
@@ -218,7 +218,7 @@ impl Begun {
             let code = code(&done);
             let number = Attribute::Number(code.as_u16().into());
             attributes.push(("http.response.status_code", number));
-            let (ended, kind) = (tracer.clock.micros(), Kind::Server);
+            let (ended, kind) = (tracer.clock.now_micros(), Kind::Server);
             let failed = code.is_server_error();
             let span =
                 Span { trace, id, parent, link, name, kind, began, ended, attributes, failed };
@@ -366,10 +366,10 @@ mod tests {
         let (tracer, mut spans) = Tracer::new(0, Arc::new(SystemClock));
         let mut headers = HeaderMap::new();
         headers.insert(PARENT, HeaderValue::from_static(CALLER));
-        let admin = User::new("a", &["system:masters"]);
-        let begun = Begun::new(Some(&tracer), &headers, &admin).unwrap();
+        let admin = UserInfo::new("a", &["system:masters"]);
+        let begun = RequestSpan::new(Some(&tracer), &headers, &admin).unwrap();
         let mut told = HeaderMap::new();
-        let work = span("HTTP POST", Vec::new, async { pass_on(&mut told) });
+        let work = span("HTTP POST", Vec::new, async { inject_trace_context(&mut told) });
         begun.run(0, work, |()| StatusCode::OK).await;
         let (inner, outer) = (spans.recv().await.unwrap(), spans.recv().await.unwrap());
         assert_eq!((inner.kind, outer.kind), (Kind::Client, Kind::Server));
@@ -384,12 +384,12 @@ mod tests {
         let (tracer, _spans) = Tracer::new(0, Arc::new(SystemClock));
         let mut headers = HeaderMap::new();
         headers.insert(PARENT, HeaderValue::from_static(CALLER));
-        let nobody = User::new("bob", &[]);
-        let begun = Begun::new(Some(&tracer), &headers, &nobody).unwrap();
+        let nobody = UserInfo::new("bob", &[]);
+        let begun = RequestSpan::new(Some(&tracer), &headers, &nobody).unwrap();
         assert!(!begun.place.sampled && begun.parent.is_none() && begun.link.is_some());
-        assert!(Begun::new(None, &HeaderMap::new(), &nobody).is_none(), "it costs nothing");
-        assert!(Begun::new(None, &headers, &nobody).is_some_and(|begun| begun.place.sampled));
+        assert!(RequestSpan::new(None, &HeaderMap::new(), &nobody).is_none(), "it costs nothing");
+        assert!(RequestSpan::new(None, &headers, &nobody).is_some_and(|begun| begun.place.sampled));
         let (all, _spans) = Tracer::new(1_000_000, Arc::new(SystemClock));
-        assert!(Begun::new(Some(&all), &HeaderMap::new(), &nobody).unwrap().place.sampled);
+        assert!(RequestSpan::new(Some(&all), &HeaderMap::new(), &nobody).unwrap().place.sampled);
     }
 }

@@ -7,7 +7,7 @@ use object::Status;
 
 /// Both directions for one value. The key is what the value is bound to, so that
 /// stored bytes cannot be moved to another object.
-pub trait Transform: fmt::Debug + Send + Sync {
+pub trait Transformer: fmt::Debug + Send + Sync {
     fn to_storage(&self, key: &str, bytes: Bytes) -> Result<Bytes, Status>;
     #[expect(clippy::wrong_self_convention, reason = "the other direction of `to_storage`")]
     fn from_storage(&self, key: &str, bytes: &Bytes) -> Result<Bytes, Status>;
@@ -15,9 +15,9 @@ pub trait Transform: fmt::Debug + Send + Sync {
 
 /// Leaves values as they are.
 #[derive(Clone, Copy, Debug)]
-pub struct Identity;
+pub struct IdentityTransformer;
 
-impl Transform for Identity {
+impl Transformer for IdentityTransformer {
     fn to_storage(&self, _: &str, bytes: Bytes) -> Result<Bytes, Status> {
         Ok(bytes)
     }

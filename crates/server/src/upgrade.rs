@@ -65,7 +65,7 @@ pub async fn proxy(
     match (answer.status(), upgrade) {
         (StatusCode::SWITCHING_PROTOCOLS, Some(upgrade)) => {
             let theirs = hyper::upgrade::on(&mut answer);
-            let limit = server.config.limits.stream;
+            let limit = server.config.limits.stream_bytes_per_second;
             server.spawn(async move { tunnel(upgrade, theirs, limit).await });
         }
         (code, Some(_)) if code.is_client_error() || code.is_server_error() => {

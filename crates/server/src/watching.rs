@@ -14,20 +14,21 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame};
 use object::{Clock, Object, Status, Value, bounded_wait};
 use ref_cast::RefCast;
-use schema::protobuf::{encode_event, seal};
+use schema::protobuf::{encode_envelope, encode_event};
 use store::Version;
 use tokio::time::Instant;
 
 use crate::{
-    Body, Notice, Reply, Served, Watch,
-    bell::{Alarm, Bell},
+    Body, Reply, ServedResource, Watch, WatchEvent,
+    bell::{Timer, TimerQueue},
     body::full,
     cbor,
-    encodings::{Encodings, write_kind},
-    metrics::Watched,
-    negotiate::{As, Form, Format},
+    encodings::{EncodingCache, write_kind},
+    metrics::WatchMetrics,
+    negotiate::{Encoding, MediaTypeOptions, Representation},
     respond::{
-        numbered, partial, sealed, sealed_partial, sealed_status, shape_of, shown, streaming,
+        encode_protobuf, partial, sealed_partial, sealed_status, shape_of, streaming,
+        to_response_object, with_resource_version,
     },
     table,
 };
@@ -41,78 +42,78 @@ const LAST: Duration = Duration::from_secs(2);
 /// As much is put into one frame, if it is there already.
 const FRAME: usize = 64 << 10;
 
-pub(crate) struct Watching {
+pub(crate) struct WatchBody {
     watch: Watch,
-    form: Form,
+    form: MediaTypeOptions,
     bookmarks: bool,
     ends: Instant,
-    alarm: Alarm,
-    told: bool,
+    alarm: Timer,
+    columns_sent: bool,
     over: bool,
     clock: Arc<dyn Clock>,
-    encodings: Arc<Encodings>,
-    watched: Arc<Watched>,
+    encodings: Arc<EncodingCache>,
+    watched: Arc<WatchMetrics>,
 }
 
-impl Drop for Watching {
+impl Drop for WatchBody {
     fn drop(&mut self) {
         self.watched.open.fetch_sub(1, Relaxed);
     }
 }
 
-impl std::fmt::Debug for Watching {
+impl std::fmt::Debug for WatchBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.watch.fmt(f)
     }
 }
 
-pub(crate) struct Terms {
-    pub(crate) form: Form,
+pub(crate) struct WatchParams {
+    pub(crate) form: MediaTypeOptions,
     pub(crate) bookmarks: bool,
     pub(crate) timeout: Duration,
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) bell: Arc<TimerQueue>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) encodings: Arc<Encodings>,
-    pub(crate) watched: Arc<Watched>,
+    pub(crate) encodings: Arc<EncodingCache>,
+    pub(crate) watched: Arc<WatchMetrics>,
 }
 
-pub(crate) fn reply(watch: Watch, terms: Terms) -> Reply {
-    let Terms { form, bookmarks, timeout, bell, clock, encodings, watched } = terms;
+pub(crate) fn reply(watch: Watch, terms: WatchParams) -> Reply {
+    let WatchParams { form, bookmarks, timeout, bell, clock, encodings, watched } = terms;
     watched.open.fetch_add(1, Relaxed);
     let ends = Instant::now() + bounded_wait(timeout);
-    let mut watching = Watching {
+    let mut watching = WatchBody {
         watch,
         form,
         bookmarks,
         ends,
-        alarm: bell.alarm(ends),
-        told: false,
+        alarm: bell.timer(ends),
+        columns_sent: false,
         over: false,
         clock,
         encodings,
         watched,
     };
-    watching.rearm(if watching.watch.tells_all() { FIRST } else { BOOKMARK });
+    watching.rearm(if watching.watch.sends_initial_events() { FIRST } else { BOOKMARK });
     let body: Body = watching.boxed_unsync();
     streaming(media_type(form), body)
 }
 
 /// A watch that ends before it begins, as upstream's cache has it: with an event that says why.
-pub(crate) fn refusal(served: &Served, form: Form, why: Status) -> Reply {
+pub(crate) fn error_watch(served: &ServedResource, form: MediaTypeOptions, why: Status) -> Reply {
     let mut out = Vec::new();
     put(served, form, ("ERROR", &named(why)), &mut out);
     streaming(media_type(form), full(out))
 }
 
-fn media_type(form: Form) -> &'static str {
+fn media_type(form: MediaTypeOptions) -> &'static str {
     match form.format {
-        Format::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
-        Format::Cbor => "application/cbor-seq",
+        Encoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+        Encoding::Cbor => "application/cbor-seq",
         _ => "application/json",
     }
 }
 
-impl Watching {
+impl WatchBody {
     /// Until the next bookmark, or the end.
     fn rearm(&mut self, wait: Duration) {
         let now = Instant::now();
@@ -122,13 +123,17 @@ impl Watching {
         self.alarm.reset(if due { next.min(self.ends) } else { self.ends });
     }
 
-    fn write(&mut self, notice: &Notice, out: &mut Vec<u8>) {
+    fn write(&mut self, notice: &WatchEvent, out: &mut Vec<u8>) {
         let before = out.len();
         match notice {
-            Notice::Added(revision, version) => self.event("ADDED", *revision, version, out),
-            Notice::Modified(revision, version) => self.event("MODIFIED", *revision, version, out),
-            Notice::Deleted(revision, version) => self.event("DELETED", *revision, version, out),
-            Notice::Initial(revision) => self.bookmark(*revision, true, out),
+            WatchEvent::Added(revision, version) => self.event("ADDED", *revision, version, out),
+            WatchEvent::Modified(revision, version) => {
+                self.event("MODIFIED", *revision, version, out)
+            }
+            WatchEvent::Deleted(revision, version) => {
+                self.event("DELETED", *revision, version, out)
+            }
+            WatchEvent::InitialEventsEnd(revision) => self.bookmark(*revision, true, out),
         }
         let size = u32::try_from(out.len() - before).unwrap_or(u32::MAX);
         self.watched.events.observe(size.into());
@@ -142,18 +147,20 @@ impl Watching {
         out: &mut Vec<u8>,
     ) {
         let served = self.watch.served();
-        if self.form.into == As::Metadata && self.form.list {
+        if self.form.representation == Representation::Metadata && self.form.list {
             self.over = true; // what happens is no list
             return;
         }
-        let object = match self.form.into {
-            As::Object => return self.whole(event, revision, version, out),
-            As::Metadata => partial(&numbered(revision, version.object.clone()), self.form),
-            As::Table => {
+        let object = match self.form.representation {
+            Representation::Object => return self.whole(event, revision, version, out),
+            Representation::Metadata => {
+                partial(&with_resource_version(revision, version.object.clone()), self.form)
+            }
+            Representation::Table => {
                 let now = self.clock.now();
                 let rows = [(revision, &version.object)];
                 let mut table = table::table(served, &rows, self.form, now);
-                if std::mem::replace(&mut self.told, true) {
+                if std::mem::replace(&mut self.columns_sent, true) {
                     table["columnDefinitions"] = Value::Null; // only the first event names them
                 }
                 table
@@ -171,13 +178,13 @@ impl Watching {
         out: &mut Vec<u8>,
     ) {
         let served = self.watch.served();
-        if matches!(self.form.format, Format::Yaml | Format::Cbor) {
-            return self.put(event, &shown(served, revision, &version.object), out);
+        if matches!(self.form.format, Encoding::Yaml | Encoding::Cbor) {
+            return self.put(event, &to_response_object(served, revision, &version.object), out);
         }
-        let bytes = self.encodings.one(served, self.form.format, revision, version);
-        if self.form.format == Format::Protobuf {
+        let bytes = self.encodings.encode(served, self.form.format, revision, version);
+        if self.form.format == Encoding::Protobuf {
             let names = &served.definition.names;
-            return frame(event, &seal(&names.api_version(), names.kind, &bytes), out);
+            return frame(event, &encode_envelope(&names.api_version(), names.kind, &bytes), out);
         }
         out.reserve(bytes.len() + 128);
         out.extend_from_slice(b"{\"type\":\"");
@@ -189,7 +196,7 @@ impl Watching {
     }
 
     fn bookmark(&mut self, revision: u64, initial: bool, out: &mut Vec<u8>) {
-        let names = &self.watch.served().hub.names;
+        let names = &self.watch.served().internal.names;
         let mut object = Value::object();
         object["apiVersion"] = names.api_version().into();
         object["kind"] = names.kind.into();
@@ -198,16 +205,16 @@ impl Watching {
         if initial {
             meta.annotations_mut().insert("k8s.io/initial-events-end", "true");
         }
-        self.watch.served().hub.normalize(&mut object);
+        self.watch.served().internal.normalize(&mut object);
         object.retain(|name, value| {
             if !matches!(name, "apiVersion" | "kind" | "metadata") {
                 undefault(value);
             }
             true
         });
-        match self.form.into {
-            As::Object => {
-                let object = shown(self.watch.served(), revision, &object);
+        match self.form.representation {
+            Representation::Object => {
+                let object = to_response_object(self.watch.served(), revision, &object);
                 self.put("BOOKMARK", &object, out);
             }
             _ => self.event("BOOKMARK", revision, &Arc::new(Version { revision, object }), out),
@@ -243,21 +250,26 @@ fn named(status: Status) -> Value {
     object
 }
 
-fn put(served: &Served, form: Form, (event, object): (&str, &Value), out: &mut Vec<u8>) {
-    if form.format == Format::Protobuf {
-        let sealed = match (event, form.into) {
+fn put(
+    served: &ServedResource,
+    form: MediaTypeOptions,
+    (event, object): (&str, &Value),
+    out: &mut Vec<u8>,
+) {
+    if form.format == Encoding::Protobuf {
+        let sealed = match (event, form.representation) {
             ("ERROR", _) => sealed_status(object),
-            (_, As::Object) => sealed(&served.definition, object),
+            (_, Representation::Object) => encode_protobuf(&served.definition, object),
             _ => sealed_partial(object, form),
         };
         return frame(event, &sealed, out);
     }
-    if form.format == Format::Cbor {
-        let shape = match (event, form.into) {
-            (event, As::Object) if event != "ERROR" => shape_of(&served.definition),
+    if form.format == Encoding::Cbor {
+        let shape = match (event, form.representation) {
+            (event, Representation::Object) if event != "ERROR" => shape_of(&served.definition),
             _ => None,
         };
-        return cbor::event(event, &cbor::sealed(shape, object), out);
+        return cbor::event(event, &cbor::encode_document(shape, object), out);
     }
     let mut line = Value::object();
     line["type"] = event.into();
@@ -273,7 +285,7 @@ fn frame(event: &str, sealed: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&frame);
 }
 
-impl HttpBody for Watching {
+impl HttpBody for WatchBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -292,7 +304,7 @@ impl HttpBody for Watching {
     }
 }
 
-impl Watching {
+impl WatchBody {
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame<Bytes>>> {
         let this = self;
         let mut out = Vec::new();
@@ -302,7 +314,7 @@ impl Watching {
                 Poll::Ready(Some(Err(status))) => this.error(status, &mut out),
                 Poll::Ready(None) => this.over = true,
                 Poll::Pending if out.is_empty() => {
-                    if this.alarm.is_over() || Instant::now() >= this.ends {
+                    if this.alarm.is_shut_down() || Instant::now() >= this.ends {
                         return Poll::Ready(None);
                     }
                     if !this.alarm.is_due() {

@@ -21,14 +21,14 @@ use tokio::{
 const FULL: usize = 64 << 10;
 
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub(crate) struct BatchedTcpStream {
     read: OwnedReadHalf,
-    outgoing: Outgoing,
+    outgoing: WriteBatch,
 }
 
 /// What goes out over a `Wire`, for the task that says when.
 #[derive(Clone, Debug)]
-pub(crate) struct Outgoing(Arc<Mutex<Pending>>);
+pub(crate) struct WriteBatch(Arc<Mutex<Pending>>);
 
 #[derive(Debug)]
 struct Pending {
@@ -42,16 +42,16 @@ struct Pending {
     broken: bool,
 }
 
-impl Wire {
-    pub(crate) fn new(stream: TcpStream) -> (Self, Outgoing) {
+impl BatchedTcpStream {
+    pub(crate) fn new(stream: TcpStream) -> (Self, WriteBatch) {
         let (read, write) = stream.into_split();
         let pending = Pending { write, gathered: Vec::new(), sent: 0, held: false, broken: false };
-        let outgoing = Outgoing(Arc::new(Mutex::new(pending)));
+        let outgoing = WriteBatch(Arc::new(Mutex::new(pending)));
         (Self { read, outgoing: outgoing.clone() }, outgoing)
     }
 }
 
-impl Outgoing {
+impl WriteBatch {
     /// From here on everything is gathered.
     pub(crate) fn hold(&self) {
         self.pending().held = true;
@@ -90,7 +90,7 @@ impl Pending {
     }
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for BatchedTcpStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -100,7 +100,7 @@ impl AsyncRead for Wire {
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for BatchedTcpStream {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -167,7 +167,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_gathered_goes_out_when_it_is_said() {
         let (near, mut far) = pair().await;
-        let (mut wire, outgoing) = Wire::new(near);
+        let (mut wire, outgoing) = BatchedTcpStream::new(near);
         outgoing.hold();
         wire.write_all(b"one ").await.expect("taken");
         wire.flush().await.expect("nothing to wait for");
@@ -193,7 +193,7 @@ mod tests {
     #[tokio::test]
     async fn who_writes_more_than_is_read_waits() {
         let (near, mut far) = pair().await;
-        let (mut wire, outgoing) = Wire::new(near);
+        let (mut wire, outgoing) = BatchedTcpStream::new(near);
         let sent: Vec<u8> = (0..20u32 << 20).map(|at| at.to_le_bytes()[at as usize % 3]).collect();
         let writing = async {
             for piece in sent.chunks(16 << 10) {

@@ -11,8 +11,8 @@ use std::{
 use bytes::Bytes;
 use object::Clock;
 use store::{
-    Bounds, Cursor, Disk, DiskLog, Embedded, Engine, Folder, Mirror, Options, Topic, Write,
-    contract::Plain,
+    Cursor, Directory, Disk, DiskLog, DiskLogOptions, EmbeddedEngine, Engine, RingLimits, Topic,
+    WatchCacheSet, Write, contract::RawBytesCodec,
 };
 use tokio::task::JoinSet;
 
@@ -33,11 +33,11 @@ impl Clock for Still {
 #[tokio::main]
 async fn main() {
     let folder = tempfile::tempdir().expect("a folder");
-    let disk = Folder::open(folder.path().join("plain")).expect("a folder");
+    let disk = Directory::open(folder.path().join("plain")).expect("a folder");
     let plain = plain(&disk);
     println!("write and sync, one after the other  {plain:>10.0} writes/s   1.0");
     for writers in [1, 64, 1_000] {
-        let disk = Folder::open(folder.path().join(writers.to_string())).expect("a folder");
+        let disk = Directory::open(folder.path().join(writers.to_string())).expect("a folder");
         let rate = durable(disk, writers).await;
         println!(
             "durable, {writers:>4} writers               {rate:>10.0} writes/s {:>5.1}",
@@ -50,7 +50,7 @@ async fn main() {
 }
 
 /// Writes of `SIZE` into room that is set aside, each synced.
-fn plain(disk: &Folder) -> f64 {
+fn plain(disk: &Directory) -> f64 {
     let file = disk.create("plain", 1 << 30).expect("room");
     let (begun, mut count) = (Instant::now(), 0_u32);
     while begun.elapsed() < LASTS {
@@ -61,12 +61,13 @@ fn plain(disk: &Folder) -> f64 {
     f64::from(count) / begun.elapsed().as_secs_f64()
 }
 
-async fn durable(disk: Folder, writers: usize) -> f64 {
-    let mirror = Mirror::new(Bounds::default());
-    let log = DiskLog::open(Arc::new(disk), Arc::new(Still), Options::default()).expect("empty");
-    let engine = Embedded::open(log, mirror.clone(), Arc::new(Still)).expect("empty");
+async fn durable(disk: Directory, writers: usize) -> f64 {
+    let mirror = WatchCacheSet::new(RingLimits::default());
+    let log =
+        DiskLog::open(Arc::new(disk), Arc::new(Still), DiskLogOptions::default()).expect("empty");
+    let engine = EmbeddedEngine::open(log, mirror.clone(), Arc::new(Still)).expect("empty");
     let engine: Arc<dyn Engine<Bytes>> = Arc::new(engine);
-    mirror.serve(PREFIX, Arc::new(Plain), &*engine).expect("empty");
+    mirror.start(PREFIX, Arc::new(RawBytesCodec), &*engine).expect("empty");
     let begun = Instant::now();
     let mut tasks = JoinSet::new();
     for writer in 0..writers {
@@ -90,12 +91,12 @@ async fn durable(disk: Folder, writers: usize) -> f64 {
 async fn start(folder: &Path) {
     const KEYS: usize = 1_000_000;
     let open = || {
-        let disk = Folder::open(folder.join("start")).expect("a folder");
-        let mirror = Mirror::new(Bounds::default());
-        let log = DiskLog::open(Arc::new(disk), Arc::new(Still), Options::default());
-        let engine = Embedded::open(log.expect("whole"), mirror.clone(), Arc::new(Still));
+        let disk = Directory::open(folder.join("start")).expect("a folder");
+        let mirror = WatchCacheSet::new(RingLimits::default());
+        let log = DiskLog::open(Arc::new(disk), Arc::new(Still), DiskLogOptions::default());
+        let engine = EmbeddedEngine::open(log.expect("whole"), mirror.clone(), Arc::new(Still));
         let engine: Arc<dyn Engine<Bytes>> = Arc::new(engine.expect("whole"));
-        let things = mirror.serve(PREFIX, Arc::new(Plain), &*engine).expect("whole");
+        let things = mirror.start(PREFIX, Arc::new(RawBytesCodec), &*engine).expect("whole");
         (engine, things)
     };
     let (engine, _) = open();
@@ -122,7 +123,7 @@ async fn list() {
     let (mirror, things) = memory(10_000).await;
     let (begun, times) = (Instant::now(), 100);
     for _ in 0..times {
-        let pinned = things.pin();
+        let pinned = things.snapshot();
         let bytes: usize = pinned.range(PREFIX, None).map(|(_, v)| v.object.len()).sum();
         assert_eq!(black_box(bytes), 10_000 * SIZE);
     }
@@ -149,10 +150,10 @@ async fn wake() {
     println!("write in memory, 5,000 idle watchers {:>10.2?}", begun.elapsed() / times);
 }
 
-async fn memory(count: usize) -> (Embedded<Bytes>, Arc<store::Resource<Bytes>>) {
-    let mirror = Mirror::new(Bounds::default());
-    let engine = Embedded::memory(mirror.clone(), Arc::new(Still));
-    let things = mirror.serve(PREFIX, Arc::new(Plain), &engine).expect("empty");
+async fn memory(count: usize) -> (EmbeddedEngine<Bytes>, Arc<store::WatchCache<Bytes>>) {
+    let mirror = WatchCacheSet::new(RingLimits::default());
+    let engine = EmbeddedEngine::memory(mirror.clone(), Arc::new(Still));
+    let things = mirror.start(PREFIX, Arc::new(RawBytesCodec), &engine).expect("empty");
     for nth in 0..count {
         let bytes = Bytes::from(vec![1; SIZE]);
         let write = Write::put(format!("{PREFIX}a/{nth}"), 0, bytes.clone(), bytes);

@@ -13,16 +13,16 @@ use prost::Message as _;
 use ring::digest::{Context, SHA256};
 
 use crate::{
-    Disk, DiskLog, Error, Lineage, Record,
+    Disk, DiskLog, Error, KeyMetadata, Record,
     bolt::{self, Bolt},
-    engine::FIRST,
-    face::{from_text, to_text},
-    wire::{KeyValue, signed},
+    engine::INITIAL_REVISION,
+    face::{key_from_text, key_to_text},
+    wire::{KeyValue, to_i64},
 };
 
 /// How far a restored store is ahead of what was saved: what was written after that,
 /// and is lost, must not be written again under the same revision.
-pub const AHEAD: u64 = 1_000_000_000;
+pub const RESTORE_REVISION_BUMP: u64 = 1_000_000_000;
 
 /// The bucket for what is saved beside the store. It comes after etcd's own.
 const BESIDE: &str = "tiphys";
@@ -32,7 +32,7 @@ const SUM: u64 = 32;
 
 /// A version of a key, where it is among all.
 #[derive(Clone, Debug)]
-pub(crate) struct Saved {
+pub(crate) struct SavedVersion {
     pub(crate) sub: u32,
     /// A deletion has no value.
     pub(crate) kv: KeyValue,
@@ -41,7 +41,7 @@ pub(crate) struct Saved {
 
 /// What a file holds.
 #[derive(Debug)]
-pub struct Archive {
+pub struct EtcdSnapshot {
     /// The newest revision.
     pub revision: u64,
     /// How many versions of keys there are, and how many keys.
@@ -55,7 +55,7 @@ pub struct Archive {
     pub beside: BTreeMap<String, Vec<u8>>,
 }
 
-impl Archive {
+impl EtcdSnapshot {
     /// Reads a file, whoever saved it. A sum that is not right is refused; a database
     /// without one, as etcd has it in its own folder, is taken.
     pub fn read(path: &Path) -> Result<Self, Error> {
@@ -67,26 +67,26 @@ impl Archive {
             let what = "its sum is not that of its content";
             return Err(Error::Damaged { file: name, offset: size - SUM, what });
         }
-        let wrong = |error: bolt::Malformed| {
+        let wrong = |error: bolt::BoltError| {
             let (key, why) = (path.display().to_string(), error.to_string());
             Error::Corrupt { key, revision: 0, why }
         };
         let bolt = Bolt::new(file).map_err(wrong)?;
         let mut this = Self {
-            revision: FIRST,
+            revision: INITIAL_REVISION,
             versions: 0,
             size,
             state: BTreeMap::new(),
             leases: BTreeMap::new(),
             beside: BTreeMap::new(),
         };
-        bolt.each("key", &mut |place, value| this.take(place, value)).map_err(wrong)?;
-        bolt.each("lease", &mut |id, value| this.lease(id, value)).map_err(wrong)?;
+        bolt.for_each("key", &mut |place, value| this.take(place, value)).map_err(wrong)?;
+        bolt.for_each("lease", &mut |id, value| this.lease(id, value)).map_err(wrong)?;
         let take = &mut |name: &[u8], value: &[u8]| {
             this.beside.insert(String::from_utf8_lossy(name).into_owned(), value.to_vec());
             Ok(())
         };
-        bolt.each(BESIDE, take).map_err(wrong)?;
+        bolt.for_each(BESIDE, take).map_err(wrong)?;
         Ok(this)
     }
 
@@ -96,11 +96,11 @@ impl Archive {
 
     /// Makes a store of it, in an empty folder.
     pub fn restore(&self, disk: &dyn Disk, now: i64) -> Result<u64, Error> {
-        let revision = self.revision + AHEAD;
+        let revision = self.revision + RESTORE_REVISION_BUMP;
         let mut records: Vec<_> = self.state.values().map(|kv| self.record(kv, now)).collect();
-        records.extend(crate::face::begin(revision, &self.leases));
+        records.extend(crate::face::initial_records(revision, &self.leases));
         records.sort_by_key(|record| record.revision);
-        DiskLog::begin(disk, records, revision, now)?;
+        DiskLog::create_with_snapshot(disk, records, revision, now)?;
         Ok(revision)
     }
 
@@ -112,14 +112,14 @@ impl Archive {
     fn record(&self, kv: &KeyValue, now: i64) -> Record {
         let number = |number: i64| u64::try_from(number).unwrap_or_default();
         let (revision, lease) = (number(kv.mod_revision), kv.lease);
-        let lineage = Lineage {
-            revision,
-            created: number(kv.create_revision),
+        let lineage = KeyMetadata {
+            mod_revision: revision,
+            create_revision: number(kv.create_revision),
             version: number(kv.version),
             lease,
         };
         let expires = self.leases.get(&lease).map(|ttl| now.saturating_add(*ttl));
-        let (key, bytes) = (to_text(&kv.key), Some(kv.value.clone()));
+        let (key, bytes) = (key_to_text(&kv.key), Some(kv.value.clone()));
         Record { revision, key, bytes, expires, note: None, lineage }
     }
 
@@ -140,7 +140,7 @@ impl Archive {
     fn lease(&mut self, id: &[u8], value: &[u8]) -> Result<(), &'static str> {
         let id = i64::from_be_bytes(id.try_into().map_err(|_| "a lease without a number")?);
         // Number 2 is for how long it was granted; of the message nothing else matters.
-        let lease = Granted::decode(value).map_err(|_| "a lease that makes no sense")?;
+        let lease = StoredLease::decode(value).map_err(|_| "a lease that makes no sense")?;
         self.leases.insert(id, lease.ttl);
         Ok(())
     }
@@ -148,7 +148,7 @@ impl Archive {
 
 /// A lease as etcd keeps it.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Granted {
+pub(crate) struct StoredLease {
     #[prost(int64, tag = "1")]
     pub(crate) id: i64,
     #[prost(int64, tag = "2")]
@@ -167,15 +167,15 @@ pub fn save_beside(
     beside: &BTreeMap<String, Vec<u8>>,
     out: &mut File,
 ) -> Result<(), Error> {
-    let (floor, records) = DiskLog::peek(disk)?;
-    let (mut versions, mut leases, mut index) = (Vec::new(), BTreeMap::new(), FIRST);
+    let (floor, records) = DiskLog::read_shared(disk)?;
+    let (mut versions, mut leases, mut index) = (Vec::new(), BTreeMap::new(), INITIAL_REVISION);
     let (mut sub, mut last) = (0, 0);
     for record in records {
         index = index.max(record.revision);
-        let Some(key) = from_text(&record.key) else { continue }; // the engine's own
+        let Some(key) = key_from_text(&record.key) else { continue }; // the engine's own
         let Record { bytes, expires, lineage, .. } = record;
-        sub = if lineage.revision == last { sub + 1 } else { 0 };
-        last = lineage.revision;
+        sub = if lineage.mod_revision == last { sub + 1 } else { 0 };
+        last = lineage.mod_revision;
         let lease = match expires {
             // A lease for each moment: whoever restores it elsewhere lets it expire too.
             Some(at) if bytes.is_some() => {
@@ -187,17 +187,17 @@ pub fn save_beside(
         let deleted = bytes.is_none();
         let kv = KeyValue {
             key,
-            create_revision: signed(lineage.created),
-            mod_revision: signed(lineage.revision),
-            version: signed(lineage.version),
+            create_revision: to_i64(lineage.create_revision),
+            mod_revision: to_i64(lineage.mod_revision),
+            version: to_i64(lineage.version),
             value: bytes.unwrap_or_default(),
             lease,
         };
-        versions.push(Saved { sub, kv, deleted });
+        versions.push(SavedVersion { sub, kv, deleted });
     }
     versions.sort_by_key(|saved| (saved.kv.mod_revision, saved.sub));
     write(out, &versions, (&leases, beside), floor, index)
-        .and_then(|()| seal(out))
+        .and_then(|()| append_checksum(out))
         .map_err(|error| Error::Disk(format!("write the snapshot: {error}")))
 }
 
@@ -206,13 +206,13 @@ type Items = Vec<(Vec<u8>, Vec<u8>)>;
 /// A database as etcd has it. Versions are in order.
 pub(crate) fn write(
     file: &mut File,
-    versions: &[Saved],
+    versions: &[SavedVersion],
     (leases, beside): (&BTreeMap<i64, i64>, &BTreeMap<String, Vec<u8>>),
     floor: u64,
     index: u64,
 ) -> io::Result<()> {
     let lease = |(id, ttl): (&i64, &i64)| {
-        (id.to_be_bytes().to_vec(), Granted { id: *id, ttl: *ttl }.encode_to_vec())
+        (id.to_be_bytes().to_vec(), StoredLease { id: *id, ttl: *ttl }.encode_to_vec())
     };
     let leases: Items = leases.iter().map(lease).collect();
     let mut meta: Items = vec![(b"consistent_index".to_vec(), index.to_be_bytes().to_vec())];
@@ -232,7 +232,7 @@ pub(crate) fn write(
             ("authRoles", none()),
             ("authUsers", none()),
             ("cluster", none()),
-            ("key", Box::new(versions.iter().map(|saved| (saved.place(), saved.stored())))),
+            ("key", Box::new(versions.iter().map(|saved| (saved.revision_key(), saved.stored())))),
             ("lease", Box::new(leases.into_iter())),
             ("members", none()),
             ("members_removed", none()),
@@ -245,9 +245,9 @@ pub(crate) fn write(
     )
 }
 
-impl Saved {
+impl SavedVersion {
     /// Where etcd keeps it: under its revision, and with a mark if it is a deletion.
-    pub(crate) fn place(&self) -> Vec<u8> {
+    pub(crate) fn revision_key(&self) -> Vec<u8> {
         let mut place = place(u64::try_from(self.kv.mod_revision).unwrap_or_default(), self.sub);
         if self.deleted {
             place.push(b't');
@@ -272,7 +272,7 @@ fn place(main: u64, sub: u32) -> Vec<u8> {
 }
 
 /// Puts the sum of all behind it.
-fn seal(file: &mut File) -> io::Result<()> {
+fn append_checksum(file: &mut File) -> io::Result<()> {
     let size = file.seek(SeekFrom::End(0))?;
     let sum = sum(file, size)?;
     file.seek(SeekFrom::End(0))?;

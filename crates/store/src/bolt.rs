@@ -14,13 +14,13 @@ mod read;
 mod write;
 
 pub use self::{
-    read::{Bolt, Each, Source},
+    read::{Bolt, EntryVisitor, ReadAt},
     write::write,
 };
 
 /// Why a file cannot be read as a database.
 #[derive(Debug, thiserror::Error)]
-pub enum Malformed {
+pub enum BoltError {
     #[error("cannot read it: {0}")]
     Io(#[from] std::io::Error),
     #[error("{what} at page {page}")]

@@ -13,20 +13,20 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::{Engine, Error, Mirror, Pinned, Resident, Resource, Topic, Write};
+use crate::{CacheCodec, CacheSnapshot, Engine, Error, Topic, WatchCache, WatchCacheSet, Write};
 
 const PREFIX: &str = "/registry/things/";
 
 /// An engine with nothing in it, and the mirror that it fills.
 #[derive(Clone)]
-pub struct Subject {
+pub struct EngineFixture {
     pub engine: Arc<dyn Engine<Bytes>>,
-    pub mirror: Arc<Mirror<Bytes>>,
+    pub mirror: Arc<WatchCacheSet<Bytes>>,
     /// Lets seconds pass, where time is not that of the wall.
-    pub pass: Option<Arc<dyn Fn(i64) + Send + Sync>>,
+    pub advance_clock: Option<Arc<dyn Fn(i64) + Send + Sync>>,
 }
 
-impl fmt::Debug for Subject {
+impl fmt::Debug for EngineFixture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Subject").field(&self.engine).finish()
     }
@@ -34,9 +34,9 @@ impl fmt::Debug for Subject {
 
 /// Bytes as they are. Keys end with `namespace/name`; the text is the index `text`.
 #[derive(Debug)]
-pub struct Plain;
+pub struct RawBytesCodec;
 
-impl Resident<Bytes> for Plain {
+impl CacheCodec<Bytes> for RawBytesCodec {
     fn decode(&self, _: &str, bytes: &Bytes) -> Result<Bytes, String> {
         Ok(bytes.clone())
     }
@@ -55,7 +55,7 @@ impl Resident<Bytes> for Plain {
 }
 
 /// Runs all of it; `make` gives a fresh engine for each part.
-pub async fn run(make: impl Fn() -> Subject) {
+pub async fn run(make: impl Fn() -> EngineFixture) {
     writes::writes_are_judged_by_revision(&make()).await;
     writes::revisions_only_grow(&make()).await;
     writes::one_of_many_wins(make()).await;
@@ -99,9 +99,9 @@ pub async fn run(make: impl Fn() -> Subject) {
     watches::a_watch_of_one_hears_of_no_other(&make()).await;
 }
 
-impl Subject {
-    fn serve(&self) -> Arc<Resource<Bytes>> {
-        self.mirror.serve(PREFIX, Arc::new(Plain), &*self.engine).expect("served")
+impl EngineFixture {
+    fn serve(&self) -> Arc<WatchCache<Bytes>> {
+        self.mirror.start(PREFIX, Arc::new(RawBytesCodec), &*self.engine).expect("served")
     }
 
     async fn put(&self, name: &str, expect: u64, text: &str) -> Result<u64, Error> {
@@ -110,7 +110,7 @@ impl Subject {
     }
 
     fn pass(&self, seconds: i64) {
-        if let Some(pass) = &self.pass {
+        if let Some(pass) = &self.advance_clock {
             pass(seconds);
         }
     }
@@ -124,7 +124,7 @@ fn key(name: &str) -> String {
     format!("{PREFIX}{name}")
 }
 
-fn texts(pinned: &Pinned<Bytes>) -> Vec<(String, Bytes)> {
+fn texts(pinned: &CacheSnapshot<Bytes>) -> Vec<(String, Bytes)> {
     let all = pinned.range(PREFIX, None);
     all.map(|(key, version)| (key[PREFIX.len()..].to_owned(), version.object.clone())).collect()
 }

@@ -6,12 +6,12 @@ use std::{
 };
 
 /// How many can work at once.
-pub(crate) fn hands() -> usize {
+pub(crate) fn parallelism() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// What `work` makes of each item, in order. With one hand, or one item, it is done here.
-pub(crate) fn side_by_side<T: Sync, R: Send>(
+pub(crate) fn parallel_map<T: Sync, R: Send>(
     hands: usize,
     items: &[T],
     work: impl Fn(&T) -> R + Sync,
@@ -50,15 +50,15 @@ mod tests {
     fn many_hands_tell_in_order() {
         let items: Vec<_> = (0..1_000).collect();
         for hands in [1, 2, 7] {
-            assert_eq!(side_by_side(hands, &items, |item| item * 2)[999], 1_998);
-            assert!(side_by_side(hands, &items, |item| *item).is_sorted());
+            assert_eq!(parallel_map(hands, &items, |item| item * 2)[999], 1_998);
+            assert!(parallel_map(hands, &items, |item| *item).is_sorted());
         }
-        assert!(side_by_side(3, &[] as &[u8], |item| *item).is_empty());
+        assert!(parallel_map(3, &[] as &[u8], |item| *item).is_empty());
     }
 
     #[test]
     #[should_panic(expected = "as it was")]
     fn a_panic_is_told_as_it_was() {
-        side_by_side(2, &[1, 2, 3], |item| assert!(*item < 3, "as it was"));
+        parallel_map(2, &[1, 2, 3], |item| assert!(*item < 3, "as it was"));
     }
 }

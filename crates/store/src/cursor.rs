@@ -7,11 +7,11 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use crate::{Error, Event, Resource, Topic};
+use crate::{Error, Event, Topic, WatchCache};
 
 #[derive(Debug)]
 pub struct Cursor<V: fmt::Debug> {
-    resource: Arc<Resource<V>>,
+    resource: Arc<WatchCache<V>>,
     topic: Topic,
     number: u64,
     position: u64,
@@ -19,7 +19,7 @@ pub struct Cursor<V: fmt::Debug> {
 
 impl<V: fmt::Debug> Cursor<V> {
     /// A cursor on what happens to `topic` after `revision`.
-    pub fn open(resource: &Arc<Resource<V>>, topic: Topic, revision: u64) -> Result<Self, Error> {
+    pub fn open(resource: &Arc<WatchCache<V>>, topic: Topic, revision: u64) -> Result<Self, Error> {
         let (number, position) = resource.open(&topic, revision)?;
         Ok(Self { resource: resource.clone(), topic, number, position })
     }

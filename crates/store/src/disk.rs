@@ -9,9 +9,9 @@ mod simulated;
 use std::{borrow::Cow, fmt, io, sync::Arc};
 
 pub use self::{
-    failpoints::{Failpoints, Harm, POINTS},
-    folder::Folder,
-    simulated::Simulated,
+    failpoints::{FailAction, Failpoints, POINTS},
+    folder::Directory,
+    simulated::SimulatedDisk,
 };
 
 /// A flat folder. Names last once the folder is synced.
@@ -58,7 +58,7 @@ pub trait File: fmt::Debug + Send + Sync {
 }
 
 /// Whether there is no room: the one failure after which one can go on.
-pub(crate) fn full(error: &io::Error) -> bool {
+pub(crate) fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 

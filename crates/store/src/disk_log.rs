@@ -25,12 +25,13 @@ use object::Clock;
 use tracing::{error, warn};
 
 use self::{
-    files::{Files, read},
+    files::{LogFiles, read},
     segment::Segment,
     snapshot::Snapshot,
 };
 use crate::{
-    Base, Error, Failure, Image, Log, Notes, Record, Removals, crew::hands, disk::Disk, keys::Keys,
+    AppendError, Checkpoint, Error, LastDeletions, Log, LogBase, Notes, Record, crew::parallelism,
+    disk::Disk, keys::KeyIndex,
 };
 
 const RESERVE: &str = "reserve";
@@ -38,27 +39,34 @@ const RESERVE: &str = "reserve";
 const STATE_RESERVE: &str = "reserve-state";
 
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct DiskLogOptions {
     /// How large a file of the log becomes.
-    pub segment: u64,
+    pub segment_size: u64,
     /// How much is set aside for deletions; for a state it is as much as that needs.
-    pub reserve: u64,
+    pub reserve_size: u64,
     /// How large the log becomes, at least, before it begins anew with a state.
-    pub compact: u64,
+    pub compact_threshold: u64,
     /// How much can be read back, at least: what rings are filled with.
     pub retain: Duration,
     /// Whether states are written by a thread. In tests the caller may wait.
     pub background: bool,
     /// Whether the process ends when a write or a sync has failed: then nobody knows
     /// what the disk holds. Tests look at what comes after.
-    pub stop: bool,
+    pub exit_on_failure: bool,
 }
 
-impl Default for Options {
+impl Default for DiskLogOptions {
     fn default() -> Self {
         let (segment, reserve, compact) = (16 << 20, 4 << 20, 32 << 20);
         let retain = Duration::from_secs(75);
-        Self { segment, reserve, compact, retain, background: true, stop: true }
+        Self {
+            segment_size: segment,
+            reserve_size: reserve,
+            compact_threshold: compact,
+            retain,
+            background: true,
+            exit_on_failure: true,
+        }
     }
 }
 
@@ -72,8 +80,8 @@ pub struct DiskLog {
 struct Inner {
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
-    options: Options,
-    files: Mutex<Files>,
+    options: DiskLogOptions,
+    files: Mutex<LogFiles>,
 }
 
 impl DiskLog {
@@ -81,19 +89,19 @@ impl DiskLog {
     pub fn open(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
-        options: Options,
+        options: DiskLogOptions,
     ) -> Result<Arc<Self>, Error> {
         if !disk.lock().map_err(|error| Error::Disk(format!("lock the folder: {error}")))? {
             return Err(Error::InUse);
         }
-        let files = Mutex::new(Files::open(&*disk)?);
+        let files = Mutex::new(LogFiles::open(&*disk)?);
         let inner = Inner { disk, clock, options, files };
         inner.prepare().map_err(|error| Error::Disk(format!("write to the folder: {error}")))?;
         Ok(Arc::new(Self { inner: Arc::new(inner), compaction: Mutex::default() }))
     }
 
     /// Begins in an empty folder, with a state.
-    pub(crate) fn begin(
+    pub(crate) fn create_with_snapshot(
         disk: &dyn Disk,
         records: Vec<Record>,
         revision: u64,
@@ -107,13 +115,16 @@ impl DiskLog {
         if disk.list().map_err(failed)?.iter().any(ours) {
             return Err(Error::Disk("begin there: the folder holds a store already".to_owned()));
         }
-        let mut keys = Keys::default();
+        let mut keys = KeyIndex::default();
         for record in &records {
             keys.apply(record);
         }
-        let (heads, removals, notes) =
-            (keys.heads(), Removals { rest: revision, ..Removals::default() }, Notes::default());
-        let image = Image { revision, floor: revision, heads: None, removals, notes };
+        let (heads, removals, notes) = (
+            keys.heads(),
+            LastDeletions { rest: revision, ..LastDeletions::default() },
+            Notes::default(),
+        );
+        let image = Checkpoint { revision, floor: revision, heads: None, removals, notes };
         let written = Snapshot::write(disk, &image, &heads, made, |take| {
             records.into_iter().for_each(take);
             Ok(())
@@ -123,18 +134,19 @@ impl DiskLog {
 
     /// What a folder holds, though another process may write to it: up to where it was
     /// whole, oldest first, and up to which revision it is only a state.
-    pub(crate) fn peek(disk: &dyn Disk) -> Result<(u64, Vec<Record>), Error> {
+    pub(crate) fn read_shared(disk: &dyn Disk) -> Result<(u64, Vec<Record>), Error> {
         let mut tries = 5;
         loop {
             let read = || {
-                let mut files = Files::open(disk)?;
+                let mut files = LogFiles::open(disk)?;
                 let mut records = Vec::new();
                 let snapshot = files.snapshots.first().cloned();
                 let base =
                     snapshot.map(|s| s.read(1, &mut |record| records.push(record))).transpose()?;
                 let base = base.unwrap_or_default();
-                let found = files.found.take().unwrap_or_default();
-                records.extend(found.into_iter().filter(|record| record.revision > base.through));
+                let found = files.preloaded.take().unwrap_or_default();
+                records
+                    .extend(found.into_iter().filter(|record| record.revision > base.end_revision));
                 Ok((base.floor, records))
             };
             match read() {
@@ -154,16 +166,16 @@ impl DiskLog {
 }
 
 impl Log for DiskLog {
-    fn append(&self, batch: &[Record]) -> Result<(), Failure> {
+    fn append(&self, batch: &[Record]) -> Result<(), AppendError> {
         let mut files = self.inner.files();
         if files.broken {
-            return Err(Failure::Broken(io::Error::other("an earlier write has failed")));
+            return Err(AppendError::Broken(io::Error::other("an earlier write has failed")));
         }
-        files.found = None; // what was found when it was opened is no longer all
+        files.preloaded = None; // what was found when it was opened is no longer all
         let done = self.inner.append(&mut files, batch);
-        if let Err(Failure::Broken(error)) = &done {
+        if let Err(AppendError::Broken(error)) = &done {
             files.broken = true;
-            if self.inner.options.stop {
+            if self.inner.options.exit_on_failure {
                 error!(%error, "a write to the log has failed: what the disk holds is unknown; ending");
                 process::abort();
             }
@@ -171,20 +183,20 @@ impl Log for DiskLog {
         done
     }
 
-    fn read(&self, after: u64, take: &mut dyn FnMut(Record)) -> Result<Base, Error> {
+    fn read(&self, after: u64, take: &mut dyn FnMut(Record)) -> Result<LogBase, Error> {
         // Files that are open can be read though they are removed meanwhile.
         let (snapshot, segments, found) = {
             let mut files = self.inner.files();
-            (files.snapshots.first().cloned(), files.segments.clone(), files.found.take())
+            (files.snapshots.first().cloned(), files.segments.clone(), files.preloaded.take())
         };
         let base = match snapshot {
-            Some(snapshot) if snapshot.revision > after => snapshot.read(hands(), take)?,
+            Some(snapshot) if snapshot.revision > after => snapshot.read(parallelism(), take)?,
             Some(Snapshot { floor, revision, .. }) => {
-                Base { floor, through: revision, ..Base::default() }
+                LogBase { floor, end_revision: revision, ..LogBase::default() }
             }
-            None => Base::default(),
+            None => LogBase::default(),
         };
-        let from = after.max(base.through);
+        let from = after.max(base.end_revision);
         match found {
             Some(found) => found.into_iter().filter(|r| r.revision > from).for_each(take),
             None => read(&segments, from, take)?,
@@ -192,21 +204,21 @@ impl Log for DiskLog {
         Ok(base)
     }
 
-    fn load(&self) -> Result<(Base, Vec<Record>), Error> {
+    fn load(&self) -> Result<(LogBase, Vec<Record>), Error> {
         let (snapshot, found) = {
             let mut files = self.inner.files();
-            (files.snapshots.first().cloned(), files.found.take())
+            (files.snapshots.first().cloned(), files.preloaded.take())
         };
         let mut records = Vec::new();
         let Some(mut found) = found else {
             let base = self.read(0, &mut |record| records.push(record))?;
             return Ok((base, records)); // it was read before
         };
-        let mut base = Base::default();
+        let mut base = LogBase::default();
         if let Some(snapshot) = snapshot {
-            base = snapshot.read(hands(), &mut |record| records.push(record))?;
+            base = snapshot.read(parallelism(), &mut |record| records.push(record))?;
         }
-        let known = found.partition_point(|record| record.revision <= base.through);
+        let known = found.partition_point(|record| record.revision <= base.end_revision);
         if records.is_empty() {
             found.drain(..known);
             return Ok((base, found));
@@ -215,7 +227,7 @@ impl Log for DiskLog {
         Ok((base, records))
     }
 
-    fn read_until(&self, revision: u64, take: &mut dyn FnMut(Record)) -> Result<Base, Error> {
+    fn read_until(&self, revision: u64, take: &mut dyn FnMut(Record)) -> Result<LogBase, Error> {
         let (snapshot, segments) = {
             let files = self.inner.files();
             let before = files.snapshots.iter().rfind(|snapshot| snapshot.revision <= revision);
@@ -224,23 +236,23 @@ impl Log for DiskLog {
             (snapshot, files.segments[..until].to_vec())
         };
         let base = snapshot.map(|snapshot| snapshot.read(1, take)).transpose()?.unwrap_or_default();
-        read(&segments, base.through, take)?;
+        read(&segments, base.end_revision, take)?;
         Ok(base)
     }
 
-    fn blocks(&self) -> bool {
+    fn is_blocking(&self) -> bool {
         true
     }
 
-    fn due(&self) -> bool {
-        self.inner.files().due(&self.inner.options)
+    fn needs_compaction(&self) -> bool {
+        self.inner.files().needs_snapshot(&self.inner.options)
     }
 
-    fn compact(&self, image: Image) {
+    fn compact(&self, image: Checkpoint) {
         {
             let mut files = self.inner.files();
             files.compacting = true;
-            files.begun = image.revision;
+            files.snapshot_started_at = image.revision;
         }
         let inner = self.inner.clone();
         let compact = move || {
@@ -271,7 +283,7 @@ impl Drop for DiskLog {
 }
 
 impl Inner {
-    fn files(&self) -> MutexGuard<'_, Files> {
+    fn files(&self) -> MutexGuard<'_, LogFiles> {
         self.files.lock().unwrap_or_else(|poisoned| {
             let mut files = poisoned.into_inner();
             files.broken = true; // what the disk holds is unknown

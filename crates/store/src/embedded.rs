@@ -21,35 +21,38 @@ use std::{collections::BTreeMap, fmt, io, sync::Arc, thread::JoinHandle};
 use object::Clock;
 use tracing::error;
 
-use self::{commit::Core, loaded::Loaded, writer::Writer};
-use crate::{Engine, Error, Log, MemoryLog, Mirror, Note, Record, Resource, Take, Write, Writing};
+use self::{commit::CommitPipeline, loaded::LoadedLog, writer::WriteQueue};
+use crate::{
+    Engine, Error, Log, MemoryLog, Provenance, Record, ReplaySink, WatchCache, WatchCacheSet,
+    Write, WriteFuture,
+};
 
-pub struct Embedded<V> {
-    core: Arc<Core<V>>,
+pub struct EmbeddedEngine<V> {
+    core: Arc<CommitPipeline<V>>,
     /// `None`: whoever writes commits himself, since the log does not block.
     thread: Option<JoinHandle<()>>,
 }
 
-impl<V: fmt::Debug + Send + Sync + 'static> Embedded<V> {
+impl<V: fmt::Debug + Send + Sync + 'static> EmbeddedEngine<V> {
     /// Goes on from where `log` ends.
     pub fn open(
         log: Arc<dyn Log>,
-        mirror: Arc<Mirror<V>>,
+        mirror: Arc<WatchCacheSet<V>>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, Error> {
         let failed = |error: io::Error| Error::Disk(format!("start a thread: {error}"));
-        let loaded = Arc::new(Loaded::read(&*log, clock.now())?);
-        mirror.complete(loaded.through());
-        let writer = Writer::load(&loaded).map_err(failed)?;
-        let loaded = log.blocks().then_some(loaded);
-        let core = Core::new(log, mirror, clock, writer, loaded);
-        let thread = core.log.blocks().then(|| core.start()).transpose().map_err(failed)?;
+        let loaded = Arc::new(LoadedLog::read(&*log, clock.now())?);
+        mirror.advance(loaded.through());
+        let writer = WriteQueue::load(&loaded).map_err(failed)?;
+        let loaded = log.is_blocking().then_some(loaded);
+        let core = CommitPipeline::new(log, mirror, clock, writer, loaded);
+        let thread = core.log.is_blocking().then(|| core.start()).transpose().map_err(failed)?;
         Ok(Self { core, thread })
     }
 
     /// An engine that forgets everything when it ends. It has no thread, and a
     /// write is done when it is first polled: a paused clock stays paused.
-    pub fn memory(mirror: Arc<Mirror<V>>, clock: Arc<dyn Clock>) -> Self {
+    pub fn memory(mirror: Arc<WatchCacheSet<V>>, clock: Arc<dyn Clock>) -> Self {
         let log = Arc::new(MemoryLog::default());
         Self::open(log, mirror, clock).expect("an empty log holds nothing wrong")
     }
@@ -57,27 +60,27 @@ impl<V: fmt::Debug + Send + Sync + 'static> Embedded<V> {
     /// Deletes what has expired. The engine does so by itself once a second if it
     /// has a thread, and with every write if it has none.
     pub fn expire(&self) {
-        self.core.turn();
+        self.core.commit_pending();
     }
 }
 
-impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for Embedded<V> {
-    fn write(&self, write: Write<V>) -> Writing<'_> {
+impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for EmbeddedEngine<V> {
+    fn write(&self, write: Write<V>) -> WriteFuture<'_> {
         Box::pin(async move {
             let answer = self.core.submit(write)?;
             if self.thread.is_none() {
-                self.core.turn();
+                self.core.commit_pending();
             }
             answer.await.unwrap_or(Err(Error::Broken))
         })
     }
 
-    fn replay(&self, prefix: &str, room: usize, take: &mut Take<'_>) -> Result<(), Error> {
+    fn replay(&self, prefix: &str, room: usize, take: &mut ReplaySink<'_>) -> Result<(), Error> {
         let now = self.core.clock.now();
         if let Some(loaded) = self.core.loaded() {
             return take(loaded.replay(prefix, room, now));
         }
-        take(Loaded::read_under(&*self.core.log, prefix, now)?.replay(prefix, room, now))
+        take(LoadedLog::read_under(&*self.core.log, prefix, now)?.replay(prefix, room, now))
     }
 
     fn replay_after(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error> {
@@ -93,7 +96,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for Embedded<V> {
         Ok(records)
     }
 
-    fn past(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error> {
+    fn list_at(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error> {
         let mut state = BTreeMap::new();
         let base = self.core.log.read_until(revision, &mut |record| {
             let counts = record.revision <= revision && record.key.starts_with(prefix);
@@ -109,11 +112,11 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for Embedded<V> {
         Ok(state.into_values().collect())
     }
 
-    fn follow(&self, prefix: &str, _: u64, _: &Arc<Resource<V>>) {
+    fn start_watch(&self, prefix: &str, _: u64, _: &Arc<WatchCache<V>>) {
         self.core.writer().serve(prefix);
     }
 
-    fn durable(&self) -> u64 {
+    fn durable_revision(&self) -> u64 {
         self.core.writer().durable
     }
 
@@ -125,12 +128,12 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for Embedded<V> {
         self.core.writer().share_keys(keys);
     }
 
-    fn notes(&self, after: u64) -> Vec<Note> {
+    fn provenance_after(&self, after: u64) -> Vec<Provenance> {
         self.core.writer().notes(after)
     }
 }
 
-impl<V> Drop for Embedded<V> {
+impl<V> Drop for EmbeddedEngine<V> {
     /// What was judged is still committed.
     fn drop(&mut self) {
         self.core.close();
@@ -140,7 +143,7 @@ impl<V> Drop for Embedded<V> {
     }
 }
 
-impl<V> fmt::Debug for Embedded<V> {
+impl<V> fmt::Debug for EmbeddedEngine<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Embedded").field(&self.core.log).finish()
     }

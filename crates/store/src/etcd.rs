@@ -35,19 +35,20 @@ use tokio::{
 };
 use tonic::{Code, Status};
 
-pub use self::endpoints::{Dial, Dialling};
+pub use self::endpoints::{DialFuture, Dialer};
 pub use self::transfer::{restore, save};
-use self::{endpoints::Endpoints, follow::Follower, lease::Pool, values::Values};
+use self::{endpoints::Endpoints, follow::CacheWatcher, lease::LeasePool, values::InFlightValues};
 use crate::{
-    Engine, Error, Lineage, Note, Record, Replay, Resource, Take, Write, Writing,
-    face::{from_text, to_text},
-    keys::Past,
-    wire::{KeyValue, mvccpb, pb, prefix_end, signed},
+    Engine, Error, KeyMetadata, Provenance, Record, Replay, ReplaySink, WatchCache, Write,
+    WriteFuture,
+    face::{key_from_text, key_to_text},
+    keys::History,
+    wire::{KeyValue, mvccpb, pb, prefix_end, to_i64},
 };
 
 /// How long etcd may take for anything: a write with all that belongs to it, an answer to a
 /// question.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How many keys are asked for at once.
 const PAGE: i64 = 10_000;
@@ -57,7 +58,7 @@ const ROOT: &str = "/registry";
 
 /// Where etcd is, and how it is spoken to.
 #[derive(Clone, Debug)]
-pub struct Remote {
+pub struct EtcdConfig {
     /// `http://…` or `https://…`, each a member of the same cluster.
     pub endpoints: Vec<String>,
     pub tls: Option<Arc<ClientConfig>>,
@@ -68,14 +69,14 @@ pub struct Remote {
     /// For how many seconds a lease is given to further keys.
     pub lease_reuse: i64,
     /// How long it may take to answer before it counts as ill, and as not ready.
-    pub patience: [Duration; 2],
+    pub health_timeouts: [Duration; 2],
     /// How often it is asked how much it keeps; `None`: never.
-    pub sizes: Option<Duration>,
+    pub size_poll_interval: Option<Duration>,
     /// How connections are made; `None`: directly.
-    pub dial: Option<Dial>,
+    pub dial: Option<Dialer>,
 }
 
-impl Default for Remote {
+impl Default for EtcdConfig {
     fn default() -> Self {
         let prefix = "/registry".to_owned();
         Self {
@@ -84,8 +85,8 @@ impl Default for Remote {
             prefix,
             compaction: None,
             lease_reuse: 60,
-            patience: [Duration::from_secs(2); 2],
-            sizes: None,
+            health_timeouts: [Duration::from_secs(2); 2],
+            size_poll_interval: None,
             dial: None,
         }
     }
@@ -93,31 +94,31 @@ impl Default for Remote {
 
 /// Keys and values in etcd.
 pub struct EtcdEngine<V> {
-    shared: Arc<Shared<V>>,
+    shared: Arc<EtcdShared<V>>,
     /// `None` only while it ends.
     runtime: Option<Runtime>,
 }
 
-pub(crate) struct Shared<V> {
+pub(crate) struct EtcdShared<V> {
     endpoints: Endpoints,
     clock: Arc<dyn Clock>,
     prefix: String,
     newest: AtomicU64,
     /// Values of writes on their way, so that nobody decodes his own.
-    values: Values<V>,
-    leases: Pool,
-    past: Mutex<Past>,
-    followers: Mutex<Vec<Arc<Follower<V>>>>,
+    values: InFlightValues<V>,
+    leases: LeasePool,
+    past: Mutex<History>,
+    followers: Mutex<Vec<Arc<CacheWatcher<V>>>>,
     /// Why nothing can be asked, if so.
-    trouble: Mutex<Option<String>>,
+    health_error: Mutex<Option<String>>,
     /// Why nothing more should be asked, if so.
-    unready: Mutex<Option<String>>,
+    readiness_error: Mutex<Option<String>>,
     size: AtomicU64,
 }
 
 impl<V: fmt::Debug + Send + Sync + 'static> EtcdEngine<V> {
     /// Asks etcd who it is, so that whoever starts knows that it is there.
-    pub fn connect(remote: &Remote, clock: Arc<dyn Clock>) -> Result<Self, Error> {
+    pub fn connect(remote: &EtcdConfig, clock: Arc<dyn Clock>) -> Result<Self, Error> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("store-etcd")
@@ -128,24 +129,24 @@ impl<V: fmt::Debug + Send + Sync + 'static> EtcdEngine<V> {
             let _inside = runtime.enter();
             Endpoints::new(remote)?
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(EtcdShared {
             endpoints,
             clock,
             prefix: remote.prefix.trim_end_matches('/').to_owned(),
             newest: AtomicU64::new(0),
-            values: Values::default(),
-            leases: Pool::new(remote.lease_reuse),
+            values: InFlightValues::default(),
+            leases: LeasePool::new(remote.lease_reuse),
             past: Mutex::default(),
             followers: Mutex::default(),
-            trouble: Mutex::default(),
-            unready: Mutex::default(),
+            health_error: Mutex::default(),
+            readiness_error: Mutex::default(),
             size: AtomicU64::new(0),
         });
         let this = Self { shared: shared.clone(), runtime: Some(runtime) };
         this.wait(async move { shared.newest().await })?;
-        this.keep(compact::probe(this.shared.clone(), remote.patience));
-        if let Some(interval) = remote.sizes {
-            this.keep(compact::measure(this.shared.clone(), interval));
+        this.keep(compact::probe(this.shared.clone(), remote.health_timeouts));
+        if let Some(interval) = remote.size_poll_interval {
+            this.keep(compact::poll_db_size(this.shared.clone(), interval));
         }
         if let Some(interval) = remote.compaction {
             this.keep(compact::compact(this.shared.clone(), interval));
@@ -163,7 +164,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> EtcdEngine<V> {
             let _ = sender.send(task.await); // who asked may have gone
         });
         let late = || Error::Unavailable("etcd did not answer in time".to_owned());
-        receiver.recv_timeout(PATIENCE * 6).map_err(|_| late())?
+        receiver.recv_timeout(REQUEST_TIMEOUT * 6).map_err(|_| late())?
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
@@ -184,21 +185,21 @@ impl<V: fmt::Debug + Send + Sync + 'static> EtcdEngine<V> {
 }
 
 impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for EtcdEngine<V> {
-    fn write(&self, write: Write<V>) -> Writing<'_> {
+    fn write(&self, write: Write<V>) -> WriteFuture<'_> {
         Box::pin(self.shared.write(write))
     }
 
-    fn replay(&self, prefix: &str, _: usize, take: &mut Take<'_>) -> Result<(), Error> {
+    fn replay(&self, prefix: &str, _: usize, take: &mut ReplaySink<'_>) -> Result<(), Error> {
         let (shared, prefix, now) =
             (self.shared.clone(), prefix.to_owned(), self.shared.clock.now());
-        let (state, through) = self.wait(async move { shared.all(&prefix, 0).await })?;
+        let (state, through) = self.wait(async move { shared.list_all(&prefix, 0).await })?;
         let state = state.iter().collect();
-        take(Replay { floor: through, state, events: Vec::new(), through, now })
+        take(Replay { floor: through, state, events: Vec::new(), end_revision: through, now })
     }
 
-    fn past(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error> {
+    fn list_at(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error> {
         let (shared, prefix) = (self.shared.clone(), prefix.to_owned());
-        Ok(self.wait(async move { shared.all(&prefix, revision).await })?.0)
+        Ok(self.wait(async move { shared.list_all(&prefix, revision).await })?.0)
     }
 
     /// What comes after is followed.
@@ -206,40 +207,40 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for EtcdEngine<V> {
         Ok(Vec::new())
     }
 
-    fn follow(&self, prefix: &str, after: u64, resource: &Arc<Resource<V>>) {
-        let follower = Arc::new(Follower::new(prefix, resource));
+    fn start_watch(&self, prefix: &str, after: u64, resource: &Arc<WatchCache<V>>) {
+        let follower = Arc::new(CacheWatcher::new(prefix, resource));
         let mut followers = self.shared.followers.lock().unwrap_or_else(PoisonError::into_inner);
         followers.retain(|other| !other.is_over() && other.prefix != prefix);
         followers.push(follower.clone());
         drop(followers);
-        self.keep(follow::follow(self.shared.clone(), follower, after));
+        self.keep(follow::run_watch(self.shared.clone(), follower, after));
     }
 
-    fn is_shared(&self) -> bool {
+    fn has_external_writers(&self) -> bool {
         true
     }
 
-    fn newest(&self, _: &str) -> Writing<'_> {
+    fn latest_revision(&self, _: &str) -> WriteFuture<'_> {
         Box::pin(self.shared.newest())
     }
 
-    fn durable(&self) -> u64 {
+    fn durable_revision(&self) -> u64 {
         self.shared.newest.load(Ordering::Acquire)
     }
 
     fn health(&self) -> Result<(), Error> {
-        none(&self.shared.trouble)
+        none(&self.shared.health_error)
     }
 
     fn readiness(&self) -> Result<(), Error> {
-        none(&self.shared.unready)
+        none(&self.shared.readiness_error)
     }
 
     fn size(&self) -> Option<u64> {
         Some(self.shared.size.load(Ordering::Acquire)).filter(|size| *size > 0)
     }
 
-    fn notes(&self, after: u64) -> Vec<Note> {
+    fn provenance_after(&self, after: u64) -> Vec<Provenance> {
         self.shared.past.lock().unwrap_or_else(PoisonError::into_inner).notes(after)
     }
 }
@@ -252,21 +253,21 @@ fn none(trouble: &Mutex<Option<String>>) -> Result<(), Error> {
     }
 }
 
-impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
+impl<V: fmt::Debug + Send + Sync + 'static> EtcdShared<V> {
     /// The key in etcd.
-    pub(crate) fn there(&self, key: &str) -> Bytes {
+    pub(crate) fn to_etcd_key(&self, key: &str) -> Bytes {
         let rest = key.strip_prefix(ROOT).unwrap_or(key);
-        from_text(rest)
+        key_from_text(rest)
             .map_or_else(Bytes::new, |rest| [self.prefix.as_bytes(), &rest].concat().into())
     }
 
     /// The key here; `None`: it is none of ours.
-    pub(crate) fn here(&self, key: &[u8]) -> Option<Text> {
+    pub(crate) fn from_etcd_key(&self, key: &[u8]) -> Option<Text> {
         let rest = key.strip_prefix(self.prefix.as_bytes())?;
-        Some(format!("{ROOT}{}", to_text(rest)).into())
+        Some(format!("{ROOT}{}", key_to_text(rest)).into())
     }
 
-    pub(crate) fn saw(&self, header: Option<&pb::ResponseHeader>) -> u64 {
+    pub(crate) fn observe_revision(&self, header: Option<&pb::ResponseHeader>) -> u64 {
         let revision =
             header.map_or(0, |header| u64::try_from(header.revision).unwrap_or_default());
         self.newest.fetch_max(revision, Ordering::AcqRel);
@@ -275,29 +276,29 @@ impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
 
     /// The newest revision of the whole cluster.
     pub(crate) async fn newest(&self) -> Result<u64, Error> {
-        let key = self.there("/registry/health");
+        let key = self.to_etcd_key("/registry/health");
         let request = pb::RangeRequest { key, count_only: true, ..Default::default() };
         let answer = self.endpoints.read(|mut kv| {
             let request = request.clone();
             async move { kv.range(request).await }
         });
-        let revision = self.saw(answer.await?.header.as_ref());
-        self.nudge();
+        let revision = self.observe_revision(answer.await?.header.as_ref());
+        self.request_progress();
         Ok(revision)
     }
 
     /// Has every follower ask how far it is.
-    fn nudge(&self) {
+    fn request_progress(&self) {
         self.followers
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .iter()
-            .for_each(|follower| follower.nudge());
+            .for_each(|follower| follower.request_progress());
     }
 
     async fn write(&self, write: Write<V>) -> Result<u64, Error> {
-        let Write { key, expect, put, ttl, note } = write;
-        let (there, until) = (self.there(&key), Instant::now() + PATIENCE);
+        let Write { key, expected_revision: expect, put, ttl, provenance: note } = write;
+        let (there, until) = (self.to_etcd_key(&key), Instant::now() + REQUEST_TIMEOUT);
         let lease = match ttl.filter(|_| put.is_some()) {
             Some(ttl) => self.leases.get(&self.endpoints, until, ttl, self.clock.now()).await?,
             None => 0,
@@ -324,7 +325,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
             // lost against has no revision here: all must be seen that etcd had seen.
             let revision = conflict.filter(|have| *have > 0).unwrap_or(revision);
             if conflict == Some(0) {
-                follower.nudge();
+                follower.request_progress();
             }
             let seen = timeout_at(until, follower.resource.wait_for(revision)).await;
             if seen.is_err() && conflict.is_none() {
@@ -337,7 +338,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
             return Err(Error::Conflict { want: expect, have });
         }
         if note.is_some() {
-            let (lineage, bytes, expires) = (Lineage::end(revision), None, None);
+            let (lineage, bytes, expires) = (KeyMetadata::tombstone(revision), None, None);
             let record = Record { revision, key, bytes, expires, note, lineage };
             self.past.lock().unwrap_or_else(PoisonError::into_inner).apply(&record);
         }
@@ -356,7 +357,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
             result: pb::compare::CompareResult::Equal.into(),
             target: pb::compare::CompareTarget::Mod.into(),
             key: key.clone(),
-            target_union: Some(pb::compare::TargetUnion::ModRevision(signed(expect))),
+            target_union: Some(pb::compare::TargetUnion::ModRevision(to_i64(expect))),
             ..Default::default()
         };
         let look = pb::RangeRequest { key: key.clone(), keys_only: true, ..Default::default() };
@@ -371,7 +372,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
             async move { kv.txn(request).await }
         });
         let answer = answer.await?;
-        let revision = self.saw(answer.header.as_ref());
+        let revision = self.observe_revision(answer.header.as_ref());
         if answer.succeeded {
             return Ok((revision, None));
         }
@@ -384,7 +385,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
         Ok((revision, Some(have)))
     }
 
-    fn follower(&self, key: &str) -> Option<Arc<Follower<V>>> {
+    fn follower(&self, key: &str) -> Option<Arc<CacheWatcher<V>>> {
         let followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner);
         followers
             .iter()
@@ -394,12 +395,16 @@ impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
     }
 
     /// All keys below a prefix as of one revision; 0: the newest.
-    pub(crate) async fn all(&self, prefix: &str, at: u64) -> Result<(Vec<Record>, u64), Error> {
-        let from = self.there(prefix);
+    pub(crate) async fn list_all(
+        &self,
+        prefix: &str,
+        at: u64,
+    ) -> Result<(Vec<Record>, u64), Error> {
+        let from = self.to_etcd_key(prefix);
         let range_end = Bytes::from(prefix_end(&from));
         let mut request =
             pb::RangeRequest { key: from, range_end, limit: PAGE, ..Default::default() };
-        request.revision = signed(at);
+        request.revision = to_i64(at);
         let (mut records, mut through) = (Vec::new(), at);
         loop {
             let answer = self.endpoints.read(|mut kv| {
@@ -408,8 +413,8 @@ impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
             });
             let answer = answer.await?;
             if through == 0 {
-                through = self.saw(answer.header.as_ref());
-                request.revision = signed(through);
+                through = self.observe_revision(answer.header.as_ref());
+                request.revision = to_i64(through);
             }
             if let Some(last) = answer.kvs.last() {
                 request.key = [&last.key[..], &[0]].concat().into();
@@ -424,12 +429,12 @@ impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
 
     /// A value as it is in etcd.
     fn record(&self, kv: KeyValue) -> Option<Record> {
-        let key = self.here(&kv.key)?;
+        let key = self.from_etcd_key(&kv.key)?;
         let number = |number: i64| u64::try_from(number).unwrap_or_default();
         let (revision, lease) = (number(kv.mod_revision), kv.lease);
-        let lineage = Lineage {
-            revision,
-            created: number(kv.create_revision),
+        let lineage = KeyMetadata {
+            mod_revision: revision,
+            create_revision: number(kv.create_revision),
             version: number(kv.version),
             lease,
         };
@@ -446,7 +451,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
 }
 
 /// What etcd's refusal means to a writer.
-pub(crate) fn failed(status: &Status) -> Error {
+pub(crate) fn store_error(status: &Status) -> Error {
     match (status.code(), status.message()) {
         (Code::ResourceExhausted, message) if message.contains("space exceeded") => Error::Full,
         (Code::InvalidArgument, message) if message.contains("too large") => {

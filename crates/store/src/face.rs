@@ -38,9 +38,9 @@ use std::{
 use object::Clock;
 use tracing::error;
 
-pub(crate) use self::aside::{begin, from_text, to_text};
+pub(crate) use self::aside::{initial_records, key_from_text, key_to_text};
 pub use self::{
-    listen::{Listening, bind},
+    listen::{BoundListener, bind},
     service::{Identity, Limits},
 };
 use self::{member::Member, service::Service};
@@ -51,7 +51,7 @@ const HOURLY: Duration = Duration::from_hours(1);
 
 /// What a member is made of.
 #[derive(Debug)]
-pub struct Setup {
+pub struct EtcdServerConfig {
     pub identity: Identity,
     pub limits: Limits,
     /// How many bytes of keys and values are taken; 0: any number.
@@ -73,16 +73,20 @@ pub enum Compaction {
 }
 
 /// A member that answers when it listens.
-pub struct Etcd {
+pub struct EtcdServer {
     service: Service,
     compaction: Compaction,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Etcd {
+impl EtcdServer {
     /// Goes on from where `log` ends.
-    pub fn open(log: Arc<dyn Log>, clock: Arc<dyn Clock>, setup: Setup) -> Result<Self, Error> {
-        let Setup { identity, limits, quota, scratch, compaction } = setup;
+    pub fn open(
+        log: Arc<dyn Log>,
+        clock: Arc<dyn Clock>,
+        setup: EtcdServerConfig,
+    ) -> Result<Self, Error> {
+        let EtcdServerConfig { identity, limits, quota, scratch, compaction } = setup;
         let member = Member::open(log, clock, quota)?;
         let thread =
             member.start().map_err(|error| Error::Disk(format!("start a thread: {error}")))?;
@@ -91,16 +95,16 @@ impl Etcd {
     }
 
     /// Answers until `stop`.
-    pub async fn serve(&self, ports: Vec<Listening>, stop: impl Future<Output = ()>) {
+    pub async fn serve(&self, ports: Vec<BoundListener>, stop: impl Future<Output = ()>) {
         let patience = Duration::from_secs(2);
         tokio::select! {
             () = listen::listen(self.service.clone(), ports, stop, patience) => {}
-            () = self.forget() => {}
+            () = self.run_compaction() => {}
         }
     }
 
     /// Forgets what is old, for ever. Of a long time the revisions are noted now and then.
-    async fn forget(&self) {
+    async fn run_compaction(&self) {
         let member = &self.service.member;
         let newest = || member.read(|state| state.durable);
         let (pause, ages) = match self.compaction {
@@ -129,7 +133,7 @@ impl Etcd {
     }
 }
 
-impl Drop for Etcd {
+impl Drop for EtcdServer {
     /// What was judged is still committed.
     fn drop(&mut self) {
         self.service.member.close();
@@ -139,7 +143,7 @@ impl Drop for Etcd {
     }
 }
 
-impl fmt::Debug for Etcd {
+impl fmt::Debug for EtcdServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Etcd").field(&self.service.identity).finish()
     }
@@ -164,19 +168,19 @@ mod tests {
         };
         let (limits, scratch) = (Limits::default(), PathBuf::new());
         let compaction = Compaction::Revisions(3);
-        let setup = Setup { identity, limits, quota: 0, scratch, compaction };
-        let etcd = Etcd::open(log, clock, setup).expect("an empty log");
+        let setup = EtcdServerConfig { identity, limits, quota: 0, scratch, compaction };
+        let etcd = EtcdServer::open(log, clock, setup).expect("an empty log");
         let member = &etcd.service.member;
         for _ in 0..10 {
             let put = |state: &mut state::State| state.put(&Bytes::from_static(b"a"), b"b", 0);
             member.write(put).await.expect("room");
         }
         tokio::select! {
-            () = etcd.forget() => {}
+            () = etcd.run_compaction() => {}
             () = tokio::time::sleep(Duration::from_mins(6)) => {}
         }
         let begun = std::time::Instant::now();
-        let floor = || member.read(|state| state.keys.floor);
+        let floor = || member.read(|state| state.keys.compact_revision);
         while floor() != member.read(|state| state.durable) - 3 {
             assert!(begun.elapsed() < Duration::from_mins(1), "{} is forgotten", floor());
             std::thread::sleep(Duration::from_millis(10));

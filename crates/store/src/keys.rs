@@ -8,43 +8,43 @@ use std::{
 use imbl::OrdMap;
 use object::Text;
 
-use crate::{Base, Error, Lineage, Note, Record, Write, notes::Notes};
+use crate::{Error, KeyMetadata, LogBase, Provenance, Record, Write, notes::Notes};
 
 /// How many keys expire in one batch.
 const EXPIRE: usize = 1_000;
 
 /// Where a key is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Head {
+pub struct KeyState {
     pub revision: u64,
     pub expires: Option<i64>,
-    pub lineage: Lineage,
+    pub lineage: KeyMetadata,
 }
 
-pub type Heads = OrdMap<Arc<str>, Head>;
+pub type KeyStates = OrdMap<Arc<str>, KeyState>;
 
 /// Everything as of one revision, except for the bytes: those are in the log.
 #[derive(Clone, Debug)]
-pub struct Image {
+pub struct Checkpoint {
     pub revision: u64,
     /// What happened after it is kept too, each record of it.
     pub floor: u64,
     /// Where the keys were at the floor; `None`: the log is read for it.
-    pub heads: Option<Heads>,
-    pub removals: Removals,
+    pub heads: Option<KeyStates>,
+    pub removals: LastDeletions,
     pub notes: Notes,
 }
 
 /// When something was last deleted under each prefix that is served. A state does
 /// not show it, and a quiet resource must not expire for want of it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Removals {
+pub struct LastDeletions {
     pub by_prefix: BTreeMap<Text, u64>,
     /// Under none of the prefixes.
     pub rest: u64,
 }
 
-impl Removals {
+impl LastDeletions {
     /// From now on deletions under `prefix` are counted for themselves.
     pub(crate) fn serve(&mut self, prefix: &str) {
         if !self.by_prefix.contains_key(prefix) {
@@ -74,59 +74,60 @@ impl Removals {
 
 /// The keys as they will be once all that was judged is durable.
 #[derive(Debug, Default)]
-pub(crate) struct Keys {
-    heads: Heads,
+pub(crate) struct KeyIndex {
+    heads: KeyStates,
     expiries: BTreeSet<(i64, Arc<str>)>,
     pub(crate) revision: u64,
 }
 
-impl Keys {
+impl KeyIndex {
     /// From the last record of each key, in order of keys, as of a revision.
     pub(crate) fn load<'a>(records: impl Iterator<Item = &'a Record>, revision: u64) -> Self {
-        let (mut heads, mut expiries) = (Heads::new(), BTreeSet::new());
+        let (mut heads, mut expiries) = (KeyStates::new(), BTreeSet::new());
         for record in records.filter(|record| record.bytes.is_some()) {
             let Record { revision, expires, lineage, .. } = *record;
             let key: Arc<str> = record.key.as_str().into();
             expiries.extend(expires.map(|at| (at, key.clone())));
-            heads.insert(key, Head { revision, expires, lineage });
+            heads.insert(key, KeyState { revision, expires, lineage });
         }
         Self { heads, expiries, revision }
     }
 
     /// Gives the write its place, if its key is where the writer believes it is.
-    pub(crate) fn judge<V>(
+    pub(crate) fn sequence<V>(
         &mut self,
         write: Write<V>,
         now: i64,
     ) -> Result<(Record, Option<V>), Error> {
         let head = self.heads.get(&*write.key);
         let have = head.map_or(0, |head| head.revision);
-        if have != write.expect || (have == 0 && write.put.is_none()) {
-            return Err(Error::Conflict { want: write.expect, have });
+        if have != write.expected_revision || (have == 0 && write.put.is_none()) {
+            return Err(Error::Conflict { want: write.expected_revision, have });
         }
         let (bytes, value) = write.put.unzip();
         let ttl = write.ttl.filter(|_| bytes.is_some());
         let expires = ttl.map(|ttl| now.saturating_add(whole_seconds(ttl)));
         let revision = self.revision + 1;
         let lineage = match (head, &bytes) {
-            (_, None) => Lineage::end(revision),
+            (_, None) => KeyMetadata::tombstone(revision),
             (Some(head), _) => head.lineage.next(revision),
-            (None, _) => Lineage::new(revision),
+            (None, _) => KeyMetadata::new(revision),
         };
-        let record = Record { revision, key: write.key, bytes, expires, note: write.note, lineage };
+        let record =
+            Record { revision, key: write.key, bytes, expires, note: write.provenance, lineage };
         Ok((record, value))
     }
 
     /// Takes in a record. Gives the head that it replaces.
-    pub(crate) fn apply(&mut self, record: &Record) -> Option<Head> {
+    pub(crate) fn apply(&mut self, record: &Record) -> Option<KeyState> {
         self.revision = record.revision;
         let Record { revision, expires, lineage, .. } = *record;
-        let head = record.bytes.as_ref().map(|_| Head { revision, expires, lineage });
+        let head = record.bytes.as_ref().map(|_| KeyState { revision, expires, lineage });
         self.set(&record.key, head)
     }
 
     /// Takes back the newest record.
-    pub(crate) fn undo(&mut self, record: &Record, before: Option<Head>) {
+    pub(crate) fn undo(&mut self, record: &Record, before: Option<KeyState>) {
         self.revision = record.revision - 1;
         self.set(&record.key, before);
     }
@@ -141,11 +142,11 @@ impl Keys {
         !self.expiries.is_empty()
     }
 
-    pub(crate) fn head(&self, key: &str) -> Option<Head> {
+    pub(crate) fn head(&self, key: &str) -> Option<KeyState> {
         self.heads.get(key).copied()
     }
 
-    pub(crate) fn heads(&self) -> Heads {
+    pub(crate) fn heads(&self) -> KeyStates {
         self.heads.clone()
     }
 
@@ -159,7 +160,7 @@ impl Keys {
         self.heads.insert(key.clone(), head);
     }
 
-    fn set(&mut self, key: &str, head: Option<Head>) -> Option<Head> {
+    fn set(&mut self, key: &str, head: Option<KeyState>) -> Option<KeyState> {
         let (shared, before) = match self.heads.get_key_value(key) {
             Some((shared, before)) => (shared.clone(), Some(*before)),
             None => (Arc::from(key), None),
@@ -180,13 +181,13 @@ impl Keys {
 
 /// What is durable, and is not in the heads.
 #[derive(Debug, Default)]
-pub(crate) struct Past {
-    pub(crate) removals: Removals,
+pub(crate) struct History {
+    pub(crate) removals: LastDeletions,
     pub(crate) notes: Notes,
 }
 
-impl Past {
-    pub(crate) fn new(base: Base) -> Self {
+impl History {
+    pub(crate) fn new(base: LogBase) -> Self {
         let mut this = Self { removals: base.removals, ..Self::default() };
         base.notes.into_iter().for_each(|note| this.notes.push(note));
         this
@@ -198,12 +199,12 @@ impl Past {
             self.removals.note(key, revision);
         }
         if let Some(note) = note.clone() {
-            self.notes.push(Note { revision, key: key.clone(), note });
+            self.notes.push(Provenance { revision, key: key.clone(), note });
         }
     }
 
     /// The notes from behind a revision.
-    pub(crate) fn notes(&self, after: u64) -> Vec<Note> {
+    pub(crate) fn notes(&self, after: u64) -> Vec<Provenance> {
         self.notes.after(after)
     }
 }

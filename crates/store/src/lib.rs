@@ -34,19 +34,19 @@ pub mod wire;
 
 pub use self::{
     cursor::Cursor,
-    disk::{Disk, Failpoints, File, Folder, Harm, POINTS, Simulated},
-    disk_log::{DiskLog, Options},
-    embedded::Embedded,
-    engine::{Engine, Lineage, Note, Record, Replay, Take, Write, Writing},
-    etcd::{Dial, Dialling, EtcdEngine, Remote},
-    keys::{Head, Heads, Image, Removals},
-    log::{Base, Failure, Log, MemoryLog},
-    mirror::{Held, Mirror, Resident},
+    disk::{Directory, Disk, FailAction, Failpoints, File, POINTS, SimulatedDisk},
+    disk_log::{DiskLog, DiskLogOptions},
+    embedded::EmbeddedEngine,
+    engine::{Engine, KeyMetadata, Provenance, Record, Replay, ReplaySink, Write, WriteFuture},
+    etcd::{DialFuture, Dialer, EtcdConfig, EtcdEngine},
+    keys::{Checkpoint, KeyState, KeyStates, LastDeletions},
+    log::{AppendError, Log, LogBase, MemoryLog},
+    mirror::{CacheCodec, Held, WatchCacheSet},
     notes::Notes,
     packed::Found,
-    resource::{Pinned, Resource},
-    ring::{Bounds, Event, Topic},
-    split::Split,
+    resource::{CacheSnapshot, WatchCache},
+    ring::{Event, RingLimits, Topic},
+    split::RoutedEngine,
 };
 
 /// An object as it was from one write to the next. The object does not contain
@@ -68,7 +68,7 @@ pub enum Error {
     Compacted { floor: u64 },
     /// Ask again, or another server.
     #[error("revision {revision} is still to come")]
-    Ahead { revision: u64 },
+    FutureRevision { revision: u64 },
     /// The resource is served anew: watch again.
     #[error("the resource is no longer served in this form")]
     Closed,

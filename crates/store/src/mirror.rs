@@ -10,10 +10,10 @@ use bytes::Bytes;
 use object::Text;
 use tracing::error;
 
-use crate::{Bounds, Engine, Error, Record, Resource, Topic, progress::Progress};
+use crate::{Engine, Error, Record, RingLimits, Topic, WatchCache, progress::Progress};
 
 /// What a mirror must be told about the values of one resource.
-pub trait Resident<V>: fmt::Debug + Send + Sync {
+pub trait CacheCodec<V>: fmt::Debug + Send + Sync {
     /// The error says why not.
     fn decode(&self, key: &str, bytes: &Bytes) -> Result<V, String>;
 
@@ -56,15 +56,15 @@ const DENSE: usize = 2;
 
 /// The API server has trees in it, `etcd` would have bytes.
 #[derive(Debug)]
-pub struct Mirror<V> {
+pub struct WatchCacheSet<V> {
     /// By prefix; each ends with a slash.
-    resources: RwLock<HashMap<Text, Arc<Resource<V>>>>,
-    bounds: Bounds,
+    resources: RwLock<HashMap<Text, Arc<WatchCache<V>>>>,
+    bounds: RingLimits,
     progress: Arc<Progress>,
 }
 
-impl<V: fmt::Debug + Send + Sync> Mirror<V> {
-    pub fn new(bounds: Bounds) -> Arc<Self> {
+impl<V: fmt::Debug + Send + Sync> WatchCacheSet<V> {
+    pub fn new(bounds: RingLimits) -> Arc<Self> {
         let (resources, progress) = (RwLock::default(), Arc::default());
         Arc::new(Self { resources, bounds, progress })
     }
@@ -79,20 +79,21 @@ impl<V: fmt::Debug + Send + Sync> Mirror<V> {
     /// # Panics
     /// If `prefix` does not end with a slash.
     #[expect(clippy::needless_pass_by_value, reason = "whoever serves gives it away")]
-    pub fn serve(
+    pub fn start(
         &self,
         prefix: &str,
-        resident: Arc<dyn Resident<V>>,
+        resident: Arc<dyn CacheCodec<V>>,
         engine: &dyn Engine<V>,
-    ) -> Result<Arc<Resource<V>>, Error> {
+    ) -> Result<Arc<WatchCache<V>>, Error> {
         assert!(prefix.ends_with('/'), "a key has one resource");
-        let room = self.bounds.budget.saturating_mul(DENSE);
-        let progress = if engine.is_shared() { Arc::default() } else { self.progress.clone() };
+        let room = self.bounds.max_bytes.saturating_mul(DENSE);
+        let progress =
+            if engine.has_external_writers() { Arc::default() } else { self.progress.clone() };
         let filled = || {
             let (mut through, mut now) = (0, 0);
-            let resource = Resource::new(resident.clone(), self.bounds, progress.clone());
+            let resource = WatchCache::new(resident.clone(), self.bounds, progress.clone());
             engine.replay(prefix, room, &mut |replay| {
-                (through, now) = (replay.through, replay.now);
+                (through, now) = (replay.end_revision, replay.now);
                 resource.fill(replay);
                 Ok(())
             })?;
@@ -103,13 +104,13 @@ impl<V: fmt::Debug + Send + Sync> Mirror<V> {
         let mut resources = self.resources.write().unwrap_or_else(PoisonError::into_inner);
         match engine.replay_after(prefix, through) {
             // Those that come again by `apply` are skipped.
-            Ok(since) => resource.go_on(&since.iter().collect::<Vec<_>>(), 0, now),
+            Ok(since) => resource.replay_events(&since.iter().collect::<Vec<_>>(), 0, now),
             Err(Error::Compacted { .. }) => {
                 (resource, ..) = filled()?;
             }
             Err(error) => return Err(error),
         }
-        for error in resource.unreadable("") {
+        for error in resource.undecodable("") {
             error!(%error, "it is there, and nobody can read it");
         }
         let resource = Arc::new(resource);
@@ -117,15 +118,15 @@ impl<V: fmt::Debug + Send + Sync> Mirror<V> {
             earlier.close();
         }
         drop(resources);
-        if engine.is_shared() {
+        if engine.has_external_writers() {
             resource.complete(through);
         }
-        engine.follow(prefix, resource.complete_through().max(through), &resource);
+        engine.start_watch(prefix, resource.progress_revision().max(through), &resource);
         Ok(resource)
     }
 
     /// Mirrors it no more; its watches end. What the engine holds stays there.
-    pub fn cease(&self, prefix: &str) {
+    pub fn stop(&self, prefix: &str) {
         let earlier = self.resources.write().unwrap_or_else(PoisonError::into_inner).remove(prefix);
         if let Some(earlier) = earlier {
             earlier.close();
@@ -156,7 +157,7 @@ impl<V: fmt::Debug + Send + Sync> Mirror<V> {
     /// What each resource has in memory, by prefix.
     pub fn held(&self) -> Vec<(Text, Held)> {
         let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
-        let held = |resource: &Resource<V>| {
+        let held = |resource: &WatchCache<V>| {
             let state = resource.state();
             let (events, event_bytes) = state.ring.held();
             Held { objects: state.len(), events, event_bytes }
@@ -164,18 +165,18 @@ impl<V: fmt::Debug + Send + Sync> Mirror<V> {
         resources.iter().map(|(prefix, resource)| (prefix.clone(), held(resource))).collect()
     }
 
-    fn all(&self) -> Vec<Arc<Resource<V>>> {
+    fn all(&self) -> Vec<Arc<WatchCache<V>>> {
         let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
         resources.values().cloned().collect()
     }
 
     /// The resource that a key belongs to: that of the longest prefix.
-    pub fn resource(&self, key: &str) -> Option<Arc<Resource<V>>> {
+    pub fn resource(&self, key: &str) -> Option<Arc<WatchCache<V>>> {
         find(&self.resources.read().unwrap_or_else(PoisonError::into_inner), key).cloned()
     }
 }
 
-impl<V> Mirror<V> {
+impl<V> WatchCacheSet<V> {
     /// Takes in durable records, in order. Nothing up to `through` is missing then.
     pub(crate) fn apply(
         &self,
@@ -190,17 +191,17 @@ impl<V> Mirror<V> {
                 error!(%error, "cannot mirror a write");
             }
         }
-        self.complete(through);
+        self.advance(through);
     }
 
-    pub(crate) fn complete(&self, through: u64) {
-        self.progress.reach(through);
+    pub(crate) fn advance(&self, through: u64) {
+        self.progress.advance(through);
     }
 }
 
 fn find<'a, V>(
-    resources: &'a HashMap<Text, Arc<Resource<V>>>,
+    resources: &'a HashMap<Text, Arc<WatchCache<V>>>,
     key: &str,
-) -> Option<&'a Arc<Resource<V>>> {
+) -> Option<&'a Arc<WatchCache<V>>> {
     key.rmatch_indices('/').find_map(|(at, _)| resources.get(&key[..=at]))
 }

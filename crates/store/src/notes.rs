@@ -6,7 +6,7 @@ use std::{collections::VecDeque, sync::Arc};
 use bytes::{Buf, BufMut, Bytes};
 use tracing::error;
 
-use crate::Note;
+use crate::Provenance;
 
 /// How many bytes of notes are remembered, compressed or not.
 const BUDGET: usize = 4 << 20;
@@ -19,7 +19,7 @@ const LEVEL: i32 = 1;
 #[derive(Clone, Debug, Default)]
 pub struct Notes {
     blocks: VecDeque<Arc<Block>>,
-    newest: Vec<Note>,
+    newest: Vec<Provenance>,
     bytes: usize,
 }
 
@@ -33,7 +33,7 @@ struct Block {
 }
 
 impl Notes {
-    pub(crate) fn push(&mut self, note: Note) {
+    pub(crate) fn push(&mut self, note: Provenance) {
         self.bytes += weight(&note);
         self.newest.push(note);
         if self.newest.len() >= BLOCK {
@@ -52,7 +52,7 @@ impl Notes {
     }
 
     /// The notes from behind a revision, oldest first.
-    pub(crate) fn after(&self, revision: u64) -> Vec<Note> {
+    pub(crate) fn after(&self, revision: u64) -> Vec<Provenance> {
         let blocks = self.blocks.iter().skip_while(|block| block.last <= revision);
         let packed = blocks.flat_map(|block| block.open());
         let newest = self.newest.iter().cloned();
@@ -60,7 +60,7 @@ impl Notes {
     }
 
     /// All of them, oldest first; one block at a time is there uncompressed.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Note> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Provenance> {
         self.blocks.iter().flat_map(|block| block.open()).chain(self.newest.iter().cloned())
     }
 
@@ -94,7 +94,7 @@ impl Notes {
 }
 
 impl Block {
-    fn open(&self) -> Vec<Note> {
+    fn open(&self) -> Vec<Provenance> {
         let plain = zstd::bulk::decompress(&self.compressed, self.length);
         let mut plain = Bytes::from(plain.expect("it was compressed here"));
         let mut notes = Vec::with_capacity(BLOCK);
@@ -105,23 +105,23 @@ impl Block {
                 plain.split_to(length as usize)
             });
             let key = std::str::from_utf8(&key).expect("it was text").into();
-            notes.push(Note { revision, key, note });
+            notes.push(Provenance { revision, key, note });
         }
         notes
     }
 }
 
-fn weight(note: &Note) -> usize {
-    note.note.len() + note.key.len() + size_of::<Note>()
+fn weight(note: &Provenance) -> usize {
+    note.note.len() + note.key.len() + size_of::<Provenance>()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn note(revision: u64, text: &str) -> Note {
+    fn note(revision: u64, text: &str) -> Provenance {
         let note = Bytes::from(format!(r#"{{"user":"system:node:n1","manager":"{text}"}}"#));
-        Note { revision, key: format!("/registry/pods/default/web-{revision}").into(), note }
+        Provenance { revision, key: format!("/registry/pods/default/web-{revision}").into(), note }
     }
 
     #[test]

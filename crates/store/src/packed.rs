@@ -7,7 +7,7 @@ use std::{cell::RefCell, fmt, io, ops::Deref, sync::Arc};
 
 use zstd::bulk::{Compressor, Decompressor};
 
-use crate::{Resident, Version};
+use crate::{CacheCodec, Version};
 
 /// So many objects make a dictionary.
 const SAMPLES: usize = 16;
@@ -51,7 +51,7 @@ impl<V> Entry<V> {
     }
 
     /// The version, made again if it is packed.
-    pub(crate) fn open(&self, key: &str, resident: &dyn Resident<V>) -> Arc<Version<V>> {
+    pub(crate) fn open(&self, key: &str, resident: &dyn CacheCodec<V>) -> Arc<Version<V>> {
         match self {
             Self::Plain(version) => version.clone(),
             Self::Packed(block, nth) => block.open(*nth, key, resident),
@@ -81,7 +81,7 @@ impl<V> Clone for Entry<V> {
 }
 
 impl Block {
-    fn open<V>(&self, nth: u32, key: &str, resident: &dyn Resident<V>) -> Arc<Version<V>> {
+    fn open<V>(&self, nth: u32, key: &str, resident: &dyn CacheCodec<V>) -> Arc<Version<V>> {
         let packed = &self.objects[nth as usize];
         let object = self.plain(packed).ok().and_then(|plain| resident.unpack(key, &plain).ok());
         // It was opened once when it was packed, and has not changed since.
@@ -110,7 +110,7 @@ thread_local! {
 /// Packs those of the objects that can be, and that are the same when they are opened again. Gives
 /// for each its place in the block.
 pub(crate) fn pack<V: PartialEq>(
-    resident: &dyn Resident<V>,
+    resident: &dyn CacheCodec<V>,
     versions: &[(Arc<str>, Arc<Version<V>>)],
     dictionary: &mut Option<Arc<[u8]>>,
 ) -> io::Result<(Arc<Block>, Vec<Option<u32>>)> {
@@ -197,7 +197,7 @@ mod tests {
     #[derive(Debug)]
     struct Texts;
 
-    impl Resident<Bytes> for Texts {
+    impl CacheCodec<Bytes> for Texts {
         fn decode(&self, _: &str, bytes: &Bytes) -> Result<Bytes, String> {
             // One that is not the same when it is read again.
             Ok(if bytes.starts_with(b"odd") { Bytes::from_static(b"other") } else { bytes.clone() })

@@ -19,7 +19,7 @@ impl Progress {
         *self.0.borrow()
     }
 
-    pub(crate) fn reach(&self, revision: u64) {
+    pub(crate) fn advance(&self, revision: u64) {
         self.0.send_if_modified(|at| {
             let further = revision > *at;
             *at = revision.max(*at);

@@ -14,8 +14,8 @@ use tokio::sync::Notify;
 use tracing::warn;
 
 use crate::{
-    Bounds, Engine, Error, Event, Record, Replay, Resident, Topic, Version,
-    crew::{hands, side_by_side},
+    CacheCodec, Engine, Error, Event, Record, Replay, RingLimits, Topic, Version,
+    crew::{parallel_map, parallelism},
     packed::{Entry, Found, pack},
     progress::Progress,
     ring::Ring,
@@ -27,14 +27,14 @@ const MANY: usize = 2_048;
 /// Keys are shared, so that copying a node of the index copies no text.
 type Index<V> = OrdMap<Arc<str>, Entry<V>>;
 
-pub struct Resource<V> {
-    resident: Arc<dyn Resident<V>>,
-    bounds: Bounds,
+pub struct WatchCache<V> {
+    resident: Arc<dyn CacheCodec<V>>,
+    bounds: RingLimits,
     state: Mutex<State<V>>,
     progress: Arc<Progress>,
     ended: Notify,
     /// What somebody pages through, of before the ring.
-    past: Mutex<Option<Pinned<V>>>,
+    past: Mutex<Option<CacheSnapshot<V>>>,
     /// What objects were last packed with.
     dictionary: Mutex<Option<Arc<[u8]>>>,
 }
@@ -52,16 +52,16 @@ impl<V> State<V> {
     }
 }
 
-impl<V> fmt::Debug for Resource<V> {
+impl<V> fmt::Debug for WatchCache<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Resource").field(&self.resident).finish()
     }
 }
 
-impl<V> Resource<V> {
+impl<V> WatchCache<V> {
     pub(crate) fn new(
-        resident: Arc<dyn Resident<V>>,
-        bounds: Bounds,
+        resident: Arc<dyn CacheCodec<V>>,
+        bounds: RingLimits,
         progress: Arc<Progress>,
     ) -> Self {
         let state = State {
@@ -79,7 +79,7 @@ impl<V> Resource<V> {
     }
 
     /// The same; but what is there and cannot be decoded is an error, and not what was before.
-    pub fn look(&self, key: &str) -> Result<Option<Arc<Version<V>>>, Error> {
+    pub fn try_get(&self, key: &str) -> Result<Option<Arc<Version<V>>>, Error> {
         let entry = {
             let state = self.state();
             state.unreadable.get(key).cloned().map_or(Ok(()), Err)?;
@@ -89,18 +89,18 @@ impl<V> Resource<V> {
     }
 
     /// Everything there is, now. To pin it copies one pointer; writers go on.
-    pub fn pin(&self) -> Pinned<V> {
+    pub fn snapshot(&self) -> CacheSnapshot<V> {
         let state = self.state();
         self.pinned(self.newest(&state), state.index.clone())
     }
 
-    fn pinned(&self, revision: u64, index: Index<V>) -> Pinned<V> {
-        Pinned { revision, index, resident: self.resident.clone() }
+    fn pinned(&self, revision: u64, index: Index<V>) -> CacheSnapshot<V> {
+        CacheSnapshot { revision, index, resident: self.resident.clone() }
     }
 
     /// Everything there was at `revision`: what is, with later events undone. That
     /// takes as long as there are later events, and writers go on meanwhile.
-    pub fn pin_at(&self, revision: u64) -> Result<Pinned<V>, Error> {
+    pub fn snapshot_at(&self, revision: u64) -> Result<CacheSnapshot<V>, Error> {
         let (mut index, later) = {
             let state = self.state();
             self.reached(&state, revision)?;
@@ -118,13 +118,13 @@ impl<V> Resource<V> {
 
     /// The same, where the ring does not reach: the engine is asked. What it told last is
     /// kept, since a list is read page by page.
-    pub fn pin_past(
+    pub fn snapshot_at_or_load(
         &self,
         engine: &dyn Engine<V>,
         prefix: &str,
         revision: u64,
-    ) -> Result<Pinned<V>, Error> {
-        match self.pin_at(revision) {
+    ) -> Result<CacheSnapshot<V>, Error> {
+        match self.snapshot_at(revision) {
             Err(Error::Compacted { .. }) => self.not_compacted(revision)?,
             done => return done,
         }
@@ -133,7 +133,7 @@ impl<V> Resource<V> {
             return Ok(known);
         }
         let mut index = OrdMap::new();
-        for record in engine.past(prefix, revision)? {
+        for record in engine.list_at(prefix, revision)? {
             let Some(object) = self.decode(&record)? else { continue };
             let version = Version { revision: record.revision, object };
             index.insert(record.key.as_str().into(), Entry::Plain(Arc::new(version)));
@@ -145,7 +145,7 @@ impl<V> Resource<V> {
 
     /// No event up to this revision is still to come. What bookmarks and
     /// consistent reads go by: it moves though nothing happens here.
-    pub fn complete_through(&self) -> u64 {
+    pub fn progress_revision(&self) -> u64 {
         self.progress.get()
     }
 
@@ -182,7 +182,7 @@ impl<V> Resource<V> {
             Some(value) => Some(value),
             None => match self.decode(&record) {
                 Ok(object) => object,
-                Err(error) => return Err(self.break_off(record.key, error)),
+                Err(error) => return Err(self.fail_watches(record.key, error)),
             },
         };
         let Record { revision, key, .. } = record;
@@ -192,7 +192,7 @@ impl<V> Resource<V> {
             Err(panicked) => {
                 let why = panicked.to_string();
                 let error = Error::Corrupt { key: key.to_string(), revision, why };
-                return Err(self.break_off(key, error));
+                return Err(self.fail_watches(key, error));
             }
         };
         let new = object.map(|object| Arc::new(Version { revision, object }));
@@ -210,7 +210,7 @@ impl<V> Resource<V> {
         };
         let old = old.map(|old| old.open(&key, &*self.resident));
         if state.unreadable.remove(&key).is_some() && state.unreadable.is_empty() {
-            state.ring.mend(revision); // nobody can be told what came between
+            state.ring.restart_after(revision); // nobody can be told what came between
             return Ok(());
         }
         let before = old.as_ref().and_then(|old| self.describe(&key, &old.object).ok());
@@ -227,12 +227,12 @@ impl<V> Resource<V> {
 
     /// Whether everything under a prefix, or at a key, is as it was last written; if not, the
     /// error names what cannot be decoded.
-    pub fn readable(&self, prefix: &str) -> Result<(), Error> {
-        self.unreadable(prefix).into_iter().next().map_or(Ok(()), Err)
+    pub fn check_decodable(&self, prefix: &str) -> Result<(), Error> {
+        self.undecodable(prefix).into_iter().next().map_or(Ok(()), Err)
     }
 
     /// What cannot be decoded under a prefix, in order of keys.
-    pub fn unreadable(&self, prefix: &str) -> Vec<Error> {
+    pub fn undecodable(&self, prefix: &str) -> Vec<Error> {
         let state = self.state();
         let under = state.unreadable.iter().filter(|(key, _)| key.starts_with(prefix));
         under.map(|(_, error)| error.clone()).collect()
@@ -251,10 +251,10 @@ impl<V> Resource<V> {
 
     /// What was written to a key cannot be decoded. Who watches is told, and nothing after it
     /// until the key is written again: else he would believe that he has seen all.
-    fn break_off(&self, key: Text, error: Error) -> Error {
+    fn fail_watches(&self, key: Text, error: Error) -> Error {
         let mut state = self.state();
         state.unreadable.insert(key, error.clone());
-        let wake = state.ring.break_off(error.clone());
+        let wake = state.ring.fail(error.clone());
         drop(state);
         wake.into_iter().for_each(Waker::wake);
         error
@@ -273,7 +273,7 @@ impl<V> Resource<V> {
 
     /// Nothing up to `revision` is missing.
     pub(crate) fn complete(&self, revision: u64) {
-        self.progress.reach(revision);
+        self.progress.advance(revision);
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -302,12 +302,12 @@ impl<V> Resource<V> {
 
     /// How far this has come; a little further than complete while a batch is applied.
     fn newest(&self, state: &State<V>) -> u64 {
-        self.complete_through().max(state.ring.newest())
+        self.progress_revision().max(state.ring.newest())
     }
 
     /// A client may have heard of a revision from a server that is ahead of this one.
     fn reached(&self, state: &State<V>, revision: u64) -> Result<(), Error> {
-        if revision > self.newest(state) { Err(Error::Ahead { revision }) } else { Ok(()) }
+        if revision > self.newest(state) { Err(Error::FutureRevision { revision }) } else { Ok(()) }
     }
 
     /// What an event of the object is found under. The kind's own code says so, and may
@@ -331,7 +331,7 @@ fn joined(before: Option<Vec<Topic>>, now: Option<Vec<Topic>>) -> Vec<Topic> {
 /// So many are packed before others may use the index again.
 const TOGETHER: usize = 256;
 
-impl<V: PartialEq> Resource<V> {
+impl<V: PartialEq> WatchCache<V> {
     /// Packs what nobody but the index has any more, where the kind can be packed. Gives the keys
     /// of what was, for others to share: those of before may lie anywhere.
     pub(crate) fn pack(&self, mut packed_keys: impl FnMut(&[Arc<str>])) {
@@ -365,7 +365,7 @@ impl<V: PartialEq> Resource<V> {
     }
 }
 
-impl<V: Send + Sync> Resource<V> {
+impl<V: Send + Sync> WatchCache<V> {
     /// Takes in what an engine knows. What cannot be decoded is known to be so, unless it was
     /// replaced since: then the ring begins behind that.
     pub(crate) fn fill(&self, replay: Replay<'_>) {
@@ -385,11 +385,11 @@ impl<V: Send + Sync> Resource<V> {
             }
         }
         *self.state() = State { index, unreadable, ring: Ring::begin(self.bounds, floor) };
-        self.go_on(&events, begin, now);
+        self.replay_events(&events, begin, now);
     }
 
     /// Takes in what happened since. The ring begins behind as many of the events.
-    pub(crate) fn go_on(&self, events: &[&Record], mut begin: usize, now: i64) {
+    pub(crate) fn replay_events(&self, events: &[&Record], mut begin: usize, now: i64) {
         let news = self.decode_all(events);
         for (nth, new) in news.iter().enumerate() {
             let later = nth + 1;
@@ -419,7 +419,7 @@ impl<V: Send + Sync> Resource<V> {
         }
         let mut state = self.state();
         if let Some(error) = state.unreadable.values().next().cloned() {
-            state.ring.break_off(error);
+            state.ring.fail(error);
         }
     }
 
@@ -427,7 +427,7 @@ impl<V: Send + Sync> Resource<V> {
     fn decode_all(&self, records: &[&Record]) -> Vec<Result<Option<V>, Error>> {
         let decode = |record: &&Record| self.decode(record);
         let parts: Vec<_> = records.chunks(MANY).collect();
-        let parts = side_by_side(hands(), &parts, |part| part.iter().map(decode).collect());
+        let parts = parallel_map(parallelism(), &parts, |part| part.iter().map(decode).collect());
         parts.into_iter().flat_map(|part: Vec<_>| part).collect()
     }
 }
@@ -438,20 +438,20 @@ fn replaced(record: &Record, events: &[&Record]) -> Option<usize> {
 }
 
 /// All objects of a resource as of one revision.
-pub struct Pinned<V> {
+pub struct CacheSnapshot<V> {
     pub revision: u64,
     index: Index<V>,
-    resident: Arc<dyn Resident<V>>,
+    resident: Arc<dyn CacheCodec<V>>,
 }
 
-impl<V> Clone for Pinned<V> {
+impl<V> Clone for CacheSnapshot<V> {
     fn clone(&self) -> Self {
         let (index, resident) = (self.index.clone(), self.resident.clone());
         Self { revision: self.revision, index, resident }
     }
 }
 
-impl<V> Pinned<V> {
+impl<V> CacheSnapshot<V> {
     pub fn get(&self, key: &str) -> Option<Arc<Version<V>>> {
         self.index.get(key).map(|entry| entry.open(key, &*self.resident))
     }
@@ -488,7 +488,7 @@ impl<V> Pinned<V> {
     }
 }
 
-impl<V> fmt::Debug for Pinned<V> {
+impl<V> fmt::Debug for CacheSnapshot<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Pinned({})", self.revision)
     }

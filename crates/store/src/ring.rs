@@ -45,24 +45,24 @@ pub struct Event<V> {
 
 /// How much a ring remembers.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct RingLimits {
     /// Nothing is forgotten while this suffices, however old it is.
-    pub spare: usize,
+    pub min_bytes: usize,
     /// Nothing younger is forgotten, as long as `budget` suffices.
-    pub age: Duration,
-    pub budget: usize,
+    pub min_age: Duration,
+    pub max_bytes: usize,
 }
 
-impl Default for Bounds {
+impl Default for RingLimits {
     fn default() -> Self {
-        Self { spare: 64 << 10, age: Duration::from_secs(75), budget: 64 << 20 }
+        Self { min_bytes: 64 << 10, min_age: Duration::from_secs(75), max_bytes: 64 << 20 }
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct Ring<V> {
     events: VecDeque<Slot<V>>,
-    bounds: Bounds,
+    bounds: RingLimits,
     weight: usize,
     /// The position of the oldest event. Positions count from 0 and never repeat.
     first: u64,
@@ -95,7 +95,7 @@ struct Chain {
 
 impl<V> Ring<V> {
     /// Begins behind a revision: an empty ring that knows nothing of before.
-    pub(crate) fn begin(bounds: Bounds, floor: u64) -> Self {
+    pub(crate) fn begin(bounds: RingLimits, floor: u64) -> Self {
         let (events, chains) = (VecDeque::new(), HashMap::new());
         let (weight, first, cursors, closed, broken) = (0, 0, 0, false, None);
         Self { events, bounds, weight, first, floor, chains, cursors, closed, broken }
@@ -146,8 +146,8 @@ impl<V> Ring<V> {
     fn too_much(&self, now: i64) -> bool {
         let Some(oldest) = self.events.front() else { return false };
         let age = u64::try_from(now.saturating_sub(oldest.at)).unwrap_or_default();
-        self.weight > self.bounds.budget
-            || (self.weight > self.bounds.spare && age > self.bounds.age.as_secs())
+        self.weight > self.bounds.max_bytes
+            || (self.weight > self.bounds.min_bytes && age > self.bounds.min_age.as_secs())
     }
 
     fn drop_oldest(&mut self) {
@@ -165,21 +165,21 @@ impl<V> Ring<V> {
 
     /// The events after `revision`, if none of them has been dropped.
     pub(crate) fn after(&self, revision: u64) -> Result<Vec<Arc<Event<V>>>, Error> {
-        let from = self.behind(revision)?;
+        let from = self.events_up_to(revision)?;
         Ok(self.events.range(from..).map(|slot| slot.event.clone()).collect())
     }
 
     /// A cursor's number and position. Once open it expires only if an event of its
     /// own topic is dropped before it came by.
     pub(crate) fn open(&mut self, topic: &Topic, after: u64) -> Result<(u64, u64), Error> {
-        let skip = self.behind(after)?;
+        let skip = self.events_up_to(after)?;
         self.cursors += 1;
         self.chains.entry(topic.clone()).or_default().cursors.insert(self.cursors, None);
         Ok((self.cursors, self.first + skip as u64))
     }
 
     /// How many events there are up to `revision`.
-    fn behind(&self, revision: u64) -> Result<usize, Error> {
+    fn events_up_to(&self, revision: u64) -> Result<usize, Error> {
         if self.closed {
             return Err(Error::Closed);
         } else if let Some(error) = &self.broken {
@@ -233,13 +233,13 @@ impl<V> Ring<V> {
     }
 
     /// Tells nothing but an error from now on. Gives who must be woken to hear of it.
-    pub(crate) fn break_off(&mut self, error: Error) -> Vec<Waker> {
+    pub(crate) fn fail(&mut self, error: Error) -> Vec<Waker> {
         self.broken = Some(error);
         self.sleeping()
     }
 
     /// Begins anew behind a revision; cursors of before have missed something.
-    pub(crate) fn mend(&mut self, floor: u64) {
+    pub(crate) fn restart_after(&mut self, floor: u64) {
         self.first = self.end() + 1;
         self.events.clear();
         (self.weight, self.floor, self.broken) = (0, floor, None);

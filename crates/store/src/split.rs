@@ -2,63 +2,63 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{Engine, Error, Note, Record, Resource, Take, Write, Writing};
+use crate::{Engine, Error, Provenance, Record, ReplaySink, WatchCache, Write, WriteFuture};
 
 /// Revisions are compared within one resource alone, so each may be in a store of its own.
 #[derive(Debug)]
-pub struct Split<V> {
-    rest: Arc<dyn Engine<V>>,
+pub struct RoutedEngine<V> {
+    default: Arc<dyn Engine<V>>,
     /// By prefix, each ending with a slash.
-    apart: Vec<(String, Arc<dyn Engine<V>>)>,
+    overrides: Vec<(String, Arc<dyn Engine<V>>)>,
 }
 
-impl<V: fmt::Debug + Send + Sync> Split<V> {
+impl<V: fmt::Debug + Send + Sync> RoutedEngine<V> {
     pub fn new(rest: Arc<dyn Engine<V>>, apart: Vec<(String, Arc<dyn Engine<V>>)>) -> Self {
-        Self { rest, apart }
+        Self { default: rest, overrides: apart }
     }
 
-    fn of(&self, key: &str) -> &dyn Engine<V> {
-        let found = self.apart.iter().find(|(prefix, _)| key.starts_with(prefix));
-        &**found.map_or(&self.rest, |(_, engine)| engine)
+    fn engine_for(&self, key: &str) -> &dyn Engine<V> {
+        let found = self.overrides.iter().find(|(prefix, _)| key.starts_with(prefix));
+        &**found.map_or(&self.default, |(_, engine)| engine)
     }
 
     fn all(&self) -> impl Iterator<Item = &Arc<dyn Engine<V>>> {
-        self.apart.iter().map(|(_, engine)| engine).chain([&self.rest])
+        self.overrides.iter().map(|(_, engine)| engine).chain([&self.default])
     }
 }
 
-impl<V: fmt::Debug + Send + Sync> Engine<V> for Split<V> {
-    fn write(&self, write: Write<V>) -> Writing<'_> {
-        self.of(&write.key).write(write)
+impl<V: fmt::Debug + Send + Sync> Engine<V> for RoutedEngine<V> {
+    fn write(&self, write: Write<V>) -> WriteFuture<'_> {
+        self.engine_for(&write.key).write(write)
     }
 
-    fn replay(&self, prefix: &str, room: usize, take: &mut Take<'_>) -> Result<(), Error> {
-        self.of(prefix).replay(prefix, room, take)
+    fn replay(&self, prefix: &str, room: usize, take: &mut ReplaySink<'_>) -> Result<(), Error> {
+        self.engine_for(prefix).replay(prefix, room, take)
     }
 
     fn replay_after(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error> {
-        self.of(prefix).replay_after(prefix, revision)
+        self.engine_for(prefix).replay_after(prefix, revision)
     }
 
-    fn past(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error> {
-        self.of(prefix).past(prefix, revision)
+    fn list_at(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error> {
+        self.engine_for(prefix).list_at(prefix, revision)
     }
 
-    fn follow(&self, prefix: &str, after: u64, resource: &Arc<Resource<V>>) {
-        self.of(prefix).follow(prefix, after, resource);
+    fn start_watch(&self, prefix: &str, after: u64, resource: &Arc<WatchCache<V>>) {
+        self.engine_for(prefix).start_watch(prefix, after, resource);
     }
 
-    fn is_shared(&self) -> bool {
-        self.all().any(|engine| engine.is_shared())
+    fn has_external_writers(&self) -> bool {
+        self.all().any(|engine| engine.has_external_writers())
     }
 
-    fn newest(&self, prefix: &str) -> Writing<'_> {
-        self.of(prefix).newest(prefix)
+    fn latest_revision(&self, prefix: &str) -> WriteFuture<'_> {
+        self.engine_for(prefix).latest_revision(prefix)
     }
 
     /// What all of them have reached: nobody may forget more.
-    fn durable(&self) -> u64 {
-        self.all().map(|engine| engine.durable()).min().unwrap_or_default()
+    fn durable_revision(&self) -> u64 {
+        self.all().map(|engine| engine.durable_revision()).min().unwrap_or_default()
     }
 
     fn health(&self) -> Result<(), Error> {
@@ -77,7 +77,7 @@ impl<V: fmt::Debug + Send + Sync> Engine<V> for Split<V> {
         self.all().for_each(|engine| engine.share_keys(keys));
     }
 
-    fn notes(&self, after: u64) -> Vec<Note> {
-        self.all().flat_map(|engine| engine.notes(after)).collect()
+    fn provenance_after(&self, after: u64) -> Vec<Provenance> {
+        self.all().flat_map(|engine| engine.provenance_after(after)).collect()
     }
 }

@@ -18,7 +18,7 @@ pub use self::{etcdserverpb as pb, mvccpb::KeyValue};
 pub(crate) const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors"));
 
 /// A revision as messages have it.
-pub(crate) fn signed(number: u64) -> i64 {
+pub(crate) fn to_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 

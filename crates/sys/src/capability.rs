@@ -51,28 +51,28 @@ pub const NAMES: [&str; 41] = [
 
 /// A set of capabilities, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Set(pub u64);
+pub struct CapabilitySet(pub u64);
 
-impl Set {
+impl CapabilitySet {
     /// Every capability that this kernel may know.
     pub const ALL: Self = Self((1 << NAMES.len()) - 1);
 
     /// The set with one capability: `NET_ADMIN` or `CAP_NET_ADMIN`, in any case.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         let upper = name.to_ascii_uppercase();
         let short = upper.strip_prefix("CAP_").unwrap_or(&upper);
         NAMES.iter().position(|known| *known == short).map(|bit| Self(1 << bit))
     }
 
-    pub fn with(self, other: Self) -> Self {
+    pub fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    pub fn without(self, other: Self) -> Self {
+    pub fn difference(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    pub fn both(self, other: Self) -> Self {
+    pub fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
@@ -82,14 +82,14 @@ impl Set {
 }
 
 /// What this process could ever get, of the capabilities that have a name here.
-pub fn bounding() -> Set {
+pub fn bounding() -> CapabilitySet {
     let held = in_kernel().filter(|(_, held)| *held);
-    Set(held.fold(0, |set, (bit, _)| set | 1 << bit)).both(Set::ALL)
+    CapabilitySet(held.fold(0, |set, (bit, _)| set | 1 << bit)).intersection(CapabilitySet::ALL)
 }
 
 /// Drops all others from the bounding set, also those that have no name here. Needs SETPCAP, so it comes
 /// before `set`.
-pub fn limit(kept: Set) -> io::Result<()> {
+pub fn limit_bounding_set(kept: CapabilitySet) -> io::Result<()> {
     for (bit, held) in in_kernel() {
         if held && kept.0 & (1 << bit) == 0 {
             // SAFETY: takes numbers.
@@ -118,19 +118,23 @@ pub(crate) struct Header {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct Words {
+pub(crate) struct CapUserData {
     effective: u32,
     permitted: u32,
     inheritable: u32,
 }
 
 /// What `capset` takes.
-pub(crate) fn words(effective: Set, permitted: Set, inheritable: Set) -> (Header, [Words; 2]) {
+pub(crate) fn words(
+    effective: CapabilitySet,
+    permitted: CapabilitySet,
+    inheritable: CapabilitySet,
+) -> (Header, [CapUserData; 2]) {
     const VERSION_3: u32 = 0x2008_0522;
-    let word = |set: Set, high: bool| {
+    let word = |set: CapabilitySet, high: bool| {
         u32::try_from(if high { set.0 >> 32 } else { set.0 & 0xffff_ffff }).expect("32 bits")
     };
-    let words = [false, true].map(|high| Words {
+    let words = [false, true].map(|high| CapUserData {
         effective: word(effective, high),
         permitted: word(permitted, high),
         inheritable: word(inheritable, high),
@@ -139,7 +143,12 @@ pub(crate) fn words(effective: Set, permitted: Set, inheritable: Set) -> (Header
 }
 
 /// Sets the effective, permitted and inheritable sets of this process, and its ambient one.
-pub fn set(effective: Set, permitted: Set, inheritable: Set, ambient: Set) -> io::Result<()> {
+pub fn set(
+    effective: CapabilitySet,
+    permitted: CapabilitySet,
+    inheritable: CapabilitySet,
+    ambient: CapabilitySet,
+) -> io::Result<()> {
     let (header, words) = words(effective, permitted, inheritable);
     // SAFETY: version 3 takes a header and two of these words, in the kernel's layout.
     let done = unsafe { libc::syscall(libc::SYS_capset, &raw const header, words.as_ptr()) };
@@ -168,8 +177,8 @@ mod tests {
 
     #[test]
     fn names_in_both_spellings() {
-        assert_eq!(Set::named("cap_chown"), Some(Set(1)));
-        assert_eq!(Set::named("CHECKPOINT_RESTORE"), Some(Set(1 << 40)));
-        assert_eq!(Set::named("FLY"), None);
+        assert_eq!(CapabilitySet::from_name("cap_chown"), Some(CapabilitySet(1)));
+        assert_eq!(CapabilitySet::from_name("CHECKPOINT_RESTORE"), Some(CapabilitySet(1 << 40)));
+        assert_eq!(CapabilitySet::from_name("FLY"), None);
     }
 }

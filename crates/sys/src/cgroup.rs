@@ -30,8 +30,8 @@ pub enum Hierarchies {
 
 /// A group in every hierarchy.
 #[derive(Clone, Debug)]
-pub struct Group {
-    folders: Vec<(String, PathBuf)>,
+pub struct Cgroup {
+    dirs: Vec<(String, PathBuf)>,
     unified: bool,
 }
 
@@ -113,7 +113,7 @@ impl Hierarchies {
         Err(io::Error::other("no cgroup hierarchy with cpu, memory and pids is mounted"))
     }
 
-    pub fn unified(&self) -> bool {
+    pub fn is_v2(&self) -> bool {
         matches!(self, Self::V2(_))
     }
 
@@ -128,7 +128,7 @@ impl Hierarchies {
     }
 
     /// The group at `path`, which need not exist.
-    pub fn group(&self, path: &str) -> io::Result<Group> {
+    pub fn group(&self, path: &str) -> io::Result<Cgroup> {
         if Path::new(path).components().any(|part| part == std::path::Component::ParentDir) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a cgroup path with '..'"));
         }
@@ -141,14 +141,14 @@ impl Hierarchies {
             }
             Self::V2(at) => vec![(String::new(), at.join(path))],
         };
-        Ok(Group { folders, unified: self.unified() })
+        Ok(Cgroup { dirs: folders, unified: self.is_v2() })
     }
 
     /// The paths of groups below `path`, in any hierarchy, that are named so. Groups below such
     /// a one are not looked at: whoever is in it may have made them.
     pub fn below(&self, path: &str, is_named: impl Fn(&str) -> bool) -> io::Result<Vec<String>> {
         let mut found = BTreeSet::new();
-        for (_, top) in self.group(path)?.folders {
+        for (_, top) in self.group(path)?.dirs {
             let named = |at: &Path| {
                 let name = at.file_name().and_then(|name| name.to_str());
                 at != top && name.is_some_and(&is_named)
@@ -163,9 +163,9 @@ impl Hierarchies {
     }
 }
 
-impl Group {
+impl Cgroup {
     pub fn create(&self) -> io::Result<()> {
-        for (controller, folder) in &self.folders {
+        for (controller, folder) in &self.dirs {
             if folder.is_dir() {
                 continue;
             }
@@ -181,32 +181,32 @@ impl Group {
     }
 
     pub fn exists(&self) -> bool {
-        self.folders.iter().any(|(_, folder)| folder.is_dir())
+        self.dirs.iter().any(|(_, folder)| folder.is_dir())
     }
 
     /// The files to write a process id to, to put it into the group.
-    pub fn entrances(&self) -> Vec<PathBuf> {
-        self.folders.iter().map(|(_, folder)| folder.join("cgroup.procs")).collect()
+    pub fn procs_files(&self) -> Vec<PathBuf> {
+        self.dirs.iter().map(|(_, folder)| folder.join("cgroup.procs")).collect()
     }
 
     /// Removes the group if there is nothing in it.
     pub fn remove_if_empty(&self) {
-        for (_, folder) in &self.folders {
+        for (_, folder) in &self.dirs {
             let _ = fs::remove_dir(folder); // somebody is in it
         }
     }
 
     /// Applies limits. Where a controller is missing, a limit for it is an error.
-    pub fn limit(&self, limits: &Limits) -> io::Result<()> {
+    pub fn apply_limits(&self, limits: &Limits) -> io::Result<()> {
         if self.unified { self.limit_v2(limits) } else { self.limit_v1(limits) }
     }
 
     /// Allows only these devices: lines such as `c 1:3 rwm`, or `a` for all.
     pub fn allow_devices(&self, rules: &[String]) -> io::Result<()> {
-        if let (true, Some(folder)) = (self.unified, self.folder("")) {
+        if let (true, Some(folder)) = (self.unified, self.controller_dir("")) {
             return crate::device_filter::attach(folder, rules);
         }
-        if self.folder("devices").is_none() && rules.iter().any(|rule| rule == "a") {
+        if self.controller_dir("devices").is_none() && rules.iter().any(|rule| rule == "a") {
             return Ok(()); // nothing forbids any
         }
         self.write("devices", "devices.deny", "a")?;
@@ -221,11 +221,11 @@ impl Group {
             Ok(self.read(controller, file)?.trim().parse().ok())
         };
         let stat = self.read("memory", "memory.stat")?;
-        let stat = table(&stat);
+        let stat = parse_flat_keyed(&stat);
         let of = |key: &str| stat.get(key).copied().unwrap_or_default();
         let (memory, inactive, rss, cpu, limit) = if self.unified {
             let cpu = self.read("cpu", "cpu.stat")?;
-            let cpu = table(&cpu).get("usage_usec").copied().unwrap_or_default() * 1000;
+            let cpu = parse_flat_keyed(&cpu).get("usage_usec").copied().unwrap_or_default() * 1000;
             let memory = number("memory", "memory.current")?.unwrap_or_default();
             (memory, of("inactive_file"), of("anon"), cpu, number("memory", "memory.max")?)
         } else {
@@ -249,19 +249,19 @@ impl Group {
     }
 
     /// How many processes of the group the kernel has killed for want of memory.
-    pub fn memory_kills(&self) -> u64 {
+    pub fn oom_kills(&self) -> u64 {
         let file = if self.unified { "memory.events" } else { "memory.oom_control" };
         let text = self.read("memory", file).unwrap_or_default();
-        table(&text).get("oom_kill").copied().unwrap_or_default()
+        parse_flat_keyed(&text).get("oom_kill").copied().unwrap_or_default()
     }
 
-    fn folder(&self, controller: &str) -> Option<&PathBuf> {
+    fn controller_dir(&self, controller: &str) -> Option<&PathBuf> {
         let own = |(name, _): &&(String, PathBuf)| self.unified || name == controller;
-        self.folders.iter().find(own).map(|(_, folder)| folder)
+        self.dirs.iter().find(own).map(|(_, folder)| folder)
     }
 
     fn file(&self, controller: &str, file: &str) -> io::Result<PathBuf> {
-        let folder = self.folder(controller).ok_or_else(|| {
+        let folder = self.controller_dir(controller).ok_or_else(|| {
             io::Error::new(io::ErrorKind::Unsupported, format!("no cgroup controller {controller}"))
         })?;
         Ok(folder.join(file))
@@ -308,7 +308,7 @@ fn enable_controllers(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn table(text: &str) -> BTreeMap<&str, u64> {
+fn parse_flat_keyed(text: &str) -> BTreeMap<&str, u64> {
     text.lines()
         .filter_map(|line| line.split_once(' '))
         .filter_map(|(key, value)| Some((key, value.trim().parse().ok()?)))
@@ -330,10 +330,10 @@ mod tests {
     #[test]
     fn version_2_counts_only_with_controllers() {
         let without = Hierarchies::parse(MIXED, |_| "hugetlb".into()).expect("v1");
-        assert!(!without.unified());
+        assert!(!without.is_v2());
         assert_eq!(without.controllers().len(), 3);
         let with = Hierarchies::parse(MIXED, |_| "cpu memory pids".into()).expect("v2");
-        assert!(with.unified());
+        assert!(with.is_v2());
         assert!(Hierarchies::parse("", |_| String::new()).is_err());
     }
 

@@ -129,7 +129,7 @@ mod tests {
             assert!(open(&at(name)).is_err(), "{name}");
         }
         assert!(open(Path::new("/dev/zero")).is_err());
-        let root = crate::descriptor::place(folder.path()).expect("open");
+        let root = crate::descriptor::open_path(folder.path()).expect("open");
         for name in ["link", "fifo", "folder", "folder/up/file", "../file", "/file", ""] {
             assert!(open_beneath(&root, Path::new(name)).is_err(), "{name}");
         }

@@ -10,15 +10,15 @@ static LIVE: AtomicUsize = AtomicUsize::new(0);
 /// The system's allocator, with what is held counted. A program says that it wants it:
 /// `#[global_allocator] static COUNTING: sys::Counting = sys::Counting;`
 #[derive(Clone, Copy, Debug)]
-pub struct Counting;
+pub struct CountingAllocator;
 
 /// The bytes that have been asked for and not given back.
-pub fn live() -> usize {
+pub fn allocated_bytes() -> usize {
     LIVE.load(Ordering::Relaxed)
 }
 
 // SAFETY: all memory is the system allocator's, which is asked with the caller's own arguments.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size(), Ordering::Relaxed);
         // SAFETY: what the caller promises is what the system's wants.

@@ -22,14 +22,14 @@ use rustix::{
 };
 
 /// The most descriptors in one message.
-pub const MOST: usize = 4;
+pub const MAX_FDS: usize = 4;
 /// How often a path is resolved again when a rename raced with it.
 const RETRIES: u32 = 128;
 /// What a file system says it is: terminals, as opposed to anything that was mounted in their place.
 const TERMINALS: libc::c_long = 0x1cd1;
 
 /// Opens a path for use as a place (`O_PATH`).
-pub fn place(path: &Path) -> io::Result<OwnedFd> {
+pub fn open_path(path: &Path) -> io::Result<OwnedFd> {
     Ok(openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
@@ -86,12 +86,12 @@ pub(crate) fn resolve(open: impl Fn() -> rustix::io::Result<OwnedFd>) -> io::Res
 }
 
 /// The place of `path` in `root`.
-pub fn place_in(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+pub fn open_path_in(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     open_in(root, path, OFlags::PATH, Mode::empty())
 }
 
 /// The folder `path` in `root`, made if missing, with its parents.
-pub fn make_folder(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+pub fn create_dir_in(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     let path = past_dangling_links(&root, path)?;
     make_folders(root, &path, ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
 }
@@ -119,9 +119,9 @@ fn past_one_link(root: impl AsFd, path: &Path) -> io::Result<Option<PathBuf>> {
             }
             continue;
         };
-        match place_in(&root, &parent.join(name)) {
+        match open_path_in(&root, &parent.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return match readlinkat(place_in(&root, &parent)?, name, Vec::new()) {
+                return match readlinkat(open_path_in(&root, &parent)?, name, Vec::new()) {
                     Ok(link) => {
                         let link = Path::new(OsStr::from_bytes(link.as_bytes()));
                         Ok(Some(parent.join(link).components().chain(components).collect()))
@@ -174,18 +174,18 @@ fn make_folders(root: impl AsFd, path: &Path, how: ResolveFlags) -> io::Result<O
 }
 
 /// The file `path` in `root`, made empty if missing, with its parents.
-pub fn make_file(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
-    match place_in(&root, path) {
+pub fn create_file_in(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+    match open_path_in(&root, path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         found => return found,
     }
     let path = &past_dangling_links(&root, path)?;
-    let parent = make_folder(&root, path.parent().unwrap_or(Path::new("/")))?;
+    let parent = create_dir_in(&root, path.parent().unwrap_or(Path::new("/")))?;
     let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     // What somebody put there meanwhile is not opened: it may be a FIFO.
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     match openat(&parent, name, flags, Mode::from_raw_mode(0o644)) {
-        Err(Errno::EXIST) | Ok(_) => place_in(&root, path),
+        Err(Errno::EXIST) | Ok(_) => open_path_in(&root, path),
         Err(error) => Err(error.into()),
     }
 }
@@ -207,15 +207,19 @@ pub fn null_mount() -> io::Result<OwnedFd> {
     if !is_device || stat.st_rdev != rustix::fs::makedev(1, 3) {
         return Err(io::Error::other("/dev/null is another file"));
     }
-    let tree = crate::mount::copy(device, false)?;
+    let tree = crate::mount::clone_tree(device, false)?;
     let limits = crate::mount::READ_ONLY | crate::mount::NO_SUID | crate::mount::NO_EXEC;
-    crate::mount::restrict(&tree, limits, false)?;
+    crate::mount::set_attributes(&tree, limits, false)?;
     Ok(tree)
 }
 
 /// Sends bytes, and descriptors with them.
-pub fn send(socket: impl AsFd, bytes: &[u8], passed: &[BorrowedFd<'_>]) -> io::Result<usize> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+pub fn send_with_fds(
+    socket: impl AsFd,
+    bytes: &[u8],
+    passed: &[BorrowedFd<'_>],
+) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !passed.is_empty() && !control.push(SendAncillaryMessage::ScmRights(passed)) {
         return Err(io::Error::other("too many descriptors in a message"));
@@ -224,12 +228,12 @@ pub fn send(socket: impl AsFd, bytes: &[u8], passed: &[BorrowedFd<'_>]) -> io::R
 }
 
 /// Receives bytes, and appends the descriptors that came with them.
-pub fn receive(
+pub fn receive_with_fds(
     socket: impl AsFd,
     buffer: &mut [u8],
     passed: &mut Vec<OwnedFd>,
 ) -> io::Result<usize> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC;
     let got = recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut control, flags)?;
@@ -243,8 +247,8 @@ pub fn receive(
 
 /// Opens a new terminal of the `/dev/pts` of this process's root: (ours, the program's). The names below `/dev` are
 /// the container's: only its file system of terminals is asked, and nothing that is mounted over a part of it.
-pub fn terminal() -> io::Result<(OwnedFd, OwnedFd)> {
-    let root = place(Path::new("/"))?;
+pub fn open_pty() -> io::Result<(OwnedFd, OwnedFd)> {
+    let root = open_path(Path::new("/"))?;
     let folder = open_in(root, Path::new("/dev/pts"), OFlags::DIRECTORY, Mode::empty())?;
     if rustix::fs::fstatfs(&folder)?.f_type != TERMINALS {
         return Err(io::Error::other("/dev/pts is no file system of terminals"));
@@ -261,7 +265,7 @@ pub fn terminal() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// Tells a terminal its size.
-pub fn resize(terminal: impl AsFd, columns: u16, rows: u16) -> io::Result<()> {
+pub fn set_window_size(terminal: impl AsFd, columns: u16, rows: u16) -> io::Result<()> {
     let size =
         rustix::termios::Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     Ok(rustix::termios::tcsetwinsize(terminal, size)?)
@@ -289,9 +293,9 @@ mod tests {
         let base = std::env::temp_dir().join(format!("descriptor-{}", std::process::id()));
         std::fs::create_dir_all(&base).expect("a folder");
         std::os::unix::fs::symlink("/../../etc", base.join("etc")).expect("a link");
-        let root = place(&base).expect("open");
-        assert!(place_in(&root, Path::new("/etc/passwd")).is_err());
-        make_file(&root, Path::new("/a/b/c")).expect("made");
+        let root = open_path(&base).expect("open");
+        assert!(open_path_in(&root, Path::new("/etc/passwd")).is_err());
+        create_file_in(&root, Path::new("/a/b/c")).expect("made");
         assert!(base.join("a/b/c").is_file());
         std::os::unix::fs::symlink("a", base.join("linked")).expect("a link");
         make_plain_folder(&root, Path::new("/a/b/d")).expect("made");
@@ -303,22 +307,22 @@ mod tests {
     #[test]
     fn what_links_lead_to_is_made_inside() {
         let base = tempfile::tempdir().expect("a folder");
-        let root = place(base.path()).expect("open");
+        let root = open_path(base.path()).expect("open");
         let link = |to: &str, at: &str| {
             std::os::unix::fs::symlink(to, base.path().join(at)).expect("a link");
         };
         link("/../../made/by/link", "jump");
         link("jump/file", "file");
         link("loop", "loop");
-        make_file(&root, Path::new("/file")).expect("made");
+        create_file_in(&root, Path::new("/file")).expect("made");
         assert!(base.path().join("made/by/link/file").is_file());
         link("../../late", "alone");
-        make_file(&root, Path::new("/alone")).expect("made");
+        create_file_in(&root, Path::new("/alone")).expect("made");
         assert!(base.path().join("late").is_file());
         link("../far", "made/folder");
-        make_folder(&root, Path::new("/made/folder/below")).expect("made");
+        create_dir_in(&root, Path::new("/made/folder/below")).expect("made");
         assert!(base.path().join("far/below").is_dir());
-        make_file(&root, Path::new("/loop")).expect_err("a circle");
-        make_folder(&root, Path::new("/loop/below")).expect_err("a circle");
+        create_file_in(&root, Path::new("/loop")).expect_err("a circle");
+        create_dir_in(&root, Path::new("/loop/below")).expect_err("a circle");
     }
 }

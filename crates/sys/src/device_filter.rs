@@ -12,7 +12,7 @@ pub(crate) fn attach(group: &Path, rules: &[String]) -> io::Result<()> {
     let rules = rules.iter().map(|rule| Rule::parse(rule)).collect::<io::Result<Vec<_>>>()?;
     let program = load(&program(&rules)?)?;
     let group = File::open(group)?;
-    let attach = Attach {
+    let attach = ProgAttachAttr {
         target: raw(&group)?,
         program: raw(&program)?,
         kind: CGROUP_DEVICE,
@@ -28,10 +28,10 @@ const CGROUP_DEVICE: u32 = 6;
 /// Groups below and above keep their own programs; all must agree.
 const ALLOW_MULTI: u32 = 2;
 
-const MAKE: i32 = 1;
+const MKNOD: i32 = 1;
 const READ: i32 = 2;
 const WRITE: i32 = 4;
-const EVERYTHING: i32 = MAKE | READ | WRITE;
+const ALL_ACCESS: i32 = MKNOD | READ | WRITE;
 
 /// `None` stands for any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Rule {
     fn parse(text: &str) -> io::Result<Self> {
         let wrong = || io::Error::new(io::ErrorKind::InvalidInput, format!("device rule {text:?}"));
         if text == "a" {
-            return Ok(Self { access: EVERYTHING, ..Self::default() });
+            return Ok(Self { access: ALL_ACCESS, ..Self::default() });
         }
         let mut words = text.split(' ');
         let (Some(kind), Some(numbers), Some(access), None) =
@@ -64,7 +64,7 @@ impl Rule {
         };
         let numbers = numbers.split_once(':').ok_or_else(wrong)?;
         let access = access.chars().try_fold(0, |all, one| match one {
-            'm' => Ok(all | MAKE),
+            'm' => Ok(all | MKNOD),
             'r' => Ok(all | READ),
             'w' => Ok(all | WRITE),
             _ => Err(wrong()),
@@ -86,7 +86,7 @@ impl Rule {
         checks.extend(differs(KIND, self.kind));
         checks.extend(differs(MAJOR, self.major));
         checks.extend(differs(MINOR, self.minor));
-        if self.access != EVERYTHING {
+        if self.access != ALL_ACCESS {
             checks.push(Instruction::new(COPY, SCRATCH, ACCESS, 0));
             checks.push(Instruction::new(AND, SCRATCH, 0, self.access));
             checks.push(Instruction::new(JUMP_IF_NOT_SAME, SCRATCH, ACCESS, 0));
@@ -98,7 +98,7 @@ impl Rule {
                     i16::try_from(length - at - 1).expect("a rule has six checks at most");
             }
         }
-        checks.extend(answer(1));
+        checks.extend(return_value(1));
         checks
     }
 }
@@ -141,14 +141,14 @@ impl Instruction {
     }
 }
 
-fn answer(value: i32) -> [Instruction; 2] {
+fn return_value(value: i32) -> [Instruction; 2] {
     [Instruction::new(SET, RESULT, 0, value), Instruction::new(EXIT, 0, 0, 0)]
 }
 
 fn program(rules: &[Rule]) -> io::Result<Vec<Instruction>> {
-    let all = Rule { access: EVERYTHING, ..Rule::default() };
+    let all = Rule { access: ALL_ACCESS, ..Rule::default() };
     if rules.contains(&all) {
-        return Ok(answer(1).into()); // the kernel refuses programs with parts that are never reached
+        return Ok(return_value(1).into()); // the kernel refuses programs with parts that are never reached
     }
     let mut program = vec![
         Instruction::load(KIND, 0),
@@ -159,7 +159,7 @@ fn program(rules: &[Rule]) -> io::Result<Vec<Instruction>> {
         Instruction::load(MINOR, 8),
     ];
     program.extend(rules.iter().flat_map(|rule| rule.instructions()));
-    program.extend(answer(0));
+    program.extend(return_value(0));
     if program.len() > 4096 {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many device rules"));
     }
@@ -167,7 +167,7 @@ fn program(rules: &[Rule]) -> io::Result<Vec<Instruction>> {
 }
 
 #[repr(C)]
-struct Load {
+struct ProgLoadAttr {
     kind: u32,
     count: u32,
     instructions: u64,
@@ -178,7 +178,7 @@ struct Load {
 }
 
 #[repr(C)]
-struct Attach {
+struct ProgAttachAttr {
     target: u32,
     program: u32,
     kind: u32,
@@ -187,7 +187,7 @@ struct Attach {
 
 fn load(program: &[Instruction]) -> io::Result<OwnedFd> {
     let license = c"Apache-2.0"; // the program calls nothing that asks for another
-    let load = Load {
+    let load = ProgLoadAttr {
         kind: PROGRAM_TYPE,
         count: u32::try_from(program.len()).map_err(io::Error::other)?,
         instructions: program.as_ptr().expose_provenance() as u64,
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn everything_is_one_answer() {
         let rules = ["c 1:3 r", "a"].map(|rule| Rule::parse(rule).expect("a rule"));
-        assert_eq!(program(&rules).expect("a program"), answer(1));
+        assert_eq!(program(&rules).expect("a program"), return_value(1));
     }
 
     #[test]

@@ -29,7 +29,7 @@ const MOST_KNOWN: usize = 1024;
 
 /// Bytes on disk and entries below a folder. What goes in the meantime does not count; links
 /// are not followed, mounts not entered. Of a large tree it is the last count that was made.
-pub fn below(folder: &Path) -> (u64, u64) {
+pub fn disk_usage(folder: &Path) -> (u64, u64) {
     if let Some(known) = KNOWN.get_or_refresh(folder) {
         return known;
     }
@@ -143,9 +143,9 @@ mod tests {
         fs::create_dir(folder.path().join("a")).expect("a folder");
         fs::write(folder.path().join("a/b"), vec![1; 10_000]).expect("a file");
         std::os::unix::fs::symlink("/", folder.path().join("a/root")).expect("a link");
-        let (bytes, inodes) = below(folder.path());
+        let (bytes, inodes) = disk_usage(folder.path());
         assert!(bytes >= 10_000 && inodes == 3, "{bytes} {inodes}");
-        assert_eq!(below(&folder.path().join("nothing")), (0, 0));
+        assert_eq!(disk_usage(&folder.path().join("nothing")), (0, 0));
     }
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
         assert!(!done && some < 3000);
         KNOWN.add(folder.path(), (0, some));
         let began = Instant::now();
-        while below(folder.path()).1 != 3000 {
+        while disk_usage(folder.path()).1 != 3000 {
             assert!(began.elapsed() < Duration::from_secs(30), "never counted");
             std::thread::sleep(Duration::from_millis(10));
         }

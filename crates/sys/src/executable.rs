@@ -37,7 +37,7 @@ fn through_overlay(path: &Path, empty: &Path) -> io::Result<OwnedFd> {
     // By descriptor: the kernel takes no path of more than 255 bytes here.
     let names = layers.each_ref().map(|layer| format!("/proc/self/fd/{}", layer.as_raw_fd()));
     let tree = mount::overlay(&names, None)?;
-    mount::restrict(&tree, mount::READ_ONLY | mount::NO_SUID | mount::NO_DEV, false)?;
+    mount::set_attributes(&tree, mount::READ_ONLY | mount::NO_SUID | mount::NO_DEV, false)?;
     open_file(&tree, name)
 }
 

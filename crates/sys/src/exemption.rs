@@ -16,7 +16,7 @@ use std::{
 };
 
 use crate::{
-    capability::{self, Set},
+    capability::{self, CapabilitySet},
     process,
     seccomp::{
         ARCHITECTURE, JUMP_IF_EQUAL, LOAD, MACHINE, NUMBER, RETURN, SECCOMP_RET_ALLOW, word,
@@ -128,7 +128,11 @@ impl Exemption {
 
     /// Sets the effective, permitted and inheritable sets of this process. The ambient one loses
     /// what is no longer permitted.
-    pub fn set_capabilities(&self, held: Set, inheritable: Set) -> io::Result<()> {
+    pub fn set_capabilities(
+        &self,
+        held: CapabilitySet,
+        inheritable: CapabilitySet,
+    ) -> io::Result<()> {
         let (header, words) = capability::words(held, held, inheritable);
         // SAFETY: version 3 takes a header and two of these words, in the kernel's layout.
         let done = unsafe {

@@ -9,9 +9,10 @@ use std::{
 const READ_FILE: u64 = 1 << 2;
 const READ_DIR: u64 = 1 << 3;
 /// Every right over files that the kernels of a version know, from the first on.
-const KNOWN: [u64; 5] = [(1 << 13) - 1, (1 << 14) - 1, (1 << 15) - 1, (1 << 15) - 1, (1 << 16) - 1];
+const ACCESS_FS_BY_ABI: [u64; 5] =
+    [(1 << 13) - 1, (1 << 14) - 1, (1 << 15) - 1, (1 << 15) - 1, (1 << 16) - 1];
 const RULE_PATH_BENEATH: libc::c_int = 1;
-const ASK_VERSION: u32 = 1;
+const QUERY_ABI_VERSION: u32 = 1;
 
 /// What may be done in a folder, and below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,12 +22,12 @@ pub enum Access {
 }
 
 #[repr(C)]
-struct Ruleset {
+struct RulesetAttr {
     handled: u64,
 }
 
 #[repr(C, packed)]
-struct Beneath {
+struct PathBeneathAttr {
     allowed: u64,
     folder: libc::c_int,
 }
@@ -35,8 +36,8 @@ struct Beneath {
 /// folders. `false` where the kernel cannot do that.
 ///
 /// The thread must have no way to new privileges.
-pub fn confine(folders: &[(BorrowedFd<'_>, Access)]) -> io::Result<bool> {
-    let Some(known) = known() else { return Ok(false) };
+pub fn restrict_self(folders: &[(BorrowedFd<'_>, Access)]) -> io::Result<bool> {
+    let Some(known) = supported_rights() else { return Ok(false) };
     let rules = ruleset(known)?;
     for (folder, access) in folders {
         let allowed = match access {
@@ -51,28 +52,28 @@ pub fn confine(folders: &[(BorrowedFd<'_>, Access)]) -> io::Result<bool> {
 }
 
 /// The rights that this kernel knows.
-fn known() -> Option<u64> {
+fn supported_rights() -> Option<u64> {
     // SAFETY: with this flag the kernel reads no memory.
     let version = unsafe {
         libc::syscall(
             libc::SYS_landlock_create_ruleset,
-            std::ptr::null::<Ruleset>(),
+            std::ptr::null::<RulesetAttr>(),
             0_usize,
-            ASK_VERSION,
+            QUERY_ABI_VERSION,
         )
     };
     let version = usize::try_from(version).ok()?;
-    KNOWN.get(version.checked_sub(1)?.min(KNOWN.len() - 1)).copied()
+    ACCESS_FS_BY_ABI.get(version.checked_sub(1)?.min(ACCESS_FS_BY_ABI.len() - 1)).copied()
 }
 
 fn ruleset(handled: u64) -> io::Result<OwnedFd> {
-    let attributes = Ruleset { handled };
+    let attributes = RulesetAttr { handled };
     // SAFETY: the kernel reads as many bytes of the attributes as it is told they have.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_landlock_create_ruleset,
             &raw const attributes,
-            size_of::<Ruleset>(),
+            size_of::<RulesetAttr>(),
             0_u32,
         )
     };
@@ -84,7 +85,7 @@ fn ruleset(handled: u64) -> io::Result<OwnedFd> {
 }
 
 fn add(rules: BorrowedFd<'_>, folder: BorrowedFd<'_>, allowed: u64) -> io::Result<()> {
-    let rule = Beneath { allowed, folder: folder.as_raw_fd() };
+    let rule = PathBeneathAttr { allowed, folder: folder.as_raw_fd() };
     // SAFETY: the kernel reads one rule of this kind.
     let result = unsafe {
         libc::syscall(
@@ -114,7 +115,10 @@ mod tests {
             crate::process::no_new_privileges().expect("always possible");
             let inside = folder.join("a");
             let folder = fs::File::open(folder).expect("a folder");
-            assert!(confine(&[(folder.as_fd(), Access::All)]).expect("confined"), "no landlock");
+            assert!(
+                restrict_self(&[(folder.as_fd(), Access::All)]).expect("confined"),
+                "no landlock"
+            );
             fs::write(&inside, "mine").expect("its own");
             assert_eq!(fs::read_to_string(&inside).expect("its own"), "mine");
             fs::read_to_string(&outside).expect_err("not its own").kind()

@@ -26,4 +26,4 @@ pub mod stdio;
 mod syscall;
 pub mod tree;
 
-pub use self::count::{Counting, live};
+pub use self::count::{CountingAllocator, allocated_bytes};

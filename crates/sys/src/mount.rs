@@ -28,7 +28,11 @@ pub enum Propagation {
 }
 
 /// A new file system that is not attached anywhere yet. Options without a value are flags.
-pub fn new(kind: &str, options: &[(&str, Option<&str>)], attributes: u64) -> io::Result<OwnedFd> {
+pub fn new_filesystem(
+    kind: &str,
+    options: &[(&str, Option<&str>)],
+    attributes: u64,
+) -> io::Result<OwnedFd> {
     let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (key, value) in options {
         match value {
@@ -59,15 +63,17 @@ pub fn overlay(layers: &[impl AsRef<str>], upper: Option<(&str, &str)>) -> io::R
     }
     let each = layers.iter().map(|layer| ("lowerdir+", Some(layer.as_ref())));
     let options: Vec<_> = each.chain(above.iter().copied()).collect();
-    match new("overlay", &options, 0) {
+    match new_filesystem("overlay", &options, 0) {
         // kernels before 6.7 take all layers as one short word
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => overlay_of_word(layers, &above),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            overlay_with_lowerdir(layers, &above)
+        }
         made => made,
     }
 }
 
 /// Layers are named by their descriptors, since a word has 255 bytes at the most.
-fn overlay_of_word(
+fn overlay_with_lowerdir(
     layers: &[impl AsRef<str>],
     above: &[(&str, Option<&str>)],
 ) -> io::Result<OwnedFd> {
@@ -81,13 +87,13 @@ fn overlay_of_word(
     options.extend(above);
     let here = folder(".")?;
     rustix::process::chdir("/proc/self/fd")?;
-    let made = new("overlay", &options, 0);
+    let made = new_filesystem("overlay", &options, 0);
     rustix::process::fchdir(here)?;
     made
 }
 
 /// A detached copy of the mounts at `file` (any descriptor, also with `O_PATH`).
-pub fn copy(file: impl AsFd, recursive: bool) -> io::Result<OwnedFd> {
+pub fn clone_tree(file: impl AsFd, recursive: bool) -> io::Result<OwnedFd> {
     let mut flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH;
@@ -98,7 +104,7 @@ pub fn copy(file: impl AsFd, recursive: bool) -> io::Result<OwnedFd> {
 }
 
 /// Attaches a detached tree over `target`.
-pub fn attach(tree: impl AsFd, target: impl AsFd) -> io::Result<()> {
+pub fn attach_tree(tree: impl AsFd, target: impl AsFd) -> io::Result<()> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     Ok(move_mount(tree, "", target, "", flags)?)
 }
@@ -113,32 +119,36 @@ struct Attributes {
 }
 
 /// Adds attributes to the mount at `tree`, and to all below it if `recursive`.
-pub fn restrict(tree: impl AsFd, attributes: u64, recursive: bool) -> io::Result<()> {
-    change(tree, &Attributes { set: attributes, ..Attributes::default() }, recursive)
+pub fn set_attributes(tree: impl AsFd, attributes: u64, recursive: bool) -> io::Result<()> {
+    mount_setattr(tree, &Attributes { set: attributes, ..Attributes::default() }, recursive)
 }
 
 /// Removes attributes from the mount at `tree`.
-pub fn allow(tree: impl AsFd, attributes: u64) -> io::Result<()> {
-    change(tree, &Attributes { clear: attributes, ..Attributes::default() }, false)
+pub fn clear_attributes(tree: impl AsFd, attributes: u64) -> io::Result<()> {
+    mount_setattr(tree, &Attributes { clear: attributes, ..Attributes::default() }, false)
 }
 
-pub fn propagate(tree: impl AsFd, how: Propagation, recursive: bool) -> io::Result<()> {
+pub fn set_propagation(tree: impl AsFd, how: Propagation, recursive: bool) -> io::Result<()> {
     let propagation = match how {
         Propagation::Private => libc::MS_PRIVATE,
         Propagation::Slave => libc::MS_SLAVE,
         Propagation::Shared => libc::MS_SHARED,
     };
-    change(tree, &Attributes { propagation, ..Attributes::default() }, recursive)
+    mount_setattr(tree, &Attributes { propagation, ..Attributes::default() }, recursive)
 }
 
 /// Shows the owners of files below a detached tree as the user namespace maps them.
-pub fn map_ids(tree: impl AsFd, user_namespace: impl AsFd, recursive: bool) -> io::Result<()> {
+pub fn set_id_map(tree: impl AsFd, user_namespace: impl AsFd, recursive: bool) -> io::Result<()> {
     let user_namespace =
         u64::try_from(user_namespace.as_fd().as_raw_fd()).expect("descriptors are not negative");
-    change(tree, &Attributes { set: ID_MAP, user_namespace, ..Attributes::default() }, recursive)
+    mount_setattr(
+        tree,
+        &Attributes { set: ID_MAP, user_namespace, ..Attributes::default() },
+        recursive,
+    )
 }
 
-fn change(tree: impl AsFd, attributes: &Attributes, recursive: bool) -> io::Result<()> {
+fn mount_setattr(tree: impl AsFd, attributes: &Attributes, recursive: bool) -> io::Result<()> {
     const AT_RECURSIVE: i32 = 0x8000;
     let flags = libc::AT_EMPTY_PATH | if recursive { AT_RECURSIVE } else { 0 };
     // SAFETY: an open descriptor, an empty string and a structure of the size that is passed.
@@ -156,7 +166,7 @@ fn change(tree: impl AsFd, attributes: &Attributes, recursive: bool) -> io::Resu
 }
 
 /// Detaches what is mounted at `path`, at once, busy or not.
-pub fn detach(path: &Path) -> io::Result<()> {
+pub fn lazy_unmount(path: &Path) -> io::Result<()> {
     Ok(unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?)
 }
 
@@ -171,7 +181,7 @@ pub fn detach_exact(path: &Path) -> io::Result<()> {
 }
 
 /// Makes the current folder, which must be a mount, the root of this mount namespace, and forgets the old one.
-pub fn change_root() -> io::Result<()> {
+pub fn pivot_root() -> io::Result<()> {
     rustix::process::pivot_root(c".", c".")?;
     unmount(c".", UnmountFlags::DETACH)?;
     Ok(rustix::process::chdir(c"/")?)

@@ -24,7 +24,7 @@ pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
 
 /// Moves this thread into the namespace `fd`, or into the namespaces of these kinds of the process whose descriptor
 /// `fd` is. For a pid namespace: the children to come.
-pub fn enter(fd: impl AsFd, kind: i32) -> io::Result<()> {
+pub fn setns(fd: impl AsFd, kind: i32) -> io::Result<()> {
     // SAFETY: `fd` is open for the call.
     check(unsafe { libc::setns(fd.as_fd().as_raw_fd(), kind) }).map(drop)
 }
@@ -37,13 +37,13 @@ pub fn unshare(kinds: i32) -> io::Result<()> {
 }
 
 /// Runs `work` on a thread of its own inside the network namespace at `path`.
-pub fn in_network<T: Send + 'static>(
+pub fn run_in_network_namespace<T: Send + 'static>(
     path: &Path,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     let namespace = open(path)?;
     let thread = std::thread::Builder::new().name("netns".into()).spawn(move || {
-        enter(&namespace, NETWORK)?;
+        setns(&namespace, NETWORK)?;
         work()
     })?;
     thread.join().map_err(|_| io::Error::other("a thread in a network namespace panicked"))?

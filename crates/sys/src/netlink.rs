@@ -14,15 +14,15 @@ mod socket;
 
 pub use address::{Address, Neighbour, add_address, addresses, set_neighbour};
 pub use cidr::Cidr;
-pub use conntrack::{Flow, remove_flow, udp_flows};
+pub use conntrack::{ConntrackEntry, delete_conntrack_entry, udp_conntrack_entries};
 pub use link::{
     Link, Veth, add_bridge, add_veth, link, links, remove_link, rename_link, set_hairpin,
     set_master, set_mtu, set_up,
 };
 pub use message::{Attributes, Message, align};
-pub use namespace::{NetworkNamespace, within};
+pub use namespace::{NetworkNamespace, run_in_netns};
 pub use route::{Route, remove_route, routes, set_route};
-pub use socket::{Family, Socket};
+pub use socket::{NetlinkFamily, Socket};
 
 use std::io;
 
@@ -31,7 +31,7 @@ use std::io;
 pub enum Error {
     /// The kernel answered with an error number.
     #[error("{what}: {source}{}", detail(.message.as_deref()))]
-    Refused { what: String, source: io::Error, message: Option<String> },
+    Kernel { what: String, source: io::Error, message: Option<String> },
     /// The socket itself failed, or no answer came in time.
     #[error("netlink socket: {0}")]
     Socket(#[source] io::Error),
@@ -49,19 +49,19 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     /// The thing was there already: often as good as success.
-    pub fn is_exists(&self) -> bool {
+    pub fn is_already_exists(&self) -> bool {
         self.errno() == Some(libc::EEXIST)
     }
 
     /// The thing was not there: often as good as success when removing.
-    pub fn is_missing(&self) -> bool {
+    pub fn is_not_found(&self) -> bool {
         matches!(self, Self::NoLink(_))
             || matches!(self.errno(), Some(libc::ENOENT | libc::ESRCH | libc::ENODEV))
     }
 
     fn errno(&self) -> Option<i32> {
         match self {
-            Self::Refused { source, .. } | Self::Socket(source) | Self::Namespace(source) => {
+            Self::Kernel { source, .. } | Self::Socket(source) | Self::Namespace(source) => {
                 source.raw_os_error()
             }
             _ => None,

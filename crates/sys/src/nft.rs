@@ -11,12 +11,14 @@ mod rule;
 mod table;
 
 pub use batch::{Batch, Operation};
-pub use difference::difference;
+pub use difference::diff;
 pub use expression::{Comparison, Expression, Map, Register};
 pub use key::{Key, Type, concatenated};
 pub use live::{generation, is_intact};
-pub use rule::{Field, Rule, Test, ct};
-pub use table::{Base, Chain, ChainKind, Data, Family, Hook, Policy, Ruleset, Set, Table, Verdict};
+pub use rule::{Field, Match, Rule, ct};
+pub use table::{
+    BaseChain, Chain, ChainType, Data, Family, Hook, Policy, Ruleset, Set, Table, Verdict,
+};
 
 pub use crate::netlink::{Error, Result};
 

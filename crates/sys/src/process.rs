@@ -10,12 +10,12 @@ use std::{
 
 /// How a child ended, as `wait` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum ExitStatus {
     Exited(i32),
     Signaled(i32),
 }
 
-impl Ending {
+impl ExitStatus {
     /// The shell's convention: 128 + the signal's number.
     pub fn code(self) -> i32 {
         match self {
@@ -84,20 +84,20 @@ impl Program {
 }
 
 /// The next child that has ended, if one has.
-pub fn reap() -> Option<(i32, Ending)> {
+pub fn reap() -> Option<(i32, ExitStatus)> {
     let mut status = 0;
     // SAFETY: `status` is a valid place to write to.
     let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
-    (pid > 0).then(|| (pid, ending(status)))
+    (pid > 0).then(|| (pid, exit_status(status)))
 }
 
 /// Waits for one child.
-pub fn wait(pid: i32) -> io::Result<Ending> {
+pub fn wait(pid: i32) -> io::Result<ExitStatus> {
     loop {
         let mut status = 0;
         // SAFETY: `status` is a valid place to write to.
         if unsafe { libc::waitpid(pid, &raw mut status, 0) } == pid {
-            return Ok(ending(status));
+            return Ok(exit_status(status));
         }
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::Interrupted {
@@ -106,11 +106,11 @@ pub fn wait(pid: i32) -> io::Result<Ending> {
     }
 }
 
-fn ending(status: i32) -> Ending {
+fn exit_status(status: i32) -> ExitStatus {
     if libc::WIFSIGNALED(status) {
-        Ending::Signaled(libc::WTERMSIG(status))
+        ExitStatus::Signaled(libc::WTERMSIG(status))
     } else {
-        Ending::Exited(libc::WEXITSTATUS(status))
+        ExitStatus::Exited(libc::WEXITSTATUS(status))
     }
 }
 
@@ -121,7 +121,7 @@ pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
 }
 
 /// Blocks `signals` for this process and returns a descriptor that becomes readable when one arrives.
-pub fn signals(signals: &[i32]) -> io::Result<OwnedFd> {
+pub fn signalfd(signals: &[i32]) -> io::Result<OwnedFd> {
     let set = signal_set(signals);
     // SAFETY: `set` is initialised; the new descriptor belongs to nobody else.
     unsafe {
@@ -174,7 +174,7 @@ fn signal_set(signals: &[i32]) -> libc::sigset_t {
 }
 
 /// Reaps children for ever: the whole life of a sandbox's init.
-pub fn pause() -> Infallible {
+pub fn reap_forever() -> Infallible {
     let set = signal_set(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT]);
     // SAFETY: `set` is initialised.
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut()) };
@@ -203,7 +203,7 @@ pub fn die_with_parent(signal: i32) -> io::Result<()> {
 }
 
 /// Neither memory nor descriptors of this process may be looked at by others of the same user.
-pub fn forbid_inspection() -> io::Result<()> {
+pub fn set_non_dumpable() -> io::Result<()> {
     // SAFETY: takes numbers.
     check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) }).map(drop)
 }
@@ -234,7 +234,7 @@ pub fn no_new_privileges() -> io::Result<()> {
 }
 
 /// Makes `fd` the standard descriptor `target` (0, 1 or 2).
-pub fn set_standard(fd: BorrowedFd<'_>, target: i32) -> io::Result<()> {
+pub fn redirect_standard_fd(fd: BorrowedFd<'_>, target: i32) -> io::Result<()> {
     let fd = fd.as_raw_fd();
     // SAFETY: both are open descriptors or a number that becomes one; dup2 of equal numbers would keep
     // close-on-exec, which fcntl then clears.
@@ -246,7 +246,7 @@ pub fn set_standard(fd: BorrowedFd<'_>, target: i32) -> io::Result<()> {
 }
 
 /// Marks every descriptor from 3 on to be closed by the next `exec`.
-pub fn close_others_on_exec() -> io::Result<()> {
+pub fn set_cloexec_from_3() -> io::Result<()> {
     // SAFETY: only sets flags.
     let done =
         unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
@@ -255,7 +255,7 @@ pub fn close_others_on_exec() -> io::Result<()> {
 
 /// Closes every descriptor from 3 on, but `kept`. For a copy of a process that must hold nothing of the original's.
 /// Whoever calls this must not use or drop other owned descriptors afterwards.
-pub fn close_others_now(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub fn close_fds_except(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut kept: Vec<u32> =
         kept.iter().filter_map(|fd| u32::try_from(fd.as_raw_fd()).ok()).collect();
     kept.sort_unstable();
@@ -324,7 +324,7 @@ pub fn reset_scheduling() {
 }
 
 /// Makes standard input, a terminal, the controlling one of this process, which leads its session.
-pub fn take_terminal() -> io::Result<()> {
+pub fn set_controlling_terminal() -> io::Result<()> {
     // SAFETY: takes numbers.
     check(unsafe { libc::ioctl(0, libc::TIOCSCTTY, 0) }).map(drop)
 }
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn signals_count_from_128() {
-        assert_eq!(Ending::Signaled(9).code(), 137);
-        assert_eq!(Ending::Exited(3).code(), 3);
+        assert_eq!(ExitStatus::Signaled(9).code(), 137);
+        assert_eq!(ExitStatus::Exited(3).code(), 3);
     }
 }

@@ -46,12 +46,12 @@ pub struct Condition {
 /// `action` for the calls `numbers` when all `conditions` hold.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    pub numbers: Vec<i64>,
+    pub syscalls: Vec<i64>,
     pub conditions: Vec<Condition>,
     pub action: Action,
 }
 
-type Calls = BTreeMap<i64, Vec<SeccompRule>>;
+type RulesBySyscall = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Compiles a profile to programs for `load`, in loading order.
 ///
@@ -67,7 +67,7 @@ pub fn compile(default: Action, rules: &[Rule]) -> io::Result<Vec<Vec<u64>>> {
     actions.dedup();
     let newest = match default {
         Action::Allow | Action::Log | Action::Trace(_) => None,
-        _ => rules.iter().flat_map(|rule| &rule.numbers).max(),
+        _ => rules.iter().flat_map(|rule| &rule.syscalls).max(),
     };
     let newest = newest.and_then(|number| u32::try_from(*number).ok()).unwrap_or(LAST);
     let mut programs = Vec::new();
@@ -115,12 +115,12 @@ pub fn load(programs: &[Vec<u64>]) -> io::Result<()> {
     Ok(())
 }
 
-fn calls<'a>(rules: impl Iterator<Item = &'a Rule>) -> io::Result<Calls> {
-    let mut calls = Calls::new();
+fn calls<'a>(rules: impl Iterator<Item = &'a Rule>) -> io::Result<RulesBySyscall> {
+    let mut calls = RulesBySyscall::new();
     let mut always = Vec::new();
     for rule in rules {
         let conditions = rule.conditions.iter().map(condition).collect::<io::Result<Vec<_>>>()?;
-        for &number in &rule.numbers {
+        for &number in &rule.syscalls {
             let list = calls.entry(number).or_default();
             if conditions.is_empty() {
                 always.push(number);
@@ -187,7 +187,12 @@ pub(crate) fn word(code: u16, if_true: u8, if_false: u8, value: u32) -> u64 {
     u64::from_ne_bytes([code[0], code[1], if_true, if_false, k[0], k[1], k[2], k[3]])
 }
 
-fn program(calls: Calls, default: Action, matched: Action, newest: u32) -> io::Result<Vec<u64>> {
+fn program(
+    calls: RulesBySyscall,
+    default: Action,
+    matched: Action,
+    newest: u32,
+) -> io::Result<Vec<u64>> {
     let arch = std::env::consts::ARCH.try_into().map_err(io::Error::other)?;
     let filter = SeccompFilter::new(calls, action(default), action(matched), arch)
         .map_err(io::Error::other)?;
@@ -215,7 +220,7 @@ mod tests {
     #[test]
     fn one_program_for_each_action() {
         let rule = |name: &str, action| Rule {
-            numbers: vec![number(name).expect("known")],
+            syscalls: vec![number(name).expect("known")],
             conditions: Vec::new(),
             action,
         };

@@ -10,29 +10,34 @@ use std::{
 };
 
 /// The first descriptor behind standard input, output and error.
-const FIRST: RawFd = 3;
+const FIRST_PASSED_FD: RawFd = 3;
 /// Above what anybody passes, so that moving one does not overwrite another.
-const ABOVE: RawFd = 200;
+const SCRATCH_FD_BASE: RawFd = 200;
 
 /// The command's process begins a session of its own and has these descriptors as
 /// 3, 4, 5…; all others of ours are closed in it.
-pub fn pass(command: &mut Command, descriptors: Vec<OwnedFd>) {
+pub fn pass_fds(command: &mut Command, descriptors: Vec<OwnedFd>) {
     let count = RawFd::try_from(descriptors.len()).expect("a few descriptors");
     let moved = move || {
         for (at, fd) in (0..).zip(&descriptors) {
             // SAFETY: both numbers are ours; nothing in this single-threaded child
             // relies on what was behind them.
-            check(unsafe { libc::dup2(fd.as_raw_fd(), ABOVE + at) })?;
+            check(unsafe { libc::dup2(fd.as_raw_fd(), SCRATCH_FD_BASE + at) })?;
         }
         for at in 0..count {
             // SAFETY: as above.
-            check(unsafe { libc::dup2(ABOVE + at, FIRST + at) })?;
+            check(unsafe { libc::dup2(SCRATCH_FD_BASE + at, FIRST_PASSED_FD + at) })?;
         }
         // SAFETY: setsid takes nothing and touches no memory.
         check(unsafe { libc::setsid() })?;
         // SAFETY: only sets flags; what std itself holds open until the exec stays so.
         let closed = unsafe {
-            libc::syscall(libc::SYS_close_range, FIRST + count, u32::MAX, libc::CLOSE_RANGE_CLOEXEC)
+            libc::syscall(
+                libc::SYS_close_range,
+                FIRST_PASSED_FD + count,
+                u32::MAX,
+                libc::CLOSE_RANGE_CLOEXEC,
+            )
         };
         check(i32::try_from(closed).unwrap_or(-1))
     };
@@ -42,8 +47,8 @@ pub fn pass(command: &mut Command, descriptors: Vec<OwnedFd>) {
 }
 
 /// Takes the descriptor that was passed as number `3 + at`.
-pub fn passed(at: usize) -> io::Result<OwnedFd> {
-    let number = FIRST + RawFd::try_from(at).map_err(io::Error::other)?;
+pub fn take_passed_fd(at: usize) -> io::Result<OwnedFd> {
+    let number = FIRST_PASSED_FD + RawFd::try_from(at).map_err(io::Error::other)?;
     // SAFETY: only asks whether the number is open.
     check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
     // SAFETY: it is open, and whoever was started with it has nobody else to own it.
@@ -65,7 +70,7 @@ mod tests {
         let (mut reader, writer) = std::io::pipe().expect("a pipe");
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "echo hello >&3; ls /proc/self/fd | wc -l >&3"]);
-        pass(&mut command, vec![writer.into()]);
+        pass_fds(&mut command, vec![writer.into()]);
         let mut child = command.spawn().expect("a shell");
         drop(command); // and with it our end for writing
         let mut said = String::new();

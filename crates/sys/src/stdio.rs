@@ -13,9 +13,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, unix::AsyncFd};
 
 /// One end of a pipe, or a terminal. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Pipe(Arc<AsyncFd<OwnedFd>>);
+pub struct StdioStream(Arc<AsyncFd<OwnedFd>>);
 
-impl Pipe {
+impl StdioStream {
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         fcntl_setfl(&fd, fcntl_getfl(&fd)? | OFlags::NONBLOCK)?;
         // SAFETY: an owned descriptor stays the same and open for as long as the value lives in there.
@@ -23,12 +23,12 @@ impl Pipe {
         Ok(Self(Arc::new(registered)))
     }
 
-    pub fn resize(&self, columns: u16, rows: u16) -> io::Result<()> {
-        crate::descriptor::resize(self.0.get_ref(), columns, rows)
+    pub fn set_window_size(&self, columns: u16, rows: u16) -> io::Result<()> {
+        crate::descriptor::set_window_size(self.0.get_ref(), columns, rows)
     }
 }
 
-impl AsyncRead for Pipe {
+impl AsyncRead for StdioStream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -51,7 +51,7 @@ impl AsyncRead for Pipe {
     }
 }
 
-impl AsyncWrite for Pipe {
+impl AsyncWrite for StdioStream {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

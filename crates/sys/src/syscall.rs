@@ -6,16 +6,20 @@ macro_rules! table {
 
 /// The number of a call on this architecture.
 pub fn number(name: &str) -> Option<i64> {
-    COMMON.iter().chain(OWN).find(|(known, _)| *known == name).map(|(_, number)| *number)
+    COMMON_SYSCALLS
+        .iter()
+        .chain(ARCH_SYSCALLS)
+        .find(|(known, _)| *known == name)
+        .map(|(_, number)| *number)
 }
 
 /// Every call known here.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    COMMON.iter().chain(OWN).map(|(name, _)| *name)
+    COMMON_SYSCALLS.iter().chain(ARCH_SYSCALLS).map(|(name, _)| *name)
 }
 
 #[rustfmt::skip]
-const COMMON: &[(&str, i64)] = table![
+const COMMON_SYSCALLS: &[(&str, i64)] = table![
     read = SYS_read, write = SYS_write, close = SYS_close, fstat = SYS_fstat, lseek = SYS_lseek,
     mmap = SYS_mmap, mprotect = SYS_mprotect, munmap = SYS_munmap, brk = SYS_brk,
     rt_sigaction = SYS_rt_sigaction, rt_sigprocmask = SYS_rt_sigprocmask,
@@ -124,7 +128,7 @@ const COMMON: &[(&str, i64)] = table![
 
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
-const OWN: &[(&str, i64)] = table![
+const ARCH_SYSCALLS: &[(&str, i64)] = table![
     open = SYS_open, stat = SYS_stat, lstat = SYS_lstat, poll = SYS_poll, access = SYS_access,
     pipe = SYS_pipe, select = SYS_select, dup2 = SYS_dup2, pause = SYS_pause, alarm = SYS_alarm,
     fork = SYS_fork, vfork = SYS_vfork, getdents = SYS_getdents, rename = SYS_rename,

@@ -118,9 +118,10 @@ mod tests {
         fs::create_dir_all(top.join("mounted")).expect("made");
         fs::write(outside.path().join("kept"), "x").expect("written");
         symlink(outside.path(), top.join("link")).expect("a link");
-        let source = crate::descriptor::place(outside.path()).expect("open");
-        let target = crate::descriptor::place(&top.join("mounted")).expect("open");
-        mount::attach(mount::copy(source, false).expect("a copy"), target).expect("mounted");
+        let source = crate::descriptor::open_path(outside.path()).expect("open");
+        let target = crate::descriptor::open_path(&top.join("mounted")).expect("open");
+        mount::attach_tree(mount::clone_tree(source, false).expect("a copy"), target)
+            .expect("mounted");
         let mut names = Vec::new();
         walk(open(&top), &mut |found| {
             if let Found::Other { name, .. } = found {
@@ -133,7 +134,7 @@ mod tests {
         let error = remove(&top).expect_err("something is mounted there");
         assert!(error.to_string().contains("mounted"), "{error}");
         assert!(outside.path().join("kept").exists());
-        mount::detach(&top.join("mounted")).expect("detached");
+        mount::lazy_unmount(&top.join("mounted")).expect("detached");
         remove(&top).expect("removed");
         assert!(outside.path().join("kept").exists());
         symlink(outside.path(), &top).expect("a link");

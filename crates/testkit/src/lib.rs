@@ -2,4 +2,4 @@
 
 mod cluster;
 
-pub use self::cluster::Cluster;
+pub use self::cluster::TestCluster;

@@ -49,12 +49,12 @@ pub(crate) fn start_with(logging: &Logging) {
             let file = about.file().and_then(|file| file.rsplit('/').next()).unwrap_or_default();
             let file = file.trim_end_matches(".rs");
             let levels = modules.iter().filter(|(pattern, _)| matches(pattern, file));
-            levels.into_iter().any(|(_, level)| *about.level() <= most(*level))
+            levels.into_iter().any(|(_, level)| *about.level() <= level_for_verbosity(*level))
         });
-        filter(&most(level).to_string()).or(named)
+        filter(&level_for_verbosity(level).to_string()).or(named)
     };
     let (filter, handle) = reload::Layer::new(all(logging.level));
-    apiserver::let_verbosity_be_set(move |level| {
+    apiserver::register_verbosity_setter(move |level| {
         let _ = handle.reload(all(level)); // it is there as long as the process
     });
     let streams = Streams::new(logging);
@@ -71,7 +71,7 @@ pub(crate) fn start_with(logging: &Logging) {
 
 /// Says what still waits.
 pub(crate) fn flush() {
-    if let Some(waiting) = WAITING.get() {
+    if let Some(waiting) = INFO_BUFFER.get() {
         let _ = waiting.lock().unwrap_or_else(PoisonError::into_inner).flush();
     }
 }
@@ -82,7 +82,7 @@ fn filter(level: &str) -> EnvFilter {
 }
 
 /// What a level of upstream's means, in ours.
-fn most(level: u8) -> Level {
+fn level_for_verbosity(level: u8) -> Level {
     match level {
         0..=3 => Level::INFO,
         4..=6 => Level::DEBUG,
@@ -106,7 +106,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// What is no error, where it may wait.
-static WAITING: OnceLock<Arc<Mutex<BufWriter<Stdout>>>> = OnceLock::new();
+static INFO_BUFFER: OnceLock<Arc<Mutex<BufWriter<Stdout>>>> = OnceLock::new();
 
 /// Where what is said goes.
 #[derive(Clone)]
@@ -121,7 +121,7 @@ impl Streams {
             return Self { split: logging.split, buffered: None };
         }
         let buffered = Arc::new(Mutex::new(BufWriter::with_capacity(logging.buffer, io::stdout())));
-        let _ = WAITING.set(buffered.clone());
+        let _ = INFO_BUFFER.set(buffered.clone());
         let every = logging.flush;
         let flusher = thread::Builder::new().name("log".to_owned());
         let _ = flusher.spawn(move || {
@@ -135,18 +135,18 @@ impl Streams {
 }
 
 /// One line on its way.
-enum Line {
+enum LogTarget {
     Error(io::Stderr),
     Out(LineWriter<Stdout>),
-    Waits(Arc<Mutex<BufWriter<Stdout>>>),
+    Buffered(Arc<Mutex<BufWriter<Stdout>>>),
 }
 
-impl Write for Line {
+impl Write for LogTarget {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Error(to) => to.write(bytes),
             Self::Out(to) => to.write(bytes),
-            Self::Waits(to) => to.lock().unwrap_or_else(PoisonError::into_inner).write(bytes),
+            Self::Buffered(to) => to.lock().unwrap_or_else(PoisonError::into_inner).write(bytes),
         }
     }
 
@@ -154,23 +154,23 @@ impl Write for Line {
         match self {
             Self::Error(to) => to.flush(),
             Self::Out(to) => to.flush(),
-            Self::Waits(_) => Ok(()), // its time comes
+            Self::Buffered(_) => Ok(()), // its time comes
         }
     }
 }
 
 impl MakeWriter<'_> for Streams {
-    type Writer = Line;
+    type Writer = LogTarget;
 
-    fn make_writer(&self) -> Line {
-        Line::Error(io::stderr())
+    fn make_writer(&self) -> LogTarget {
+        LogTarget::Error(io::stderr())
     }
 
-    fn make_writer_for(&self, about: &Metadata<'_>) -> Line {
+    fn make_writer_for(&self, about: &Metadata<'_>) -> LogTarget {
         match &self.buffered {
-            _ if !self.split || *about.level() == Level::ERROR => Line::Error(io::stderr()),
-            Some(buffered) => Line::Waits(buffered.clone()),
-            None => Line::Out(LineWriter::new(io::stdout())),
+            _ if !self.split || *about.level() == Level::ERROR => LogTarget::Error(io::stderr()),
+            Some(buffered) => LogTarget::Buffered(buffered.clone()),
+            None => LogTarget::Out(LineWriter::new(io::stdout())),
         }
     }
 }
@@ -191,7 +191,7 @@ where
     ) -> fmt::Result {
         let about = event.metadata();
         let mut line = Value::object();
-        let micros = SystemClock.micros();
+        let micros = SystemClock.now_micros();
         #[expect(clippy::cast_precision_loss, reason = "microseconds of a date fit")]
         let millis = micros as f64 / 1e3;
         line["ts"] = millis.into();

@@ -35,30 +35,30 @@ use sys::{
 
 use crate::Error;
 
-const DATA: &str = "..data";
-const NEXT: &str = "..data_tmp";
+const DATA_DIR_NAME: &str = "..data";
+const NEW_DATA_DIR_NAME: &str = "..data_tmp";
 const FOLDER: u32 = 0o755;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct File {
+pub struct FileProjection {
     pub content: Vec<u8>,
     pub mode: u32,
-    pub user: Option<u32>,
+    pub uid: Option<u32>,
 }
 
 /// By path below the volume.
-pub type Files = BTreeMap<String, File>;
+pub type Payload = BTreeMap<String, FileProjection>;
 
 /// Makes `folder` hold exactly `files`. Says whether they changed.
-pub fn write(folder: &Path, files: &Files, group: Option<u32>) -> Result<bool, Error> {
+pub fn write_atomically(folder: &Path, files: &Payload, group: Option<u32>) -> Result<bool, Error> {
     for path in files.keys() {
-        check(path)?;
+        validate_path(path)?;
     }
     let what = || folder.display().to_string();
     fs::create_dir_all(folder).map_err(Error::io(what()))?;
     let root = open_folder(CWD, folder.as_os_str()).map_err(Error::io(what()))?;
     fchmod(&root, Mode::from_raw_mode(FOLDER)).map_err(Error::io(what()))?;
-    let old = current(&root).filter(|name| {
+    let old = is_up_to_date(&root).filter(|name| {
         open_folder(&root, OsStr::new(name)).is_ok_and(|old| holds(&old, files, group))
     });
     let changed = old.is_none();
@@ -66,11 +66,11 @@ pub fn write(folder: &Path, files: &Files, group: Option<u32>) -> Result<bool, E
         Some(old) => old,
         None => replace(&root, files, group).map_err(Error::io(what()))?,
     };
-    show(&root, &now, files).map_err(Error::io(what()))?;
+    sync_user_visible_links(&root, &now, files).map_err(Error::io(what()))?;
     Ok(changed)
 }
 
-fn check(path: &str) -> Result<(), Error> {
+fn validate_path(path: &str) -> Result<(), Error> {
     let mut parts = Path::new(path).components();
     let plain = parts.clone().all(|part| matches!(part, Component::Normal(_)));
     let first = parts.next().map(|part| part.as_os_str().to_string_lossy().into_owned());
@@ -87,31 +87,31 @@ fn open_folder(parent: impl AsFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
     openat(parent, name, flags, Mode::empty())
 }
 
-fn mode(file: &File, group: Option<u32>) -> u32 {
+fn effective_mode(file: &FileProjection, group: Option<u32>) -> u32 {
     file.mode | if group.is_some() { 0o440 } else { 0 }
 }
 
 /// The folder that `..data` names, if it is one of the names that we give.
-fn current(root: &OwnedFd) -> Option<String> {
-    let name = readlinkat(root, DATA, Vec::new()).ok()?.into_string().ok()?;
+fn is_up_to_date(root: &OwnedFd) -> Option<String> {
+    let name = readlinkat(root, DATA_DIR_NAME, Vec::new()).ok()?.into_string().ok()?;
     let (seconds, nanos) = name.strip_prefix("..")?.split_once('_')?;
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     (digits(seconds) && digits(nanos)).then_some(name)
 }
 
 /// Whether the folder holds these files and no others.
-fn holds(folder: &OwnedFd, files: &Files, group: Option<u32>) -> bool {
+fn holds(folder: &OwnedFd, files: &Payload, group: Option<u32>) -> bool {
     let mut others = 0;
     let Ok(root) = folder.try_clone() else { return false };
     let counted = tree::walk(root, &mut |found| {
         others += usize::from(matches!(found, Found::Other { .. }));
         if others > files.len() { Err(io::ErrorKind::InvalidData.into()) } else { Ok(()) }
     });
-    let same = |(path, file): (&String, &File)| {
+    let same = |(path, file): (&String, &FileProjection)| {
         let found = container_file::open_beneath(folder, Path::new(path)).ok()?;
         let meta = found.metadata().ok()?;
-        let owned = meta.mode() & 0o7777 == mode(file, group)
-            && file.user.is_none_or(|user| user == meta.uid())
+        let owned = meta.mode() & 0o7777 == effective_mode(file, group)
+            && file.uid.is_none_or(|user| user == meta.uid())
             && group.is_none_or(|group| group == meta.gid());
         let content = container_file::read_head(&found, file.content.len() + 1).ok()?;
         (owned && content == file.content).then_some(())
@@ -120,15 +120,15 @@ fn holds(folder: &OwnedFd, files: &Files, group: Option<u32>) -> bool {
 }
 
 /// Writes the files to a new folder and lets `..data` name it.
-fn replace(root: &OwnedFd, files: &Files, group: Option<u32>) -> io::Result<String> {
-    let new = fresh(root)?;
-    fill(&open_folder(root, OsStr::new(&new))?, files, group)?;
-    tree::remove_at(root, OsStr::new(NEXT))?; // of an interrupted write
-    symlinkat(&*new, root, NEXT)?;
-    match renameat(root, NEXT, root, DATA) {
+fn replace(root: &OwnedFd, files: &Payload, group: Option<u32>) -> io::Result<String> {
+    let new = create_timestamped_dir(root)?;
+    write_payload(&open_folder(root, OsStr::new(&new))?, files, group)?;
+    tree::remove_at(root, OsStr::new(NEW_DATA_DIR_NAME))?; // of an interrupted write
+    symlinkat(&*new, root, NEW_DATA_DIR_NAME)?;
+    match renameat(root, NEW_DATA_DIR_NAME, root, DATA_DIR_NAME) {
         Err(Errno::ISDIR) => {
-            tree::remove_at(root, OsStr::new(DATA))?;
-            renameat(root, NEXT, root, DATA)?;
+            tree::remove_at(root, OsStr::new(DATA_DIR_NAME))?;
+            renameat(root, NEW_DATA_DIR_NAME, root, DATA_DIR_NAME)?;
         }
         renamed => renamed?,
     }
@@ -136,7 +136,7 @@ fn replace(root: &OwnedFd, files: &Files, group: Option<u32>) -> io::Result<Stri
 }
 
 /// A new folder beside the current one; names count up.
-fn fresh(root: &OwnedFd) -> io::Result<String> {
+fn create_timestamped_dir(root: &OwnedFd) -> io::Result<String> {
     let (seconds, nanos) = sys::descriptor::now();
     for attempt in 0..1000 {
         let name = format!("..{seconds}_{:09}", nanos + attempt);
@@ -148,8 +148,8 @@ fn fresh(root: &OwnedFd) -> io::Result<String> {
     Err(Errno::EXIST.into())
 }
 
-fn fill(top: &OwnedFd, files: &Files, group: Option<u32>) -> io::Result<()> {
-    dress(top, FOLDER, None, group)?;
+fn write_payload(top: &OwnedFd, files: &Payload, group: Option<u32>) -> io::Result<()> {
+    chown_and_chmod(top, FOLDER, None, group)?;
     for (path, file) in files {
         let mut at = top.try_clone()?;
         let mut parts = Path::new(path).components();
@@ -157,18 +157,18 @@ fn fill(top: &OwnedFd, files: &Files, group: Option<u32>) -> io::Result<()> {
         for parent in parts {
             let _ = mkdirat(&at, parent.as_os_str(), Mode::from_raw_mode(FOLDER)); // shared
             at = open_folder(&at, parent.as_os_str())?;
-            dress(&at, FOLDER, None, group)?;
+            chown_and_chmod(&at, FOLDER, None, group)?;
         }
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
         let opened = openat(&at, name.as_os_str(), flags, Mode::from_raw_mode(0o600))?;
         let opened = fs::File::from(opened);
         opened.write_all_at(&file.content, 0)?;
-        dress(&opened, mode(file, group), file.user, group)?;
+        chown_and_chmod(&opened, effective_mode(file, group), file.uid, group)?;
     }
     Ok(())
 }
 
-fn dress(
+fn chown_and_chmod(
     fd: impl AsFd,
     mode: u32,
     user: Option<u32>,
@@ -181,19 +181,19 @@ fn dress(
 }
 
 /// Links for what containers see; all else goes, but for the files of now.
-fn show(root: &OwnedFd, now: &str, files: &Files) -> io::Result<()> {
+fn sync_user_visible_links(root: &OwnedFd, now: &str, files: &Payload) -> io::Result<()> {
     let first = |path: &str| OsString::from(path.split('/').next().unwrap_or_default());
     let wanted: BTreeSet<OsString> = files.keys().map(|path| first(path)).collect();
     for entry in Dir::read_from(root)? {
         let entry = entry?;
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        let stays = [".", "..", DATA, now].iter().any(|known| *known == name);
+        let stays = [".", "..", DATA_DIR_NAME, now].iter().any(|known| *known == name);
         if !stays && !wanted.contains(name) {
             tree::remove_at(root, name)?;
         }
     }
     for name in wanted {
-        let target = Path::new(DATA).join(&name);
+        let target = Path::new(DATA_DIR_NAME).join(&name);
         let is_link = readlinkat(root, &name, Vec::new())
             .is_ok_and(|found| found.to_bytes() == target.as_os_str().as_bytes());
         if !is_link {
@@ -212,8 +212,8 @@ mod tests {
 
     use super::*;
 
-    fn files(entries: &[(&str, &str)]) -> Files {
-        let file = |text: &str| File { content: text.into(), mode: 0o644, user: None };
+    fn files(entries: &[(&str, &str)]) -> Payload {
+        let file = |text: &str| FileProjection { content: text.into(), mode: 0o644, uid: None };
         entries.iter().map(|(path, text)| ((*path).to_owned(), file(text))).collect()
     }
 
@@ -221,10 +221,10 @@ mod tests {
     fn files_change_together_and_old_ones_go() {
         let root = tempfile::tempdir().unwrap();
         let at = root.path();
-        assert!(write(at, &files(&[("a", "1"), ("deep/b", "2")]), None).unwrap());
+        assert!(write_atomically(at, &files(&[("a", "1"), ("deep/b", "2")]), None).unwrap());
         assert_eq!(fs::read_to_string(at.join("deep/b")).unwrap(), "2");
-        assert!(!write(at, &files(&[("a", "1"), ("deep/b", "2")]), None).unwrap());
-        assert!(write(at, &files(&[("a", "3")]), Some(77)).unwrap());
+        assert!(!write_atomically(at, &files(&[("a", "1"), ("deep/b", "2")]), None).unwrap());
+        assert!(write_atomically(at, &files(&[("a", "3")]), Some(77)).unwrap());
         assert_eq!(fs::read_to_string(at.join("a")).unwrap(), "3");
         assert!(fs::symlink_metadata(at.join("deep")).is_err());
         let meta = fs::metadata(at.join("a")).unwrap();
@@ -237,7 +237,10 @@ mod tests {
     fn paths_stay_below() {
         let root = tempfile::tempdir().unwrap();
         for path in ["../x", "/etc/x", "a/../../x", "..data", ""] {
-            assert!(write(root.path(), &files(&[(path, "")]), None).is_err(), "{path:?}");
+            assert!(
+                write_atomically(root.path(), &files(&[(path, "")]), None).is_err(),
+                "{path:?}"
+            );
         }
     }
 
@@ -252,7 +255,7 @@ mod tests {
             fs::create_dir(root.path().join("host")).unwrap();
             fs::write(root.path().join("host/a"), "host").unwrap();
             let attack = Self { root };
-            write(&attack.volume(), &files(&[("a", "1")]), None).unwrap();
+            write_atomically(&attack.volume(), &files(&[("a", "1")]), None).unwrap();
             attack
         }
 
@@ -266,14 +269,14 @@ mod tests {
 
         /// Lets `..data` lead somewhere else, as a container could that may write here.
         fn lead(&self, data: &Path) {
-            fs::remove_file(self.volume().join(DATA)).unwrap();
-            symlink(data, self.volume().join(DATA)).unwrap();
+            fs::remove_file(self.volume().join(DATA_DIR_NAME)).unwrap();
+            symlink(data, self.volume().join(DATA_DIR_NAME)).unwrap();
         }
 
         /// Two updates, after which the volume is right and the host untouched.
         fn assert_harmless(&self) {
             for content in ["1", "2"] {
-                write(&self.volume(), &files(&[("a", content)]), None).unwrap();
+                write_atomically(&self.volume(), &files(&[("a", content)]), None).unwrap();
                 assert_eq!(fs::read_to_string(self.volume().join("a")).unwrap(), content);
             }
             assert_eq!(fs::read_dir(self.volume()).unwrap().count(), 3);
@@ -303,10 +306,10 @@ mod tests {
     fn folders_in_place_of_links_go() {
         let attack = Attack::new();
         let volume = attack.volume();
-        for name in [DATA, "a"] {
+        for name in [DATA_DIR_NAME, "a"] {
             fs::remove_file(volume.join(name)).unwrap();
         }
-        for name in [DATA, NEXT, "a", "other", "..other"] {
+        for name in [DATA_DIR_NAME, NEW_DATA_DIR_NAME, "a", "other", "..other"] {
             fs::create_dir_all(volume.join(name).join("deep")).unwrap();
             symlink(attack.host(), volume.join(name).join("deep/link")).unwrap();
         }
@@ -319,12 +322,12 @@ mod tests {
     fn what_cannot_be_read_is_replaced() {
         let attack = Attack::new();
         let volume = attack.volume();
-        let file = volume.join(fs::read_link(volume.join(DATA)).unwrap()).join("a");
+        let file = volume.join(fs::read_link(volume.join(DATA_DIR_NAME)).unwrap()).join("a");
         fs::remove_file(&file).unwrap();
         let kind = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(CWD, &file, kind, Mode::from_raw_mode(0o644), 0).unwrap();
         attack.assert_harmless();
-        let file = volume.join(fs::read_link(volume.join(DATA)).unwrap()).join("a");
+        let file = volume.join(fs::read_link(volume.join(DATA_DIR_NAME)).unwrap()).join("a");
         fs::File::options().write(true).open(&file).unwrap().set_len(8 << 40).unwrap();
         attack.assert_harmless();
     }
@@ -357,10 +360,10 @@ mod tests {
         std::thread::scope(|threads| {
             threads.spawn(|| {
                 while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                    let now = fs::read_link(volume.join(DATA)).unwrap_or_default();
+                    let now = fs::read_link(volume.join(DATA_DIR_NAME)).unwrap_or_default();
                     let now = now.to_string_lossy().into_owned();
                     let is_name = now.starts_with("..") && now.len() > 2 && !now.contains('/');
-                    let names = [DATA, NEXT, "a", "..1_1", &now];
+                    let names = [DATA_DIR_NAME, NEW_DATA_DIR_NAME, "a", "..1_1", &now];
                     for name in names.into_iter().take(4 + usize::from(is_name)) {
                         swap(name);
                     }
@@ -372,7 +375,11 @@ mod tests {
             let (mut good, mut refused) = (0_u32, 0_u32);
             for round in 0..rounds.unwrap_or(1000) {
                 let content = format!("{round}");
-                match write(&volume, &files(&[("a", &content), ("deep/b", &content)]), None) {
+                match write_atomically(
+                    &volume,
+                    &files(&[("a", &content), ("deep/b", &content)]),
+                    None,
+                ) {
                     Ok(_) => good += 1,
                     Err(_) => refused += 1,
                 }
@@ -388,8 +395,8 @@ mod tests {
             assert!(good > 0, "no write was possible");
         });
         assert_eq!(fs::read_dir(&host).unwrap().count(), 1);
-        crate::remove(&volume).unwrap();
-        write(&volume, &files(&[("a", "1")]), None).unwrap();
+        crate::unmount_and_remove(&volume).unwrap();
+        write_atomically(&volume, &files(&[("a", "1")]), None).unwrap();
         attack.assert_harmless();
     }
 }

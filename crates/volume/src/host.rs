@@ -7,7 +7,7 @@ use rustix::fs::{Mode, OFlags, fchmod, open};
 use crate::Error;
 
 /// Whether `path` is what `kind` says; the kinds that say so make it.
-pub fn check(path: &Path, kind: &str) -> Result<(), Error> {
+pub fn check_host_path(path: &Path, kind: &str) -> Result<(), Error> {
     let shown = path.display();
     if path.components().any(|part| part == std::path::Component::ParentDir) {
         return Err(Error::Invalid(format!("{shown}: must not contain '..'")));
@@ -49,11 +49,11 @@ fn kinds_are_checked_and_made() {
     let root = tempfile::tempdir().unwrap();
     let at = root.path().join("x");
     for kind in ["Directory", "File", "Socket", "CharDevice", "BlockDevice", "Nonsense"] {
-        assert!(check(&at, kind).is_err(), "{kind}");
+        assert!(check_host_path(&at, kind).is_err(), "{kind}");
     }
-    check(&at, "").unwrap();
-    check(&at, "DirectoryOrCreate").unwrap();
-    check(&at, "Directory").unwrap();
-    assert!(check(&at, "FileOrCreate").is_err());
-    check(Path::new("/dev/null"), "CharDevice").unwrap();
+    check_host_path(&at, "").unwrap();
+    check_host_path(&at, "DirectoryOrCreate").unwrap();
+    check_host_path(&at, "Directory").unwrap();
+    assert!(check_host_path(&at, "FileOrCreate").is_err());
+    check_host_path(Path::new("/dev/null"), "CharDevice").unwrap();
 }

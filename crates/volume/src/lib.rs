@@ -12,12 +12,12 @@ mod remove;
 mod sub_path;
 
 pub use self::{
-    empty::{Empty, empty},
-    files::{File, Files, write},
-    host::check as check_host_path,
-    owner::give_to_group,
-    remove::{mounts_below, remove},
-    sub_path::{bind, place_sub_path},
+    empty::{EmptyDir, set_up_empty_dir},
+    files::{FileProjection, Payload, write_atomically},
+    host::check_host_path,
+    owner::apply_fs_group,
+    remove::{mount_points_under, unmount_and_remove},
+    sub_path::{bind_mount, bind_mount_sub_path},
 };
 
 #[derive(Debug, thiserror::Error)]

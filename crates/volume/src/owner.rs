@@ -13,18 +13,18 @@ use sys::tree::{Found, walk};
 
 use crate::Error;
 
-const FOLDER: u32 = 0o2770;
-const FILE: u32 = 0o660;
+const DIR_MODE_BITS: u32 = 0o2770;
+const FILE_MODE_BITS: u32 = 0o660;
 
 /// Lets `group` read and write all below `folder`. With `trust_root`, a root that already
 /// has the group says that all below has. Neither links nor mounts lead anywhere else.
-pub fn give_to_group(folder: &Path, group: u32, trust_root: bool) -> Result<(), Error> {
+pub fn apply_fs_group(folder: &Path, group: u32, trust_root: bool) -> Result<(), Error> {
     let what = folder.display().to_string();
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let root = openat(CWD, folder, flags, Mode::empty()).map_err(Error::io(&what))?;
     if trust_root {
         let stat = fstat(&root).map_err(Error::io(&what))?;
-        if stat.st_gid == group && stat.st_mode & FOLDER == FOLDER {
+        if stat.st_gid == group && stat.st_mode & DIR_MODE_BITS == DIR_MODE_BITS {
             return Ok(());
         }
     }
@@ -37,7 +37,7 @@ fn change(found: Found<'_>, group: Gid) -> io::Result<()> {
     match found {
         Found::Folder(folder, stat) => {
             fchown(folder, None, Some(group))?;
-            fchmod(folder, Mode::from_raw_mode(stat.st_mode & 0o7777 | FOLDER))?;
+            fchmod(folder, Mode::from_raw_mode(stat.st_mode & 0o7777 | DIR_MODE_BITS))?;
         }
         Found::Other { folder, name, .. } => {
             // As a place: to open a file has effects if it is not what it was a moment ago.
@@ -51,7 +51,7 @@ fn change(found: Found<'_>, group: Gid) -> io::Result<()> {
             chownat(&place, c"", None, Some(group), AtFlags::EMPTY_PATH)?;
             if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
                 let path = format!("/proc/self/fd/{}", place.as_raw_fd());
-                chmod(path, Mode::from_raw_mode(stat.st_mode & 0o7777 | FILE))?;
+                chmod(path, Mode::from_raw_mode(stat.st_mode & 0o7777 | FILE_MODE_BITS))?;
             }
         }
     }
@@ -68,17 +68,20 @@ fn all_below_gets_the_group_and_links_are_not_followed() {
     std::os::unix::fs::symlink(outside.path(), root.path().join("link")).unwrap();
     std::os::unix::fs::symlink(outside.path().join("secret"), root.path().join("file")).unwrap();
     std::fs::create_dir(root.path().join("mounted")).unwrap();
-    crate::bind(sys::descriptor::place(outside.path()).unwrap(), &root.path().join("mounted"))
-        .unwrap();
+    crate::bind_mount(
+        sys::descriptor::open_path(outside.path()).unwrap(),
+        &root.path().join("mounted"),
+    )
+    .unwrap();
     let fifo = rustix::fs::FileType::Fifo;
     rustix::fs::mknodat(CWD, root.path().join("fifo"), fifo, Mode::from_raw_mode(0o600), 0)
         .unwrap();
-    give_to_group(root.path(), 77, false).unwrap();
+    apply_fs_group(root.path(), 77, false).unwrap();
     let of = |path: &Path| std::fs::metadata(path).map(|m| (m.gid(), m.mode() & 0o7777)).unwrap();
     assert_eq!(of(&root.path().join("deep")), (77, 0o2775));
     assert_eq!(of(&root.path().join("deep/file")), (77, 0o664));
     assert_eq!(of(&root.path().join("fifo")), (77, 0o600));
     assert_ne!(of(&outside.path().join("secret")).0, 77);
     assert_ne!(of(outside.path()).0, 77);
-    crate::remove(&root.path().join("mounted")).unwrap();
+    crate::unmount_and_remove(&root.path().join("mounted")).unwrap();
 }

@@ -10,10 +10,10 @@ use crate::Error;
 
 /// Detaches what is mounted at or below `folder`, then removes it. What is mounted there
 /// from elsewhere is never touched; a missing folder is a success.
-pub fn remove(folder: &Path) -> Result<(), Error> {
+pub fn unmount_and_remove(folder: &Path) -> Result<(), Error> {
     let what = folder.display().to_string();
     for _ in 0..8 {
-        let mounts = mounts_below(folder)?;
+        let mounts = mount_points_under(folder)?;
         if mounts.is_empty() {
             break;
         }
@@ -21,14 +21,14 @@ pub fn remove(folder: &Path) -> Result<(), Error> {
             sys::mount::detach_exact(&mount).map_err(Error::io(mount.display().to_string()))?;
         }
     }
-    if let Some(mount) = mounts_below(folder)?.first() {
+    if let Some(mount) = mount_points_under(folder)?.first() {
         return Err(Error::Invalid(format!("{} is still mounted", mount.display())));
     }
     sys::tree::remove(folder).map_err(Error::io(what))
 }
 
 /// What is mounted at or below a folder, the deepest first.
-pub fn mounts_below(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+pub fn mount_points_under(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let table = fs::read("/proc/self/mountinfo").map_err(Error::io("/proc/self/mountinfo"))?;
     let mut found: Vec<PathBuf> = table
         .split(|byte| *byte == b'\n')

@@ -8,19 +8,19 @@ use std::{
 
 use rustix::fs::{FileType, Mode, fstat};
 
-use crate::{Error, mounts_below};
+use crate::{Error, mount_points_under};
 
 /// Mounts `sub` of `volume` at `target`; a missing one becomes a folder with the volume's
 /// mode. Links inside the volume are followed; one that leads out of it is an error.
-pub fn place_sub_path(volume: &Path, sub: &Path, target: &Path) -> Result<(), Error> {
+pub fn bind_mount_sub_path(volume: &Path, sub: &Path, target: &Path) -> Result<(), Error> {
     let what = volume.join(sub).display().to_string();
-    bind(resolve(volume, sub).map_err(Error::io(what))?, target)
+    bind_mount(resolve(volume, sub).map_err(Error::io(what))?, target)
 }
 
 /// The kernel resolves the whole path at once, so that a container that exchanges folders and
 /// links meanwhile leads nowhere else; from then on only the descriptor counts.
 fn resolve(volume: &Path, sub: &Path) -> std::io::Result<OwnedFd> {
-    let root = sys::descriptor::place(volume)?;
+    let root = sys::descriptor::open_path(volume)?;
     match sys::descriptor::place_beneath(&root, sub) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let mode = Mode::from_raw_mode(fstat(&root)?.st_mode & 0o7777);
@@ -31,10 +31,10 @@ fn resolve(volume: &Path, sub: &Path) -> std::io::Result<OwnedFd> {
 }
 
 /// Mounts what a descriptor stands for at `target`, which is made to fit.
-pub fn bind(source: impl AsFd, target: &Path) -> Result<(), Error> {
+pub fn bind_mount(source: impl AsFd, target: &Path) -> Result<(), Error> {
     let what = target.display().to_string();
-    for mount in mounts_below(target)? {
-        sys::mount::detach(&mount).map_err(Error::io(&what))?;
+    for mount in mount_points_under(target)? {
+        sys::mount::lazy_unmount(&mount).map_err(Error::io(&what))?;
     }
     let stat = fstat(&source).map_err(Error::io(&what))?;
     if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
@@ -44,9 +44,9 @@ pub fn bind(source: impl AsFd, target: &Path) -> Result<(), Error> {
         fs::create_dir_all(parent).map_err(Error::io(&what))?;
         fs::File::create(target).map_err(Error::io(&what))?;
     }
-    let tree = sys::mount::copy(source, true).map_err(Error::io(&what))?;
-    let target = sys::descriptor::place(target).map_err(Error::io(&what))?;
-    sys::mount::attach(tree, target).map_err(Error::io(what))
+    let tree = sys::mount::clone_tree(source, true).map_err(Error::io(&what))?;
+    let target = sys::descriptor::open_path(target).map_err(Error::io(&what))?;
+    sys::mount::attach_tree(tree, target).map_err(Error::io(what))
 }
 
 #[cfg(test)]
@@ -67,16 +67,16 @@ mod tests {
         fs::create_dir_all(volume.join("etc")).unwrap();
         fs::write(volume.join("etc/hostname"), "inside").unwrap();
         symlink("etc", volume.join("inside")).unwrap();
-        place_sub_path(&volume, Path::new("inside/hostname"), &target).unwrap();
+        bind_mount_sub_path(&volume, Path::new("inside/hostname"), &target).unwrap();
         assert_eq!(fs::read_to_string(&target).unwrap(), "inside");
         symlink("/etc", volume.join("absolute")).unwrap();
         symlink("../outside", volume.join("up")).unwrap();
         symlink("/proc/self/root", volume.join("magic")).unwrap();
         for sub in ["absolute/hostname", "absolute/new", "up/new", "up", "magic", "../x", "/etc"] {
-            assert!(place_sub_path(&volume, Path::new(sub), &target).is_err(), "{sub}");
+            assert!(bind_mount_sub_path(&volume, Path::new(sub), &target).is_err(), "{sub}");
         }
         assert!(!Path::new("/etc/new").exists() && !root.path().join("outside").exists());
-        crate::remove(root.path()).unwrap();
+        crate::unmount_and_remove(root.path()).unwrap();
     }
 
     #[test]
@@ -87,11 +87,11 @@ mod tests {
         fs::set_permissions(&volume, std::os::unix::fs::PermissionsExt::from_mode(0o2777)).unwrap();
         for sub in ["a;touch b", "$(touch b)", "`touch b`", "a\nb", "a && b | c", "'\"", "%2e%2e"] {
             let made = volume.join(sub).join("deep");
-            place_sub_path(&volume, &Path::new(sub).join("deep"), &target).unwrap();
+            bind_mount_sub_path(&volume, &Path::new(sub).join("deep"), &target).unwrap();
             assert_eq!(fs::metadata(made).unwrap().mode() & 0o7777, 0o2777, "{sub}");
         }
         assert!(!Path::new("b").exists() && !volume.join("b").exists());
-        crate::remove(root.path()).unwrap();
+        crate::unmount_and_remove(root.path()).unwrap();
     }
 
     /// CVE-2017-1002101, CVE-2021-25741: folders and links are exchanged while they are opened.

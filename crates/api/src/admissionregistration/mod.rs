@@ -10,7 +10,7 @@ mod validating_admission_policy_binding;
 mod validating_webhook_configuration;
 pub(crate) mod webhooks;
 
-use schema::Names;
+use schema::ResourceNames;
 
 pub use self::{
     mutating_admission_policy::{
@@ -35,6 +35,7 @@ pub use self::{
     },
 };
 
-const fn names(kind: &'static str, plural: &'static str) -> Names {
-    Names::new("admissionregistration.k8s.io", "v1", kind, plural).categories(&["api-extensions"])
+const fn names(kind: &'static str, plural: &'static str) -> ResourceNames {
+    ResourceNames::new("admissionregistration.k8s.io", "v1", kind, plural)
+        .categories(&["api-extensions"])
 }

@@ -1,14 +1,17 @@
 //! admissionregistration/v1, v1beta1 and v1alpha1: MutatingAdmissionPolicy.
 
 use macros::api;
-use object::{Lens, List, ObjectMeta, count};
-use schema::{Column, Errors, Kind, Names, Path, Scope};
+use object::{Lens, List, ObjectMeta, saturating_i32};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, Scope, TableColumn};
 
 use super::{
     MatchCondition, MatchResources, ParamKind, Variable,
-    rules::{FAILURE, REINVOCATION, check_conditions, check_variables, param_kind_cell, same},
+    rules::{
+        FAILURE_POLICIES, REINVOCATION_POLICIES, check_conditions, check_variables,
+        param_kind_cell, same,
+    },
 };
-use crate::expression::{Environment, Gives, Session};
+use crate::expression::{CelEnvironment, ExpectedResult, Session};
 
 /// A rule that changes objects on their way in.
 #[api]
@@ -30,20 +33,25 @@ pub struct MutatingAdmissionPolicySpec {
     /// The changes, one after the other.
     mutations: List<Mutation>,
     /// What follows from errors: Fail, Ignore.
-    #[api(default = "Fail", implied, go = "$.FailurePolicyType", values("Fail", "Ignore"))]
+    #[api(
+        default = "Fail",
+        unpublished_default,
+        go_type = "$.FailurePolicyType",
+        enum_values("Fail", "Ignore")
+    )]
     failure_policy: Option<String>,
     /// What else must hold for the policy to apply.
     #[api(keys("name"), merge, merge_key = "name")]
     match_conditions: List<MatchCondition>,
     /// Whether it runs again after later changes: Never, IfNeeded.
-    #[api(go = "v1.ReinvocationPolicyType", values("IfNeeded", "Never"))]
+    #[api(go_type = "v1.ReinvocationPolicyType", enum_values("IfNeeded", "Never"))]
     reinvocation_policy: String,
 }
 
 #[api]
 pub struct Mutation {
     /// How the change is said: ApplyConfiguration, JSONPatch.
-    #[api(tag = 2, go = "$.PatchType", values("ApplyConfiguration", "JSONPatch"))]
+    #[api(tag = 2, go_type = "$.PatchType", enum_values("ApplyConfiguration", "JSONPatch"))]
     patch_type: Must<String>,
     /// An object that is applied.
     apply_configuration: Option<ApplyConfiguration>,
@@ -65,18 +73,21 @@ pub struct JSONPatch {
 
 impl Kind for MutatingAdmissionPolicy {
     const COMPILES: bool = true;
-    const NAMES: Names = super::names("MutatingAdmissionPolicy", "mutatingadmissionpolicies")
-        .singular("mutatingadmissionpolicy");
+    const NAMES: ResourceNames =
+        super::names("MutatingAdmissionPolicy", "mutatingadmissionpolicies")
+            .singular("mutatingadmissionpolicy");
     const SCOPE: Scope = Scope::Cluster;
     const GENERATION: bool = true;
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
 
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::new("Mutations", "integer", |this, _| count(this.spec().mutations().len()).into()),
-        Column::text("ParamKind", |this, _| param_kind_cell(this.spec().param_kind()).into()),
-        Column::AGE,
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::new("Mutations", "integer", |this, _| {
+            saturating_i32(this.spec().mutations().len()).into()
+        }),
+        TableColumn::text("ParamKind", |this, _| param_kind_cell(this.spec().param_kind()).into()),
+        TableColumn::AGE,
     ];
 
     fn default_fields(&mut self) {
@@ -85,19 +96,23 @@ impl Kind for MutatingAdmissionPolicy {
         }
     }
 
-    fn validate(&self, errs: &mut Errors) {
-        self.spec().check(None, &Path::SPEC, errs);
+    fn validate(&self, errs: &mut ErrorList) {
+        self.spec().check(None, &FieldPath::SPEC, errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        self.spec().check(Some(old.spec()), &Path::SPEC, errs);
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
+        self.spec().check(Some(old.spec()), &FieldPath::SPEC, errs);
     }
 }
 
 const OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 
 /// Nothing can be changed by a deletion.
-pub(super) fn check_operations(matching: Option<&MatchResources>, at: &Path, errs: &mut Errors) {
+pub(super) fn check_operations(
+    matching: Option<&MatchResources>,
+    at: &FieldPath,
+    errs: &mut ErrorList,
+) {
     for rule in matching.iter().flat_map(|matching| matching.resource_rules().iter()) {
         for operation in rule.rule_with_operations().operations().iter() {
             errs.one_of(&at.field("resourceRules").field("operations"), operation, &OPERATIONS);
@@ -106,9 +121,9 @@ pub(super) fn check_operations(matching: Option<&MatchResources>, at: &Path, err
 }
 
 impl MutatingAdmissionPolicySpec {
-    fn check(&self, old: Option<&Self>, at: &Path, errs: &mut Errors) {
-        errs.one_of(&at.field("failurePolicy"), self.failure_policy(), &FAILURE);
-        at.given("paramKind", self.param_kind(), |kind, at| kind.check(at, errs));
+    fn check(&self, old: Option<&Self>, at: &FieldPath, errs: &mut ErrorList) {
+        errs.one_of(&at.field("failurePolicy"), self.failure_policy(), &FAILURE_POLICIES);
+        at.if_present("paramKind", self.param_kind(), |kind, at| kind.check(at, errs));
         let here = at.field("matchConstraints");
         MatchResources::check_constraints(self.match_constraints(), &here, errs);
         check_operations(self.match_constraints(), &here, errs);
@@ -125,13 +140,18 @@ impl MutatingAdmissionPolicySpec {
         let before = old.map(|old| old.mutations().by_key(|it| it.tree())).unwrap_or_default();
         for (i, mutation) in self.mutations().iter().enumerate() {
             let stored = before.contains_key(mutation.tree());
-            let environment =
-                |gives| Environment { gives, params, authorizer: true, variables: true, stored };
+            let environment = |gives| CelEnvironment {
+                result_type: gives,
+                params,
+                authorizer: true,
+                variables: true,
+                is_stored: stored,
+            };
             mutation.check(&mut session, &environment, &at.field("mutations").index(i), errs);
         }
         match self.reinvocation_policy() {
             "" => errs.required(&at.field("reinvocationPolicy"), ""),
-            policy => errs.one_of(&at.field("reinvocationPolicy"), policy, &REINVOCATION),
+            policy => errs.one_of(&at.field("reinvocationPolicy"), policy, &REINVOCATION_POLICIES),
         }
     }
 }
@@ -140,16 +160,18 @@ impl Mutation {
     fn check(
         &self,
         session: &mut Session,
-        environment: &dyn Fn(Gives) -> Environment,
-        at: &Path,
-        errs: &mut Errors,
+        environment: &dyn Fn(ExpectedResult) -> CelEnvironment,
+        at: &FieldPath,
+        errs: &mut ErrorList,
     ) {
         let apply = self.apply_configuration().map(ApplyConfiguration::expression);
         let json = self.json_patch().map(JSONPatch::expression);
         let (is, other) = match self.patch_type() {
-            "JSONPatch" => (("jsonPatch", json, Gives::JsonPatch), ("applyConfiguration", apply)),
+            "JSONPatch" => {
+                (("jsonPatch", json, ExpectedResult::JsonPatch), ("applyConfiguration", apply))
+            }
             "ApplyConfiguration" => {
-                let gives = Gives::ApplyConfiguration;
+                let gives = ExpectedResult::ApplyConfiguration;
                 (("applyConfiguration", apply, gives), ("jsonPatch", json))
             }
             "" => return errs.required(&at.field("patchType"), ""),

@@ -2,12 +2,12 @@
 
 use macros::api;
 use object::ObjectMeta;
-use schema::{Column, Errors, Kind, Names, Path, Scope};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, Scope, TableColumn};
 
 use super::{
     MatchResources, ParamRef, mutating_admission_policy::check_operations, rules::check_policy_name,
 };
-use crate::rules::Rules;
+use crate::rules::ValidateField;
 
 /// Where a mutating policy applies, and with which parameters.
 #[api]
@@ -29,18 +29,18 @@ pub struct MutatingAdmissionPolicyBindingSpec {
 }
 
 impl Kind for MutatingAdmissionPolicyBinding {
-    const NAMES: Names =
+    const NAMES: ResourceNames =
         super::names("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings");
     const SCOPE: Scope = Scope::Cluster;
     const GENERATION: bool = true;
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
 
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("PolicyName", |this, _| this.spec().policy_name().into()),
-        Column::text("ParamRef", |this, _| ParamRef::cell(this.spec().param_ref()).into()),
-        Column::AGE,
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("PolicyName", |this, _| this.spec().policy_name().into()),
+        TableColumn::text("ParamRef", |this, _| ParamRef::cell(this.spec().param_ref()).into()),
+        TableColumn::AGE,
     ];
 
     fn default_fields(&mut self) {
@@ -49,12 +49,14 @@ impl Kind for MutatingAdmissionPolicyBinding {
         }
     }
 
-    fn validate(&self, errs: &mut Errors) {
-        let (spec, at) = (self.spec(), Path::SPEC);
-        errs.need(&at, "policyName", spec.policy_name());
+    fn validate(&self, errs: &mut ErrorList) {
+        let (spec, at) = (self.spec(), FieldPath::SPEC);
+        errs.required_field(&at, "policyName", spec.policy_name());
         check_policy_name(spec.policy_name(), &at, errs);
-        at.given("paramRef", spec.param_ref(), |param, at| param.check(at, errs));
-        at.given("matchResources", spec.match_resources(), |matching, at| matching.check(at, errs));
+        at.if_present("paramRef", spec.param_ref(), |param, at| param.check(at, errs));
+        at.if_present("matchResources", spec.match_resources(), |matching, at| {
+            matching.check(at, errs)
+        });
         check_operations(spec.match_resources(), &at.field("matchResources"), errs);
     }
 }

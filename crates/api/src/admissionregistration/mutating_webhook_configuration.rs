@@ -3,12 +3,12 @@
 use std::mem;
 
 use macros::api;
-use object::{LabelSelector, List, ObjectMeta, Value, count};
-use schema::{Column, Errors, Kind, Names, Path, Scope};
+use object::{LabelSelector, List, ObjectMeta, Value, saturating_i32};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, Scope, TableColumn};
 
 use super::{
     MatchCondition, RuleWithOperations, ValidatingWebhookConfiguration, WebhookClientConfig,
-    rules::REINVOCATION, webhooks,
+    rules::REINVOCATION_POLICIES, webhooks,
 };
 use crate::generation;
 
@@ -31,11 +31,16 @@ pub struct MutatingWebhook {
     /// The operations and resources that it is asked about.
     rules: List<RuleWithOperations>,
     /// What follows from errors: Fail, Ignore.
-    #[api(default = "Fail", implied, go = "$.FailurePolicyType", values("Fail", "Ignore"))]
+    #[api(
+        default = "Fail",
+        unpublished_default,
+        go_type = "$.FailurePolicyType",
+        enum_values("Fail", "Ignore")
+    )]
     failure_policy: Option<String>,
     /// Whether other versions of a resource match as well: Exact, Equivalent.
-    #[api(tag = 9, default = "Equivalent", implied, go = "$.MatchPolicyType")]
-    #[api(values("Equivalent", "Exact"))]
+    #[api(tag = 9, default = "Equivalent", unpublished_default, go_type = "$.MatchPolicyType")]
+    #[api(enum_values("Equivalent", "Exact"))]
     match_policy: Option<String>,
     /// The namespaces whose objects match.
     #[api(tag = 5)]
@@ -44,17 +49,17 @@ pub struct MutatingWebhook {
     #[api(tag = 11)]
     object_selector: Option<LabelSelector>,
     /// Whether it does more than answer: None, NoneOnDryRun.
-    #[api(tag = 6, required, go = "$.SideEffectClass")]
-    #[api(values("None", "NoneOnDryRun", "Some", "Unknown"))]
+    #[api(tag = 6, required, go_type = "$.SideEffectClass")]
+    #[api(enum_values("None", "NoneOnDryRun", "Some", "Unknown"))]
     side_effects: Option<String>,
     /// How long to wait for its answer.
-    #[api(default = 10, implied)]
+    #[api(default = 10, unpublished_default)]
     timeout_seconds: Option<i32>,
     /// The versions of reviews that it understands, the best first.
     admission_review_versions: Must<List<String>>,
     /// Whether it is asked again after later changes: Never, IfNeeded.
-    #[api(tag = 10, default = "Never", implied, go = "$.ReinvocationPolicyType")]
-    #[api(values("IfNeeded", "Never"))]
+    #[api(tag = 10, default = "Never", unpublished_default, go_type = "$.ReinvocationPolicyType")]
+    #[api(enum_values("IfNeeded", "Never"))]
     reinvocation_policy: Option<String>,
     /// What else must hold for it to be asked.
     #[api(tag = 12, keys("name"), merge, merge_key = "name")]
@@ -63,7 +68,7 @@ pub struct MutatingWebhook {
 
 impl Kind for MutatingWebhookConfiguration {
     const COMPILES: bool = true;
-    const NAMES: Names =
+    const NAMES: ResourceNames =
         super::names("MutatingWebhookConfiguration", "mutatingwebhookconfigurations");
     const EMPTY_BYTES: bool = true;
     const SCOPE: Scope = Scope::Cluster;
@@ -71,10 +76,12 @@ impl Kind for MutatingWebhookConfiguration {
     const ANY_FINALIZER: bool = true;
     const GENERATION: bool = true;
 
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::new("Webhooks", "integer", |this, _| count(this.webhooks().len()).into()),
-        Column::AGE,
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::new("Webhooks", "integer", |this, _| {
+            saturating_i32(this.webhooks().len()).into()
+        }),
+        TableColumn::AGE,
     ];
 
     fn default_fields(&mut self) {
@@ -85,23 +92,27 @@ impl Kind for MutatingWebhookConfiguration {
 
     fn prepare_update(&mut self, old: &Self) {
         let changed = self.webhooks() != old.webhooks();
-        generation::next(self.metadata_mut(), old.metadata(), changed);
+        generation::bump_if(self.metadata_mut(), old.metadata(), changed);
     }
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         self.check(None, errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         self.check(Some(old), errs);
     }
 }
 
 impl MutatingWebhookConfiguration {
-    fn check(&self, old: Option<&Self>, errs: &mut Errors) {
+    fn check(&self, old: Option<&Self>, errs: &mut ErrorList) {
         webhooks::check(self.webhooks(), old.map(Self::webhooks), errs);
-        Path::Root.field("webhooks").each(self.webhooks().iter(), |hook, at| {
-            errs.one_of(&at.field("reinvocationPolicy"), hook.reinvocation_policy(), &REINVOCATION);
+        FieldPath::Root.field("webhooks").for_each_item(self.webhooks().iter(), |hook, at| {
+            errs.one_of(
+                &at.field("reinvocationPolicy"),
+                hook.reinvocation_policy(),
+                &REINVOCATION_POLICIES,
+            );
         });
     }
 }

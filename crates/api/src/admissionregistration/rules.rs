@@ -3,19 +3,19 @@
 use std::collections::BTreeSet;
 
 use object::{LabelSelector, Lens, List, Value, names};
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use super::{
     MatchCondition, MatchResources, NamedRuleWithOperations, ParamKind, ParamRef,
     RuleWithOperations, Variable,
 };
 use crate::{
-    expression::{Environment, Gives, Session},
-    rules::Rules,
+    expression::{CelEnvironment, ExpectedResult, Session},
+    rules::ValidateField,
 };
 
-pub(super) const FAILURE: [&str; 2] = ["Fail", "Ignore"];
-pub(super) const REINVOCATION: [&str; 2] = ["IfNeeded", "Never"];
+pub(super) const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];
+pub(super) const REINVOCATION_POLICIES: [&str; 2] = ["IfNeeded", "Never"];
 const MATCHING: [&str; 2] = ["Equivalent", "Exact"];
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 const SCOPES: [&str; 3] = ["*", "Cluster", "Namespaced"];
@@ -46,7 +46,12 @@ const RESERVED: [&str; 21] = [
 ];
 
 /// A list with `*` has nothing else.
-fn alone(list: &List<String>, at: &Path, others: &str, errs: &mut Errors) {
+fn validate_wildcard_alone(
+    list: &List<String>,
+    at: &FieldPath,
+    others: &str,
+    errs: &mut ErrorList,
+) {
     if list.len() > 1 && list.iter().any(|item| item == "*") {
         let why = format!("if '*' is present, must not specify other {others}");
         errs.invalid(at, Value::from(list.clone()), why);
@@ -54,13 +59,15 @@ fn alone(list: &List<String>, at: &Path, others: &str, errs: &mut Errors) {
 }
 
 impl RuleWithOperations {
-    pub(super) fn check(&self, at: &Path, errs: &mut Errors) {
+    pub(super) fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let (operations, here) = (self.operations(), at.field("operations"));
         if operations.is_empty() {
             errs.required(&here, "");
         }
-        alone(operations, &here, "operations", errs);
-        here.each(operations.iter(), |operation, at| errs.one_of(at, operation, &OPERATIONS));
+        validate_wildcard_alone(operations, &here, "operations", errs);
+        here.for_each_item(operations.iter(), |operation, at| {
+            errs.one_of(at, operation, &OPERATIONS)
+        });
         let rule = self.rule();
         for (name, list, others) in [
             ("apiGroups", rule.api_groups(), "API groups"),
@@ -69,7 +76,7 @@ impl RuleWithOperations {
             if list.is_empty() {
                 errs.required(&at.field(name), "");
             }
-            alone(list, &at.field(name), others, errs);
+            validate_wildcard_alone(list, &at.field(name), others, errs);
         }
         for (i, version) in rule.api_versions().iter().enumerate() {
             if version.is_empty() {
@@ -82,7 +89,7 @@ impl RuleWithOperations {
 }
 
 /// Resources, perhaps with subresources: nothing is named beside what includes it.
-fn check_resources(resources: &List<String>, at: &Path, errs: &mut Errors) {
+fn check_resources(resources: &List<String>, at: &FieldPath, errs: &mut ErrorList) {
     if resources.is_empty() {
         errs.required(at, "");
     }
@@ -124,11 +131,11 @@ fn check_resources(resources: &List<String>, at: &Path, errs: &mut Errors) {
 }
 
 impl NamedRuleWithOperations {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let mut seen = BTreeSet::new();
-        at.field("resourceNames").each(self.resource_names().iter(), |name, at| {
-            errs.complaints(at, name, names::path_segment_name(name));
-            errs.once(&mut seen, at, name);
+        at.field("resourceNames").for_each_item(self.resource_names().iter(), |name, at| {
+            errs.invalid_each(at, name, names::path_segment_name(name));
+            errs.unique(&mut seen, at, name);
         });
         self.rule_with_operations().check(at, errs);
     }
@@ -145,7 +152,7 @@ impl MatchResources {
         }
     }
 
-    pub(super) fn check(&self, at: &Path, errs: &mut Errors) {
+    pub(super) fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         errs.one_of(&at.field("matchPolicy"), self.match_policy(), &MATCHING);
         errs.selector(&at.field("namespaceSelector"), self.namespace_selector());
         errs.selector(&at.field("objectSelector"), self.object_selector());
@@ -153,12 +160,12 @@ impl MatchResources {
             ("resourceRules", self.resource_rules()),
             ("excludeResourceRules", self.exclude_resource_rules()),
         ] {
-            at.field(name).each(rules.iter(), |rule, at| rule.check(at, errs));
+            at.field(name).for_each_item(rules.iter(), |rule, at| rule.check(at, errs));
         }
     }
 
     /// What a policy applies to: it must say so.
-    pub(super) fn check_constraints(this: Option<&Self>, at: &Path, errs: &mut Errors) {
+    pub(super) fn check_constraints(this: Option<&Self>, at: &FieldPath, errs: &mut ErrorList) {
         let Some(this) = this else { return errs.required(at, "") };
         this.check(at, errs);
         if this.resource_rules().is_empty() {
@@ -168,7 +175,7 @@ impl MatchResources {
 }
 
 impl ParamKind {
-    pub(super) fn check(&self, at: &Path, errs: &mut Errors) {
+    pub(super) fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         self.check_version(&at.field("apiVersion"), errs);
         match self.kind() {
             "" => errs.required(&at.field("kind"), ""),
@@ -182,7 +189,7 @@ impl ParamKind {
         }
     }
 
-    fn check_version(&self, at: &Path, errs: &mut Errors) {
+    fn check_version(&self, at: &FieldPath, errs: &mut ErrorList) {
         let text = self.api_version();
         let (group, version) = match text.matches('/').count() {
             _ if text.is_empty() => return errs.required(at, ""),
@@ -209,10 +216,10 @@ impl ParamKind {
 }
 
 impl ParamRef {
-    pub(super) fn check(&self, at: &Path, errs: &mut Errors) {
+    pub(super) fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let exclusive = "name and selector are mutually exclusive";
         let (name, selector) = (self.name(), self.selector());
-        errs.optional(&at.field("name"), name, names::path_segment_name);
+        errs.optional_format(&at.field("name"), name, names::path_segment_name);
         errs.selector(&at.field("selector"), selector);
         match (name.is_empty(), selector.is_some()) {
             (false, true) => {
@@ -266,24 +273,24 @@ pub(super) fn check_conditions(
     conditions: &List<MatchCondition>,
     old: &[&MatchCondition],
     params: bool,
-    at: &Path,
-    errs: &mut Errors,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) {
     errs.max_items(at, conditions.len(), MAX_CONDITIONS);
     let mut seen = BTreeSet::new();
     let old: BTreeSet<_> = old.iter().map(|old| old.expression()).collect();
     let mut session = Session::start();
-    at.each(conditions.iter(), |condition, at| {
+    at.for_each_item(conditions.iter(), |condition, at| {
         let text = condition.expression().trim();
         if text.is_empty() {
             errs.required(&at.field("expression"), "");
         } else {
-            let environment = Environment {
-                gives: Gives::Truth,
+            let environment = CelEnvironment {
+                result_type: ExpectedResult::Bool,
                 params,
                 authorizer: true,
                 variables: false,
-                stored: old.contains(text),
+                is_stored: old.contains(text),
             };
             session.check(text, &environment, &at.field("expression"), errs);
         }
@@ -291,7 +298,7 @@ pub(super) fn check_conditions(
             "" => errs.required(&at.field("name"), ""),
             name => {
                 errs.qualified(&at.field("name"), name);
-                errs.once(&mut seen, &at.field("name"), name);
+                errs.unique(&mut seen, &at.field("name"), name);
             }
         }
     });
@@ -301,16 +308,16 @@ pub(super) fn check_conditions(
 pub(super) fn check_variables(
     variables: &List<Variable>,
     params: bool,
-    at: &Path,
-    errs: &mut Errors,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) -> Session {
     let mut session = Session::start();
-    let environment = Environment {
-        gives: Gives::Anything,
+    let environment = CelEnvironment {
+        result_type: ExpectedResult::Any,
         params,
         authorizer: true,
         variables: true,
-        stored: false,
+        is_stored: false,
     };
     for (i, variable) in variables.iter().enumerate() {
         let (at, name, text) = (at.index(i), variable.name(), variable.expression());
@@ -338,8 +345,8 @@ pub(super) fn param_kind_cell(kind: Option<&ParamKind>) -> String {
 }
 
 /// The name of a policy that a binding binds; a declared rule sees to an empty one.
-pub(super) fn check_policy_name(name: &str, at: &Path, errs: &mut Errors) {
-    errs.optional(&at.field("policyName"), name, names::dns1123_subdomain);
+pub(super) fn check_policy_name(name: &str, at: &FieldPath, errs: &mut ErrorList) {
+    errs.optional_format(&at.field("policyName"), name, names::dns1123_subdomain);
 }
 
 /// Whether two lists of conditions, for the same kind of parameters, are the same.
@@ -354,9 +361,9 @@ mod tests {
     #[test]
     fn what_is_included_is_not_named_again() {
         let told = |resources: &[&str]| {
-            let mut errs = Errors::default();
+            let mut errs = ErrorList::default();
             let resources: List<String> = resources.iter().copied().collect();
-            check_resources(&resources, &Path::Root.field("r"), &mut errs);
+            check_resources(&resources, &FieldPath::Root.field("r"), &mut errs);
             errs.0.len()
         };
         assert_eq!(told(&["pods", "pods/status"]), 0);

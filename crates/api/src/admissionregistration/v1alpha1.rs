@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::ObjectMeta;
-use schema::{Column, Kind, Names, Scope, Storage};
+use schema::{Kind, ResourceNames, Scope, StorageConfig, TableColumn};
 
 use super::{MutatingAdmissionPolicyBindingSpec, ParamRef};
 
@@ -16,18 +16,18 @@ pub struct MutatingAdmissionPolicyBinding {
 }
 
 impl Kind for MutatingAdmissionPolicyBinding {
-    const NAMES: Names =
-        Names { version: "v1alpha1", ..super::MutatingAdmissionPolicyBinding::NAMES };
+    const NAMES: ResourceNames =
+        ResourceNames { version: "v1alpha1", ..super::MutatingAdmissionPolicyBinding::NAMES };
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = super::MutatingAdmissionPolicyBinding::STORAGE;
+    const STORAGE: StorageConfig = super::MutatingAdmissionPolicyBinding::STORAGE;
     const BLIND_UPDATES: bool = false;
     const DEFAULT_ON: bool = false;
     const DEPRECATED: &str = crate::UNTIL_38;
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("PolicyName", |this, _| this.spec().policy_name().into()),
-        Column::text("ParamRef", |this, _| ParamRef::cell(this.spec().param_ref()).into()),
-        Column::AGE,
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("PolicyName", |this, _| this.spec().policy_name().into()),
+        TableColumn::text("ParamRef", |this, _| ParamRef::cell(this.spec().param_ref()).into()),
+        TableColumn::AGE,
     ];
 
     fn default_fields(&mut self) {

@@ -3,14 +3,17 @@
 use std::collections::BTreeSet;
 
 use macros::api;
-use object::{Condition, LabelSelector, Lens, List, ObjectMeta, count};
-use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Subresource};
+use object::{Condition, LabelSelector, Lens, List, ObjectMeta, saturating_i32};
+use schema::{
+    CLIENT_METADATA_FIELDS, ErrorList, FieldPath, Kind, ResourceNames, Scope, Subresource,
+    TableColumn,
+};
 
-use super::rules::{FAILURE, check_conditions, check_variables, param_kind_cell, same};
+use super::rules::{FAILURE_POLICIES, check_conditions, check_variables, param_kind_cell, same};
 use crate::{
-    expression::{Environment, Gives, Session},
-    rules::Rules,
-    shown::shown_all,
+    expression::{CelEnvironment, ExpectedResult, Session},
+    rules::ValidateField,
+    shown::format_go_list,
 };
 
 /// A rule that refuses objects, in the expression language.
@@ -59,7 +62,12 @@ pub struct ValidatingAdmissionPolicySpec {
     /// What must hold.
     validations: List<Validation>,
     /// What follows from errors: Fail, Ignore.
-    #[api(default = "Fail", implied, go = "$.FailurePolicyType", values("Fail", "Ignore"))]
+    #[api(
+        default = "Fail",
+        unpublished_default,
+        go_type = "$.FailurePolicyType",
+        enum_values("Fail", "Ignore")
+    )]
     failure_policy: Option<String>,
     /// What is written into the audit log.
     audit_annotations: List<AuditAnnotation>,
@@ -86,7 +94,7 @@ pub struct Validation {
     /// What is said when it is not.
     message: String,
     /// The reason that the answer gives.
-    #[api(go = "v1.StatusReason")]
+    #[api(go_type = "v1.StatusReason")]
     reason: Option<String>,
     /// An expression that makes the message.
     message_expression: String,
@@ -119,8 +127,8 @@ pub struct MatchResources {
     /// Those that do not match nevertheless.
     exclude_resource_rules: List<NamedRuleWithOperations>,
     /// Whether other versions of a resource match as well: Exact, Equivalent.
-    #[api(tag = 7, default = "Equivalent", implied, go = "$.MatchPolicyType")]
-    #[api(values("Equivalent", "Exact"))]
+    #[api(tag = 7, default = "Equivalent", unpublished_default, go_type = "$.MatchPolicyType")]
+    #[api(enum_values("Equivalent", "Exact"))]
     match_policy: Option<String>,
 }
 
@@ -136,7 +144,10 @@ pub struct NamedRuleWithOperations {
 #[api]
 pub struct RuleWithOperations {
     /// The operations: CREATE, UPDATE, DELETE, CONNECT, or *.
-    #[api(go = "[]v1.OperationType", values("*", "CONNECT", "CREATE", "DELETE", "UPDATE"))]
+    #[api(
+        go_type = "[]v1.OperationType",
+        enum_values("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+    )]
     operations: List<String>,
     /// The resources.
     #[api(inline)]
@@ -152,7 +163,12 @@ pub struct Rule {
     /// The resources, perhaps with subresources: pods, pods/log, */scale.
     resources: List<String>,
     /// Cluster, Namespaced, or *.
-    #[api(default = "*", implied, go = "v1.ScopeType", values("*", "Cluster", "Namespaced"))]
+    #[api(
+        default = "*",
+        unpublished_default,
+        go_type = "v1.ScopeType",
+        enum_values("*", "Cluster", "Namespaced")
+    )]
     scope: Option<String>,
 }
 
@@ -166,21 +182,24 @@ pub struct MatchCondition {
 
 impl Kind for ValidatingAdmissionPolicy {
     const COMPILES: bool = true;
-    const NAMES: Names = super::names("ValidatingAdmissionPolicy", "validatingadmissionpolicies")
-        .singular("validatingadmissionpolicy");
+    const NAMES: ResourceNames =
+        super::names("ValidatingAdmissionPolicy", "validatingadmissionpolicies")
+            .singular("validatingadmissionpolicy");
     const SCOPE: Scope = Scope::Cluster;
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::status("ValidatingAdmissionPolicy")];
 
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::new("Validations", "integer", |it, _| count(it.spec().validations().len()).into()),
-        Column::text("ParamKind", |this, _| param_kind_cell(this.spec().param_kind()).into()),
-        Column::AGE,
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::new("Validations", "integer", |it, _| {
+            saturating_i32(it.spec().validations().len()).into()
+        }),
+        TableColumn::text("ParamKind", |this, _| param_kind_cell(this.spec().param_kind()).into()),
+        TableColumn::AGE,
     ];
 
     fn default_fields(&mut self) {
@@ -189,23 +208,23 @@ impl Kind for ValidatingAdmissionPolicy {
         }
     }
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         self.check(None, errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         self.check(Some(old.spec()), errs);
     }
 
-    fn validate_status(&self, _: &Self, errs: &mut Errors) {
-        let at = Path::STATUS;
+    fn validate_status(&self, _: &Self, errs: &mut ErrorList) {
+        let at = FieldPath::STATUS;
         let checking = self.status().type_checking();
         for (i, it) in checking.iter().flat_map(|it| it.expression_warnings().iter()).enumerate() {
             let at = at.field("typeChecking");
             let at = at.field("expressionWarnings");
-            errs.need(&at.index(i), "warning", it.warning());
+            errs.required_field(&at.index(i), "warning", it.warning());
             let path = it.field_ref().trim();
-            errs.need(&at.index(i), "fieldRef", path);
+            errs.required_field(&at.index(i), "fieldRef", path);
             if let Err(why) = jsonpath::Template::parse(&format!("{{{path}}}")) {
                 let why = format!("invalid JSONPath: {why}");
                 errs.invalid(&at.index(i).field("fieldRef"), path, why);
@@ -220,10 +239,10 @@ const MAX_VALUE: usize = 5 * 1024;
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 
 impl ValidatingAdmissionPolicy {
-    fn check(&self, old: Option<&ValidatingAdmissionPolicySpec>, errs: &mut Errors) {
-        let (spec, at) = (self.spec(), Path::SPEC);
-        errs.one_of(&at.field("failurePolicy"), spec.failure_policy(), &FAILURE);
-        at.given("paramKind", spec.param_kind(), |kind, at| kind.check(at, errs));
+    fn check(&self, old: Option<&ValidatingAdmissionPolicySpec>, errs: &mut ErrorList) {
+        let (spec, at) = (self.spec(), FieldPath::SPEC);
+        errs.one_of(&at.field("failurePolicy"), spec.failure_policy(), &FAILURE_POLICIES);
+        at.if_present("paramKind", spec.param_kind(), |kind, at| kind.check(at, errs));
         let constraints = at.field("matchConstraints");
         MatchResources::check_constraints(spec.match_constraints(), &constraints, errs);
         let params = spec.param_kind().is_some();
@@ -238,12 +257,12 @@ impl ValidatingAdmissionPolicy {
             errs.required(&at.field("validations"), why);
             return errs.required(&at.field("auditAnnotations"), why);
         }
-        let environment = |gives, authorizer, stored| Environment {
-            gives,
+        let environment = |gives, authorizer, stored| CelEnvironment {
+            result_type: gives,
             params,
             authorizer,
             variables: !spec.variables().is_empty(),
-            stored,
+            is_stored: stored,
         };
         let before = old.map(|old| old.validations().by_key(|it| it.tree())).unwrap_or_default();
         for (i, validation) in spec.validations().iter().enumerate() {
@@ -252,13 +271,13 @@ impl ValidatingAdmissionPolicy {
             let at = at.field("validations");
             validation.check(&mut session, &environment, &at.index(i), errs);
         }
-        let environment = |stored| environment(Gives::Annotation, true, stored);
+        let environment = |stored| environment(ExpectedResult::Annotation, true, stored);
         let before: BTreeSet<_> = old
             .iter()
             .flat_map(|old| old.audit_annotations().iter())
             .map(AuditAnnotation::value_expression)
             .collect();
-        let mut check = |annotation: &AuditAnnotation, at: &Path, errs: &mut Errors| {
+        let mut check = |annotation: &AuditAnnotation, at: &FieldPath, errs: &mut ErrorList| {
             let environment = environment(before.contains(annotation.value_expression()));
             session.check(annotation.value_expression().trim(), &environment, at, errs);
         };
@@ -267,15 +286,15 @@ impl ValidatingAdmissionPolicy {
 
     fn check_annotations(
         &self,
-        check: &mut dyn FnMut(&AuditAnnotation, &Path, &mut Errors),
-        at: &Path,
-        errs: &mut Errors,
+        check: &mut dyn FnMut(&AuditAnnotation, &FieldPath, &mut ErrorList),
+        at: &FieldPath,
+        errs: &mut ErrorList,
     ) {
         let (all, policy) = (self.spec().audit_annotations(), self.metadata().name());
         if all.len() > MAX_ANNOTATIONS {
-            let shown = shown_all(all);
+            let shown = format_go_list(all);
             let why = format!("must not have more than {MAX_ANNOTATIONS} auditAnnotations");
-            errs.invalid_shown(at, shown, why);
+            errs.invalid_formatted(at, shown, why);
         }
         let mut keys = BTreeSet::new();
         for (i, annotation) in all.iter().enumerate() {
@@ -295,7 +314,7 @@ impl ValidatingAdmissionPolicy {
             } else {
                 check(annotation, &here, errs);
             }
-            errs.once(&mut keys, &at.field("key"), key);
+            errs.unique(&mut keys, &at.field("key"), key);
         }
     }
 }
@@ -304,22 +323,22 @@ impl Validation {
     fn check(
         &self,
         session: &mut Session,
-        environment: &dyn Fn(Gives, bool) -> Environment,
-        at: &Path,
-        errs: &mut Errors,
+        environment: &dyn Fn(ExpectedResult, bool) -> CelEnvironment,
+        at: &FieldPath,
+        errs: &mut ErrorList,
     ) {
         let here = at.field("expression");
         if self.expression().trim().is_empty() {
             errs.required(&here, "expression is not specified");
         } else {
-            let environment = environment(Gives::Truth, true);
+            let environment = environment(ExpectedResult::Bool, true);
             session.check(self.expression(), &environment, &here, errs);
         }
         let (text, here) = (self.message_expression(), at.field("messageExpression"));
         if !text.is_empty() && text.trim().is_empty() {
             errs.invalid(&here, text, "must be non-empty if specified");
         } else if !text.is_empty() {
-            let environment = environment(Gives::Message, false);
+            let environment = environment(ExpectedResult::Message, false);
             session.check(text, &environment, &here, errs);
         }
         let (text, here) = (self.message(), at.field("message"));
@@ -328,24 +347,24 @@ impl Validation {
         } else if text.trim().contains(['\n', '\r']) {
             errs.invalid(&here, text, "must not contain line breaks");
         }
-        at.given("reason", self.reason(), |reason, at| errs.one_of(at, reason, &REASONS));
+        at.if_present("reason", self.reason(), |reason, at| errs.one_of(at, reason, &REASONS));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{complaints, created};
+    use crate::testing::{create_errors, created_from_json};
 
     #[test]
     fn a_policy_says_what_it_applies_to() {
-        let policy: ValidatingAdmissionPolicy = created(
+        let policy: ValidatingAdmissionPolicy = created_from_json(
             r#"{"metadata":{"name":"p"},"spec":{"matchConstraints":{},
                 "validations":[{"expression":" "}]}}"#,
         );
         assert_eq!(policy.spec().failure_policy(), "Fail");
         assert_eq!(
-            complaints(&policy),
+            create_errors(&policy),
             [
                 "spec.matchConstraints.resourceRules: Required value",
                 "spec.validations[0].expression: Required value: expression is not specified"

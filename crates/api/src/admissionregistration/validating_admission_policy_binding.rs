@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use macros::api;
 use object::{LabelSelector, List, ObjectMeta, Value};
-use schema::{Column, Errors, Kind, Names, Path, Scope};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, Scope, TableColumn};
 
 use super::{MatchResources, rules::check_policy_name};
 
@@ -21,15 +21,15 @@ pub struct ValidatingAdmissionPolicyBinding {
 #[api]
 pub struct ValidatingAdmissionPolicyBindingSpec {
     /// The policy.
-    #[api(required, checks(Filled))]
+    #[api(required, validations(Required))]
     policy_name: String,
     /// Its parameters.
     param_ref: Option<ParamRef>,
     /// What further limits the requests that it is for.
     match_resources: Option<MatchResources>,
     /// What follows from a refusal: Deny, Warn, Audit.
-    #[api(required, set, go = "[]$.ValidationAction", values("Audit", "Deny", "Warn"))]
-    #[api(checks(Filled))]
+    #[api(required, set, go_type = "[]$.ValidationAction", enum_values("Audit", "Deny", "Warn"))]
+    #[api(validations(Required))]
     validation_actions: List<String>,
 }
 
@@ -42,23 +42,23 @@ pub struct ParamRef {
     /// The parameters by their labels.
     selector: Option<LabelSelector>,
     /// What follows if there are none: Allow, Deny.
-    #[api(go = "$.ParameterNotFoundActionType")]
+    #[api(go_type = "$.ParameterNotFoundActionType")]
     parameter_not_found_action: Option<String>,
 }
 
 impl Kind for ValidatingAdmissionPolicyBinding {
-    const NAMES: Names =
+    const NAMES: ResourceNames =
         super::names("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings");
     const SCOPE: Scope = Scope::Cluster;
     const GENERATION: bool = true;
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
 
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("PolicyName", |this, _| this.spec().policy_name().into()),
-        Column::text("ParamRef", |this, _| ParamRef::cell(this.spec().param_ref()).into()),
-        Column::AGE,
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("PolicyName", |this, _| this.spec().policy_name().into()),
+        TableColumn::text("ParamRef", |this, _| ParamRef::cell(this.spec().param_ref()).into()),
+        TableColumn::AGE,
     ];
 
     fn default_fields(&mut self) {
@@ -67,20 +67,22 @@ impl Kind for ValidatingAdmissionPolicyBinding {
         }
     }
 
-    fn validate(&self, errs: &mut Errors) {
-        let (spec, at) = (self.spec(), Path::SPEC);
+    fn validate(&self, errs: &mut ErrorList) {
+        let (spec, at) = (self.spec(), FieldPath::SPEC);
         check_policy_name(spec.policy_name(), &at, errs);
-        at.given("paramRef", spec.param_ref(), |param, at| param.check(at, errs));
-        at.given("matchResources", spec.match_resources(), |matching, at| matching.check(at, errs));
+        at.if_present("paramRef", spec.param_ref(), |param, at| param.check(at, errs));
+        at.if_present("matchResources", spec.match_resources(), |matching, at| {
+            matching.check(at, errs)
+        });
         check_actions(spec.validation_actions(), &at.field("validationActions"), errs);
     }
 }
 
-fn check_actions(actions: &List<String>, at: &Path, errs: &mut Errors) {
+fn check_actions(actions: &List<String>, at: &FieldPath, errs: &mut ErrorList) {
     let mut seen = BTreeSet::new();
     for (i, action) in actions.iter().enumerate() {
         errs.one_of(&at.index(i), action, &["Audit", "Deny", "Warn"]);
-        errs.once(&mut seen, &at.index(i), action);
+        errs.unique(&mut seen, &at.index(i), action);
     }
     if seen.contains("Deny") && seen.contains("Warn") {
         let why = "must not contain both Deny and Warn (repeating the same validation failure \

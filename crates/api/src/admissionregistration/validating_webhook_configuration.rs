@@ -1,8 +1,8 @@
 //! admissionregistration/v1: ValidatingWebhookConfiguration.
 
 use macros::api;
-use object::{Bytes, LabelSelector, List, ObjectMeta, count};
-use schema::{Column, Errors, Kind, Names, Scope};
+use object::{Bytes, LabelSelector, List, ObjectMeta, saturating_i32};
+use schema::{ErrorList, Kind, ResourceNames, Scope, TableColumn};
 
 use super::{MatchCondition, RuleWithOperations, webhooks};
 use crate::generation;
@@ -26,11 +26,16 @@ pub struct ValidatingWebhook {
     /// The operations and resources that it is asked about.
     rules: List<RuleWithOperations>,
     /// What follows from errors: Fail, Ignore.
-    #[api(default = "Fail", implied, go = "$.FailurePolicyType", values("Fail", "Ignore"))]
+    #[api(
+        default = "Fail",
+        unpublished_default,
+        go_type = "$.FailurePolicyType",
+        enum_values("Fail", "Ignore")
+    )]
     failure_policy: Option<String>,
     /// Whether other versions of a resource match as well: Exact, Equivalent.
-    #[api(tag = 9, default = "Equivalent", implied, go = "$.MatchPolicyType")]
-    #[api(values("Equivalent", "Exact"))]
+    #[api(tag = 9, default = "Equivalent", unpublished_default, go_type = "$.MatchPolicyType")]
+    #[api(enum_values("Equivalent", "Exact"))]
     match_policy: Option<String>,
     /// The namespaces whose objects match.
     #[api(tag = 5)]
@@ -39,11 +44,11 @@ pub struct ValidatingWebhook {
     #[api(tag = 10)]
     object_selector: Option<LabelSelector>,
     /// Whether it does more than answer: None, NoneOnDryRun.
-    #[api(tag = 6, required, go = "$.SideEffectClass")]
-    #[api(values("None", "NoneOnDryRun", "Some", "Unknown"))]
+    #[api(tag = 6, required, go_type = "$.SideEffectClass")]
+    #[api(enum_values("None", "NoneOnDryRun", "Some", "Unknown"))]
     side_effects: Option<String>,
     /// How long to wait for its answer.
-    #[api(default = 10, implied)]
+    #[api(default = 10, unpublished_default)]
     timeout_seconds: Option<i32>,
     /// The versions of reviews that it understands, the best first.
     admission_review_versions: Must<List<String>>,
@@ -73,13 +78,13 @@ pub struct ServiceReference {
     /// The path to ask at.
     path: Option<String>,
     /// The service's port.
-    #[api(default = 443, implied)]
+    #[api(default = 443, unpublished_default)]
     port: Option<i32>,
 }
 
 impl Kind for ValidatingWebhookConfiguration {
     const COMPILES: bool = true;
-    const NAMES: Names =
+    const NAMES: ResourceNames =
         super::names("ValidatingWebhookConfiguration", "validatingwebhookconfigurations");
     const EMPTY_BYTES: bool = true;
     const SCOPE: Scope = Scope::Cluster;
@@ -87,10 +92,12 @@ impl Kind for ValidatingWebhookConfiguration {
     const ANY_FINALIZER: bool = true;
     const GENERATION: bool = true;
 
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::new("Webhooks", "integer", |this, _| count(this.webhooks().len()).into()),
-        Column::AGE,
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::new("Webhooks", "integer", |this, _| {
+            saturating_i32(this.webhooks().len()).into()
+        }),
+        TableColumn::AGE,
     ];
 
     fn default_fields(&mut self) {
@@ -104,14 +111,14 @@ impl Kind for ValidatingWebhookConfiguration {
 
     fn prepare_update(&mut self, old: &Self) {
         let changed = self.webhooks() != old.webhooks();
-        generation::next(self.metadata_mut(), old.metadata(), changed);
+        generation::bump_if(self.metadata_mut(), old.metadata(), changed);
     }
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         webhooks::check(self.webhooks(), None, errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         webhooks::check(self.webhooks(), Some(old.webhooks()), errs);
     }
 }

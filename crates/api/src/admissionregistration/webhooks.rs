@@ -3,24 +3,24 @@
 use std::collections::BTreeSet;
 
 use object::{LabelSelector, Lens, List, Value, View, names};
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use super::{
     MatchCondition, ServiceReference, ValidatingWebhook, WebhookClientConfig,
-    rules::{FAILURE, check_conditions},
+    rules::{FAILURE_POLICIES, check_conditions},
 };
-use crate::rules::Rules;
+use crate::rules::ValidateField;
 
 /// The versions of reviews that this server speaks.
 const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
 const HARMLESS: [&str; 2] = ["None", "NoneOnDryRun"];
 const ANY_EFFECTS: [&str; 4] = ["None", "NoneOnDryRun", "Some", "Unknown"];
-pub(crate) const FORM: &str = "; desired format: https://host[/path]";
+pub(crate) const URL_FORMAT_HINT: &str = "; desired format: https://host[/path]";
 
 /// What was wrong before may stay wrong.
 #[derive(Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "each was wrong or not, apart from the others")]
-struct Tolerance {
+struct RatchetingOptions {
     effects: bool,
     reviews: bool,
     names: bool,
@@ -30,14 +30,14 @@ struct Tolerance {
 
 /// Checks webhooks, or a change of `old` ones. A mutating webhook is one that may
 /// say more than a validating one: it is seen as such.
-pub(super) fn check<H>(new: &List<H>, old: Option<&List<H>>, errs: &mut Errors)
+pub(super) fn check<H>(new: &List<H>, old: Option<&List<H>>, errs: &mut ErrorList)
 where
     for<'a> H: Lens + View<Ref<'a> = &'a H>,
 {
-    let at = Path::Root.field("webhooks");
+    let at = FieldPath::Root.field("webhooks");
     let new = as_validating(new);
     let old = old.map(as_validating).unwrap_or_default();
-    let tolerance = Tolerance::of(&new, &old);
+    let tolerance = RatchetingOptions::of(&new, &old);
     let conditions: Vec<_> = old.iter().flat_map(|hook| hook.match_conditions().iter()).collect();
     let mut seen = BTreeSet::new();
     for (i, hook) in new.iter().enumerate() {
@@ -65,7 +65,7 @@ where
     hooks.iter().map(|hook| ValidatingWebhook::view(hook.tree())).collect()
 }
 
-impl Tolerance {
+impl RatchetingOptions {
     fn of(new: &[&ValidatingWebhook], old: &[&ValidatingWebhook]) -> Self {
         let mut names = BTreeSet::new();
         let known = |hook: &&&ValidatingWebhook| {
@@ -73,9 +73,9 @@ impl Tolerance {
             versions.is_empty() || versions.iter().any(|version| REVIEWS.contains(&version))
         };
         let selects_badly = |hook: &&ValidatingWebhook| {
-            let mut errs = Errors::default();
-            errs.selector(&Path::Root, hook.namespace_selector());
-            errs.selector(&Path::Root, hook.object_selector());
+            let mut errs = ErrorList::default();
+            errs.selector(&FieldPath::Root, hook.namespace_selector());
+            errs.selector(&FieldPath::Root, hook.object_selector());
             !errs.is_empty()
         };
         let conditions = |hooks: &[&ValidatingWebhook]| -> Vec<List<MatchCondition>> {
@@ -94,10 +94,16 @@ impl Tolerance {
 }
 
 impl ValidatingWebhook {
-    fn check(&self, tolerance: Tolerance, old: &[&MatchCondition], at: &Path, errs: &mut Errors) {
+    fn check(
+        &self,
+        tolerance: RatchetingOptions,
+        old: &[&MatchCondition],
+        at: &FieldPath,
+        errs: &mut ErrorList,
+    ) {
         check_name(self.name(), &at.field("name"), errs);
-        at.field("rules").each(self.rules().iter(), |rule, at| rule.check(at, errs));
-        errs.one_of(&at.field("failurePolicy"), self.failure_policy(), &FAILURE);
+        at.field("rules").for_each_item(self.rules().iter(), |rule, at| rule.check(at, errs));
+        errs.one_of(&at.field("failurePolicy"), self.failure_policy(), &FAILURE_POLICIES);
         let policies = ["Equivalent", "Exact"];
         errs.one_of(&at.field("matchPolicy"), self.match_policy(), &policies);
         self.check_effects(tolerance.effects, &at.field("sideEffects"), errs);
@@ -117,7 +123,7 @@ impl ValidatingWebhook {
         self.check_reviews(tolerance.reviews, &at.field("admissionReviewVersions"), errs);
     }
 
-    fn check_effects(&self, any: bool, at: &Path, errs: &mut Errors) {
+    fn check_effects(&self, any: bool, at: &FieldPath, errs: &mut ErrorList) {
         let allowed: &[&str] = if any { &ANY_EFFECTS } else { &HARMLESS };
         match self.side_effects() {
             None => errs.required(at, format!("must specify one of {}", allowed.join(", "))),
@@ -125,7 +131,7 @@ impl ValidatingWebhook {
         }
     }
 
-    fn check_reviews(&self, any: bool, at: &Path, errs: &mut Errors) {
+    fn check_reviews(&self, any: bool, at: &FieldPath, errs: &mut ErrorList) {
         let versions = self.admission_review_versions();
         let known = REVIEWS.join(", ");
         if versions.is_empty() {
@@ -134,7 +140,7 @@ impl ValidatingWebhook {
         let mut seen = BTreeSet::new();
         for (i, version) in versions.iter().enumerate() {
             if seen.insert(version) {
-                errs.complaints(&at.index(i), version, names::dns1035_label(version));
+                errs.invalid_each(&at.index(i), version, names::dns1035_label(version));
             } else {
                 errs.invalid(&at.index(i), version, "duplicate version");
             }
@@ -146,7 +152,7 @@ impl ValidatingWebhook {
     }
 }
 
-fn check_name(name: &str, at: &Path, errs: &mut Errors) {
+fn check_name(name: &str, at: &FieldPath, errs: &mut ErrorList) {
     if name.is_empty() {
         return errs.required(at, "");
     }
@@ -160,7 +166,7 @@ fn check_name(name: &str, at: &Path, errs: &mut Errors) {
 }
 
 impl WebhookClientConfig {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         match (self.url(), self.service()) {
             (Some(url), None) => check_url(url, &at.field("url"), errs),
             (None, Some(service)) => service.check(&at.field("service"), errs),
@@ -170,9 +176,9 @@ impl WebhookClientConfig {
 }
 
 /// An address of the form https://host[/path].
-fn check_url(url: &str, at: &Path, errs: &mut Errors) {
-    if let Some(why) = unreadable(url) {
-        let why = format!("url must be a valid URL: parse {url:?}: {why}{FORM}");
+fn check_url(url: &str, at: &FieldPath, errs: &mut ErrorList) {
+    if let Some(why) = url_parse_error(url) {
+        let why = format!("url must be a valid URL: parse {url:?}: {why}{URL_FORMAT_HINT}");
         return errs.required(at, why);
     }
     let (rest, fragment) = url.split_once('#').unwrap_or((url, ""));
@@ -185,11 +191,11 @@ fn check_url(url: &str, at: &Path, errs: &mut Errors) {
     let authority = authority.split('/').next().unwrap_or_default();
     let (user, host) = authority.rsplit_once('@').map_or((None, authority), |(u, h)| (Some(u), h));
     if scheme != "https" {
-        let why = format!("'https' is the only allowed URL scheme{FORM}");
+        let why = format!("'https' is the only allowed URL scheme{URL_FORMAT_HINT}");
         errs.invalid(at, scheme, why);
     }
     if host.is_empty() {
-        errs.invalid(at, host, format!("host must be specified{FORM}"));
+        errs.invalid(at, host, format!("host must be specified{URL_FORMAT_HINT}"));
     }
     if let Some(user) = user {
         errs.invalid(at, user, "user information is not permitted in the URL");
@@ -208,7 +214,7 @@ pub(crate) fn is_scheme(text: &str) -> bool {
 }
 
 /// Why a text is no address at all, as Go says it.
-fn unreadable(url: &str) -> Option<String> {
+fn url_parse_error(url: &str) -> Option<String> {
     if url.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
         return Some("net/url: invalid control character in URL".to_owned());
     }
@@ -231,17 +237,17 @@ fn unreadable(url: &str) -> Option<String> {
 }
 
 impl ServiceReference {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         // Upstream looks for the one under the other's name.
-        errs.need(at, "name", self.namespace());
-        errs.need(at, "namespace", self.name());
+        errs.required_field(at, "name", self.namespace());
+        errs.required_field(at, "namespace", self.name());
         check_port(self.port(), &at.field("port"), errs);
-        at.given("path", self.path(), |path, at| check_path(path, at, errs));
+        at.if_present("path", self.path(), |path, at| check_path(path, at, errs));
     }
 }
 
 /// The port of a service.
-pub(crate) fn check_port(port: i32, at: &Path, errs: &mut Errors) {
+pub(crate) fn check_port(port: i32, at: &FieldPath, errs: &mut ErrorList) {
     let wrong = names::port_number(port.into());
     if !wrong.is_empty() {
         errs.invalid(at, port, format!("port is not valid: {}", wrong.join(", ")));
@@ -249,7 +255,7 @@ pub(crate) fn check_port(port: i32, at: &Path, errs: &mut Errors) {
 }
 
 /// The path at which a service is asked.
-pub(crate) fn check_path(path: &str, at: &Path, errs: &mut Errors) {
+pub(crate) fn check_path(path: &str, at: &FieldPath, errs: &mut ErrorList) {
     match path {
         "" | "/" => return,
         "//" => return errs.invalid(at, path, "segment[0] may not be empty"),
@@ -278,12 +284,15 @@ mod tests {
     #[test]
     fn addresses_are_plain() {
         let told = |url: &str| {
-            let mut errs = Errors::default();
-            check_url(url, &Path::Root.field("url"), &mut errs);
+            let mut errs = ErrorList::default();
+            check_url(url, &FieldPath::Root.field("url"), &mut errs);
             errs.0.into_iter().map(|error| error.detail).collect::<Vec<_>>()
         };
         assert!(told("https://a.example.com/path").is_empty());
-        assert_eq!(told("http://a")[0], format!("'https' is the only allowed URL scheme{FORM}"));
+        assert_eq!(
+            told("http://a")[0],
+            format!("'https' is the only allowed URL scheme{URL_FORMAT_HINT}")
+        );
         assert_eq!(told("https://u@a")[0], "user information is not permitted in the URL");
         assert!(told(":x")[0].contains("missing protocol scheme"));
     }

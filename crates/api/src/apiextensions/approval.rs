@@ -1,6 +1,6 @@
 //! Groups of the community are given with its consent.
 
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use super::CustomResourceDefinition;
 
@@ -10,7 +10,7 @@ const APPROVED: &str = "api-approved.kubernetes.io";
 pub(super) fn check(
     crd: &CustomResourceDefinition,
     old: Option<&CustomResourceDefinition>,
-    errs: &mut Errors,
+    errs: &mut ErrorList,
 ) {
     let group = crd.spec().group();
     let within = |domain: &str| group == domain || group.ends_with(&format!(".{domain}"));
@@ -24,7 +24,7 @@ pub(super) fn check(
     if old.is_some_and(|old| approval(&said(old)) == approval(&new)) {
         return;
     }
-    let annotations = Path::METADATA.field("annotations");
+    let annotations = FieldPath::METADATA.field("annotations");
     let at = annotations.key(APPROVED);
     let see = "see https://github.com/kubernetes/enhancements/pull/1111";
     match approval(&new) {

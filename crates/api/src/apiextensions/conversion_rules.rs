@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use object::{Value, names};
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use super::{
     CustomResourceConversion, CustomResourceDefinition, WebhookClientConfig, WebhookConversion,
@@ -14,19 +14,19 @@ const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
 
 /// How much is asked of a conversion.
 #[derive(Clone, Copy)]
-pub(super) struct Terms {
+pub(super) struct ConversionOptions {
     /// One of the known forms of reviews must be there.
     reviews: bool,
     /// Certificates must be such.
     bundles: bool,
 }
 
-impl Terms {
+impl ConversionOptions {
     /// Nobody uses it yet.
     pub(super) const NEW: Self = Self { reviews: true, bundles: false };
 
     /// No more than the old form kept.
-    pub(super) fn after(old: &CustomResourceDefinition) -> Self {
+    pub(super) fn for_update(old: &CustomResourceDefinition) -> Self {
         let webhook = old.spec().conversion().and_then(CustomResourceConversion::webhook);
         let known = |webhook: &WebhookConversion| {
             let versions = webhook.conversion_review_versions();
@@ -45,9 +45,9 @@ impl Terms {
 
 pub(super) fn check_conversion(
     conversion: &CustomResourceConversion,
-    terms: Terms,
-    at: &Path,
-    errs: &mut Errors,
+    terms: ConversionOptions,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) {
     choice(&at.field("strategy"), conversion.strategy(), &["None", "Webhook"], errs);
     let webhook = conversion.webhook();
@@ -84,7 +84,7 @@ pub(super) fn check_conversion(
     check_reviews(&versions, terms.reviews, &reviews, errs);
 }
 
-fn check_reviews(versions: &[&str], recognized: bool, at: &Path, errs: &mut Errors) {
+fn check_reviews(versions: &[&str], recognized: bool, at: &FieldPath, errs: &mut ErrorList) {
     if versions.is_empty() {
         return errs.required(at, "");
     }
@@ -94,7 +94,7 @@ fn check_reviews(versions: &[&str], recognized: bool, at: &Path, errs: &mut Erro
             errs.invalid(&at.index(i), *version, "duplicate version");
             continue;
         }
-        errs.complaints(&at.index(i), version, names::dns1035_label(version));
+        errs.invalid_each(&at.index(i), version, names::dns1035_label(version));
     }
     if recognized && !versions.iter().any(|version| REVIEWS.contains(version)) {
         let all: Value = versions.iter().copied().collect();

@@ -1,9 +1,12 @@
 //! apiextensions/v1: CustomResourceDefinition.
 
 use macros::api;
-use object::{Bytes, Lens, List, Map, ObjectMeta, OrBool, OrList, OrTexts, Time, Value};
+use object::{
+    Bytes, Lens, List, Map, ObjectMeta, StructOrBool, StructOrList, StructOrStrings, Time, Value,
+};
 use schema::{
-    Column, Errors, Kind, Names, Scope, Storage, Subresource, Warnings, check_meta_again,
+    ErrorList, Kind, ResourceNames, Scope, StorageConfig, Subresource, TableColumn, WarningList,
+    validate_object_meta_repeated,
 };
 
 use super::{rules, warn};
@@ -28,7 +31,7 @@ pub struct CustomResourceDefinitionSpec {
     #[api(tag = 3)]
     names: Must<CustomResourceDefinitionNames>,
     /// Whether its objects live in namespaces: Namespaced or Cluster.
-    #[api(go = "v1.ResourceScope")]
+    #[api(go_type = "v1.ResourceScope")]
     scope: Must<String>,
     /// The versions of the new kind.
     #[api(tag = 7)]
@@ -43,7 +46,7 @@ pub struct CustomResourceDefinitionSpec {
 #[api]
 pub struct CustomResourceConversion {
     /// None changes the version only; Webhook asks a server.
-    #[api(go = "v1.ConversionStrategyType")]
+    #[api(go_type = "v1.ConversionStrategyType")]
     strategy: Must<String>,
     /// The server that converts.
     webhook: Option<WebhookConversion>,
@@ -141,7 +144,7 @@ pub struct JSONSchemaProps {
     /// Not used.
     id: String,
     /// Not used.
-    #[api(name = "$schema", go = "v1.JSONSchemaURL")]
+    #[api(name = "$schema", go_type = "v1.JSONSchemaURL")]
     schema: String,
     /// Not allowed.
     #[api(name = "$ref")]
@@ -179,7 +182,7 @@ pub struct JSONSchemaProps {
     /// What a number must be a multiple of.
     multiple_of: Option<f64>,
     /// The values that are allowed.
-    #[api(go = "[]v1.JSON")]
+    #[api(go_type = "[]v1.JSON")]
     enum_: List<Value>,
     /// How many entries there may be.
     max_properties: Option<i64>,
@@ -188,7 +191,7 @@ pub struct JSONSchemaProps {
     /// The entries that must be there.
     required: List<String>,
     /// The schema of the items.
-    items: Option<OrList<JSONSchemaProps>>,
+    items: Option<StructOrList<JSONSchemaProps>>,
     /// All of these must hold, too.
     all_of: List<JSONSchemaProps>,
     /// Exactly one of these must hold, too.
@@ -200,16 +203,16 @@ pub struct JSONSchemaProps {
     /// The schemas of the named entries.
     properties: Map<JSONSchemaProps>,
     /// The schema of all other entries.
-    additional_properties: Option<OrBool<JSONSchemaProps>>,
+    additional_properties: Option<StructOrBool<JSONSchemaProps>>,
     /// Not allowed.
     pattern_properties: Map<JSONSchemaProps>,
     /// Not allowed.
-    #[api(go = "v1.JSONSchemaDependencies")]
-    dependencies: Map<OrTexts<JSONSchemaProps>>,
+    #[api(go_type = "v1.JSONSchemaDependencies")]
+    dependencies: Map<StructOrStrings<JSONSchemaProps>>,
     /// Not allowed.
-    additional_items: Option<OrBool<JSONSchemaProps>>,
+    additional_items: Option<StructOrBool<JSONSchemaProps>>,
     /// Not allowed.
-    #[api(go = "v1.JSONSchemaDefinitions")]
+    #[api(go_type = "v1.JSONSchemaDefinitions")]
     definitions: Map<JSONSchemaProps>,
     /// Where more is written about it.
     external_docs: Option<ExternalDocumentation>,
@@ -236,7 +239,7 @@ pub struct JSONSchemaProps {
     #[api(name = "x-kubernetes-map-type")]
     x_kubernetes_map_type: Option<String>,
     /// Expressions that must hold of the value.
-    #[api(name = "x-kubernetes-validations", go = "v1.ValidationRules")]
+    #[api(name = "x-kubernetes-validations", go_type = "v1.ValidationRules")]
     #[api(keys("rule"), merge, merge_key = "rule")]
     x_kubernetes_validations: List<ValidationRule>,
 }
@@ -250,13 +253,13 @@ pub struct ValidationRule {
     /// An expression that makes the message.
     message_expression: String,
     /// What kind of mistake it is.
-    #[api(values(
+    #[api(enum_values(
         "FieldValueDuplicate",
         "FieldValueForbidden",
         "FieldValueInvalid",
         "FieldValueRequired"
     ))]
-    #[api(go = "v1.FieldValueErrorReason")]
+    #[api(go_type = "v1.FieldValueErrorReason")]
     reason: Option<String>,
     /// The field that is to blame, below the value.
     field_path: String,
@@ -312,13 +315,13 @@ pub struct CustomResourceDefinitionNames {
 #[api]
 pub struct CustomResourceDefinitionStatus {
     /// Current conditions of the object.
-    #[api(keys("type"), always)]
+    #[api(keys("type"), no_omitempty)]
     conditions: List<CustomResourceDefinitionCondition>,
     /// The names that are in use.
-    #[api(always)]
+    #[api(no_omitempty)]
     accepted_names: CustomResourceDefinitionNames,
     /// The versions in which objects have ever been stored.
-    #[api(always)]
+    #[api(no_omitempty)]
     stored_versions: List<String>,
     /// Generation of the object that this status was computed from.
     observed_generation: i64,
@@ -327,10 +330,10 @@ pub struct CustomResourceDefinitionStatus {
 #[api]
 pub struct CustomResourceDefinitionCondition {
     /// Type of the condition.
-    #[api(go = "$.CustomResourceDefinitionConditionType")]
+    #[api(go_type = "$.CustomResourceDefinitionConditionType")]
     type_: Must<String>,
     /// Status of the condition: True, False or Unknown.
-    #[api(go = "$.ConditionStatus")]
+    #[api(go_type = "$.ConditionStatus")]
     status: Must<String>,
     /// When the condition last went from one status to another.
     last_transition_time: Time,
@@ -344,7 +347,7 @@ pub struct CustomResourceDefinitionCondition {
 
 impl Kind for CustomResourceDefinition {
     const COMPILES: bool = true;
-    const NAMES: Names = Names::new(
+    const NAMES: ResourceNames = ResourceNames::new(
         "apiextensions.k8s.io",
         "v1",
         "CustomResourceDefinition",
@@ -353,23 +356,26 @@ impl Kind for CustomResourceDefinition {
     .short(&["crd", "crds"])
     .categories(&["api-extensions"]);
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::json("apiextensions.k8s.io/customresourcedefinitions", "v1");
+    const STORAGE: StorageConfig =
+        StorageConfig::json("apiextensions.k8s.io/customresourcedefinitions", "v1");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("CustomResourceDefinition")];
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Scope", |crd, _| crd.spec().scope().into()),
-        Column::text("Versions", |crd, _| served(crd).into()),
-        Column::CREATED,
-        Column::wide_text("Group", |crd, _| crd.spec().group().into()),
-        Column::wide_text("Kind", |crd, _| crd.spec().names().kind().into()),
-        Column::wide_text("ShortNames", |crd, _| {
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Scope", |crd, _| crd.spec().scope().into()),
+        TableColumn::text("Versions", |crd, _| served(crd).into()),
+        TableColumn::CREATED_AT,
+        TableColumn::wide_text("Group", |crd, _| crd.spec().group().into()),
+        TableColumn::wide_text("Kind", |crd, _| crd.spec().names().kind().into()),
+        TableColumn::wide_text("ShortNames", |crd, _| {
             join(crd.spec().names().short_names().iter()).into()
         }),
-        Column::new("Established", "boolean", |crd: &Self, _| crd.is_true("Established").into())
-            .wide(),
+        TableColumn::new("Established", "boolean", |crd: &Self, _| {
+            crd.is_true("Established").into()
+        })
+        .wide(),
     ];
 
     fn default_fields(&mut self) {
@@ -409,15 +415,15 @@ impl Kind for CustomResourceDefinition {
 
     fn prepare_delete(&mut self, now: i64) {
         let finalizers = self.metadata().finalizers();
-        if !finalizers.iter().any(|name| name == CLEANUP) {
-            self.metadata_mut().finalizers_mut().push(CLEANUP);
+        if !finalizers.iter().any(|name| name == CLEANUP_FINALIZER) {
+            self.metadata_mut().finalizers_mut().push(CLEANUP_FINALIZER);
         }
         self.metadata_mut().clear_deletion_grace_period_seconds();
         // Upstream marks it without counting that as a change.
         let counted = self.metadata().generation();
         self.metadata_mut().set_generation(counted.saturating_sub(1));
         self.set_condition(
-            Condition {
+            CrdConditionUpdate {
                 ty: "Terminating",
                 status: "True",
                 reason: "InstanceDeletionPending",
@@ -428,21 +434,21 @@ impl Kind for CustomResourceDefinition {
         );
     }
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         rules::check_new(self, errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        check_meta_again(self.tree(), old.tree(), false, errs);
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
+        validate_object_meta_repeated(self.tree(), old.tree(), false, errs);
         rules::check_changed(self, old, errs);
     }
 
-    fn validate_status(&self, old: &Self, errs: &mut Errors) {
-        check_meta_again(self.tree(), old.tree(), false, errs);
+    fn validate_status(&self, old: &Self, errs: &mut ErrorList) {
+        validate_object_meta_repeated(self.tree(), old.tree(), false, errs);
         rules::check_status(self, errs);
     }
 
-    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
+    fn warn(&self, old: Option<&Self>, warnings: &mut WarningList) {
         warn::warn(self, old, warnings);
     }
 }
@@ -460,11 +466,11 @@ fn served(crd: &CustomResourceDefinition) -> String {
 }
 
 /// Keeps a CRD that is to go until its objects are gone.
-pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// What a condition is to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Condition<'a> {
+pub struct CrdConditionUpdate<'a> {
     pub ty: &'a str,
     pub status: &'a str,
     pub reason: &'a str,
@@ -481,18 +487,18 @@ impl CustomResourceDefinition {
     }
 
     /// Says something new, or the same again; the moment is that of the last change.
-    pub fn set_condition(&mut self, condition: Condition, now: i64) {
+    pub fn set_condition(&mut self, condition: CrdConditionUpdate, now: i64) {
         let old = self.condition(condition.ty);
         let since = old.filter(|old| old.status() == condition.status);
         let since = since.map(|old| old.last_transition_time().to_owned());
         let new = CustomResourceDefinitionCondition::new()
             .with_type(condition.ty)
             .with_status(condition.status)
-            .with_last_transition_time(since.unwrap_or_else(|| Time::text(now).into()))
+            .with_last_transition_time(since.unwrap_or_else(|| Time::format(now).into()))
             .with_reason(condition.reason)
             .with_message(condition.message);
         let conditions = self.status_mut().conditions_mut();
-        conditions.put(new, |own| own.type_() == condition.ty);
+        conditions.upsert(new, |own| own.type_() == condition.ty);
     }
 
     /// What is stored is stored in the storage version, from now on.

@@ -7,17 +7,17 @@ use crate::rules::json;
 
 /// What a field is that nobody has set.
 #[derive(Clone, Copy)]
-enum Absent {
+enum ZeroValue {
     Text,
     False,
     Zero,
     Null,
 }
 
-use Absent::{False, Null, Text, Zero};
+use ZeroValue::{False, Null, Text, Zero};
 
 /// The fields of a schema: Go's name, the API's, and what it is when absent.
-const SCHEMA: &[(&str, &str, Absent)] = &[
+const SCHEMA: &[(&str, &str, ZeroValue)] = &[
     ("ID", "id", Text),
     ("Schema", "$schema", Text),
     ("Ref", "$ref", Null),
@@ -64,7 +64,7 @@ const SCHEMA: &[(&str, &str, Absent)] = &[
     ("XValidations", "x-kubernetes-validations", Null),
 ];
 
-const RULE: &[(&str, &str, Absent)] = &[
+const RULE: &[(&str, &str, ZeroValue)] = &[
     ("Rule", "rule", Text),
     ("Message", "message", Text),
     ("MessageExpression", "messageExpression", Text),
@@ -73,7 +73,7 @@ const RULE: &[(&str, &str, Absent)] = &[
     ("OptionalOldSelf", "optionalOldSelf", Null),
 ];
 
-const COLUMN: &[(&str, &str, Absent)] = &[
+const COLUMN: &[(&str, &str, ZeroValue)] = &[
     ("Name", "name", Text),
     ("Type", "type", Text),
     ("Format", "format", Text),
@@ -82,7 +82,7 @@ const COLUMN: &[(&str, &str, Absent)] = &[
     ("JSONPath", "jsonPath", Text),
 ];
 
-const VERSION: &[(&str, &str, Absent)] = &[
+const VERSION: &[(&str, &str, ZeroValue)] = &[
     ("Name", "name", Text),
     ("Served", "served", False),
     ("Storage", "storage", False),
@@ -94,7 +94,7 @@ const VERSION: &[(&str, &str, Absent)] = &[
     ("SelectableFields", "selectableFields", Null),
 ];
 
-const SCALE: &[(&str, &str, Absent)] = &[
+const SCALE: &[(&str, &str, ZeroValue)] = &[
     ("SpecReplicasPath", "specReplicasPath", Text),
     ("StatusReplicasPath", "statusReplicasPath", Text),
     ("LabelSelectorPath", "labelSelectorPath", Null),
@@ -102,7 +102,7 @@ const SCALE: &[(&str, &str, Absent)] = &[
 
 /// Go's names of a schema's fields that are set, in Go's order; a pointer to little is set.
 pub(super) fn set_fields(tree: &Value) -> impl Iterator<Item = &'static str> {
-    let set = |(go, api, absent): &(&'static str, &str, Absent)| {
+    let set = |(go, api, absent): &(&'static str, &str, ZeroValue)| {
         let value = tree.get(api);
         let set = if matches!(absent, Null) { !value.is_null() } else { !value.is_zero() };
         set.then_some(*go)
@@ -169,7 +169,7 @@ pub(super) fn versions(tree: &Value, hoisted: &[&str]) -> String {
 }
 
 fn fields(
-    names: &[(&str, &str, Absent)],
+    names: &[(&str, &str, ZeroValue)],
     tree: &Value,
     shown: &dyn Fn(&str, &Value) -> String,
 ) -> String {

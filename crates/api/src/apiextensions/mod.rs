@@ -15,14 +15,15 @@ mod webhook;
 pub use self::{
     conversion_review::{ConversionRequest, ConversionResponse, ConversionReview},
     custom_resource_definition::{
-        CLEANUP, Condition, CustomResourceColumnDefinition, CustomResourceConversion,
-        CustomResourceDefinition, CustomResourceDefinitionCondition, CustomResourceDefinitionNames,
-        CustomResourceDefinitionSpec, CustomResourceDefinitionStatus,
-        CustomResourceDefinitionVersion, CustomResourceSubresourceScale,
-        CustomResourceSubresourceStatus, CustomResourceSubresources, CustomResourceValidation,
-        ExternalDocumentation, JSONSchemaProps, SelectableField, ServiceReference, ValidationRule,
-        WebhookClientConfig, WebhookConversion,
+        CLEANUP_FINALIZER, CrdConditionUpdate, CustomResourceColumnDefinition,
+        CustomResourceConversion, CustomResourceDefinition, CustomResourceDefinitionCondition,
+        CustomResourceDefinitionNames, CustomResourceDefinitionSpec,
+        CustomResourceDefinitionStatus, CustomResourceDefinitionVersion,
+        CustomResourceSubresourceScale, CustomResourceSubresourceStatus,
+        CustomResourceSubresources, CustomResourceValidation, ExternalDocumentation,
+        JSONSchemaProps, SelectableField, ServiceReference, ValidationRule, WebhookClientConfig,
+        WebhookConversion,
     },
-    names::{Accepted, accept},
+    names::{NamesResult, accept_names},
     rules::schemas,
 };

@@ -8,17 +8,17 @@ use super::{CustomResourceDefinition, CustomResourceDefinitionNames};
 
 /// What came of asking for names.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Accepted {
+pub struct NamesResult {
     pub names: CustomResourceDefinitionNames,
     /// Reason and message, where a name was refused.
-    pub refused: Option<(&'static str, String)>,
+    pub conflict: Option<(&'static str, String)>,
 }
 
 /// The names that a CRD may have beside the `others` of its group.
-pub fn accept<'a>(
+pub fn accept_names<'a>(
     crd: &CustomResourceDefinition,
     others: impl Iterator<Item = &'a CustomResourceDefinition>,
-) -> Accepted {
+) -> NamesResult {
     let (mut resources, mut kinds) = (HashSet::new(), HashSet::new());
     for other in others {
         let names = other.status().accepted_names();
@@ -59,16 +59,16 @@ pub fn accept<'a>(
     }
     names.set_categories(wanted.categories().clone());
     debug_assert!(names.tree().is_object());
-    Accepted { names, refused }
+    NamesResult { names, conflict: refused }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::created;
+    use crate::testing::created_from_json;
 
     fn crd(plural: &str, kind: &str) -> CustomResourceDefinition {
-        created(&format!(
+        created_from_json(&format!(
             r#"{{"metadata":{{"name":"{plural}.example.com"}},"spec":{{"group":"example.com","scope":"Cluster",
             "names":{{"plural":"{plural}","kind":"{kind}"}},"versions":[{{"name":"v1","served":true,"storage":true}}]}}}}"#
         ))
@@ -77,13 +77,13 @@ mod tests {
     #[test]
     fn a_name_goes_to_who_had_it_first() {
         let mut first = crd("things", "Thing");
-        let given = accept(&first, std::iter::empty());
-        assert_eq!((given.names.list_kind(), &given.refused), ("ThingList", &None));
+        let given = accept_names(&first, std::iter::empty());
+        assert_eq!((given.names.list_kind(), &given.conflict), ("ThingList", &None));
         first.status_mut().set_accepted_names(given.names);
-        let second = accept(&crd("objects", "Thing"), std::iter::once(&first));
+        let second = accept_names(&crd("objects", "Thing"), std::iter::once(&first));
         assert_eq!(second.names.plural(), "objects");
         assert_eq!(second.names.kind(), "");
-        let why = second.refused.expect("the kind is taken");
+        let why = second.conflict.expect("the kind is taken");
         assert_eq!(why, ("ListKindConflict", "\"ThingList\" is already in use".to_owned()));
     }
 }

@@ -7,8 +7,11 @@ use std::collections::HashSet;
 
 use object::{Lens, depth, names};
 use schema::{
-    Errors, Path,
-    custom::{Schema, check_structure, find_field, has_unpruned_defaults, unsupported},
+    ErrorList, FieldPath,
+    custom::{
+        JsonSchema, has_defaults_with_unknown_fields, resolve_field_path, unsupported_keyword,
+        validate_structural,
+    },
 };
 
 use super::{
@@ -16,25 +19,25 @@ use super::{
     CustomResourceDefinitionVersion, CustomResourceSubresources, approval,
     conversion_rules::{self, check_conversion},
     go,
-    schema_rules::{Strictness, check_schema},
+    schema_rules::{SchemaValidationOptions, check_schema},
 };
 
 /// A version may select by so many fields.
 const SELECTABLE: usize = 8;
 
 /// What a new CRD must keep.
-pub(super) fn check_new(crd: &CustomResourceDefinition, errs: &mut Errors) {
+pub(super) fn check_new(crd: &CustomResourceDefinition, errs: &mut ErrorList) {
     let spec = crd.spec();
     let (meta, right) = (crd.metadata(), format!("{}.{}", spec.names().plural(), spec.group()));
     for (field, name) in [("name", meta.name()), ("generateName", meta.generate_name())] {
         if !name.is_empty() && name != right {
             let why = r#"must be spec.names.plural+"."+spec.group"#;
-            errs.invalid(&Path::METADATA.field(field), name, why);
+            errs.invalid(&FieldPath::METADATA.field(field), name, why);
         }
     }
-    let terms = Terms {
-        strictness: Strictness::default(),
-        conversion: conversion_rules::Terms::NEW,
+    let terms = ValidationOptions {
+        strictness: SchemaValidationOptions::default(),
+        conversion: conversion_rules::ConversionOptions::NEW,
         fields: false,
     };
     check_all(crd, None, terms, errs);
@@ -44,40 +47,40 @@ pub(super) fn check_new(crd: &CustomResourceDefinition, errs: &mut Errors) {
 pub(super) fn check_changed(
     crd: &CustomResourceDefinition,
     old: &CustomResourceDefinition,
-    errs: &mut Errors,
+    errs: &mut ErrorList,
 ) {
     let established = old.is_true("Established");
-    let terms = Terms {
-        strictness: strictness(old),
-        conversion: conversion_rules::Terms::after(old),
+    let terms = ValidationOptions {
+        strictness: schema_options_for_update(old),
+        conversion: conversion_rules::ConversionOptions::for_update(old),
         fields: crd.tree().get("spec").get("versions") == old.tree().get("spec").get("versions"),
     };
     check_all(crd, Some(old), terms, errs);
     let (spec, before) = (crd.spec(), old.spec());
     if established {
-        immutable(&Path::SPEC.field("scope"), spec.scope(), before.scope(), errs);
-        let at = Path::SPEC.field("names");
+        immutable(&FieldPath::SPEC.field("scope"), spec.scope(), before.scope(), errs);
+        let at = FieldPath::SPEC.field("names");
         immutable(&at.field("kind"), spec.names().kind(), before.names().kind(), errs);
     }
-    immutable(&Path::SPEC.field("group"), spec.group(), before.group(), errs);
-    let at = Path::SPEC.field("names");
+    immutable(&FieldPath::SPEC.field("group"), spec.group(), before.group(), errs);
+    let at = FieldPath::SPEC.field("names");
     immutable(&at.field("plural"), spec.names().plural(), before.names().plural(), errs);
 }
 
-pub(super) fn check_status(crd: &CustomResourceDefinition, errs: &mut Errors) {
-    check_names(crd.status().accepted_names(), &Path::STATUS.field("acceptedNames"), errs);
+pub(super) fn check_status(crd: &CustomResourceDefinition, errs: &mut ErrorList) {
+    check_names(crd.status().accepted_names(), &FieldPath::STATUS.field("acceptedNames"), errs);
 }
 
 /// The schemas of a CRD, each with the place at which errors in it are told and the name
 /// of (one of) its versions.
-pub fn schemas(crd: &CustomResourceDefinition) -> Vec<(String, &Schema, &str)> {
+pub fn schemas(crd: &CustomResourceDefinition) -> Vec<(String, &JsonSchema, &str)> {
     let versions = crd.spec().versions();
     let of = |version: &CustomResourceDefinitionVersion| {
         version.tree().get("schema").get("openAPIV3Schema").is_object()
     };
-    let hoisted = is_alike(crd, "schema");
+    let hoisted = is_same_in_all_versions(crd, "schema");
     let all = versions.iter().enumerate().filter(|(_, version)| of(version)).map(|(i, version)| {
-        let schema = Schema::view(version.tree().get("schema").get("openAPIV3Schema"));
+        let schema = JsonSchema::view(version.tree().get("schema").get("openAPIV3Schema"));
         let at = match hoisted {
             true => "spec.validation.openAPIV3Schema".to_owned(),
             false => format!("spec.versions[{i}].schema.openAPIV3Schema"),
@@ -89,9 +92,9 @@ pub fn schemas(crd: &CustomResourceDefinition) -> Vec<(String, &Schema, &str)> {
 
 /// How much is asked of a CRD.
 #[derive(Clone, Copy)]
-struct Terms {
-    strictness: Strictness,
-    conversion: conversion_rules::Terms,
+struct ValidationOptions {
+    strictness: SchemaValidationOptions,
+    conversion: conversion_rules::ConversionOptions,
     /// There may be too many selectable fields.
     fields: bool,
 }
@@ -99,8 +102,8 @@ struct Terms {
 fn check_all(
     crd: &CustomResourceDefinition,
     old: Option<&CustomResourceDefinition>,
-    terms: Terms,
-    errs: &mut Errors,
+    terms: ValidationOptions,
+    errs: &mut ErrorList,
 ) {
     check_spec(crd, terms, errs);
     check_status(crd, errs);
@@ -110,14 +113,14 @@ fn check_all(
     if crd.spec().preserve_unknown_fields() && !kept {
         let why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in \
                    spec.versions[*].schema instead";
-        errs.invalid(&Path::SPEC.field("preserveUnknownFields"), true, why);
+        errs.invalid(&FieldPath::SPEC.field("preserveUnknownFields"), true, why);
     }
 }
 
-fn check_spec(crd: &CustomResourceDefinition, mut terms: Terms, errs: &mut Errors) {
+fn check_spec(crd: &CustomResourceDefinition, mut terms: ValidationOptions, errs: &mut ErrorList) {
     let spec = crd.spec();
     let wrong = names::dns1123_subdomain(spec.group());
-    let at = Path::SPEC.field("group");
+    let at = FieldPath::SPEC.field("group");
     if spec.group().is_empty() {
         errs.required(&at, "");
     } else if !wrong.is_empty() {
@@ -125,10 +128,10 @@ fn check_spec(crd: &CustomResourceDefinition, mut terms: Terms, errs: &mut Error
     } else if !spec.group().contains('.') {
         errs.invalid(&at, spec.group(), "should be a domain with at least one dot");
     }
-    choice(&Path::SPEC.field("scope"), spec.scope(), &["Cluster", "Namespaced"], errs);
+    choice(&FieldPath::SPEC.field("scope"), spec.scope(), &["Cluster", "Namespaced"], errs);
     let keeps = spec.preserve_unknown_fields();
     terms.strictness.structural |= !keeps;
-    let versions = Path::SPEC.field("versions");
+    let versions = FieldPath::SPEC.field("versions");
     for (i, version) in spec.versions().iter().enumerate() {
         if !version.tree().get("schema").get("openAPIV3Schema").is_object() {
             let at = versions.index(i);
@@ -141,17 +144,19 @@ fn check_spec(crd: &CustomResourceDefinition, mut terms: Terms, errs: &mut Error
             }
         }
     }
-    let has = |wanted: &dyn Fn(&Schema) -> bool| schemas(crd).iter().any(|(_, s, _)| s.has(wanted));
+    let has = |wanted: &dyn Fn(&JsonSchema) -> bool| {
+        schemas(crd).iter().any(|(_, s, _)| s.any_node(wanted))
+    };
     if has(&|schema| schema.default_value().is_some()) {
         terms.strictness.structural = true;
         if keeps {
             let why = "must be false in order to use defaults in the schema";
-            errs.invalid(&Path::SPEC.field("preserveUnknownFields"), true, why);
+            errs.invalid(&FieldPath::SPEC.field("preserveUnknownFields"), true, why);
         }
     }
     terms.strictness.structural |= has(&|schema| {
         let tree = schema.tree();
-        schema.is_embedded()
+        schema.is_embedded_resource()
             || schema.is_int_or_string()
             || schema.list_type().is_some()
             || schema.list_keys().len() > 0
@@ -159,7 +164,7 @@ fn check_spec(crd: &CustomResourceDefinition, mut terms: Terms, errs: &mut Error
             || !schema.validations().is_empty()
     });
     check_versions(crd, terms, errs);
-    let at = Path::SPEC.field("names");
+    let at = FieldPath::SPEC.field("names");
     let own = spec.names();
     for (name, value) in [
         ("plural", own.plural()),
@@ -173,7 +178,7 @@ fn check_spec(crd: &CustomResourceDefinition, mut terms: Terms, errs: &mut Error
     }
     check_names(own, &at, errs);
     check_shared(crd, terms, errs);
-    let at = Path::SPEC.field("conversion");
+    let at = FieldPath::SPEC.field("conversion");
     if let Some(conversion) = spec.conversion() {
         if conversion.strategy() != "None" && keeps {
             let why = "must be None if spec.preserveUnknownFields is true";
@@ -183,8 +188,8 @@ fn check_spec(crd: &CustomResourceDefinition, mut terms: Terms, errs: &mut Error
     }
 }
 
-fn check_versions(crd: &CustomResourceDefinition, terms: Terms, errs: &mut Errors) {
-    let (versions, all) = (Path::SPEC.field("versions"), crd.spec().versions());
+fn check_versions(crd: &CustomResourceDefinition, terms: ValidationOptions, errs: &mut ErrorList) {
+    let (versions, all) = (FieldPath::SPEC.field("versions"), crd.spec().versions());
     let alike = Alike::of(crd);
     let mut seen = HashSet::new();
     let mut unique = true;
@@ -199,20 +204,21 @@ fn check_versions(crd: &CustomResourceDefinition, terms: Terms, errs: &mut Error
     }
     let shown = || {
         let parts = ["schema", "subresources", "additionalPrinterColumns", "selectableFields"];
-        let hoisted: Vec<_> = parts.into_iter().filter(|part| is_alike(crd, part)).collect();
+        let hoisted: Vec<_> =
+            parts.into_iter().filter(|part| is_same_in_all_versions(crd, part)).collect();
         go::versions(crd.tree().get("spec").get("versions"), &hoisted)
     };
     if !unique {
-        errs.invalid_shown(&versions, shown(), "must contain unique version names");
+        errs.invalid_formatted(&versions, shown(), "must contain unique version names");
     }
     if all.iter().filter(|version| version.storage()).count() != 1 {
         let why = "must have exactly one version marked as storage version";
-        errs.invalid_shown(&versions, shown(), why);
+        errs.invalid_formatted(&versions, shown(), why);
     }
     let first = all.iter().next().map(CustomResourceDefinitionVersion::name).unwrap_or_default();
     let wrong = names::dns1035_label(first);
     if !first.is_empty() && !wrong.is_empty() {
-        errs.invalid(&Path::SPEC.field("version"), first, wrong.join(","));
+        errs.invalid(&FieldPath::SPEC.field("version"), first, wrong.join(","));
     }
 }
 
@@ -220,9 +226,9 @@ fn check_versions(crd: &CustomResourceDefinition, terms: Terms, errs: &mut Error
 fn check_version(
     version: &CustomResourceDefinitionVersion,
     alike: &Alike,
-    terms: Terms,
-    at: &Path,
-    errs: &mut Errors,
+    terms: ValidationOptions,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) {
     check_deprecation(version, &at.field("deprecationWarning"), errs);
     if !alike.schema {
@@ -244,35 +250,35 @@ fn check_version(
             let why = "may only be set when `version.schema.openAPIV3Schema` is not included";
             errs.invalid(&here, "", why);
         } else {
-            check_selectable(version, Schema::view(schema), terms, &here, errs);
+            check_selectable(version, JsonSchema::view(schema), terms, &here, errs);
         }
     }
 }
 
 /// What all versions have alike.
-fn check_shared(crd: &CustomResourceDefinition, terms: Terms, errs: &mut Errors) {
+fn check_shared(crd: &CustomResourceDefinition, terms: ValidationOptions, errs: &mut ErrorList) {
     let Some(first) = crd.spec().versions().iter().next() else { return };
-    if is_alike(crd, "schema") {
+    if is_same_in_all_versions(crd, "schema") {
         let status = |version: &CustomResourceDefinitionVersion| {
             version.subresources().is_some_and(|sub| sub.status().is_some())
         };
         let status = crd.spec().versions().iter().any(status);
         let schema = first.tree().get("schema");
-        check_schema(schema, status, terms.strictness, &Path::SPEC.field("validation"), errs);
+        check_schema(schema, status, terms.strictness, &FieldPath::SPEC.field("validation"), errs);
     }
-    if is_alike(crd, "subresources") {
-        check_subresources(first.subresources(), &Path::SPEC.field("subresources"), errs);
+    if is_same_in_all_versions(crd, "subresources") {
+        check_subresources(first.subresources(), &FieldPath::SPEC.field("subresources"), errs);
     }
-    if is_alike(crd, "additionalPrinterColumns") {
-        check_columns(first, &Path::SPEC.field("additionalPrinterColumns"), errs);
+    if is_same_in_all_versions(crd, "additionalPrinterColumns") {
+        check_columns(first, &FieldPath::SPEC.field("additionalPrinterColumns"), errs);
     }
-    if is_alike(crd, "selectableFields") && !first.selectable_fields().is_empty() {
-        let at = Path::SPEC.field("selectableFields");
+    if is_same_in_all_versions(crd, "selectableFields") && !first.selectable_fields().is_empty() {
+        let at = FieldPath::SPEC.field("selectableFields");
         let schema = first.tree().get("schema").get("openAPIV3Schema");
-        if first.schema().is_none() || !is_alike(crd, "schema") {
+        if first.schema().is_none() || !is_same_in_all_versions(crd, "schema") {
             errs.invalid(&at, "", "may only be set when validations.schema is included");
         } else {
-            check_selectable(first, Schema::view(schema), terms, &at, errs);
+            check_selectable(first, JsonSchema::view(schema), terms, &at, errs);
         }
     }
 }
@@ -289,22 +295,22 @@ struct Alike {
 impl Alike {
     fn of(crd: &CustomResourceDefinition) -> Self {
         Self {
-            schema: is_alike(crd, "schema"),
-            subresources: is_alike(crd, "subresources"),
-            columns: is_alike(crd, "additionalPrinterColumns"),
-            fields: is_alike(crd, "selectableFields"),
+            schema: is_same_in_all_versions(crd, "schema"),
+            subresources: is_same_in_all_versions(crd, "subresources"),
+            columns: is_same_in_all_versions(crd, "additionalPrinterColumns"),
+            fields: is_same_in_all_versions(crd, "selectableFields"),
         }
     }
 }
 
 /// Whether all versions say the same of this, be it nothing.
-fn is_alike(crd: &CustomResourceDefinition, part: &str) -> bool {
+fn is_same_in_all_versions(crd: &CustomResourceDefinition, part: &str) -> bool {
     let mut parts = crd.spec().versions().iter().map(|version| version.tree().get(part));
     let first = parts.next();
     first.is_some_and(|first| parts.all(|part| part == first))
 }
 
-fn check_names(own: &CustomResourceDefinitionNames, at: &Path, errs: &mut Errors) {
+fn check_names(own: &CustomResourceDefinitionNames, at: &FieldPath, errs: &mut ErrorList) {
     for (name, value, lower) in [
         ("plural", own.plural(), false),
         ("singular", own.singular(), false),
@@ -335,7 +341,11 @@ fn check_names(own: &CustomResourceDefinitionNames, at: &Path, errs: &mut Errors
     }
 }
 
-fn check_deprecation(version: &CustomResourceDefinitionVersion, at: &Path, errs: &mut Errors) {
+fn check_deprecation(
+    version: &CustomResourceDefinitionVersion,
+    at: &FieldPath,
+    errs: &mut ErrorList,
+) {
     let Some(told) = version.deprecation_warning() else { return };
     if !version.deprecated() {
         return errs.invalid(at, told, "can only be set for deprecated versions");
@@ -360,8 +370,8 @@ fn check_deprecation(version: &CustomResourceDefinitionVersion, at: &Path, errs:
 
 fn check_subresources(
     subresources: Option<&CustomResourceSubresources>,
-    at: &Path,
-    errs: &mut Errors,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) {
     let Some(scale) = subresources.and_then(CustomResourceSubresources::scale) else { return };
     let at = at.field("scale");
@@ -384,7 +394,7 @@ fn check_subresources(
     }
 }
 
-fn is_simple(path: &str, at: &Path, errs: &mut Errors) -> bool {
+fn is_simple(path: &str, at: &FieldPath, errs: &mut ErrorList) -> bool {
     if !path.starts_with('.') {
         errs.invalid(at, path, "must be a simple json path starting with .");
         return false;
@@ -396,11 +406,13 @@ fn is_simple(path: &str, at: &Path, errs: &mut Errors) -> bool {
     true
 }
 
-fn check_columns(version: &CustomResourceDefinitionVersion, at: &Path, errs: &mut Errors) {
-    at.each(version.additional_printer_columns().iter(), |it, at| check_column(it, at, errs));
+fn check_columns(version: &CustomResourceDefinitionVersion, at: &FieldPath, errs: &mut ErrorList) {
+    at.for_each_item(version.additional_printer_columns().iter(), |it, at| {
+        check_column(it, at, errs)
+    });
 }
 
-fn check_column(column: &CustomResourceColumnDefinition, at: &Path, errs: &mut Errors) {
+fn check_column(column: &CustomResourceColumnDefinition, at: &FieldPath, errs: &mut ErrorList) {
     const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
     const FORMATS: [&str; 8] =
         ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
@@ -427,14 +439,14 @@ fn check_column(column: &CustomResourceColumnDefinition, at: &Path, errs: &mut E
 
 fn check_selectable(
     version: &CustomResourceDefinitionVersion,
-    schema: &Schema,
-    terms: Terms,
-    at: &Path,
-    errs: &mut Errors,
+    schema: &JsonSchema,
+    terms: ValidationOptions,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) {
-    if let Some(why) = unsupported(schema) {
+    if let Some(why) = unsupported_keyword(schema) {
         // Upstream goes on with no schema at all, and ends there.
-        return errs.invalid(&Path::SPEC.field("schema.openAPIV3Schema"), "", why);
+        return errs.invalid(&FieldPath::SPEC.field("schema.openAPIV3Schema"), "", why);
     }
     let mut seen = HashSet::new();
     for (i, field) in version.selectable_fields().iter().enumerate() {
@@ -444,7 +456,7 @@ fn check_selectable(
             errs.required(&at, "");
             continue;
         }
-        let (names, found) = match find_field(schema, path, false) {
+        let (names, found) = match resolve_field_path(schema, path, false) {
             Ok(found) => found,
             Err(why) => {
                 errs.invalid(&at, path, format!("is an invalid path: {why}"));
@@ -464,16 +476,16 @@ fn check_selectable(
         }
     }
     if seen.len() > SELECTABLE && !terms.fields {
-        errs.more_than(at, seen.len(), SELECTABLE);
+        errs.too_many_with_count(at, seen.len(), SELECTABLE);
     }
 }
 
-fn check_stored(crd: &CustomResourceDefinition, errs: &mut Errors) {
-    let at = Path::STATUS.field("storedVersions");
+fn check_stored(crd: &CustomResourceDefinition, errs: &mut ErrorList) {
+    let at = FieldPath::STATUS.field("storedVersions");
     let stored = crd.status().stored_versions();
     if stored.is_empty() {
         let why = "must have at least one stored version";
-        return errs.invalid_shown(&at, "null".to_owned(), why);
+        return errs.invalid_formatted(&at, "null".to_owned(), why);
     }
     let all = crd.status().tree().get("storedVersions");
     let versions = crd.spec().versions();
@@ -499,34 +511,37 @@ fn check_stored(crd: &CustomResourceDefinition, errs: &mut Errors) {
 }
 
 /// What may be asked of the new form, given that the old one was taken.
-fn strictness(old: &CustomResourceDefinition) -> Strictness {
+fn schema_options_for_update(old: &CustomResourceDefinition) -> SchemaValidationOptions {
     let all = schemas(old);
-    let none = |wrong: &dyn Fn(&Schema) -> bool| !all.iter().any(|(_, schema, _)| wrong(schema));
+    let none =
+        |wrong: &dyn Fn(&JsonSchema) -> bool| !all.iter().any(|(_, schema, _)| wrong(schema));
     let versions = old.spec().versions();
     let described = |version: &CustomResourceDefinitionVersion| {
         version.tree().get("schema").get("openAPIV3Schema").is_object()
     };
-    Strictness {
+    SchemaValidationOptions {
         schema: versions.iter().all(described),
-        types: none(&|schema| schema.has(&|node| super::schema_rules::is_odd_type(node))),
+        types: none(&|schema| schema.any_node(&|node| super::schema_rules::has_unknown_type(node))),
         structural: none(&|schema| {
-            let mut errs = Errors::default();
-            check_structure(schema, &Path::Root, &mut errs);
-            unsupported(schema).is_some() || !errs.is_empty()
+            let mut errs = ErrorList::default();
+            validate_structural(schema, &FieldPath::Root, &mut errs);
+            unsupported_keyword(schema).is_some() || !errs.is_empty()
         }),
-        pruned: none(&has_unpruned_defaults),
-        sets: none(&|schema| schema.has(&|node| super::schema_rules::is_loose_set(node))),
+        pruned: none(&has_defaults_with_unknown_fields),
+        sets: none(&|schema| {
+            schema.any_node(&|node| super::schema_rules::has_non_atomic_set_items(node))
+        }),
         keys: none(&|schema| {
-            schema.has(&|node| {
-                let mut errs = Errors::default();
-                super::schema_rules::check_keys(node, &Path::Root, &mut errs);
+            schema.any_node(&|node| {
+                let mut errs = ErrorList::default();
+                super::schema_rules::validate_list_map_keys(node, &FieldPath::Root, &mut errs);
                 !errs.is_empty()
             })
         }),
     }
 }
 
-pub(super) fn choice(at: &Path, value: &str, allowed: &[&str], errs: &mut Errors) {
+pub(super) fn choice(at: &FieldPath, value: &str, allowed: &[&str], errs: &mut ErrorList) {
     if value.is_empty() {
         errs.required(at, "");
     } else {
@@ -534,6 +549,6 @@ pub(super) fn choice(at: &Path, value: &str, allowed: &[&str], errs: &mut Errors
     }
 }
 
-fn immutable(at: &Path, new: &str, old: &str, errs: &mut Errors) {
+fn immutable(at: &FieldPath, new: &str, old: &str, errs: &mut ErrorList) {
     errs.immutable(at, &new.into(), &old.into());
 }

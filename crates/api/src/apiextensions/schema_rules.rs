@@ -4,8 +4,11 @@ use std::collections::BTreeSet;
 
 use object::Value;
 use schema::{
-    Errors, Path,
-    custom::{Additional, Schema, check_defaults, check_structure, find_field, unsupported},
+    ErrorList, FieldPath,
+    custom::{
+        AdditionalProperties, JsonSchema, resolve_field_path, unsupported_keyword,
+        validate_defaults, validate_structural,
+    },
 };
 
 use super::go;
@@ -42,7 +45,7 @@ const REASONS: [&str; 4] =
 /// What is asked of a schema. An update asks for no more than the old form kept.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
-pub(super) struct Strictness {
+pub(super) struct SchemaValidationOptions {
     /// There must be one.
     pub(super) schema: bool,
     pub(super) types: bool,
@@ -55,7 +58,7 @@ pub(super) struct Strictness {
     pub(super) keys: bool,
 }
 
-impl Default for Strictness {
+impl Default for SchemaValidationOptions {
     fn default() -> Self {
         Self { schema: true, types: true, structural: true, pruned: true, sets: true, keys: true }
     }
@@ -65,15 +68,15 @@ impl Default for Strictness {
 pub(super) fn check_schema(
     holder: &Value,
     status: bool,
-    strictness: Strictness,
-    at: &Path,
-    errs: &mut Errors,
+    strictness: SchemaValidationOptions,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) {
     let tree = holder.get("openAPIV3Schema");
     if !tree.is_object() {
         return;
     }
-    let (schema, at) = (Schema::view(tree), at.field("openAPIV3Schema"));
+    let (schema, at) = (JsonSchema::view(tree), at.field("openAPIV3Schema"));
     let before = errs.0.len();
     if status {
         check_root(schema, &at, errs);
@@ -81,27 +84,27 @@ pub(super) fn check_schema(
     if schema.is_nullable() {
         errs.forbidden(&at.field("nullable"), "nullable cannot be true at the root");
     }
-    let refused = unsupported(schema);
+    let refused = unsupported_keyword(schema);
     if strictness.structural && refused.is_none() {
         let found = errs.0.len();
-        check_structure(schema, &at, errs);
+        validate_structural(schema, &at, errs);
         if errs.0.len() == found {
-            check_defaults(schema, &at, strictness.pruned, errs);
+            validate_defaults(schema, &at, strictness.pruned, errs);
         }
     }
-    let place = Place { strictness, defaults: Ok(()), meta: false };
+    let place = NodeContext { strictness, defaults: Ok(()), meta: false };
     node(schema, true, place, &at, errs);
     if let (true, Some(why)) = (strictness.structural && errs.0.len() == before, refused) {
         errs.invalid(&at, "", why);
     }
 }
 
-pub(super) fn is_odd_type(schema: &Schema) -> bool {
+pub(super) fn has_unknown_type(schema: &JsonSchema) -> bool {
     !schema.ty().is_empty() && !TYPES.contains(&schema.ty())
 }
 
 /// A set whose items are looked into.
-pub(super) fn is_loose_set(schema: &Schema) -> bool {
+pub(super) fn has_non_atomic_set_items(schema: &JsonSchema) -> bool {
     let Some(items) = schema.items().filter(|_| schema.list_type() == Some("set")) else {
         return false;
     };
@@ -113,7 +116,7 @@ pub(super) fn is_loose_set(schema: &Schema) -> bool {
 }
 
 /// Items of sets and maps are there, and so are the keys by which they are told apart.
-pub(super) fn check_keys(schema: &Schema, at: &Path, errs: &mut Errors) {
+pub(super) fn validate_list_map_keys(schema: &JsonSchema, at: &FieldPath, errs: &mut ErrorList) {
     let (Some(items), Some(ty @ ("set" | "map"))) = (schema.items(), schema.list_type()) else {
         return;
     };
@@ -144,15 +147,15 @@ pub(super) fn check_keys(schema: &Schema, at: &Path, errs: &mut Errors) {
 
 /// Where a node stands.
 #[derive(Clone, Copy)]
-struct Place<'a> {
-    strictness: Strictness,
+struct NodeContext<'a> {
+    strictness: SchemaValidationOptions,
     /// Whether there may be defaults; if not, the reason.
     defaults: Result<(), &'a str>,
     /// Within what every object has.
     meta: bool,
 }
 
-fn check_root(schema: &Schema, at: &Path, errs: &mut Errors) {
+fn check_root(schema: &JsonSchema, at: &FieldPath, errs: &mut ErrorList) {
     for name in go::set_fields(schema.tree()) {
         if name == "Type" {
             if schema.ty() == "object" {
@@ -167,12 +170,12 @@ fn check_root(schema: &Schema, at: &Path, errs: &mut Errors) {
                  is enabled",
                 AT_ROOT.join(" ")
             );
-            return errs.invalid_shown(at, go::schema(schema.tree()), why);
+            return errs.invalid_formatted(at, go::schema(schema.tree()), why);
         }
     }
 }
 
-fn node(schema: &Schema, root: bool, place: Place, at: &Path, errs: &mut Errors) {
+fn node(schema: &JsonSchema, root: bool, place: NodeContext, at: &FieldPath, errs: &mut ErrorList) {
     refuse(schema, place, at, errs);
     if schema.flag("uniqueItems") {
         let why =
@@ -184,7 +187,9 @@ fn node(schema: &Schema, root: bool, place: Place, at: &Path, errs: &mut Errors)
     for (name, property) in schema.properties() {
         let mut inner = place;
         let top = format!("in top-level {name}");
-        if (root || schema.is_embedded()) && matches!(name, "metadata" | "kind" | "apiVersion") {
+        if (root || schema.is_embedded_resource())
+            && matches!(name, "metadata" | "kind" | "apiVersion")
+        {
             inner.meta = true;
             if root {
                 inner.defaults = Err(&top);
@@ -192,14 +197,16 @@ fn node(schema: &Schema, root: bool, place: Place, at: &Path, errs: &mut Errors)
         }
         node(property, false, inner, &properties.key(name), errs);
     }
-    at.given("not", schema.not(), |not, at| node(not, false, place, at, errs));
+    at.if_present("not", schema.not(), |not, at| node(not, false, place, at, errs));
     for list in ["allOf", "oneOf", "anyOf", "items"] {
         let here = at.field(list);
-        here.each(schema.all(list), |inner, at| node(inner, false, place, at, errs));
+        here.for_each_item(schema.schema_list(list), |inner, at| {
+            node(inner, false, place, at, errs)
+        });
     }
-    at.given("items", schema.items(), |items, at| node(items, false, place, at, errs));
+    at.if_present("items", schema.items(), |items, at| node(items, false, place, at, errs));
     for map in ["definitions", "dependencies"] {
-        for (name, inner) in schema.named(map).filter(|(_, inner)| inner.tree().is_object()) {
+        for (name, inner) in schema.schema_map(map).filter(|(_, inner)| inner.tree().is_object()) {
             node(inner, false, place, &at.field(map).key(name), errs);
         }
     }
@@ -207,13 +214,16 @@ fn node(schema: &Schema, root: bool, place: Place, at: &Path, errs: &mut Errors)
     rules(schema, at, errs);
 }
 
-fn additional(schema: &Schema, place: Place, at: &Path, errs: &mut Errors) {
+fn additional(schema: &JsonSchema, place: NodeContext, at: &FieldPath, errs: &mut ErrorList) {
     let here = at.field("additionalProperties");
-    let odd = !matches!(schema.additional(), Additional::Unsaid | Additional::Allowed(true));
+    let odd = !matches!(
+        schema.additional(),
+        AdditionalProperties::Unset | AdditionalProperties::Allowed(true)
+    );
     if odd && schema.properties().len() > 0 {
         errs.forbidden(&here, "additionalProperties and properties are mutual exclusive");
     }
-    if let Additional::Of(inner) = schema.additional() {
+    if let AdditionalProperties::Schema(inner) = schema.additional() {
         let mut place = place;
         if place.meta {
             place.defaults = Err("inside additionalProperties applying to object metadata");
@@ -223,11 +233,11 @@ fn additional(schema: &Schema, place: Place, at: &Path, errs: &mut Errors) {
 }
 
 /// What OpenAPI has and a CRD has not.
-fn refuse(schema: &Schema, place: Place, at: &Path, errs: &mut Errors) {
+fn refuse(schema: &JsonSchema, place: NodeContext, at: &FieldPath, errs: &mut ErrorList) {
     let tree = schema.tree();
     let set = |name: &str| !tree.get(name).is_null();
     let filled = |name: &str| !tree.get(name).is_zero();
-    if place.strictness.types && is_odd_type(schema) {
+    if place.strictness.types && has_unknown_type(schema) {
         errs.not_supported(&at.field("type"), schema.ty(), &TYPES);
     }
     if let (Err(reason), Some(_)) = (place.defaults, schema.default_value()) {
@@ -252,18 +262,18 @@ fn refuse(schema: &Schema, place: Place, at: &Path, errs: &mut Errors) {
     if !tree.get("items").items().is_empty() {
         errs.forbidden(&at.field("items"), "items must be a schema object and not an array");
     }
-    if place.meta && schema.is_embedded() {
+    if place.meta && schema.is_embedded_resource() {
         let why = "must not be used inside of resource meta";
         errs.forbidden(&at.field("x-kubernetes-embedded-resource"), why);
     }
 }
 
-fn extensions(schema: &Schema, place: Place, at: &Path, errs: &mut Errors) {
+fn extensions(schema: &JsonSchema, place: NodeContext, at: &FieldPath, errs: &mut ErrorList) {
     let preserve = "x-kubernetes-preserve-unknown-fields";
     if schema.tree().get(preserve).as_bool() == Some(false) {
         errs.invalid(&at.field(preserve), false, "must be true or undefined");
     }
-    let typed = |wanted: &str, extension: &str, errs: &mut Errors| {
+    let typed = |wanted: &str, extension: &str, errs: &mut ErrorList| {
         let why = format!("must be {wanted} if {extension} is specified");
         match schema.ty() {
             ty if ty == wanted => return true,
@@ -281,7 +291,7 @@ fn extensions(schema: &Schema, place: Place, at: &Path, errs: &mut Errors) {
     let list = at.field("x-kubernetes-list-type");
     if let Some(ty) = schema.list_type() {
         let typed = typed("array", "x-kubernetes-list-type", errs);
-        if typed && place.strictness.sets && is_loose_set(schema) {
+        if typed && place.strictness.sets && has_non_atomic_set_items(schema) {
             loose_set(schema, at, errs);
         }
         if !matches!(ty, "atomic" | "set" | "map") {
@@ -300,11 +310,11 @@ fn extensions(schema: &Schema, place: Place, at: &Path, errs: &mut Errors) {
         list_map(schema, at, errs);
     }
     if place.strictness.keys {
-        check_keys(schema, at, errs);
+        validate_list_map_keys(schema, at, errs);
     }
 }
 
-fn loose_set(schema: &Schema, at: &Path, errs: &mut Errors) {
+fn loose_set(schema: &JsonSchema, at: &FieldPath, errs: &mut ErrorList) {
     let Some(items) = schema.items() else { return };
     let name =
         if items.ty() == "array" { "x-kubernetes-list-type" } else { "x-kubernetes-map-type" };
@@ -317,7 +327,7 @@ fn loose_set(schema: &Schema, at: &Path, errs: &mut Errors) {
     }
 }
 
-fn list_map(schema: &Schema, at: &Path, errs: &mut Errors) {
+fn list_map(schema: &JsonSchema, at: &FieldPath, errs: &mut ErrorList) {
     let keys = schema.tree().get("x-kubernetes-list-map-keys");
     let (named, here) = (at.field("x-kubernetes-list-map-keys"), at.field("items"));
     if keys.items().is_empty() {
@@ -358,9 +368,9 @@ fn list_map(schema: &Schema, at: &Path, errs: &mut Errors) {
 }
 
 /// What of rules can be judged without reading them.
-fn rules(schema: &Schema, at: &Path, errs: &mut Errors) {
+fn rules(schema: &JsonSchema, at: &FieldPath, errs: &mut ErrorList) {
     let all = at.field("x-kubernetes-validations");
-    all.each(schema.validations().iter(), |rule, at| {
+    all.for_each_item(schema.validations().iter(), |rule, at| {
         let text = |name: &str| rule.get(name).as_str().unwrap_or_default();
         let (code, message) = (text("rule"), text("message"));
         let broken = |text: &str| text.contains(['\n', '\r']);
@@ -389,7 +399,8 @@ fn rules(schema: &Schema, at: &Path, errs: &mut Errors) {
         if broken(path) {
             errs.invalid(&here, path, "must not contain line breaks");
         }
-        let leads = unsupported(schema).is_some() || find_field(schema, path, true).is_ok();
+        let leads =
+            unsupported_keyword(schema).is_some() || resolve_field_path(schema, path, true).is_ok();
         if !path.is_empty() && !leads {
             errs.invalid(&here, path, "must be a valid path");
         }

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use object::Lens;
 use schema::{
-    Warnings,
-    custom::{Schema, unknown_format},
+    WarningList,
+    custom::{JsonSchema, unknown_format},
 };
 
 use super::CustomResourceDefinition;
@@ -14,24 +14,27 @@ use super::CustomResourceDefinition;
 pub(super) fn warn(
     crd: &CustomResourceDefinition,
     old: Option<&CustomResourceDefinition>,
-    warnings: &mut Warnings,
+    warnings: &mut WarningList,
 ) {
-    let before: HashSet<String> = old.into_iter().flat_map(odd).collect();
-    odd(crd).into_iter().filter(|told| !before.contains(told)).for_each(|told| warnings.say(told));
+    let before: HashSet<String> = old.into_iter().flat_map(schema_warnings).collect();
+    schema_warnings(crd)
+        .into_iter()
+        .filter(|told| !before.contains(told))
+        .for_each(|told| warnings.push(told));
 }
 
-fn odd(crd: &CustomResourceDefinition) -> Vec<String> {
+fn schema_warnings(crd: &CustomResourceDefinition) -> Vec<String> {
     let (mut formats, mut sets) = (Vec::new(), Vec::new());
     for version in crd.spec().versions().iter() {
         let schema = version.tree().get("schema").get("openAPIV3Schema");
         if !schema.is_object() {
             continue;
         }
-        Schema::view(schema).visit(&mut |schema| {
+        JsonSchema::view(schema).visit(&mut |schema| {
             if let Some(format) = unknown_format(schema) {
                 formats.push(format!("unrecognized format {}", object::quote::quote(format)));
             }
-            let items = schema.items().map(Schema::ty).unwrap_or_default();
+            let items = schema.items().map(JsonSchema::ty).unwrap_or_default();
             if schema.list_type() == Some("set") && matches!(items, "object" | "array") {
                 sets.push(format!(
                     "x-kubernetes-list-type: set for items of type {items:?} is not supported by \

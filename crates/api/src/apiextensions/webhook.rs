@@ -1,21 +1,21 @@
 //! Where a webhook is: an address, or a service.
 
 use object::Bytes;
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use super::ServiceReference;
 use crate::{
-    admissionregistration::webhooks::{FORM, check_path, check_port, is_scheme},
-    rules::Rules,
+    admissionregistration::webhooks::{URL_FORMAT_HINT, check_path, check_port, is_scheme},
+    rules::ValidateField,
 };
 
 /// An address that is called over TLS and says nothing but where that is.
-pub(super) fn check_url(url: &str, at: &Path, errs: &mut Errors) {
+pub(super) fn check_url(url: &str, at: &FieldPath, errs: &mut ErrorList) {
     let parts = match Parts::of(url) {
         Ok(parts) => parts,
         Err(why) => {
             let why = format!(
-                "url must be a valid URL: parse {}: {why}{FORM}",
+                "url must be a valid URL: parse {}: {why}{URL_FORMAT_HINT}",
                 object::quote::quote(url)
             );
             return errs.required(at, why);
@@ -25,11 +25,11 @@ pub(super) fn check_url(url: &str, at: &Path, errs: &mut Errors) {
         errs.invalid(
             at,
             parts.scheme.as_str(),
-            format!("'https' is the only allowed URL scheme{FORM}"),
+            format!("'https' is the only allowed URL scheme{URL_FORMAT_HINT}"),
         );
     }
     if parts.host.is_empty() {
-        errs.invalid(at, "", format!("host must be specified{FORM}"));
+        errs.invalid(at, "", format!("host must be specified{URL_FORMAT_HINT}"));
     }
     for (part, why) in [
         (parts.user, "user information is not permitted in the URL"),
@@ -42,16 +42,16 @@ pub(super) fn check_url(url: &str, at: &Path, errs: &mut Errors) {
     }
 }
 
-pub(super) fn check_service(service: &ServiceReference, at: &Path, errs: &mut Errors) {
+pub(super) fn check_service(service: &ServiceReference, at: &FieldPath, errs: &mut ErrorList) {
     // Upstream mistakes the one for the other.
-    errs.need(at, "name", service.namespace());
-    errs.need(at, "namespace", service.name());
+    errs.required_field(at, "name", service.namespace());
+    errs.required_field(at, "namespace", service.name());
     check_port(service.port().unwrap_or_default(), &at.field("port"), errs);
     check_path(service.path().unwrap_or_default(), &at.field("path"), errs);
 }
 
 /// Certificates by which a webhook is known; empty: by those of the machine.
-pub(super) fn check_ca_bundle(bundle: &str, at: &Path, errs: &mut Errors) {
+pub(super) fn check_ca_bundle(bundle: &str, at: &FieldPath, errs: &mut ErrorList) {
     if !is_ca_bundle(bundle) {
         let why = "unable to load root certificates: unable to parse bytes as PEM block";
         errs.invalid(at, bundle, why);

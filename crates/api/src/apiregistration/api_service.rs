@@ -3,11 +3,11 @@
 use macros::api;
 use object::{Bytes, Lens, List, ObjectMeta, Time, names};
 use schema::{
-    Column, Errors, Kind, NameRule, Names, Path, Scope, Storage, Subresource, Writer,
-    check_meta_again,
+    ErrorList, FieldPath, Kind, ResourceNames, Scope, StorageConfig, Subresource, TableColumn,
+    ValidateName, WriteContext, validate_object_meta_repeated,
 };
 
-use crate::{admissionregistration::webhooks::check_port, rules::Rules};
+use crate::{admissionregistration::webhooks::check_port, rules::ValidateField};
 
 /// Which server serves a group and version.
 #[api]
@@ -48,7 +48,7 @@ pub struct ServiceReference {
     /// The service's name.
     name: String,
     /// The service's port.
-    #[api(default = 443, implied)]
+    #[api(default = 443, unpublished_default)]
     port: Option<i32>,
 }
 
@@ -62,10 +62,10 @@ pub struct APIServiceStatus {
 #[api]
 pub struct APIServiceCondition {
     /// Type of the condition.
-    #[api(go = "v1.APIServiceConditionType")]
+    #[api(go_type = "v1.APIServiceConditionType")]
     type_: Must<String>,
     /// Whether it holds: True, False, Unknown.
-    #[api(go = "v1.ConditionStatus")]
+    #[api(go_type = "v1.ConditionStatus")]
     status: Must<String>,
     /// When it last changed.
     last_transition_time: Time,
@@ -76,52 +76,53 @@ pub struct APIServiceCondition {
 }
 
 impl Kind for APIService {
-    const NAMES: Names = Names::new("apiregistration.k8s.io", "v1", "APIService", "apiservices")
-        .categories(&["api-extensions"]);
+    const NAMES: ResourceNames =
+        ResourceNames::new("apiregistration.k8s.io", "v1", "APIService", "apiservices")
+            .categories(&["api-extensions"]);
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::json("apiregistration.k8s.io/apiservices", "v1");
+    const STORAGE: StorageConfig = StorageConfig::json("apiregistration.k8s.io/apiservices", "v1");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
     const STATUS_KEEPS: &'static [&'static str] =
         &["annotations", "finalizers", "labels", "ownerReferences"];
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("APIService")];
 
-    const NAME: NameRule = |_, _| Vec::new(); // it follows from what is served
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Service", |this, _| match this.spec().service() {
+    const NAME: ValidateName = |_, _| Vec::new(); // it follows from what is served
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Service", |this, _| match this.spec().service() {
             Some(service) => format!("{}/{}", service.namespace(), service.name()).into(),
             None => "Local".into(),
         }),
-        Column::text("Available", |this, _| this.status().available().into()),
-        Column::AGE,
+        TableColumn::text("Available", |this, _| this.status().available().into()),
+        TableColumn::AGE,
     ];
 
-    fn sign(&mut self, old: Option<&Self>, by: &Writer) {
+    fn sign(&mut self, old: Option<&Self>, by: &WriteContext) {
         if old.is_none() && self.spec().service().is_none() {
             let available = APIServiceCondition::new()
                 .with_type("Available")
                 .with_status("True")
-                .with_last_transition_time(Time::text(by.now))
+                .with_last_transition_time(Time::format(by.now))
                 .with_reason("Local")
                 .with_message("Local APIServices are always available");
             self.status_mut().conditions_mut().push(available);
         }
     }
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         self.check_name(errs);
-        self.spec().check(&Path::SPEC, errs);
+        self.spec().check(&FieldPath::SPEC, errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        check_meta_again(self.tree(), old.tree(), true, errs);
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
+        validate_object_meta_repeated(self.tree(), old.tree(), true, errs);
         self.validate(errs);
     }
 
-    fn validate_status(&self, old: &Self, errs: &mut Errors) {
-        check_meta_again(self.tree(), old.tree(), false, errs);
-        let at = Path::STATUS.field("conditions");
+    fn validate_status(&self, old: &Self, errs: &mut ErrorList) {
+        validate_object_meta_repeated(self.tree(), old.tree(), false, errs);
+        let at = FieldPath::STATUS.field("conditions");
         for (i, condition) in self.status().conditions().iter().enumerate() {
             let known = ["True", "False", "Unknown"];
             errs.one_of(&at.index(i).field("status"), condition.status(), &known);
@@ -133,7 +134,7 @@ const MAX_GROUP: i32 = 20_000;
 const MAX_VERSION: i32 = 1_000;
 
 impl APIService {
-    fn check_name(&self, errs: &mut Errors) {
+    fn check_name(&self, errs: &mut ErrorList) {
         let wanted = format!("{}.{}", self.spec().version(), self.spec().group());
         let wrong = |name: &str| match names::path_segment_name(name) {
             wrong if !wrong.is_empty() => wrong,
@@ -143,16 +144,16 @@ impl APIService {
         let meta = self.metadata();
         if !meta.generate_name().is_empty() {
             let given = meta.generate_name();
-            errs.complaints(&Path::METADATA.field("generateName"), given, wrong(given));
+            errs.invalid_each(&FieldPath::METADATA.field("generateName"), given, wrong(given));
         }
         if !meta.name().is_empty() {
-            errs.complaints(&Path::METADATA.field("name"), meta.name(), wrong(meta.name()));
+            errs.invalid_each(&FieldPath::METADATA.field("name"), meta.name(), wrong(meta.name()));
         }
     }
 }
 
 impl APIServiceSpec {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         match self.group() {
             "" if self.version() != "v1" => {
                 let why = "only v1 may have an empty group and it better be legacy kube";
@@ -162,7 +163,7 @@ impl APIServiceSpec {
             group => errs.subdomain(&at.field("group"), group),
         }
         let wrong = names::dns1035_label(self.version());
-        errs.complaints(&at.field("version"), self.version(), wrong);
+        errs.invalid_each(&at.field("version"), self.version(), wrong);
         for (name, n, max) in [
             ("groupPriorityMinimum", self.group_priority_minimum(), MAX_GROUP),
             ("versionPriority", self.version_priority(), MAX_VERSION),
@@ -193,9 +194,9 @@ impl APIServiceSpec {
 }
 
 impl ServiceReference {
-    fn check(&self, at: &Path, errs: &mut Errors) {
-        errs.need(at, "namespace", self.namespace());
-        errs.need(at, "name", self.name());
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
+        errs.required_field(at, "namespace", self.namespace());
+        errs.required_field(at, "name", self.name());
         check_port(self.port(), &at.field("port"), errs);
     }
 }
@@ -215,15 +216,18 @@ impl APIServiceStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{complaints, created};
+    use crate::testing::{create_errors, created_from_json};
 
     #[test]
     fn is_named_after_what_it_serves() {
-        let service: APIService = created(
+        let service: APIService = created_from_json(
             r#"{"metadata":{"name":"x"},"spec":{"group":"a.example.com","version":"v1",
                 "groupPriorityMinimum":1,"versionPriority":1}}"#,
         );
         let why = "must be `spec.version+\".\"+spec.group`: \"v1.a.example.com\"";
-        assert_eq!(complaints(&service), [format!("metadata.name: Invalid value: \"x\": {why}")]);
+        assert_eq!(
+            create_errors(&service),
+            [format!("metadata.name: Invalid value: \"x\": {why}")]
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{ObjectMeta, Value};
-use schema::{Column, Errors, Kind, Names, Path};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, TableColumn};
 
 use crate::columns;
 
@@ -15,39 +15,40 @@ pub struct ControllerRevision {
     #[api(raw)]
     data: Must<Value>,
     /// Its number among the revisions.
-    #[api(always)]
+    #[api(no_omitempty)]
     revision: i64,
 }
 
 impl Kind for ControllerRevision {
-    const NAMES: Names = Names::new("apps", "v1", "ControllerRevision", "controllerrevisions");
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Controller", |revision, _| revision.controller().into()),
-        Column::text("Revision", |revision, _| revision.revision().into()),
-        Column::AGE,
+    const NAMES: ResourceNames =
+        ResourceNames::new("apps", "v1", "ControllerRevision", "controllerrevisions");
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Controller", |revision, _| revision.controller().into()),
+        TableColumn::text("Revision", |revision, _| revision.revision().into()),
+        TableColumn::AGE,
     ];
 
-    fn validate(&self, errs: &mut Errors) {
-        errs.non_negative(&Path::Root.field("revision"), self.revision());
-        let data = Path::Root.field("data");
+    fn validate(&self, errs: &mut ErrorList) {
+        errs.non_negative(&FieldPath::Root.field("revision"), self.revision());
+        let data = FieldPath::Root.field("data");
         match self.data() {
             Value::Null => errs.required(&data, "data is mandatory"),
-            data if data.unpacked().is_object() => {}
+            data if data.with_raw_expanded().is_object() => {}
             _ => errs.required(&data, "data must be a valid JSON object"),
         }
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        errs.non_negative(&Path::Root.field("revision"), self.revision());
-        errs.immutable(&Path::Root.field("data"), self.data(), old.data());
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
+        errs.non_negative(&FieldPath::Root.field("revision"), self.revision());
+        errs.immutable(&FieldPath::Root.field("data"), self.data(), old.data());
     }
 }
 
 impl ControllerRevision {
     /// Whose revision it is, as tables show it: `statefulset.apps/web`.
     fn controller(&self) -> String {
-        let Some(owner) = self.metadata().controller() else { return columns::NONE.into() };
+        let Some(owner) = self.metadata().controller_ref() else { return columns::NONE.into() };
         let kind = owner.kind().to_ascii_lowercase();
         match owner.api_version().split_once('/') {
             Some((group, _)) => format!("{kind}.{group}/{}", owner.name()),

@@ -6,11 +6,12 @@ use macros::api;
 use object::{
     IntOrString, LabelSelector, Lens, List, ObjectMeta, Time, quote::quote, selector::Selector,
 };
-use schema::{Column, Errors, Kind, Names, Path, Subresource, Warnings};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, Subresource, TableColumn, WarningList};
 
 use super::workload::{
-    Workload, amount, check_collisions, check_endless, check_kept, check_not_more, check_share,
-    shown_strategy, unmatched,
+    Workload, check_collisions, format_strategy, int_or_percent_value, report_selector_mismatch,
+    validate_always_restarting, validate_int_or_percent, validate_percent_max,
+    validate_selector_immutable,
 };
 
 use crate::{columns, core::PodTemplateSpec};
@@ -34,7 +35,7 @@ pub struct DaemonSet {
 pub struct DaemonSetSpec {
     /// Label selector of the pods that belong to the object. It must match the labels of the template, and cannot be
     /// changed.
-    #[api(always, required)]
+    #[api(no_omitempty, required)]
     selector: Option<LabelSelector>,
     /// Template of the pods, one for each node. Its nodeSelector and affinity choose the nodes.
     template: Must<PodTemplateSpec>,
@@ -43,15 +44,19 @@ pub struct DaemonSetSpec {
     /// Seconds that a pod must be ready, without a crash, before it counts as available.
     min_ready_seconds: i32,
     /// Number of old revisions that are kept for a rollback.
-    #[api(tag = 6, default = 10, implied)]
+    #[api(tag = 6, default = 10, unpublished_default)]
     revision_history_limit: Option<i32>,
 }
 
 #[api]
 pub struct DaemonSetUpdateStrategy {
     /// RollingUpdate (default) replaces pods by itself; OnDelete when they are deleted by hand.
-    #[api(default = "RollingUpdate", implied, go = "v1.DaemonSetUpdateStrategyType")]
-    #[api(values("OnDelete", "RollingUpdate"))]
+    #[api(
+        default = "RollingUpdate",
+        unpublished_default,
+        go_type = "v1.DaemonSetUpdateStrategyType"
+    )]
+    #[api(enum_values("OnDelete", "RollingUpdate"))]
     type_: String,
     /// Settings of RollingUpdate.
     rolling_update: Option<RollingUpdateDaemonSet>,
@@ -93,10 +98,10 @@ pub struct DaemonSetStatus {
 #[api]
 pub struct DaemonSetCondition {
     /// Type of the condition.
-    #[api(always, go = "v1.DaemonSetConditionType")]
+    #[api(no_omitempty, go_type = "v1.DaemonSetConditionType")]
     type_: String,
     /// Status of the condition: True, False or Unknown.
-    #[api(always, go = "v1.ConditionStatus")]
+    #[api(no_omitempty, go_type = "v1.ConditionStatus")]
     status: String,
     /// When the condition last went from one status to another.
     last_transition_time: Time,
@@ -107,43 +112,52 @@ pub struct DaemonSetCondition {
 }
 
 impl Kind for DaemonSet {
-    const NAMES: Names =
-        Names::new("apps", "v1", "DaemonSet", "daemonsets").short(&["ds"]).categories(&["all"]);
+    const NAMES: ResourceNames = ResourceNames::new("apps", "v1", "DaemonSet", "daemonsets")
+        .short(&["ds"])
+        .categories(&["all"]);
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("DaemonSet")];
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::new("Desired", "integer", |set, _| set.status().desired_number_scheduled().into()),
-        Column::new("Current", "integer", |set, _| set.status().current_number_scheduled().into()),
-        Column::new("Ready", "integer", |set, _| set.status().number_ready().into()),
-        Column::new("Up-to-date", "integer", |it, _| it.status().updated_number_scheduled().into()),
-        Column::new("Available", "integer", |set, _| set.status().number_available().into()),
-        Column::text("Node Selector", |set, _| {
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::new("Desired", "integer", |set, _| {
+            set.status().desired_number_scheduled().into()
+        }),
+        TableColumn::new("Current", "integer", |set, _| {
+            set.status().current_number_scheduled().into()
+        }),
+        TableColumn::new("Ready", "integer", |set, _| set.status().number_ready().into()),
+        TableColumn::new("Up-to-date", "integer", |it, _| {
+            it.status().updated_number_scheduled().into()
+        }),
+        TableColumn::new("Available", "integer", |set, _| set.status().number_available().into()),
+        TableColumn::text("Node Selector", |set, _| {
             columns::labels(set.spec().template().spec().node_selector())
         }),
-        Column::AGE,
-        Column::wide_text("Containers", |it, _| columns::containers(it.spec().template().spec())),
-        Column::wide_text("Images", |it, _| columns::images(it.spec().template().spec())),
-        Column::wide_text("Selector", |it, _| columns::selector(it.spec().selector())),
+        TableColumn::AGE,
+        TableColumn::wide_text("Containers", |it, _| {
+            columns::containers(it.spec().template().spec())
+        }),
+        TableColumn::wide_text("Images", |it, _| columns::images(it.spec().template().spec())),
+        TableColumn::wide_text("Selector", |it, _| columns::selector(it.spec().selector())),
     ];
 
-    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
+    fn warn(&self, old: Option<&Self>, warnings: &mut WarningList) {
         let template = self.spec().template();
         if old.is_none_or(|old| old.spec().template() != template) {
-            template.warn(&Path::SPEC.field("template"), warnings);
+            template.warn(&FieldPath::SPEC.field("template"), warnings);
         }
     }
 
-    fn validate(&self, errs: &mut Errors) {
-        self.spec().check(&Path::SPEC, errs);
+    fn validate(&self, errs: &mut ErrorList) {
+        self.spec().check(&FieldPath::SPEC, errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        self.spec().check(&Path::SPEC, errs);
-        check_kept(self.spec().selector(), old.spec().selector(), errs);
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
+        self.spec().check(&FieldPath::SPEC, errs);
+        validate_selector_immutable(self.spec().selector(), old.spec().selector(), errs);
     }
 
-    fn validate_status(&self, old: &Self, errs: &mut Errors) {
+    fn validate_status(&self, old: &Self, errs: &mut ErrorList) {
         self.status().check(errs);
         check_collisions(self.status().collision_count(), old.status().collision_count(), errs);
     }
@@ -203,20 +217,20 @@ impl DaemonSet {
 }
 
 impl DaemonSetSpec {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let template = at.field("template");
         let names = ("daemonset", "DaemonSet");
         if self.selector().is_some() {
             Workload { selector: self.selector(), template: self.template(), names }
                 .check_selector(at, errs);
         }
-        let selector = Selector::from_tree(self.tree().get("selector"));
+        let selector = Selector::from_label_selector(self.tree().get("selector"));
         let labels = self.template().metadata().labels();
         if selector.is_ok_and(|selector| !selector.matches(labels)) {
-            unmatched(labels, &template, errs);
+            report_selector_mismatch(labels, &template, errs);
         }
         self.template().check(&template, errs);
-        check_endless(self.template(), names.1, &template, errs);
+        validate_always_restarting(self.template(), names.1, &template, errs);
         errs.non_negative(&at.field("minReadySeconds"), self.min_ready_seconds().into());
         self.update_strategy().check(&at.field("updateStrategy"), errs);
         errs.non_negative(&at.field("revisionHistoryLimit"), self.revision_history_limit().into());
@@ -224,29 +238,29 @@ impl DaemonSetSpec {
 }
 
 impl DaemonSetUpdateStrategy {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         match (self.type_(), self.rolling_update()) {
             ("OnDelete", _) | ("RollingUpdate", None) => {}
             ("RollingUpdate", Some(update)) => update.check(&at.field("rollingUpdate"), errs),
-            _ => errs.not_supported_shown(at, self.shown(), &["RollingUpdate", "OnDelete"]),
+            _ => errs.not_supported_formatted(at, self.shown(), &["RollingUpdate", "OnDelete"]),
         }
     }
 
     fn shown(&self) -> String {
         let rolling = self.rolling_update().map(|it| (it.max_unavailable(), it.max_surge()));
-        shown_strategy(self.type_(), rolling)
+        format_strategy(self.type_(), rolling)
     }
 }
 
 impl RollingUpdateDaemonSet {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let unavailable = self.max_unavailable().unwrap_or(IntOrString::Int(0));
         let surge = self.max_surge().unwrap_or(IntOrString::Int(0));
         for (name, share) in [("maxUnavailable", &unavailable), ("maxSurge", &surge)] {
-            check_share(share, &at.field(name), errs);
-            check_not_more(share, &at.field(name), errs);
+            validate_int_or_percent(share, &at.field(name), errs);
+            validate_percent_max(share, &at.field(name), errs);
         }
-        match (amount(&unavailable) != 0, amount(&surge) != 0) {
+        match (int_or_percent_value(&unavailable) != 0, int_or_percent_value(&surge) != 0) {
             (true, true) => {
                 let why = "may not be set when maxUnavailable is non-zero";
                 errs.invalid(&at.field("maxSurge"), surge, why);
@@ -260,8 +274,11 @@ impl RollingUpdateDaemonSet {
 }
 
 impl DaemonSetStatus {
-    fn check(&self, errs: &mut Errors) {
-        errs.non_negative(&Path::STATUS.field("observedGeneration"), self.observed_generation());
+    fn check(&self, errs: &mut ErrorList) {
+        errs.non_negative(
+            &FieldPath::STATUS.field("observedGeneration"),
+            self.observed_generation(),
+        );
         for (name, n) in [
             ("currentNumberScheduled", self.current_number_scheduled()),
             ("numberMisscheduled", self.number_misscheduled()),
@@ -271,7 +288,7 @@ impl DaemonSetStatus {
             ("numberAvailable", self.number_available()),
             ("numberUnavailable", self.number_unavailable()),
         ] {
-            errs.non_negative(&Path::STATUS.field(name), n.into());
+            errs.non_negative(&FieldPath::STATUS.field(name), n.into());
         }
     }
 }

@@ -1,13 +1,13 @@
 //! apps/v1: Deployment.
 
-use crate::advice::Advice;
+use crate::advice::CommonWarnings;
 use macros::api;
 use object::{IntOrString, LabelSelector, List, ObjectMeta, Time};
-use schema::{Column, Errors, Kind, Names, Path, Subresource, Warnings};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, Subresource, TableColumn, WarningList};
 
 use super::workload::{
-    Workload, amount, check_collisions, check_counts, check_kept, check_not_more, check_share,
-    shown_strategy,
+    Workload, check_collisions, format_strategy, int_or_percent_value, validate_int_or_percent,
+    validate_percent_max, validate_selector_immutable, validate_status_replicas,
 };
 
 use crate::{columns, generation};
@@ -29,11 +29,11 @@ pub struct Deployment {
 #[api]
 pub struct DeploymentSpec {
     /// Desired number of pods, 1 by default.
-    #[api(default = 1, implied)]
+    #[api(default = 1, unpublished_default)]
     replicas: Option<i32>,
     /// Label selector of the pods that belong to the object. It must match the labels of the template, and cannot be
     /// changed.
-    #[api(always, required)]
+    #[api(no_omitempty, required)]
     selector: Option<LabelSelector>,
     /// Template of the pods.
     template: Must<PodTemplateSpec>,
@@ -43,20 +43,20 @@ pub struct DeploymentSpec {
     /// Seconds that a pod must be ready, without a crash, before it counts as available.
     min_ready_seconds: i32,
     /// Number of old ReplicaSets that are kept for a rollback, 10 by default.
-    #[api(default = 10, implied)]
+    #[api(default = 10, unpublished_default)]
     revision_history_limit: Option<i32>,
     /// Whether changes of the template are not rolled out for now.
     paused: bool,
     /// Seconds without progress after which the rollout is reported as failed, 600 by default.
-    #[api(tag = 9, default = 600, implied)]
+    #[api(tag = 9, default = 600, unpublished_default)]
     progress_deadline_seconds: Option<i32>,
 }
 
 #[api]
 pub struct DeploymentStrategy {
     /// RollingUpdate (default) replaces pods step by step; Recreate ends all old pods first.
-    #[api(default = "RollingUpdate", implied, go = "v1.DeploymentStrategyType")]
-    #[api(values("Recreate", "RollingUpdate"))]
+    #[api(default = "RollingUpdate", unpublished_default, go_type = "v1.DeploymentStrategyType")]
+    #[api(enum_values("Recreate", "RollingUpdate"))]
     type_: String,
     /// Settings of RollingUpdate.
     rolling_update: Option<RollingUpdateDeployment>,
@@ -100,10 +100,10 @@ pub struct DeploymentStatus {
 #[api]
 pub struct DeploymentCondition {
     /// Type of the condition.
-    #[api(always, go = "v1.DeploymentConditionType")]
+    #[api(no_omitempty, go_type = "v1.DeploymentConditionType")]
     type_: String,
     /// Status of the condition: True, False or Unknown.
-    #[api(always, go = "v1.ConditionStatus")]
+    #[api(no_omitempty, go_type = "v1.ConditionStatus")]
     status: String,
     /// When the condition was last updated.
     #[api(tag = 6)]
@@ -118,45 +118,49 @@ pub struct DeploymentCondition {
 }
 
 impl Kind for Deployment {
-    const NAMES: Names = Names::new("apps", "v1", "Deployment", "deployments")
+    const NAMES: ResourceNames = ResourceNames::new("apps", "v1", "Deployment", "deployments")
         .short(&["deploy"])
         .categories(&["all"]);
     const STATUS_KEEPS: &'static [&'static str] = &["labels"];
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::SCALE, Subresource::status("Deployment")];
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Ready", |this, _| {
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Ready", |this, _| {
             format!("{}/{}", this.status().ready_replicas(), this.spec().replicas()).into()
         }),
-        Column::text("Up-to-date", |this, _| this.status().updated_replicas().into()),
-        Column::text("Available", |this, _| this.status().available_replicas().into()),
-        Column::AGE,
-        Column::wide_text("Containers", |it, _| columns::containers(it.spec().template().spec())),
-        Column::wide_text("Images", |it, _| columns::images(it.spec().template().spec())),
-        Column::wide_text("Selector", |this, _| match columns::selector(this.spec().selector()) {
-            none if none.as_str() == Some(columns::NONE) => "".into(),
-            text => text,
+        TableColumn::text("Up-to-date", |this, _| this.status().updated_replicas().into()),
+        TableColumn::text("Available", |this, _| this.status().available_replicas().into()),
+        TableColumn::AGE,
+        TableColumn::wide_text("Containers", |it, _| {
+            columns::containers(it.spec().template().spec())
+        }),
+        TableColumn::wide_text("Images", |it, _| columns::images(it.spec().template().spec())),
+        TableColumn::wide_text("Selector", |this, _| {
+            match columns::selector(this.spec().selector()) {
+                none if none.as_str() == Some(columns::NONE) => "".into(),
+                text => text,
+            }
         }),
     ];
 
-    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
-        if warnings.names_pods(self.metadata(), old.map(Self::metadata)) {
-            self.spec().template().warn(&Path::SPEC.field("template"), warnings);
+    fn warn(&self, old: Option<&Self>, warnings: &mut WarningList) {
+        if warnings.pod_owner_name(self.metadata(), old.map(Self::metadata)) {
+            self.spec().template().warn(&FieldPath::SPEC.field("template"), warnings);
         }
     }
 
-    fn validate(&self, errs: &mut Errors) {
-        self.spec().check(&Path::SPEC, errs);
+    fn validate(&self, errs: &mut ErrorList) {
+        self.spec().check(&FieldPath::SPEC, errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        self.spec().check(&Path::SPEC, errs);
-        check_kept(self.spec().selector(), old.spec().selector(), errs);
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
+        self.spec().check(&FieldPath::SPEC, errs);
+        validate_selector_immutable(self.spec().selector(), old.spec().selector(), errs);
     }
 
-    fn validate_status(&self, old: &Self, errs: &mut Errors) {
+    fn validate_status(&self, old: &Self, errs: &mut ErrorList) {
         self.status().check(errs);
         check_collisions(self.status().collision_count(), old.status().collision_count(), errs);
     }
@@ -180,7 +184,7 @@ impl Kind for Deployment {
         // Annotations of a deployment are copied to its replica sets.
         let changed = self.spec() != old.spec()
             || self.metadata().annotations() != old.metadata().annotations();
-        generation::next(self.metadata_mut(), old.metadata(), changed);
+        generation::bump_if(self.metadata_mut(), old.metadata(), changed);
     }
 
     fn prepare_status(&mut self, old: &Self) {
@@ -189,7 +193,7 @@ impl Kind for Deployment {
 }
 
 impl DeploymentSpec {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         errs.non_negative(&at.field("replicas"), self.replicas().into());
         Workload {
             selector: self.selector(),
@@ -210,7 +214,7 @@ impl DeploymentSpec {
 }
 
 impl DeploymentStrategy {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let rolling = at.field("rollingUpdate");
         match (self.type_(), self.rolling_update()) {
             ("Recreate", Some(_)) => {
@@ -219,33 +223,33 @@ impl DeploymentStrategy {
             }
             ("RollingUpdate", Some(update)) => update.check(&rolling, errs),
             ("Recreate" | "RollingUpdate", None) => {}
-            _ => errs.not_supported_shown(at, self.shown(), &["Recreate", "RollingUpdate"]),
+            _ => errs.not_supported_formatted(at, self.shown(), &["Recreate", "RollingUpdate"]),
         }
     }
 
     fn shown(&self) -> String {
         let rolling = self.rolling_update().map(|it| (it.max_unavailable(), it.max_surge()));
-        shown_strategy(self.type_(), rolling)
+        format_strategy(self.type_(), rolling)
     }
 }
 
 impl RollingUpdateDeployment {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let unavailable = self.max_unavailable().unwrap_or(IntOrString::Int(0));
         let surge = self.max_surge().unwrap_or(IntOrString::Int(0));
-        check_share(&unavailable, &at.field("maxUnavailable"), errs);
-        check_share(&surge, &at.field("maxSurge"), errs);
-        if amount(&unavailable) == 0 && amount(&surge) == 0 {
+        validate_int_or_percent(&unavailable, &at.field("maxUnavailable"), errs);
+        validate_int_or_percent(&surge, &at.field("maxSurge"), errs);
+        if int_or_percent_value(&unavailable) == 0 && int_or_percent_value(&surge) == 0 {
             let why = "may not be 0 when `maxSurge` is 0";
             errs.invalid(&at.field("maxUnavailable"), unavailable.clone(), why);
         }
-        check_not_more(&unavailable, &at.field("maxUnavailable"), errs);
+        validate_percent_max(&unavailable, &at.field("maxUnavailable"), errs);
     }
 }
 
 impl DeploymentStatus {
-    fn check(&self, errs: &mut Errors) {
-        let at = Path::STATUS;
+    fn check(&self, errs: &mut ErrorList) {
+        let at = FieldPath::STATUS;
         errs.non_negative(&at.field("observedGeneration"), self.observed_generation());
         errs.non_negative(&at.field("unavailableReplicas"), self.unavailable_replicas().into());
         let terminating = self.terminating_replicas().unwrap_or_default();
@@ -255,17 +259,17 @@ impl DeploymentStatus {
             ("readyReplicas", self.ready_replicas()),
             ("availableReplicas", self.available_replicas()),
         ];
-        check_counts(self.replicas(), &parts, "readyReplicas", errs);
+        validate_status_replicas(self.replicas(), &parts, "readyReplicas", errs);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{complaints, complaints_of_change, created};
+    use crate::testing::{create_errors, created_from_json, update_errors};
 
     fn web() -> Deployment {
-        created(
+        created_from_json(
             r#"{"metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": {"app": "a"}},
             "template": {"metadata": {"labels": {"app": "a"}},
                 "spec": {"containers": [{"name": "c", "image": "i"}]}}}}"#,
@@ -279,7 +283,7 @@ mod tests {
         assert_eq!(rolling.max_surge(), Some("25%".into()));
         assert_eq!(deployment.spec().replicas(), 1);
         assert_eq!(deployment.spec().progress_deadline_seconds(), 600);
-        assert!(complaints(&deployment).is_empty(), "{:?}", complaints(&deployment));
+        assert!(create_errors(&deployment).is_empty(), "{:?}", create_errors(&deployment));
     }
 
     #[test]
@@ -287,7 +291,7 @@ mod tests {
         let old = web();
         let mut new = old.clone();
         new.spec_mut().template_mut().metadata_mut().set_labels([("app", "b")]);
-        let found = complaints(&new);
+        let found = create_errors(&new);
         assert_eq!(
             found,
             ["spec.template.metadata.labels: Invalid value: {\"app\":\"b\"}: `selector` does not \
@@ -295,7 +299,7 @@ mod tests {
         );
         new.spec_mut().selector_mut().set_match_labels([("app", "b")]);
         assert_eq!(
-            complaints_of_change(&new, &old),
+            update_errors(&new, &old),
             ["spec.selector: Invalid value: {\"matchLabels\":{\"app\":\"b\"}}: field is immutable"]
         );
     }

@@ -1,11 +1,11 @@
 //! apps/v1: ReplicaSet.
 
-use crate::{advice::Advice, columns, core::PodTemplateSpec};
+use crate::{advice::CommonWarnings, columns, core::PodTemplateSpec};
 use macros::api;
 use object::{LabelSelector, List, ObjectMeta, Time};
-use schema::{Column, Errors, Kind, Names, Path, Subresource, Warnings};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, Subresource, TableColumn, WarningList};
 
-use super::workload::{Workload, check_counts, check_kept};
+use super::workload::{Workload, validate_selector_immutable, validate_status_replicas};
 
 /// Keeps a number of identical pods running. Usually managed by a Deployment.
 #[api]
@@ -22,14 +22,14 @@ pub struct ReplicaSet {
 #[api]
 pub struct ReplicaSetSpec {
     /// Desired number of pods.
-    #[api(default = 1, implied)]
+    #[api(default = 1, unpublished_default)]
     replicas: Option<i32>,
     /// Seconds that a pod must be ready, without a crash, before it counts as available.
     #[api(tag = 4)]
     min_ready_seconds: i32,
     /// Label selector of the pods that belong to the object. It must match the labels of the template, and cannot be
     /// changed.
-    #[api(tag = 2, always, required)]
+    #[api(tag = 2, no_omitempty, required)]
     selector: Option<LabelSelector>,
     /// Template of the pods.
     template: PodTemplateSpec,
@@ -60,10 +60,10 @@ pub struct ReplicaSetStatus {
 #[api]
 pub struct ReplicaSetCondition {
     /// Type of the condition.
-    #[api(always, go = "v1.ReplicaSetConditionType")]
+    #[api(no_omitempty, go_type = "v1.ReplicaSetConditionType")]
     type_: String,
     /// Status of the condition: True, False or Unknown.
-    #[api(always, go = "v1.ConditionStatus")]
+    #[api(no_omitempty, go_type = "v1.ConditionStatus")]
     status: String,
     /// When the condition last went from one status to another.
     last_transition_time: Time,
@@ -74,38 +74,41 @@ pub struct ReplicaSetCondition {
 }
 
 impl Kind for ReplicaSet {
-    const NAMES: Names =
-        Names::new("apps", "v1", "ReplicaSet", "replicasets").short(&["rs"]).categories(&["all"]);
+    const NAMES: ResourceNames = ResourceNames::new("apps", "v1", "ReplicaSet", "replicasets")
+        .short(&["rs"])
+        .categories(&["all"]);
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::SCALE, Subresource::status("ReplicaSet")];
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::new("Desired", "integer", |set, _| set.spec().replicas().into()),
-        Column::new("Current", "integer", |set, _| set.status().replicas().into()),
-        Column::new("Ready", "integer", |set, _| set.status().ready_replicas().into()),
-        Column::AGE,
-        Column::wide_text("Containers", |it, _| columns::containers(it.spec().template().spec())),
-        Column::wide_text("Images", |it, _| columns::images(it.spec().template().spec())),
-        Column::wide_text("Selector", |it, _| columns::selector(it.spec().selector())),
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::new("Desired", "integer", |set, _| set.spec().replicas().into()),
+        TableColumn::new("Current", "integer", |set, _| set.status().replicas().into()),
+        TableColumn::new("Ready", "integer", |set, _| set.status().ready_replicas().into()),
+        TableColumn::AGE,
+        TableColumn::wide_text("Containers", |it, _| {
+            columns::containers(it.spec().template().spec())
+        }),
+        TableColumn::wide_text("Images", |it, _| columns::images(it.spec().template().spec())),
+        TableColumn::wide_text("Selector", |it, _| columns::selector(it.spec().selector())),
     ];
 
-    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
-        if warnings.names_pods(self.metadata(), old.map(Self::metadata)) {
-            self.spec().template().warn(&Path::SPEC.field("template"), warnings);
+    fn warn(&self, old: Option<&Self>, warnings: &mut WarningList) {
+        if warnings.pod_owner_name(self.metadata(), old.map(Self::metadata)) {
+            self.spec().template().warn(&FieldPath::SPEC.field("template"), warnings);
         }
     }
 
-    fn validate(&self, errs: &mut Errors) {
-        self.spec().check(&Path::SPEC, errs);
+    fn validate(&self, errs: &mut ErrorList) {
+        self.spec().check(&FieldPath::SPEC, errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        self.spec().check(&Path::SPEC, errs);
-        check_kept(self.spec().selector(), old.spec().selector(), errs);
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
+        self.spec().check(&FieldPath::SPEC, errs);
+        validate_selector_immutable(self.spec().selector(), old.spec().selector(), errs);
     }
 
-    fn validate_status(&self, _old: &Self, errs: &mut Errors) {
+    fn validate_status(&self, _old: &Self, errs: &mut ErrorList) {
         self.status().check(errs);
     }
 
@@ -115,7 +118,7 @@ impl Kind for ReplicaSet {
 }
 
 impl ReplicaSetSpec {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         errs.non_negative(&at.field("replicas"), self.replicas().into());
         errs.non_negative(&at.field("minReadySeconds"), self.min_ready_seconds().into());
         Workload {
@@ -128,15 +131,18 @@ impl ReplicaSetSpec {
 }
 
 impl ReplicaSetStatus {
-    fn check(&self, errs: &mut Errors) {
-        errs.non_negative(&Path::STATUS.field("observedGeneration"), self.observed_generation());
+    fn check(&self, errs: &mut ErrorList) {
+        errs.non_negative(
+            &FieldPath::STATUS.field("observedGeneration"),
+            self.observed_generation(),
+        );
         let terminating = self.terminating_replicas().unwrap_or_default();
-        errs.non_negative(&Path::STATUS.field("terminatingReplicas"), terminating.into());
+        errs.non_negative(&FieldPath::STATUS.field("terminatingReplicas"), terminating.into());
         let parts = [
             ("fullyLabeledReplicas", self.fully_labeled_replicas()),
             ("readyReplicas", self.ready_replicas()),
             ("availableReplicas", self.available_replicas()),
         ];
-        check_counts(self.replicas(), &parts, "readyReplicas", errs);
+        validate_status_replicas(self.replicas(), &parts, "readyReplicas", errs);
     }
 }

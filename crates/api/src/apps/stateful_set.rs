@@ -5,17 +5,21 @@ use std::collections::BTreeSet;
 use crate::{
     columns,
     core::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, PodTemplateSpec, Volume},
-    generation::is_other,
-    rules::{Rules, go_struct, or_null, shown_selector},
-    shown::shown_all,
+    generation::changed,
+    rules::{ValidateField, format_go_fields, format_selector, or_null},
+    shown::format_go_list,
 };
 use macros::api;
 use object::{IntOrString, LabelSelector, Lens, List, ObjectMeta, Time, selector::Selector};
-use schema::{Column, Errors, Kind, NameRule, Names, Path, Subresource, Warnings, names};
+use schema::{
+    ErrorList, FieldPath, Kind, ResourceNames, Subresource, TableColumn, ValidateName, WarningList,
+    name_validation,
+};
 
 use super::workload::{
-    Workload, amount, check_collisions, check_counts, check_endless, check_kept, check_labels,
-    check_not_more, check_share,
+    Workload, check_collisions, check_labels, int_or_percent_value, validate_always_restarting,
+    validate_int_or_percent, validate_percent_max, validate_selector_immutable,
+    validate_status_replicas,
 };
 
 /// Runs pods that each keep their name and their volumes.
@@ -33,27 +37,27 @@ pub struct StatefulSet {
 #[api]
 pub struct StatefulSetSpec {
     /// Desired number of pods.
-    #[api(default = 1, implied)]
+    #[api(default = 1, unpublished_default)]
     replicas: Option<i32>,
     /// Label selector of the pods that belong to the object. It must match the labels of the template, and cannot be
     /// changed.
-    #[api(always, required)]
+    #[api(no_omitempty, required)]
     selector: Option<LabelSelector>,
     /// Template of the pods.
     template: Must<PodTemplateSpec>,
     /// PersistentVolumeClaims that are created for each pod, and kept when the pod is replaced.
     volume_claim_templates: List<PersistentVolumeClaim>,
     /// Headless Service that gives the pods their DNS names, as POD.SERVICE.NAMESPACE.svc.
-    #[api(always)]
+    #[api(no_omitempty)]
     service_name: String,
     /// OrderedReady (default) creates and deletes pods one at a time; Parallel all at once.
-    #[api(default = "OrderedReady", implied, go = "v1.PodManagementPolicyType")]
-    #[api(values("OrderedReady", "Parallel"))]
+    #[api(default = "OrderedReady", unpublished_default, go_type = "v1.PodManagementPolicyType")]
+    #[api(enum_values("OrderedReady", "Parallel"))]
     pod_management_policy: String,
     /// How existing pods are replaced by new ones when the template changes.
     update_strategy: StatefulSetUpdateStrategy,
     /// Number of old revisions that are kept for a rollback.
-    #[api(default = 10, implied)]
+    #[api(default = 10, unpublished_default)]
     revision_history_limit: Option<i32>,
     /// Seconds that a pod must be ready, without a crash, before it counts as available.
     min_ready_seconds: i32,
@@ -68,8 +72,8 @@ pub struct StatefulSetSpec {
 pub struct StatefulSetUpdateStrategy {
     /// RollingUpdate replaces pods from the last to the first, OnDelete deleted ones only.
     #[api(
-        go = "v1.StatefulSetUpdateStrategyType",
-        values("OnDelete", "Recreate", "RollingUpdate")
+        go_type = "v1.StatefulSetUpdateStrategyType",
+        enum_values("OnDelete", "Recreate", "RollingUpdate")
     )]
     type_: String,
     /// Settings of RollingUpdate.
@@ -87,17 +91,25 @@ pub struct RollingUpdateStatefulSetStrategy {
 #[api]
 pub struct StatefulSetPersistentVolumeClaimRetentionPolicy {
     /// What happens to the claims when the stateful set is deleted: Retain (default) or Delete.
-    #[api(default = "Retain", implied, go = "v1.PersistentVolumeClaimRetentionPolicyType")]
+    #[api(
+        default = "Retain",
+        unpublished_default,
+        go_type = "v1.PersistentVolumeClaimRetentionPolicyType"
+    )]
     when_deleted: String,
     /// What happens to the claims of pods that are scaled away: Retain (default) or Delete.
-    #[api(default = "Retain", implied, go = "v1.PersistentVolumeClaimRetentionPolicyType")]
+    #[api(
+        default = "Retain",
+        unpublished_default,
+        go_type = "v1.PersistentVolumeClaimRetentionPolicyType"
+    )]
     when_scaled: String,
 }
 
 #[api]
 pub struct StatefulSetOrdinals {
     /// Ordinal of the first pod, 0 by default.
-    #[api(always)]
+    #[api(no_omitempty)]
     start: i32,
 }
 
@@ -124,17 +136,17 @@ pub struct StatefulSetStatus {
     #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<StatefulSetCondition>,
     /// Number of pods that have been ready for minReadySeconds.
-    #[api(always)]
+    #[api(no_omitempty)]
     available_replicas: i32,
 }
 
 #[api]
 pub struct StatefulSetCondition {
     /// Type of the condition.
-    #[api(always, go = "v1.StatefulSetConditionType")]
+    #[api(no_omitempty, go_type = "v1.StatefulSetConditionType")]
     type_: String,
     /// Status of the condition: True, False or Unknown.
-    #[api(always, go = "v1.ConditionStatus")]
+    #[api(no_omitempty, go_type = "v1.ConditionStatus")]
     status: String,
     /// When the condition last went from one status to another.
     last_transition_time: Time,
@@ -145,66 +157,73 @@ pub struct StatefulSetCondition {
 }
 
 impl Kind for StatefulSet {
-    const NAMES: Names = Names::new("apps", "v1", "StatefulSet", "statefulsets")
+    const NAMES: ResourceNames = ResourceNames::new("apps", "v1", "StatefulSet", "statefulsets")
         .short(&["sts"])
         .categories(&["all"]);
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::SCALE, Subresource::status("StatefulSet")];
-    const NAME: NameRule = names::dns_label;
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Ready", |set, _| {
+    const NAME: ValidateName = name_validation::dns_label;
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Ready", |set, _| {
             format!("{}/{}", set.status().ready_replicas(), set.spec().replicas()).into()
         }),
-        Column::AGE,
-        Column::wide_text("Containers", |it, _| columns::containers(it.spec().template().spec())),
-        Column::wide_text("Images", |it, _| columns::images(it.spec().template().spec())),
+        TableColumn::AGE,
+        TableColumn::wide_text("Containers", |it, _| {
+            columns::containers(it.spec().template().spec())
+        }),
+        TableColumn::wide_text("Images", |it, _| columns::images(it.spec().template().spec())),
     ];
 
-    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
-        let (spec, at) = (self.spec(), Path::SPEC);
-        if is_other(self.metadata(), old.map(Self::metadata)) {
+    fn warn(&self, old: Option<&Self>, warnings: &mut WarningList) {
+        let (spec, at) = (self.spec(), FieldPath::SPEC);
+        if changed(self.metadata(), old.map(Self::metadata)) {
             spec.template().warn(&at.field("template"), warnings);
         }
-        at.field("volumeClaimTemplates").each(spec.volume_claim_templates().iter(), |claim, at| {
-            // An update is told of another place.
-            let at = if old.is_some() { at.field("Spec") } else { *at };
-            claim.spec().warn(&at, warnings);
-        });
+        at.field("volumeClaimTemplates").for_each_item(
+            spec.volume_claim_templates().iter(),
+            |claim, at| {
+                // An update is told of another place.
+                let at = if old.is_some() { at.field("Spec") } else { *at };
+                claim.spec().warn(&at, warnings);
+            },
+        );
         if spec.revision_history_limit() < 0 {
             let why = "a negative value retains all historical revisions; a value >= 0 is \
                        recommended";
-            warnings.at(&at.field("revisionHistoryLimit"), why);
+            warnings.push_at(&at.field("revisionHistoryLimit"), why);
         }
     }
 
-    fn validate(&self, errs: &mut Errors) {
-        self.spec().check(&Path::SPEC, errs);
+    fn validate(&self, errs: &mut ErrorList) {
+        self.spec().check(&FieldPath::SPEC, errs);
         if !self.spec().service_name().is_empty() {
-            errs.label(&Path::SPEC.field("serviceName"), self.spec().service_name());
+            errs.label(&FieldPath::SPEC.field("serviceName"), self.spec().service_name());
         }
         for (i, claim) in self.spec().volume_claim_templates().iter().enumerate() {
             claim
                 .spec()
-                .check(&Path::SPEC.field("volumeClaimTemplates").index(i).field("spec"), errs);
+                .check(&FieldPath::SPEC.field("volumeClaimTemplates").index(i).field("spec"), errs);
         }
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        self.spec().check(&Path::SPEC, errs);
-        check_kept(self.spec().selector(), old.spec().selector(), errs);
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
+        self.spec().check(&FieldPath::SPEC, errs);
+        validate_selector_immutable(self.spec().selector(), old.spec().selector(), errs);
         let claims = |set: &'_ Self| set.spec().volume_claim_templates().clone();
-        errs.kept(&Path::SPEC.field("volumeClaimTemplates"), (claims(self), claims(old)), |new| {
-            shown_all(&new)
-        });
+        errs.immutable_formatted(
+            &FieldPath::SPEC.field("volumeClaimTemplates"),
+            (claims(self), claims(old)),
+            |new| format_go_list(&new),
+        );
         for name in ["serviceName", "podManagementPolicy"] {
             let (new, old) = (self.spec().tree().get(name), old.spec().tree().get(name));
-            errs.immutable(&Path::SPEC.field(name), new, old);
+            errs.immutable(&FieldPath::SPEC.field(name), new, old);
         }
     }
 
-    fn validate_status(&self, old: &Self, errs: &mut Errors) {
+    fn validate_status(&self, old: &Self, errs: &mut ErrorList) {
         self.status().check(errs);
         check_collisions(self.status().collision_count(), old.status().collision_count(), errs);
     }
@@ -244,7 +263,7 @@ impl Kind for StatefulSet {
 }
 
 impl StatefulSetSpec {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let policy = self.pod_management_policy();
         if !matches!(policy, "OrderedReady" | "Parallel") {
             let why = "must be 'OrderedReady' or 'Parallel'";
@@ -266,7 +285,7 @@ impl StatefulSetSpec {
     }
 
     /// A pod gets its name, its domain and some of its volumes from the set.
-    fn check_template(&self, at: &Path, errs: &mut Errors) {
+    fn check_template(&self, at: &FieldPath, errs: &mut ErrorList) {
         let mut template = self.template().clone();
         template.spec_mut().set_subdomain("");
         template.spec_mut().set_hostname("");
@@ -283,25 +302,25 @@ impl StatefulSetSpec {
         template.spec_mut().set_volumes(volumes.chain(rest).collect::<List<_>>());
         let names = ("statefulset", "StatefulSet");
         Workload { selector: self.selector(), template: &template, names }.check_selector(at, errs);
-        if let Ok(selector) = Selector::from_tree(self.tree().get("selector")) {
+        if let Ok(selector) = Selector::from_label_selector(self.tree().get("selector")) {
             let at = at.field("template");
             check_labels(&selector, template.metadata().labels(), &at, errs);
             template.check(&at, errs);
         } else {
-            let shown = self.selector().map(shown_selector).unwrap_or_default();
-            errs.invalid_shown(&at.field("selector"), shown, "");
+            let shown = self.selector().map(format_selector).unwrap_or_default();
+            errs.invalid_formatted(&at.field("selector"), shown, "");
         }
-        check_endless(&template, names.1, &at.field("template"), errs);
+        validate_always_restarting(&template, names.1, &at.field("template"), errs);
     }
 }
 
 impl StatefulSetUpdateStrategy {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         match (self.type_(), self.rolling_update()) {
             ("", _) => errs.required(at, ""),
             ("OnDelete", Some(update)) => {
                 let why = "only allowed for updateStrategy 'RollingUpdate'";
-                errs.invalid_shown(&at.field("rollingUpdate"), update.shown(), why);
+                errs.invalid_formatted(&at.field("rollingUpdate"), update.shown(), why);
             }
             ("RollingUpdate", Some(update)) => update.check(&at.field("rollingUpdate"), errs),
             ("OnDelete" | "RollingUpdate", None) => {}
@@ -312,29 +331,29 @@ impl StatefulSetUpdateStrategy {
                     self.type_(),
                     rolling.unwrap_or_else(|| "null".into())
                 );
-                errs.invalid_shown(at, shown, "must be 'RollingUpdate' or 'OnDelete'");
+                errs.invalid_formatted(at, shown, "must be 'RollingUpdate' or 'OnDelete'");
             }
         }
     }
 }
 
 impl RollingUpdateStatefulSetStrategy {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let partition = self.partition().unwrap_or_default();
         errs.non_negative(&at.field("partition"), partition.into());
         if let Some(share) = self.max_unavailable() {
             let at = at.field("maxUnavailable");
-            check_share(&share, &at, errs);
-            if amount(&share) == 0 {
+            validate_int_or_percent(&share, &at, errs);
+            if int_or_percent_value(&share) == 0 {
                 errs.invalid(&at, share.clone(), "cannot be 0");
             }
-            check_not_more(&share, &at, errs);
+            validate_percent_max(&share, &at, errs);
         }
     }
 
     /// As Go prints it.
     fn shown(&self) -> String {
-        go_struct(&[
+        format_go_fields(&[
             ("Partition", self.partition().unwrap_or_default().into()),
             ("MaxUnavailable", or_null(self.max_unavailable())),
         ])
@@ -342,14 +361,17 @@ impl RollingUpdateStatefulSetStrategy {
 }
 
 impl StatefulSetStatus {
-    fn check(&self, errs: &mut Errors) {
-        errs.non_negative(&Path::STATUS.field("observedGeneration"), self.observed_generation());
+    fn check(&self, errs: &mut ErrorList) {
+        errs.non_negative(
+            &FieldPath::STATUS.field("observedGeneration"),
+            self.observed_generation(),
+        );
         let parts = [
             ("readyReplicas", self.ready_replicas()),
             ("currentReplicas", self.current_replicas()),
             ("updatedReplicas", self.updated_replicas()),
             ("availableReplicas", self.available_replicas()),
         ];
-        check_counts(self.replicas(), &parts, "status.readyReplicas", errs);
+        validate_status_replicas(self.replicas(), &parts, "status.readyReplicas", errs);
     }
 }

@@ -1,11 +1,11 @@
 //! The rules that all makers of pods share.
 
 use object::{IntOrString, LabelSelector, Lens, Map, Value, names, selector::Selector};
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use crate::{
     core::PodTemplateSpec,
-    rules::{Rules, go_struct, shown_selector},
+    rules::{ValidateField, format_go_fields, format_selector},
 };
 
 /// Selects pods, and makes them so that they are selected.
@@ -17,65 +17,80 @@ pub(crate) struct Workload<'a> {
 }
 
 impl Workload<'_> {
-    pub(crate) fn check(&self, at: &Path, errs: &mut Errors) {
+    pub(crate) fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         self.check_selector(at, errs);
         let at = at.field("template");
-        if let Ok(selector) = Selector::from_tree(self.selector.map_or(&Value::Null, Lens::tree)) {
+        if let Ok(selector) =
+            Selector::from_label_selector(self.selector.map_or(&Value::Null, Lens::tree))
+        {
             check_labels(&selector, self.template.metadata().labels(), &at, errs);
             self.check_template(&at, errs);
         } else {
-            let shown = self.selector.map(shown_selector).unwrap_or_default();
-            errs.invalid_shown(&Path::SPEC.field("selector"), shown, "invalid label selector");
+            let shown = self.selector.map(format_selector).unwrap_or_default();
+            errs.invalid_formatted(
+                &FieldPath::SPEC.field("selector"),
+                shown,
+                "invalid label selector",
+            );
         }
     }
 
     /// The template alone.
-    pub(crate) fn check_template(&self, at: &Path, errs: &mut Errors) {
+    pub(crate) fn check_template(&self, at: &FieldPath, errs: &mut ErrorList) {
         self.template.check(at, errs);
-        check_endless(self.template, self.names.1, at, errs);
+        validate_always_restarting(self.template, self.names.1, at, errs);
     }
 
-    pub(crate) fn check_selector(&self, at: &Path, errs: &mut Errors) {
+    pub(crate) fn check_selector(&self, at: &FieldPath, errs: &mut ErrorList) {
         let at = at.field("selector");
         let Some(selector) = self.selector else { return errs.required(&at, "") };
         errs.selector(&at, Some(selector));
         if selector.match_labels().is_empty() && selector.match_expressions().is_empty() {
             let why = format!("empty selector is invalid for {}", self.names.0);
-            errs.invalid_shown(&at, shown_selector(selector), why);
+            errs.invalid_formatted(&at, format_selector(selector), why);
         }
     }
 }
 
 /// What is selected does not change.
-pub(crate) fn check_kept(
+pub(crate) fn validate_selector_immutable(
     new: Option<&LabelSelector>,
     old: Option<&LabelSelector>,
-    errs: &mut Errors,
+    errs: &mut ErrorList,
 ) {
-    let shown = |new: Option<&LabelSelector>| new.map_or("null".to_owned(), shown_selector);
-    errs.kept(&Path::SPEC.field("selector"), (new, old), shown);
+    let shown = |new: Option<&LabelSelector>| new.map_or("null".to_owned(), format_selector);
+    errs.immutable_formatted(&FieldPath::SPEC.field("selector"), (new, old), shown);
 }
 
 /// The pods made are among those selected.
 pub(crate) fn check_labels(
     selector: &Selector,
     labels: &Map<String>,
-    template: &Path,
-    errs: &mut Errors,
+    template: &FieldPath,
+    errs: &mut ErrorList,
 ) {
     if !selector.is_empty() && !selector.matches(labels) {
-        unmatched(labels, template, errs);
+        report_selector_mismatch(labels, template, errs);
     }
 }
 
-pub(crate) fn unmatched(labels: &Map<String>, template: &Path, errs: &mut Errors) {
+pub(crate) fn report_selector_mismatch(
+    labels: &Map<String>,
+    template: &FieldPath,
+    errs: &mut ErrorList,
+) {
     let shown = Value::from(labels.clone());
     let at = template.field("metadata");
     errs.invalid(&at.field("labels"), shown, "`selector` does not match template `labels`");
 }
 
 /// Pods that are to run for ever are always restarted.
-pub(crate) fn check_endless(template: &PodTemplateSpec, kind: &str, at: &Path, errs: &mut Errors) {
+pub(crate) fn validate_always_restarting(
+    template: &PodTemplateSpec,
+    kind: &str,
+    at: &FieldPath,
+    errs: &mut ErrorList,
+) {
     let (spec, at) = (template.spec(), at.field("spec"));
     errs.one_of(&at.field("restartPolicy"), spec.restart_policy(), &["Always"]);
     if spec.active_deadline_seconds().is_some() {
@@ -85,25 +100,25 @@ pub(crate) fn check_endless(template: &PodTemplateSpec, kind: &str, at: &Path, e
 }
 
 /// A number that is not negative, or a percentage.
-pub(crate) fn check_share(share: &IntOrString, at: &Path, errs: &mut Errors) {
+pub(crate) fn validate_int_or_percent(share: &IntOrString, at: &FieldPath, errs: &mut ErrorList) {
     match share {
         IntOrString::Int(n) => errs.non_negative(at, i64::from(*n)),
-        IntOrString::Text(text) => errs.complaints(at, text, names::percent(text)),
+        IntOrString::Text(text) => errs.invalid_each(at, text, names::percent(text)),
     }
 }
 
 /// A percentage is not more than everything.
-pub(crate) fn check_not_more(share: &IntOrString, at: &Path, errs: &mut Errors) {
+pub(crate) fn validate_percent_max(share: &IntOrString, at: &FieldPath, errs: &mut ErrorList) {
     if let IntOrString::Text(text) = share
         && names::percent(text).is_empty()
-        && amount(share) > 100
+        && int_or_percent_value(share) > 100
     {
         errs.invalid(at, text.as_str(), "must not be greater than 100%");
     }
 }
 
 /// The number, of things or of percents.
-pub(crate) fn amount(share: &IntOrString) -> i64 {
+pub(crate) fn int_or_percent_value(share: &IntOrString) -> i64 {
     match share {
         IntOrString::Int(n) => (*n).into(),
         IntOrString::Text(text) if names::percent(text).is_empty() => {
@@ -114,21 +129,21 @@ pub(crate) fn amount(share: &IntOrString) -> i64 {
 }
 
 /// As Go prints a strategy of updates.
-pub(crate) fn shown_strategy(
+pub(crate) fn format_strategy(
     name: &str,
     rolling: Option<(Option<IntOrString>, Option<IntOrString>)>,
 ) -> String {
     let share = |share: Option<IntOrString>| share.unwrap_or(IntOrString::Int(0)).into();
     let rolling = rolling.map(|(unavailable, surge)| {
-        go_struct(&[("MaxUnavailable", share(unavailable)), ("MaxSurge", share(surge))])
+        format_go_fields(&[("MaxUnavailable", share(unavailable)), ("MaxSurge", share(surge))])
     });
     let rolling = rolling.unwrap_or_else(|| "null".into());
     format!("{{\"Type\":{name:?},\"RollingUpdate\":{rolling}}}")
 }
 
 /// A count of collisions only grows.
-pub(crate) fn check_collisions(new: Option<i32>, old: Option<i32>, errs: &mut Errors) {
-    let at = Path::STATUS.field("collisionCount");
+pub(crate) fn check_collisions(new: Option<i32>, old: Option<i32>, errs: &mut ErrorList) {
+    let at = FieldPath::STATUS.field("collisionCount");
     if let Some(new) = new {
         errs.non_negative(&at, new.into());
     }
@@ -139,10 +154,15 @@ pub(crate) fn check_collisions(new: Option<i32>, old: Option<i32>, errs: &mut Er
 
 /// Counts of pods: none is negative, none is more than the whole, and what is available is
 /// `ready`, as it is called.
-pub(crate) fn check_counts(all: i32, parts: &[(&str, i32)], ready: &str, errs: &mut Errors) {
-    errs.non_negative(&Path::STATUS.field("replicas"), all.into());
+pub(crate) fn validate_status_replicas(
+    all: i32,
+    parts: &[(&str, i32)],
+    ready: &str,
+    errs: &mut ErrorList,
+) {
+    errs.non_negative(&FieldPath::STATUS.field("replicas"), all.into());
     for (name, n) in parts {
-        let at = Path::STATUS.field(name);
+        let at = FieldPath::STATUS.field(name);
         errs.non_negative(&at, i64::from(*n));
         if *n > all {
             errs.invalid(&at, *n, "cannot be greater than status.replicas");
@@ -152,7 +172,7 @@ pub(crate) fn check_counts(all: i32, parts: &[(&str, i32)], ready: &str, errs: &
     let available = count("availableReplicas");
     if available > count("readyReplicas") {
         let why = format!("cannot be greater than {ready}");
-        errs.invalid(&Path::STATUS.field("availableReplicas"), available, why);
+        errs.invalid(&FieldPath::STATUS.field("availableReplicas"), available, why);
     }
 }
 
@@ -163,8 +183,8 @@ mod tests {
     #[test]
     fn a_number_in_a_text_is_an_amount() {
         for (text, n) in [("50%", 50), ("1", 1), ("http", 0), ("", 0)] {
-            assert_eq!(amount(&IntOrString::Text(text.into())), n, "{text}");
+            assert_eq!(int_or_percent_value(&IntOrString::Text(text.into())), n, "{text}");
         }
-        assert_eq!(amount(&IntOrString::Int(3)), 3);
+        assert_eq!(int_or_percent_value(&IntOrString::Int(3)), 3);
     }
 }

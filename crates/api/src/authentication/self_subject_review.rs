@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::ObjectMeta;
-use schema::{Kind, Names, Scope, Storage, verbs};
+use schema::{Kind, ResourceNames, Scope, StorageConfig, verbs};
 
 use super::UserInfo;
 
@@ -22,9 +22,13 @@ pub struct SelfSubjectReviewStatus {
 }
 
 impl Kind for SelfSubjectReview {
-    const NAMES: Names =
-        Names::new("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews");
-    const STORAGE: Storage = Storage::NONE;
+    const NAMES: ResourceNames = ResourceNames::new(
+        "authentication.k8s.io",
+        "v1",
+        "SelfSubjectReview",
+        "selfsubjectreviews",
+    );
+    const STORAGE: StorageConfig = StorageConfig::NONE;
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;
 }

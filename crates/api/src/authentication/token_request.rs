@@ -8,7 +8,7 @@ pub struct TokenRequest {
     /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// Desired state.
-    #[api(always)]
+    #[api(no_omitempty)]
     spec: TokenRequestSpec,
     /// Observed state.
     status: TokenRequestStatus,
@@ -17,16 +17,16 @@ pub struct TokenRequest {
 #[api]
 pub struct TokenRequestSpec {
     /// Whom the token is for.
-    #[api(always)]
+    #[api(no_omitempty)]
     audiences: List<String>,
     /// How long the token should be good.
-    #[api(tag = 4, default = 3600, implied)]
+    #[api(tag = 4, default = 3600, unpublished_default)]
     expiration_seconds: Option<i64>,
     /// The object whose end is the token's end, too.
-    #[api(tag = 3, always)]
+    #[api(tag = 3, no_omitempty)]
     bound_object_ref: Option<BoundObjectReference>,
     /// What the node can prove of itself.
-    #[api(tag = 5, go = "map[string]v1.AttestationValue")]
+    #[api(tag = 5, go_type = "map[string]v1.AttestationValue")]
     attestations: Map<List<String>>,
 }
 
@@ -39,16 +39,16 @@ pub struct BoundObjectReference {
     /// Its name.
     name: String,
     /// Its uid.
-    #[api(go = "types.UID")]
+    #[api(go_type = "types.UID")]
     uid: String,
 }
 
 #[api]
 pub struct TokenRequestStatus {
     /// The token.
-    #[api(always)]
+    #[api(no_omitempty)]
     token: String,
     /// When it ends.
-    #[api(always)]
+    #[api(no_omitempty)]
     expiration_timestamp: Time,
 }

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{List, Map, ObjectMeta};
-use schema::{Kind, Names, Scope, Storage, verbs};
+use schema::{Kind, ResourceNames, Scope, StorageConfig, verbs};
 
 /// Asks whose a token is.
 #[api]
@@ -47,13 +47,14 @@ pub struct UserInfo {
     /// The groups of the user.
     groups: List<String>,
     /// What else is known.
-    #[api(go = "map[string]v1.ExtraValue")]
+    #[api(go_type = "map[string]v1.ExtraValue")]
     extra: Map<List<String>>,
 }
 
 impl Kind for TokenReview {
-    const NAMES: Names = Names::new("authentication.k8s.io", "v1", "TokenReview", "tokenreviews");
-    const STORAGE: Storage = Storage::NONE;
+    const NAMES: ResourceNames =
+        ResourceNames::new("authentication.k8s.io", "v1", "TokenReview", "tokenreviews");
+    const STORAGE: StorageConfig = StorageConfig::NONE;
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;
 }

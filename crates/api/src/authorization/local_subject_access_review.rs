@@ -2,11 +2,11 @@
 
 use macros::api;
 use object::ObjectMeta;
-use schema::{Errors, Kind, Names, Path, Storage, verbs};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, StorageConfig, verbs};
 
 use super::rules::check_metadata;
 use super::{SubjectAccessReviewSpec, SubjectAccessReviewStatus};
-use crate::shown::shown;
+use crate::shown::format_go;
 
 /// Asks whether somebody may do something in one namespace.
 #[api]
@@ -20,14 +20,15 @@ pub struct LocalSubjectAccessReview {
 }
 
 impl Kind for LocalSubjectAccessReview {
-    const NAMES: Names = super::names("LocalSubjectAccessReview", "localsubjectaccessreviews");
-    const STORAGE: Storage = Storage::NONE;
+    const NAMES: ResourceNames =
+        super::names("LocalSubjectAccessReview", "localsubjectaccessreviews");
+    const STORAGE: StorageConfig = StorageConfig::NONE;
     const VERBS: &'static [&'static str] = verbs::CREATE;
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         self.spec().check(errs);
         check_metadata(self.metadata(), true, errs);
-        let (spec, at) = (self.spec(), Path::SPEC.field("resourceAttributes"));
+        let (spec, at) = (self.spec(), FieldPath::SPEC.field("resourceAttributes"));
         if let Some(wanted) = spec.resource_attributes()
             && wanted.namespace() != self.metadata().namespace()
         {
@@ -36,7 +37,11 @@ impl Kind for LocalSubjectAccessReview {
         }
         if let Some(path) = spec.non_resource_attributes() {
             let why = "disallowed on this kind of request";
-            errs.invalid_shown(&Path::SPEC.field("nonResourceAttributes"), shown(path), why);
+            errs.invalid_formatted(
+                &FieldPath::SPEC.field("nonResourceAttributes"),
+                format_go(path),
+                why,
+            );
         }
     }
 }

@@ -6,7 +6,7 @@ mod self_subject_access_review;
 mod self_subject_rules_review;
 mod subject_access_review;
 
-use schema::Names;
+use schema::ResourceNames;
 
 pub use self::{
     local_subject_access_review::LocalSubjectAccessReview,
@@ -22,6 +22,6 @@ pub use self::{
     },
 };
 
-const fn names(kind: &'static str, plural: &'static str) -> Names {
-    Names::new("authorization.k8s.io", "v1", kind, plural)
+const fn names(kind: &'static str, plural: &'static str) -> ResourceNames {
+    ResourceNames::new("authorization.k8s.io", "v1", kind, plural)
 }

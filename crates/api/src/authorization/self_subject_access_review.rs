@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::ObjectMeta;
-use schema::{Errors, Kind, Names, Scope, Storage, verbs};
+use schema::{ErrorList, Kind, ResourceNames, Scope, StorageConfig, verbs};
 
 use super::rules::{check_attributes, check_metadata};
 use super::{NonResourceAttributes, ResourceAttributes, SubjectAccessReviewStatus};
@@ -27,12 +27,13 @@ pub struct SelfSubjectAccessReviewSpec {
 }
 
 impl Kind for SelfSubjectAccessReview {
-    const NAMES: Names = super::names("SelfSubjectAccessReview", "selfsubjectaccessreviews");
-    const STORAGE: Storage = Storage::NONE;
+    const NAMES: ResourceNames =
+        super::names("SelfSubjectAccessReview", "selfsubjectaccessreviews");
+    const STORAGE: StorageConfig = StorageConfig::NONE;
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         let spec = self.spec();
         check_attributes(spec.resource_attributes(), spec.non_resource_attributes(), errs);
         if let Some(attributes) = spec.resource_attributes() {

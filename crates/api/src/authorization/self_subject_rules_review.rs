@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{List, ObjectMeta};
-use schema::{Kind, Names, Scope, Storage, verbs};
+use schema::{Kind, ResourceNames, Scope, StorageConfig, verbs};
 
 /// Asks what the caller may do in a namespace.
 #[api]
@@ -55,8 +55,8 @@ pub struct NonResourceRule {
 }
 
 impl Kind for SelfSubjectRulesReview {
-    const NAMES: Names = super::names("SelfSubjectRulesReview", "selfsubjectrulesreviews");
-    const STORAGE: Storage = Storage::NONE;
+    const NAMES: ResourceNames = super::names("SelfSubjectRulesReview", "selfsubjectrulesreviews");
+    const STORAGE: StorageConfig = StorageConfig::NONE;
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;
 }

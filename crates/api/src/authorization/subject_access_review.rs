@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{LabelSelectorRequirement, List, Map, ObjectMeta};
-use schema::{Errors, Kind, Names, Scope, Storage, verbs};
+use schema::{ErrorList, Kind, ResourceNames, Scope, StorageConfig, verbs};
 
 use super::rules::check_metadata;
 use crate::meta::FieldSelectorRequirement;
@@ -29,7 +29,7 @@ pub struct SubjectAccessReviewSpec {
     /// The groups of who.
     groups: List<String>,
     /// What else is known of who.
-    #[api(go = "map[string]v1.ExtraValue")]
+    #[api(go_type = "map[string]v1.ExtraValue")]
     extra: Map<List<String>>,
     /// What tells who from others of that name.
     uid: String,
@@ -96,12 +96,12 @@ pub struct SubjectAccessReviewStatus {
 }
 
 impl Kind for SubjectAccessReview {
-    const NAMES: Names = super::names("SubjectAccessReview", "subjectaccessreviews");
-    const STORAGE: Storage = Storage::NONE;
+    const NAMES: ResourceNames = super::names("SubjectAccessReview", "subjectaccessreviews");
+    const STORAGE: StorageConfig = StorageConfig::NONE;
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         self.spec().check(errs);
         check_metadata(self.metadata(), false, errs);
     }

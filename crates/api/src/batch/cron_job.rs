@@ -1,17 +1,19 @@
 //! batch/v1: CronJob.
 
 use crate::{
-    advice::Advice,
+    advice::CommonWarnings,
     columns,
     core::{ObjectReference, PodSpec},
-    rules::shown_selector,
+    rules::format_selector,
 };
 use macros::api;
-use object::{List, ObjectMeta, Time, count};
-use schema::{Column, Errors, Kind, Names, Path, Subresource, Warnings, age};
+use object::{List, ObjectMeta, Time, saturating_i32};
+use schema::{
+    ErrorList, FieldPath, Kind, ResourceNames, Subresource, TableColumn, WarningList, age,
+};
 
 use super::JobSpec;
-use super::schedule::Schedule;
+use super::schedule::CronSchedule;
 
 /// Creates Jobs on a schedule.
 #[api]
@@ -37,19 +39,19 @@ pub struct CronJobSpec {
     starting_deadline_seconds: Option<i64>,
     /// What to do while the previous job runs: Allow (default), Forbid (skip the run) or Replace (cancel the old
     /// job).
-    #[api(default = "Allow", implied, go = "v1.ConcurrencyPolicy")]
-    #[api(values("Allow", "Forbid", "Replace"))]
+    #[api(default = "Allow", unpublished_default, go_type = "v1.ConcurrencyPolicy")]
+    #[api(enum_values("Allow", "Forbid", "Replace"))]
     concurrency_policy: String,
     /// Whether no further jobs are started.
-    #[api(default = false, implied)]
+    #[api(default = false, unpublished_default)]
     suspend: Option<bool>,
     /// Template of the jobs.
     job_template: Must<JobTemplateSpec>,
     /// Number of successful jobs that are kept, 3 by default.
-    #[api(default = 3, implied)]
+    #[api(default = 3, unpublished_default)]
     successful_jobs_history_limit: Option<i32>,
     /// Number of failed jobs that are kept, 1 by default.
-    #[api(default = 1, implied)]
+    #[api(default = 1, unpublished_default)]
     failed_jobs_history_limit: Option<i32>,
 }
 
@@ -73,37 +75,42 @@ pub struct CronJobStatus {
 }
 
 impl Kind for CronJob {
-    const NAMES: Names =
-        Names::new("batch", "v1", "CronJob", "cronjobs").short(&["cj"]).categories(&["all"]);
+    const NAMES: ResourceNames = ResourceNames::new("batch", "v1", "CronJob", "cronjobs")
+        .short(&["cj"])
+        .categories(&["all"]);
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("CronJob")];
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Schedule", |this, _| this.spec().schedule().into()),
-        Column::text("Timezone", |this, _| this.spec().time_zone().unwrap_or(columns::NONE).into()),
-        Column::new("Suspend", "boolean", |this, _| {
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Schedule", |this, _| this.spec().schedule().into()),
+        TableColumn::text("Timezone", |this, _| {
+            this.spec().time_zone().unwrap_or(columns::NONE).into()
+        }),
+        TableColumn::new("Suspend", "boolean", |this, _| {
             if this.spec().suspend() { "True".into() } else { "False".into() }
         }),
-        Column::new("Active", "integer", |this, _| count(this.status().active().len()).into()),
-        Column::text("Last Schedule", |this, now| {
+        TableColumn::new("Active", "integer", |this, _| {
+            saturating_i32(this.status().active().len()).into()
+        }),
+        TableColumn::text("Last Schedule", |this, now| {
             this.status().last_schedule_time().map_or(columns::NONE.into(), |t| age(t, now)).into()
         }),
-        Column::AGE,
-        Column::wide_text("Containers", |this, _| columns::containers(this.pod())),
-        Column::wide_text("Images", |this, _| columns::images(this.pod())),
-        Column::wide_text("Selector", |this, _| {
+        TableColumn::AGE,
+        TableColumn::wide_text("Containers", |this, _| columns::containers(this.pod())),
+        TableColumn::wide_text("Images", |this, _| columns::images(this.pod())),
+        TableColumn::wide_text("Selector", |this, _| {
             columns::selector(this.spec().job_template().spec().selector())
         }),
     ];
 
-    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
+    fn warn(&self, old: Option<&Self>, warnings: &mut WarningList) {
         let spec = self.spec();
-        if warnings.names_pods(self.metadata(), old.map(Self::metadata)) {
-            let at = Path::SPEC.field("jobTemplate");
+        if warnings.pod_owner_name(self.metadata(), old.map(Self::metadata)) {
+            let at = FieldPath::SPEC.field("jobTemplate");
             spec.job_template().spec().warn(&at.field("spec"), warnings);
         }
         if old.is_some() && spec.schedule().contains("TZ") {
-            warnings.say(
+            warnings.push(
                 "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see \
                  https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more \
                  details",
@@ -111,17 +118,17 @@ impl Kind for CronJob {
         }
     }
 
-    fn validate(&self, errs: &mut Errors) {
-        self.spec().check(None, &Path::SPEC, errs);
+    fn validate(&self, errs: &mut ErrorList) {
+        self.spec().check(None, &FieldPath::SPEC, errs);
         let name = self.metadata().name();
         if name.len() > MAX_NAME {
             let why = format!("must be no more than {MAX_NAME} characters");
-            errs.invalid(&Path::METADATA.field("name"), name, why);
+            errs.invalid(&FieldPath::METADATA.field("name"), name, why);
         }
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        self.spec().check(Some(old.spec()), &Path::SPEC, errs);
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
+        self.spec().check(Some(old.spec()), &FieldPath::SPEC, errs);
     }
 
     fn default_fields(&mut self) {
@@ -153,12 +160,12 @@ impl CronJob {
 const MAX_NAME: usize = 52;
 
 impl CronJobSpec {
-    fn check(&self, old: Option<&Self>, at: &Path, errs: &mut Errors) {
+    fn check(&self, old: Option<&Self>, at: &FieldPath, errs: &mut ErrorList) {
         let schedule = at.field("schedule");
         match self.schedule() {
             "" => errs.required(&schedule, ""),
             text => {
-                if let Err(wrong) = Schedule::parse(text) {
+                if let Err(wrong) = CronSchedule::parse(text) {
                     errs.invalid(&schedule, text, wrong);
                 }
                 let had_zone = old.is_some_and(|old| old.schedule().contains("TZ"));
@@ -174,7 +181,9 @@ impl CronJobSpec {
         let deadline = self.starting_deadline_seconds().unwrap_or_default();
         errs.non_negative(&at.field("startingDeadlineSeconds"), deadline);
         let kept = old.is_some_and(|old| old.time_zone() == self.time_zone());
-        at.given("timeZone", self.time_zone().filter(|_| !kept), |it, at| check_zone(it, at, errs));
+        at.if_present("timeZone", self.time_zone().filter(|_| !kept), |it, at| {
+            check_zone(it, at, errs)
+        });
         let policies = ["Allow", "Forbid", "Replace"];
         errs.one_of(&at.field("concurrencyPolicy"), self.concurrency_policy(), &policies);
         for (name, limit) in [
@@ -188,7 +197,7 @@ impl CronJobSpec {
         job.check(&at, errs);
         if let Some(selector) = job.selector() {
             let why = "`selector` will be auto-generated";
-            errs.invalid_shown(&at.field("selector"), shown_selector(selector), why);
+            errs.invalid_formatted(&at.field("selector"), format_selector(selector), why);
         }
         if job.manual_selector() == Some(true) {
             errs.not_supported(&at.field("manualSelector"), true, &["nil", "false"]);
@@ -198,7 +207,7 @@ impl CronJobSpec {
 
 /// A name as the tz database has them; whether it has this one is known where the
 /// job is run.
-fn check_zone(zone: &str, at: &Path, errs: &mut Errors) {
+fn check_zone(zone: &str, at: &FieldPath, errs: &mut ErrorList) {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+');
     let part = |part: &str| {
         !matches!(part, "." | "..")

@@ -11,5 +11,5 @@ pub use self::{
         PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyOnPodConditionsPattern,
         PodFailurePolicyRule, SuccessPolicy, SuccessPolicyRule, UncountedTerminatedPods,
     },
-    schedule::{Moment, Schedule},
+    schedule::{CalendarMinute, CronSchedule},
 };

@@ -4,7 +4,7 @@ use object::Duration;
 
 /// The minutes, hours, days, months and days of the week that are meant, as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Schedule {
+pub struct CronSchedule {
     pub minutes: u64,
     pub hours: u64,
     pub days: u64,
@@ -18,7 +18,7 @@ pub struct Schedule {
 
 /// A minute of the calendar: month and day from 1, days of the week from Sunday, 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct CalendarMinute {
     pub minute: u32,
     pub hour: u32,
     pub day: u32,
@@ -30,7 +30,7 @@ const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-impl Schedule {
+impl CronSchedule {
     const ALWAYS: Self = Self {
         minutes: u64::MAX,
         hours: u64::MAX,
@@ -46,7 +46,7 @@ impl Schedule {
         let zoned = text.strip_prefix("CRON_TZ=").or(text.strip_prefix("TZ="));
         let text = zoned.and_then(|text| text.split_once(' ')).map_or(text, |(_, rest)| rest);
         if let Some(length) = text.strip_prefix("@every ") {
-            let length = Duration::nanos(length)
+            let length = Duration::parse_nanos(length)
                 .map_err(|wrong| format!("failed to parse duration {text}: {wrong}"))?;
             return Ok(Self { every: Some((length / 1_000_000_000).max(1)), ..Self::ALWAYS });
         }
@@ -82,8 +82,8 @@ impl Schedule {
     }
 
     /// Whether a moment is one that is meant, to the minute.
-    pub fn matches(&self, at: Moment) -> bool {
-        let Moment { minute, hour, day, month, weekday } = at;
+    pub fn matches(&self, at: CalendarMinute) -> bool {
+        let CalendarMinute { minute, hour, day, month, weekday } = at;
         let has = |bits: u64, n: u32| bits >> n & 1 == 1;
         let (day, weekday) = (has(self.days, day), has(self.weekdays, weekday));
         has(self.minutes, minute)
@@ -158,23 +158,23 @@ mod tests {
 
     #[test]
     fn fields_say_when() {
-        let schedule = Schedule::parse("*/15 2-4 1,31 jan *").expect("well formed");
+        let schedule = CronSchedule::parse("*/15 2-4 1,31 jan *").expect("well formed");
         assert_eq!(schedule.minutes, 1 | 1 << 15 | 1 << 30 | 1 << 45);
-        let moment = Moment { minute: 15, hour: 3, day: 31, month: 1, weekday: 4 };
+        let moment = CalendarMinute { minute: 15, hour: 3, day: 31, month: 1, weekday: 4 };
         assert!(schedule.matches(moment));
-        assert!(!schedule.matches(Moment { hour: 5, ..moment }));
-        let midnight = Moment { minute: 0, hour: 0, ..moment };
-        assert!(Schedule::parse("@daily").expect("known").matches(midnight));
+        assert!(!schedule.matches(CalendarMinute { hour: 5, ..moment }));
+        let midnight = CalendarMinute { minute: 0, hour: 0, ..moment };
+        assert!(CronSchedule::parse("@daily").expect("known").matches(midnight));
     }
 
     #[test]
     fn says_what_is_wrong() {
         assert_eq!(
-            Schedule::parse("60 * * * *").unwrap_err(),
+            CronSchedule::parse("60 * * * *").unwrap_err(),
             "end of range (60) above maximum (59): 60"
         );
         assert_eq!(
-            Schedule::parse("a b").unwrap_err(),
+            CronSchedule::parse("a b").unwrap_err(),
             "expected exactly 5 fields, found 2: [a b]"
         );
     }

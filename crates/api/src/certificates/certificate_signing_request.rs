@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use macros::api;
 use object::{Bytes, Lens, List, Map, ObjectMeta, Text, Time};
 use schema::{
-    Column, Errors, Index, Kind, NameRule, Names, Path, Scope, Subresource, Writer, human_duration,
-    names,
+    ErrorList, FieldPath, Kind, ResourceNames, Scope, SelectableField, Subresource, TableColumn,
+    ValidateName, WriteContext, human_duration, name_validation,
 };
 use x509_parser::{certification_request::X509CertificationRequest, prelude::FromDer};
 
@@ -34,7 +34,7 @@ pub struct CertificateSigningRequestSpec {
     /// How long the certificate shall be valid.
     expiration_seconds: Option<i32>,
     /// What the certificate shall be used for.
-    #[api(tag = 5, go = "[]v1.KeyUsage", values = &USAGES)]
+    #[api(tag = 5, go_type = "[]v1.KeyUsage", enum_values = &USAGES)]
     usages: List<String>,
     /// The user who asks. The server writes it down.
     #[api(tag = 2)]
@@ -44,7 +44,7 @@ pub struct CertificateSigningRequestSpec {
     /// The user's groups. The server writes them down.
     groups: List<String>,
     /// What else is known of the user. The server writes it down.
-    #[api(tag = 6, go = "map[string]v1.ExtraValue")]
+    #[api(tag = 6, go_type = "map[string]v1.ExtraValue")]
     extra: Map<List<String>>,
 }
 
@@ -60,10 +60,10 @@ pub struct CertificateSigningRequestStatus {
 #[api]
 pub struct CertificateSigningRequestCondition {
     /// What was decided: Approved, Denied, Failed, or something else.
-    #[api(go = "v1.RequestConditionType")]
+    #[api(go_type = "v1.RequestConditionType")]
     type_: Must<String>,
     /// Whether it holds: True, False, Unknown.
-    #[api(tag = 6, go = "v1.ConditionStatus")]
+    #[api(tag = 6, go_type = "v1.ConditionStatus")]
     status: Must<String>,
     /// Why, in a word.
     #[api(tag = 2)]
@@ -77,7 +77,7 @@ pub struct CertificateSigningRequestCondition {
 }
 
 impl Kind for CertificateSigningRequest {
-    const NAMES: Names = Names::new(
+    const NAMES: ResourceNames = ResourceNames::new(
         "certificates.k8s.io",
         "v1",
         "CertificateSigningRequest",
@@ -85,24 +85,24 @@ impl Kind for CertificateSigningRequest {
     )
     .short(&["csr"]);
     const SCOPE: Scope = Scope::Cluster;
-    const NAME: NameRule = names::path_segment;
+    const NAME: ValidateName = name_validation::path_segment;
     const SUBRESOURCES: &'static [Subresource] = &[
         Subresource::new("approval", "CertificateSigningRequest", &["get", "patch", "update"]),
         Subresource::status("CertificateSigningRequest"),
     ];
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::AGE,
-        Column::text("SignerName", |csr, _| columns::or_none(csr.spec().signer_name())),
-        Column::text("Requestor", |csr, _| csr.spec().username().into()),
-        Column::text("RequestedDuration", |csr, _| {
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::AGE,
+        TableColumn::text("SignerName", |csr, _| columns::text_or_none(csr.spec().signer_name())),
+        TableColumn::text("Requestor", |csr, _| csr.spec().username().into()),
+        TableColumn::text("RequestedDuration", |csr, _| {
             let seconds = csr.spec().expiration_seconds();
             seconds.map_or(columns::NONE.into(), |it| human_duration(it.into()).into())
         }),
-        Column::text("Condition", |csr, _| csr.state().into()),
+        TableColumn::text("Condition", |csr, _| csr.state().into()),
     ];
-    const INDEXES: &'static [Index<Self>] =
-        &[Index::field("spec.signerName", |csr| csr.spec().signer_name().into())];
+    const INDEXES: &'static [SelectableField<Self>] =
+        &[SelectableField::filter_only("spec.signerName", |csr| csr.spec().signer_name().into())];
 
     fn prepare_update(&mut self, old: &Self) {
         self.set_spec(old.spec().clone());
@@ -114,42 +114,42 @@ impl Kind for CertificateSigningRequest {
         }
     }
 
-    fn sign(&mut self, old: Option<&Self>, by: &Writer) {
+    fn sign(&mut self, old: Option<&Self>, by: &WriteContext) {
         match old {
             None => self.spec_mut().sign(by),
             Some(old) => self.stamp_conditions(old, by.now),
         }
     }
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         self.check(None, errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         self.check(Some(old), errs);
     }
 
-    fn validate_status(&self, old: &Self, errs: &mut Errors) {
+    fn validate_status(&self, old: &Self, errs: &mut ErrorList) {
         self.check_kept(old, errs);
         for ty in [APPROVED, DENIED] {
             let (had, has) = (old.conditions(ty).count(), self.conditions(ty).count());
             if has > had {
                 let why = format!("updates may not add a condition of type {ty:?}");
-                errs.forbidden(&Path::STATUS.field("conditions"), why);
+                errs.forbidden(&FieldPath::STATUS.field("conditions"), why);
             }
         }
         let had = old.status().certificate();
         if !had.is_empty() && self.status().certificate() != had {
             let why = "updates may not modify existing certificate content";
-            errs.forbidden(&Path::STATUS.field("certificate"), why);
+            errs.forbidden(&FieldPath::STATUS.field("certificate"), why);
         }
     }
 
-    fn validate_approval(&self, old: &Self, errs: &mut Errors) {
+    fn validate_approval(&self, old: &Self, errs: &mut ErrorList) {
         self.check_kept(old, errs);
         if self.status().certificate() != old.status().certificate() {
             errs.forbidden(
-                &Path::STATUS.field("certificate"),
+                &FieldPath::STATUS.field("certificate"),
                 "updates may not set certificate content",
             );
         }
@@ -228,7 +228,7 @@ impl CertificateSigningRequest {
         if self.status().conditions().is_empty() {
             return;
         }
-        let now = Time::text(now);
+        let now = Time::format(now);
         for condition in self.status_mut().conditions_mut().iter_mut() {
             if condition.last_update_time().is_empty() {
                 condition.set_last_update_time(now.as_str());
@@ -245,30 +245,30 @@ impl CertificateSigningRequest {
         }
     }
 
-    fn check_kept(&self, old: &Self, errs: &mut Errors) {
+    fn check_kept(&self, old: &Self, errs: &mut ErrorList) {
         self.check(Some(old), errs);
         for ty in [APPROVED, DENIED, FAILED] {
             if self.conditions(ty).count() < old.conditions(ty).count() {
                 let why = format!("updates may not remove a condition of type {ty:?}");
-                errs.forbidden(&Path::STATUS.field("conditions"), why);
+                errs.forbidden(&FieldPath::STATUS.field("conditions"), why);
             }
         }
     }
 
-    fn check(&self, old: Option<&Self>, errs: &mut Errors) {
-        self.spec().check(old.map(Self::spec), &Path::SPEC, errs);
-        self.check_conditions(old, &Path::STATUS.field("conditions"), errs);
+    fn check(&self, old: Option<&Self>, errs: &mut ErrorList) {
+        self.spec().check(old.map(Self::spec), &FieldPath::SPEC, errs);
+        self.check_conditions(old, &FieldPath::STATUS.field("conditions"), errs);
         let certificate = self.status().certificate();
         let before = old.map(|old| old.status().certificate());
         if before.is_some_and(|before| before == certificate || wrong_chain(before).is_some()) {
             return;
         }
         if let Some(why) = wrong_chain(certificate) {
-            errs.invalid(&Path::STATUS.field("certificate"), "<certificate data>", why);
+            errs.invalid(&FieldPath::STATUS.field("certificate"), "<certificate data>", why);
         }
     }
 
-    fn check_conditions(&self, old: Option<&Self>, at: &Path, errs: &mut Errors) {
+    fn check_conditions(&self, old: Option<&Self>, at: &FieldPath, errs: &mut ErrorList) {
         let had = |ty: &str| old.is_some_and(|old| old.has(ty));
         let mut types = BTreeSet::new();
         for (i, condition) in self.status().conditions().iter().enumerate() {
@@ -280,7 +280,7 @@ impl CertificateSigningRequest {
                 APPROVED | DENIED | FAILED => &["True"],
                 _ => &["False", "True", "Unknown"],
             };
-            errs.needed_one_of(&at.field("status"), condition.status(), allowed);
+            errs.required_one_of(&at.field("status"), condition.status(), allowed);
             if !types.insert(ty) && !old.is_some_and(Self::repeats) {
                 errs.duplicate(&at.field("type"), ty);
             }
@@ -299,7 +299,7 @@ impl CertificateSigningRequest {
 }
 
 impl CertificateSigningRequestSpec {
-    fn sign(&mut self, by: &Writer) {
+    fn sign(&mut self, by: &WriteContext) {
         self.set_username(by.user);
         self.set_uid(by.uid);
         self.set_groups(by.groups.iter().map(Text::as_str).collect::<List<String>>());
@@ -310,7 +310,7 @@ impl CertificateSigningRequestSpec {
         }
     }
 
-    fn check(&self, old: Option<&Self>, at: &Path, errs: &mut Errors) {
+    fn check(&self, old: Option<&Self>, at: &FieldPath, errs: &mut ErrorList) {
         if let Some(why) = wrong_request(self.request()) {
             errs.invalid(&at.field("request"), self.tree().get("request").clone(), why);
         }
@@ -386,16 +386,16 @@ fn wrong_chain(certificates: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{complaints, created};
+    use crate::testing::{create_errors, created_from_json};
 
     #[test]
     fn a_request_is_looked_into() {
-        let csr: CertificateSigningRequest = created(
+        let csr: CertificateSigningRequest = created_from_json(
             r#"{"metadata":{"name":"x"},"spec":{"request":"YQ==","signerName":"example.com/s",
                 "usages":["client auth"]}}"#,
         );
         assert_eq!(
-            complaints(&csr),
+            create_errors(&csr),
             ["spec.request: Invalid value: \"YQ==\": PEM block type must be CERTIFICATE REQUEST"]
         );
     }
@@ -407,7 +407,7 @@ mod tests {
             let condition = CertificateSigningRequestCondition::new().with_type(ty);
             csr.status_mut().conditions_mut().push(condition.with_status("True"));
         }
-        let wrong = complaints(&csr);
+        let wrong = create_errors(&csr);
         assert!(wrong.iter().any(|wrong| wrong.contains("at most one of")), "{wrong:?}");
         assert_eq!(csr.state(), DENIED);
     }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use macros::api;
 use object::{Lens, ObjectMeta};
 use schema::{
-    Column, Errors, Index, Kind, NameRule, Names, Path, Scope, Storage, names::dns_subdomain,
+    ErrorList, FieldPath, Kind, ResourceNames, Scope, SelectableField, StorageConfig, TableColumn,
+    ValidateName, name_validation::dns_subdomain,
 };
 
 use super::pem;
@@ -29,27 +30,35 @@ pub struct ClusterTrustBundleSpec {
 }
 
 impl Kind for ClusterTrustBundle {
-    const NAMES: Names =
-        Names::new("certificates.k8s.io", "v1", "ClusterTrustBundle", "clustertrustbundles");
+    const NAMES: ResourceNames = ResourceNames::new(
+        "certificates.k8s.io",
+        "v1",
+        "ClusterTrustBundle",
+        "clustertrustbundles",
+    );
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("clustertrustbundles", "v1beta1");
+    const STORAGE: StorageConfig = StorageConfig::new("clustertrustbundles", "v1beta1");
     const BLIND_UPDATES: bool = false;
     const GATE: Option<&str> = Some("ClusterTrustBundle");
-    const NAME: NameRule = |_, _| Vec::new(); // it depends on the signer
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("SignerName", |bundle, _| columns::or_none(bundle.spec().signer_name())),
+    const NAME: ValidateName = |_, _| Vec::new(); // it depends on the signer
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("SignerName", |bundle, _| {
+            columns::text_or_none(bundle.spec().signer_name())
+        }),
     ];
-    const INDEXES: &'static [Index<Self>] =
-        &[Index::topic("spec.signerName", |bundle| bundle.spec().signer_name().into())];
+    const INDEXES: &'static [SelectableField<Self>] =
+        &[SelectableField::with_watch_topic("spec.signerName", |bundle| {
+            bundle.spec().signer_name().into()
+        })];
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         self.check_names(errs);
         self.check_signer(errs);
         self.spec().check_anchors(errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         self.check_names(errs);
         self.check_signer(errs);
         if self.spec().trust_bundle() != old.spec().trust_bundle() {
@@ -58,7 +67,7 @@ impl Kind for ClusterTrustBundle {
         let signer = |this: &Self| this.spec().tree().get("signerName").clone();
         if signer(self) != signer(old) {
             let bad = self.spec().signer_name();
-            errs.invalid(&Path::SPEC.field("signerName"), bad, "field is immutable");
+            errs.invalid(&FieldPath::SPEC.field("signerName"), bad, "field is immutable");
         }
     }
 }
@@ -67,22 +76,26 @@ const MAX_SIZE: usize = 1024 * 1024;
 const OMITTED: &str = "<value omitted>";
 
 impl ClusterTrustBundle {
-    fn check_names(&self, errs: &mut Errors) {
+    fn check_names(&self, errs: &mut ErrorList) {
         let signer = self.spec().signer_name();
         let meta = self.metadata();
         if !meta.generate_name().is_empty() {
             let wrong = wrong_name(meta.generate_name(), signer, true);
-            errs.complaints(&Path::METADATA.field("generateName"), meta.generate_name(), wrong);
+            errs.invalid_each(
+                &FieldPath::METADATA.field("generateName"),
+                meta.generate_name(),
+                wrong,
+            );
         }
         if !meta.name().is_empty() {
             let wrong = wrong_name(meta.name(), signer, false);
-            errs.complaints(&Path::METADATA.field("name"), meta.name(), wrong);
+            errs.invalid_each(&FieldPath::METADATA.field("name"), meta.name(), wrong);
         }
     }
 
-    fn check_signer(&self, errs: &mut Errors) {
+    fn check_signer(&self, errs: &mut ErrorList) {
         if !self.spec().signer_name().is_empty() {
-            check_signer(&Path::SPEC.field("signerName"), self.spec().signer_name(), errs);
+            check_signer(&FieldPath::SPEC.field("signerName"), self.spec().signer_name(), errs);
         }
     }
 }
@@ -106,8 +119,8 @@ fn wrong_name(name: &str, signer: &str, prefix: bool) -> Vec<String> {
 }
 
 impl ClusterTrustBundleSpec {
-    fn check_anchors(&self, errs: &mut Errors) {
-        let at = Path::SPEC.field("trustBundle");
+    fn check_anchors(&self, errs: &mut ErrorList) {
+        let at = FieldPath::SPEC.field("trustBundle");
         if self.trust_bundle().len() > MAX_SIZE {
             return errs.too_long(&at, MAX_SIZE);
         }

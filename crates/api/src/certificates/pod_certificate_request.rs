@@ -2,7 +2,10 @@
 
 use macros::api;
 use object::{Bytes, Condition, List, Map, ObjectMeta, Time, Value};
-use schema::{Column, Index, Kind, METADATA, Names, Storage, Subresource};
+use schema::{
+    CLIENT_METADATA_FIELDS, Kind, ResourceNames, SelectableField, StorageConfig, Subresource,
+    TableColumn,
+};
 
 use super::v1beta1;
 use crate::columns;
@@ -25,18 +28,18 @@ pub struct PodCertificateRequestSpec {
     /// The pod's name.
     pod_name: Must<String>,
     /// The pod's number.
-    #[api(name = "podUID", go = "types.UID")]
+    #[api(name = "podUID", go_type = "types.UID")]
     pod_uid: Must<String>,
     /// The name of the pod's service account.
     service_account_name: Must<String>,
     /// The number of the pod's service account.
-    #[api(name = "serviceAccountUID", go = "types.UID")]
+    #[api(name = "serviceAccountUID", go_type = "types.UID")]
     service_account_uid: Must<String>,
     /// The node that the pod runs on.
-    #[api(go = "types.NodeName")]
+    #[api(go_type = "types.NodeName")]
     node_name: Must<String>,
     /// The node's number.
-    #[api(name = "nodeUID", go = "types.UID")]
+    #[api(name = "nodeUID", go_type = "types.UID")]
     node_uid: Must<String>,
     /// How long the certificate may be valid at most.
     #[api(default = 86400)]
@@ -66,28 +69,34 @@ pub struct PodCertificateRequestStatus {
 }
 
 impl Kind for PodCertificateRequest {
-    const NAMES: Names =
-        Names::new("certificates.k8s.io", "v1", "PodCertificateRequest", "podcertificaterequests");
-    const STORAGE: Storage = Storage::new("podcertificaterequests", "v1beta1");
+    const NAMES: ResourceNames = ResourceNames::new(
+        "certificates.k8s.io",
+        "v1",
+        "PodCertificateRequest",
+        "podcertificaterequests",
+    );
+    const STORAGE: StorageConfig = StorageConfig::new("podcertificaterequests", "v1beta1");
     const BLIND_UPDATES: bool = false;
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;
     const GATE: Option<&str> = Some("PodCertificateRequest");
     const SUBRESOURCES: &'static [Subresource] = v1beta1::PodCertificateRequest::SUBRESOURCES;
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("PodName", |this, _| this.spec().pod_name().into()),
-        Column::text("ServiceAccountName", |this, _| this.spec().service_account_name().into()),
-        Column::text("NodeName", |this, _| this.spec().node_name().into()),
-        Column::text("SignerName", |this, _| this.spec().signer_name().into()),
-        Column::text("State", |this, _| this.status().state().into()),
-        Column::text("UnverifiedUserAnnotations", |this, _| {
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("PodName", |this, _| this.spec().pod_name().into()),
+        TableColumn::text("ServiceAccountName", |this, _| {
+            this.spec().service_account_name().into()
+        }),
+        TableColumn::text("NodeName", |this, _| this.spec().node_name().into()),
+        TableColumn::text("SignerName", |this, _| this.spec().signer_name().into()),
+        TableColumn::text("State", |this, _| this.status().state().into()),
+        TableColumn::text("UnverifiedUserAnnotations", |this, _| {
             columns::labels(this.spec().unverified_user_annotations())
         }),
     ];
-    const INDEXES: &'static [Index<Self>] = &[
-        Index::field("spec.signerName", |this| this.spec().signer_name().into()),
-        Index::field("spec.podName", |this| this.spec().pod_name().into()),
-        Index::topic("spec.nodeName", |this| this.spec().node_name().into()),
+    const INDEXES: &'static [SelectableField<Self>] = &[
+        SelectableField::filter_only("spec.signerName", |this| this.spec().signer_name().into()),
+        SelectableField::filter_only("spec.podName", |this| this.spec().pod_name().into()),
+        SelectableField::with_watch_topic("spec.nodeName", |this| this.spec().node_name().into()),
     ];
 
     fn from_stored(object: &mut Value) {

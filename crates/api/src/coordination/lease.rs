@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{MicroTime, ObjectMeta};
-use schema::{Column, Errors, Kind, Names, Path};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, TableColumn};
 
 /// A lock with an expiry, for leader election and heartbeats.
 #[api]
@@ -26,25 +26,25 @@ pub struct LeaseSpec {
     /// Number of times the lease changed its holder.
     lease_transitions: Option<i32>,
     /// How the holder is chosen among candidates.
-    #[api(go = "v1.CoordinatedLeaseStrategy")]
+    #[api(go_type = "v1.CoordinatedLeaseStrategy")]
     strategy: Option<String>,
     /// To whom it should be handed.
     preferred_holder: Option<String>,
 }
 
 impl Kind for Lease {
-    const NAMES: Names = Names::new("coordination.k8s.io", "v1", "Lease", "leases");
+    const NAMES: ResourceNames = ResourceNames::new("coordination.k8s.io", "v1", "Lease", "leases");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
     const CREATED_BY_UPDATE: bool = true;
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Holder", |it, _| it.spec().holder_identity().unwrap_or_default().into()),
-        Column::AGE,
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Holder", |it, _| it.spec().holder_identity().unwrap_or_default().into()),
+        TableColumn::AGE,
     ];
 
-    fn validate(&self, errs: &mut Errors) {
-        let (spec, at) = (self.spec(), Path::SPEC);
+    fn validate(&self, errs: &mut ErrorList) {
+        let (spec, at) = (self.spec(), FieldPath::SPEC);
         if let Some(seconds) = spec.lease_duration_seconds().filter(|seconds| *seconds <= 0) {
             errs.invalid(&at.field("leaseDurationSeconds"), seconds, "must be greater than 0");
         }

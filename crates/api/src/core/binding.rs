@@ -2,9 +2,9 @@
 
 use macros::api;
 use object::ObjectMeta;
-use schema::{Errors, Kind, Names, Path, Storage, verbs};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, StorageConfig, verbs};
 
-use crate::rules::Rules;
+use crate::rules::ValidateField;
 
 use super::ObjectReference;
 
@@ -18,12 +18,12 @@ pub struct Binding {
 }
 
 impl Kind for Binding {
-    const NAMES: Names = Names::new("", "v1", "Binding", "bindings");
-    const STORAGE: Storage = Storage::NONE;
+    const NAMES: ResourceNames = ResourceNames::new("", "v1", "Binding", "bindings");
+    const STORAGE: StorageConfig = StorageConfig::NONE;
     const VERBS: &'static [&'static str] = verbs::CREATE;
 
-    fn validate(&self, errs: &mut Errors) {
-        let (target, at) = (self.target(), Path::Root.field("target"));
+    fn validate(&self, errs: &mut ErrorList) {
+        let (target, at) = (self.target(), FieldPath::Root.field("target"));
         let node = matches!(target.kind(), "" | "Node");
         if !node {
             errs.not_supported(&at.field("kind"), target.kind(), &["Node", "<empty>"]);

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{List, ObjectMeta, Value};
-use schema::{Column, Kind, Names, Scope, Storage};
+use schema::{Kind, ResourceNames, Scope, StorageConfig, TableColumn};
 
 /// How a part of the control plane is, asked when somebody wants to know.
 #[api]
@@ -17,10 +17,10 @@ pub struct ComponentStatus {
 #[api]
 pub struct ComponentCondition {
     /// Type of the condition.
-    #[api(go = "v1.ComponentConditionType")]
+    #[api(go_type = "v1.ComponentConditionType")]
     type_: Must<String>,
     /// Status of the condition: True, False or Unknown.
-    #[api(go = "v1.ConditionStatus")]
+    #[api(go_type = "v1.ConditionStatus")]
     status: Must<String>,
     /// Human-readable details.
     message: String,
@@ -29,25 +29,25 @@ pub struct ComponentCondition {
 }
 
 impl Kind for ComponentStatus {
-    const NAMES: Names =
-        Names::new("", "v1", "ComponentStatus", "componentstatuses").short(&["cs"]);
-    const STORAGE: Storage = Storage::NONE;
+    const NAMES: ResourceNames =
+        ResourceNames::new("", "v1", "ComponentStatus", "componentstatuses").short(&["cs"]);
+    const STORAGE: StorageConfig = StorageConfig::NONE;
     const DEPRECATED: &str = "deprecated in v1.19+";
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = &["get", "list"];
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Status", |component, _| {
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Status", |component, _| {
             match component.health().map(ComponentCondition::status) {
                 None => "Unknown".into(),
                 Some("True") => "Healthy".into(),
                 Some(_) => "Unhealthy".into(),
             }
         }),
-        Column::text("Message", |component, _| {
+        TableColumn::text("Message", |component, _| {
             component.health().map_or_else(|| Value::from(""), |own| own.message().into())
         }),
-        Column::text("Error", |component, _| {
+        TableColumn::text("Error", |component, _| {
             component.health().map_or_else(|| Value::from(""), |own| own.error().into())
         }),
     ];

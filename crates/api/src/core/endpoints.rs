@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use crate::{advice::Advice, columns, rules::Rules};
+use crate::{advice::CommonWarnings, columns, rules::ValidateField};
 use macros::api;
 use object::{List, ObjectMeta, names};
-use schema::{Column, Errors, Kind, Names, Path, Storage, Warnings};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, StorageConfig, TableColumn, WarningList};
 
 use super::ObjectReference;
 
@@ -49,44 +49,53 @@ pub struct EndpointPort {
     /// The number of the port.
     port: Must<i32>,
     /// Protocol: TCP, UDP or SCTP.
-    #[api(default = "TCP", implied, go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
+    #[api(
+        default = "TCP",
+        unpublished_default,
+        go_type = "v1.Protocol",
+        enum_values("SCTP", "TCP", "UDP")
+    )]
     protocol: String,
     /// The protocol that is spoken on the port.
     app_protocol: Option<String>,
 }
 
 impl Kind for Endpoints {
-    const NAMES: Names = Names::new("", "v1", "Endpoints", "endpoints").short(&["ep"]);
-    const STORAGE: Storage = Storage::new("services/endpoints", "v1");
+    const NAMES: ResourceNames =
+        ResourceNames::new("", "v1", "Endpoints", "endpoints").short(&["ep"]);
+    const STORAGE: StorageConfig = StorageConfig::new("services/endpoints", "v1");
     const DEPRECATED: &str = "deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
     const CREATED_BY_UPDATE: bool = true;
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Endpoints", |endpoints, _| endpoints.cell().into()),
-        Column::AGE,
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Endpoints", |endpoints, _| endpoints.cell().into()),
+        TableColumn::AGE,
     ];
 
-    fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {
+    fn warn(&self, _old: Option<&Self>, warnings: &mut WarningList) {
         let manager = self.metadata().labels().get("endpoints.kubernetes.io/managed-by");
         if manager == Some("endpoint-controller") {
             return;
         }
-        Path::Root.field("subsets").each(self.subsets().iter(), |subset, at| {
+        FieldPath::Root.field("subsets").for_each_item(self.subsets().iter(), |subset, at| {
             for (name, addresses) in [
                 ("addresses", subset.addresses()),
                 ("notReadyAddresses", subset.not_ready_addresses()),
             ] {
-                at.field(name)
-                    .each(addresses.iter(), |it, at| warnings.ip(&at.field("ip"), it.ip()));
+                at.field(name).for_each_item(addresses.iter(), |it, at| {
+                    warnings.ip(&at.field("ip"), it.ip())
+                });
             }
         });
     }
 
-    fn validate(&self, errs: &mut Errors) {
-        Path::Root.field("subsets").each(self.subsets().iter(), |it, at| it.check(at, errs));
+    fn validate(&self, errs: &mut ErrorList) {
+        FieldPath::Root
+            .field("subsets")
+            .for_each_item(self.subsets().iter(), |it, at| it.check(at, errs));
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         if self.subsets() != old.subsets() {
             self.validate(errs);
         }
@@ -121,14 +130,14 @@ impl EndpointSubset {
 }
 
 impl EndpointSubset {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         if self.addresses().is_empty() && self.not_ready_addresses().is_empty() {
             errs.required(at, "must specify `addresses` or `notReadyAddresses`");
         }
         for (name, list) in
             [("addresses", self.addresses()), ("notReadyAddresses", self.not_ready_addresses())]
         {
-            at.field(name).each(list.iter(), |address, at| address.check(at, errs));
+            at.field(name).for_each_item(list.iter(), |address, at| address.check(at, errs));
         }
         for (i, port) in self.ports().iter().enumerate() {
             port.check(self.ports().len() > 1, &at.field("ports").index(i), errs);
@@ -137,16 +146,16 @@ impl EndpointSubset {
 }
 
 impl EndpointAddress {
-    fn check(&self, at: &Path, errs: &mut Errors) {
-        errs.complaints(&at.field("ip"), self.ip(), names::legacy_ip(self.ip(), &[]));
-        errs.optional(&at.field("hostname"), self.hostname(), names::dns1123_label);
-        at.given("nodeName", self.node_name(), |node, at| errs.subdomain(at, node));
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
+        errs.invalid_each(&at.field("ip"), self.ip(), names::legacy_ip(self.ip(), &[]));
+        errs.optional_format(&at.field("hostname"), self.hostname(), names::dns1123_label);
+        at.if_present("nodeName", self.node_name(), |node, at| errs.subdomain(at, node));
         check_endpoint_ip(self.ip(), &at.field("ip"), errs);
     }
 }
 
 impl EndpointPort {
-    fn check(&self, named: bool, at: &Path, errs: &mut Errors) {
+    fn check(&self, named: bool, at: &FieldPath, errs: &mut ErrorList) {
         match self.name() {
             "" if named => errs.required(&at.field("name"), ""),
             "" => {}
@@ -154,20 +163,22 @@ impl EndpointPort {
         }
         errs.port(&at.field("port"), self.port());
         errs.one_of(&at.field("protocol"), self.protocol(), &["SCTP", "TCP", "UDP"]);
-        at.given("appProtocol", self.app_protocol(), |protocol, at| errs.qualified(at, protocol));
+        at.if_present("appProtocol", self.app_protocol(), |protocol, at| {
+            errs.qualified(at, protocol)
+        });
     }
 }
 
 /// Whether a pod that says it has this address can be an endpoint: neither the machine that sends
 /// nor its link may be meant. One that cannot be would make the whole object invalid.
 pub fn is_endpoint_ip(text: &str) -> bool {
-    let mut errs = Errors::default();
-    check_endpoint_ip(text, &Path::Root, &mut errs);
+    let mut errs = ErrorList::default();
+    check_endpoint_ip(text, &FieldPath::Root, &mut errs);
     errs.is_empty() && names::ip(text).is_empty()
 }
 
 /// An address that others can be sent to.
-pub(crate) fn check_endpoint_ip(text: &str, at: &Path, errs: &mut Errors) {
+pub(crate) fn check_endpoint_ip(text: &str, at: &FieldPath, errs: &mut ErrorList) {
     let Some(ip) = names::sloppy_ip(text) else {
         return errs.invalid(at, text, "must be a valid IP address");
     };

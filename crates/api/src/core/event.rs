@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use macros::api;
 use object::{MicroTime, ObjectMeta, Time};
-use schema::{Column, Errors, Index, Kind, NameRule, Names, Path, age, names};
+use schema::{
+    ErrorList, FieldPath, Kind, ResourceNames, SelectableField, TableColumn, ValidateName, age,
+    name_validation,
+};
 
-use crate::rules::Rules;
+use crate::rules::ValidateField;
 
 use super::ObjectReference;
 
@@ -40,10 +43,10 @@ pub struct Event {
     /// Second object that is involved, if any.
     related: Option<ObjectReference>,
     /// Controller that reported the event, such as kubernetes.io/kubelet.
-    #[api(always)]
+    #[api(no_omitempty)]
     reporting_component: String,
     /// Instance of the controller, such as its pod or node.
-    #[api(always)]
+    #[api(no_omitempty)]
     reporting_instance: String,
 }
 
@@ -64,43 +67,57 @@ pub struct EventSeries {
 }
 
 impl Kind for Event {
-    const NAMES: Names = Names::new("", "v1", "Event", "events").short(&["ev"]);
+    const NAMES: ResourceNames = ResourceNames::new("", "v1", "Event", "events").short(&["ev"]);
     const CREATED_BY_UPDATE: bool = true;
     const TTL: Option<Duration> = Some(Duration::from_hours(1));
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::text("Last Seen", |event, now| event.last_seen(now).into()),
-        Column::text("Type", |event, _| event.type_().into()),
-        Column::text("Reason", |event, _| event.reason().into()),
-        Column::text("Object", |event, _| event.involved_object().cell()),
-        Column::wide_text("Subobject", |it, _| it.involved_object().field_path().into()),
-        Column::wide_text("Source", |event, _| event.reporter().into()),
-        Column::text("Message", |event, _| event.message().trim().into()),
-        Column::wide_text("First Seen", |event, now| event.first_seen(now).into()),
-        Column::wide_text("Count", |event, _| event.times().into()),
-        Column { priority: 1, ..Column::NAME },
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::text("Last Seen", |event, now| event.last_seen(now).into()),
+        TableColumn::text("Type", |event, _| event.type_().into()),
+        TableColumn::text("Reason", |event, _| event.reason().into()),
+        TableColumn::text("Object", |event, _| event.involved_object().cell()),
+        TableColumn::wide_text("Subobject", |it, _| it.involved_object().field_path().into()),
+        TableColumn::wide_text("Source", |event, _| event.reporter().into()),
+        TableColumn::text("Message", |event, _| event.message().trim().into()),
+        TableColumn::wide_text("First Seen", |event, now| event.first_seen(now).into()),
+        TableColumn::wide_text("Count", |event, _| event.times().into()),
+        TableColumn { priority: 1, ..TableColumn::NAME },
     ];
-    const INDEXES: &'static [Index<Self>] = &[
-        Index::topic("involvedObject.uid", |event| event.involved_object().uid().into()),
-        Index::field("involvedObject.kind", |event| event.involved_object().kind().into()),
-        Index::field("involvedObject.namespace", |it| it.involved_object().namespace().into()),
-        Index::field("involvedObject.name", |event| event.involved_object().name().into()),
-        Index::field("involvedObject.apiVersion", |it| it.involved_object().api_version().into()),
-        Index::field("involvedObject.resourceVersion", |event| {
+    const INDEXES: &'static [SelectableField<Self>] = &[
+        SelectableField::with_watch_topic("involvedObject.uid", |event| {
+            event.involved_object().uid().into()
+        }),
+        SelectableField::filter_only("involvedObject.kind", |event| {
+            event.involved_object().kind().into()
+        }),
+        SelectableField::filter_only("involvedObject.namespace", |it| {
+            it.involved_object().namespace().into()
+        }),
+        SelectableField::filter_only("involvedObject.name", |event| {
+            event.involved_object().name().into()
+        }),
+        SelectableField::filter_only("involvedObject.apiVersion", |it| {
+            it.involved_object().api_version().into()
+        }),
+        SelectableField::filter_only("involvedObject.resourceVersion", |event| {
             event.involved_object().resource_version().into()
         }),
-        Index::field("involvedObject.fieldPath", |it| it.involved_object().field_path().into()),
-        Index::field("reason", |event| event.reason().into()),
-        Index::field("type", |event| event.type_().into()),
-        Index::field("reportingComponent", |event| event.reporting_component().into()),
-        Index::field("source", |event| match event.source().component() {
+        SelectableField::filter_only("involvedObject.fieldPath", |it| {
+            it.involved_object().field_path().into()
+        }),
+        SelectableField::filter_only("reason", |event| event.reason().into()),
+        SelectableField::filter_only("type", |event| event.type_().into()),
+        SelectableField::filter_only("reportingComponent", |event| {
+            event.reporting_component().into()
+        }),
+        SelectableField::filter_only("source", |event| match event.source().component() {
             "" => event.reporting_component().into(),
             component => component.into(),
         }),
     ];
-    const NAME: NameRule = names::path_segment;
+    const NAME: ValidateName = name_validation::path_segment;
     const ANY_FINALIZER: bool = true;
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         let (mine, its) = (self.metadata().namespace(), self.involved_object().namespace());
         let plain = self.event_time().is_empty();
         let fits = match its {
@@ -109,28 +126,28 @@ impl Kind for Event {
             its => !plain || mine == its,
         };
         if !fits {
-            let at = Path::Root.field("involvedObject");
+            let at = FieldPath::Root.field("involvedObject");
             errs.invalid(&at.field("namespace"), its, "does not match event.namespace");
         }
         if plain {
             return;
         }
-        errs.need(&Path::Root, "reportingComponent", self.reporting_component());
-        errs.qualified(&Path::Root.field("reportingComponent"), self.reporting_component());
+        errs.required_field(&FieldPath::Root, "reportingComponent", self.reporting_component());
+        errs.qualified(&FieldPath::Root.field("reportingComponent"), self.reporting_component());
         for (name, text) in [
             ("reportingInstance", self.reporting_instance()),
             ("action", self.action()),
             ("reason", self.reason()),
         ] {
-            errs.need(&Path::Root, name, text);
+            errs.required_field(&FieldPath::Root, name, text);
             if text.len() > MAX_WORD {
                 let why = format!("can have at most {MAX_WORD} characters");
-                errs.invalid(&Path::Root.field(name), "", why);
+                errs.invalid(&FieldPath::Root.field(name), "", why);
             }
         }
         if self.message().len() > MAX_MESSAGE {
             let why = format!("can have at most {MAX_MESSAGE} characters");
-            errs.invalid(&Path::Root.field("message"), "", why);
+            errs.invalid(&FieldPath::Root.field("message"), "", why);
         }
     }
 }

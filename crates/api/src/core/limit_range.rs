@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use macros::api;
 use object::{List, Map, ObjectMeta, Quantity, Text};
-use schema::{Errors, Kind, Names, Path};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames};
 
 use super::resources::rules::{can_overcommit, check_container_name, check_resource_name};
 
@@ -26,27 +26,28 @@ pub struct LimitRangeSpec {
 #[api]
 pub struct LimitRangeItem {
     /// Type of object that the limit applies to: Pod, Container or PersistentVolumeClaim.
-    #[api(go = "v1.LimitType")]
+    #[api(go_type = "v1.LimitType")]
     type_: Must<String>,
     /// Largest amount of each resource.
-    #[api(go = "v1.ResourceList")]
+    #[api(go_type = "v1.ResourceList")]
     max: Map<Quantity>,
     /// Smallest amount of each resource.
-    #[api(go = "v1.ResourceList")]
+    #[api(go_type = "v1.ResourceList")]
     min: Map<Quantity>,
     /// Limits of containers that set none.
-    #[api(go = "v1.ResourceList")]
+    #[api(go_type = "v1.ResourceList")]
     default: Map<Quantity>,
     /// Requests of containers that set none.
-    #[api(go = "v1.ResourceList")]
+    #[api(go_type = "v1.ResourceList")]
     default_request: Map<Quantity>,
     /// Largest ratio of limit to request.
-    #[api(go = "v1.ResourceList")]
+    #[api(go_type = "v1.ResourceList")]
     max_limit_request_ratio: Map<Quantity>,
 }
 
 impl Kind for LimitRange {
-    const NAMES: Names = Names::new("", "v1", "LimitRange", "limitranges").short(&["limits"]);
+    const NAMES: ResourceNames =
+        ResourceNames::new("", "v1", "LimitRange", "limitranges").short(&["limits"]);
     const CREATED_BY_UPDATE: bool = true;
 
     fn prepare_create(&mut self) {
@@ -56,11 +57,11 @@ impl Kind for LimitRange {
         }
     }
 
-    fn validate(&self, errs: &mut Errors) {
-        let at = Path::SPEC.field("limits");
+    fn validate(&self, errs: &mut ErrorList) {
+        let at = FieldPath::SPEC.field("limits");
         let mut seen = BTreeSet::new();
-        at.each(self.spec().limits().iter(), |limit, at| {
-            errs.once(&mut seen, &at.field("type"), limit.type_());
+        at.for_each_item(self.spec().limits().iter(), |limit, at| {
+            errs.unique(&mut seen, &at.field("type"), limit.type_());
             limit.check(at, errs);
         });
     }
@@ -79,10 +80,10 @@ impl LimitRangeItem {
             return;
         }
         let (min, max) = (self.min().clone(), self.max().clone());
-        self.default_mut().add_missing(&max);
+        self.default_mut().insert_missing(&max);
         let default = self.default().clone();
-        self.default_request_mut().add_missing(&default);
-        self.default_request_mut().add_missing(&min);
+        self.default_request_mut().insert_missing(&default);
+        self.default_request_mut().insert_missing(&min);
     }
 }
 
@@ -90,14 +91,14 @@ impl LimitRangeItem {
 type Amounts<'a> = (&'static str, &'a Map<Quantity>);
 
 impl LimitRangeItem {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let wrong = object::names::qualified_name(self.type_());
         let standard = matches!(self.type_(), "Pod" | "Container" | "PersistentVolumeClaim");
         if wrong.is_empty() && !standard && !self.type_().contains('/') {
             let why = "must be a standard limit type or fully qualified";
             errs.invalid(&at.field("type"), self.type_(), why);
         }
-        errs.complaints(&at.field("type"), self.type_(), wrong);
+        errs.invalid_each(&at.field("type"), self.type_(), wrong);
         let pod = self.type_() == "Pod";
         for (name, amounts) in [
             ("max", self.max()),
@@ -131,7 +132,7 @@ impl LimitRangeItem {
     }
 
     /// Minimum, default request, default limit and maximum do not cross.
-    fn check_order(&self, pod: bool, at: &Path, errs: &mut Errors) {
+    fn check_order(&self, pod: bool, at: &FieldPath, errs: &mut ErrorList) {
         let none = Map::from([] as [(&str, Quantity); 0]);
         let (default, request) =
             if pod { (&none, &none) } else { (self.default(), self.default_request()) };
@@ -164,7 +165,7 @@ impl LimitRangeItem {
         }
     }
 
-    fn check_ratio(&self, at: &Path, errs: &mut Errors) {
+    fn check_ratio(&self, at: &FieldPath, errs: &mut ErrorList) {
         for (name, ratio) in self.max_limit_request_ratio().iter() {
             let at = at.field("maxLimitRequestRatio");
             if ratio < Quantity::new(1, ratio.format()) {
@@ -174,8 +175,8 @@ impl LimitRangeItem {
             let (Some(min), Some(max)) = (self.min().get(name), self.max().get(name)) else {
                 continue;
             };
-            let most = max.approximate() / min.approximate();
-            if ratio.approximate() > most {
+            let most = max.as_approximate_f64() / min.as_approximate_f64();
+            if ratio.as_approximate_f64() > most {
                 let why = format!("ratio {ratio} is greater than max/min = {most:.6}");
                 errs.invalid(&at.key(name), ratio.to_string(), why);
             }

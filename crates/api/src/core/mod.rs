@@ -82,7 +82,7 @@ pub use self::{
         NodeAllocatableResourceClaimStatus, Pod, PodCondition, PodDNSConfig, PodDNSConfigOption,
         PodExtendedResourceClaimStatus, PodIP, PodOS, PodReadinessGate, PodResourceClaim,
         PodResourceClaimStatus, PodSchedulingGate, PodSchedulingGroup, PodSpec, PodStatus,
-        PodVolumeHealth, ResourceHealth, ResourceStatus, Resources, TopologySpreadConstraint,
+        PodVolumeHealth, ResourceHealth, ResourceList, ResourceStatus, TopologySpreadConstraint,
         VolumeMountStatus, VolumeStatus,
     },
     pod_template::{PodTemplate, PodTemplateSpec},

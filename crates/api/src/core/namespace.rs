@@ -3,8 +3,8 @@
 use macros::api;
 use object::{List, ObjectMeta, Text, Time};
 use schema::{
-    Column, Errors, Index, Kind, NameRule, Names, Path, Scope, Subresource, check_finalizer, names,
-    verbs,
+    ErrorList, FieldPath, Kind, ResourceNames, Scope, SelectableField, Subresource, TableColumn,
+    ValidateName, name_validation, validate_finalizer_name, verbs,
 };
 
 /// Lets a namespace go only when it is empty.
@@ -24,14 +24,19 @@ pub struct Namespace {
 #[api]
 pub struct NamespaceSpec {
     /// Finalizers that must be removed before the namespace is deleted.
-    #[api(go = "[]v1.FinalizerName")]
+    #[api(go_type = "[]v1.FinalizerName")]
     finalizers: List<String>,
 }
 
 #[api]
 pub struct NamespaceStatus {
     /// Active, or Terminating while it is being deleted.
-    #[api(default = "Active", implied, go = "v1.NamespacePhase", values("Active", "Terminating"))]
+    #[api(
+        default = "Active",
+        unpublished_default,
+        go_type = "v1.NamespacePhase",
+        enum_values("Active", "Terminating")
+    )]
     phase: String,
     /// Current conditions of the object.
     #[api(keys("type"), merge, merge_key = "type")]
@@ -41,10 +46,10 @@ pub struct NamespaceStatus {
 #[api]
 pub struct NamespaceCondition {
     /// Type of the condition.
-    #[api(go = "v1.NamespaceConditionType")]
+    #[api(go_type = "v1.NamespaceConditionType")]
     type_: Must<String>,
     /// Status of the condition: True, False or Unknown.
-    #[api(go = "v1.ConditionStatus")]
+    #[api(go_type = "v1.ConditionStatus")]
     status: Must<String>,
     /// When the condition last went from one status to another.
     #[api(tag = 4)]
@@ -63,36 +68,39 @@ impl Namespace {
 }
 
 impl Kind for Namespace {
-    const NAMES: Names = Names::new("", "v1", "Namespace", "namespaces").short(&["ns"]);
+    const NAMES: ResourceNames =
+        ResourceNames::new("", "v1", "Namespace", "namespaces").short(&["ns"]);
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::NO_COLLECTION;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("finalize", "Namespace", &["update"]), Subresource::status("Namespace")];
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Status", |namespace, _| namespace.status().phase().into()),
-        Column::AGE,
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Status", |namespace, _| namespace.status().phase().into()),
+        TableColumn::AGE,
     ];
-    const INDEXES: &'static [Index<Self>] =
-        &[Index::field("status.phase", |namespace| namespace.status().phase().into())];
-    const NAME: NameRule = names::dns_label;
+    const INDEXES: &'static [SelectableField<Self>] =
+        &[SelectableField::filter_only("status.phase", |namespace| {
+            namespace.status().phase().into()
+        })];
+    const NAME: ValidateName = name_validation::dns_label;
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         for finalizer in self.spec().finalizers().iter() {
-            check_finalizer(finalizer, &Path::SPEC.field("finalizers"), errs);
+            validate_finalizer_name(finalizer, &FieldPath::SPEC.field("finalizers"), errs);
         }
     }
 
-    fn validate_update(&self, _old: &Self, _errs: &mut Errors) {}
+    fn validate_update(&self, _old: &Self, _errs: &mut ErrorList) {}
 
-    fn validate_part(&self, _part: &str, _old: &Self, errs: &mut Errors) {
+    fn validate_part(&self, _part: &str, _old: &Self, errs: &mut ErrorList) {
         for (i, finalizer) in self.spec().finalizers().iter().enumerate() {
-            check_finalizer(finalizer, &Path::SPEC.field("finalizers").index(i), errs);
+            validate_finalizer_name(finalizer, &FieldPath::SPEC.field("finalizers").index(i), errs);
         }
     }
 
-    fn validate_status(&self, _old: &Self, errs: &mut Errors) {
-        let (phase, at) = (self.status().phase(), Path::STATUS);
+    fn validate_status(&self, _old: &Self, errs: &mut ErrorList) {
+        let (phase, at) = (self.status().phase(), FieldPath::STATUS);
         match (self.is_terminating(), phase) {
             (false, "Active") | (true, "Terminating") => {}
             (false, _) => {

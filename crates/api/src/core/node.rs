@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::{advice::Advice, columns, rules::Rules, shown::shown};
+use crate::{advice::CommonWarnings, columns, rules::ValidateField, shown::format_go};
 use macros::api;
 use object::{List, Map, ObjectMeta, Quantity, Text, Time, Value, from_json, names};
 use schema::{
-    Column, ErrorType, Errors, Index, Kind, Names, Path, Scope, Storage, Subresource, Warnings,
+    ErrorList, ErrorType, FieldPath, Kind, ResourceNames, Scope, SelectableField, StorageConfig,
+    Subresource, TableColumn, WarningList,
 };
 
 use super::{Taint, resources, toleration::check_taints};
@@ -71,7 +72,7 @@ pub struct ConfigMapNodeConfigSource {
     /// The name of the map.
     name: Must<String>,
     /// The uid of the map.
-    #[api(go = "types.UID")]
+    #[api(go_type = "types.UID")]
     uid: String,
     /// The version of the map.
     resource_version: String,
@@ -82,13 +83,13 @@ pub struct ConfigMapNodeConfigSource {
 #[api]
 pub struct NodeStatus {
     /// Total resources of the node.
-    #[api(go = "v1.ResourceList")]
+    #[api(go_type = "v1.ResourceList")]
     capacity: Map<Quantity>,
     /// Resources of the node that pods can use.
-    #[api(go = "v1.ResourceList")]
+    #[api(go_type = "v1.ResourceList")]
     allocatable: Map<Quantity>,
     /// Deprecated, and no longer set.
-    #[api(go = "v1.NodePhase", values("Pending", "Running", "Terminated"))]
+    #[api(go_type = "v1.NodePhase", enum_values("Pending", "Running", "Terminated"))]
     phase: String,
     /// Current conditions of the node: Ready, MemoryPressure, DiskPressure, PIDPressure and others.
     #[api(keys("type"), merge, merge_key = "type")]
@@ -103,7 +104,7 @@ pub struct NodeStatus {
     /// Container images that the node has.
     images: List<ContainerImage>,
     /// Attachable volumes that are mounted or being mounted.
-    #[api(go = "[]v1.UniqueVolumeName")]
+    #[api(go_type = "[]v1.UniqueVolumeName")]
     volumes_in_use: List<String>,
     /// Volumes that are attached to the node.
     volumes_attached: List<AttachedVolume>,
@@ -133,7 +134,7 @@ pub struct DaemonEndpoint {
 #[api]
 pub struct NodeRuntimeHandler {
     /// The name of the handler; empty for the default one.
-    #[api(always)]
+    #[api(no_omitempty)]
     name: String,
     /// What it can do.
     features: Option<NodeRuntimeHandlerFeatures>,
@@ -205,7 +206,7 @@ pub struct NodeConfigStatus {
 #[api]
 pub struct AttachedVolume {
     /// The name of the volume.
-    #[api(go = "v1.UniqueVolumeName")]
+    #[api(go_type = "v1.UniqueVolumeName")]
     name: Must<String>,
     /// The device on the node.
     device_path: Must<String>,
@@ -214,7 +215,7 @@ pub struct AttachedVolume {
 #[api]
 pub struct ContainerImage {
     /// Names by which the image is known, with tags and digests.
-    #[api(always)]
+    #[api(no_omitempty)]
     names: List<String>,
     /// Size of the image in bytes.
     size_bytes: i64,
@@ -223,10 +224,10 @@ pub struct ContainerImage {
 #[api]
 pub struct NodeCondition {
     /// Type of the condition.
-    #[api(go = "v1.NodeConditionType")]
+    #[api(go_type = "v1.NodeConditionType")]
     type_: Must<String>,
     /// Status of the condition: True, False or Unknown.
-    #[api(go = "v1.ConditionStatus")]
+    #[api(go_type = "v1.ConditionStatus")]
     status: Must<String>,
     /// When the condition was last reported.
     last_heartbeat_time: Time,
@@ -241,16 +242,16 @@ pub struct NodeCondition {
 #[api]
 pub struct NodeAddress {
     /// Type of the address: Hostname, InternalIP, ExternalIP, InternalDNS or ExternalDNS.
-    #[api(go = "v1.NodeAddressType")]
+    #[api(go_type = "v1.NodeAddressType")]
     type_: Must<String>,
     /// The address.
     address: Must<String>,
 }
 
 impl Kind for Node {
-    const NAMES: Names = Names::new("", "v1", "Node", "nodes").short(&["no"]);
+    const NAMES: ResourceNames = ResourceNames::new("", "v1", "Node", "nodes").short(&["no"]);
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("minions", "v1");
+    const STORAGE: StorageConfig = StorageConfig::new("minions", "v1");
     const SUBRESOURCES: &'static [Subresource] = &[
         Subresource::new(
             "proxy",
@@ -259,51 +260,54 @@ impl Kind for Node {
         ),
         Subresource::status("Node"),
     ];
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Status", |node, _| node.state().into()),
-        Column::text("Roles", |node, _| node.roles().into()),
-        Column::AGE,
-        Column::text("Version", |node, _| node.status().node_info().kubelet_version().into()),
-        Column::wide_text("Internal-IP", |node, _| node.address("InternalIP").into()),
-        Column::wide_text("External-IP", |node, _| node.address("ExternalIP").into()),
-        Column::wide_text("OS-Image", |node, _| {
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Status", |node, _| node.state().into()),
+        TableColumn::text("Roles", |node, _| node.roles().into()),
+        TableColumn::AGE,
+        TableColumn::text("Version", |node, _| node.status().node_info().kubelet_version().into()),
+        TableColumn::wide_text("Internal-IP", |node, _| node.address("InternalIP").into()),
+        TableColumn::wide_text("External-IP", |node, _| node.address("ExternalIP").into()),
+        TableColumn::wide_text("OS-Image", |node, _| {
             or_unknown(node.status().node_info().os_image()).into()
         }),
-        Column::wide_text("Kernel-Version", |node, _| node.kernel().into()),
-        Column::wide_text("Container-Runtime", |node, _| {
+        TableColumn::wide_text("Kernel-Version", |node, _| node.kernel().into()),
+        TableColumn::wide_text("Container-Runtime", |node, _| {
             or_unknown(node.status().node_info().container_runtime_version()).into()
         }),
     ];
-    const INDEXES: &'static [Index<Self>] =
-        &[Index::field("spec.unschedulable", |node| node.spec().unschedulable().to_string())];
+    const INDEXES: &'static [SelectableField<Self>] =
+        &[SelectableField::filter_only("spec.unschedulable", |node| {
+            node.spec().unschedulable().to_string()
+        })];
 
-    fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {
-        let (spec, at) = (self.spec(), Path::SPEC);
+    fn warn(&self, _old: Option<&Self>, warnings: &mut WarningList) {
+        let (spec, at) = (self.spec(), FieldPath::SPEC);
         if spec.config_source().is_some() {
-            warnings.at(&at.field("configSource"), "the feature is removed");
+            warnings.push_at(&at.field("configSource"), "the feature is removed");
         }
         if !spec.external_id().is_empty() {
             let why = "this field is deprecated, and is unused by Kubernetes";
-            warnings.at(&at.field("externalID"), why);
+            warnings.push_at(&at.field("externalID"), why);
         }
-        at.field("podCIDRs").each(spec.pod_cidrs().iter(), |range, at| warnings.cidr(at, range));
+        at.field("podCIDRs")
+            .for_each_item(spec.pod_cidrs().iter(), |range, at| warnings.cidr(at, range));
     }
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         self.check(errs);
         let swap = self.status().node_info().swap().and_then(NodeSwapStatus::capacity);
         if let Some(capacity) = swap {
-            errs.positive(&Path::METADATA.field("nodeSwapStatus").field("capacity"), capacity);
+            errs.positive(&FieldPath::METADATA.field("nodeSwapStatus").field("capacity"), capacity);
         }
         self.check_ranges(errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         self.check(errs);
         self.check_ranges(errs);
         self.check_addresses(errs);
-        let (spec, old, at) = (self.spec(), old.spec(), Path::SPEC);
+        let (spec, old, at) = (self.spec(), old.spec(), FieldPath::SPEC);
         if !old.pod_cidrs().is_empty() && old.pod_cidrs() != spec.pod_cidrs() {
             let why = "node updates may not change podCIDR except from \"\" to valid";
             errs.forbidden(&at.field("podCIDRs"), why);
@@ -322,7 +326,7 @@ impl Kind for Node {
         }
     }
 
-    fn validate_status(&self, old: &Self, errs: &mut Errors) {
+    fn validate_status(&self, old: &Self, errs: &mut ErrorList) {
         self.validate_update(old, errs);
     }
 
@@ -422,14 +426,14 @@ fn or_unknown(text: &str) -> &str {
 }
 
 impl Node {
-    fn check_ranges(&self, errs: &mut Errors) {
-        let (at, ranges) = (Path::SPEC.field("podCIDRs"), self.spec().pod_cidrs());
+    fn check_ranges(&self, errs: &mut ErrorList) {
+        let (at, ranges) = (FieldPath::SPEC.field("podCIDRs"), self.spec().pod_cidrs());
         let mut unreadable = None;
         for (i, range) in ranges.iter().enumerate() {
             if unreadable.is_none() && names::sloppy_cidr(range).is_none() {
                 unreadable = Some((i, range));
             }
-            errs.complaints(&at.index(i), range, names::legacy_cidr(range, &[]));
+            errs.invalid_each(&at.index(i), range, names::legacy_cidr(range, &[]));
         }
         if ranges.len() < 2 {
             return;
@@ -449,7 +453,7 @@ impl Node {
         }
     }
 
-    fn check_features(&self, at: &Path, errs: &mut Errors) {
+    fn check_features(&self, at: &FieldPath, errs: &mut ErrorList) {
         const MAX: usize = 253;
         let mut last: Option<&str> = None;
         for (i, feature) in self.status().declared_features().iter().enumerate() {
@@ -485,10 +489,10 @@ impl Node {
         }
     }
 
-    fn check(&self, errs: &mut Errors) {
+    fn check(&self, errs: &mut ErrorList) {
         self.check_avoided(errs);
-        check_taints(self.spec().taints(), &Path::METADATA.field("taints"), errs);
-        let (status, at) = (self.status(), Path::STATUS);
+        check_taints(self.spec().taints(), &FieldPath::METADATA.field("taints"), errs);
+        let (status, at) = (self.status(), FieldPath::STATUS);
         for (name, amounts) in
             [("capacity", status.capacity()), ("allocatable", status.allocatable())]
         {
@@ -501,8 +505,8 @@ impl Node {
     }
 
     /// Which pods should rather run elsewhere, as an old annotation says.
-    fn check_avoided(&self, errs: &mut Errors) {
-        let at = Path::METADATA.field("annotations");
+    fn check_avoided(&self, errs: &mut ErrorList) {
+        let at = FieldPath::METADATA.field("annotations");
         let Some(text) = self.metadata().annotations().get(AVOIDED).filter(|it| !it.is_empty())
         else {
             return;
@@ -511,24 +515,31 @@ impl Node {
             Ok(avoided) => avoided,
             Err(why) => return errs.invalid(&at.field("AvoidPods"), AVOIDED, why.to_string()),
         };
-        at.field(AVOIDED).each(avoided.get("preferAvoidPods").items().iter(), |entry, at| {
-            let (at, signature) = (at.field("PodSignature"), entry.get("podSignature"));
-            match signature.get("podController") {
-                Value::Null => errs.required(&at, ""),
-                controller if controller.get("controller").as_bool() == Some(true) => {}
-                _ => {
-                    let at = at.field("PodController");
-                    errs.invalid(&at.field("Controller"), false, "must point to a controller");
+        at.field(AVOIDED).for_each_item(
+            avoided.get("preferAvoidPods").items().iter(),
+            |entry, at| {
+                let (at, signature) = (at.field("PodSignature"), entry.get("podSignature"));
+                match signature.get("podController") {
+                    Value::Null => errs.required(&at, ""),
+                    controller if controller.get("controller").as_bool() == Some(true) => {}
+                    _ => {
+                        let at = at.field("PodController");
+                        errs.invalid(&at.field("Controller"), false, "must point to a controller");
+                    }
                 }
-            }
-        });
+            },
+        );
     }
 
-    fn check_addresses(&self, errs: &mut Errors) {
+    fn check_addresses(&self, errs: &mut ErrorList) {
         let mut seen = BTreeSet::new();
         for (i, address) in self.status().addresses().iter().enumerate() {
             if !seen.insert((address.type_(), address.address())) {
-                errs.duplicate_shown(&Path::STATUS.field("addresses").index(i), shown(address), "");
+                errs.duplicate_formatted(
+                    &FieldPath::STATUS.field("addresses").index(i),
+                    format_go(address),
+                    "",
+                );
             }
         }
     }
@@ -537,11 +548,11 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{cell, complaints, created};
+    use crate::testing::{cell, create_errors, created_from_json};
 
     #[test]
     fn roles_and_state_are_shown() {
-        let mut node: Node = created(
+        let mut node: Node = created_from_json(
             r#"{"metadata": {"name": "n", "labels": {"node-role.kubernetes.io/b": "",
             "kubernetes.io/role": "a"}}, "spec": {"unschedulable": true, "podCIDR": "10.0.0.0/24"}}"#,
         );
@@ -554,7 +565,7 @@ mod tests {
         let taint = Taint::new().with_key("k").with_effect("Sometimes");
         node.spec_mut().set_taints([taint]);
         assert_eq!(
-            complaints(&node),
+            create_errors(&node),
             ["metadata.taints[0].effect: Unsupported value: \"Sometimes\": supported values: \
               \"NoSchedule\", \"PreferNoSchedule\", \"NoExecute\""]
         );

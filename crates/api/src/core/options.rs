@@ -46,7 +46,7 @@ pub struct PodSignature {
 #[api]
 pub struct Preconditions {
     /// The uid that the object must have.
-    #[api(go = "types.UID")]
+    #[api(go_type = "types.UID")]
     uid: Option<String>,
 }
 

@@ -1,9 +1,9 @@
 //! core/v1: PersistentVolumeClaim.
 
-use crate::{advice::Advice, columns, rules::Rules};
+use crate::{advice::CommonWarnings, columns, rules::ValidateField};
 use macros::api;
 use object::{Lens, List, Map, ObjectMeta, Quantity, Time, Value, names};
-use schema::{Column, Errors, Kind, Names, Path, Subresource, Warnings};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, Subresource, TableColumn, WarningList};
 
 use super::{
     PersistentVolumeClaimSpec, TypedLocalObjectReference, TypedObjectReference,
@@ -24,24 +24,24 @@ pub struct PersistentVolumeClaim {
 #[api]
 pub struct PersistentVolumeClaimStatus {
     /// Pending, Bound or Lost.
-    #[api(default = "Pending", implied, go = "v1.PersistentVolumeClaimPhase")]
-    #[api(values("Bound", "Lost", "Pending"))]
+    #[api(default = "Pending", unpublished_default, go_type = "v1.PersistentVolumeClaimPhase")]
+    #[api(enum_values("Bound", "Lost", "Pending"))]
     phase: String,
     /// Access modes of the bound volume.
-    #[api(go = "[]v1.PersistentVolumeAccessMode", values = &ACCESS_MODES)]
+    #[api(go_type = "[]v1.PersistentVolumeAccessMode", enum_values = &ACCESS_MODES)]
     access_modes: List<String>,
     /// Size of the bound volume.
-    #[api(go = "v1.ResourceList")]
+    #[api(go_type = "v1.ResourceList")]
     capacity: Map<Quantity>,
     /// Current conditions of the object.
     #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<PersistentVolumeClaimCondition>,
     /// Size that is reserved for the claim, including an expansion that is under way.
-    #[api(go = "v1.ResourceList")]
+    #[api(go_type = "v1.ResourceList")]
     allocated_resources: Map<Quantity>,
     /// How far the growth is.
-    #[api(tag = 7, go = "map[v1.ResourceName]v1.ClaimResourceStatus")]
-    #[api(values(
+    #[api(tag = 7, go_type = "map[v1.ResourceName]v1.ClaimResourceStatus")]
+    #[api(enum_values(
         "ControllerResizeInProgress",
         "ControllerResizeInfeasible",
         "NodeResizeInProgress",
@@ -63,18 +63,18 @@ pub struct ModifyVolumeStatus {
     /// The attributes class that is on its way.
     target_volume_attributes_class_name: String,
     /// Pending, InProgress or Infeasible.
-    #[api(go = "v1.PersistentVolumeClaimModifyVolumeStatus")]
-    #[api(values("InProgress", "Infeasible", "Pending"))]
+    #[api(go_type = "v1.PersistentVolumeClaimModifyVolumeStatus")]
+    #[api(enum_values("InProgress", "Infeasible", "Pending"))]
     status: Must<String>,
 }
 
 #[api]
 pub struct PersistentVolumeClaimCondition {
     /// Type of the condition.
-    #[api(go = "v1.PersistentVolumeClaimConditionType")]
+    #[api(go_type = "v1.PersistentVolumeClaimConditionType")]
     type_: Must<String>,
     /// Status of the condition: True, False or Unknown.
-    #[api(go = "v1.ConditionStatus")]
+    #[api(go_type = "v1.ConditionStatus")]
     status: Must<String>,
     /// When the condition was last checked.
     last_probe_time: Time,
@@ -98,7 +98,10 @@ pub struct VolumeHealthStatus {
 #[api]
 pub struct VolumeHealthCondition {
     /// How bad it is: Degraded, Inaccessible or DataLoss.
-    #[api(go = "v1.VolumeHealthStatusType", values("DataLoss", "Degraded", "Inaccessible"))]
+    #[api(
+        go_type = "v1.VolumeHealthStatusType",
+        enum_values("DataLoss", "Degraded", "Inaccessible")
+    )]
     status: Must<String>,
     /// Machine-readable reason: one CamelCase word.
     reason: Must<String>,
@@ -110,53 +113,54 @@ pub struct VolumeHealthCondition {
 const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 impl PersistentVolumeClaimSpec {
-    pub(crate) fn warn(&self, at: &Path, warnings: &mut Warnings) {
+    pub(crate) fn warn(&self, at: &FieldPath, warnings: &mut WarningList) {
         let at = at.field("resources");
-        warnings.whole_bytes(&at.field("requests"), self.resources().requests(), "storage");
-        warnings.whole_bytes(&at.field("limits"), self.resources().limits(), "storage");
+        warnings.fractional_bytes(&at.field("requests"), self.resources().requests(), "storage");
+        warnings.fractional_bytes(&at.field("limits"), self.resources().limits(), "storage");
     }
 }
 
 impl Kind for PersistentVolumeClaim {
-    const NAMES: Names =
-        Names::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims").short(&["pvc"]);
+    const NAMES: ResourceNames =
+        ResourceNames::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+            .short(&["pvc"]);
     const SHOWS_DELETED: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("PersistentVolumeClaim")];
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Status", |claim, _| {
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Status", |claim, _| {
             if claim.is_terminating() {
                 "Terminating".into()
             } else {
                 claim.status().phase().into()
             }
         }),
-        Column::text("Volume", |claim, _| claim.spec().volume_name().into()),
-        Column::text("Capacity", |claim, _| match claim.spec().volume_name() {
+        TableColumn::text("Volume", |claim, _| claim.spec().volume_name().into()),
+        TableColumn::text("Capacity", |claim, _| match claim.spec().volume_name() {
             "" => "".into(),
             _ => claim.status().capacity().get("storage").unwrap_or_default().to_string().into(),
         }),
-        Column::text("Access Modes", |claim, _| match claim.spec().volume_name() {
+        TableColumn::text("Access Modes", |claim, _| match claim.spec().volume_name() {
             "" => "".into(),
             _ => access_modes(claim.status().access_modes()),
         }),
-        Column::text("StorageClass", |claim, _| claim.class().into()),
-        Column::text("VolumeAttributesClass", |claim, _| {
+        TableColumn::text("StorageClass", |claim, _| claim.class().into()),
+        TableColumn::text("VolumeAttributesClass", |claim, _| {
             claim.spec().volume_attributes_class_name().unwrap_or("<unset>").into()
         }),
-        Column::AGE,
-        Column::wide_text("VolumeMode", |claim, _| claim.spec().volume_mode().into()),
+        TableColumn::AGE,
+        TableColumn::wide_text("VolumeMode", |claim, _| claim.spec().volume_mode().into()),
     ];
 
-    fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {
+    fn warn(&self, _old: Option<&Self>, warnings: &mut WarningList) {
         if self.metadata().annotations().get(OLD_CLASS).is_some() {
             let why = "deprecated since v1.8; use \"storageClassName\" attribute instead";
-            warnings.at(&Path::METADATA.field("annotations").key(OLD_CLASS), why);
+            warnings.push_at(&FieldPath::METADATA.field("annotations").key(OLD_CLASS), why);
         }
-        self.spec().warn(&Path::SPEC, warnings);
+        self.spec().warn(&FieldPath::SPEC, warnings);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         self.validate(errs);
         // Claims of old may have sources of any group, and no source changes.
         let group = |source| old.tree().get("spec").get(source).get("apiGroup").as_str();
@@ -166,12 +170,12 @@ impl Kind for PersistentVolumeClaim {
         self.check_kept(old, errs);
     }
 
-    fn validate(&self, errs: &mut Errors) {
-        self.spec().check(&Path::SPEC, errs);
+    fn validate(&self, errs: &mut ErrorList) {
+        self.spec().check(&FieldPath::SPEC, errs);
     }
 
-    fn validate_status(&self, _old: &Self, errs: &mut Errors) {
-        self.status().check(&Path::STATUS, errs);
+    fn validate_status(&self, _old: &Self, errs: &mut ErrorList) {
+        self.status().check(&FieldPath::STATUS, errs);
     }
 
     fn prepare_create(&mut self) {
@@ -229,7 +233,7 @@ pub(super) fn access_modes(modes: &List<String>) -> Value {
 }
 
 /// How a volume may be mounted; `none` says what is wrong where nothing is said.
-pub(crate) fn check_modes(modes: &List<String>, none: &str, at: &Path, errs: &mut Errors) {
+pub(crate) fn check_modes(modes: &List<String>, none: &str, at: &FieldPath, errs: &mut ErrorList) {
     if modes.is_empty() {
         errs.required(at, none);
     }
@@ -244,7 +248,7 @@ pub(crate) fn check_modes(modes: &List<String>, none: &str, at: &Path, errs: &mu
 }
 
 impl PersistentVolumeClaimSpec {
-    pub(crate) fn check(&self, at: &Path, errs: &mut Errors) {
+    pub(crate) fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let (modes, here) = (self.access_modes(), at.field("accessModes"));
         check_modes(modes, "at least 1 access mode is required", &here, errs);
         errs.selector(&at.field("selector"), self.selector());
@@ -257,8 +261,12 @@ impl PersistentVolumeClaimSpec {
             }
             Some(_) => {}
         }
-        let class = |name, class: Option<&str>, errs: &mut Errors| {
-            errs.optional(&at.field(name), class.unwrap_or_default(), names::dns1123_subdomain);
+        let class = |name, class: Option<&str>, errs: &mut ErrorList| {
+            errs.optional_format(
+                &at.field(name),
+                class.unwrap_or_default(),
+                names::dns1123_subdomain,
+            );
         };
         class("storageClassName", self.storage_class_name(), errs);
         errs.one_of(&at.field("volumeMode"), self.volume_mode(), &["Block", "Filesystem"]);
@@ -266,7 +274,7 @@ impl PersistentVolumeClaimSpec {
         class("volumeAttributesClassName", self.volume_attributes_class_name(), errs);
     }
 
-    fn check_sources(&self, at: &Path, errs: &mut Errors) {
+    fn check_sources(&self, at: &FieldPath, errs: &mut ErrorList) {
         let (source, reference) = (self.data_source(), self.data_source_ref());
         if let Some(source) = source {
             let parts = (source.api_group(), source.kind(), source.name());
@@ -276,7 +284,7 @@ impl PersistentVolumeClaimSpec {
         let parts = (reference.api_group(), reference.kind(), reference.name());
         check_source(parts, &at.field("dataSourceRef"), errs);
         let namespace = reference.namespace().filter(|namespace| !namespace.is_empty());
-        at.field("dataSourceRef").given("namespace", namespace, |it, at| errs.label(at, it));
+        at.field("dataSourceRef").if_present("namespace", namespace, |it, at| errs.label(at, it));
         let Some(source) = source else { return };
         let why = match namespace {
             Some(_) => "may not be specified when dataSourceRef.namespace is specified",
@@ -285,7 +293,7 @@ impl PersistentVolumeClaimSpec {
             }
             None => return,
         };
-        errs.invalid_shown(at, "{}".into(), why);
+        errs.invalid_formatted(at, "{}".into(), why);
     }
 
     /// `dataSource` names a claim or a snapshot, unless who writes it knows `dataSourceRef`.
@@ -336,7 +344,7 @@ const RESIZES: [&str; 5] = [
 ];
 
 impl PersistentVolumeClaimStatus {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         for (name, size) in self.capacity().iter() {
             check_size(&size, &at.field("capacity").key(name), errs);
         }
@@ -358,25 +366,25 @@ impl PersistentVolumeClaimStatus {
     }
 }
 
-fn check_size(size: &Quantity, at: &Path, errs: &mut Errors) {
+fn check_size(size: &Quantity, at: &FieldPath, errs: &mut ErrorList) {
     if size.sign() < 0 {
         errs.invalid(at, size.value(), "must be a valid resource quantity");
     }
 }
 
-fn check_size_name(name: &str, at: &Path, errs: &mut Errors) {
+fn check_size_name(name: &str, at: &FieldPath, errs: &mut ErrorList) {
     let wrong = names::qualified_name(name);
     if wrong.is_empty() && is_native(name) && name != "storage" {
         errs.not_supported(at, name, &["storage"]);
     }
-    errs.complaints(at, name, wrong);
+    errs.invalid_each(at, name, wrong);
 }
 
 /// What a volume is filled from: group, kind and name.
-fn check_source(source: (Option<&str>, &str, &str), at: &Path, errs: &mut Errors) {
+fn check_source(source: (Option<&str>, &str, &str), at: &FieldPath, errs: &mut ErrorList) {
     let (group, kind, name) = source;
-    errs.need(at, "name", name);
-    errs.need(at, "kind", kind);
+    errs.required_field(at, "name", name);
+    errs.required_field(at, "kind", kind);
     match group.unwrap_or_default() {
         "" if kind != "PersistentVolumeClaim" => {
             let why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
@@ -393,8 +401,8 @@ pub(crate) const ACCESS_MODES: [&str; 4] =
 
 impl PersistentVolumeClaim {
     /// A claim can be bound, and a bound one can grow; all else stays.
-    fn check_kept(&self, old: &Self, errs: &mut Errors) {
-        let at = Path::SPEC;
+    fn check_kept(&self, old: &Self, errs: &mut ErrorList) {
+        let at = FieldPath::SPEC;
         let (mut new, mut before) = (self.spec().clone(), old.spec().clone());
         if before.volume_name().is_empty() {
             before.set_volume_name(new.volume_name());
@@ -435,14 +443,14 @@ impl PersistentVolumeClaim {
             }
         }
         let modes = (self.spec().volume_mode(), old.spec().volume_mode());
-        errs.immutable(&Path::Root.field("volumeMode"), &modes.0.into(), &modes.1.into());
+        errs.immutable(&FieldPath::Root.field("volumeMode"), &modes.0.into(), &modes.1.into());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use object::from_json;
-    use schema::Definition;
+    use schema::ResourceDefinition;
 
     use super::*;
 
@@ -450,8 +458,8 @@ mod tests {
     fn amounts_are_counted_in_thousandths() {
         let text = r#"{"status":{"capacity":{"storage":"1.00001"}}}"#;
         let mut claim = from_json(text.as_bytes()).expect("well formed");
-        let kind = Definition::of::<PersistentVolumeClaim>();
-        kind.conform(&mut claim, &mut Vec::new()).expect("it fits");
+        let kind = ResourceDefinition::from_kind::<PersistentVolumeClaim>();
+        kind.coerce(&mut claim, &mut Vec::new()).expect("it fits");
         let amount = claim.get("status").get("capacity").get("storage");
         assert_eq!(amount.as_str(), Some("1001m"));
     }
@@ -465,8 +473,10 @@ mod tests {
             from_json(text.as_bytes()).expect("well formed")
         };
         let told = |new: &Value, old: Option<&Value>| {
-            let mut errs = Errors::default();
-            Definition::of::<PersistentVolumeClaim>().hooks.validate(new, old, &mut errs);
+            let mut errs = ErrorList::default();
+            ResourceDefinition::from_kind::<PersistentVolumeClaim>()
+                .strategy
+                .validate(new, old, &mut errs);
             errs.0.iter().any(|error| error.path == "spec.dataSource.apiGroup")
         };
         assert!(told(&claim("A"), None));

@@ -1,9 +1,9 @@
 //! core/v1: PodTemplate.
 
-use crate::generation::is_other;
+use crate::generation::changed;
 use macros::api;
 use object::ObjectMeta;
-use schema::{Column, Errors, Kind, Names, Path, Warnings};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, TableColumn, WarningList};
 
 use super::PodSpec;
 use crate::{columns, generation};
@@ -26,23 +26,25 @@ pub struct PodTemplateSpec {
 }
 
 impl Kind for PodTemplate {
-    const NAMES: Names = Names::new("", "v1", "PodTemplate", "podtemplates");
+    const NAMES: ResourceNames = ResourceNames::new("", "v1", "PodTemplate", "podtemplates");
     const SHOWS_DELETED: bool = true;
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Containers", |this, _| columns::containers(this.template().spec())),
-        Column::text("Images", |this, _| columns::images(this.template().spec())),
-        Column::text("Pod Labels", |this, _| columns::labels(this.template().metadata().labels())),
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Containers", |this, _| columns::containers(this.template().spec())),
+        TableColumn::text("Images", |this, _| columns::images(this.template().spec())),
+        TableColumn::text("Pod Labels", |this, _| {
+            columns::labels(this.template().metadata().labels())
+        }),
     ];
 
-    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
-        if is_other(self.metadata(), old.map(Self::metadata)) {
-            self.template().warn(&Path::Root.field("template"), warnings);
+    fn warn(&self, old: Option<&Self>, warnings: &mut WarningList) {
+        if changed(self.metadata(), old.map(Self::metadata)) {
+            self.template().warn(&FieldPath::Root.field("template"), warnings);
         }
     }
 
-    fn validate(&self, errs: &mut Errors) {
-        self.template().check(&Path::Root.field("template"), errs);
+    fn validate(&self, errs: &mut ErrorList) {
+        self.template().check(&FieldPath::Root.field("template"), errs);
     }
 
     fn default_fields(&mut self) {
@@ -50,11 +52,11 @@ impl Kind for PodTemplate {
     }
 
     fn prepare_create(&mut self) {
-        generation::first(self.metadata_mut());
+        generation::init(self.metadata_mut());
     }
 
     fn prepare_update(&mut self, old: &Self) {
         let changed = self.template() != old.template();
-        generation::next(self.metadata_mut(), old.metadata(), changed);
+        generation::bump_if(self.metadata_mut(), old.metadata(), changed);
     }
 }

@@ -12,7 +12,7 @@ pub struct ObjectReference {
     /// Name of the object.
     name: String,
     /// UID of the object.
-    #[api(go = "types.UID")]
+    #[api(go_type = "types.UID")]
     uid: String,
     /// API group and version of the object.
     api_version: String,
@@ -25,7 +25,7 @@ pub struct ObjectReference {
 #[api(atomic)]
 pub struct TypedLocalObjectReference {
     /// API group of the kind; empty for the core group.
-    #[api(always)]
+    #[api(no_omitempty)]
     api_group: Option<String>,
     /// The kind.
     kind: Must<String>,
@@ -36,7 +36,7 @@ pub struct TypedLocalObjectReference {
 #[api]
 pub struct TypedObjectReference {
     /// API group of the kind; empty for the core group.
-    #[api(always)]
+    #[api(no_omitempty)]
     api_group: Option<String>,
     /// The kind.
     kind: Must<String>,

@@ -1,14 +1,15 @@
 //! core/v1: ReplicationController.
 
 use crate::{
-    advice::Advice,
-    apps::workload::{check_counts, check_endless, check_labels},
+    advice::CommonWarnings,
+    apps::workload::{check_labels, validate_always_restarting, validate_status_replicas},
     columns,
 };
 use macros::api;
 use object::{List, Map, ObjectMeta, Time, selector::Selector};
 use schema::{
-    Column, Errors, Index, Kind, NameRule, Names, Path, Storage, Subresource, Warnings, names,
+    ErrorList, FieldPath, Kind, ResourceNames, SelectableField, StorageConfig, Subresource,
+    TableColumn, ValidateName, WarningList, name_validation,
 };
 
 use super::PodTemplateSpec;
@@ -61,10 +62,10 @@ pub struct ReplicationControllerStatus {
 #[api]
 pub struct ReplicationControllerCondition {
     /// Type of the condition.
-    #[api(go = "v1.ReplicationControllerConditionType")]
+    #[api(go_type = "v1.ReplicationControllerConditionType")]
     type_: Must<String>,
     /// Status of the condition: True, False or Unknown.
-    #[api(go = "v1.ConditionStatus")]
+    #[api(go_type = "v1.ConditionStatus")]
     status: Must<String>,
     /// When the condition last went from one status to another.
     last_transition_time: Time,
@@ -76,52 +77,55 @@ pub struct ReplicationControllerCondition {
 
 impl Kind for ReplicationController {
     const ORPHANS: Option<&'static str> = Some("");
-    const NAMES: Names = Names::new("", "v1", "ReplicationController", "replicationcontrollers")
-        .short(&["rc"])
-        .categories(&["all"]);
-    const STORAGE: Storage = Storage::new("controllers", "v1");
+    const NAMES: ResourceNames =
+        ResourceNames::new("", "v1", "ReplicationController", "replicationcontrollers")
+            .short(&["rc"])
+            .categories(&["all"]);
+    const STORAGE: StorageConfig = StorageConfig::new("controllers", "v1");
     const GENERATION: bool = true;
-    const NAME: NameRule = names::long_name;
+    const NAME: ValidateName = name_validation::long_name;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::SCALE, Subresource::status("ReplicationController")];
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::new("Desired", "integer", |this, _| this.spec().replicas().into()),
-        Column::new("Current", "integer", |this, _| this.status().replicas().into()),
-        Column::new("Ready", "integer", |this, _| this.status().ready_replicas().into()),
-        Column::AGE,
-        Column::wide_text("Containers", |this, _| {
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::new("Desired", "integer", |this, _| this.spec().replicas().into()),
+        TableColumn::new("Current", "integer", |this, _| this.status().replicas().into()),
+        TableColumn::new("Ready", "integer", |this, _| this.status().ready_replicas().into()),
+        TableColumn::AGE,
+        TableColumn::wide_text("Containers", |this, _| {
             this.spec().template().map_or("".into(), |t| columns::containers(t.spec()))
         }),
-        Column::wide_text("Images", |this, _| {
+        TableColumn::wide_text("Images", |this, _| {
             this.spec().template().map_or("".into(), |t| columns::images(t.spec()))
         }),
-        Column::wide_text("Selector", |this, _| columns::labels(this.spec().selector())),
+        TableColumn::wide_text("Selector", |this, _| columns::labels(this.spec().selector())),
     ];
-    const INDEXES: &'static [Index<Self>] =
-        &[Index::field("status.replicas", |this| this.status().replicas().to_string())];
+    const INDEXES: &'static [SelectableField<Self>] =
+        &[SelectableField::filter_only("status.replicas", |this| {
+            this.status().replicas().to_string()
+        })];
 
-    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
-        let is_other = warnings.names_pods(self.metadata(), old.map(Self::metadata));
+    fn warn(&self, old: Option<&Self>, warnings: &mut WarningList) {
+        let is_other = warnings.pod_owner_name(self.metadata(), old.map(Self::metadata));
         // An update is told of what was there before.
         if let Some(template) = old.unwrap_or(self).spec().template().filter(|_| is_other) {
-            template.warn(&Path::SPEC.field("template"), warnings);
+            template.warn(&FieldPath::SPEC.field("template"), warnings);
         }
     }
 
-    fn validate(&self, errs: &mut Errors) {
-        self.spec().check(&Path::SPEC, errs);
+    fn validate(&self, errs: &mut ErrorList) {
+        self.spec().check(&FieldPath::SPEC, errs);
     }
 
-    fn validate_status(&self, _old: &Self, errs: &mut Errors) {
-        let (status, at) = (self.status(), Path::STATUS);
+    fn validate_status(&self, _old: &Self, errs: &mut ErrorList) {
+        let (status, at) = (self.status(), FieldPath::STATUS);
         errs.non_negative(&at.field("observedGeneration"), status.observed_generation());
         let parts = [
             ("fullyLabeledReplicas", status.fully_labeled_replicas()),
             ("readyReplicas", status.ready_replicas()),
             ("availableReplicas", status.available_replicas()),
         ];
-        check_counts(status.replicas(), &parts, "readyReplicas", errs);
+        validate_status_replicas(status.replicas(), &parts, "readyReplicas", errs);
     }
 
     fn default_fields(&mut self) {
@@ -141,7 +145,7 @@ impl Kind for ReplicationController {
 }
 
 impl ReplicationControllerSpec {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         errs.non_negative(&at.field("minReadySeconds"), self.min_ready_seconds().into());
         if self.selector().is_empty() {
             errs.required(&at.field("selector"), "");
@@ -149,9 +153,9 @@ impl ReplicationControllerSpec {
         errs.non_negative(&at.field("replicas"), self.replicas().into());
         let at = at.field("template");
         let Some(template) = self.template() else { return errs.required(&at, "") };
-        let selector = Selector::labels(self.selector().iter());
+        let selector = Selector::from_labels(self.selector().iter());
         check_labels(&selector, template.metadata().labels(), &at, errs);
         template.check(&at, errs);
-        check_endless(template, "ReplicationController", &at, errs);
+        validate_always_restarting(template, "ReplicationController", &at, errs);
     }
 }

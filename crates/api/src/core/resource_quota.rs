@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use macros::api;
 use object::{List, Map, ObjectMeta, Quantity, Value};
-use schema::{Column, Errors, Kind, Names, Path, Subresource, Warnings};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, Subresource, TableColumn, WarningList};
 
 use super::resources::rules::{check_amount, check_resource_name, is_standard};
-use crate::shown::shown;
+use crate::shown::format_go;
 
 /// Limits for the total resources and the number of objects of a namespace.
 #[api]
@@ -23,10 +23,10 @@ pub struct ResourceQuota {
 #[api]
 pub struct ResourceQuotaSpec {
     /// Largest total amount of each resource, such as requests.cpu or count/pods.
-    #[api(go = "v1.ResourceList")]
+    #[api(go_type = "v1.ResourceList")]
     hard: Map<Quantity>,
     /// Scopes that an object must match to be counted.
-    #[api(go = "[]v1.ResourceQuotaScope", values = &SCOPES)]
+    #[api(go_type = "[]v1.ResourceQuotaScope", enum_values = &SCOPES)]
     scopes: List<String>,
     /// Further scopes, with operators and values.
     scope_selector: Option<ScopeSelector>,
@@ -41,10 +41,13 @@ pub struct ScopeSelector {
 #[api]
 pub struct ScopedResourceSelectorRequirement {
     /// What is looked at.
-    #[api(go = "v1.ResourceQuotaScope", values = &SCOPES)]
+    #[api(go_type = "v1.ResourceQuotaScope", enum_values = &SCOPES)]
     scope_name: Must<String>,
     /// How it is compared: In, NotIn, Exists or DoesNotExist.
-    #[api(go = "v1.ScopeSelectorOperator", values("DoesNotExist", "Exists", "In", "NotIn"))]
+    #[api(
+        go_type = "v1.ScopeSelectorOperator",
+        enum_values("DoesNotExist", "Exists", "In", "NotIn")
+    )]
     operator: Must<String>,
     /// What it is compared with.
     values: List<String>,
@@ -53,25 +56,26 @@ pub struct ScopedResourceSelectorRequirement {
 #[api]
 pub struct ResourceQuotaStatus {
     /// Limits that are enforced.
-    #[api(go = "v1.ResourceList")]
+    #[api(go_type = "v1.ResourceList")]
     hard: Map<Quantity>,
     /// Amounts in use.
-    #[api(go = "v1.ResourceList")]
+    #[api(go_type = "v1.ResourceList")]
     used: Map<Quantity>,
 }
 
 impl Kind for ResourceQuota {
-    const NAMES: Names = Names::new("", "v1", "ResourceQuota", "resourcequotas").short(&["quota"]);
+    const NAMES: ResourceNames =
+        ResourceNames::new("", "v1", "ResourceQuota", "resourcequotas").short(&["quota"]);
     const SHOWS_DELETED: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("ResourceQuota")];
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Request", |quota, _| quota.usage(false).into()),
-        Column::text("Limit", |quota, _| quota.usage(true).into()),
-        Column::AGE,
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Request", |quota, _| quota.usage(false).into()),
+        TableColumn::text("Limit", |quota, _| quota.usage(true).into()),
+        TableColumn::AGE,
     ];
 
-    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
+    fn warn(&self, old: Option<&Self>, warnings: &mut WarningList) {
         let hard = self.spec().hard();
         for name in
             ["cpu", "memory", "storage", "ephemeral-storage"].iter().filter(|_| old.is_none())
@@ -84,15 +88,15 @@ impl Kind for ResourceQuota {
             if let (Some(request), Some(limit)) = (hard.get(&of), hard.get(&limits))
                 && request > limit
             {
-                warnings.say(format!(
+                warnings.push(format!(
                     "ResourceQuota {of} ({request}) should be less than {limits} ({limit})"
                 ));
             }
         }
     }
 
-    fn validate(&self, errs: &mut Errors) {
-        let (spec, at) = (self.spec(), Path::SPEC);
+    fn validate(&self, errs: &mut ErrorList) {
+        let (spec, at) = (self.spec(), FieldPath::SPEC);
         check_amounts(spec.hard(), &at.field("hard"), errs);
         spec.check_scopes(&at.field("scopes"), errs);
         if let Some(selector) = spec.scope_selector() {
@@ -101,19 +105,19 @@ impl Kind for ResourceQuota {
         }
     }
 
-    fn validate_status(&self, _old: &Self, errs: &mut Errors) {
-        let (status, at) = (self.status(), Path::STATUS);
+    fn validate_status(&self, _old: &Self, errs: &mut ErrorList) {
+        let (status, at) = (self.status(), FieldPath::STATUS);
         check_amounts(status.hard(), &at.field("hard"), errs);
         check_amounts(status.used(), &at.field("used"), errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         self.validate(errs);
         let seen =
             [self.spec(), old.spec()].map(|spec| spec.scopes().iter().collect::<BTreeSet<_>>());
         if seen[0] != seen[1] {
             let shown = Value::from(self.spec().scopes().clone());
-            errs.invalid(&Path::SPEC.field("scopes"), shown, "field is immutable");
+            errs.invalid(&FieldPath::SPEC.field("scopes"), shown, "field is immutable");
         }
     }
 }
@@ -134,7 +138,7 @@ const OPPOSITES: [[&str; 2]; 2] =
 const COMPUTED: [&str; 6] =
     ["cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"];
 
-fn check_amounts(amounts: &Map<Quantity>, at: &Path, errs: &mut Errors) {
+fn check_amounts(amounts: &Map<Quantity>, at: &FieldPath, errs: &mut ErrorList) {
     for (name, amount) in amounts.iter() {
         check_resource_name(name, &at.key(name), errs);
         if !name.contains('/') && !is_quota_standard(name) {
@@ -168,7 +172,7 @@ impl ResourceQuotaSpec {
         names.filter(|name| is_quota_standard(name) && !applies(scope, name)).count()
     }
 
-    fn check_scopes(&self, at: &Path, errs: &mut Errors) {
+    fn check_scopes(&self, at: &FieldPath, errs: &mut ErrorList) {
         let shown = || Value::from(self.scopes().clone());
         for scope in self.scopes().iter() {
             if !SCOPES.contains(&scope) {
@@ -184,7 +188,7 @@ impl ResourceQuotaSpec {
         }
     }
 
-    fn check_selector(&self, selector: &ScopeSelector, at: &Path, errs: &mut Errors) {
+    fn check_selector(&self, selector: &ScopeSelector, at: &FieldPath, errs: &mut ErrorList) {
         for requirement in selector.match_expressions().iter() {
             let scope = requirement.scope_name();
             if !SCOPES.contains(&scope) {
@@ -192,7 +196,7 @@ impl ResourceQuotaSpec {
             }
             if self.beyond(scope) > 0 {
                 let why = "unsupported scope applied to resource";
-                errs.invalid_shown(at, shown(selector), why);
+                errs.invalid_formatted(at, format_go(selector), why);
             }
             requirement.check(at, errs);
         }
@@ -207,7 +211,7 @@ impl ResourceQuotaSpec {
 }
 
 impl ScopedResourceSelectorRequirement {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let (scope, operator, values) = (self.scope_name(), self.operator(), self.values());
         let valued = matches!(scope, "PriorityClass" | "VolumeAttributesClass");
         if SCOPES.contains(&scope) && !valued && operator != "Exists" {

@@ -1,10 +1,12 @@
 //! core/v1: Secret.
 
 use macros::api;
-use object::{Bytes, Map, ObjectMeta, Value, count, from_json, names};
-use schema::{Column, Errors, Index, Kind, Names, Path, Warnings};
+use object::{Bytes, Map, ObjectMeta, Value, from_json, names, saturating_i32};
+use schema::{
+    ErrorList, FieldPath, Kind, ResourceNames, SelectableField, TableColumn, WarningList,
+};
 
-use super::config_map::{KEPT, MAX_SIZE};
+use super::config_map::{IMMUTABLE_MESSAGE, MAX_SIZE};
 
 /// Sensitive data for pods, such as passwords, tokens and keys.
 #[api]
@@ -21,36 +23,37 @@ pub struct Secret {
     #[api(tag = 4)]
     string_data: Map<String>,
     /// Type of the data, such as Opaque or kubernetes.io/tls. It decides which keys are required.
-    #[api(tag = 3, default = "Opaque", implied, go = "v1.SecretType")]
+    #[api(tag = 3, default = "Opaque", unpublished_default, go_type = "v1.SecretType")]
     type_: String,
 }
 
 impl Kind for Secret {
-    const NAMES: Names = Names::new("", "v1", "Secret", "secrets");
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Type", |secret, _| secret.type_().into()),
-        Column::text("Data", |secret, _| count(secret.data().iter().len()).into()),
-        Column::AGE,
+    const NAMES: ResourceNames = ResourceNames::new("", "v1", "Secret", "secrets");
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Type", |secret, _| secret.type_().into()),
+        TableColumn::text("Data", |secret, _| saturating_i32(secret.data().iter().len()).into()),
+        TableColumn::AGE,
     ];
     const TELLS_HOLLOW: bool = true;
-    const INDEXES: &'static [Index<Self>] = &[Index::field("type", |secret| secret.type_().into())];
+    const INDEXES: &'static [SelectableField<Self>] =
+        &[SelectableField::filter_only("type", |secret| secret.type_().into())];
 
-    fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {
+    fn warn(&self, _old: Option<&Self>, warnings: &mut WarningList) {
         let key = |name: &str| Bytes::decode(self.data().get(name).unwrap_or_default());
         if self.type_() == "kubernetes.io/tls"
             && let Some(why) =
                 wrong_pair(&key("tls.crt").unwrap_or_default(), &key("tls.key").unwrap_or_default())
         {
-            warnings.say(why);
+            warnings.push(why);
         }
     }
 
-    fn validate(&self, errs: &mut Errors) {
-        let at = Path::Root.field("data");
+    fn validate(&self, errs: &mut ErrorList) {
+        let at = FieldPath::Root.field("data");
         let mut size = 0;
         for (key, value) in self.data().iter() {
-            errs.complaints(&at.key(key), key, names::config_map_key(key));
+            errs.invalid_each(&at.key(key), key, names::config_map_key(key));
             size += Bytes::decode(value).map_or(0, |bytes| bytes.len());
         }
         if size > MAX_SIZE {
@@ -59,14 +62,14 @@ impl Kind for Secret {
         self.check_type(&at, errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        errs.immutable(&Path::Root.field("type"), &self.type_().into(), &old.type_().into());
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
+        errs.immutable(&FieldPath::Root.field("type"), &self.type_().into(), &old.type_().into());
         if old.immutable() == Some(true) {
             if self.immutable() != Some(true) {
-                errs.forbidden(&Path::Root.field("immutable"), KEPT);
+                errs.forbidden(&FieldPath::Root.field("immutable"), IMMUTABLE_MESSAGE);
             }
             if self.data() != old.data() {
-                errs.forbidden(&Path::Root.field("data"), KEPT);
+                errs.forbidden(&FieldPath::Root.field("data"), IMMUTABLE_MESSAGE);
             }
         }
         self.validate(errs);
@@ -75,7 +78,7 @@ impl Kind for Secret {
     fn default_fields(&mut self) {
         let plain = self.string_data().clone();
         for (key, text) in plain.iter() {
-            self.data_mut().insert(key, Bytes::text(text.as_bytes()));
+            self.data_mut().insert(key, Bytes::encode(text.as_bytes()));
         }
         self.set_string_data([("", ""); 0]);
     }
@@ -86,13 +89,16 @@ const SERVICE_ACCOUNT: &str = "kubernetes.io/service-account.name";
 
 impl Secret {
     /// Secrets of some types have keys that their users rely on.
-    fn check_type(&self, at: &Path, errs: &mut Errors) {
+    fn check_type(&self, at: &FieldPath, errs: &mut ErrorList) {
         let absent = |key: &&&str| self.data().get(key).is_none();
         match self.type_() {
             "kubernetes.io/service-account-token" => {
                 let notes = self.metadata().annotations();
                 if notes.get(SERVICE_ACCOUNT).unwrap_or_default().is_empty() {
-                    errs.required(&Path::METADATA.field("annotations").key(SERVICE_ACCOUNT), "");
+                    errs.required(
+                        &FieldPath::METADATA.field("annotations").key(SERVICE_ACCOUNT),
+                        "",
+                    );
                 }
             }
             "kubernetes.io/dockercfg" => self.check_json(".dockercfg", at, errs),
@@ -119,7 +125,7 @@ impl Secret {
         }
     }
 
-    fn check_json(&self, key: &str, at: &Path, errs: &mut Errors) {
+    fn check_json(&self, key: &str, at: &FieldPath, errs: &mut ErrorList) {
         let Some(text) = self.data().get(key) else { return errs.required(&at.key(key), "") };
         let bytes = Bytes::decode(text).unwrap_or_default();
         let hidden = "<secret contents redacted>";
@@ -190,20 +196,21 @@ fn blocks(text: &[u8]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{complaints, created};
+    use crate::testing::{create_errors, created_from_json};
 
     #[test]
     fn plain_data_becomes_data() {
-        let secret: Secret = created(r#"{"metadata": {"name": "a"}, "stringData": {"k": "v"}}"#);
+        let secret: Secret =
+            created_from_json(r#"{"metadata": {"name": "a"}, "stringData": {"k": "v"}}"#);
         assert_eq!((secret.type_(), secret.data().get("k")), ("Opaque", Some("dg==")));
         assert!(secret.string_data().is_empty());
     }
 
     #[test]
     fn a_certificate_has_its_key() {
-        let secret: Secret = created(
+        let secret: Secret = created_from_json(
             r#"{"metadata": {"name": "a"}, "type": "kubernetes.io/tls", "data": {"tls.crt": ""}}"#,
         );
-        assert_eq!(complaints(&secret), ["data[tls.key]: Required value"]);
+        assert_eq!(create_errors(&secret), ["data[tls.key]: Required value"]);
     }
 }

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{List, ObjectMeta};
-use schema::{Column, Kind, Names, Path, Subresource, Warnings};
+use schema::{FieldPath, Kind, ResourceNames, Subresource, TableColumn, WarningList};
 
 use super::{LocalObjectReference, ObjectReference};
 
@@ -24,18 +24,19 @@ pub struct ServiceAccount {
 const ENFORCED: &str = "kubernetes.io/enforce-mountable-secrets";
 
 impl Kind for ServiceAccount {
-    const NAMES: Names = Names::new("", "v1", "ServiceAccount", "serviceaccounts").short(&["sa"]);
+    const NAMES: ResourceNames =
+        ResourceNames::new("", "v1", "ServiceAccount", "serviceaccounts").short(&["sa"]);
     const SHOWS_DELETED: bool = true;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("token", "TokenRequest", &["create"])];
-    const COLUMNS: &'static [Column<Self>] = &[Column::NAME, Column::AGE];
+    const COLUMNS: &'static [TableColumn<Self>] = &[TableColumn::NAME, TableColumn::AGE];
 
-    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
+    fn warn(&self, old: Option<&Self>, warnings: &mut WarningList) {
         let enforces = |account: &Self| account.metadata().annotations().get(ENFORCED).is_some();
         if enforces(self) && !old.is_some_and(enforces) {
             let why = "deprecated in v1.32+; prefer separate namespaces to isolate access to \
                        mounted secrets";
-            warnings.at(&Path::METADATA.field("annotations").key(ENFORCED), why);
+            warnings.push_at(&FieldPath::METADATA.field("annotations").key(ENFORCED), why);
         }
     }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use macros::api;
 use object::{List, Time, names};
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
-use crate::{rules::Rules, shown::shown};
+use crate::{rules::ValidateField, shown::format_go};
 
 /// In the order in which messages name them.
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
@@ -16,12 +16,12 @@ pub struct Toleration {
     /// Key of the taint. If empty, with operator Exists, every taint is tolerated.
     key: String,
     /// How key and value are compared: Equal (default), Exists, Lt or Gt.
-    #[api(go = "v1.TolerationOperator", values("Equal", "Exists", "Gt", "Lt"))]
+    #[api(go_type = "v1.TolerationOperator", enum_values("Equal", "Exists", "Gt", "Lt"))]
     operator: String,
     /// Value of the taint.
     value: String,
     /// Effect of the taint: NoSchedule, PreferNoSchedule or NoExecute. If empty, all of them.
-    #[api(go = "v1.TaintEffect", values("NoExecute", "NoSchedule", "PreferNoSchedule"))]
+    #[api(go_type = "v1.TaintEffect", enum_values("NoExecute", "NoSchedule", "PreferNoSchedule"))]
     effect: String,
     /// Seconds that a NoExecute taint is tolerated before the pod is evicted. If not set, forever.
     toleration_seconds: Option<i64>,
@@ -34,7 +34,7 @@ pub struct Taint {
     /// Value of the taint.
     value: String,
     /// What happens to pods that do not tolerate the taint: NoSchedule, PreferNoSchedule or NoExecute.
-    #[api(go = "v1.TaintEffect", values("NoExecute", "NoSchedule", "PreferNoSchedule"))]
+    #[api(go_type = "v1.TaintEffect", enum_values("NoExecute", "NoSchedule", "PreferNoSchedule"))]
     effect: Must<String>,
     /// When a NoExecute taint was added.
     time_added: Option<Time>,
@@ -57,7 +57,7 @@ impl Toleration {
             }
     }
 
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let (key, operator, value) = (self.key(), self.operator(), self.value());
         if !key.is_empty() {
             errs.qualified(&at.field("key"), key);
@@ -94,8 +94,8 @@ impl Toleration {
     }
 }
 
-pub(crate) fn check_tolerations(all: &List<Toleration>, at: &Path, errs: &mut Errors) {
-    at.each(all.iter(), |toleration, at| toleration.check(at, errs));
+pub(crate) fn check_tolerations(all: &List<Toleration>, at: &FieldPath, errs: &mut ErrorList) {
+    at.for_each_item(all.iter(), |toleration, at| toleration.check(at, errs));
 }
 
 /// The first taint with one of these effects that is not tolerated.
@@ -111,15 +111,15 @@ pub fn untolerated<'a>(
 }
 
 /// The taints of a node.
-pub(crate) fn check_taints(taints: &List<Taint>, at: &Path, errs: &mut Errors) {
+pub(crate) fn check_taints(taints: &List<Taint>, at: &FieldPath, errs: &mut ErrorList) {
     let mut seen = BTreeSet::new();
-    at.each(taints.iter(), |taint, at| {
+    at.for_each_item(taints.iter(), |taint, at| {
         errs.qualified(&at.field("key"), taint.key());
-        errs.complaints(&at.field("value"), taint.value(), names::label_value(taint.value()));
-        errs.needed_one_of(&at.field("effect"), taint.effect(), &EFFECTS);
+        errs.invalid_each(&at.field("value"), taint.value(), names::label_value(taint.value()));
+        errs.required_one_of(&at.field("effect"), taint.effect(), &EFFECTS);
         if !seen.insert((taint.key(), taint.effect())) {
             let why = "taints must be unique by key and effect pair";
-            errs.duplicate_shown(at, shown(taint), why);
+            errs.duplicate_formatted(at, format_go(taint), why);
         }
     });
 }

@@ -5,7 +5,7 @@ mod devices;
 use object::{Map, Quantity, Text, Time, Value, View, quantity::Format};
 
 use super::{
-    PersistentVolumeClaim, Pod, PodAffinityTerm, ResourceQuotaSpec, Resources,
+    PersistentVolumeClaim, Pod, PodAffinityTerm, ResourceList, ResourceQuotaSpec,
     ScopedResourceSelectorRequirement, Service, WeightedPodAffinityTerm,
     resources::rules::is_extended,
 };
@@ -19,7 +19,7 @@ const RESOURCE_CLAIMS: &str = "resourceclaims.resource.k8s.io";
 
 /// The resource whose objects an amount in a quota is about, as `plural` or
 /// `plural.group`; `None`: of no known one.
-pub fn counted(name: &str) -> Option<&str> {
+pub fn counted_resource(name: &str) -> Option<&str> {
     if let Some(plural) = name.strip_prefix("count/") {
         return Some(plural);
     }
@@ -44,8 +44,8 @@ pub fn counted(name: &str) -> Option<&str> {
 }
 
 /// What one object of a resource (`plural` or `plural.group`) takes.
-pub fn usage(resource: &str, object: &Value, now: i64) -> Resources {
-    let mut used = Resources::from([(format!("count/{resource}").into(), number(1))]);
+pub fn usage(resource: &str, object: &Value, now: i64) -> ResourceList {
+    let mut used = ResourceList::from([(format!("count/{resource}").into(), number(1))]);
     match resource {
         "pods" => of_pod(Pod::view(object), now, &mut used),
         "services" => of_service(Service::view(object), &mut used),
@@ -72,9 +72,9 @@ pub fn in_scope(quota: &ResourceQuotaSpec, resource: &str, object: &Value) -> bo
     })
 }
 
-fn of_pod(pod: &Pod, now: i64, used: &mut Resources) {
+fn of_pod(pod: &Pod, now: i64, used: &mut ResourceList) {
     let meta = pod.metadata();
-    let end = meta.deletion_timestamp().and_then(Time::seconds);
+    let end = meta.deletion_timestamp().and_then(Time::parse_seconds);
     let grace = meta.deletion_grace_period_seconds();
     let overdue = end.zip(grace).is_some_and(|(end, grace)| end.saturating_add(grace) < now);
     if pod.is_finished() || overdue {
@@ -97,7 +97,7 @@ fn of_pod(pod: &Pod, now: i64, used: &mut Resources) {
     }
 }
 
-fn of_service(service: &Service, used: &mut Resources) {
+fn of_service(service: &Service, used: &mut ResourceList) {
     let ports = service.spec().ports();
     let balanced = service.spec().type_() == "LoadBalancer";
     let given = ports.iter().filter(|port| port.node_port() != 0).count();
@@ -110,10 +110,10 @@ fn of_service(service: &Service, used: &mut Resources) {
     };
     used.insert("services".into(), number(1));
     used.insert("services.loadbalancers".into(), number(i64::from(balanced)));
-    used.insert("services.nodeports".into(), number(object::count(on_nodes).into()));
+    used.insert("services.nodeports".into(), number(object::saturating_i32(on_nodes).into()));
 }
 
-fn of_claim(claim: &PersistentVolumeClaim, used: &mut Resources) {
+fn of_claim(claim: &PersistentVolumeClaim, used: &mut ResourceList) {
     let storage = |map: &Map<Quantity>| map.get("storage");
     let asked = storage(claim.spec().resources().requests()).map(|asked| {
         let given = storage(claim.status().allocated_resources());
@@ -202,7 +202,7 @@ fn number(n: i64) -> Quantity {
 }
 
 /// The amounts of `more`, added up.
-pub fn add(sum: &mut Resources, more: Resources) {
+pub fn add(sum: &mut ResourceList, more: ResourceList) {
     for (name, amount) in more {
         *sum.entry(Text::clone(&name)).or_default() += &amount;
     }
@@ -257,7 +257,7 @@ mod tests {
             ("x.io/gpu", None),
             ("widgets", None),
         ] {
-            assert_eq!(counted(name), expected, "{name}");
+            assert_eq!(counted_resource(name), expected, "{name}");
         }
     }
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::advice::Advice;
+use crate::advice::CommonWarnings;
 use macros::api;
 use object::{List, Map, ObjectMeta, Value, names};
-use schema::{Column, Errors, Kind, Names, Path, Warnings};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, TableColumn, WarningList};
 
-use crate::{core::endpoints::check_endpoint_ip, rules::Rules};
+use crate::{core::endpoints::check_endpoint_ip, rules::ValidateField};
 
 use crate::{columns, generation};
 
@@ -19,13 +19,13 @@ pub struct EndpointSlice {
     /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// Type of the addresses: IPv4, IPv6 or FQDN.
-    #[api(tag = 4, go = "v1.AddressType", values("FQDN", "IPv4", "IPv6"))]
+    #[api(tag = 4, go_type = "v1.AddressType", enum_values("FQDN", "IPv4", "IPv6"))]
     address_type: Must<String>,
     /// Endpoints, at most 1000.
-    #[api(tag = 2, always)]
+    #[api(tag = 2, no_omitempty)]
     endpoints: List<Endpoint>,
     /// Ports of every endpoint of the slice.
-    #[api(always)]
+    #[api(no_omitempty)]
     ports: List<EndpointPort>,
 }
 
@@ -83,10 +83,15 @@ pub struct ForNode {
 #[api(atomic)]
 pub struct EndpointPort {
     /// The name of the port; that of the service's port.
-    #[api(default = "", implied)]
+    #[api(default = "", unpublished_default)]
     name: Option<String>,
     /// Protocol: TCP, UDP or SCTP.
-    #[api(default = "TCP", implied, go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
+    #[api(
+        default = "TCP",
+        unpublished_default,
+        go_type = "v1.Protocol",
+        enum_values("SCTP", "TCP", "UDP")
+    )]
     protocol: Option<String>,
     /// The number of the port.
     port: Option<i32>,
@@ -95,52 +100,58 @@ pub struct EndpointPort {
 }
 
 impl Kind for EndpointSlice {
-    const NAMES: Names = Names::new("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("AddressType", |slice, _| slice.address_type().into()),
-        Column::text("Ports", |slice, _| {
+    const NAMES: ResourceNames =
+        ResourceNames::new("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("AddressType", |slice, _| slice.address_type().into()),
+        TableColumn::text("Ports", |slice, _| {
             let ports: Vec<_> = slice.ports().iter().map(EndpointPort::cell).collect();
             slice_cell(&ports)
         }),
-        Column::text("Endpoints", |slice, _| {
+        TableColumn::text("Endpoints", |slice, _| {
             let each = slice.endpoints().iter().flat_map(|endpoint| endpoint.addresses().iter());
             slice_cell(&each.map(str::to_owned).collect::<Vec<_>>())
         }),
-        Column::AGE,
+        TableColumn::AGE,
     ];
 
-    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
+    fn warn(&self, old: Option<&Self>, warnings: &mut WarningList) {
         if old.is_none() && self.address_type() == "FQDN" {
-            warnings.at(&Path::SPEC.field("addressType"), "FQDN endpoints are deprecated");
+            warnings
+                .push_at(&FieldPath::SPEC.field("addressType"), "FQDN endpoints are deprecated");
         }
         let manager = self.metadata().labels().get("endpointslice.kubernetes.io/managed-by");
         let ours = ["endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"];
         if manager.is_some_and(|manager| ours.contains(&manager)) {
             return;
         }
-        Path::Root.field("endpoints").each(self.endpoints().iter(), |endpoint, at| {
-            at.field("addresses").each(endpoint.addresses().iter(), |it, at| warnings.ip(at, it));
-        });
+        FieldPath::Root.field("endpoints").for_each_item(
+            self.endpoints().iter(),
+            |endpoint, at| {
+                at.field("addresses")
+                    .for_each_item(endpoint.addresses().iter(), |it, at| warnings.ip(at, it));
+            },
+        );
     }
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         self.check(errs);
-        self.check_endpoints(&Path::Root.field("endpoints"), errs);
+        self.check_endpoints(&FieldPath::Root.field("endpoints"), errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         self.check(errs);
         if self.endpoints() != old.endpoints() {
-            self.check_endpoints(&Path::Root.field("endpoints"), errs);
+            self.check_endpoints(&FieldPath::Root.field("endpoints"), errs);
         }
         if self.address_type() != old.address_type() {
-            errs.invalid(&Path::Root.field("addressType"), Value::Null, "field is immutable");
+            errs.invalid(&FieldPath::Root.field("addressType"), Value::Null, "field is immutable");
         }
     }
 
     fn prepare_create(&mut self) {
-        generation::first(self.metadata_mut());
+        generation::init(self.metadata_mut());
         self.drop_topology();
     }
 
@@ -150,7 +161,7 @@ impl Kind for EndpointSlice {
             || self.endpoints() != old.endpoints()
             || self.ports() != old.ports()
             || self.metadata().labels() != old.metadata().labels();
-        generation::next(self.metadata_mut(), old.metadata(), changed);
+        generation::bump_if(self.metadata_mut(), old.metadata(), changed);
         if old.endpoints().iter().all(|endpoint| endpoint.deprecated_topology().is_empty()) {
             self.drop_topology();
         }
@@ -174,7 +185,7 @@ impl EndpointPort {
 }
 
 fn slice_cell(all: &[String]) -> Value {
-    columns::or_unset(&columns::first_three(all))
+    columns::text_or_unset(&columns::first_three(all))
 }
 
 const MAX_ENDPOINTS: usize = 1000;
@@ -183,53 +194,53 @@ const MAX_PORTS: usize = 20_000;
 const MAX_HINTS: usize = 8;
 
 impl EndpointSlice {
-    fn check(&self, errs: &mut Errors) {
-        let at = Path::Root.field("addressType");
-        errs.needed_one_of(&at, self.address_type(), &["FQDN", "IPv4", "IPv6"]);
-        let at = Path::Root.field("ports");
+    fn check(&self, errs: &mut ErrorList) {
+        let at = FieldPath::Root.field("addressType");
+        errs.required_one_of(&at, self.address_type(), &["FQDN", "IPv4", "IPv6"]);
+        let at = FieldPath::Root.field("ports");
         if self.ports().len() > MAX_PORTS {
-            return errs.more_than(&at, self.ports().len(), MAX_PORTS);
+            return errs.too_many_with_count(&at, self.ports().len(), MAX_PORTS);
         }
         let mut seen = BTreeSet::new();
         for (i, port) in self.ports().iter().enumerate() {
             let (at, name) = (at.index(i), port.name());
-            errs.optional(&at.field("name"), name, names::dns1123_label);
-            errs.once(&mut seen, &at.field("name"), name);
+            errs.optional_format(&at.field("name"), name, names::dns1123_label);
+            errs.unique(&mut seen, &at.field("name"), name);
             errs.one_of(&at.field("protocol"), port.protocol(), &["SCTP", "TCP", "UDP"]);
-            at.given("appProtocol", port.app_protocol(), |it, at| errs.qualified(at, it));
+            at.if_present("appProtocol", port.app_protocol(), |it, at| errs.qualified(at, it));
         }
     }
 
-    fn check_endpoints(&self, at: &Path, errs: &mut Errors) {
+    fn check_endpoints(&self, at: &FieldPath, errs: &mut ErrorList) {
         if self.endpoints().len() > MAX_ENDPOINTS {
-            return errs.more_than(at, self.endpoints().len(), MAX_ENDPOINTS);
+            return errs.too_many_with_count(at, self.endpoints().len(), MAX_ENDPOINTS);
         }
-        at.each(self.endpoints().iter(), |it, at| it.check(self.address_type(), at, errs));
+        at.for_each_item(self.endpoints().iter(), |it, at| it.check(self.address_type(), at, errs));
     }
 }
 
 impl Endpoint {
-    fn check(&self, kind: &str, at: &Path, errs: &mut Errors) {
+    fn check(&self, kind: &str, at: &FieldPath, errs: &mut ErrorList) {
         let addresses = at.field("addresses");
         match self.addresses().len() {
             0 => errs.required(&addresses, ""),
-            n if n > MAX_ADDRESSES => errs.more_than(&addresses, n, MAX_ADDRESSES),
+            n if n > MAX_ADDRESSES => errs.too_many_with_count(&addresses, n, MAX_ADDRESSES),
             _ => {}
         }
         for (i, address) in self.addresses().iter().enumerate() {
             check_address(kind, address, &addresses, i, errs);
         }
-        at.given("nodeName", self.node_name(), |node, at| errs.subdomain(at, node));
-        at.given("hostname", self.hostname(), |name, at| errs.label(at, name));
-        at.given("hints", self.hints(), |hints, at| hints.check(at, errs));
+        at.if_present("nodeName", self.node_name(), |node, at| errs.subdomain(at, node));
+        at.if_present("hostname", self.hostname(), |name, at| errs.label(at, name));
+        at.if_present("hints", self.hints(), |hints, at| hints.check(at, errs));
     }
 }
 
-fn check_address(kind: &str, address: &str, list: &Path, i: usize, errs: &mut Errors) {
+fn check_address(kind: &str, address: &str, list: &FieldPath, i: usize, errs: &mut ErrorList) {
     let (at, before) = (list.index(i), errs.0.len());
     match kind {
-        "IPv4" => errs.complaints(&at, address, names::legacy_ip(address, &[])),
-        "IPv6" => errs.complaints(&at, address, names::ip(address)),
+        "IPv4" => errs.invalid_each(&at, address, names::legacy_ip(address, &[])),
+        "IPv6" => errs.invalid_each(&at, address, names::ip(address)),
         "FQDN" => return check_domain(address, &at, errs),
         _ => return,
     }
@@ -243,7 +254,7 @@ fn check_address(kind: &str, address: &str, list: &Path, i: usize, errs: &mut Er
 }
 
 /// A name with at least two parts.
-fn check_domain(name: &str, at: &Path, errs: &mut Errors) {
+fn check_domain(name: &str, at: &FieldPath, errs: &mut ErrorList) {
     if name.is_empty() {
         return errs.required(at, "");
     }
@@ -258,29 +269,29 @@ fn check_domain(name: &str, at: &Path, errs: &mut Errors) {
             errs.invalid(at, label, "must be no more than 63 bytes");
         }
     }
-    errs.complaints(at, bare, wrong);
+    errs.invalid_each(at, bare, wrong);
 }
 
 impl EndpointHints {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let zones = at.field("forZones");
         if self.for_zones().len() > MAX_HINTS {
-            return errs.more_than(&zones, self.for_zones().len(), MAX_HINTS);
+            return errs.too_many_with_count(&zones, self.for_zones().len(), MAX_HINTS);
         }
         let mut seen = BTreeSet::new();
         for (i, zone) in self.for_zones().iter().enumerate() {
             let (at, name) = (zones.index(i), zone.name());
-            errs.once(&mut seen, &at.field("name"), name);
-            errs.complaints(&at.field("name"), name, names::label_value(name));
+            errs.unique(&mut seen, &at.field("name"), name);
+            errs.invalid_each(&at.field("name"), name, names::label_value(name));
         }
         let nodes = at.field("forNodes");
         if self.for_nodes().len() > MAX_HINTS {
-            return errs.more_than(&nodes, self.for_nodes().len(), MAX_HINTS);
+            return errs.too_many_with_count(&nodes, self.for_nodes().len(), MAX_HINTS);
         }
         let mut seen = BTreeSet::new();
         for (i, node) in self.for_nodes().iter().enumerate() {
             let (at, name) = (nodes.index(i), node.name());
-            errs.once(&mut seen, &at.field("name"), name);
+            errs.unique(&mut seen, &at.field("name"), name);
             errs.subdomain(&at.field("name"), name);
         }
     }
@@ -289,12 +300,12 @@ impl EndpointHints {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{cell, created};
+    use crate::testing::{cell, created_from_json};
 
     #[test]
     fn ports_without_number_and_name_are_unset() {
         let slice: EndpointSlice =
-            created(r#"{"addressType":"IPv4","ports":[{"protocol":"TCP"}]}"#);
+            created_from_json(r#"{"addressType":"IPv4","ports":[{"protocol":"TCP"}]}"#);
         assert_eq!(cell(&slice, "Ports"), "<unset>");
     }
 }

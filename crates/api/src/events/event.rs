@@ -2,19 +2,22 @@
 
 use macros::api;
 use object::{Lens, MicroTime, ObjectMeta, Time, Value, View};
-use schema::{Column, Errors, Index, Kind, Names, Path, Storage, check_finalizers, check_name};
+use schema::{
+    ErrorList, FieldPath, Kind, ResourceNames, SelectableField, StorageConfig, TableColumn,
+    validate_finalizers, validate_name,
+};
 
 use crate::{
     core::{self, EventSource, ObjectReference},
-    rules::Rules,
-    shown::{shown, shown_or_null},
+    rules::ValidateField,
+    shown::{format_go, format_go_option},
 };
 
 /// A report of something that happened to an object.
 #[api]
 pub struct Event {
     /// Standard object metadata: name, namespace, labels, annotations.
-    #[api(always)]
+    #[api(no_omitempty)]
     metadata: ObjectMeta,
     /// When the event first occurred, in microseconds.
     event_time: Must<MicroTime>,
@@ -55,43 +58,54 @@ pub struct EventSeries {
 }
 
 impl Kind for Event {
-    const NAMES: Names = Names::new("events.k8s.io", "v1", "Event", "events").short(&["ev"]);
-    const STORAGE: Storage = Storage::new("events", "core/v1");
+    const NAMES: ResourceNames =
+        ResourceNames::new("events.k8s.io", "v1", "Event", "events").short(&["ev"]);
+    const STORAGE: StorageConfig = StorageConfig::new("events", "core/v1");
     const CREATED_BY_UPDATE: bool = true;
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::text("Last Seen", |event, now| event.stored().last_seen(now).into()),
-        Column::text("Type", |event, _| event.type_().into()),
-        Column::text("Reason", |event, _| event.reason().into()),
-        Column::text("Object", |event, _| event.regarding().cell()),
-        Column::wide_text("Subobject", |event, _| event.regarding().field_path().into()),
-        Column::wide_text("Source", |event, _| event.stored().reporter().into()),
-        Column::text("Message", |event, _| event.note().trim().into()),
-        Column::wide_text("First Seen", |event, now| event.stored().first_seen(now).into()),
-        Column::wide_text("Count", |event, _| event.stored().times().into()),
-        Column { priority: 1, ..Column::NAME },
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::text("Last Seen", |event, now| event.stored().last_seen(now).into()),
+        TableColumn::text("Type", |event, _| event.type_().into()),
+        TableColumn::text("Reason", |event, _| event.reason().into()),
+        TableColumn::text("Object", |event, _| event.regarding().cell()),
+        TableColumn::wide_text("Subobject", |event, _| event.regarding().field_path().into()),
+        TableColumn::wide_text("Source", |event, _| event.stored().reporter().into()),
+        TableColumn::text("Message", |event, _| event.note().trim().into()),
+        TableColumn::wide_text("First Seen", |event, now| event.stored().first_seen(now).into()),
+        TableColumn::wide_text("Count", |event, _| event.stored().times().into()),
+        TableColumn { priority: 1, ..TableColumn::NAME },
     ];
-    const INDEXES: &'static [Index<Self>] = &[
-        Index::topic("regarding.uid", |event| event.regarding().uid().into()),
-        Index::field("regarding.kind", |event| event.regarding().kind().into()),
-        Index::field("regarding.namespace", |event| event.regarding().namespace().into()),
-        Index::field("regarding.name", |event| event.regarding().name().into()),
-        Index::field("regarding.apiVersion", |event| event.regarding().api_version().into()),
-        Index::field("regarding.resourceVersion", |it| it.regarding().resource_version().into()),
-        Index::field("regarding.fieldPath", |event| event.regarding().field_path().into()),
-        Index::field("reason", |event| event.reason().into()),
-        Index::field("type", |event| event.type_().into()),
-        Index::field("reportingController", |event| event.reporting_controller().into()),
+    const INDEXES: &'static [SelectableField<Self>] = &[
+        SelectableField::with_watch_topic("regarding.uid", |event| event.regarding().uid().into()),
+        SelectableField::filter_only("regarding.kind", |event| event.regarding().kind().into()),
+        SelectableField::filter_only("regarding.namespace", |event| {
+            event.regarding().namespace().into()
+        }),
+        SelectableField::filter_only("regarding.name", |event| event.regarding().name().into()),
+        SelectableField::filter_only("regarding.apiVersion", |event| {
+            event.regarding().api_version().into()
+        }),
+        SelectableField::filter_only("regarding.resourceVersion", |it| {
+            it.regarding().resource_version().into()
+        }),
+        SelectableField::filter_only("regarding.fieldPath", |event| {
+            event.regarding().field_path().into()
+        }),
+        SelectableField::filter_only("reason", |event| event.reason().into()),
+        SelectableField::filter_only("type", |event| event.type_().into()),
+        SelectableField::filter_only("reportingController", |event| {
+            event.reporting_controller().into()
+        }),
     ];
 
-    fn validate_version(object: &Value, old: Option<&Value>, errs: &mut Errors) {
+    fn validate_version(object: &Value, old: Option<&Value>, errs: &mut ErrorList) {
         for error in errs.0.iter_mut().filter(|error| error.path == "reportingComponent") {
             "reportingController".clone_into(&mut error.path);
         }
         let event = core::Event::view(object);
-        check_finalizers(event.metadata(), errs);
+        validate_finalizers(event.metadata(), errs);
         match old {
             None => {
-                check_name(schema::names::dns_subdomain, event.metadata(), errs);
+                validate_name(schema::name_validation::dns_subdomain, event.metadata(), errs);
                 check_new(event, errs);
             }
             Some(old) => check_changed(event, core::Event::view(old), errs),
@@ -142,10 +156,10 @@ fn rename(object: &mut Value, from: &str, to: &str) {
 }
 
 /// Here, events are of the new kind, and have nothing of the old.
-fn check_new(event: &core::Event, errs: &mut Errors) {
-    let root = Path::Root;
+fn check_new(event: &core::Event, errs: &mut ErrorList) {
+    let root = FieldPath::Root;
     check_series(event, errs);
-    errs.need(&root, "eventTime", event.event_time());
+    errs.required_field(&root, "eventTime", event.event_time());
     if !matches!(event.type_(), "Normal" | "Warning") {
         let why = format!("has invalid value: {}", event.type_());
         errs.invalid(&root.field("type"), "", why);
@@ -162,18 +176,18 @@ fn check_new(event: &core::Event, errs: &mut Errors) {
     }
 }
 
-fn check_series(event: &core::Event, errs: &mut Errors) {
-    let at = Path::Root.field("series");
+fn check_series(event: &core::Event, errs: &mut ErrorList) {
+    let at = FieldPath::Root.field("series");
     if let Some(series) = event.series() {
         if series.count() < 2 {
             errs.invalid(&at.field("count"), "", "should be at least 2");
         }
-        errs.need(&at, "lastObservedTime", series.last_observed_time());
+        errs.required_field(&at, "lastObservedTime", series.last_observed_time());
     }
 }
 
 /// What has happened has happened; only how often may change.
-fn check_changed(event: &core::Event, old: &core::Event, errs: &mut Errors) {
+fn check_changed(event: &core::Event, old: &core::Event, errs: &mut ErrorList) {
     if event.series() != old.series() {
         check_series(event, errs);
     }
@@ -183,11 +197,11 @@ fn check_changed(event: &core::Event, old: &core::Event, errs: &mut Errors) {
         ("related", event.related(), old.related()),
     ] {
         if new != old {
-            errs.invalid_shown(&Path::Root.field(name), shown_or_null(new), kept);
+            errs.invalid_formatted(&FieldPath::Root.field(name), format_go_option(new), kept);
         }
     }
     if event.source() != old.source() {
-        errs.invalid_shown(&Path::Root.field("source"), shown(event.source()), kept);
+        errs.invalid_formatted(&FieldPath::Root.field("source"), format_go(event.source()), kept);
     }
     for (stored, name) in [
         ("reason", "reason"),
@@ -210,7 +224,7 @@ fn check_changed(event: &core::Event, old: &core::Event, errs: &mut Errors) {
             "".into()
         };
         let or_empty = |value: &Value| if value.is_null() { empty.clone() } else { value.clone() };
-        errs.immutable(&Path::Root.field(name), &or_empty(new), &or_empty(old));
+        errs.immutable(&FieldPath::Root.field(name), &or_empty(new), &or_empty(old));
     }
 }
 

@@ -2,9 +2,11 @@
 
 use macros::api;
 use object::{Lens, List, ObjectMeta, Time, Value, from_json, names};
-use schema::{Column, Errors, Kind, Names, Path, Scope, Subresource, normalize};
+use schema::{
+    ErrorList, FieldPath, Kind, ResourceNames, Scope, Subresource, TableColumn, normalize,
+};
 
-use crate::{columns::NONE, rules::Rules, shown::shown};
+use crate::{columns::NONE, rules::ValidateField, shown::format_go};
 
 /// Which requests belong together, and at which level they are served.
 #[api]
@@ -23,7 +25,7 @@ pub struct FlowSchemaSpec {
     /// The level that the requests are served at.
     priority_level_configuration: Must<PriorityLevelConfigurationReference>,
     /// Which schema counts where several match: the least.
-    #[api(always, default = 1000, implied)]
+    #[api(no_omitempty, default = 1000, unpublished_default)]
     matching_precedence: i32,
     /// How the requests are parted into flows.
     distinguisher_method: Option<FlowDistinguisherMethod>,
@@ -34,7 +36,7 @@ pub struct FlowSchemaSpec {
 #[api]
 pub struct FlowDistinguisherMethod {
     /// By what: ByUser, ByNamespace.
-    #[api(go = "v1.FlowDistinguisherMethodType")]
+    #[api(go_type = "v1.FlowDistinguisherMethodType")]
     type_: Must<String>,
 }
 
@@ -57,7 +59,7 @@ pub struct PolicyRulesWithSubjects {
 #[api]
 pub struct Subject {
     /// Kind of the subject: User, Group or ServiceAccount.
-    #[api(go = "v1.SubjectKind", discriminator)]
+    #[api(go_type = "v1.SubjectKind", discriminator)]
     kind: Must<String>,
     /// The user.
     #[api(union)]
@@ -104,7 +106,7 @@ pub struct ResourcePolicyRule {
     /// Whether requests without a namespace match.
     cluster_scope: bool,
     /// The namespaces, or *.
-    #[api(set, always)]
+    #[api(set, no_omitempty)]
     namespaces: List<String>,
 }
 
@@ -128,10 +130,10 @@ pub struct FlowSchemaStatus {
 #[api]
 pub struct FlowSchemaCondition {
     /// Type of the condition.
-    #[api(required, go = "v1.FlowSchemaConditionType")]
+    #[api(required, go_type = "v1.FlowSchemaConditionType")]
     type_: String,
     /// Whether it holds: True, False, Unknown.
-    #[api(go = "v1.ConditionStatus")]
+    #[api(go_type = "v1.ConditionStatus")]
     status: String,
     /// When it last changed.
     last_transition_time: Time,
@@ -142,22 +144,22 @@ pub struct FlowSchemaCondition {
 }
 
 impl Kind for FlowSchema {
-    const NAMES: Names =
-        Names::new("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", "flowschemas");
+    const NAMES: ResourceNames =
+        ResourceNames::new("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", "flowschemas");
     const SCOPE: Scope = Scope::Cluster;
     const STATUS_KEEPS: &'static [&'static str] = &["*"];
     const GENERATION: bool = true;
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("PriorityLevel", |flow, _| {
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("PriorityLevel", |flow, _| {
             flow.spec().priority_level_configuration().name().into()
         }),
-        Column::text("MatchingPrecedence", |flow, _| flow.spec().matching_precedence().into()),
-        Column::text("DistinguisherMethod", |flow, _| {
+        TableColumn::text("MatchingPrecedence", |flow, _| flow.spec().matching_precedence().into()),
+        TableColumn::text("DistinguisherMethod", |flow, _| {
             flow.spec().distinguisher_method().map_or(NONE, FlowDistinguisherMethod::type_).into()
         }),
-        Column::AGE,
-        Column::text("MissingPL", |flow, _| {
+        TableColumn::AGE,
+        TableColumn::text("MissingPL", |flow, _| {
             let dangling = flow.status().conditions().find(|it| it.type_() == "Dangling");
             dangling.map_or("?", FlowSchemaCondition::status).into()
         }),
@@ -168,8 +170,8 @@ impl Kind for FlowSchema {
         self.spec().matching_precedence().into()
     }
 
-    fn validate(&self, errs: &mut Errors) {
-        let (name, at) = (self.metadata().name(), Path::SPEC);
+    fn validate(&self, errs: &mut ErrorList) {
+        let (name, at) = (self.metadata().name(), FieldPath::SPEC);
         self.spec().check(name, &at, errs);
         if let Some((_, fixed)) = FIXED.iter().find(|(fixed, _)| *fixed == name) {
             check_fixed(name, self.spec(), fixed, errs);
@@ -177,7 +179,7 @@ impl Kind for FlowSchema {
         self.validate_status(self, errs);
     }
 
-    fn validate_status(&self, _: &Self, errs: &mut Errors) {
+    fn validate_status(&self, _: &Self, errs: &mut ErrorList) {
         let types = self.status().conditions().iter().map(FlowSchemaCondition::type_);
         super::check_conditions(types, errs);
     }
@@ -205,13 +207,13 @@ const FIXED: [(&str, &str); 2] = [
     ),
 ];
 
-fn check_fixed(name: &str, spec: &FlowSchemaSpec, fixed: &str, errs: &mut Errors) {
+fn check_fixed(name: &str, spec: &FlowSchemaSpec, fixed: &str, errs: &mut ErrorList) {
     let mut fixed = from_json(fixed.as_bytes()).expect("written above");
     normalize(FlowSchemaSpec::SHAPE, &mut fixed);
     if *spec.tree() != fixed {
-        let shown = shown(spec);
+        let shown = format_go(spec);
         let why = format!("spec of '{name}' must equal the fixed value");
-        errs.invalid_shown(&Path::SPEC, shown, why);
+        errs.invalid_formatted(&FieldPath::SPEC, shown, why);
     }
 }
 
@@ -220,7 +222,7 @@ const VERBS: [&str; 9] =
     ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 
 impl FlowSchemaSpec {
-    fn check(&self, name: &str, at: &Path, errs: &mut Errors) {
+    fn check(&self, name: &str, at: &FieldPath, errs: &mut ErrorList) {
         let (precedence, here) = (self.matching_precedence(), at.field("matchingPrecedence"));
         if precedence <= 0 {
             errs.invalid(&here, precedence, "must be a positive value");
@@ -235,8 +237,8 @@ impl FlowSchemaSpec {
         if let Some(method) = self.distinguisher_method() {
             let (at, known) = (at.field("distinguisherMethod"), ["ByNamespace", "ByUser"]);
             if !known.contains(&method.type_()) {
-                let shown = shown(method);
-                errs.not_supported_shown(&at.field("type"), shown, &known);
+                let shown = format_go(method);
+                errs.not_supported_formatted(&at.field("type"), shown, &known);
             }
         }
         let here = at.field("priorityLevelConfiguration");
@@ -244,21 +246,23 @@ impl FlowSchemaSpec {
             "" => errs.required(&here.field("name"), "must reference a priority level"),
             name => errs.subdomain(&here.field("name"), name),
         }
-        at.field("rules").each(self.rules().iter(), |rule, at| rule.check(at, errs));
+        at.field("rules").for_each_item(self.rules().iter(), |rule, at| rule.check(at, errs));
     }
 }
 
 impl PolicyRulesWithSubjects {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         if self.subjects().is_empty() {
             errs.required(&at.field("subjects"), "subjects must contain at least one value");
         }
-        at.field("subjects").each(self.subjects().iter(), |subject, at| subject.check(at, errs));
+        at.field("subjects")
+            .for_each_item(self.subjects().iter(), |subject, at| subject.check(at, errs));
         if self.resource_rules().is_empty() && self.non_resource_rules().is_empty() {
             let why = "at least one of resourceRules and nonResourceRules has to be non-empty";
             errs.required(at, why);
         }
-        at.field("resourceRules").each(self.resource_rules().iter(), |it, at| it.check(at, errs));
+        at.field("resourceRules")
+            .for_each_item(self.resource_rules().iter(), |it, at| it.check(at, errs));
         for (i, rule) in self.non_resource_rules().iter().enumerate() {
             rule.check(&at.field("nonResourceRules").index(i), errs);
         }
@@ -266,7 +270,7 @@ impl PolicyRulesWithSubjects {
 }
 
 impl Subject {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let kinds = [("ServiceAccount", "serviceAccount"), ("User", "user"), ("Group", "group")];
         if !kinds.iter().any(|(kind, _)| *kind == self.kind()) {
             let known = ["Group", "ServiceAccount", "User"];
@@ -284,20 +288,26 @@ impl Subject {
         }
         match self.kind() {
             "User" => {
-                at.given("user", self.user(), |user, at| errs.need(at, "name", user.name()));
+                at.if_present("user", self.user(), |user, at| {
+                    errs.required_field(at, "name", user.name())
+                });
             }
             "Group" => {
-                at.given("group", self.group(), |group, at| errs.need(at, "name", group.name()));
+                at.if_present("group", self.group(), |group, at| {
+                    errs.required_field(at, "name", group.name())
+                });
             }
             _ => {
-                at.given("serviceAccount", self.service_account(), |it, at| it.check(at, errs));
+                at.if_present("serviceAccount", self.service_account(), |it, at| {
+                    it.check(at, errs)
+                });
             }
         }
     }
 }
 
 impl ServiceAccountSubject {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         match self.name() {
             "" => errs.required(&at.field("name"), ""),
             "*" => {}
@@ -314,7 +324,7 @@ impl ServiceAccountSubject {
 }
 
 impl ResourcePolicyRule {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         check_verbs(self.verbs(), at, errs);
         for (name, list, one, others) in [
             ("apiGroups", self.api_groups(), "api group", "api groups"),
@@ -345,7 +355,7 @@ impl ResourcePolicyRule {
 }
 
 impl NonResourcePolicyRule {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         check_verbs(self.verbs(), at, errs);
         let (urls, at) = (self.non_resource_urls(), at.field("nonResourceURLs"));
         if urls.is_empty() {
@@ -361,7 +371,7 @@ impl NonResourcePolicyRule {
 }
 
 /// Whether `*` is in the list, where it must be alone.
-fn alone(list: &List<String>, at: &Path, others: &str, errs: &mut Errors) -> bool {
+fn alone(list: &List<String>, at: &FieldPath, others: &str, errs: &mut ErrorList) -> bool {
     let all = list.iter().any(|item| item == "*");
     if all && list.len() > 1 {
         let why = format!("if '*' is present, must not specify other {others}");
@@ -370,7 +380,7 @@ fn alone(list: &List<String>, at: &Path, others: &str, errs: &mut Errors) -> boo
     all
 }
 
-fn check_verbs(verbs: &List<String>, at: &Path, errs: &mut Errors) {
+fn check_verbs(verbs: &List<String>, at: &FieldPath, errs: &mut ErrorList) {
     let at = at.field("verbs");
     if verbs.is_empty() {
         errs.required(&at, "verbs must contain at least one value");
@@ -397,15 +407,15 @@ fn wrong_with_path(path: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{complaints, created};
+    use crate::testing::{create_errors, created_from_json};
 
     #[test]
     fn only_the_exempt_schema_comes_first() {
-        let flow: FlowSchema = created(
+        let flow: FlowSchema = created_from_json(
             r#"{"metadata":{"name":"f"},"spec":{"matchingPrecedence":1,
                 "priorityLevelConfiguration":{"name":"p"}}}"#,
         );
-        let wrong = complaints(&flow);
+        let wrong = create_errors(&flow);
         assert_eq!(
             wrong,
             ["spec.matchingPrecedence: Invalid value: 1: only the schema named 'exempt' may have \
@@ -416,8 +426,8 @@ mod tests {
     #[test]
     fn the_fixed_schemas_stay_as_they_are() {
         let exempt = format!(r#"{{"metadata":{{"name":"exempt"}},"spec":{}}}"#, FIXED[0].1);
-        assert!(complaints(&created::<FlowSchema>(&exempt)).is_empty());
+        assert!(create_errors(&created_from_json::<FlowSchema>(&exempt)).is_empty());
         let changed = exempt.replace("system:masters", "others");
-        assert_eq!(complaints(&created::<FlowSchema>(&changed)).len(), 1);
+        assert_eq!(create_errors(&created_from_json::<FlowSchema>(&changed)).len(), 1);
     }
 }

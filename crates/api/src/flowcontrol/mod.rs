@@ -5,7 +5,7 @@ mod priority_level_configuration;
 
 use std::collections::BTreeSet;
 
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 pub use self::{
     flow_schema::{
@@ -22,11 +22,11 @@ pub use self::{
 };
 
 /// The conditions of a status: each has a type of its own.
-fn check_conditions<'a>(types: impl Iterator<Item = &'a str>, errs: &mut Errors) {
-    let at = Path::STATUS.field("conditions");
+fn check_conditions<'a>(types: impl Iterator<Item = &'a str>, errs: &mut ErrorList) {
+    let at = FieldPath::STATUS.field("conditions");
     let mut seen = BTreeSet::new();
-    at.each(types, |ty, at| {
-        errs.once(&mut seen, &at.field("type"), ty);
+    at.for_each_item(types, |ty, at| {
+        errs.unique(&mut seen, &at.field("type"), ty);
         if ty.is_empty() {
             errs.required(&at.field("type"), "");
         }

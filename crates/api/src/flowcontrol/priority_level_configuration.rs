@@ -2,9 +2,11 @@
 
 use macros::api;
 use object::{Lens, List, ObjectMeta, Time, Value, from_json};
-use schema::{Column, Errors, Kind, Names, Path, Scope, Subresource, normalize};
+use schema::{
+    ErrorList, FieldPath, Kind, ResourceNames, Scope, Subresource, TableColumn, normalize,
+};
 
-use crate::{columns::NONE, rules::or_null, shown::shown};
+use crate::{columns::NONE, rules::or_null, shown::format_go};
 
 /// How many requests of one priority are served at once.
 #[api]
@@ -21,7 +23,7 @@ pub struct PriorityLevelConfiguration {
 #[api]
 pub struct PriorityLevelConfigurationSpec {
     /// Whether there is a limit: Limited, Exempt.
-    #[api(go = "v1.PriorityLevelEnablement", checks(Filled), discriminator)]
+    #[api(go_type = "v1.PriorityLevelEnablement", validations(Required), discriminator)]
     type_: Must<String>,
     /// The limit.
     #[api(union)]
@@ -34,13 +36,13 @@ pub struct PriorityLevelConfigurationSpec {
 #[api]
 pub struct LimitedPriorityLevelConfiguration {
     /// Its part of what the server can do at once.
-    #[api(default = 30, implied)]
+    #[api(default = 30, unpublished_default)]
     nominal_concurrency_shares: Option<i32>,
     /// What happens to requests that must wait.
     #[api(required)]
     limit_response: LimitResponse,
     /// How much of its part others may borrow.
-    #[api(default = 0, implied)]
+    #[api(default = 0, unpublished_default)]
     lendable_percent: Option<i32>,
     /// How much it may borrow, in parts of its own.
     borrowing_limit_percent: Option<i32>,
@@ -49,7 +51,7 @@ pub struct LimitedPriorityLevelConfiguration {
 #[api]
 pub struct LimitResponse {
     /// Whether they wait: Queue, Reject.
-    #[api(go = "v1.LimitResponseType", checks(Filled), discriminator)]
+    #[api(go_type = "v1.LimitResponseType", validations(Required), discriminator)]
     type_: Must<String>,
     /// How they wait.
     #[api(union)]
@@ -59,23 +61,23 @@ pub struct LimitResponse {
 #[api]
 pub struct QueuingConfiguration {
     /// How many queues there are.
-    #[api(always, default = 64, implied)]
+    #[api(no_omitempty, default = 64, unpublished_default)]
     queues: i32,
     /// How many of them a flow may use.
-    #[api(always, default = 8, implied)]
+    #[api(no_omitempty, default = 8, unpublished_default)]
     hand_size: i32,
     /// How many requests wait in one.
-    #[api(always, default = 50, implied)]
+    #[api(no_omitempty, default = 50, unpublished_default)]
     queue_length_limit: i32,
 }
 
 #[api]
 pub struct ExemptPriorityLevelConfiguration {
     /// Its part of what the server can do at once.
-    #[api(default = 0, implied)]
+    #[api(default = 0, unpublished_default)]
     nominal_concurrency_shares: Option<i32>,
     /// How much of its part others may borrow.
-    #[api(default = 0, implied)]
+    #[api(default = 0, unpublished_default)]
     lendable_percent: Option<i32>,
 }
 
@@ -89,10 +91,10 @@ pub struct PriorityLevelConfigurationStatus {
 #[api]
 pub struct PriorityLevelConfigurationCondition {
     /// Type of the condition.
-    #[api(required, go = "v1.PriorityLevelConfigurationConditionType")]
+    #[api(required, go_type = "v1.PriorityLevelConfigurationConditionType")]
     type_: String,
     /// Whether it holds: True, False, Unknown.
-    #[api(go = "v1.ConditionStatus")]
+    #[api(go_type = "v1.ConditionStatus")]
     status: String,
     /// When it last changed.
     last_transition_time: Time,
@@ -103,7 +105,7 @@ pub struct PriorityLevelConfigurationCondition {
 }
 
 impl Kind for PriorityLevelConfiguration {
-    const NAMES: Names = Names::new(
+    const NAMES: ResourceNames = ResourceNames::new(
         "flowcontrol.apiserver.k8s.io",
         "v1",
         "PriorityLevelConfiguration",
@@ -112,37 +114,37 @@ impl Kind for PriorityLevelConfiguration {
     const SCOPE: Scope = Scope::Cluster;
     const STATUS_KEEPS: &'static [&'static str] = &["*"];
     const GENERATION: bool = true;
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Type", |level, _| level.spec().type_().into()),
-        Column::text("NominalConcurrencyShares", |level, _| {
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Type", |level, _| level.spec().type_().into()),
+        TableColumn::text("NominalConcurrencyShares", |level, _| {
             level.spec().limited().map_or(NONE.into(), |it| it.nominal_concurrency_shares().into())
         }),
-        Column::text("Queues", |level, _| level.queuing(QueuingConfiguration::queues)),
-        Column::text("HandSize", |level, _| level.queuing(QueuingConfiguration::hand_size)),
-        Column::text("QueueLengthLimit", |level, _| {
+        TableColumn::text("Queues", |level, _| level.queuing(QueuingConfiguration::queues)),
+        TableColumn::text("HandSize", |level, _| level.queuing(QueuingConfiguration::hand_size)),
+        TableColumn::text("QueueLengthLimit", |level, _| {
             level.queuing(QueuingConfiguration::queue_length_limit)
         }),
-        Column::AGE,
+        TableColumn::AGE,
     ];
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::status("PriorityLevelConfiguration")];
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         if self.metadata().annotations().get(KEEP_ZERO).is_some() {
             let why = format!("annotation '{KEEP_ZERO}' is forbidden");
-            errs.forbidden(&Path::METADATA.field("annotations"), why);
+            errs.forbidden(&FieldPath::METADATA.field("annotations"), why);
         }
-        self.spec().check(self.metadata().name(), &Path::SPEC, errs);
-        self.check_fixed(&Path::SPEC, errs);
+        self.spec().check(self.metadata().name(), &FieldPath::SPEC, errs);
+        self.check_fixed(&FieldPath::SPEC, errs);
         self.validate_status(self, errs);
     }
 
-    fn validate_update(&self, _: &Self, errs: &mut Errors) {
+    fn validate_update(&self, _: &Self, errs: &mut ErrorList) {
         self.validate(errs);
     }
 
-    fn validate_status(&self, _: &Self, errs: &mut Errors) {
+    fn validate_status(&self, _: &Self, errs: &mut ErrorList) {
         let types = self.status().conditions().iter();
         let types = types.map(PriorityLevelConfigurationCondition::type_);
         super::check_conditions(types, errs);
@@ -165,7 +167,7 @@ impl PriorityLevelConfiguration {
         queuing.map_or(NONE.into(), |queuing| of(queuing).into())
     }
 
-    fn check_fixed(&self, at: &Path, errs: &mut Errors) {
+    fn check_fixed(&self, at: &FieldPath, errs: &mut ErrorList) {
         let spec = self.spec();
         let (kept, except) = match self.metadata().name() {
             "exempt" => (
@@ -180,16 +182,16 @@ impl PriorityLevelConfiguration {
             _ => return,
         };
         if !kept {
-            let shown = shown(spec);
+            let shown = format_go(spec);
             let name = self.metadata().name();
             let why = format!("spec of '{name}'{except} must equal the fixed value");
-            errs.invalid_shown(at, shown, why);
+            errs.invalid_formatted(at, shown, why);
         }
     }
 }
 
 impl PriorityLevelConfigurationSpec {
-    fn check(&self, name: &str, at: &Path, errs: &mut Errors) {
+    fn check(&self, name: &str, at: &FieldPath, errs: &mut ErrorList) {
         if (name == "exempt") != (self.type_() == "Exempt") {
             let why = "must be 'Exempt' if and only if `name` is 'exempt'";
             errs.invalid(&at.field("type"), self.type_(), why);
@@ -220,7 +222,7 @@ impl PriorityLevelConfigurationSpec {
 }
 
 impl LimitedPriorityLevelConfiguration {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         check_shares(self.nominal_concurrency_shares(), at, errs);
         self.limit_response().check(&at.field("limitResponse"), errs);
         check_lendable(self.lendable_percent(), at, errs);
@@ -234,7 +236,7 @@ impl LimitedPriorityLevelConfiguration {
 
 impl LimitResponse {
     /// What is told even of levels that are not to be limited.
-    fn check_union(&self, at: &Path, errs: &mut Errors) {
+    fn check_union(&self, at: &FieldPath, errs: &mut ErrorList) {
         match (self.queuing(), self.type_()) {
             (None, "Queue") => errs.required(&at.field("queuing"), ""),
             (None, _) | (Some(_), "Queue") => {}
@@ -242,7 +244,7 @@ impl LimitResponse {
         }
     }
 
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         if let (Some(queuing), "Queue") = (self.queuing(), self.type_()) {
             queuing.check(&at.field("queuing"), errs);
         }
@@ -253,7 +255,7 @@ impl LimitResponse {
 }
 
 impl QueuingConfiguration {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let (queues, hand) = (self.queues(), self.hand_size());
         if self.queue_length_limit() <= 0 {
             let at = at.field("queueLengthLimit");
@@ -281,14 +283,14 @@ impl QueuingConfiguration {
     }
 }
 
-fn check_shares(shares: i32, at: &Path, errs: &mut Errors) {
+fn check_shares(shares: i32, at: &FieldPath, errs: &mut ErrorList) {
     if shares < 0 {
         let at = at.field("nominalConcurrencyShares");
         errs.invalid(&at, shares, "must be a non-negative integer");
     }
 }
 
-fn check_lendable(percent: i32, at: &Path, errs: &mut Errors) {
+fn check_lendable(percent: i32, at: &FieldPath, errs: &mut ErrorList) {
     if !(0..=100).contains(&percent) {
         let why = "must be between 0 and 100, inclusive";
         errs.invalid(&at.field("lendablePercent"), percent, why);
@@ -298,15 +300,15 @@ fn check_lendable(percent: i32, at: &Path, errs: &mut Errors) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{complaints, created};
+    use crate::testing::{create_errors, created_from_json};
 
     #[test]
     fn hands_are_not_larger_than_the_deck() {
-        let level: PriorityLevelConfiguration = created(
+        let level: PriorityLevelConfiguration = created_from_json(
             r#"{"metadata":{"name":"l"},"spec":{"type":"Limited","limited":{"limitResponse":{
                 "type":"Queue","queuing":{"queues":2,"handSize":3}}}}}"#,
         );
-        let wrong = complaints(&level);
+        let wrong = create_errors(&level);
         let at = "spec.limited.limitResponse.queuing.handSize";
         let why = "should not be greater than queues (2)";
         assert_eq!(wrong, [format!("{at}: Invalid value: 3: {why}")]);
@@ -314,10 +316,10 @@ mod tests {
 
     #[test]
     fn queues_are_asked_for_whatever_the_type_of_the_level() {
-        let level: PriorityLevelConfiguration = created(
+        let level: PriorityLevelConfiguration = created_from_json(
             r#"{"metadata":{"name":"l"},"spec":{"type":"X","limited":{"limitResponse":{"type":"Queue"}}}}"#,
         );
-        let wrong = complaints(&level);
+        let wrong = create_errors(&level);
         let at = "spec.limited.limitResponse.queuing: Required value";
         assert!(wrong.iter().any(|wrong| wrong == at), "{wrong:?}");
     }

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use macros::api;
 use object::{Lens, List, ObjectMeta, Time, Value, names};
 use schema::{
-    Column, Errors, Kind, METADATA, NameRule, Names, Path, Scope, Subresource, check_finalizers,
+    CLIENT_METADATA_FIELDS, ErrorList, FieldPath, Kind, ResourceNames, Scope, Subresource,
+    TableColumn, ValidateName, validate_finalizers,
 };
 
-use crate::{columns, rules::Rules};
+use crate::{columns, rules::ValidateField};
 
 /// The versions in which servers store a resource.
 #[api]
@@ -17,10 +18,10 @@ pub struct StorageVersion {
     #[api(required)]
     metadata: ObjectMeta,
     /// Nothing.
-    #[api(always, go = "v1alpha1.StorageVersionSpec")]
+    #[api(no_omitempty, go_type = "v1alpha1.StorageVersionSpec")]
     spec: StorageVersionSpec,
     /// What each server says.
-    #[api(always)]
+    #[api(no_omitempty)]
     status: StorageVersionStatus,
 }
 
@@ -55,10 +56,10 @@ pub struct ServerStorageVersion {
 #[api]
 pub struct StorageVersionCondition {
     /// Type of the condition.
-    #[api(go = "v1alpha1.StorageVersionConditionType")]
+    #[api(go_type = "v1alpha1.StorageVersionConditionType")]
     type_: Must<String>,
     /// Whether it holds: True, False, Unknown.
-    #[api(go = "v1alpha1.ConditionStatus")]
+    #[api(go_type = "v1alpha1.ConditionStatus")]
     status: Must<String>,
     /// The generation that was looked at.
     observed_generation: i64,
@@ -75,39 +76,43 @@ pub struct StorageVersionCondition {
 pub struct StorageVersionSpec {}
 
 impl Kind for StorageVersion {
-    const NAMES: Names =
-        Names::new("internal.apiserver.k8s.io", "v1alpha1", "StorageVersion", "storageversions");
+    const NAMES: ResourceNames = ResourceNames::new(
+        "internal.apiserver.k8s.io",
+        "v1alpha1",
+        "StorageVersion",
+        "storageversions",
+    );
     const SCOPE: Scope = Scope::Cluster;
     const BLIND_UPDATES: bool = false;
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;
     const DEFAULT_ON: bool = false;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("StorageVersion")];
 
     const ANY_FINALIZER: bool = true;
-    const NAME: NameRule = wrong_name;
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("CommonEncodingVersion", |this, _| {
-            columns::or_unset(this.status().common_encoding_version().unwrap_or_default())
+    const NAME: ValidateName = wrong_name;
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("CommonEncodingVersion", |this, _| {
+            columns::text_or_unset(this.status().common_encoding_version().unwrap_or_default())
         }),
-        Column::text("StorageVersions", |this, _| {
+        TableColumn::text("StorageVersions", |this, _| {
             let versions = this.status().storage_versions().iter();
             let all: Vec<_> = versions
                 .map(|it| format!("{}={}", it.api_server_id(), it.encoding_version()))
                 .collect();
-            columns::or_unset(&columns::first_three(&all))
+            columns::text_or_unset(&columns::first_three(&all))
         }),
-        Column::AGE,
+        TableColumn::AGE,
     ];
 
-    fn validate(&self, errs: &mut Errors) {
-        check_finalizers(self.metadata(), errs);
+    fn validate(&self, errs: &mut ErrorList) {
+        validate_finalizers(self.metadata(), errs);
     }
 
-    fn validate_update(&self, _: &Self, _: &mut Errors) {}
+    fn validate_update(&self, _: &Self, _: &mut ErrorList) {}
 
-    fn validate_status(&self, _: &Self, errs: &mut Errors) {
-        self.status().check(&Path::STATUS, errs);
+    fn validate_status(&self, _: &Self, errs: &mut ErrorList) {
+        self.status().check(&FieldPath::STATUS, errs);
     }
 }
 
@@ -125,10 +130,10 @@ fn wrong_name(name: &str, _prefix: bool) -> Vec<String> {
 }
 
 impl StorageVersionStatus {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let mut servers = BTreeSet::new();
-        at.field("storageVersions").each(self.storage_versions().iter(), |version, at| {
-            errs.once(&mut servers, &at.field("apiServerID"), version.api_server_id());
+        at.field("storageVersions").for_each_item(self.storage_versions().iter(), |version, at| {
+            errs.unique(&mut servers, &at.field("apiServerID"), version.api_server_id());
             version.check(at, errs);
         });
         self.check_common(&at.field("commonEncodingVersion"), errs);
@@ -145,13 +150,13 @@ impl StorageVersionStatus {
             }
             errs.qualified(&at.field("type"), condition.type_());
             errs.qualified(&at.field("status"), condition.status());
-            errs.need(&at, "reason", condition.reason());
-            errs.need(&at, "message", condition.message());
+            errs.required_field(&at, "reason", condition.reason());
+            errs.required_field(&at, "message", condition.message());
         }
     }
 
     /// The version that all servers write, if they agree, is said.
-    fn check_common(&self, at: &Path, errs: &mut Errors) {
+    fn check_common(&self, at: &FieldPath, errs: &mut ErrorList) {
         let versions =
             || self.storage_versions().iter().map(ServerStorageVersion::encoding_version);
         let common = versions().next().filter(|first| versions().all(|other| other == *first));
@@ -174,11 +179,12 @@ impl StorageVersionStatus {
 }
 
 impl ServerStorageVersion {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         errs.subdomain(&at.field("apiServerID"), self.api_server_id());
         check_version(&at.field("encodingVersion"), self.encoding_version(), errs);
         let decodable = self.decodable_versions();
-        at.field("decodableVersions").each(decodable.iter(), |it, at| check_version(at, it, errs));
+        at.field("decodableVersions")
+            .for_each_item(decodable.iter(), |it, at| check_version(at, it, errs));
         let reads = |version: &str| decodable.iter().any(|other| other == version);
         if !reads(self.encoding_version()) {
             let encoding = self.encoding_version();
@@ -186,7 +192,7 @@ impl ServerStorageVersion {
             let bad = self.tree().get("decodableVersions").clone();
             errs.invalid(&at.field("decodableVersions"), bad, why);
         }
-        at.field("servedVersions").each(self.served_versions().iter(), |version, at| {
+        at.field("servedVersions").for_each_item(self.served_versions().iter(), |version, at| {
             check_version(at, version, errs);
             if !reads(version) {
                 let all: Vec<_> = decodable.iter().collect();
@@ -201,7 +207,7 @@ impl ServerStorageVersion {
     }
 }
 
-fn check_version(at: &Path, version: &str, errs: &mut Errors) {
+fn check_version(at: &FieldPath, version: &str, errs: &mut ErrorList) {
     let wrong = wrong_version(version);
     if !wrong.is_empty() {
         errs.invalid(at, version, wrong.join(","));

@@ -3,7 +3,8 @@
 use macros::api;
 use object::{Condition, List, ObjectMeta, Time};
 use schema::{
-    Column, Errors, Kind, METADATA, NameRule, Names, Path, Subresource, age, human_duration, names,
+    CLIENT_METADATA_FIELDS, ErrorList, FieldPath, Kind, ResourceNames, Subresource, TableColumn,
+    ValidateName, age, human_duration, name_validation,
 };
 
 use super::responders::check_status;
@@ -23,131 +24,140 @@ pub struct Eviction {
 #[api]
 pub struct EvictionSpec {
     /// What is evicted. It never changes.
-    #[api(checks(Immutable))]
+    #[api(validations(Immutable))]
     target: Must<EvictionTarget>,
 }
 
 #[api]
 pub struct EvictionTarget {
     /// The pod.
-    #[api(checks(OneOf))]
+    #[api(validations(UnionMember))]
     pod: Option<EvictionPodReference>,
 }
 
 #[api]
 pub struct EvictionPodReference {
     /// The pod's name.
-    #[api(checks(Filled, Format("long-name")))]
+    #[api(validations(Required, Format("long-name")))]
     name: Must<String>,
     /// The pod's number.
-    #[api(go = "types.UID", checks(Filled, Format("uuid")))]
+    #[api(go_type = "types.UID", validations(Required, Format("uuid")))]
     uid: Must<String>,
 }
 
 #[api]
 pub struct EvictionStatus {
     /// What holds of the eviction.
-    #[api(keys("type"), merge, merge_key = "type", checks(MaxItems(100)))]
+    #[api(keys("type"), merge, merge_key = "type", validations(MaxItems(100)))]
     conditions: List<Condition>,
     /// The generation that was looked at.
-    #[api(checks(Min(1), Monotonic, NoUnset))]
+    #[api(validations(Min(1), Monotonic, NoUnset))]
     observed_generation: Option<i64>,
     /// Who wants it.
-    #[api(keys("name"), merge, merge_key = "name", checks(MaxItems(100), UniqueBy("name")))]
+    #[api(keys("name"), merge, merge_key = "name", validations(MaxItems(100), UniqueBy("name")))]
     requesters: List<Requester>,
     /// Who takes part, and whose turn it is.
-    #[api(keys("name"), merge, merge_key = "name", checks(MaxItems(11), UniqueBy("name")))]
+    #[api(keys("name"), merge, merge_key = "name", validations(MaxItems(11), UniqueBy("name")))]
     target_responders: List<TargetResponder>,
     /// What those say who take part.
-    #[api(keys("name"), merge, merge_key = "name", checks(MaxItems(11), UniqueBy("name")))]
+    #[api(keys("name"), merge, merge_key = "name", validations(MaxItems(11), UniqueBy("name")))]
     responders: List<ResponderStatus>,
 }
 
 #[api(atomic)]
 pub struct Requester {
     /// Who it is.
-    #[api(checks(Filled, Format("prefixed-label-key")))]
+    #[api(validations(Required, Format("prefixed-label-key")))]
     name: Must<String>,
     /// What they want: Eviction, Withdrawn.
-    #[api(go = "v1alpha1.RequesterIntent", checks(Filled, Values("Eviction", "Withdrawn")))]
+    #[api(
+        go_type = "v1alpha1.RequesterIntent",
+        validations(Required, OneOfValues("Eviction", "Withdrawn"))
+    )]
     intent: Must<String>,
 }
 
 #[api(atomic)]
 pub struct TargetResponder {
     /// Who it is.
-    #[api(checks(Filled, Format("prefixed-label-key")))]
+    #[api(validations(Required, Format("prefixed-label-key")))]
     name: Must<String>,
     /// When its turn is: the highest first.
-    #[api(required, always, checks(Filled, Min(0), Max(100_000), NoModify, NoUnset))]
+    #[api(required, no_omitempty, validations(Required, Min(0), Max(100_000), NoModify, NoUnset))]
     priority: Option<i32>,
     /// What it does.
-    #[api(go = "v1alpha1.ResponderStateType")]
-    #[api(checks(Filled, Values("Active", "Canceled", "Completed", "Inactive", "Interrupted")))]
+    #[api(go_type = "v1alpha1.ResponderStateType")]
+    #[api(validations(
+        Required,
+        OneOfValues("Active", "Canceled", "Completed", "Inactive", "Interrupted")
+    ))]
     state: Must<String>,
 }
 
 #[api]
 pub struct ResponderStatus {
     /// Who it is.
-    #[api(checks(Filled, Format("prefixed-label-key")))]
+    #[api(validations(Required, Format("prefixed-label-key")))]
     name: Must<String>,
     /// When it began.
-    #[api(checks(NoModify, NoUnset))]
+    #[api(validations(NoModify, NoUnset))]
     start_time: Option<Time>,
     /// When it was last heard of.
     heartbeat_time: Option<Time>,
     /// When it expects to be done.
     expected_completion_time: Option<Time>,
     /// When it was done.
-    #[api(checks(NoModify, NoUnset))]
+    #[api(validations(NoModify, NoUnset))]
     completion_time: Option<Time>,
     /// What it says, for people.
-    #[api(checks(MaxLength(4000)))]
+    #[api(validations(MaxLength(4000)))]
     message: Option<String>,
 }
 
 impl Kind for Eviction {
-    const NAMES: Names = Names::new("lifecycle.k8s.io", "v1alpha1", "Eviction", "evictions");
-    const NAME: NameRule = names::long_name;
+    const NAMES: ResourceNames =
+        ResourceNames::new("lifecycle.k8s.io", "v1alpha1", "Eviction", "evictions");
+    const NAME: ValidateName = name_validation::long_name;
     const BLIND_UPDATES: bool = false;
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;
     const GATE: Option<&str> = Some("EvictionRequestAPI");
     const GENERATION: bool = true;
     const DEFAULT_ON: bool = false;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("Eviction")];
 
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Target", |this, _| {
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Target", |this, _| {
             target(this.spec().target().pod().map(EvictionPodReference::name)).0.into()
         }),
-        Column::text("Target Type", |this, _| {
+        TableColumn::text("Target Type", |this, _| {
             target(this.spec().target().pod().map(EvictionPodReference::name)).1.into()
         }),
-        Column::text("Status", |this, _| {
+        TableColumn::text("Status", |this, _| {
             progress(this.status().observed_generation(), this.status().conditions()).into()
         }),
-        Column::text("Active Responder", |this, _| this.status().responder().into()),
-        Column::text("Responder Status", |this, now| this.status().state(now).into()),
-        Column::text("Responder Expected Finish", |this, now| this.status().finish(now).into()),
-        Column::text("Requesters", |this, _| this.status().requesting().into()),
-        Column::AGE,
-        Column::wide_text("Responder Heartbeat", |this, now| {
+        TableColumn::text("Active Responder", |this, _| this.status().responder().into()),
+        TableColumn::text("Responder Status", |this, now| this.status().state(now).into()),
+        TableColumn::text("Responder Expected Finish", |this, now| {
+            this.status().finish(now).into()
+        }),
+        TableColumn::text("Requesters", |this, _| this.status().requesting().into()),
+        TableColumn::AGE,
+        TableColumn::wide_text("Responder Heartbeat", |this, now| {
             let beat = this.status().active_status().and_then(ResponderStatus::heartbeat_time);
             beat.map_or(UNSET.to_owned(), |beat| format!("{} ago", age(beat, now))).into()
         }),
-        Column::wide_text("Responder Status Message", |this, _| {
+        TableColumn::wide_text("Responder Status Message", |this, _| {
             let message = this.status().active_status().and_then(ResponderStatus::message);
             message.map(str::trim).filter(|text| !text.is_empty()).unwrap_or(UNSET).into()
         }),
     ];
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         check_unnamed(self.metadata(), errs);
     }
 
-    fn validate_status_at(&self, old: &Self, now: i64, errs: &mut Errors) {
+    fn validate_status_at(&self, old: &Self, now: i64, errs: &mut ErrorList) {
         check_status(self.status(), old.status(), now, errs);
     }
 }
@@ -155,9 +165,13 @@ impl Kind for Eviction {
 const UNSET: &str = "<unset>";
 
 /// A name that is missing is told as one that is wrong, too.
-pub(super) fn check_unnamed(meta: &ObjectMeta, errs: &mut Errors) {
+pub(super) fn check_unnamed(meta: &ObjectMeta, errs: &mut ErrorList) {
     if meta.name().is_empty() {
-        errs.complaints(&Path::METADATA.field("name"), "", names::long_name("", false));
+        errs.invalid_each(
+            &FieldPath::METADATA.field("name"),
+            "",
+            name_validation::long_name("", false),
+        );
     }
 }
 
@@ -217,10 +231,12 @@ impl EvictionStatus {
         let expected = status.expected_completion_time().filter(|_| status.start_time().is_some());
         match (active.state(), expected) {
             ("Canceled" | "Interrupted" | "Completed", _) => "-".to_owned(),
-            ("Active", Some(expected)) => match Time::seconds(expected).unwrap_or_default() - now {
-                left if left > 0 => format!("in {}", human_duration(left)),
-                _ => format!("{} ago", age(expected, now)),
-            },
+            ("Active", Some(expected)) => {
+                match Time::parse_seconds(expected).unwrap_or_default() - now {
+                    left if left > 0 => format!("in {}", human_duration(left)),
+                    _ => format!("{} ago", age(expected, now)),
+                }
+            }
             _ => "<unknown>".to_owned(),
         }
     }

@@ -3,12 +3,12 @@
 use std::cmp::Ordering;
 
 use object::{Condition, Lens, List, Time, Value, View};
-use schema::{Errors, Path, shown};
+use schema::{ErrorList, FieldPath, format_go_value};
 
 use super::{EvictionStatus, ResponderStatus, TargetResponder};
 use crate::{
-    rules::Rules,
-    shown::{shown as go, shown_all},
+    rules::ValidateField,
+    shown::{format_go as go, format_go_list},
 };
 
 /// How many may respond to one eviction.
@@ -36,9 +36,9 @@ pub(super) fn check_status(
     new: &EvictionStatus,
     old: &EvictionStatus,
     now: i64,
-    errs: &mut Errors,
+    errs: &mut ErrorList,
 ) {
-    let at = Path::STATUS.field("conditions");
+    let at = FieldPath::STATUS.field("conditions");
     errs.conditions(&at, new.conditions());
     let find = |status: &EvictionStatus, ty: &str| {
         status.conditions().find(|condition| condition.type_() == ty).cloned()
@@ -52,28 +52,28 @@ pub(super) fn check_status(
                 is.status() == "False" || Some(is.reason()) != was.as_ref().map(Condition::reason)
             });
         if reverted {
-            let shown = shown(List::<Condition>::TYPE, new.tree().get("conditions"));
-            errs.invalid_shown(&at, shown, format!("{ty} condition status cannot be reverted"));
+            let shown = format_go_value(List::<Condition>::TYPE, new.tree().get("conditions"));
+            errs.invalid_formatted(&at, shown, format!("{ty} condition status cannot be reverted"));
         }
         is_final |= reverted || holds(&is);
     }
     let change = Change { new, old, now, is_final };
-    change.check_targets(&Path::STATUS.field("targetResponders"), errs);
-    change.check_responders(&Path::STATUS.field("responders"), errs);
+    change.check_targets(&FieldPath::STATUS.field("targetResponders"), errs);
+    change.check_responders(&FieldPath::STATUS.field("responders"), errs);
 }
 
 impl Change<'_> {
-    fn check_targets(&self, at: &Path, errs: &mut Errors) {
+    fn check_targets(&self, at: &FieldPath, errs: &mut ErrorList) {
         let (new, old) = (self.new.target_responders(), self.old.target_responders());
-        let all = || shown_all(self.new.target_responders());
+        let all = || format_go_list(self.new.target_responders());
         if !old.is_empty() {
             if new.len() != old.len() {
                 let why = "must preserve the same length and the same keys";
-                return errs.invalid_shown(at, all(), why);
+                return errs.invalid_formatted(at, all(), why);
             }
             let names = new.by_key(|it| it.name());
             if old.iter().any(|old| !names.contains_key(old.name())) {
-                return errs.invalid_shown(at, all(), "must preserve the same keys");
+                return errs.invalid_formatted(at, all(), "must preserve the same keys");
             }
         }
         if new.is_empty() || new.len() > MOST || repeats(new.iter().map(TargetResponder::name)) {
@@ -115,14 +115,14 @@ impl Change<'_> {
         &self,
         responder: &TargetResponder,
         (expected, because): (&[&str], &str),
-        at: &Path,
-        errs: &mut Errors,
+        at: &FieldPath,
+        errs: &mut ErrorList,
     ) {
         let name = responder.name();
         let Some(status) = self.new.responders().find(|status| status.name() == name) else {
             let why = format!("{name:?} has to be tracked in status.responders first");
             let shown = go(responder);
-            return errs.invalid_shown(at, shown, why);
+            return errs.invalid_formatted(at, shown, why);
         };
         if let Some(priority) = responder.priority().filter(|priority| *priority >= 0) {
             let at = at.field("priority");
@@ -161,18 +161,18 @@ impl Change<'_> {
         }
     }
 
-    fn check_responders(&self, at: &Path, errs: &mut Errors) {
+    fn check_responders(&self, at: &FieldPath, errs: &mut ErrorList) {
         let (targets, new) = (self.new.target_responders(), self.new.responders());
-        let all = || shown_all(self.new.responders());
+        let all = || format_go_list(self.new.responders());
         if targets.len() != new.len() {
             let why =
                 "must be the same length as status.targetResponders and contain the same keys";
-            return errs.invalid_shown(at, all(), why);
+            return errs.invalid_formatted(at, all(), why);
         }
         let names = new.by_key(|it| it.name());
         if targets.iter().any(|target| !names.contains_key(target.name())) {
             let why = "must contain the same keys as status.targetResponders";
-            return errs.invalid_shown(at, all(), why);
+            return errs.invalid_formatted(at, all(), why);
         }
         if new.is_empty() || new.len() > MOST || repeats(new.iter().map(ResponderStatus::name)) {
             return;
@@ -184,11 +184,17 @@ impl Change<'_> {
         }
     }
 
-    fn check_responder(&self, new: &ResponderStatus, active: bool, at: &Path, errs: &mut Errors) {
+    fn check_responder(
+        &self,
+        new: &ResponderStatus,
+        active: bool,
+        at: &FieldPath,
+        errs: &mut ErrorList,
+    ) {
         let old = self.old.responders().find(|old| old.name() == new.name());
         if old.is_some_and(|old| old != new) && !active {
             let shown = go(new);
-            return errs.invalid_shown(at, shown, "field is immutable");
+            return errs.invalid_formatted(at, shown, "field is immutable");
         }
         let before = |of: fn(&ResponderStatus) -> Option<&str>| old.and_then(of);
         let (start, had) = (new.start_time(), before(ResponderStatus::start_time));
@@ -199,7 +205,7 @@ impl Change<'_> {
                     errs.required(&at.field("startTime"), why);
                 }
                 Some(start) if !self.is_now(start) => {
-                    told(at, "startTime", start, "must be set to the present time", errs);
+                    invalid_time(at, "startTime", start, "must be set to the present time", errs);
                 }
                 _ => {}
             }
@@ -215,7 +221,7 @@ impl Change<'_> {
             return;
         }
         if had.is_none() && !self.is_now(end) {
-            told(at, "completionTime", end, "must be set to the present time", errs);
+            invalid_time(at, "completionTime", end, "must be set to the present time", errs);
         }
     }
 
@@ -223,8 +229,8 @@ impl Change<'_> {
         &self,
         new: &ResponderStatus,
         had: Option<&str>,
-        at: &Path,
-        errs: &mut Errors,
+        at: &FieldPath,
+        errs: &mut ErrorList,
     ) {
         let name = "heartbeatTime";
         let Some(beat) = new.heartbeat_time() else {
@@ -238,11 +244,11 @@ impl Change<'_> {
         }
         match new.start_time() {
             Some(_) if had.is_some_and(|had| seconds(beat) < seconds(had)) => {
-                told(at, name, beat, "cannot be decreased", errs);
+                invalid_time(at, name, beat, "cannot be decreased", errs);
             }
             _ if !began(new, name, beat, at, errs) => {}
             _ if !self.is_now(beat) => {
-                told(at, name, beat, "must be set to the present time", errs);
+                invalid_time(at, name, beat, "must be set to the present time", errs);
             }
             _ => {}
         }
@@ -252,8 +258,8 @@ impl Change<'_> {
         &self,
         new: &ResponderStatus,
         had: Option<&str>,
-        at: &Path,
-        errs: &mut Errors,
+        at: &FieldPath,
+        errs: &mut ErrorList,
     ) {
         let name = "expectedCompletionTime";
         let Some(end) = new.expected_completion_time().filter(|end| had != Some(*end)) else {
@@ -263,9 +269,9 @@ impl Change<'_> {
             return;
         }
         if seconds(end) < self.now - SKEW {
-            told(at, name, end, "cannot be set to the past time", errs);
+            invalid_time(at, name, end, "cannot be set to the past time", errs);
         } else if seconds(end) > self.now + TEN_YEARS {
-            told(at, name, end, "must complete within 10 years", errs);
+            invalid_time(at, name, end, "must complete within 10 years", errs);
         }
     }
 
@@ -275,24 +281,32 @@ impl Change<'_> {
 }
 
 /// Whether a responder had begun at this time.
-fn began(status: &ResponderStatus, name: &str, time: &str, at: &Path, errs: &mut Errors) -> bool {
+fn began(
+    status: &ResponderStatus,
+    name: &str,
+    time: &str,
+    at: &FieldPath,
+    errs: &mut ErrorList,
+) -> bool {
     let start_at = at.field("startTime");
     match status.start_time() {
-        None => told(at, name, time, &format!("cannot be set before {start_at} is set"), errs),
+        None => {
+            invalid_time(at, name, time, &format!("cannot be set before {start_at} is set"), errs)
+        }
         Some(start) if seconds(time) < seconds(start) => {
-            told(at, name, time, &format!("must occur after {start_at}"), errs);
+            invalid_time(at, name, time, &format!("must occur after {start_at}"), errs);
         }
         Some(_) => return true,
     }
     false
 }
 
-fn told(at: &Path, name: &str, time: &str, why: &str, errs: &mut Errors) {
+fn invalid_time(at: &FieldPath, name: &str, time: &str, why: &str, errs: &mut ErrorList) {
     errs.invalid(&at.field(name), Value::from(time), why);
 }
 
 fn seconds(time: &str) -> i64 {
-    Time::seconds(time).unwrap_or_default()
+    Time::parse_seconds(time).unwrap_or_default()
 }
 
 fn repeats<'a>(names: impl Iterator<Item = &'a str>) -> bool {
@@ -303,12 +317,12 @@ fn repeats<'a>(names: impl Iterator<Item = &'a str>) -> bool {
 /// Responders in the order of their turns, with their places in the list.
 fn in_order(all: &List<TargetResponder>) -> Vec<(usize, &TargetResponder)> {
     let mut all: Vec<_> = all.iter().enumerate().collect();
-    all.sort_by(|(_, a), (_, b)| turn(a, b));
+    all.sort_by(|(_, a), (_, b)| compare_order(a, b));
     all
 }
 
 /// The highest priority first, then by domain from its end.
-fn turn(a: &TargetResponder, b: &TargetResponder) -> Ordering {
+fn compare_order(a: &TargetResponder, b: &TargetResponder) -> Ordering {
     let parts = |name: &str| -> (Vec<String>, String) {
         let (domain, key) = name.split_once('/').unwrap_or((name, ""));
         (domain.rsplit('.').map(str::to_owned).collect(), key.to_owned())
@@ -342,14 +356,14 @@ mod tests {
             let target = TargetResponder::new().with_name("a.com/x").with_state(state);
             let responder = ResponderStatus::new()
                 .with_name("a.com/x")
-                .with_start_time(Time::text(100).as_str());
+                .with_start_time(Time::format(100).as_str());
             let mut status = EvictionStatus::new();
             status.target_responders_mut().push(target);
             status.responders_mut().push(responder);
             status
         };
         let told = |state: &str| {
-            let mut errs = Errors::default();
+            let mut errs = ErrorList::default();
             check_status(&status(state), &EvictionStatus::new(), 100, &mut errs);
             errs.0.into_iter().map(|error| error.detail).collect::<Vec<_>>()
         };

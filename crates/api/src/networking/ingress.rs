@@ -2,10 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use crate::{advice::Advice, columns, core::TypedLocalObjectReference, rules::Rules};
+use crate::{
+    advice::CommonWarnings, columns, core::TypedLocalObjectReference, rules::ValidateField,
+};
 use macros::api;
 use object::{List, ObjectMeta, Value, names};
-use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource, Warnings};
+use schema::{
+    ErrorList, FieldPath, Kind, ResourceNames, StorageConfig, Subresource, TableColumn, WarningList,
+};
 
 /// Rules that route HTTP requests from outside to services, by host and path.
 #[api]
@@ -66,8 +70,8 @@ pub struct HTTPIngressPath {
     /// Path of the request; begins with a slash.
     path: String,
     /// How the path is matched: Exact, Prefix or ImplementationSpecific.
-    #[api(tag = 3, always, go = "v1.PathType", required)]
-    #[api(values("Exact", "ImplementationSpecific", "Prefix"))]
+    #[api(tag = 3, no_omitempty, go_type = "v1.PathType", required)]
+    #[api(enum_values("Exact", "ImplementationSpecific", "Prefix"))]
     path_type: Option<String>,
     /// Service or object that receives the requests.
     #[api(tag = 2)]
@@ -128,73 +132,73 @@ pub struct IngressPortStatus {
     /// The number of the port.
     port: Must<i32>,
     /// Protocol: TCP, UDP or SCTP.
-    #[api(go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
+    #[api(go_type = "v1.Protocol", enum_values("SCTP", "TCP", "UDP"))]
     protocol: Must<String>,
     /// Reason why the port does not work, if it does not.
     error: Option<String>,
 }
 
 impl Kind for Ingress {
-    const NAMES: Names =
-        Names::new("networking.k8s.io", "v1", "Ingress", "ingresses").short(&["ing"]);
-    const STORAGE: Storage = Storage::new("ingress", "v1");
+    const NAMES: ResourceNames =
+        ResourceNames::new("networking.k8s.io", "v1", "Ingress", "ingresses").short(&["ing"]);
+    const STORAGE: StorageConfig = StorageConfig::new("ingress", "v1");
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("Ingress")];
     const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::INGRESS);
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Class", |this, _| {
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Class", |this, _| {
             this.spec().ingress_class_name().unwrap_or(columns::NONE).into()
         }),
-        Column::text("Hosts", |this, _| this.hosts().into()),
-        Column::text("Address", |this, _| this.addresses().into()),
-        Column::text("Ports", |this, _| {
+        TableColumn::text("Hosts", |this, _| this.hosts().into()),
+        TableColumn::text("Address", |this, _| this.addresses().into()),
+        TableColumn::text("Ports", |this, _| {
             if this.spec().tls().is_empty() { "80".into() } else { "80, 443".into() }
         }),
-        Column::AGE,
+        TableColumn::AGE,
     ];
 
-    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
+    fn warn(&self, old: Option<&Self>, warnings: &mut WarningList) {
         let noted = self.metadata().annotations().get(CLASS).is_some();
         if old.is_none() && noted && self.spec().ingress_class_name().is_none() {
-            warnings.say(format!(
+            warnings.push(format!(
                 "annotation {CLASS:?} is deprecated, please use 'spec.ingressClassName' instead"
             ));
         }
     }
 
-    fn warn_status(&self, warnings: &mut Warnings) {
-        let at = Path::STATUS.field("loadBalancer");
+    fn warn_status(&self, warnings: &mut WarningList) {
+        let at = FieldPath::STATUS.field("loadBalancer");
         for (i, ingress) in self.status().load_balancer().ingress().iter().enumerate() {
             warnings.ip(&at.field("ingress").index(i), ingress.ip());
         }
     }
 
-    fn validate(&self, errs: &mut Errors) {
-        self.spec().check(&Path::SPEC, errs);
+    fn validate(&self, errs: &mut ErrorList) {
+        self.spec().check(&FieldPath::SPEC, errs);
         let class = self.spec().ingress_class_name();
         let note = self.metadata().annotations().get(CLASS);
         if let (Some(class), Some(note)) = (class, note)
             && class != note
         {
             let why = "must match `ingressClassName` when both are specified";
-            errs.invalid(&Path::Root.field("annotations").field(CLASS), note, why);
+            errs.invalid(&FieldPath::Root.field("annotations").field(CLASS), note, why);
         }
     }
 
-    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
-        self.spec().check(&Path::SPEC, errs);
+    fn validate_update(&self, _old: &Self, errs: &mut ErrorList) {
+        self.spec().check(&FieldPath::SPEC, errs);
     }
 
-    fn validate_status(&self, old: &Self, errs: &mut Errors) {
-        let at = Path::STATUS.field("loadBalancer");
+    fn validate_status(&self, old: &Self, errs: &mut ErrorList) {
+        let at = FieldPath::STATUS.field("loadBalancer");
         let at = at.field("ingress");
         let before = old.status().load_balancer().ingress().iter();
         let had: Vec<&str> = before.map(IngressLoadBalancerIngress::ip).collect();
         for (i, point) in self.status().load_balancer().ingress().iter().enumerate() {
             let (at, ip, name) = (at.index(i), point.ip(), point.hostname());
             if !ip.is_empty() {
-                errs.complaints(&at.field("ip"), ip, names::legacy_ip(ip, &had));
+                errs.invalid_each(&at.field("ip"), ip, names::legacy_ip(ip, &had));
             }
             if !name.is_empty() {
                 errs.subdomain(&at.field("hostname"), name);
@@ -235,38 +239,47 @@ impl Ingress {
 const CLASS: &str = "kubernetes.io/ingress.class";
 
 impl IngressSpec {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         if self.rules().is_empty() && self.default_backend().is_none() {
             let why = "either `defaultBackend` or `rules` must be specified";
             errs.invalid(at, Value::Null, why);
         }
-        at.given("defaultBackend", self.default_backend(), |backend, at| backend.check(at, errs));
-        at.field("rules").each(self.rules().iter(), |rule, at| rule.check(at, errs));
-        at.field("tls").each(self.tls().iter(), |tls, at| {
-            at.field("hosts").each(tls.hosts().iter(), |host, at| check_host(host, at, errs));
-            errs.optional(&at.field("secretName"), tls.secret_name(), names::dns1123_subdomain);
+        at.if_present("defaultBackend", self.default_backend(), |backend, at| {
+            backend.check(at, errs)
         });
-        at.given("ingressClassName", self.ingress_class_name(), |it, at| errs.subdomain(at, it));
+        at.field("rules").for_each_item(self.rules().iter(), |rule, at| rule.check(at, errs));
+        at.field("tls").for_each_item(self.tls().iter(), |tls, at| {
+            at.field("hosts")
+                .for_each_item(tls.hosts().iter(), |host, at| check_host(host, at, errs));
+            errs.optional_format(
+                &at.field("secretName"),
+                tls.secret_name(),
+                names::dns1123_subdomain,
+            );
+        });
+        at.if_present("ingressClassName", self.ingress_class_name(), |it, at| {
+            errs.subdomain(at, it)
+        });
     }
 }
 
-fn check_host(host: &str, at: &Path, errs: &mut Errors) {
+fn check_host(host: &str, at: &FieldPath, errs: &mut ErrorList) {
     let wrong = if host.contains('*') {
         names::wildcard_dns1123_subdomain(host)
     } else {
         names::dns1123_subdomain(host)
     };
-    errs.complaints(at, host, wrong);
+    errs.invalid_each(at, host, wrong);
 }
 
-fn check_not_ip(name: &str, at: &Path, errs: &mut Errors) {
+fn check_not_ip(name: &str, at: &FieldPath, errs: &mut ErrorList) {
     if names::sloppy_ip(name).is_some() {
         errs.invalid(at, name, "must be a DNS name, not an IP address");
     }
 }
 
 impl IngressRule {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         if !self.host().is_empty() {
             check_not_ip(self.host(), &at.field("host"), errs);
             check_host(self.host(), &at.field("host"), errs);
@@ -277,12 +290,12 @@ impl IngressRule {
         if http.paths().is_empty() {
             errs.required(&at, "");
         }
-        at.each(http.paths().iter(), |path, at| path.check(at, errs));
+        at.for_each_item(http.paths().iter(), |path, at| path.check(at, errs));
     }
 }
 
 impl HTTPIngressPath {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let Some(kind) = self.path_type() else {
             return errs.required(&at.field("pathType"), "pathType must be specified");
         };
@@ -317,7 +330,7 @@ impl HTTPIngressPath {
 }
 
 impl IngressBackend {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         match (self.resource(), self.service()) {
             (Some(_), Some(_)) => {
                 errs.invalid(at, "", "cannot set both resource and service backends");
@@ -325,10 +338,12 @@ impl IngressBackend {
             (None, None) => errs.invalid(at, "", "resource or service backend is required"),
             (Some(resource), None) => {
                 let at = at.field("resource");
-                at.given("apiGroup", resource.api_group(), |group, at| errs.subdomain(at, group));
+                at.if_present("apiGroup", resource.api_group(), |group, at| {
+                    errs.subdomain(at, group)
+                });
                 for (name, text) in [("kind", resource.kind()), ("name", resource.name())] {
-                    errs.need(&at, name, text);
-                    errs.complaints(&at.field(name), text, names::path_segment_name(text));
+                    errs.required_field(&at, name, text);
+                    errs.invalid_each(&at.field(name), text, names::path_segment_name(text));
                 }
             }
             (None, Some(service)) => service.check(at, errs),
@@ -337,14 +352,14 @@ impl IngressBackend {
 }
 
 impl IngressServiceBackend {
-    fn check(&self, backend: &Path, errs: &mut Errors) {
+    fn check(&self, backend: &FieldPath, errs: &mut ErrorList) {
         let at = backend.field("service");
-        errs.needed(&at.field("name"), self.name(), names::dns1123_label);
+        errs.required_format(&at.field("name"), self.name(), names::dns1123_label);
         let port = at.field("port");
         match (self.port().name(), self.port().number()) {
             ("", 0) => errs.required(backend, "port name or number is required"),
             ("", number) => errs.port(&port.field("number"), number),
-            (name, 0) => errs.complaints(&port.field("name"), name, names::port_name(name)),
+            (name, 0) => errs.invalid_each(&port.field("name"), name, names::port_name(name)),
             _ => errs.invalid(backend, "", "cannot set both port name & port number"),
         }
     }

@@ -2,9 +2,9 @@
 
 use macros::api;
 use object::{ObjectMeta, names};
-use schema::{Column, Errors, Kind, Names, Path, Scope};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, Scope, TableColumn};
 
-use crate::{columns, rules::Rules};
+use crate::{columns, rules::ValidateField};
 
 /// A class of ingresses, and the controller that implements it.
 #[api]
@@ -38,27 +38,28 @@ pub struct IngressClassParametersReference {
 }
 
 impl Kind for IngressClass {
-    const NAMES: Names = Names::new("networking.k8s.io", "v1", "IngressClass", "ingressclasses");
+    const NAMES: ResourceNames =
+        ResourceNames::new("networking.k8s.io", "v1", "IngressClass", "ingressclasses");
     const SCOPE: Scope = Scope::Cluster;
     const GENERATION: bool = true;
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column { cell: |class: &Self, _| class.shown_name().into(), ..Column::NAME },
-        Column::text("Controller", |class, _| class.spec().controller().into()),
-        Column::text("Parameters", |class, _| class.shown_parameters().into()),
-        Column::AGE,
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn { cell: |class: &Self, _| class.shown_name().into(), ..TableColumn::NAME },
+        TableColumn::text("Controller", |class, _| class.spec().controller().into()),
+        TableColumn::text("Parameters", |class, _| class.shown_parameters().into()),
+        TableColumn::AGE,
     ];
 
-    fn validate(&self, errs: &mut Errors) {
-        let (spec, at) = (self.spec(), Path::SPEC);
+    fn validate(&self, errs: &mut ErrorList) {
+        let (spec, at) = (self.spec(), FieldPath::SPEC);
         let controller = at.field("controller");
         errs.max_bytes(&controller, spec.controller(), MAX_CONTROLLER);
         errs.domain_path(&controller, spec.controller());
-        at.given("parameters", spec.parameters(), |parameters, at| parameters.check(at, errs));
+        at.if_present("parameters", spec.parameters(), |parameters, at| parameters.check(at, errs));
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         let (new, old) = (self.spec().controller(), old.spec().controller());
-        errs.immutable(&Path::SPEC.field("controller"), &new.into(), &old.into());
+        errs.immutable(&FieldPath::SPEC.field("controller"), &new.into(), &old.into());
         self.validate(errs);
     }
 
@@ -88,11 +89,11 @@ impl IngressClass {
 }
 
 impl IngressClassParametersReference {
-    fn check(&self, at: &Path, errs: &mut Errors) {
-        at.given("apiGroup", self.api_group(), |group, at| errs.subdomain(at, group));
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
+        at.if_present("apiGroup", self.api_group(), |group, at| errs.subdomain(at, group));
         for (name, text) in [("kind", self.kind()), ("name", self.name())] {
-            errs.need(at, name, text);
-            errs.complaints(&at.field(name), text, names::path_segment_name(text));
+            errs.required_field(at, name, text);
+            errs.invalid_each(&at.field(name), text, names::path_segment_name(text));
         }
         let namespace = at.field("namespace");
         match (self.scope(), self.namespace()) {
@@ -115,17 +116,17 @@ impl IngressClassParametersReference {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{cell, complaints, created};
+    use crate::testing::{cell, create_errors, created_from_json};
 
     #[test]
     fn a_class_has_a_controller_and_whole_parameters() {
-        let class = created::<IngressClass>(
+        let class = created_from_json::<IngressClass>(
             r#"{"metadata":{"name":"a"},"spec":{"controller":"example.com/c",
                 "parameters":{"kind":"K","name":"n","apiGroup":"g.example.com"}}}"#,
         );
         assert_eq!(class.spec().parameters().and_then(|it| it.scope()), Some("Cluster"));
         assert_eq!(cell(&class, "Parameters"), "K.g.example.com/n");
-        let found = complaints(&created::<IngressClass>(
+        let found = create_errors(&created_from_json::<IngressClass>(
             r#"{"metadata":{"name":"a"},"spec":{"parameters":{"kind":"K","name":"n",
                 "scope":"Namespace"}}}"#,
         ));

@@ -2,9 +2,9 @@
 
 use macros::api;
 use object::{ObjectMeta, Value};
-use schema::{Column, Errors, Kind, NameRule, Names, Path, Scope};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, Scope, TableColumn, ValidateName};
 
-use crate::{columns, rules::Rules};
+use crate::{columns, rules::ValidateField};
 
 /// An address that is in use.
 #[api]
@@ -38,32 +38,32 @@ pub struct ParentReference {
 }
 
 impl Kind for IPAddress {
-    const NAMES: Names =
-        Names::new("networking.k8s.io", "v1", "IPAddress", "ipaddresses").short(&["ip"]);
+    const NAMES: ResourceNames =
+        ResourceNames::new("networking.k8s.io", "v1", "IPAddress", "ipaddresses").short(&["ip"]);
     const SCOPE: Scope = Scope::Cluster;
-    const COLUMNS: &'static [Column<Self>] =
-        &[Column::NAME, Column::text("ParentRef", |address, _| address.parent().into())];
+    const COLUMNS: &'static [TableColumn<Self>] =
+        &[TableColumn::NAME, TableColumn::text("ParentRef", |address, _| address.parent().into())];
     const EXACT_NAMES: bool = true;
-    const NAME: NameRule = |name, _| object::names::ip(name);
+    const NAME: ValidateName = |name, _| object::names::ip(name);
 
-    fn validate(&self, errs: &mut Errors) {
-        let at = Path::SPEC.field("parentRef");
+    fn validate(&self, errs: &mut ErrorList) {
+        let at = FieldPath::SPEC.field("parentRef");
         let Some(parent) = self.spec().parent_ref() else { return errs.required(&at, "") };
-        errs.need(&at, "resource", parent.resource());
-        errs.need(&at, "name", parent.name());
-        errs.optional(&at.field("group"), parent.group(), object::names::dns1123_subdomain);
+        errs.required_field(&at, "resource", parent.resource());
+        errs.required_field(&at, "name", parent.name());
+        errs.optional_format(&at.field("group"), parent.group(), object::names::dns1123_subdomain);
         for (name, text) in [
             ("resource", parent.resource()),
             ("name", parent.name()),
             ("namespace", parent.namespace()),
         ] {
-            errs.complaints(&at.field(name), text, object::names::path_segment_name(text));
+            errs.invalid_each(&at.field(name), text, object::names::path_segment_name(text));
         }
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         if self.spec().parent_ref() != old.spec().parent_ref() {
-            errs.invalid(&Path::SPEC.field("parentRef"), Value::Null, "field is immutable");
+            errs.invalid(&FieldPath::SPEC.field("parentRef"), Value::Null, "field is immutable");
             self.validate(errs);
         }
     }
@@ -96,8 +96,12 @@ mod tests {
         let tree = |text: &str| from_json(text.as_bytes()).expect("well formed");
         let old = tree(r#"{"spec":{"parentRef":{"resource":"services","name":"a"}}}"#);
         let new = tree(r#"{"spec":{"parentRef":{"resource":"pods","name":".."}}}"#);
-        let mut errs = Errors::default();
-        schema::Definition::of::<IPAddress>().hooks.validate(&new, Some(&old), &mut errs);
+        let mut errs = ErrorList::default();
+        schema::ResourceDefinition::from_kind::<IPAddress>().strategy.validate(
+            &new,
+            Some(&old),
+            &mut errs,
+        );
         let paths: Vec<_> = errs.0.iter().map(|error| &*error.path).collect();
         assert_eq!(paths, ["spec.parentRef", "spec.parentRef.name"]);
     }

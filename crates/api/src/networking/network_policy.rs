@@ -2,10 +2,10 @@
 
 use std::iter;
 
-use crate::{advice::Advice, columns, rules::Rules};
+use crate::{advice::CommonWarnings, columns, rules::ValidateField};
 use macros::api;
 use object::{IntOrString, LabelSelector, List, ObjectMeta, Value, names};
-use schema::{Column, Errors, Kind, Names, Path, Warnings};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, TableColumn, WarningList};
 
 /// Rules for which traffic may reach and leave pods.
 #[api]
@@ -19,14 +19,14 @@ pub struct NetworkPolicy {
 #[api]
 pub struct NetworkPolicySpec {
     /// Label selector of the pods that the policy applies to. If empty, all pods of the namespace.
-    #[api(always)]
+    #[api(no_omitempty)]
     pod_selector: LabelSelector,
     /// Allowed incoming traffic. For selected pods, everything that no rule of any policy allows is dropped.
     ingress: List<NetworkPolicyIngressRule>,
     /// Allowed outgoing traffic. For selected pods, everything that no rule of any policy allows is dropped.
     egress: List<NetworkPolicyEgressRule>,
     /// Directions that the policy restricts: Ingress, Egress or both.
-    #[api(go = "[]v1.PolicyType", values("Egress", "Ingress"))]
+    #[api(go_type = "[]v1.PolicyType", enum_values("Egress", "Ingress"))]
     policy_types: List<String>,
 }
 
@@ -41,7 +41,12 @@ pub struct NetworkPolicyIngressRule {
 #[api]
 pub struct NetworkPolicyPort {
     /// Protocol: TCP, UDP or SCTP.
-    #[api(default = "TCP", implied, go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
+    #[api(
+        default = "TCP",
+        unpublished_default,
+        go_type = "v1.Protocol",
+        enum_values("SCTP", "TCP", "UDP")
+    )]
     protocol: Option<String>,
     /// Port number or name. If not set, all.
     port: Option<IntOrString>,
@@ -76,19 +81,22 @@ pub struct NetworkPolicyEgressRule {
 }
 
 impl Kind for NetworkPolicy {
-    const NAMES: Names = Names::new("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
-        .singular("networkpolicy")
-        .short(&["netpol"]);
+    const NAMES: ResourceNames =
+        ResourceNames::new("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
+            .singular("networkpolicy")
+            .short(&["netpol"]);
     const GENERATION: bool = true;
     const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::NETWORK_POLICY);
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Pod-Selector", |it, _| columns::selector(Some(it.spec().pod_selector()))),
-        Column::AGE,
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Pod-Selector", |it, _| {
+            columns::selector(Some(it.spec().pod_selector()))
+        }),
+        TableColumn::AGE,
     ];
 
-    fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {
-        let (spec, at) = (self.spec(), Path::SPEC);
+    fn warn(&self, _old: Option<&Self>, warnings: &mut WarningList) {
+        let (spec, at) = (self.spec(), FieldPath::SPEC);
         let ingress = spec.ingress().iter().map(|rule| ("ingress", "from", rule.from()));
         let egress = spec.egress().iter().map(|rule| ("egress", "to", rule.to()));
         for (i, (rules, peers, all)) in ingress.enumerate().chain(egress.enumerate()) {
@@ -100,16 +108,17 @@ impl Kind for NetworkPolicy {
                 let at = at.field("ipBlock");
                 let Some(block) = peer.ip_block() else { continue };
                 warnings.cidr(&at.field("cidr"), block.cidr());
-                at.field("except").each(block.except().iter(), |it, at| warnings.cidr(at, it));
+                at.field("except")
+                    .for_each_item(block.except().iter(), |it, at| warnings.cidr(at, it));
             }
         }
     }
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         self.check(&[], errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         let ingress = old.spec().ingress().iter().map(NetworkPolicyIngressRule::from);
         let egress = old.spec().egress().iter().map(NetworkPolicyEgressRule::to);
         let blocks =
@@ -134,13 +143,13 @@ impl Kind for NetworkPolicy {
 
 impl NetworkPolicy {
     /// Ranges that it `had` may stay as they are.
-    fn check(&self, had: &[&str], errs: &mut Errors) {
-        let (spec, at) = (self.spec(), Path::SPEC);
+    fn check(&self, had: &[&str], errs: &mut ErrorList) {
+        let (spec, at) = (self.spec(), FieldPath::SPEC);
         errs.selector(&at.field("podSelector"), Some(spec.pod_selector()));
-        at.field("ingress").each(spec.ingress().iter(), |rule, at| {
+        at.field("ingress").for_each_item(spec.ingress().iter(), |rule, at| {
             check_rule(rule.ports(), rule.from(), had, ("from", at), errs);
         });
-        at.field("egress").each(spec.egress().iter(), |rule, at| {
+        at.field("egress").for_each_item(spec.egress().iter(), |rule, at| {
             check_rule(rule.ports(), rule.to(), had, ("to", at), errs);
         });
         let types = at.field("policyTypes");
@@ -158,15 +167,15 @@ fn check_rule(
     ports: &List<NetworkPolicyPort>,
     peers: &List<NetworkPolicyPeer>,
     had: &[&str],
-    (field, at): (&str, &Path),
-    errs: &mut Errors,
+    (field, at): (&str, &FieldPath),
+    errs: &mut ErrorList,
 ) {
-    at.field("ports").each(ports.iter(), |port, at| port.check(at, errs));
-    at.field(field).each(peers.iter(), |peer, at| peer.check(had, at, errs));
+    at.field("ports").for_each_item(ports.iter(), |port, at| port.check(at, errs));
+    at.field(field).for_each_item(peers.iter(), |peer, at| peer.check(had, at, errs));
 }
 
 impl NetworkPolicyPort {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         errs.one_of(&at.field("protocol"), self.protocol(), &["TCP", "UDP", "SCTP"]);
         let end = at.field("endPort");
         match (self.port(), self.end_port()) {
@@ -184,7 +193,7 @@ impl NetworkPolicyPort {
                     let why = "may not be specified when `port` is non-numeric";
                     errs.invalid(&end, last, why);
                 }
-                errs.complaints(&at.field("port"), &name, names::port_name(&name));
+                errs.invalid_each(&at.field("port"), &name, names::port_name(&name));
             }
             (None, Some(last)) => {
                 errs.invalid(&end, last, "may not be specified when `port` is not specified");
@@ -195,7 +204,7 @@ impl NetworkPolicyPort {
 }
 
 impl NetworkPolicyPeer {
-    fn check(&self, had: &[&str], at: &Path, errs: &mut Errors) {
+    fn check(&self, had: &[&str], at: &FieldPath, errs: &mut ErrorList) {
         errs.selector(&at.field("podSelector"), self.pod_selector());
         errs.selector(&at.field("namespaceSelector"), self.namespace_selector());
         let selects = self.pod_selector().is_some() || self.namespace_selector().is_some();
@@ -213,15 +222,16 @@ impl NetworkPolicyPeer {
 }
 
 impl IPBlock {
-    fn check(&self, had: &[&str], at: &Path, errs: &mut Errors) {
+    fn check(&self, had: &[&str], at: &FieldPath, errs: &mut ErrorList) {
         if self.cidr().is_empty() {
             return errs.required(&at.field("cidr"), "");
         }
-        errs.complaints(&at.field("cidr"), self.cidr(), names::legacy_cidr(self.cidr(), had));
+        errs.invalid_each(&at.field("cidr"), self.cidr(), names::legacy_cidr(self.cidr(), had));
         let Some(whole) = names::sloppy_cidr(self.cidr()) else { return };
-        at.field("except").each(self.except().iter(), |except, at| {
-            errs.complaints(at, except, names::legacy_cidr(except, had));
-            if names::sloppy_cidr(except).is_some_and(|part| !names::is_within(part, whole)) {
+        at.field("except").for_each_item(self.except().iter(), |except, at| {
+            errs.invalid_each(at, except, names::legacy_cidr(except, had));
+            if names::sloppy_cidr(except).is_some_and(|part| !names::is_strict_subnet(part, whole))
+            {
                 errs.invalid(at, except, "must be a strict subset of `cidr`");
             }
         });

@@ -2,9 +2,12 @@
 
 use macros::api;
 use object::{Condition, List, ObjectMeta, Value, names};
-use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Subresource};
+use schema::{
+    CLIENT_METADATA_FIELDS, ErrorList, FieldPath, Kind, ResourceNames, Scope, Subresource,
+    TableColumn,
+};
 
-use crate::{columns, shown::shown};
+use crate::{columns, shown::format_go};
 
 /// A range that addresses of services are taken from.
 #[api]
@@ -31,23 +34,24 @@ pub struct ServiceCIDRStatus {
 }
 
 impl Kind for ServiceCIDR {
-    const NAMES: Names = Names::new("networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs");
+    const NAMES: ResourceNames =
+        ResourceNames::new("networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs");
     const SCOPE: Scope = Scope::Cluster;
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("ServiceCIDR")];
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("CIDRs", |range, _| columns::join(range.spec().cidrs().iter()).into()),
-        Column::AGE,
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("CIDRs", |range, _| columns::join(range.spec().cidrs().iter()).into()),
+        TableColumn::AGE,
     ];
 
-    fn validate(&self, errs: &mut Errors) {
-        self.spec().check(&Path::SPEC.field("cidrs"), errs);
+    fn validate(&self, errs: &mut ErrorList) {
+        self.spec().check(&FieldPath::SPEC.field("cidrs"), errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         const KEPT: &str = "field is immutable";
-        let at = Path::SPEC.field("cidrs");
+        let at = FieldPath::SPEC.field("cidrs");
         let (new, old) = (self.spec().cidrs(), old.spec().cidrs());
         match (old.len(), new.len()) {
             (a, b) if a == b || (a, b) == (1, 2) => {
@@ -66,14 +70,16 @@ impl Kind for ServiceCIDR {
 }
 
 impl ServiceCIDRSpec {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let cidrs = self.cidrs();
         match cidrs.len() {
             0 => return errs.required(at, "at least one CIDR required"),
             1 | 2 => {}
-            _ => return errs.invalid_shown(at, shown(self), "may only hold up to 2 values"),
+            _ => {
+                return errs.invalid_formatted(at, format_go(self), "may only hold up to 2 values");
+            }
         }
-        at.each(cidrs.iter(), |cidr, at| errs.complaints(at, cidr, names::cidr(cidr)));
+        at.for_each_item(cidrs.iter(), |cidr, at| errs.invalid_each(at, cidr, names::cidr(cidr)));
         let family = |cidr: &str| names::sloppy_cidr(cidr).map(|(address, _)| address.is_ipv4());
         let families: Vec<_> = cidrs.iter().map(family).collect();
         if let [Some(one), Some(two)] = families[..]

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use macros::api;
 use object::{Lens, List, Map, ObjectMeta, Quantity};
-use schema::{Column, Errors, Kind, Names, Path, Scope, check_labels};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, Scope, TableColumn, validate_labels};
 
 use crate::{
     core::{ResourceRequirements, Toleration, toleration::check_tolerations},
-    rules::Rules,
-    shown::shown,
+    rules::ValidateField,
+    shown::format_go,
 };
 
 /// A way to run containers that nodes offer.
@@ -18,7 +18,7 @@ pub struct RuntimeClass {
     /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// What the container runtime calls it. It never changes.
-    #[api(checks(Format("short-name"), Immutable, Filled))]
+    #[api(validations(Format("short-name"), Immutable, Required))]
     handler: Must<String>,
     /// Resources that running a pod takes on top of its containers.
     overhead: Option<Overhead>,
@@ -29,7 +29,7 @@ pub struct RuntimeClass {
 #[api]
 pub struct Overhead {
     /// The resources that each pod takes.
-    #[api(go = "$.ResourceList")]
+    #[api(go_type = "$.ResourceList")]
     pod_fixed: Map<Quantity>,
 }
 
@@ -43,41 +43,45 @@ pub struct Scheduling {
 }
 
 impl Kind for RuntimeClass {
-    const NAMES: Names = Names::new("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses");
+    const NAMES: ResourceNames =
+        ResourceNames::new("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses");
     const SCOPE: Scope = Scope::Cluster;
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
     const CREATED_BY_UPDATE: bool = true;
 
-    const COLUMNS: &'static [Column<Self>] =
-        &[Column::NAME, Column::text("Handler", |class, _| class.handler().into()), Column::AGE];
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Handler", |class, _| class.handler().into()),
+        TableColumn::AGE,
+    ];
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         if let Some(overhead) = self.overhead() {
             let amounts = ResourceRequirements::new().with_limits(overhead.pod_fixed().clone());
-            amounts.check(None, &Path::Root.field("overhead"), errs);
+            amounts.check(None, &FieldPath::Root.field("overhead"), errs);
         }
-        Path::Root.given("scheduling", self.scheduling(), |it, at| it.check(at, errs));
+        FieldPath::Root.if_present("scheduling", self.scheduling(), |it, at| it.check(at, errs));
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         if self.handler() != old.handler() && !self.handler().is_empty() {
-            errs.label(&Path::Root.field("handler"), self.handler());
+            errs.label(&FieldPath::Root.field("handler"), self.handler());
         }
         self.validate(errs);
     }
 }
 
 impl Scheduling {
-    fn check(&self, at: &Path, errs: &mut Errors) {
-        check_labels(self.node_selector(), &at.field("nodeSelector"), errs);
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
+        validate_labels(self.node_selector(), &at.field("nodeSelector"), errs);
         let (all, at) = (self.tolerations(), at.field("tolerations"));
         check_tolerations(all, &at, errs);
         let mut seen = BTreeSet::new();
         for (i, it) in all.iter().enumerate() {
             let operator = it.tree().get("operator").as_str().unwrap_or_default();
             if !seen.insert((it.key(), operator, it.value(), it.effect())) {
-                errs.duplicate_shown(&at.index(i), shown(it), "");
+                errs.duplicate_formatted(&at.index(i), format_go(it), "");
             }
         }
     }
@@ -90,7 +94,7 @@ mod tests {
     #[test]
     fn a_changed_handler_is_also_held_to_its_form() {
         let class = |handler: &str| RuntimeClass::new().with_handler(handler);
-        let mut errs = Errors::default();
+        let mut errs = ErrorList::default();
         class("a.b").validate_update(&class("a"), &mut errs);
         assert_eq!(errs.0.len(), 1, "{errs:?}");
         class("a").validate_update(&class("a"), &mut errs);

@@ -2,12 +2,15 @@
 
 use macros::api;
 use object::{Condition, IntOrString, LabelSelector, List, Map, ObjectMeta, Time, Value};
-use schema::{Column, Errors, Kind, NameRule, Names, Path, Subresource, names};
+use schema::{
+    ErrorList, FieldPath, Kind, ResourceNames, Subresource, TableColumn, ValidateName,
+    name_validation,
+};
 
 use crate::{
-    apps::workload::{check_not_more, check_share},
-    rules::Rules,
-    shown::shown,
+    apps::workload::{validate_int_or_percent, validate_percent_max},
+    rules::ValidateField,
+    shown::format_go,
 };
 
 /// Limits how many pods of a set may be down at the same time because of voluntary disruptions, such as a drain.
@@ -30,7 +33,10 @@ pub struct PodDisruptionBudgetSpec {
     /// Number or percentage of pods that may be unavailable after an eviction.
     max_unavailable: Option<IntOrString>,
     /// When pods that are not ready may be evicted: IfHealthyBudget (default) or AlwaysAllow.
-    #[api(go = "v1.UnhealthyPodEvictionPolicyType", values("AlwaysAllow", "IfHealthyBudget"))]
+    #[api(
+        go_type = "v1.UnhealthyPodEvictionPolicyType",
+        enum_values("AlwaysAllow", "IfHealthyBudget")
+    )]
     unhealthy_pod_eviction_policy: Option<String>,
 }
 
@@ -39,19 +45,19 @@ pub struct PodDisruptionBudgetStatus {
     /// Generation of the object that this status was computed from.
     observed_generation: i64,
     /// Pods whose eviction was accepted and that are not deleted yet, with the time.
-    #[api(go = "map[string]v1.Time")]
+    #[api(go_type = "map[string]v1.Time")]
     disrupted_pods: Map<Time>,
     /// Number of evictions that are allowed now.
-    #[api(always)]
+    #[api(no_omitempty)]
     disruptions_allowed: i32,
     /// Number of healthy pods.
-    #[api(always)]
+    #[api(no_omitempty)]
     current_healthy: i32,
     /// Smallest number of pods that must be healthy.
-    #[api(always)]
+    #[api(no_omitempty)]
     desired_healthy: i32,
     /// Total number of pods that the budget protects.
-    #[api(always)]
+    #[api(no_omitempty)]
     expected_pods: i32,
     /// Current conditions of the object.
     #[api(keys("type"), merge, merge_key = "type")]
@@ -59,24 +65,25 @@ pub struct PodDisruptionBudgetStatus {
 }
 
 impl Kind for PodDisruptionBudget {
-    const NAMES: Names =
-        Names::new("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets").short(&["pdb"]);
+    const NAMES: ResourceNames =
+        ResourceNames::new("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
+            .short(&["pdb"]);
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("PodDisruptionBudget")];
-    const NAME: NameRule = names::path_segment;
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Min Available", |budget, _| cell(budget.spec().min_available())),
-        Column::text("Max Unavailable", |budget, _| cell(budget.spec().max_unavailable())),
-        Column::new("Allowed Disruptions", "integer", |budget, _| {
+    const NAME: ValidateName = name_validation::path_segment;
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Min Available", |budget, _| cell(budget.spec().min_available())),
+        TableColumn::text("Max Unavailable", |budget, _| cell(budget.spec().max_unavailable())),
+        TableColumn::new("Allowed Disruptions", "integer", |budget, _| {
             budget.status().disruptions_allowed().into()
         }),
-        Column::AGE,
+        TableColumn::AGE,
     ];
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         let others = std::mem::take(errs);
         self.check(errs);
         // Upstream looks at the metadata of a new one only if all else is right.
@@ -85,12 +92,12 @@ impl Kind for PodDisruptionBudget {
         }
     }
 
-    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, _old: &Self, errs: &mut ErrorList) {
         self.check(errs);
     }
 
-    fn validate_status(&self, _old: &Self, errs: &mut Errors) {
-        let (status, at) = (self.status(), Path::STATUS);
+    fn validate_status(&self, _old: &Self, errs: &mut ErrorList) {
+        let (status, at) = (self.status(), FieldPath::STATUS);
         errs.conditions(&at.field("conditions"), status.conditions());
         for (name, n) in [
             ("disruptionsAllowed", status.disruptions_allowed()),
@@ -104,18 +111,18 @@ impl Kind for PodDisruptionBudget {
 }
 
 impl PodDisruptionBudget {
-    fn check(&self, errs: &mut Errors) {
-        let (spec, at) = (self.spec(), Path::SPEC);
+    fn check(&self, errs: &mut ErrorList) {
+        let (spec, at) = (self.spec(), FieldPath::SPEC);
         if spec.min_available().is_some() && spec.max_unavailable().is_some() {
             let why = "minAvailable and maxUnavailable cannot be both set";
-            errs.invalid_shown(&at, shown(spec), why);
+            errs.invalid_formatted(&at, format_go(spec), why);
         }
         for (name, share) in
             [("minAvailable", spec.min_available()), ("maxUnavailable", spec.max_unavailable())]
         {
             if let Some(share) = share {
-                check_share(&share, &at.field(name), errs);
-                check_not_more(&share, &at.field(name), errs);
+                validate_int_or_percent(&share, &at.field(name), errs);
+                validate_percent_max(&share, &at.field(name), errs);
             }
         }
         errs.selector(&at.field("selector"), spec.selector());
@@ -141,8 +148,8 @@ mod tests {
         let budget = r#"{"spec":{"minAvailable":1,"maxUnavailable":2,"selector":{
             "matchExpressions":[{"key":"k","operator":"Exists"}],"matchLabels":{"a":"b"}}}}"#;
         let budget = from_json(budget.as_bytes()).expect("well formed");
-        let mut errs = Errors::default();
-        schema::Definition::of::<PodDisruptionBudget>().hooks.validate(
+        let mut errs = ErrorList::default();
+        schema::ResourceDefinition::from_kind::<PodDisruptionBudget>().strategy.validate(
             &budget,
             Some(&budget),
             &mut errs,

@@ -2,9 +2,9 @@
 
 use macros::api;
 use object::{LabelSelector, Lens, List, ObjectMeta, Value, selector::Selector};
-use schema::{Errors, Kind, NameRule, Names, Path, Scope, names};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, Scope, ValidateName, name_validation};
 
-use crate::rules::Rules;
+use crate::rules::ValidateField;
 
 use super::PolicyRule;
 
@@ -14,7 +14,7 @@ pub struct ClusterRole {
     /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// Permissions of the role.
-    #[api(always)]
+    #[api(no_omitempty)]
     rules: List<PolicyRule>,
     /// Selects ClusterRoles whose rules are combined here by the controller.
     aggregation_rule: Option<AggregationRule>,
@@ -27,16 +27,18 @@ pub struct AggregationRule {
 }
 
 impl Kind for ClusterRole {
-    const NAMES: Names =
-        Names::new("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles");
+    const NAMES: ResourceNames =
+        ResourceNames::new("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles");
     const SCOPE: Scope = Scope::Cluster;
     const CREATED_BY_UPDATE: bool = true;
-    const NAME: NameRule = names::path_segment;
+    const NAME: ValidateName = name_validation::path_segment;
 
-    fn validate(&self, errs: &mut Errors) {
-        Path::Root.field("rules").each(self.rules().iter(), |rule, at| rule.check(false, at, errs));
+    fn validate(&self, errs: &mut ErrorList) {
+        FieldPath::Root
+            .field("rules")
+            .for_each_item(self.rules().iter(), |rule, at| rule.check(false, at, errs));
         let Some(aggregation) = self.aggregation_rule() else { return };
-        let at = Path::Root.field("aggregationRule");
+        let at = FieldPath::Root.field("aggregationRule");
         let at = at.field("clusterRoleSelectors");
         if aggregation.cluster_role_selectors().is_empty() {
             let why = "at least one clusterRoleSelector required if aggregationRule is non-nil";
@@ -44,7 +46,7 @@ impl Kind for ClusterRole {
         }
         for (i, selector) in aggregation.cluster_role_selectors().iter().enumerate() {
             errs.selector(&at.index(i), Some(selector));
-            if Selector::from_tree(selector.tree()).is_err() {
+            if Selector::from_label_selector(selector.tree()).is_err() {
                 errs.invalid(&at.index(i), Value::Null, "invalid label selector.");
             }
         }

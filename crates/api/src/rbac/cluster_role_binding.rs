@@ -2,10 +2,12 @@
 
 use macros::api;
 use object::{List, ObjectMeta};
-use schema::{Column, Errors, Kind, NameRule, Names, Path, Scope, names};
+use schema::{
+    ErrorList, FieldPath, Kind, ResourceNames, Scope, TableColumn, ValidateName, name_validation,
+};
 
 use super::{RoleRef, Subject};
-use crate::rules::Rules;
+use crate::rules::ValidateField;
 
 /// Grants the permissions of a ClusterRole in the whole cluster.
 #[api]
@@ -19,33 +21,37 @@ pub struct ClusterRoleBinding {
 }
 
 impl Kind for ClusterRoleBinding {
-    const NAMES: Names =
-        Names::new("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings");
+    const NAMES: ResourceNames = ResourceNames::new(
+        "rbac.authorization.k8s.io",
+        "v1",
+        "ClusterRoleBinding",
+        "clusterrolebindings",
+    );
     const SCOPE: Scope = Scope::Cluster;
     const CREATED_BY_UPDATE: bool = true;
-    const NAME: NameRule = names::path_segment;
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Role", |binding, _| binding.role_ref().cell()),
-        Column::AGE,
-        Column::wide_text("Users", |it, _| Subject::cell(it.subjects(), "User")),
-        Column::wide_text("Groups", |it, _| Subject::cell(it.subjects(), "Group")),
-        Column::wide_text("ServiceAccounts", |binding, _| {
+    const NAME: ValidateName = name_validation::path_segment;
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Role", |binding, _| binding.role_ref().cell()),
+        TableColumn::AGE,
+        TableColumn::wide_text("Users", |it, _| Subject::cell(it.subjects(), "User")),
+        TableColumn::wide_text("Groups", |it, _| Subject::cell(it.subjects(), "Group")),
+        TableColumn::wide_text("ServiceAccounts", |binding, _| {
             Subject::cell(binding.subjects(), "ServiceAccount")
         }),
     ];
 
-    fn validate(&self, errs: &mut Errors) {
-        self.role_ref().check(&["ClusterRole"], &Path::Root.field("roleRef"), errs);
+    fn validate(&self, errs: &mut ErrorList) {
+        self.role_ref().check(&["ClusterRole"], &FieldPath::Root.field("roleRef"), errs);
         for (i, subject) in self.subjects().iter().enumerate() {
-            subject.check(false, &Path::Root.field("subjects").index(i), errs);
+            subject.check(false, &FieldPath::Root.field("subjects").index(i), errs);
         }
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         self.validate(errs);
         let both = (self.role_ref(), old.role_ref());
-        errs.kept(&Path::Root.field("roleRef"), both, RoleRef::shown);
+        errs.immutable_formatted(&FieldPath::Root.field("roleRef"), both, RoleRef::shown);
     }
 
     fn default_fields(&mut self) {

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{List, ObjectMeta, Value};
-use schema::{Errors, Kind, NameRule, Names, Path, names};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, ValidateName, name_validation};
 
 /// A set of permissions within one namespace.
 #[api]
@@ -10,7 +10,7 @@ pub struct Role {
     /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// Permissions of the role.
-    #[api(always)]
+    #[api(no_omitempty)]
     rules: List<PolicyRule>,
 }
 
@@ -30,17 +30,20 @@ pub struct PolicyRule {
 }
 
 impl Kind for Role {
-    const NAMES: Names = Names::new("rbac.authorization.k8s.io", "v1", "Role", "roles");
+    const NAMES: ResourceNames =
+        ResourceNames::new("rbac.authorization.k8s.io", "v1", "Role", "roles");
     const CREATED_BY_UPDATE: bool = true;
-    const NAME: NameRule = names::path_segment;
+    const NAME: ValidateName = name_validation::path_segment;
 
-    fn validate(&self, errs: &mut Errors) {
-        Path::Root.field("rules").each(self.rules().iter(), |rule, at| rule.check(true, at, errs));
+    fn validate(&self, errs: &mut ErrorList) {
+        FieldPath::Root
+            .field("rules")
+            .for_each_item(self.rules().iter(), |rule, at| rule.check(true, at, errs));
     }
 }
 
 impl PolicyRule {
-    pub(super) fn check(&self, namespaced: bool, at: &Path, errs: &mut Errors) {
+    pub(super) fn check(&self, namespaced: bool, at: &FieldPath, errs: &mut ErrorList) {
         if self.verbs().is_empty() {
             errs.required(&at.field("verbs"), "");
         }

@@ -2,9 +2,11 @@
 
 use macros::api;
 use object::{List, ObjectMeta, Value};
-use schema::{Column, Errors, Kind, NameRule, Names, Path, names};
+use schema::{
+    ErrorList, FieldPath, Kind, ResourceNames, TableColumn, ValidateName, name_validation,
+};
 
-use crate::rules::{Rules, go_struct};
+use crate::rules::{ValidateField, format_go_fields};
 
 /// The API group of roles, users and groups.
 pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
@@ -35,7 +37,7 @@ pub struct Subject {
 #[api(atomic)]
 pub struct RoleRef {
     /// API group of the role: rbac.authorization.k8s.io.
-    #[api(always, default = "rbac.authorization.k8s.io", implied)]
+    #[api(no_omitempty, default = "rbac.authorization.k8s.io", unpublished_default)]
     api_group: String,
     /// Role or ClusterRole.
     kind: Must<String>,
@@ -44,32 +46,32 @@ pub struct RoleRef {
 }
 
 impl Kind for RoleBinding {
-    const NAMES: Names =
-        Names::new("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings");
+    const NAMES: ResourceNames =
+        ResourceNames::new("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings");
     const CREATED_BY_UPDATE: bool = true;
-    const NAME: NameRule = names::path_segment;
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Role", |binding, _| binding.role_ref().cell()),
-        Column::AGE,
-        Column::wide_text("Users", |it, _| Subject::cell(it.subjects(), "User")),
-        Column::wide_text("Groups", |it, _| Subject::cell(it.subjects(), "Group")),
-        Column::wide_text("ServiceAccounts", |binding, _| {
+    const NAME: ValidateName = name_validation::path_segment;
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Role", |binding, _| binding.role_ref().cell()),
+        TableColumn::AGE,
+        TableColumn::wide_text("Users", |it, _| Subject::cell(it.subjects(), "User")),
+        TableColumn::wide_text("Groups", |it, _| Subject::cell(it.subjects(), "Group")),
+        TableColumn::wide_text("ServiceAccounts", |binding, _| {
             Subject::cell(binding.subjects(), "ServiceAccount")
         }),
     ];
 
-    fn validate(&self, errs: &mut Errors) {
-        self.role_ref().check(&["Role", "ClusterRole"], &Path::Root.field("roleRef"), errs);
+    fn validate(&self, errs: &mut ErrorList) {
+        self.role_ref().check(&["Role", "ClusterRole"], &FieldPath::Root.field("roleRef"), errs);
         for (i, subject) in self.subjects().iter().enumerate() {
-            subject.check(true, &Path::Root.field("subjects").index(i), errs);
+            subject.check(true, &FieldPath::Root.field("subjects").index(i), errs);
         }
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         self.validate(errs);
         let both = (self.role_ref(), old.role_ref());
-        errs.kept(&Path::Root.field("roleRef"), both, RoleRef::shown);
+        errs.immutable_formatted(&FieldPath::Root.field("roleRef"), both, RoleRef::shown);
     }
 
     fn default_fields(&mut self) {
@@ -78,15 +80,15 @@ impl Kind for RoleBinding {
 }
 
 impl RoleRef {
-    pub(super) fn check(&self, kinds: &[&str], at: &Path, errs: &mut Errors) {
+    pub(super) fn check(&self, kinds: &[&str], at: &FieldPath, errs: &mut ErrorList) {
         errs.one_of(&at.field("apiGroup"), self.api_group(), &[GROUP]);
         errs.one_of(&at.field("kind"), self.kind(), kinds);
-        errs.needed(&at.field("name"), self.name(), object::names::path_segment_name);
+        errs.required_format(&at.field("name"), self.name(), object::names::path_segment_name);
     }
 
     /// As Go prints it.
     pub(super) fn shown(&self) -> String {
-        go_struct(&[
+        format_go_fields(&[
             ("APIGroup", self.api_group().into()),
             ("Kind", self.kind().into()),
             ("Name", self.name().into()),
@@ -99,14 +101,18 @@ impl RoleRef {
 }
 
 impl Subject {
-    pub(super) fn check(&self, namespaced: bool, at: &Path, errs: &mut Errors) {
-        errs.need(at, "name", self.name());
+    pub(super) fn check(&self, namespaced: bool, at: &FieldPath, errs: &mut ErrorList) {
+        errs.required_field(at, "name", self.name());
         match self.kind() {
             "ServiceAccount" => {
-                errs.optional(&at.field("name"), self.name(), object::names::dns1123_subdomain);
+                errs.optional_format(
+                    &at.field("name"),
+                    self.name(),
+                    object::names::dns1123_subdomain,
+                );
                 errs.one_of(&at.field("apiGroup"), self.api_group(), &[""]);
                 if !namespaced {
-                    errs.need(at, "namespace", self.namespace());
+                    errs.required_field(at, "namespace", self.namespace());
                 }
             }
             "User" | "Group" => errs.one_of(&at.field("apiGroup"), self.api_group(), &[GROUP]),
@@ -143,14 +149,14 @@ impl Subject {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{complaints, created};
+    use crate::testing::{create_errors, created_from_json};
 
     #[test]
     fn an_empty_group_is_the_usual_one() {
-        let binding: RoleBinding = created(
+        let binding: RoleBinding = created_from_json(
             r#"{"metadata":{"name":"b"},"roleRef":{"apiGroup":"","kind":"Role","name":"r"}}"#,
         );
         assert_eq!(binding.role_ref().api_group(), GROUP);
-        assert!(complaints(&binding).is_empty());
+        assert!(create_errors(&binding).is_empty());
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use object::Quantity;
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use super::{CapacityRequestPolicy, CapacityRequestPolicyRange};
 
@@ -13,8 +13,8 @@ const MAX_VALUES: usize = 10;
 pub(super) fn check_policy(
     total: &Quantity,
     policy: &CapacityRequestPolicy,
-    at: &Path,
-    errs: &mut Errors,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) {
     let values: Vec<Quantity> = policy.valid_values().iter().collect();
     match (values.is_empty(), policy.valid_range(), policy.default()) {
@@ -43,8 +43,8 @@ fn check_values(
     total: &Quantity,
     default: &Quantity,
     values: &[Quantity],
-    at: &Path,
-    errs: &mut Errors,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) {
     for (i, pair) in values.windows(2).enumerate().filter(|(_, pair)| pair[0] > pair[1]) {
         let why = "values must be sorted in ascending order";
@@ -52,7 +52,7 @@ fn check_values(
     }
     let mut found = false;
     if values.len() > MAX_VALUES {
-        errs.more_than(at, values.len(), MAX_VALUES);
+        errs.too_many_with_count(at, values.len(), MAX_VALUES);
     } else {
         let mut seen = BTreeSet::new();
         for (i, value) in values.iter().enumerate() {
@@ -79,13 +79,13 @@ fn check_range(
     total: &Quantity,
     default: &Quantity,
     range: &CapacityRequestPolicyRange,
-    at: &Path,
-    errs: &mut Errors,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) {
     let Some(min) = range.min() else {
         return errs.required(&at.field("min"), "required when validRange is defined");
     };
-    let told = |name: &str, bad: &Quantity, why: String, errs: &mut Errors| {
+    let told = |name: &str, bad: &Quantity, why: String, errs: &mut ErrorList| {
         errs.invalid(&at.field(name), bad.to_string(), why);
     };
     if min > *total {
@@ -112,8 +112,8 @@ fn check_step(
     total: &Quantity,
     default: &Quantity,
     range: &CapacityRequestPolicyRange,
-    at: &Path,
-    errs: &mut Errors,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) {
     let Some(step) = range.step() else {
         return;
@@ -159,8 +159,8 @@ mod tests {
             let range = CapacityRequestPolicyRange::new().with_min(of("1")).with_step(of("2"));
             let policy =
                 CapacityRequestPolicy::new().with_default(of(default)).with_valid_range(range);
-            let mut errs = Errors::default();
-            check_policy(&of("10"), &policy, &Path::Root.field("p"), &mut errs);
+            let mut errs = ErrorList::default();
+            check_policy(&of("10"), &policy, &FieldPath::Root.field("p"), &mut errs);
             errs.0.len()
         };
         assert_eq!((told("3"), told("4"), told("0")), (0, 1, 2));

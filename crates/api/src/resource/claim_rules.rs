@@ -6,7 +6,7 @@ use std::{
 };
 
 use object::{Lens, List, Value, names, to_json};
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use super::{
     AllocatedDeviceStatus, AllocationResult, DeviceClaim, DeviceConfiguration, DeviceConstraint,
@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     core::volume::sources::check_csi_driver,
-    expression::{self, Environment, Gives},
-    rules::{Rules, go_struct},
+    expression::{self, CelEnvironment, ExpectedResult},
+    rules::{ValidateField, format_go_fields},
 };
 
 const MAX_EXPRESSION: usize = 10 * 1024;
@@ -48,7 +48,7 @@ impl<'a> Requests<'a> {
     }
 
     /// Checks a reference to a request.
-    fn check(&self, name: &str, at: &Path, errs: &mut Errors) {
+    fn check(&self, name: &str, at: &FieldPath, errs: &mut ErrorList) {
         let parts: Vec<_> = name.split('/').collect();
         if parts.len() > 2 {
             return errs.invalid(at, name, WHICH);
@@ -62,20 +62,20 @@ impl<'a> Requests<'a> {
     }
 
     /// Of too many, nobody looks at each.
-    fn check_all(&self, all: &List<String>, at: &Path, errs: &mut Errors) {
+    fn check_all(&self, all: &List<String>, at: &FieldPath, errs: &mut ErrorList) {
         if all.len() <= MAX_REQUESTS {
-            at.field("requests").each(all.iter(), |name, at| self.check(name, at, errs));
+            at.field("requests").for_each_item(all.iter(), |name, at| self.check(name, at, errs));
         }
     }
 }
 
 impl DeviceClaim {
-    pub(super) fn check(&self, at: &Path, errs: &mut Errors) {
+    pub(super) fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let requests = Requests::of(self);
         for (i, request) in self.requests().iter().enumerate() {
             request.check(self.constraints(), &at.field("requests").index(i), errs);
         }
-        at.field("constraints").each(self.constraints().iter(), |constraint, at| {
+        at.field("constraints").for_each_item(self.constraints().iter(), |constraint, at| {
             requests.check_all(constraint.requests(), at, errs);
             if constraint.match_attribute().is_none() && constraint.distinct_attribute().is_none() {
                 let why = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, \
@@ -83,7 +83,7 @@ impl DeviceClaim {
                 errs.required(at, why);
             }
         });
-        at.field("config").each(self.config().iter(), |config, at| {
+        at.field("config").for_each_item(self.config().iter(), |config, at| {
             requests.check_all(config.requests(), at, errs);
             config.device_configuration().check(at, errs);
         });
@@ -91,7 +91,7 @@ impl DeviceClaim {
 }
 
 impl DeviceRequest {
-    fn check(&self, constraints: &List<DeviceConstraint>, at: &Path, errs: &mut Errors) {
+    fn check(&self, constraints: &List<DeviceConstraint>, at: &FieldPath, errs: &mut ErrorList) {
         errs.label(&at.field("name"), self.name());
         match (self.exactly(), self.first_available().is_empty()) {
             (None, true) => {
@@ -108,7 +108,7 @@ impl DeviceRequest {
                     "" => errs.required(&at.field("deviceClassName"), ""),
                     class => errs.subdomain(&at.field("deviceClassName"), class),
                 }
-                check_wish(
+                validate_device_request(
                     (exactly.selectors(), exactly.allocation_mode(), exactly.count()),
                     exactly.tolerations(),
                     &at,
@@ -118,30 +118,34 @@ impl DeviceRequest {
                 check_derived(derived, self.name(), constraints, &at, errs);
             }
             (None, false) => {
-                at.field("firstAvailable").each(self.first_available().iter(), |sub, at| {
-                    errs.label(&at.field("name"), sub.name());
-                    check_wish(
-                        (sub.selectors(), sub.allocation_mode(), sub.count()),
-                        sub.tolerations(),
-                        at,
-                        errs,
-                    );
-                    let name = format!("{}/{}", self.name(), sub.name());
-                    check_derived(sub.derived_attributes(), &name, constraints, at, errs);
-                });
+                at.field("firstAvailable").for_each_item(
+                    self.first_available().iter(),
+                    |sub, at| {
+                        errs.label(&at.field("name"), sub.name());
+                        validate_device_request(
+                            (sub.selectors(), sub.allocation_mode(), sub.count()),
+                            sub.tolerations(),
+                            at,
+                            errs,
+                        );
+                        let name = format!("{}/{}", self.name(), sub.name());
+                        check_derived(sub.derived_attributes(), &name, constraints, at, errs);
+                    },
+                );
             }
         }
     }
 }
 
 /// Which devices are wanted, and how many.
-fn check_wish(
+fn validate_device_request(
     (selectors, mode, count): (&List<DeviceSelector>, &str, i64),
     tolerations: &List<DeviceToleration>,
-    at: &Path,
-    errs: &mut Errors,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) {
-    at.field("selectors").each(selectors.iter(), |selector, at| selector.check(false, at, errs));
+    at.field("selectors")
+        .for_each_item(selectors.iter(), |selector, at| selector.check(false, at, errs));
     match mode {
         "All" if count != 0 => {
             let why = "must not be specified when allocationMode is 'All'";
@@ -153,7 +157,8 @@ fn check_wish(
         "" => errs.not_supported(&at.field("allocationMode"), mode, &["All", "ExactCount"]),
         _ => {}
     }
-    at.field("tolerations").each(tolerations.iter(), |toleration, at| toleration.check(at, errs));
+    at.field("tolerations")
+        .for_each_item(tolerations.iter(), |toleration, at| toleration.check(at, errs));
 }
 
 /// Properties that are computed are there for a constraint.
@@ -161,8 +166,8 @@ fn check_derived(
     all: &List<DeviceDerivedAttribute>,
     request: &str,
     constraints: &List<DeviceConstraint>,
-    at: &Path,
-    errs: &mut Errors,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) {
     let whole = request.split('/').next().unwrap_or_default();
     let concerns = |constraint: &DeviceConstraint| {
@@ -174,44 +179,54 @@ fn check_derived(
         .filter(|constraint| concerns(constraint))
         .filter_map(|it| it.match_attribute().or(it.distinct_attribute()))
         .collect();
-    at.field("derivedAttributes").each(all.iter(), |attribute, at| {
+    at.field("derivedAttributes").for_each_item(all.iter(), |attribute, at| {
         if !attribute.name().is_empty() && !used.contains(attribute.name()) {
             let why = "must be referenced by at least one matchAttribute or distinctAttribute \
                        constraint targeting this request";
             errs.invalid(&at.field("name"), attribute.name(), why);
         }
         if !attribute.expression().is_empty() {
-            let gives = Gives::DeviceAttribute;
+            let gives = ExpectedResult::DerivedDeviceAttribute;
             check_expression(attribute.expression(), gives, &at.field("expression"), errs);
         }
     });
 }
 
-fn check_expression(text: &str, gives: Gives, at: &Path, errs: &mut Errors) {
+fn check_expression(text: &str, gives: ExpectedResult, at: &FieldPath, errs: &mut ErrorList) {
     if text.len() > MAX_EXPRESSION {
         return errs.too_long(at, MAX_EXPRESSION);
     }
-    let environment =
-        Environment { gives, params: false, authorizer: false, variables: false, stored: false };
+    let environment = CelEnvironment {
+        result_type: gives,
+        params: false,
+        authorizer: false,
+        variables: false,
+        is_stored: false,
+    };
     expression::Session::start().check(text, &environment, at, errs);
 }
 
 impl DeviceSelector {
     /// `stored`: what was taken before is taken again.
-    pub(super) fn check(&self, stored: bool, at: &Path, errs: &mut Errors) {
+    pub(super) fn check(&self, stored: bool, at: &FieldPath, errs: &mut ErrorList) {
         match self.cel() {
             None => errs.required(&at.field("cel"), ""),
             Some(_) if stored => {}
             Some(cel) => {
                 let at = at.field("cel");
-                check_expression(cel.expression(), Gives::Device, &at.field("expression"), errs);
+                check_expression(
+                    cel.expression(),
+                    ExpectedResult::DeviceSelector,
+                    &at.field("expression"),
+                    errs,
+                );
             }
         }
     }
 }
 
 impl DeviceConfiguration {
-    pub(super) fn check(&self, at: &Path, errs: &mut Errors) {
+    pub(super) fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let at = at.field("opaque");
         match self.opaque() {
             None => errs.required(&at, ""),
@@ -223,24 +238,24 @@ impl DeviceConfiguration {
 }
 
 /// An object that only a driver understands.
-fn check_object(value: &Value, at: &Path, errs: &mut Errors) {
+fn check_object(value: &Value, at: &FieldPath, errs: &mut ErrorList) {
     if value.is_null() {
         errs.required(at, "");
     } else if to_json(value).len() > MAX_PARAMETERS {
         errs.too_long(at, MAX_PARAMETERS);
-    } else if !value.unpacked().is_object() {
+    } else if !value.with_raw_expanded().is_object() {
         errs.invalid(at, "<value omitted>", "must be a valid JSON object");
     }
 }
 
 impl DeviceToleration {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let (value, at) = (self.value(), at.field("value"));
         match self.operator() {
             "Exists" if !value.is_empty() => {
                 errs.invalid(&at, value, "must be empty for operator `Exists`");
             }
-            "Equal" => errs.complaints(&at, value, names::label_value(value)),
+            "Equal" => errs.invalid_each(&at, value, names::label_value(value)),
             _ => {}
         }
     }
@@ -249,16 +264,17 @@ impl DeviceToleration {
 /// A device by its name, or a part of it that is shared.
 type DeviceId<'a> = (&'a str, &'a str, &'a str, Option<&'a str>);
 
-pub(super) fn check_status(claim: &ResourceClaim, old: &ResourceClaim, errs: &mut Errors) {
-    let (new, before, at) = (claim.status(), old.status(), Path::STATUS);
+pub(super) fn check_status(claim: &ResourceClaim, old: &ResourceClaim, errs: &mut ErrorList) {
+    let (new, before, at) = (claim.status(), old.status(), FieldPath::STATUS);
     let requests = Requests::of(claim.spec().devices());
-    at.field("reservedFor").each(new.reserved_for().iter(), |user, at| {
-        errs.need(at, "resource", user.resource());
-        errs.need(at, "name", user.name());
-        errs.need(at, "uid", user.uid());
+    at.field("reservedFor").for_each_item(new.reserved_for().iter(), |user, at| {
+        errs.required_field(at, "resource", user.resource());
+        errs.required_field(at, "name", user.name());
+        errs.required_field(at, "uid", user.uid());
     });
     let allocated = allocated(new);
-    at.field("devices").each(new.devices().iter(), |device, at| device.check(&allocated, at, errs));
+    at.field("devices")
+        .for_each_item(new.devices().iter(), |device, at| device.check(&allocated, at, errs));
     if !new.reserved_for().is_empty() {
         let at = at.field("reservedFor");
         let before = before.reserved_for().by_key(|user| user.tree());
@@ -321,19 +337,19 @@ impl ResourceClaimStatus {
 }
 
 impl AllocatedDeviceStatus {
-    fn check(&self, allocated: &BTreeSet<DeviceId<'_>>, at: &Path, errs: &mut Errors) {
+    fn check(&self, allocated: &BTreeSet<DeviceId<'_>>, at: &FieldPath, errs: &mut ErrorList) {
         check_csi_driver(&at.field("driver"), self.driver(), errs);
         check_pool(self.pool(), &at.field("pool"), errs);
         errs.label(&at.field("device"), self.device());
         let id = (self.driver(), self.pool(), self.device(), self.share_id());
         if !allocated.contains(&id) {
-            let shown = go_struct(&[
+            let shown = format_go_fields(&[
                 ("Driver", self.driver().into()),
                 ("Pool", self.pool().into()),
                 ("Device", self.device().into()),
                 ("ShareID", self.share_id().unwrap_or_default().into()),
             ]);
-            errs.invalid_shown(at, shown, "must be an allocated device in the claim");
+            errs.invalid_formatted(at, shown, "must be an allocated device in the claim");
         }
         let here = at.field("conditions");
         errs.max_items(&here, self.conditions().len(), MAX_CONDITIONS);
@@ -344,7 +360,7 @@ impl AllocatedDeviceStatus {
         }
         for (i, address) in self.network_data().iter().flat_map(|it| it.ips().iter()).enumerate() {
             let wrong = wrong_interface(address);
-            errs.complaints(&at.field("networkData").field("ips").index(i), address, wrong);
+            errs.invalid_each(&at.field("networkData").field("ips").index(i), address, wrong);
         }
     }
 }
@@ -367,43 +383,44 @@ fn wrong_interface(text: &str) -> Vec<String> {
 }
 
 impl AllocationResult {
-    fn check(&self, requests: &Requests<'_>, at: &Path, errs: &mut Errors) {
+    fn check(&self, requests: &Requests<'_>, at: &FieldPath, errs: &mut ErrorList) {
         let devices = at.field("devices");
         for (i, result) in self.devices().results().iter().enumerate() {
             result.check(requests, &devices.field("results").index(i), errs);
         }
-        devices.field("config").each(self.devices().config().iter(), |config, at| {
+        devices.field("config").for_each_item(self.devices().config().iter(), |config, at| {
             requests.check_all(config.requests(), at, errs);
             config.device_configuration().check(at, errs);
         });
-        at.given("nodeSelector", self.node_selector(), |nodes, at| nodes.check(at, errs));
+        at.if_present("nodeSelector", self.node_selector(), |nodes, at| nodes.check(at, errs));
     }
 }
 
 impl DeviceRequestAllocationResult {
-    fn check(&self, requests: &Requests<'_>, at: &Path, errs: &mut Errors) {
+    fn check(&self, requests: &Requests<'_>, at: &FieldPath, errs: &mut ErrorList) {
         requests.check(self.request(), &at.field("request"), errs);
         errs.label(&at.field("device"), self.device());
         let failures = self.binding_failure_conditions();
         super::slice_rules::check_binding(self.binding_conditions(), failures, at, errs);
-        at.field("tolerations").each(self.tolerations().iter(), |it, at| it.check(at, errs));
-        super::slice_rules::check_skipped(self.skip_node_operations(), at, errs);
+        at.field("tolerations")
+            .for_each_item(self.tolerations().iter(), |it, at| it.check(at, errs));
+        super::slice_rules::validate_skipped_operations(self.skip_node_operations(), at, errs);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{complaints, created};
+    use crate::testing::{create_errors, created_from_json};
 
     #[test]
     fn constraints_name_requests() {
-        let claim: ResourceClaim = created(
+        let claim: ResourceClaim = created_from_json(
             r#"{"metadata":{"name":"c"},"spec":{"devices":{
                 "requests":[{"name":"a","exactly":{"deviceClassName":"d"}}],
                 "constraints":[{"requests":["b"],"matchAttribute":"x.y/z"}]}}}"#,
         );
         let at = "spec.devices.constraints[0].requests[0]";
-        assert_eq!(complaints(&claim), [format!("{at}: Invalid value: \"b\": {WHICH}")]);
+        assert_eq!(create_errors(&claim), [format!("{at}: Invalid value: \"b\": {WHICH}")]);
     }
 }

@@ -2,7 +2,9 @@
 
 use macros::api;
 use object::{List, ObjectMeta};
-use schema::{Column, Errors, Kind, NameRule, Names, Path, Scope, names};
+use schema::{
+    ErrorList, FieldPath, Kind, ResourceNames, Scope, TableColumn, ValidateName, name_validation,
+};
 
 use super::{DeviceConfiguration, DeviceSelector};
 
@@ -12,20 +14,20 @@ pub struct DeviceClass {
     /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// Which devices, and how they are set up.
-    #[api(always)]
+    #[api(no_omitempty)]
     spec: DeviceClassSpec,
 }
 
 #[api]
 pub struct DeviceClassSpec {
     /// What devices must fulfil to be of the class.
-    #[api(checks(MaxItems(32)))]
+    #[api(validations(MaxItems(32)))]
     selectors: List<DeviceSelector>,
     /// How the devices are set up.
-    #[api(checks(MaxItems(32)))]
+    #[api(validations(MaxItems(32)))]
     config: List<DeviceClassConfiguration>,
     /// The resource of containers that stands for such a device.
-    #[api(tag = 4, checks(Format("extended-resource-name")))]
+    #[api(tag = 4, validations(Format("extended-resource-name")))]
     extended_resource_name: Option<String>,
 }
 
@@ -38,27 +40,29 @@ pub struct DeviceClassConfiguration {
 
 impl Kind for DeviceClass {
     const COMPILES: bool = true;
-    const NAMES: Names = Names::new("resource.k8s.io", "v1", "DeviceClass", "deviceclasses");
+    const NAMES: ResourceNames =
+        ResourceNames::new("resource.k8s.io", "v1", "DeviceClass", "deviceclasses");
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;
-    const NAME: NameRule = names::long_name;
+    const NAME: ValidateName = name_validation::long_name;
 
     const GENERATION: bool = true;
-    const COLUMNS: &'static [Column<Self>] = &[Column::NAME, Column::AGE];
+    const COLUMNS: &'static [TableColumn<Self>] = &[TableColumn::NAME, TableColumn::AGE];
 
-    fn validate(&self, errs: &mut Errors) {
-        self.spec().check(false, &Path::SPEC, errs);
+    fn validate(&self, errs: &mut ErrorList) {
+        self.spec().check(false, &FieldPath::SPEC, errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         let stored = self.spec().selectors() == old.spec().selectors();
-        self.spec().check(stored, &Path::SPEC, errs);
+        self.spec().check(stored, &FieldPath::SPEC, errs);
     }
 }
 
 impl DeviceClassSpec {
-    fn check(&self, stored: bool, at: &Path, errs: &mut Errors) {
-        at.field("selectors").each(self.selectors().iter(), |it, at| it.check(stored, at, errs));
+    fn check(&self, stored: bool, at: &FieldPath, errs: &mut ErrorList) {
+        at.field("selectors")
+            .for_each_item(self.selectors().iter(), |it, at| it.check(stored, at, errs));
         for (i, config) in self.config().iter().enumerate() {
             config.device_configuration().check(&at.field("config").index(i), errs);
         }

@@ -3,11 +3,12 @@
 use macros::api;
 use object::{Condition, List, ObjectMeta, Time};
 use schema::{
-    Column, Errors, Kind, METADATA, Names, Path, Scope, Storage, Subresource, Writer, age,
+    CLIENT_METADATA_FIELDS, ErrorList, FieldPath, Kind, ResourceNames, Scope, StorageConfig,
+    Subresource, TableColumn, WriteContext, age,
 };
 
 use super::{DeviceTaint, slice_rules::check_pool};
-use crate::{core::volume::sources::check_csi_driver, rules::Rules};
+use crate::{core::volume::sources::check_csi_driver, rules::ValidateField};
 
 /// A taint for all devices that match.
 #[api]
@@ -48,50 +49,51 @@ pub struct DeviceTaintRuleStatus {
 }
 
 impl Kind for DeviceTaintRule {
-    const NAMES: Names = Names::new("resource.k8s.io", "v1", "DeviceTaintRule", "devicetaintrules");
+    const NAMES: ResourceNames =
+        ResourceNames::new("resource.k8s.io", "v1", "DeviceTaintRule", "devicetaintrules");
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("devicetaintrules", "v1beta2");
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const STORAGE: StorageConfig = StorageConfig::new("devicetaintrules", "v1beta2");
+    const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("DeviceTaintRule")];
 
     const GENERATION: bool = true;
     const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::DYNAMIC_RESOURCES);
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Key", |rule, _| rule.spec().taint().key().into()),
-        Column::text("Value", |rule, _| rule.spec().taint().value().into()),
-        Column::text("Effect", |rule, _| rule.spec().taint().effect().into()),
-        Column::text("TimeAdded", |rule, now| {
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Key", |rule, _| rule.spec().taint().key().into()),
+        TableColumn::text("Value", |rule, _| rule.spec().taint().value().into()),
+        TableColumn::text("Effect", |rule, _| rule.spec().taint().effect().into()),
+        TableColumn::text("TimeAdded", |rule, now| {
             rule.spec().taint().time_added().map_or(String::new(), |time| age(time, now)).into()
         }),
-        Column::AGE,
+        TableColumn::AGE,
     ];
 
-    fn stamp(&mut self, by: &Writer) {
+    fn stamp(&mut self, by: &WriteContext) {
         if self.spec().taint().time_added().is_none() {
-            self.spec_mut().taint_mut().set_time_added(Time::text(by.now));
+            self.spec_mut().taint_mut().set_time_added(Time::format(by.now));
         }
     }
 
-    fn sign(&mut self, old: Option<&Self>, by: &Writer) {
+    fn sign(&mut self, old: Option<&Self>, by: &WriteContext) {
         let taint = self.spec().taint();
         let anew = old.map(|old| old.spec().taint()).is_some_and(|old| {
             old.effect() != taint.effect() && old.time_added() == taint.time_added()
         });
         if anew {
-            self.spec_mut().taint_mut().set_time_added(Time::text(by.now));
+            self.spec_mut().taint_mut().set_time_added(Time::format(by.now));
         }
     }
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         if let Some(selector) = self.spec().device_selector() {
-            selector.check(&Path::SPEC.field("deviceSelector"), errs);
+            selector.check(&FieldPath::SPEC.field("deviceSelector"), errs);
         }
-        self.spec().taint().check(&Path::SPEC.field("taint"), errs);
+        self.spec().taint().check(&FieldPath::SPEC.field("taint"), errs);
     }
 
-    fn validate_status(&self, _: &Self, errs: &mut Errors) {
-        let (conditions, at) = (self.status().conditions(), Path::STATUS.field("conditions"));
+    fn validate_status(&self, _: &Self, errs: &mut ErrorList) {
+        let (conditions, at) = (self.status().conditions(), FieldPath::STATUS.field("conditions"));
         errs.conditions(&at, conditions);
         errs.max_items(&at, conditions.len(), MAX_CONDITIONS);
     }
@@ -100,9 +102,9 @@ impl Kind for DeviceTaintRule {
 const MAX_CONDITIONS: usize = 8;
 
 impl DeviceTaintSelector {
-    fn check(&self, at: &Path, errs: &mut Errors) {
-        at.given("driver", self.driver(), |driver, at| check_csi_driver(at, driver, errs));
-        at.given("pool", self.pool(), |pool, at| check_pool(pool, at, errs));
-        at.given("device", self.device(), |device, at| errs.label(at, device));
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
+        at.if_present("driver", self.driver(), |driver, at| check_csi_driver(at, driver, errs));
+        at.if_present("pool", self.pool(), |pool, at| check_pool(pool, at, errs));
+        at.if_present("device", self.device(), |device, at| errs.label(at, device));
     }
 }

@@ -2,7 +2,9 @@
 
 use macros::api;
 use object::{Condition, List, Map, ObjectMeta, Quantity, Time, Value};
-use schema::{Column, Errors, Kind, METADATA, Names, Path, Subresource};
+use schema::{
+    CLIENT_METADATA_FIELDS, ErrorList, FieldPath, Kind, ResourceNames, Subresource, TableColumn,
+};
 
 use super::claim_rules::check_status;
 use crate::core::NodeSelector;
@@ -13,7 +15,7 @@ pub struct ResourceClaim {
     /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// What is claimed. It never changes.
-    #[api(always, checks(Immutable))]
+    #[api(no_omitempty, validations(Immutable))]
     spec: ResourceClaimSpec,
     /// Whether the claim is fulfilled, and how.
     status: ResourceClaimStatus,
@@ -22,20 +24,20 @@ pub struct ResourceClaim {
 #[api]
 pub struct ResourceClaimSpec {
     /// The devices that are asked for.
-    #[api(always)]
+    #[api(no_omitempty)]
     devices: DeviceClaim,
 }
 
 #[api]
 pub struct DeviceClaim {
     /// What is asked for, each under a name.
-    #[api(always, checks(MaxItems(32), UniqueBy("name")))]
+    #[api(no_omitempty, validations(MaxItems(32), UniqueBy("name")))]
     requests: List<DeviceRequest>,
     /// What must hold of the devices of several requests.
-    #[api(checks(MaxItems(32)))]
+    #[api(validations(MaxItems(32)))]
     constraints: List<DeviceConstraint>,
     /// How the devices are to be set up.
-    #[api(checks(MaxItems(32)))]
+    #[api(validations(MaxItems(32)))]
     config: List<DeviceClaimConfiguration>,
 }
 
@@ -46,7 +48,7 @@ pub struct DeviceRequest {
     /// The one thing that is asked for.
     exactly: Option<ExactDeviceRequest>,
     /// Alternatives, the best first.
-    #[api(checks(MaxItems(8), UniqueBy("name")))]
+    #[api(validations(MaxItems(8), UniqueBy("name")))]
     first_available: List<DeviceSubRequest>,
 }
 
@@ -55,11 +57,11 @@ pub struct ExactDeviceRequest {
     /// The class that the devices must be of.
     device_class_name: Must<String>,
     /// What devices must fulfil to be chosen.
-    #[api(checks(MaxItems(32)))]
+    #[api(validations(MaxItems(32)))]
     selectors: List<DeviceSelector>,
     /// Whether some devices are wanted, or all: ExactCount, All.
-    #[api(go = "$.DeviceAllocationMode", checks(Values("All", "ExactCount")))]
-    #[api(values("All", "ExactCount"))]
+    #[api(go_type = "$.DeviceAllocationMode", validations(OneOfValues("All", "ExactCount")))]
+    #[api(enum_values("All", "ExactCount"))]
     allocation_mode: String,
     /// How many devices are wanted.
     count: i64,
@@ -68,17 +70,17 @@ pub struct ExactDeviceRequest {
     /// The taints of devices that do not matter.
     tolerations: List<DeviceToleration>,
     /// How much of each device is needed.
-    #[api(gate = "DRAConsumableCapacity")]
+    #[api(feature_gate = "DRAConsumableCapacity")]
     capacity: Option<CapacityRequirements>,
     /// Properties that are computed from those of a device.
-    #[api(gate = "DRADerivedAttributes", checks(MaxItems(32)))]
+    #[api(feature_gate = "DRADerivedAttributes", validations(MaxItems(32)))]
     derived_attributes: List<DeviceDerivedAttribute>,
 }
 
 #[api]
 pub struct CapacityRequirements {
     /// How much of what.
-    #[api(go = "map[$.QualifiedName]resource.Quantity")]
+    #[api(go_type = "map[$.QualifiedName]resource.Quantity")]
     requests: Map<Quantity>,
 }
 
@@ -97,27 +99,37 @@ pub struct CELDeviceSelector {
 #[api]
 pub struct DeviceDerivedAttribute {
     /// The property's name.
-    #[api(go = "$.FullyQualifiedName", checks(Filled, Format("resource-fully-qualified-name")))]
+    #[api(
+        go_type = "$.FullyQualifiedName",
+        validations(Required, Format("resource-fully-qualified-name"))
+    )]
     name: Must<String>,
     /// How it is computed.
-    #[api(checks(Filled))]
+    #[api(validations(Required))]
     expression: Must<String>,
 }
 
 #[api]
 pub struct DeviceToleration {
     /// The taint; empty: all.
-    #[api(checks(Format("label-key")))]
+    #[api(validations(Format("label-key")))]
     key: String,
     /// How the value is compared: Equal, Exists.
-    #[api(default = "Equal", go = "$.DeviceTolerationOperator", checks(Values("Equal", "Exists")))]
-    #[api(values("Equal", "Exists"))]
+    #[api(
+        default = "Equal",
+        go_type = "$.DeviceTolerationOperator",
+        validations(OneOfValues("Equal", "Exists"))
+    )]
+    #[api(enum_values("Equal", "Exists"))]
     operator: String,
     /// The value of the taint.
     value: String,
     /// The effect of the taint; empty: all.
-    #[api(go = "$.DeviceTaintEffect", checks(Values("NoExecute", "NoSchedule", "None")))]
-    #[api(values("NoExecute", "NoSchedule", "None"))]
+    #[api(
+        go_type = "$.DeviceTaintEffect",
+        validations(OneOfValues("NoExecute", "NoSchedule", "None"))
+    )]
+    #[api(enum_values("NoExecute", "NoSchedule", "None"))]
     effect: String,
     /// How long a taint that evicts is tolerated.
     toleration_seconds: Option<i64>,
@@ -128,45 +140,45 @@ pub struct DeviceSubRequest {
     /// What the alternative is called.
     name: Must<String>,
     /// The class that the devices must be of.
-    #[api(checks(Filled, Format("long-name")))]
+    #[api(validations(Required, Format("long-name")))]
     device_class_name: Must<String>,
     /// What devices must fulfil to be chosen.
-    #[api(checks(MaxItems(32)))]
+    #[api(validations(MaxItems(32)))]
     selectors: List<DeviceSelector>,
     /// Whether some devices are wanted, or all: ExactCount, All.
-    #[api(go = "$.DeviceAllocationMode", checks(Values("All", "ExactCount")))]
-    #[api(values("All", "ExactCount"))]
+    #[api(go_type = "$.DeviceAllocationMode", validations(OneOfValues("All", "ExactCount")))]
+    #[api(enum_values("All", "ExactCount"))]
     allocation_mode: String,
     /// How many devices are wanted.
     count: i64,
     /// The taints of devices that do not matter.
     tolerations: List<DeviceToleration>,
     /// How much of each device is needed.
-    #[api(gate = "DRAConsumableCapacity")]
+    #[api(feature_gate = "DRAConsumableCapacity")]
     capacity: Option<CapacityRequirements>,
     /// Properties that are computed from those of a device.
-    #[api(gate = "DRADerivedAttributes", checks(MaxItems(32)))]
+    #[api(feature_gate = "DRADerivedAttributes", validations(MaxItems(32)))]
     derived_attributes: List<DeviceDerivedAttribute>,
 }
 
 #[api]
 pub struct DeviceConstraint {
     /// The requests that are concerned; none: all.
-    #[api(checks(MaxItems(32), Unique))]
+    #[api(validations(MaxItems(32), Unique))]
     requests: List<String>,
     /// A property that all devices must have alike.
-    #[api(go = "$.FullyQualifiedName", checks(Format("resource-fully-qualified-name")))]
+    #[api(go_type = "$.FullyQualifiedName", validations(Format("resource-fully-qualified-name")))]
     match_attribute: Option<String>,
     /// A property that no two devices may have alike.
-    #[api(go = "$.FullyQualifiedName", gate = "DRAConsumableCapacity")]
-    #[api(checks(Format("resource-fully-qualified-name")))]
+    #[api(go_type = "$.FullyQualifiedName", feature_gate = "DRAConsumableCapacity")]
+    #[api(validations(Format("resource-fully-qualified-name")))]
     distinct_attribute: Option<String>,
 }
 
 #[api]
 pub struct DeviceClaimConfiguration {
     /// The requests that are concerned; none: all.
-    #[api(checks(MaxItems(32), Unique))]
+    #[api(validations(MaxItems(32), Unique))]
     requests: List<String>,
     /// Parameters that are passed to the driver.
     #[api(inline)]
@@ -182,7 +194,7 @@ pub struct DeviceConfiguration {
 #[api]
 pub struct OpaqueDeviceConfiguration {
     /// The driver that it is for.
-    #[api(checks(Filled, Format("long-name-caseless"), MaxLength(63)))]
+    #[api(validations(Required, Format("long-name-caseless"), MaxLength(63)))]
     driver: Must<String>,
     /// Parameters that are passed to the driver.
     #[api(raw)]
@@ -192,14 +204,14 @@ pub struct OpaqueDeviceConfiguration {
 #[api]
 pub struct ResourceClaimStatus {
     /// What the claim was given.
-    #[api(checks(NoModify))]
+    #[api(validations(NoModify))]
     allocation: Option<AllocationResult>,
     /// Who may use it.
-    #[api(keys("uid"), merge, merge_key = "uid", checks(MaxItems(256), UniqueBy("uid")))]
+    #[api(keys("uid"), merge, merge_key = "uid", validations(MaxItems(256), UniqueBy("uid")))]
     reserved_for: List<ResourceClaimConsumerReference>,
     /// How the devices are.
     #[api(tag = 4, keys("driver", "device", "pool", "shareID"))]
-    #[api(checks(UniqueBy("driver", "device", "pool", "shareID")))]
+    #[api(validations(UniqueBy("driver", "device", "pool", "shareID")))]
     devices: List<AllocatedDeviceStatus>,
 }
 
@@ -213,7 +225,7 @@ pub struct ResourceClaimConsumerReference {
     /// Its name.
     name: Must<String>,
     /// Its number.
-    #[api(go = "types.UID")]
+    #[api(go_type = "types.UID")]
     uid: Must<String>,
 }
 
@@ -225,17 +237,17 @@ pub struct AllocationResult {
     #[api(tag = 3)]
     node_selector: Option<NodeSelector>,
     /// When they were given.
-    #[api(tag = 5, gate = "DRADeviceBindingConditions")]
+    #[api(tag = 5, feature_gate = "DRADeviceBindingConditions")]
     allocation_timestamp: Option<Time>,
 }
 
 #[api]
 pub struct DeviceAllocationResult {
     /// The devices, one by one.
-    #[api(checks(MaxItems(32)))]
+    #[api(validations(MaxItems(32)))]
     results: List<DeviceRequestAllocationResult>,
     /// How they are to be set up.
-    #[api(checks(MaxItems(64)))]
+    #[api(validations(MaxItems(64)))]
     config: List<DeviceAllocationConfiguration>,
 }
 
@@ -244,10 +256,10 @@ pub struct DeviceRequestAllocationResult {
     /// The request that it fulfils.
     request: Must<String>,
     /// The driver.
-    #[api(checks(Format("long-name-caseless"), Filled, MaxLength(63)))]
+    #[api(validations(Format("long-name-caseless"), Required, MaxLength(63)))]
     driver: Must<String>,
     /// The pool.
-    #[api(checks(Filled, Format("resource-pool-name")))]
+    #[api(validations(Required, Format("resource-pool-name")))]
     pool: Must<String>,
     /// The device.
     device: Must<String>,
@@ -256,33 +268,42 @@ pub struct DeviceRequestAllocationResult {
     /// The taints that did not matter.
     tolerations: List<DeviceToleration>,
     /// Conditions that must hold before a pod is bound.
-    #[api(gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
+    #[api(feature_gate = "DRADeviceBindingConditions", validations(MaxItems(4)))]
     binding_conditions: List<String>,
     /// Conditions that mean that a pod cannot be bound.
-    #[api(gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
+    #[api(feature_gate = "DRADeviceBindingConditions", validations(MaxItems(4)))]
     binding_failure_conditions: List<String>,
     /// The part of a device that is shared.
-    #[api(name = "shareID", go = "types.UID", gate = "DRAConsumableCapacity")]
-    #[api(checks(Format("uuid")))]
+    #[api(name = "shareID", go_type = "types.UID", feature_gate = "DRAConsumableCapacity")]
+    #[api(validations(Format("uuid")))]
     share_id: Option<String>,
     /// How much of the device it takes.
-    #[api(go = "map[$.QualifiedName]resource.Quantity", gate = "DRAConsumableCapacity")]
+    #[api(
+        go_type = "map[$.QualifiedName]resource.Quantity",
+        feature_gate = "DRAConsumableCapacity"
+    )]
     consumed_capacity: Map<Quantity>,
     /// What the kubelet need not ask the driver to do.
-    #[api(set, go = "[]$.SkipNodeOperation", gate = "DRAOptionalNodeOperations")]
-    #[api(checks(Unique, Each(Values("*", "NodePrepareResources", "NodeUnprepareResources"))))]
-    #[api(values("*", "NodePrepareResources", "NodeUnprepareResources"))]
+    #[api(set, go_type = "[]$.SkipNodeOperation", feature_gate = "DRAOptionalNodeOperations")]
+    #[api(validations(
+        Unique,
+        Each(OneOfValues("*", "NodePrepareResources", "NodeUnprepareResources"))
+    ))]
+    #[api(enum_values("*", "NodePrepareResources", "NodeUnprepareResources"))]
     skip_node_operations: List<String>,
 }
 
 #[api]
 pub struct DeviceAllocationConfiguration {
     /// Who wants it: FromClass, FromClaim.
-    #[api(go = "$.AllocationConfigSource", checks(Filled, Values("FromClaim", "FromClass")))]
-    #[api(values("FromClaim", "FromClass"))]
+    #[api(
+        go_type = "$.AllocationConfigSource",
+        validations(Required, OneOfValues("FromClaim", "FromClass"))
+    )]
+    #[api(enum_values("FromClaim", "FromClass"))]
     source: Must<String>,
     /// The requests that are concerned; none: all.
-    #[api(checks(MaxItems(32), Unique))]
+    #[api(validations(MaxItems(32), Unique))]
     requests: List<String>,
     /// Parameters that are passed to the driver.
     #[api(inline)]
@@ -298,10 +319,15 @@ pub struct AllocatedDeviceStatus {
     /// The device.
     device: Must<String>,
     /// The part of a device that is shared.
-    #[api(tag = 7, name = "shareID", gate = "DRAConsumableCapacity", checks(Format("uuid")))]
+    #[api(
+        tag = 7,
+        name = "shareID",
+        feature_gate = "DRAConsumableCapacity",
+        validations(Format("uuid"))
+    )]
     share_id: Option<String>,
     /// What holds of the device.
-    #[api(tag = 4, keys("type"), always)]
+    #[api(tag = 4, keys("type"), no_omitempty)]
     conditions: List<Condition>,
     /// What else the driver says.
     #[api(raw)]
@@ -313,26 +339,30 @@ pub struct AllocatedDeviceStatus {
 #[api]
 pub struct NetworkDeviceData {
     /// The interface's name.
-    #[api(checks(MaxBytes(256)))]
+    #[api(validations(MaxBytes(256)))]
     interface_name: String,
     /// Its addresses, with the sizes of their networks.
-    #[api(checks(MaxItems(16), Unique))]
+    #[api(validations(MaxItems(16), Unique))]
     ips: List<String>,
     /// Its hardware address.
-    #[api(checks(MaxBytes(128)))]
+    #[api(validations(MaxBytes(128)))]
     hardware_address: String,
 }
 
 impl Kind for ResourceClaim {
     const COMPILES: bool = true;
-    const NAMES: Names = Names::new("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims");
+    const NAMES: ResourceNames =
+        ResourceNames::new("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims");
     const SHOWS_DELETED: bool = true;
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("ResourceClaim")];
 
     const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::DYNAMIC_RESOURCES);
-    const COLUMNS: &'static [Column<Self>] =
-        &[Column::NAME, Column::text("State", |claim, _| claim.state().into()), Column::AGE];
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("State", |claim, _| claim.state().into()),
+        TableColumn::AGE,
+    ];
 
     fn default_fields(&mut self) {
         self.spec_mut().default_fields();
@@ -342,13 +372,13 @@ impl Kind for ResourceClaim {
         self.status_mut().drop_deallocated(old.status());
     }
 
-    fn validate(&self, errs: &mut Errors) {
-        self.spec().devices().check(&Path::SPEC.field("devices"), errs);
+    fn validate(&self, errs: &mut ErrorList) {
+        self.spec().devices().check(&FieldPath::SPEC.field("devices"), errs);
     }
 
-    fn validate_update(&self, _old: &Self, _errs: &mut Errors) {}
+    fn validate_update(&self, _old: &Self, _errs: &mut ErrorList) {}
 
-    fn validate_status(&self, old: &Self, errs: &mut Errors) {
+    fn validate_status(&self, old: &Self, errs: &mut ErrorList) {
         check_status(self, old, errs);
     }
 }

@@ -2,10 +2,10 @@
 
 use macros::api;
 use object::ObjectMeta;
-use schema::{Column, Errors, Kind, Names, Path};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, TableColumn};
 
 use super::ResourceClaimSpec;
-use crate::{core::volume::sources::check_template_meta, rules::Rules, shown::shown};
+use crate::{core::volume::sources::check_template_meta, rules::ValidateField, shown::format_go};
 
 /// What claims are made from, one for each pod.
 #[api]
@@ -13,7 +13,7 @@ pub struct ResourceClaimTemplate {
     /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// What the claims look like. It never changes.
-    #[api(always)]
+    #[api(no_omitempty)]
     spec: ResourceClaimTemplateSpec,
 }
 
@@ -22,30 +22,34 @@ pub struct ResourceClaimTemplateSpec {
     /// Labels and annotations of the claims.
     metadata: ObjectMeta,
     /// What is claimed.
-    #[api(always)]
+    #[api(no_omitempty)]
     spec: ResourceClaimSpec,
 }
 
 impl Kind for ResourceClaimTemplate {
     const COMPILES: bool = true;
-    const NAMES: Names =
-        Names::new("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates");
+    const NAMES: ResourceNames = ResourceNames::new(
+        "resource.k8s.io",
+        "v1",
+        "ResourceClaimTemplate",
+        "resourceclaimtemplates",
+    );
     const SHOWS_DELETED: bool = true;
 
     const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::DYNAMIC_RESOURCES);
-    const COLUMNS: &'static [Column<Self>] = &[Column::NAME, Column::AGE];
+    const COLUMNS: &'static [TableColumn<Self>] = &[TableColumn::NAME, TableColumn::AGE];
 
     fn default_fields(&mut self) {
         self.spec_mut().spec_mut().default_fields();
     }
 
-    fn validate(&self, errs: &mut Errors) {
-        check_template_meta(self.spec().metadata(), &Path::SPEC.field("metadata"), errs);
-        self.spec().spec().devices().check(&Path::SPEC.field("spec").field("devices"), errs);
+    fn validate(&self, errs: &mut ErrorList) {
+        check_template_meta(self.spec().metadata(), &FieldPath::SPEC.field("metadata"), errs);
+        self.spec().spec().devices().check(&FieldPath::SPEC.field("spec").field("devices"), errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         self.validate(errs);
-        errs.kept(&Path::SPEC, (self.spec(), old.spec()), shown);
+        errs.immutable_formatted(&FieldPath::SPEC, (self.spec(), old.spec()), format_go);
     }
 }

@@ -2,7 +2,10 @@
 
 use macros::api;
 use object::{List, Map, ObjectMeta, Quantity, Time};
-use schema::{Column, Errors, Index, Kind, Names, Path, Scope, Warnings, Writer};
+use schema::{
+    ErrorList, FieldPath, Kind, ResourceNames, Scope, SelectableField, TableColumn, WarningList,
+    WriteContext,
+};
 
 use crate::{core::NodeSelector, generation};
 
@@ -30,29 +33,32 @@ pub struct ResourceSliceSpec {
     /// The devices.
     devices: List<Device>,
     /// Whether each device says itself which nodes can use it.
-    #[api(gate = "DRAPartitionableDevices")]
+    #[api(feature_gate = "DRAPartitionableDevices")]
     per_device_node_selection: Option<bool>,
     /// Counters that several devices draw from.
-    #[api(gate = "DRAPartitionableDevices", checks(MaxItems(8), UniqueBy("name")))]
+    #[api(feature_gate = "DRAPartitionableDevices", validations(MaxItems(8), UniqueBy("name")))]
     shared_counters: List<CounterSet>,
     /// The property that tells kinds of partitions apart.
-    #[api(go = "$.FullyQualifiedName", gate = "DRAPartitionableDevicesType")]
-    #[api(checks(Format("resource-fully-qualified-name")))]
+    #[api(go_type = "$.FullyQualifiedName", feature_gate = "DRAPartitionableDevicesType")]
+    #[api(validations(Format("resource-fully-qualified-name")))]
     partition_type_attribute: Option<String>,
     /// What the kubelet need not ask the driver to do.
-    #[api(set, go = "[]$.SkipNodeOperation", gate = "DRAOptionalNodeOperations")]
-    #[api(checks(Unique, Each(Values("*", "NodePrepareResources", "NodeUnprepareResources"))))]
-    #[api(values("*", "NodePrepareResources", "NodeUnprepareResources"))]
+    #[api(set, go_type = "[]$.SkipNodeOperation", feature_gate = "DRAOptionalNodeOperations")]
+    #[api(validations(
+        Unique,
+        Each(OneOfValues("*", "NodePrepareResources", "NodeUnprepareResources"))
+    ))]
+    #[api(enum_values("*", "NodePrepareResources", "NodeUnprepareResources"))]
     skip_node_operations: List<String>,
 }
 
 #[api]
 pub struct CounterSet {
     /// What the counters are called together.
-    #[api(checks(Filled, Format("short-name")))]
+    #[api(validations(Required, Format("short-name")))]
     name: Must<String>,
     /// The counters.
-    #[api(required, checks(Filled, EachKey(Format("short-name"))))]
+    #[api(required, validations(Required, EachKey(Format("short-name"))))]
     counters: Map<Counter>,
 }
 
@@ -77,40 +83,43 @@ pub struct Device {
     /// What the device is called in its pool.
     name: Must<String>,
     /// Properties by name.
-    #[api(go = "map[$.QualifiedName]$.DeviceAttribute")]
+    #[api(go_type = "map[$.QualifiedName]$.DeviceAttribute")]
     attributes: Map<DeviceAttribute>,
     /// How much there is of what, by name.
-    #[api(go = "map[$.QualifiedName]$.DeviceCapacity")]
+    #[api(go_type = "map[$.QualifiedName]$.DeviceCapacity")]
     capacity: Map<DeviceCapacity>,
     /// What the device draws from counters of the slice.
-    #[api(gate = "DRAPartitionableDevices", checks(MaxItems(2), UniqueBy("counterSet")))]
+    #[api(
+        feature_gate = "DRAPartitionableDevices",
+        validations(MaxItems(2), UniqueBy("counterSet"))
+    )]
     consumes_counters: List<DeviceCounterConsumption>,
     /// The node that can use it.
-    #[api(gate = "DRAPartitionableDevices")]
+    #[api(feature_gate = "DRAPartitionableDevices")]
     node_name: Option<String>,
     /// The nodes that can use it.
-    #[api(gate = "DRAPartitionableDevices")]
+    #[api(feature_gate = "DRAPartitionableDevices")]
     node_selector: Option<NodeSelector>,
     /// Whether all nodes can use it.
-    #[api(gate = "DRAPartitionableDevices")]
+    #[api(feature_gate = "DRAPartitionableDevices")]
     all_nodes: Option<bool>,
     /// What keeps pods away from it.
     taints: List<DeviceTaint>,
     /// Whether pods that use it are bound to its node.
-    #[api(gate = "DRADeviceBindingConditions")]
+    #[api(feature_gate = "DRADeviceBindingConditions")]
     binds_to_node: Option<bool>,
     /// Conditions that must hold before a pod is bound.
-    #[api(gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
+    #[api(feature_gate = "DRADeviceBindingConditions", validations(MaxItems(4)))]
     binding_conditions: List<String>,
     /// Conditions that mean that a pod cannot be bound.
-    #[api(gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
+    #[api(feature_gate = "DRADeviceBindingConditions", validations(MaxItems(4)))]
     binding_failure_conditions: List<String>,
     /// Whether several claims may use it at once.
-    #[api(gate = "DRAConsumableCapacity")]
+    #[api(feature_gate = "DRAConsumableCapacity")]
     allow_multiple_allocations: Option<bool>,
     /// What it takes of the node's own resources.
-    #[api(tag = 14, go = "map[v1.ResourceName]$.NodeAllocatableResource")]
-    #[api(gate = "DRANodeAllocatableResources")]
+    #[api(tag = 14, go_type = "map[v1.ResourceName]$.NodeAllocatableResource")]
+    #[api(feature_gate = "DRANodeAllocatableResources")]
     node_allocatable_resources: Map<NodeAllocatableResource>,
 }
 
@@ -126,12 +135,12 @@ pub struct NodeAllocatableResource {
 #[api]
 pub struct NodeAllocatableMapping {
     /// The capacity that it follows from.
-    #[api(go = "$.QualifiedName", checks(OneOf))]
+    #[api(go_type = "$.QualifiedName", validations(UnionMember))]
     capacity_key: Option<String>,
     /// How much for each unit of that.
     capacity_multiplier: Option<Quantity>,
     /// How much for the device.
-    #[api(checks(OneOf))]
+    #[api(validations(UnionMember))]
     device_multiplier: Option<Quantity>,
 }
 
@@ -146,14 +155,14 @@ pub struct NodeAllocatableOverhead {
 #[api]
 pub struct DeviceCounterConsumption {
     /// The counters.
-    #[api(checks(Filled, Format("short-name")))]
+    #[api(validations(Required, Format("short-name")))]
     counter_set: Must<String>,
     /// How much of each.
-    #[api(required, checks(Filled, EachKey(Format("short-name"))))]
+    #[api(required, validations(Required, EachKey(Format("short-name"))))]
     counters: Map<Counter>,
     /// What devices must have in common to be used together.
-    #[api(gate = "DRADeviceCompatibilityGroups")]
-    #[api(checks(MaxItems(2), Each(Format("short-name")), Unique))]
+    #[api(feature_gate = "DRADeviceCompatibilityGroups")]
+    #[api(validations(MaxItems(2), Each(Format("short-name")), Unique))]
     compatibility_groups: List<String>,
 }
 
@@ -162,7 +171,7 @@ pub struct DeviceCapacity {
     /// How much there is.
     value: Must<Quantity>,
     /// How much may be asked for.
-    #[api(gate = "DRAConsumableCapacity")]
+    #[api(feature_gate = "DRAConsumableCapacity")]
     request_policy: Option<CapacityRequestPolicy>,
 }
 
@@ -191,28 +200,28 @@ pub struct CapacityRequestPolicyRange {
 #[api]
 pub struct DeviceAttribute {
     /// A number.
-    #[api(tag = 2, checks(OneOf))]
+    #[api(tag = 2, validations(UnionMember))]
     int: Option<i64>,
     /// Yes or no.
-    #[api(checks(OneOf))]
+    #[api(validations(UnionMember))]
     bool: Option<bool>,
     /// A text.
-    #[api(checks(OneOf))]
+    #[api(validations(UnionMember))]
     string: Option<String>,
     /// A version.
-    #[api(checks(OneOf))]
+    #[api(validations(UnionMember))]
     version: Option<String>,
     /// Numbers.
-    #[api(gate = "DRAListTypeAttributes", checks(OneOf))]
+    #[api(feature_gate = "DRAListTypeAttributes", validations(UnionMember))]
     ints: List<i64>,
     /// Several of yes and no.
-    #[api(gate = "DRAListTypeAttributes", checks(OneOf))]
+    #[api(feature_gate = "DRAListTypeAttributes", validations(UnionMember))]
     bools: List<bool>,
     /// Texts.
-    #[api(gate = "DRAListTypeAttributes", checks(OneOf))]
+    #[api(feature_gate = "DRAListTypeAttributes", validations(UnionMember))]
     strings: List<String>,
     /// Versions.
-    #[api(gate = "DRAListTypeAttributes", checks(OneOf))]
+    #[api(feature_gate = "DRAListTypeAttributes", validations(UnionMember))]
     versions: List<String>,
 }
 
@@ -223,8 +232,11 @@ pub struct DeviceTaint {
     /// Its value.
     value: String,
     /// What it does: NoSchedule, NoExecute, None.
-    #[api(go = "$.DeviceTaintEffect", checks(Filled, Values("NoExecute", "NoSchedule", "None")))]
-    #[api(values("NoExecute", "NoSchedule", "None"))]
+    #[api(
+        go_type = "$.DeviceTaintEffect",
+        validations(Required, OneOfValues("NoExecute", "NoSchedule", "None"))
+    )]
+    #[api(enum_values("NoExecute", "NoSchedule", "None"))]
     effect: Must<String>,
     /// Since when it is there.
     time_added: Option<Time>,
@@ -232,32 +244,35 @@ pub struct DeviceTaint {
 
 impl Kind for ResourceSlice {
     const COMPILES: bool = true;
-    const NAMES: Names = Names::new("resource.k8s.io", "v1", "ResourceSlice", "resourceslices");
+    const NAMES: ResourceNames =
+        ResourceNames::new("resource.k8s.io", "v1", "ResourceSlice", "resourceslices");
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;
     const GENERATION: bool = true;
     const COUNTS_DORMANT: bool = true;
 
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Node", |slice, _| slice.spec().node_name().unwrap_or_default().into()),
-        Column::text("Driver", |slice, _| slice.spec().driver().into()),
-        Column::text("Pool", |slice, _| slice.spec().pool().name().into()),
-        Column::AGE,
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Node", |slice, _| slice.spec().node_name().unwrap_or_default().into()),
+        TableColumn::text("Driver", |slice, _| slice.spec().driver().into()),
+        TableColumn::text("Pool", |slice, _| slice.spec().pool().name().into()),
+        TableColumn::AGE,
     ];
     const NO_INDEX: &'static str = "field label not supported for {kind}: {}";
-    const INDEXES: &'static [Index<Self>] = &[
-        Index::topic("spec.nodeName", |slice| slice.spec().node_name().unwrap_or_default().into()),
-        Index::field("spec.driver", |slice| slice.spec().driver().into()),
+    const INDEXES: &'static [SelectableField<Self>] = &[
+        SelectableField::with_watch_topic("spec.nodeName", |slice| {
+            slice.spec().node_name().unwrap_or_default().into()
+        }),
+        SelectableField::filter_only("spec.driver", |slice| slice.spec().driver().into()),
     ];
 
     fn prepare_update(&mut self, old: &Self) {
         // A change counts even if it is dropped afterwards.
         let changed = self.spec() != old.spec();
-        generation::next(self.metadata_mut(), old.metadata(), changed);
+        generation::bump_if(self.metadata_mut(), old.metadata(), changed);
     }
 
-    fn stamp(&mut self, by: &Writer) {
+    fn stamp(&mut self, by: &WriteContext) {
         let fresh = |taint: &DeviceTaint| taint.time_added().is_none();
         if !self.spec().devices().iter().any(|device| device.taints().iter().any(fresh)) {
             return;
@@ -265,25 +280,25 @@ impl Kind for ResourceSlice {
         for device in self.spec_mut().devices_mut().iter_mut() {
             if device.taints().iter().any(fresh) {
                 for taint in device.taints_mut().iter_mut().filter(|taint| fresh(taint)) {
-                    taint.set_time_added(Time::text(by.now));
+                    taint.set_time_added(Time::format(by.now));
                 }
             }
         }
     }
 
-    fn validate(&self, errs: &mut Errors) {
-        self.spec().check(None, &Path::SPEC, errs);
+    fn validate(&self, errs: &mut ErrorList) {
+        self.spec().check(None, &FieldPath::SPEC, errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        self.spec().check(Some(old.spec()), &Path::SPEC, errs);
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
+        self.spec().check(Some(old.spec()), &FieldPath::SPEC, errs);
     }
 
-    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
+    fn warn(&self, old: Option<&Self>, warnings: &mut WarningList) {
         let driver = self.spec().driver();
         let same = old.is_some_and(|old| old.spec().driver() == driver);
         if !same && driver != driver.to_lowercase() {
-            warnings.say(format!(
+            warnings.push(format!(
                 "spec.driver: driver names should be lowercase; {driver:?} contains uppercase \
                  characters"
             ));

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use object::{Lens, List, Value, count, names};
-use schema::{Errors, Path};
+use object::{Lens, List, Value, names, saturating_i32};
+use schema::{ErrorList, FieldPath};
 
 use super::{
     CounterSet, Device, DeviceAttribute, DeviceCounterConsumption, DeviceTaint, ResourceSliceSpec,
@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     core::volume::sources::check_csi_driver,
-    rules::{Rules, is_negative, or_null},
-    shown::{shown, shown_all},
+    rules::{ValidateField, is_negative, or_null},
+    shown::{format_go, format_go_list},
 };
 
 const MAX_DEVICES: usize = 128;
@@ -27,7 +27,7 @@ const MAX_KEY: usize = 63 + 1 + MAX_ID;
 const MAX_VALUE: usize = 64;
 
 /// The name of a pool: domains with slashes between them.
-pub(super) fn check_pool(name: &str, at: &Path, errs: &mut Errors) {
+pub(super) fn check_pool(name: &str, at: &FieldPath, errs: &mut ErrorList) {
     if name.is_empty() {
         return errs.required(at, "");
     }
@@ -38,7 +38,7 @@ pub(super) fn check_pool(name: &str, at: &Path, errs: &mut Errors) {
 }
 
 impl ResourceSliceSpec {
-    pub(super) fn check(&self, old: Option<&Self>, at: &Path, errs: &mut Errors) {
+    pub(super) fn check(&self, old: Option<&Self>, at: &FieldPath, errs: &mut ErrorList) {
         check_csi_driver(&at.field("driver"), self.driver(), errs);
         let (pool, here) = (self.pool(), at.field("pool"));
         check_pool(pool.name(), &here.field("name"), errs);
@@ -64,12 +64,13 @@ impl ResourceSliceSpec {
             errs.invalid(at, "", "only one of `sharedCounters` or `devices` is allowed");
         }
         self.check_devices(old, &at.field("devices"), errs);
-        at.field("sharedCounters").each(self.shared_counters().iter(), |it, at| it.check(at, errs));
+        at.field("sharedCounters")
+            .for_each_item(self.shared_counters().iter(), |it, at| it.check(at, errs));
         self.check_partitions(at, errs);
-        check_skipped(self.skip_node_operations(), at, errs);
+        validate_skipped_operations(self.skip_node_operations(), at, errs);
     }
 
-    fn check_nodes(&self, at: &Path, errs: &mut Errors) {
+    fn check_nodes(&self, at: &FieldPath, errs: &mut ErrorList) {
         let mut set = Vec::new();
         match self.node_name() {
             None => {}
@@ -87,9 +88,9 @@ impl ResourceSliceSpec {
             let at = at.field("nodeSelector");
             nodes.check(&at, errs);
             if nodes.node_selector_terms().len() != 1 {
-                let shown = shown_all(nodes.node_selector_terms());
+                let shown = format_go_list(nodes.node_selector_terms());
                 let why = "must have exactly one node selector term";
-                errs.invalid_shown(&at.field("nodeSelectorTerms"), shown, why);
+                errs.invalid_formatted(&at.field("nodeSelectorTerms"), shown, why);
             }
         }
         for (name, shown, value) in [
@@ -120,7 +121,7 @@ impl ResourceSliceSpec {
         }
     }
 
-    fn check_devices(&self, old: Option<&Self>, at: &Path, errs: &mut Errors) {
+    fn check_devices(&self, old: Option<&Self>, at: &FieldPath, errs: &mut ErrorList) {
         let devices = self.devices();
         let advanced = |device: &Device| {
             !device.taints().is_empty()
@@ -129,7 +130,7 @@ impl ResourceSliceSpec {
         };
         let max = if devices.iter().any(advanced) { MAX_ADVANCED } else { MAX_DEVICES };
         if devices.len() > max {
-            return errs.more_than(at, devices.len(), max);
+            return errs.too_many_with_count(at, devices.len(), max);
         }
         let mut seen = BTreeSet::new();
         let before = old.map(|old| old.devices().by_key(|it| it.name())).unwrap_or_default();
@@ -137,12 +138,12 @@ impl ResourceSliceSpec {
             let old = before.get(device.name()).copied();
             let selects = self.per_device_node_selection() == Some(true);
             device.check(old, selects, &at.index(i), errs);
-            errs.once(&mut seen, &at.index(i), device.name());
+            errs.unique(&mut seen, &at.index(i), device.name());
         }
     }
 
     /// A property that tells kinds of partitions apart is there where it is needed.
-    fn check_partitions(&self, at: &Path, errs: &mut Errors) {
+    fn check_partitions(&self, at: &FieldPath, errs: &mut ErrorList) {
         let Some(name) = self.partition_type_attribute() else { return };
         let consumes = |device: &Device| !device.consumes_counters().is_empty();
         if !self.devices().iter().any(consumes) {
@@ -162,9 +163,9 @@ impl ResourceSliceSpec {
                     errs.required(&at.key(name), why);
                 }
                 Some(attribute) if attribute.string().is_none() => {
-                    let shown = shown(attribute);
+                    let shown = format_go(attribute);
                     let why = "must be a string value because `partitionTypeAttribute` names this attribute";
-                    errs.invalid_shown(&at.key(name), shown, why);
+                    errs.invalid_formatted(&at.key(name), shown, why);
                 }
                 Some(_) => {}
             }
@@ -173,7 +174,11 @@ impl ResourceSliceSpec {
 }
 
 /// What is prepared must be undone.
-pub(super) fn check_skipped(skipped: &List<String>, at: &Path, errs: &mut Errors) {
+pub(super) fn validate_skipped_operations(
+    skipped: &List<String>,
+    at: &FieldPath,
+    errs: &mut ErrorList,
+) {
     let has = |name: &str| skipped.iter().any(|it| it == name);
     if has("NodePrepareResources") && !has("NodeUnprepareResources") && !has("*") {
         let why =
@@ -183,19 +188,19 @@ pub(super) fn check_skipped(skipped: &List<String>, at: &Path, errs: &mut Errors
 }
 
 impl Device {
-    fn check(&self, old: Option<&Self>, selects: bool, at: &Path, errs: &mut Errors) {
+    fn check(&self, old: Option<&Self>, selects: bool, at: &FieldPath, errs: &mut ErrorList) {
         errs.label(&at.field("name"), self.name());
         let properties = self.attributes().iter().len() + self.capacity().iter().len();
         if properties > MAX_PROPERTIES {
             let why = format!(
                 "the total number of attributes and capacities must not exceed {MAX_PROPERTIES}"
             );
-            errs.invalid(at, count(properties), why);
+            errs.invalid(at, saturating_i32(properties), why);
         }
         let values: usize = self.attributes().iter().map(|(_, it)| it.lists().max(1)).sum();
         if values > MAX_VALUES {
             let why = format!("the total number of attribute values must not exceed {MAX_VALUES}");
-            errs.invalid(at, count(values), why);
+            errs.invalid(at, saturating_i32(values), why);
         }
         for (name, attribute) in self.attributes().iter() {
             let at = at.field("attributes");
@@ -208,9 +213,9 @@ impl Device {
         if old.is_none_or(|old| old.taints() != self.taints()) {
             let at = at.field("taints");
             if self.taints().len() > MAX_TAINTS {
-                errs.more_than(&at, self.taints().len(), MAX_TAINTS);
+                errs.too_many_with_count(&at, self.taints().len(), MAX_TAINTS);
             } else {
-                at.each(self.taints().iter(), |taint, at| taint.check(at, errs));
+                at.for_each_item(self.taints().iter(), |taint, at| taint.check(at, errs));
             }
         }
         for (i, consumption) in self.consumes_counters().iter().enumerate() {
@@ -222,7 +227,7 @@ impl Device {
         self.check_node_resources(&at.field("nodeAllocatableResources"), errs);
     }
 
-    fn check_capacity(&self, at: &Path, errs: &mut Errors) {
+    fn check_capacity(&self, at: &FieldPath, errs: &mut ErrorList) {
         for (name, capacity) in self.capacity().iter() {
             check_property(name, at, errs);
             let (key, Some(policy)) = (shortened(name), capacity.request_policy()) else {
@@ -238,7 +243,7 @@ impl Device {
         }
     }
 
-    fn check_nodes(&self, selects: bool, at: &Path, errs: &mut Errors) {
+    fn check_nodes(&self, selects: bool, at: &FieldPath, errs: &mut ErrorList) {
         let (name, nodes, all) = (self.node_name(), self.node_selector(), self.all_nodes());
         if !selects {
             if name.is_some() || nodes.is_some() || all.is_some() {
@@ -277,7 +282,7 @@ impl Device {
         }
     }
 
-    fn check_node_resources(&self, at: &Path, errs: &mut Errors) {
+    fn check_node_resources(&self, at: &FieldPath, errs: &mut ErrorList) {
         for (name, resource) in self.node_allocatable_resources().iter() {
             let at = at.key(name);
             let of_nodes = matches!(name, "cpu" | "memory" | "ephemeral-storage")
@@ -317,17 +322,19 @@ impl DeviceAttribute {
         self.ints().len() + self.bools().len() + self.strings().len() + self.versions().len()
     }
 
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         if self.string().is_some_and(|text| text.len() > MAX_VALUE) {
             errs.too_long(&at.field("string"), MAX_VALUE);
         }
-        at.field("strings").each(self.strings().iter(), |it, at| errs.max_bytes(at, it, MAX_VALUE));
-        at.given("version", self.version(), |version, at| check_version(version, at, errs));
-        at.field("versions").each(self.versions().iter(), |it, at| check_version(it, at, errs));
+        at.field("strings")
+            .for_each_item(self.strings().iter(), |it, at| errs.max_bytes(at, it, MAX_VALUE));
+        at.if_present("version", self.version(), |version, at| check_version(version, at, errs));
+        at.field("versions")
+            .for_each_item(self.versions().iter(), |it, at| check_version(it, at, errs));
     }
 }
 
-fn check_version(text: &str, at: &Path, errs: &mut Errors) {
+fn check_version(text: &str, at: &FieldPath, errs: &mut ErrorList) {
     if !is_semantic(text) {
         errs.invalid(at, text, "must be a string compatible with semver.org spec 2.0.0");
     }
@@ -355,38 +362,38 @@ fn is_semantic(text: &str) -> bool {
 }
 
 impl CounterSet {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let counters = self.counters().iter().len();
         if counters > MAX_COUNTERS {
-            errs.more_than(&at.field("counters"), counters, MAX_COUNTERS);
+            errs.too_many_with_count(&at.field("counters"), counters, MAX_COUNTERS);
         }
     }
 }
 
 impl DeviceCounterConsumption {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let counters = self.counters().iter().len();
         if counters > MAX_COUNTERS {
-            errs.more_than(&at.field("counters"), counters, MAX_COUNTERS);
+            errs.too_many_with_count(&at.field("counters"), counters, MAX_COUNTERS);
         }
     }
 }
 
 impl DeviceTaint {
-    pub(super) fn check(&self, at: &Path, errs: &mut Errors) {
+    pub(super) fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         errs.qualified(&at.field("key"), self.key());
         if !self.value().is_empty() {
             let wrong = names::label_value(self.value());
-            errs.complaints(&at.field("value"), self.value(), wrong);
+            errs.invalid_each(&at.field("value"), self.value(), wrong);
         }
     }
 }
 
 /// The name of a property: an identifier, perhaps with a domain before it.
-fn check_property(name: &str, at: &Path, errs: &mut Errors) {
-    let identifier = |name: &str, errs: &mut Errors| {
+fn check_property(name: &str, at: &FieldPath, errs: &mut ErrorList) {
+    let identifier = |name: &str, errs: &mut ErrorList| {
         errs.max_bytes(at, name, MAX_ID);
-        errs.complaints(at, name, names::c_identifier(name));
+        errs.invalid_each(at, name, names::c_identifier(name));
     };
     match name.split('/').collect::<Vec<_>>()[..] {
         [name] => identifier(name, errs),
@@ -414,13 +421,18 @@ fn shortened(name: &str) -> String {
 }
 
 /// Conditions that must hold, and such that must not, before a pod is bound.
-pub(super) fn check_binding(good: &List<String>, bad: &List<String>, at: &Path, errs: &mut Errors) {
+pub(super) fn check_binding(
+    good: &List<String>,
+    bad: &List<String>,
+    at: &FieldPath,
+    errs: &mut ErrorList,
+) {
     for (name, list) in [("bindingConditions", good), ("bindingFailureConditions", bad)] {
         let at = at.field(name);
         let mut seen = BTreeSet::new();
         for (i, condition) in list.iter().enumerate() {
             errs.qualified(&at.index(i), condition);
-            errs.once(&mut seen, &at.index(i), condition);
+            errs.unique(&mut seen, &at.index(i), condition);
         }
     }
     let here = at.field("bindingFailureConditions");

@@ -2,13 +2,15 @@
 
 use macros::api;
 use object::{Condition, List, ObjectMeta};
-use schema::{Column, Errors, Kind, METADATA, Names, Path, Subresource};
+use schema::{
+    CLIENT_METADATA_FIELDS, ErrorList, FieldPath, Kind, ResourceNames, Subresource, TableColumn,
+};
 
 use super::{
     CompositeDisruptionMode, CompositePodGroupSchedulingConstraints,
     CompositePodGroupSchedulingPolicy, SingleCompositeDisruptionMode, WorkloadReference,
 };
-use crate::{columns::NONE, rules::Rules};
+use crate::{columns::NONE, rules::ValidateField};
 
 /// Groups of pods that are scheduled together.
 #[api]
@@ -24,29 +26,29 @@ pub struct CompositePodGroup {
 #[api]
 pub struct CompositePodGroupSpec {
     /// The group that this one is part of.
-    #[api(checks(Immutable, Format("long-name")))]
+    #[api(validations(Immutable, Format("long-name")))]
     parent_composite_pod_group_name: Option<String>,
     /// The template that it was made from.
-    #[api(required, always, checks(Filled, Immutable))]
+    #[api(required, no_omitempty, validations(Required, Immutable))]
     workload_ref: Option<WorkloadReference>,
     /// How the pods are scheduled.
-    #[api(checks(Immutable))]
+    #[api(validations(Immutable))]
     scheduling_policy: Must<CompositePodGroupSchedulingPolicy>,
     /// Where the pods must be, together.
-    #[api(checks(Immutable))]
+    #[api(validations(Immutable))]
     scheduling_constraints: Option<CompositePodGroupSchedulingConstraints>,
     /// How much is lost when one pod is disrupted.
-    #[api(checks(Immutable))]
+    #[api(validations(Immutable))]
     disruption_mode: Option<CompositeDisruptionMode>,
     /// The class of their priority.
-    #[api(checks(Format("long-name"), Immutable))]
+    #[api(validations(Format("long-name"), Immutable))]
     priority_class_name: String,
     /// Their priority, as a number.
-    #[api(checks(Immutable, Max(1_000_000_000)))]
+    #[api(validations(Immutable, Max(1_000_000_000)))]
     priority: Option<i32>,
     /// Whether others make room: Never, PreemptLowerPriority.
-    #[api(go = "$.PreemptionPolicy", gate = "PodGroupPreemptionPolicy")]
-    #[api(checks(Immutable, Values("Never", "PreemptLowerPriority")))]
+    #[api(go_type = "$.PreemptionPolicy", feature_gate = "PodGroupPreemptionPolicy")]
+    #[api(validations(Immutable, OneOfValues("Never", "PreemptLowerPriority")))]
     preemption_policy: Option<String>,
 }
 
@@ -58,24 +60,28 @@ pub struct CompositePodGroupStatus {
 }
 
 impl Kind for CompositePodGroup {
-    const NAMES: Names =
-        Names::new("scheduling.k8s.io", "v1alpha3", "CompositePodGroup", "compositepodgroups");
+    const NAMES: ResourceNames = ResourceNames::new(
+        "scheduling.k8s.io",
+        "v1alpha3",
+        "CompositePodGroup",
+        "compositepodgroups",
+    );
     const BLIND_UPDATES: bool = false;
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;
     const GATE: Option<&str> = Some("CompositePodGroup");
     const DEFAULT_ON: bool = false;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("CompositePodGroup")];
 
     const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::WORKLOAD_SCHEDULING);
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Policy", |group, _| {
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Policy", |group, _| {
             if group.spec().scheduling_policy().gang().is_some() { "Gang" } else { "Basic" }.into()
         }),
-        Column::text("Workload", |group, _| {
+        TableColumn::text("Workload", |group, _| {
             group.spec().workload_ref().map_or(NONE, WorkloadReference::workload_name).into()
         }),
-        Column::AGE,
+        TableColumn::AGE,
     ];
 
     fn default_fields(&mut self) {
@@ -84,7 +90,7 @@ impl Kind for CompositePodGroup {
         }
     }
 
-    fn validate_status(&self, _: &Self, errs: &mut Errors) {
-        errs.conditions(&Path::STATUS.field("conditions"), self.status().conditions());
+    fn validate_status(&self, _: &Self, errs: &mut ErrorList) {
+        errs.conditions(&FieldPath::STATUS.field("conditions"), self.status().conditions());
     }
 }

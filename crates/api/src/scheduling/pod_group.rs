@@ -2,13 +2,15 @@
 
 use macros::api;
 use object::{Condition, List, ObjectMeta};
-use schema::{Column, Errors, Kind, METADATA, Names, Path, Subresource};
+use schema::{
+    CLIENT_METADATA_FIELDS, ErrorList, FieldPath, Kind, ResourceNames, Subresource, TableColumn,
+};
 
 use super::{
     DisruptionMode, PodGroupResourceClaim, PodGroupSchedulingConstraints, PodGroupSchedulingPolicy,
     SingleDisruptionMode,
 };
-use crate::{columns::NONE, rules::Rules};
+use crate::{columns::NONE, rules::ValidateField};
 
 /// Pods that are scheduled together.
 #[api]
@@ -24,15 +26,15 @@ pub struct PodGroup {
 #[api]
 pub struct PodGroupSpec {
     /// The group that this one is part of.
-    #[api(gate = "CompositePodGroup", checks(Immutable, Format("long-name")))]
+    #[api(feature_gate = "CompositePodGroup", validations(Immutable, Format("long-name")))]
     parent_composite_pod_group_name: Option<String>,
     /// The template that it was made from.
-    #[api(checks(Immutable))]
+    #[api(validations(Immutable))]
     workload_ref: Option<WorkloadReference>,
     /// How the pods are scheduled.
     scheduling_policy: Must<PodGroupSchedulingPolicy>,
     /// Where the pods must be, together.
-    #[api(gate = "TopologyAwareWorkloadScheduling", checks(Immutable))]
+    #[api(feature_gate = "TopologyAwareWorkloadScheduling", validations(Immutable))]
     scheduling_constraints: Option<PodGroupSchedulingConstraints>,
     /// The devices that the pods share.
     #[api(
@@ -40,32 +42,32 @@ pub struct PodGroupSpec {
         merge,
         retain_keys,
         merge_key = "name",
-        gate = "DRAWorkloadResourceClaims"
+        feature_gate = "DRAWorkloadResourceClaims"
     )]
-    #[api(checks(MaxItems(4), Immutable, UniqueBy("name")))]
+    #[api(validations(MaxItems(4), Immutable, UniqueBy("name")))]
     resource_claims: List<PodGroupResourceClaim>,
     /// How much is lost when one pod is disrupted.
-    #[api(checks(Immutable))]
+    #[api(validations(Immutable))]
     disruption_mode: Option<DisruptionMode>,
     /// The class of their priority.
-    #[api(checks(Immutable, Format("long-name")))]
+    #[api(validations(Immutable, Format("long-name")))]
     priority_class_name: String,
     /// Their priority, as a number.
-    #[api(checks(Immutable, Max(1_000_000_000)))]
+    #[api(validations(Immutable, Max(1_000_000_000)))]
     priority: Option<i32>,
     /// Whether others make room: Never, PreemptLowerPriority.
-    #[api(go = "$.PreemptionPolicy", gate = "PodGroupPreemptionPolicy")]
-    #[api(checks(Immutable, Values("Never", "PreemptLowerPriority")))]
+    #[api(go_type = "$.PreemptionPolicy", feature_gate = "PodGroupPreemptionPolicy")]
+    #[api(validations(Immutable, OneOfValues("Never", "PreemptLowerPriority")))]
     preemption_policy: Option<String>,
 }
 
 #[api]
 pub struct WorkloadReference {
     /// The workload.
-    #[api(checks(Filled, Format("long-name")))]
+    #[api(validations(Required, Format("long-name")))]
     workload_name: Must<String>,
     /// The template in it.
-    #[api(checks(Filled, Format("short-name")))]
+    #[api(validations(Required, Format("short-name")))]
     template_name: Must<String>,
 }
 
@@ -80,9 +82,9 @@ pub struct PodGroupStatus {
         merge,
         retain_keys,
         merge_key = "name",
-        gate = "DRAWorkloadResourceClaims"
+        feature_gate = "DRAWorkloadResourceClaims"
     )]
-    #[api(checks(MaxItems(4), UniqueBy("name")))]
+    #[api(validations(MaxItems(4), UniqueBy("name")))]
     resource_claim_statuses: List<PodGroupResourceClaimStatus>,
 }
 
@@ -91,29 +93,30 @@ pub struct PodGroupResourceClaimStatus {
     /// What the claim is called in the group.
     name: Must<String>,
     /// The claim that was made.
-    #[api(checks(Format("long-name")))]
+    #[api(validations(Format("long-name")))]
     resource_claim_name: Option<String>,
 }
 
 impl Kind for PodGroup {
-    const NAMES: Names = Names::new("scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups");
+    const NAMES: ResourceNames =
+        ResourceNames::new("scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups");
     const BLIND_UPDATES: bool = false;
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;
     const GATE: Option<&str> = Some("GenericWorkload");
     const DEFAULT_ON: bool = false;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("PodGroup")];
 
     const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::WORKLOAD_SCHEDULING);
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Policy", |group, _| {
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Policy", |group, _| {
             if group.spec().scheduling_policy().gang().is_some() { "Gang" } else { "Basic" }.into()
         }),
-        Column::text("Workload", |group, _| {
+        TableColumn::text("Workload", |group, _| {
             group.spec().workload_ref().map_or(NONE, WorkloadReference::workload_name).into()
         }),
-        Column::text("Status", |group, _| group.status().state().into()),
-        Column::AGE,
+        TableColumn::text("Status", |group, _| group.status().state().into()),
+        TableColumn::AGE,
     ];
 
     fn default_fields(&mut self) {
@@ -122,18 +125,18 @@ impl Kind for PodGroup {
         }
     }
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         let spec = self.spec();
         if spec.parent_composite_pod_group_name().is_some() && spec.workload_ref().is_none() {
             let why = "must be set when parentCompositePodGroupName is set";
-            errs.required(&Path::SPEC.field("workloadRef"), why);
+            errs.required(&FieldPath::SPEC.field("workloadRef"), why);
         }
     }
 
-    fn validate_update(&self, _old: &Self, _errs: &mut Errors) {}
+    fn validate_update(&self, _old: &Self, _errs: &mut ErrorList) {}
 
-    fn validate_status(&self, _: &Self, errs: &mut Errors) {
-        let at = Path::STATUS;
+    fn validate_status(&self, _: &Self, errs: &mut ErrorList) {
+        let at = FieldPath::STATUS;
         errs.conditions(&at.field("conditions"), self.status().conditions());
         let claims = self.spec().resource_claims();
         for (i, status) in self.status().resource_claim_statuses().iter().enumerate() {

@@ -8,10 +8,10 @@ use super::TopologyConstraint;
 #[api]
 pub struct WorkloadPodGroupSchedulingPolicy {
     /// One by one.
-    #[api(checks(OneOf), union)]
+    #[api(validations(UnionMember), union)]
     basic: Option<WorkloadPodGroupBasicSchedulingPolicy>,
     /// All together, or not at all.
-    #[api(checks(OneOf), union)]
+    #[api(validations(UnionMember), union)]
     gang: Option<WorkloadPodGroupGangSchedulingPolicy>,
 }
 
@@ -21,37 +21,37 @@ pub struct WorkloadPodGroupBasicSchedulingPolicy {}
 #[api]
 pub struct WorkloadPodGroupGangSchedulingPolicy {
     /// How many pods there must be room for.
-    #[api(checks(Min(1)))]
+    #[api(validations(Min(1)))]
     min_count: Option<i32>,
 }
 
 #[api]
 pub struct WorkloadPodGroupSchedulingConstraints {
     /// What all pods must have in common.
-    #[api(checks(MaxItems(1)))]
+    #[api(validations(MaxItems(1)))]
     topology: List<TopologyConstraint>,
 }
 
 #[api]
 pub struct WorkloadPodGroupResourceClaim {
     /// What the claim is called here.
-    #[api(checks(Filled, Format("short-name")))]
+    #[api(validations(Required, Format("short-name")))]
     name: Must<String>,
     /// The claim.
-    #[api(checks(OneOf, Format("long-name")))]
+    #[api(validations(UnionMember, Format("long-name")))]
     resource_claim_name: Option<String>,
     /// The template that the claim is made from.
-    #[api(checks(OneOf, Format("long-name")))]
+    #[api(validations(UnionMember, Format("long-name")))]
     resource_claim_template_name: Option<String>,
 }
 
 #[api]
 pub struct WorkloadPodGroupDisruptionMode {
     /// Only the one.
-    #[api(checks(OneOf), union)]
+    #[api(validations(UnionMember), union)]
     single: Option<WorkloadPodGroupSingleDisruptionMode>,
     /// All of them.
-    #[api(checks(OneOf), union)]
+    #[api(validations(UnionMember), union)]
     all: Option<WorkloadPodGroupAllDisruptionMode>,
 }
 
@@ -64,10 +64,10 @@ pub struct WorkloadPodGroupAllDisruptionMode {}
 #[api]
 pub struct WorkloadCompositePodGroupSchedulingPolicy {
     /// One by one.
-    #[api(checks(OneOf))]
+    #[api(validations(UnionMember))]
     basic: Option<WorkloadCompositePodGroupBasicSchedulingPolicy>,
     /// All together, or not at all.
-    #[api(checks(OneOf))]
+    #[api(validations(UnionMember))]
     gang: Option<WorkloadCompositePodGroupGangSchedulingPolicy>,
 }
 
@@ -77,24 +77,24 @@ pub struct WorkloadCompositePodGroupBasicSchedulingPolicy {}
 #[api]
 pub struct WorkloadCompositePodGroupGangSchedulingPolicy {
     /// How many groups there must be room for.
-    #[api(checks(Min(1)))]
+    #[api(validations(Min(1)))]
     min_group_count: Option<i32>,
 }
 
 #[api]
 pub struct WorkloadCompositePodGroupSchedulingConstraints {
     /// What all pods must have in common.
-    #[api(checks(MaxItems(1)))]
+    #[api(validations(MaxItems(1)))]
     topology: List<TopologyConstraint>,
 }
 
 #[api]
 pub struct WorkloadCompositePodGroupDisruptionMode {
     /// Only the one.
-    #[api(checks(OneOf))]
+    #[api(validations(UnionMember))]
     single: Option<WorkloadCompositePodGroupSingleDisruptionMode>,
     /// All of them.
-    #[api(checks(OneOf))]
+    #[api(validations(UnionMember))]
     all: Option<WorkloadCompositePodGroupAllDisruptionMode>,
 }
 

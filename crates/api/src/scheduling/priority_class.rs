@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::ObjectMeta;
-use schema::{Column, Errors, Kind, Names, Path, Scope};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, Scope, TableColumn};
 
 use crate::generation;
 
@@ -12,31 +12,32 @@ pub struct PriorityClass {
     /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// Priority of the pods; higher is more important. Cannot be changed.
-    #[api(always)]
+    #[api(no_omitempty)]
     value: i32,
     /// Whether the class applies to pods that name none. Only one can be the default.
     global_default: bool,
     /// Description of when the class should be used.
     description: String,
     /// Whether pods of the class preempt pods of lower priority: PreemptLowerPriority (default) or Never.
-    #[api(default = "PreemptLowerPriority", implied, go = "v1.PreemptionPolicy")]
-    #[api(values("Never", "PreemptLowerPriority"))]
+    #[api(default = "PreemptLowerPriority", unpublished_default, go_type = "v1.PreemptionPolicy")]
+    #[api(enum_values("Never", "PreemptLowerPriority"))]
     preemption_policy: Option<String>,
 }
 
 impl Kind for PriorityClass {
-    const NAMES: Names =
-        Names::new("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses").short(&["pc"]);
+    const NAMES: ResourceNames =
+        ResourceNames::new("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses")
+            .short(&["pc"]);
     const SCOPE: Scope = Scope::Cluster;
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::new("Value", "integer", |class, _| class.value().into()),
-        Column::new("Global-Default", "boolean", |class, _| class.global_default().into()),
-        Column::AGE,
-        Column::text("PreemptionPolicy", |class, _| class.preemption_policy().into()),
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::new("Value", "integer", |class, _| class.value().into()),
+        TableColumn::new("Global-Default", "boolean", |class, _| class.global_default().into()),
+        TableColumn::AGE,
+        TableColumn::text("PreemptionPolicy", |class, _| class.preemption_policy().into()),
     ];
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         let name = self.metadata().name();
         if name.starts_with("system-") {
             if let Some(wrong) = self.unlike_system() {
@@ -44,26 +45,26 @@ impl Kind for PriorityClass {
                     "priority class names with 'system-' prefix are reserved for system use only. \
                      error: {wrong}"
                 );
-                errs.forbidden(&Path::METADATA.field("name"), why);
+                errs.forbidden(&FieldPath::METADATA.field("name"), why);
             }
         } else if self.value() > HIGHEST {
             let why = format!("maximum allowed value of a user defined priority is {HIGHEST}");
-            errs.forbidden(&Path::Root.field("value"), why);
+            errs.forbidden(&FieldPath::Root.field("value"), why);
         }
-        let at = Path::Root.field("preemptionPolicy");
-        errs.needed_one_of(&at, self.preemption_policy(), &["PreemptLowerPriority", "Never"]);
+        let at = FieldPath::Root.field("preemptionPolicy");
+        errs.required_one_of(&at, self.preemption_policy(), &["PreemptLowerPriority", "Never"]);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         if self.value() != old.value() {
-            errs.forbidden(&Path::Root.field("value"), "may not be changed in an update.");
+            errs.forbidden(&FieldPath::Root.field("value"), "may not be changed in an update.");
         }
-        let at = Path::Root.field("preemptionPolicy");
+        let at = FieldPath::Root.field("preemptionPolicy");
         errs.immutable(&at, &self.preemption_policy().into(), &old.preemption_policy().into());
     }
 
     fn prepare_create(&mut self) {
-        generation::first(self.metadata_mut());
+        generation::init(self.metadata_mut());
     }
 }
 

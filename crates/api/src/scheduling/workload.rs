@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use macros::api;
 use object::{List, ObjectMeta, Value};
-use schema::{Column, Errors, Kind, Names, Path};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, TableColumn};
 
-use crate::shown::shown_all;
+use crate::shown::format_go_list;
 
 /// A plan for groups of pods that belong together.
 #[api]
@@ -20,40 +20,40 @@ pub struct Workload {
 #[api]
 pub struct WorkloadSpec {
     /// Who the workload belongs to. It never changes.
-    #[api(checks(Immutable))]
+    #[api(validations(Immutable))]
     controller_ref: Option<TypedLocalObjectReference>,
     /// Templates of groups of pods.
-    #[api(keys("name"), always)]
-    #[api(checks(OneOf, MaxItems(8), NoAddItem, NoRemoveItem, UniqueBy("name")))]
+    #[api(keys("name"), no_omitempty)]
+    #[api(validations(UnionMember, MaxItems(8), NoAddItem, NoRemoveItem, UniqueBy("name")))]
     pod_group_templates: List<PodGroupTemplate>,
     /// Templates of groups of groups.
-    #[api(keys("name"), gate = "CompositePodGroup")]
-    #[api(checks(OneOf, MaxItems(8), NoAddItem, NoRemoveItem, UniqueBy("name")))]
+    #[api(keys("name"), feature_gate = "CompositePodGroup")]
+    #[api(validations(UnionMember, MaxItems(8), NoAddItem, NoRemoveItem, UniqueBy("name")))]
     composite_pod_group_templates: List<CompositePodGroupTemplate>,
 }
 
 #[api]
 pub struct TypedLocalObjectReference {
     /// The group of its kind.
-    #[api(checks(Format("long-name")))]
+    #[api(validations(Format("long-name")))]
     api_group: String,
     /// Its kind.
-    #[api(checks(Filled, Format("path-segment-name")))]
+    #[api(validations(Required, Format("path-segment-name")))]
     kind: Must<String>,
     /// Its name.
-    #[api(checks(Filled, Format("path-segment-name")))]
+    #[api(validations(Required, Format("path-segment-name")))]
     name: Must<String>,
 }
 
 #[api]
 pub struct PodGroupTemplate {
     /// The template's name.
-    #[api(checks(Filled, Format("short-name")))]
+    #[api(validations(Required, Format("short-name")))]
     name: Must<String>,
     /// How the pods are scheduled.
     scheduling_policy: Must<PodGroupSchedulingPolicy>,
     /// Where the pods must be, together.
-    #[api(always, gate = "TopologyAwareWorkloadScheduling", checks(Immutable))]
+    #[api(no_omitempty, feature_gate = "TopologyAwareWorkloadScheduling", validations(Immutable))]
     scheduling_constraints: Option<PodGroupSchedulingConstraints>,
     /// The devices that the pods share.
     #[api(
@@ -61,32 +61,32 @@ pub struct PodGroupTemplate {
         merge,
         retain_keys,
         merge_key = "name",
-        gate = "DRAWorkloadResourceClaims"
+        feature_gate = "DRAWorkloadResourceClaims"
     )]
-    #[api(checks(MaxItems(4), Immutable, UniqueBy("name")))]
+    #[api(validations(MaxItems(4), Immutable, UniqueBy("name")))]
     resource_claims: List<PodGroupResourceClaim>,
     /// How much is lost when one pod is disrupted.
-    #[api(checks(Immutable))]
+    #[api(validations(Immutable))]
     disruption_mode: Option<DisruptionMode>,
     /// The class of their priority.
-    #[api(checks(Format("long-name"), Immutable))]
+    #[api(validations(Format("long-name"), Immutable))]
     priority_class_name: String,
     /// Their priority, as a number.
-    #[api(checks(Max(1_000_000_000), Immutable))]
+    #[api(validations(Max(1_000_000_000), Immutable))]
     priority: Option<i32>,
     /// Whether others make room: Never, PreemptLowerPriority.
-    #[api(go = "$.PreemptionPolicy", gate = "PodGroupPreemptionPolicy")]
-    #[api(checks(Immutable, Values("Never", "PreemptLowerPriority")))]
+    #[api(go_type = "$.PreemptionPolicy", feature_gate = "PodGroupPreemptionPolicy")]
+    #[api(validations(Immutable, OneOfValues("Never", "PreemptLowerPriority")))]
     preemption_policy: Option<String>,
 }
 
 #[api]
 pub struct PodGroupSchedulingPolicy {
     /// One by one.
-    #[api(checks(OneOf, Immutable))]
+    #[api(validations(UnionMember, Immutable))]
     basic: Option<BasicSchedulingPolicy>,
     /// All together, or not at all.
-    #[api(checks(OneOf, NoSet, NoUnset))]
+    #[api(validations(UnionMember, NoSetOnUpdate, NoUnset))]
     gang: Option<GangSchedulingPolicy>,
 }
 
@@ -96,30 +96,30 @@ pub struct BasicSchedulingPolicy {}
 #[api]
 pub struct GangSchedulingPolicy {
     /// How many pods there must be room for.
-    #[api(checks(Filled, Min(1)))]
+    #[api(validations(Required, Min(1)))]
     min_count: Must<i32>,
 }
 
 #[api]
 pub struct PodGroupResourceClaim {
     /// What the claim is called here.
-    #[api(checks(Filled, Format("short-name")))]
+    #[api(validations(Required, Format("short-name")))]
     name: Must<String>,
     /// The claim.
-    #[api(checks(OneOf, Format("long-name")))]
+    #[api(validations(UnionMember, Format("long-name")))]
     resource_claim_name: Option<String>,
     /// The template that the claim is made from.
-    #[api(checks(OneOf, Format("long-name")))]
+    #[api(validations(UnionMember, Format("long-name")))]
     resource_claim_template_name: Option<String>,
 }
 
 #[api]
 pub struct DisruptionMode {
     /// Only the one.
-    #[api(checks(OneOf))]
+    #[api(validations(UnionMember))]
     single: Option<SingleDisruptionMode>,
     /// All of them.
-    #[api(checks(OneOf))]
+    #[api(validations(UnionMember))]
     all: Option<AllDisruptionMode>,
 }
 
@@ -132,55 +132,55 @@ pub struct AllDisruptionMode {}
 #[api]
 pub struct PodGroupSchedulingConstraints {
     /// What all pods must have in common.
-    #[api(checks(MaxItems(1)))]
+    #[api(validations(MaxItems(1)))]
     topology: List<TopologyConstraint>,
 }
 
 #[api]
 pub struct TopologyConstraint {
     /// The label of nodes that must be the same.
-    #[api(checks(Filled, Format("label-key")))]
+    #[api(validations(Required, Format("label-key")))]
     key: Must<String>,
 }
 
 #[api]
 pub struct CompositePodGroupTemplate {
     /// The template's name.
-    #[api(checks(Filled, Format("short-name")))]
+    #[api(validations(Required, Format("short-name")))]
     name: Must<String>,
     /// How the pods are scheduled.
     scheduling_policy: Must<CompositePodGroupSchedulingPolicy>,
     /// Where the pods must be, together.
-    #[api(checks(Immutable))]
+    #[api(validations(Immutable))]
     scheduling_constraints: Option<CompositePodGroupSchedulingConstraints>,
     /// How much is lost when one pod is disrupted.
-    #[api(checks(Immutable))]
+    #[api(validations(Immutable))]
     disruption_mode: Option<CompositeDisruptionMode>,
     /// The class of their priority.
-    #[api(checks(Format("long-name"), Immutable))]
+    #[api(validations(Format("long-name"), Immutable))]
     priority_class_name: String,
     /// Their priority, as a number.
-    #[api(checks(Max(1_000_000_000), Immutable))]
+    #[api(validations(Max(1_000_000_000), Immutable))]
     priority: Option<i32>,
     /// Whether others make room: Never, PreemptLowerPriority.
-    #[api(go = "$.PreemptionPolicy", gate = "PodGroupPreemptionPolicy")]
-    #[api(checks(Immutable, Values("Never", "PreemptLowerPriority")))]
+    #[api(go_type = "$.PreemptionPolicy", feature_gate = "PodGroupPreemptionPolicy")]
+    #[api(validations(Immutable, OneOfValues("Never", "PreemptLowerPriority")))]
     preemption_policy: Option<String>,
     /// Templates of groups of pods.
-    #[api(keys("name"), checks(MaxItems(8), NoAddItem, NoRemoveItem, UniqueBy("name")))]
+    #[api(keys("name"), validations(MaxItems(8), NoAddItem, NoRemoveItem, UniqueBy("name")))]
     pod_group_templates: List<PodGroupTemplate>,
     /// Templates of groups of groups.
-    #[api(keys("name"), checks(MaxItems(8), NoAddItem, NoRemoveItem, UniqueBy("name")))]
+    #[api(keys("name"), validations(MaxItems(8), NoAddItem, NoRemoveItem, UniqueBy("name")))]
     composite_pod_group_templates: List<CompositePodGroupTemplate>,
 }
 
 #[api]
 pub struct CompositePodGroupSchedulingPolicy {
     /// One by one.
-    #[api(checks(Immutable, OneOf))]
+    #[api(validations(Immutable, UnionMember))]
     basic: Option<CompositeBasicSchedulingPolicy>,
     /// All together, or not at all.
-    #[api(checks(OneOf, NoSet, NoUnset))]
+    #[api(validations(UnionMember, NoSetOnUpdate, NoUnset))]
     gang: Option<CompositeGangSchedulingPolicy>,
 }
 
@@ -190,17 +190,17 @@ pub struct CompositeBasicSchedulingPolicy {}
 #[api]
 pub struct CompositeGangSchedulingPolicy {
     /// How many groups there must be room for.
-    #[api(checks(Filled, Min(1)))]
+    #[api(validations(Required, Min(1)))]
     min_group_count: Must<i32>,
 }
 
 #[api]
 pub struct CompositeDisruptionMode {
     /// Only the one.
-    #[api(checks(OneOf))]
+    #[api(validations(UnionMember))]
     single: Option<SingleCompositeDisruptionMode>,
     /// All of them.
-    #[api(checks(OneOf))]
+    #[api(validations(UnionMember))]
     all: Option<AllCompositeDisruptionMode>,
 }
 
@@ -213,21 +213,22 @@ pub struct AllCompositeDisruptionMode {}
 #[api]
 pub struct CompositePodGroupSchedulingConstraints {
     /// What all pods must have in common.
-    #[api(checks(MaxItems(1)))]
+    #[api(validations(MaxItems(1)))]
     topology: List<TopologyConstraint>,
 }
 
 impl Kind for Workload {
-    const NAMES: Names = Names::new("scheduling.k8s.io", "v1beta1", "Workload", "workloads");
+    const NAMES: ResourceNames =
+        ResourceNames::new("scheduling.k8s.io", "v1beta1", "Workload", "workloads");
     const BLIND_UPDATES: bool = false;
     const GATE: Option<&str> = Some("GenericWorkload");
     const DEFAULT_ON: bool = false;
 
     const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::WORKLOAD_SCHEDULING);
-    const COLUMNS: &'static [Column<Self>] = &[Column::NAME, Column::AGE];
+    const COLUMNS: &'static [TableColumn<Self>] = &[TableColumn::NAME, TableColumn::AGE];
 
-    fn validate(&self, errs: &mut Errors) {
-        self.spec().check(&Path::SPEC, errs);
+    fn validate(&self, errs: &mut ErrorList) {
+        self.spec().check(&FieldPath::SPEC, errs);
     }
 }
 
@@ -235,16 +236,16 @@ impl Kind for Workload {
 const DEPTH: usize = 4;
 
 impl WorkloadSpec {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let mut names: BTreeSet<_> =
             self.pod_group_templates().iter().map(PodGroupTemplate::name).collect();
         let composite = self.composite_pod_group_templates();
         check_names(composite, at, &mut names, errs);
-        at.field("compositePodGroupTemplates").each(composite.iter(), |template, at| {
+        at.field("compositePodGroupTemplates").for_each_item(composite.iter(), |template, at| {
             if template.depth() > DEPTH - 1 {
                 let why = format!("maximum template hierarchy depth is {DEPTH}");
-                let shown = shown_all(template.composite_pod_group_templates());
-                errs.invalid_shown(at, shown, why);
+                let shown = format_go_list(template.composite_pod_group_templates());
+                errs.invalid_formatted(at, shown, why);
             }
         });
         self.check_priorities(at, errs);
@@ -254,7 +255,7 @@ impl WorkloadSpec {
     }
 
     /// All templates have one priority.
-    fn check_priorities(&self, at: &Path, errs: &mut Errors) {
+    fn check_priorities(&self, at: &FieldPath, errs: &mut ErrorList) {
         let plain = self.pod_group_templates().iter().map(PodGroupTemplate::rank);
         let mut plain = plain.collect::<Vec<_>>().into_iter();
         let first = plain.next();
@@ -296,7 +297,7 @@ impl CompositePodGroupTemplate {
         1 + self.composite_pod_group_templates().iter().map(Self::depth).max().unwrap_or_default()
     }
 
-    fn check_children(&self, at: &Path, errs: &mut Errors) {
+    fn check_children(&self, at: &FieldPath, errs: &mut ErrorList) {
         let composite = self.composite_pod_group_templates();
         if self.pod_group_templates().is_empty() && composite.is_empty() {
             let why = "must have at least one child PodGroupTemplate or CompositePodGroupTemplate";
@@ -311,9 +312,9 @@ impl CompositePodGroupTemplate {
 /// No two templates have one name, however deep they are nested.
 fn check_names<'a>(
     templates: &'a List<CompositePodGroupTemplate>,
-    at: &Path,
+    at: &FieldPath,
     names: &mut BTreeSet<&'a str>,
-    errs: &mut Errors,
+    errs: &mut ErrorList,
 ) {
     let here = at.field("compositePodGroupTemplates");
     for (i, template) in templates.iter().enumerate() {
@@ -322,7 +323,7 @@ fn check_names<'a>(
         }
     }
     names.extend(templates.iter().map(CompositePodGroupTemplate::name));
-    here.each(templates.iter(), |template, at| {
+    here.for_each_item(templates.iter(), |template, at| {
         let children = template.pod_group_templates();
         for (j, child) in children.iter().enumerate() {
             if names.contains(child.name()) {
@@ -337,16 +338,16 @@ fn check_names<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{complaints, created};
+    use crate::testing::{create_errors, created_from_json};
 
     #[test]
     fn names_are_told_apart_however_deep() {
-        let workload: Workload = created(
+        let workload: Workload = created_from_json(
             r#"{"spec":{"compositePodGroupTemplates":[{"name":"a","podGroupTemplates":[
                 {"name":"a","schedulingPolicy":{"basic":{}}}],
                 "schedulingPolicy":{"basic":{}}}]}}"#,
         );
         let at = "spec.compositePodGroupTemplates[0].podGroupTemplates[0].name";
-        assert_eq!(complaints(&workload), [format!("{at}: Duplicate value: \"a\"")]);
+        assert_eq!(create_errors(&workload), [format!("{at}: Duplicate value: \"a\"")]);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use macros::api;
 use object::{Lens, List, ObjectMeta};
-use schema::{Column, Errors, Kind, Names, Path, Scope, Warnings};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, Scope, TableColumn, WarningList};
 
 use crate::{columns, generation, rules::or_null};
 
@@ -20,36 +20,36 @@ pub struct CSIDriver {
 #[api]
 pub struct CSIDriverSpec {
     /// Whether volumes must be attached to a node before they are mounted. It never changes.
-    #[api(default = true, implied)]
+    #[api(default = true, unpublished_default)]
     attach_required: Option<bool>,
     /// Whether the driver is told about the pod that a volume is mounted for.
-    #[api(default = false, implied)]
+    #[api(default = false, unpublished_default)]
     pod_info_on_mount: Option<bool>,
     /// The kinds of volumes that the driver has: Persistent, Ephemeral. They never change.
-    #[api(set, go = "[]v1.VolumeLifecycleMode")]
+    #[api(set, go_type = "[]v1.VolumeLifecycleMode")]
     volume_lifecycle_modes: List<String>,
     /// Whether the scheduler looks at how much room the driver says it has.
-    #[api(default = false, implied)]
+    #[api(default = false, unpublished_default)]
     storage_capacity: Option<bool>,
     /// Whether volumes are given to the pod's group: ReadWriteOnceWithFSType, File, None.
-    #[api(default = "ReadWriteOnceWithFSType", implied, go = "v1.FSGroupPolicy")]
+    #[api(default = "ReadWriteOnceWithFSType", unpublished_default, go_type = "v1.FSGroupPolicy")]
     fs_group_policy: Option<String>,
     /// The tokens of the pod's service account that the driver is given.
     token_requests: List<TokenRequest>,
     /// Whether mounted volumes are published again from time to time.
-    #[api(default = false, implied)]
+    #[api(default = false, unpublished_default)]
     requires_republish: Option<bool>,
     /// Whether the driver mounts with an SELinux label of its own.
-    #[api(default = false, implied)]
+    #[api(default = false, unpublished_default)]
     se_linux_mount: Option<bool>,
     /// After how many seconds the number of volumes that a node can take is asked anew.
-    #[api(gate = "MutableCSINodeAllocatableCount")]
+    #[api(feature_gate = "MutableCSINodeAllocatableCount")]
     node_allocatable_update_period_seconds: Option<i64>,
     /// Whether tokens are given as secrets rather than as attributes of the volume.
-    #[api(gate = "CSIServiceAccountTokenSecrets")]
+    #[api(feature_gate = "CSIServiceAccountTokenSecrets")]
     service_account_token_in_secrets: Option<bool>,
     /// Whether pods stay off nodes that do not have the driver.
-    #[api(default = false, implied, gate = "VolumeLimitScaling")]
+    #[api(default = false, unpublished_default, feature_gate = "VolumeLimitScaling")]
     prevent_pod_scheduling_if_missing: Option<bool>,
 }
 
@@ -62,24 +62,27 @@ pub struct TokenRequest {
 }
 
 impl Kind for CSIDriver {
-    const NAMES: Names = Names::new("storage.k8s.io", "v1", "CSIDriver", "csidrivers");
+    const NAMES: ResourceNames =
+        ResourceNames::new("storage.k8s.io", "v1", "CSIDriver", "csidrivers");
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;
     const BLIND_UPDATES: bool = false;
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::new("AttachRequired", "boolean", |it, _| it.spec().attach_required().into()),
-        Column::new("PodInfoOnMount", "boolean", |it, _| it.spec().pod_info_on_mount().into()),
-        Column::new("StorageCapacity", "boolean", |it, _| it.spec().storage_capacity().into()),
-        Column::text("TokenRequests", |driver, _| match driver.spec().token_requests() {
-            none if none.is_empty() => columns::or_unset(""),
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::new("AttachRequired", "boolean", |it, _| it.spec().attach_required().into()),
+        TableColumn::new("PodInfoOnMount", "boolean", |it, _| it.spec().pod_info_on_mount().into()),
+        TableColumn::new("StorageCapacity", "boolean", |it, _| it.spec().storage_capacity().into()),
+        TableColumn::text("TokenRequests", |driver, _| match driver.spec().token_requests() {
+            none if none.is_empty() => columns::text_or_unset(""),
             some => columns::join(some.iter().map(TokenRequest::audience)).into(),
         }),
-        Column::new("RequiresRepublish", "boolean", |it, _| it.spec().requires_republish().into()),
-        Column::text("Modes", |driver, _| {
+        TableColumn::new("RequiresRepublish", "boolean", |it, _| {
+            it.spec().requires_republish().into()
+        }),
+        TableColumn::text("Modes", |driver, _| {
             columns::join(driver.spec().volume_lifecycle_modes().iter()).into()
         }),
-        Column::AGE,
+        TableColumn::AGE,
     ];
 
     fn default_fields(&mut self) {
@@ -90,33 +93,33 @@ impl Kind for CSIDriver {
 
     fn prepare_update(&mut self, old: &Self) {
         let changed = self.spec() != old.spec();
-        generation::next(self.metadata_mut(), old.metadata(), changed);
+        generation::bump_if(self.metadata_mut(), old.metadata(), changed);
     }
 
-    fn validate(&self, errs: &mut Errors) {
-        self.spec().check(&Path::SPEC, errs);
+    fn validate(&self, errs: &mut ErrorList) {
+        self.spec().check(&FieldPath::SPEC, errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         self.validate(errs);
         let (new, old) = (self.spec().tree(), old.spec().tree());
         errs.immutable(
-            &Path::SPEC.field("attachedRequired"),
+            &FieldPath::SPEC.field("attachedRequired"),
             new.get("attachRequired"),
             old.get("attachRequired"),
         );
         let modes = "volumeLifecycleModes";
-        errs.immutable(&Path::SPEC.field(modes), new.get(modes), old.get(modes));
+        errs.immutable(&FieldPath::SPEC.field(modes), new.get(modes), old.get(modes));
     }
 
-    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
+    fn warn(&self, old: Option<&Self>, warnings: &mut WarningList) {
         let spec = self.spec();
         let same = old.is_some_and(|old| old.spec().token_requests() == spec.token_requests());
         if !same
             && !spec.token_requests().is_empty()
             && spec.service_account_token_in_secrets().is_none()
         {
-            warnings.say(
+            warnings.push(
                 "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set \
                  to true to prevent possible logging of tokens in volume attributes",
             );
@@ -128,7 +131,7 @@ impl Kind for CSIDriver {
 const MIN_PERIOD: i64 = 10;
 
 impl CSIDriverSpec {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let policies = ["File", "None", "ReadWriteOnceWithFSType"];
         errs.one_of(&at.field("fsGroupPolicy"), self.fs_group_policy(), &policies);
         self.check_tokens(&at.field("tokenRequests"), errs);
@@ -147,7 +150,7 @@ impl CSIDriverSpec {
         }
     }
 
-    fn check_tokens(&self, at: &Path, errs: &mut Errors) {
+    fn check_tokens(&self, at: &FieldPath, errs: &mut ErrorList) {
         let mut audiences = BTreeSet::new();
         for (i, request) in self.token_requests().iter().enumerate() {
             let at = at.index(i);
@@ -169,17 +172,17 @@ impl CSIDriverSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{complaints, created};
+    use crate::testing::{create_errors, created_from_json};
 
     #[test]
     fn audiences_are_told_apart() {
         let driver: CSIDriver =
-            created(r#"{"spec":{"tokenRequests":[{"audience":"a"},{"audience":"a"}]}}"#);
+            created_from_json(r#"{"spec":{"tokenRequests":[{"audience":"a"},{"audience":"a"}]}}"#);
         assert_eq!(
             driver.spec().volume_lifecycle_modes().iter().collect::<Vec<_>>(),
             ["Persistent"]
         );
-        let wrong = complaints(&driver);
+        let wrong = create_errors(&driver);
         assert_eq!(wrong, ["spec.tokenRequests[1].audience: Duplicate value: \"a\""]);
     }
 }

@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 
 use macros::api;
-use object::{List, ObjectMeta, Time, Value, count};
-use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Subresource};
+use object::{List, ObjectMeta, Time, Value, saturating_i32};
+use schema::{
+    CLIENT_METADATA_FIELDS, ErrorList, FieldPath, Kind, ResourceNames, Scope, Subresource,
+    TableColumn,
+};
 
 use crate::{
     core::{persistent_volume_claim::ACCESS_MODES, volume::sources::check_csi_driver},
-    rules::{Rules, go_struct},
+    rules::{ValidateField, format_go_fields},
 };
 
 /// The storage drivers of a node.
@@ -37,7 +40,7 @@ pub struct CSINodeDriver {
     #[api(name = "nodeID")]
     node_id: Must<String>,
     /// The labels that say where the node can reach storage.
-    #[api(always)]
+    #[api(no_omitempty)]
     topology_keys: List<String>,
     /// How many volumes the driver can attach.
     allocatable: Option<VolumeNodeResources>,
@@ -52,7 +55,7 @@ pub struct VolumeNodeResources {
 #[api]
 pub struct CSINodeStatus {
     /// What the drivers say about their storage.
-    #[api(keys("name"), merge, merge_key = "name", gate = "CSIVolumeHealth")]
+    #[api(keys("name"), merge, merge_key = "name", feature_gate = "CSIVolumeHealth")]
     storage_health: List<StorageHealth>,
 }
 
@@ -67,45 +70,50 @@ pub struct StorageHealth {
 #[api]
 pub struct StorageHealthCondition {
     /// How bad it is.
-    #[api(go = "v1.StorageHealthStatusType", values("StorageDegraded", "StorageUnreachable"))]
+    #[api(
+        go_type = "v1.StorageHealthStatusType",
+        enum_values("StorageDegraded", "StorageUnreachable")
+    )]
     status: Must<String>,
     /// Why, in a word.
     reason: Must<String>,
     /// Why, for people.
     message: String,
     /// The access mode that is concerned.
-    #[api(go = "v1.PersistentVolumeAccessMode", values = &ACCESS_MODES)]
+    #[api(go_type = "v1.PersistentVolumeAccessMode", enum_values = &ACCESS_MODES)]
     access_mode: Option<String>,
     /// The volume mode that is concerned.
-    #[api(go = "v1.PersistentVolumeMode", values("Block", "Filesystem"))]
+    #[api(go_type = "v1.PersistentVolumeMode", enum_values("Block", "Filesystem"))]
     volume_mode: Option<String>,
     /// When it last changed.
     last_transition_time: Time,
 }
 
 impl Kind for CSINode {
-    const NAMES: Names = Names::new("storage.k8s.io", "v1", "CSINode", "csinodes");
+    const NAMES: ResourceNames = ResourceNames::new("storage.k8s.io", "v1", "CSINode", "csinodes");
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;
     const BLIND_UPDATES: bool = false;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("CSINode")];
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::new("Drivers", "integer", |node, _| count(node.spec().drivers().len()).into()),
-        Column::AGE,
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::new("Drivers", "integer", |node, _| {
+            saturating_i32(node.spec().drivers().len()).into()
+        }),
+        TableColumn::AGE,
     ];
 
-    fn validate(&self, errs: &mut Errors) {
-        let at = Path::SPEC.field("drivers");
+    fn validate(&self, errs: &mut ErrorList) {
+        let at = FieldPath::SPEC.field("drivers");
         let mut names = BTreeSet::new();
         for (i, driver) in self.spec().drivers().iter().enumerate() {
             driver.check(&at.index(i), errs);
-            errs.once(&mut names, &at.index(i).field("name"), driver.name());
+            errs.unique(&mut names, &at.index(i).field("name"), driver.name());
         }
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         self.validate(errs);
         let fixed = |driver: &CSINodeDriver| {
             let mut fixed = driver.clone();
@@ -116,7 +124,11 @@ impl Kind for CSINode {
         for old in old.spec().drivers().iter() {
             let new = now.get(old.name()).copied();
             if let Some(new) = new.filter(|new| fixed(new) != fixed(old)) {
-                errs.invalid_shown(&Path::SPEC.field("drivers"), new.shown(), "field is immutable");
+                errs.invalid_formatted(
+                    &FieldPath::SPEC.field("drivers"),
+                    new.shown(),
+                    "field is immutable",
+                );
             }
         }
     }
@@ -125,9 +137,9 @@ impl Kind for CSINode {
 const MAX_ID: usize = 256;
 
 impl CSINodeDriver {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         check_csi_driver(&at.field("name"), self.name(), errs);
-        errs.need(at, "nodeID", self.node_id());
+        errs.required_field(at, "nodeID", self.node_id());
         if self.node_id().len() > MAX_ID {
             let why = format!("must be {MAX_ID} characters or less");
             errs.invalid(&at.field("nodeID"), self.node_id(), why);
@@ -140,14 +152,14 @@ impl CSINodeDriver {
             if key.is_empty() {
                 errs.required(at, "");
             }
-            errs.once(&mut seen, at, key);
+            errs.unique(&mut seen, at, key);
             errs.qualified(at, key);
         }
     }
 
     /// As Go prints it.
     fn shown(&self) -> String {
-        go_struct(&[
+        format_go_fields(&[
             ("Name", self.name().into()),
             ("NodeID", self.node_id().into()),
             ("TopologyKeys", Value::from(self.topology_keys().clone())),

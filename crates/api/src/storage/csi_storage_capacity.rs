@@ -2,9 +2,9 @@
 
 use macros::api;
 use object::{LabelSelector, Lens, ObjectMeta, Quantity, Value};
-use schema::{Errors, Kind, Names, Path};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames};
 
-use crate::rules::{Rules, shown_selector};
+use crate::rules::{ValidateField, format_selector};
 
 /// How much room a storage class has where.
 #[api]
@@ -22,23 +22,23 @@ pub struct CSIStorageCapacity {
 }
 
 impl Kind for CSIStorageCapacity {
-    const NAMES: Names =
-        Names::new("storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities")
+    const NAMES: ResourceNames =
+        ResourceNames::new("storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities")
             .singular("csistoragecapacity");
     const BLIND_UPDATES: bool = false;
 
-    fn validate(&self, errs: &mut Errors) {
-        errs.selector(&Path::Root.field("nodeTopology"), self.node_topology());
-        errs.subdomain(&Path::Root.field("storageClassName"), self.storage_class_name());
-        errs.no_less_than_zero(&Path::Root.field("capacity"), self.tree().get("capacity"));
+    fn validate(&self, errs: &mut ErrorList) {
+        errs.selector(&FieldPath::Root.field("nodeTopology"), self.node_topology());
+        errs.subdomain(&FieldPath::Root.field("storageClassName"), self.storage_class_name());
+        errs.non_negative_amount(&FieldPath::Root.field("capacity"), self.tree().get("capacity"));
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         self.validate(errs);
         let (at, both) =
-            (Path::Root.field("nodeTopology"), (self.node_topology(), old.node_topology()));
-        errs.kept(&at, both, |new| new.map_or("null".to_owned(), shown_selector));
+            (FieldPath::Root.field("nodeTopology"), (self.node_topology(), old.node_topology()));
+        errs.immutable_formatted(&at, both, |new| new.map_or("null".to_owned(), format_selector));
         let class = |this: &Self| Value::from(this.storage_class_name());
-        errs.immutable(&Path::Root.field("storageClassName"), &class(self), &class(old));
+        errs.immutable(&FieldPath::Root.field("storageClassName"), &class(self), &class(old));
     }
 }

@@ -2,14 +2,17 @@
 
 use macros::api;
 use object::{Map, ObjectMeta, Time};
-use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Subresource};
+use schema::{
+    CLIENT_METADATA_FIELDS, ErrorList, FieldPath, Kind, ResourceNames, Scope, Subresource,
+    TableColumn,
+};
 
 use crate::{
     core::{
         PersistentVolumeSpec, persistent_volume_claim::check_modes,
         volume::sources::check_csi_driver,
     },
-    rules::Rules,
+    rules::ValidateField,
 };
 
 /// The wish to attach a volume to a node, or to detach it.
@@ -18,7 +21,7 @@ pub struct VolumeAttachment {
     /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// What is to be attached where. It never changes.
-    #[api(checks(Immutable))]
+    #[api(validations(Immutable))]
     spec: Must<VolumeAttachmentSpec>,
     /// Observed state of the attachment.
     status: VolumeAttachmentStatus,
@@ -27,7 +30,7 @@ pub struct VolumeAttachment {
 #[api]
 pub struct VolumeAttachmentSpec {
     /// The driver that attaches the volume.
-    #[api(checks(Filled, Format("long-name-caseless"), MaxLength(63)))]
+    #[api(validations(Required, Format("long-name-caseless"), MaxLength(63)))]
     attacher: Must<String>,
     /// The volume.
     source: Must<VolumeAttachmentSource>,
@@ -40,7 +43,7 @@ pub struct VolumeAttachmentSource {
     /// The volume's name.
     persistent_volume_name: Option<String>,
     /// The volume itself, where it is written down nowhere else.
-    #[api(go = "v1.PersistentVolumeSpec")]
+    #[api(go_type = "v1.PersistentVolumeSpec")]
     inline_volume_spec: Option<PersistentVolumeSpec>,
 }
 
@@ -63,48 +66,48 @@ pub struct VolumeError {
     /// What went wrong; without secrets.
     message: String,
     /// The driver's number for it.
-    #[api(gate = "MutableCSINodeAllocatableCount")]
+    #[api(feature_gate = "MutableCSINodeAllocatableCount")]
     error_code: Option<i32>,
 }
 
 impl Kind for VolumeAttachment {
-    const NAMES: Names =
-        Names::new("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments");
+    const NAMES: ResourceNames =
+        ResourceNames::new("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments");
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;
     const BLIND_UPDATES: bool = false;
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("VolumeAttachment")];
     const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::VOLUME_ATTACHMENT);
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column {
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn {
             format: "name",
-            ..Column::text("Attacher", |this, _| this.spec().attacher().into())
+            ..TableColumn::text("Attacher", |this, _| this.spec().attacher().into())
         },
-        Column::text("PV", |this, _| {
+        TableColumn::text("PV", |this, _| {
             this.spec().source().persistent_volume_name().unwrap_or_default().into()
         }),
-        Column::text("Node", |this, _| this.spec().node_name().into()),
-        Column::new("Attached", "boolean", |this, _| this.status().attached().into()),
-        Column::AGE,
+        TableColumn::text("Node", |this, _| this.spec().node_name().into()),
+        TableColumn::new("Attached", "boolean", |this, _| this.status().attached().into()),
+        TableColumn::AGE,
     ];
 
-    fn validate(&self, errs: &mut Errors) {
-        self.spec().source().check(&Path::SPEC.field("source"), errs);
-        errs.subdomain(&Path::SPEC.field("nodeName"), self.spec().node_name());
-        self.status().check(&Path::STATUS, errs);
+    fn validate(&self, errs: &mut ErrorList) {
+        self.spec().source().check(&FieldPath::SPEC.field("source"), errs);
+        errs.subdomain(&FieldPath::SPEC.field("nodeName"), self.spec().node_name());
+        self.status().check(&FieldPath::STATUS, errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         self.validate(errs);
         if self.spec() != old.spec() {
-            check_csi_driver(&Path::SPEC.field("attacher"), self.spec().attacher(), errs);
+            check_csi_driver(&FieldPath::SPEC.field("attacher"), self.spec().attacher(), errs);
         }
     }
 
-    fn validate_status(&self, _: &Self, errs: &mut Errors) {
-        schema::check_name(Self::NAME, self.metadata(), errs);
+    fn validate_status(&self, _: &Self, errs: &mut ErrorList) {
+        schema::validate_name(Self::NAME, self.metadata(), errs);
         self.validate(errs);
     }
 }
@@ -114,7 +117,7 @@ const MAX_METADATA: usize = 256 * 1024;
 const MAX_MESSAGE: usize = 1024;
 
 impl VolumeAttachmentSource {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let one = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
         match (self.persistent_volume_name(), self.inline_volume_spec()) {
             (None, None) => errs.required(at, one),
@@ -133,7 +136,7 @@ impl VolumeAttachmentSource {
 }
 
 /// A volume that is written down nowhere but in its attachment.
-fn check_inline(spec: &PersistentVolumeSpec, at: &Path, errs: &mut Errors) {
+fn check_inline(spec: &PersistentVolumeSpec, at: &FieldPath, errs: &mut ErrorList) {
     let inline = "may not be specified in the context of inline volumes";
     for (name, is_set) in [
         ("claimRef", spec.claim_ref().is_some()),
@@ -167,7 +170,7 @@ fn check_inline(spec: &PersistentVolumeSpec, at: &Path, errs: &mut Errors) {
 }
 
 impl VolumeAttachmentStatus {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let size: usize =
             self.attachment_metadata().iter().map(|(name, value)| name.len() + value.len()).sum();
         if size > MAX_METADATA {

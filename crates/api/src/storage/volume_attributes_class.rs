@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Map, ObjectMeta};
-use schema::{Column, Errors, Kind, Names, Path, Scope};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, Scope, TableColumn};
 
 use super::storage_class::{check_driver, check_parameters};
 
@@ -18,35 +18,45 @@ pub struct VolumeAttributesClass {
 }
 
 impl Kind for VolumeAttributesClass {
-    const NAMES: Names =
-        Names::new("storage.k8s.io", "v1", "VolumeAttributesClass", "volumeattributesclasses")
-            .short(&["vac"]);
+    const NAMES: ResourceNames = ResourceNames::new(
+        "storage.k8s.io",
+        "v1",
+        "VolumeAttributesClass",
+        "volumeattributesclasses",
+    )
+    .short(&["vac"]);
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("DriverName", |class, _| class.driver_name().into()),
-        Column::AGE,
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("DriverName", |class, _| class.driver_name().into()),
+        TableColumn::AGE,
     ];
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         match self.driver_name() {
-            "" => errs.required(&Path::Root.field("driverName"), ""),
-            name => check_driver(&Path::Root.field("driverName"), name, errs),
+            "" => errs.required(&FieldPath::Root.field("driverName"), ""),
+            name => check_driver(&FieldPath::Root.field("driverName"), name, errs),
         }
-        let at = Path::Root.field("parameters");
+        let at = FieldPath::Root.field("parameters");
         check_parameters(self.parameters(), &at, errs);
         if self.parameters().is_empty() {
             errs.required(&at, "must contain at least one key/value pair");
         }
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         if self.driver_name() != old.driver_name() {
-            errs.forbidden(&Path::Root.field("driverName"), "updates to driverName are forbidden.");
+            errs.forbidden(
+                &FieldPath::Root.field("driverName"),
+                "updates to driverName are forbidden.",
+            );
         }
         if self.parameters() != old.parameters() {
-            errs.forbidden(&Path::Root.field("parameters"), "updates to parameters are forbidden.");
+            errs.forbidden(
+                &FieldPath::Root.field("parameters"),
+                "updates to parameters are forbidden.",
+            );
         }
         self.validate(errs);
     }

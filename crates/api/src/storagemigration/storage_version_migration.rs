@@ -2,9 +2,12 @@
 
 use macros::api;
 use object::{Condition, Lens, List, ObjectMeta, View, names};
-use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Storage, Subresource};
+use schema::{
+    CLIENT_METADATA_FIELDS, ErrorList, FieldPath, Kind, ResourceNames, Scope, StorageConfig,
+    Subresource, TableColumn,
+};
 
-use crate::{meta::GroupResource, rules::Rules, shown::shown};
+use crate::{meta::GroupResource, rules::ValidateField, shown::format_go};
 
 /// The wish that all objects of a resource are stored anew.
 #[api]
@@ -33,28 +36,28 @@ pub struct StorageVersionMigrationStatus {
 }
 
 impl Kind for StorageVersionMigration {
-    const NAMES: Names = Names::new(
+    const NAMES: ResourceNames = ResourceNames::new(
         "storagemigration.k8s.io",
         "v1",
         "StorageVersionMigration",
         "storageversionmigrations",
     );
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("storageversionmigrations", "v1beta1");
+    const STORAGE: StorageConfig = StorageConfig::new("storageversionmigrations", "v1beta1");
     const BLIND_UPDATES: bool = false;
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;
     const GATE: Option<&str> = Some("StorageVersionMigrator");
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("StorageVersionMigration")];
 
     const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::STORAGE_MIGRATION);
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column { format: "", ..Column::NAME },
-        Column::text("Resource", |this, _| this.resource().into()),
-        Column::text("Status", |this, _| this.status().state().into()),
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn { format: "", ..TableColumn::NAME },
+        TableColumn::text("Resource", |this, _| this.resource().into()),
+        TableColumn::text("Status", |this, _| this.status().state().into()),
     ];
 
-    fn validate(&self, errs: &mut Errors) {
-        let (wanted, at) = (self.spec().resource(), Path::SPEC.field("resource"));
+    fn validate(&self, errs: &mut ErrorList) {
+        let (wanted, at) = (self.spec().resource(), FieldPath::SPEC.field("resource"));
         match wanted.resource() {
             "" => errs.required(&at.field("resource"), "resource is required to be set"),
             name => {
@@ -70,25 +73,25 @@ impl Kind for StorageVersionMigration {
         }
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         self.validate(errs);
-        errs.kept(&Path::SPEC, (self.spec(), old.spec()), shown);
+        errs.immutable_formatted(&FieldPath::SPEC, (self.spec(), old.spec()), format_go);
     }
 
-    fn validate_status(&self, old: &Self, errs: &mut Errors) {
+    fn validate_status(&self, old: &Self, errs: &mut ErrorList) {
         let (new, old) = (self.status(), old.status());
-        let (version, here) = (new.resource_version(), Path::STATUS.field("resourceVersion"));
+        let (version, here) = (new.resource_version(), FieldPath::STATUS.field("resourceVersion"));
         if let Some(why) = wrong_revision(version) {
             errs.invalid(&here, version, why);
         }
-        errs.conditions(&Path::STATUS.field("conditions"), new.conditions());
+        errs.conditions(&FieldPath::STATUS.field("conditions"), new.conditions());
         if !old.resource_version().is_empty() && old.resource_version() != version {
             errs.invalid(&here, version, "field is immutable");
         }
         let mut told = |why: &str| {
             let conditions = new.tree().get("conditions");
-            let shown = schema::shown(List::<Condition>::TYPE, conditions);
-            errs.invalid_shown(&Path::STATUS.field("conditions"), shown, why);
+            let shown = schema::format_go_value(List::<Condition>::TYPE, conditions);
+            errs.invalid_formatted(&FieldPath::STATUS.field("conditions"), shown, why);
         };
         if new.is(SUCCEEDED) && new.is(FAILED) {
             told("Both success and failed conditions cannot be true at the same time");

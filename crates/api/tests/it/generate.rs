@@ -1,7 +1,7 @@
 //! Objects of any kind, made from its shape: the same ones for the same seed.
 
-use object::{Field, ListType, Plain, Struct, Text, Type, Value};
-use schema::Definition;
+use object::{FieldSchema, ListType, StructAlternative, StructSchema, Text, Type, Value};
+use schema::ResourceDefinition;
 
 /// A small generator of numbers, the same every time.
 pub(crate) struct Random(u64);
@@ -31,19 +31,19 @@ pub(crate) fn rounds(few: u64) -> u64 {
 }
 
 /// An object of this kind in the form that it is kept in.
-pub(crate) fn object(kind: &Definition, random: &mut Random) -> Value {
-    let mut object = structure(&kind.shape, random, 0);
+pub(crate) fn object(kind: &ResourceDefinition, random: &mut Random) -> Value {
+    let mut object = structure(&kind.schema, random, 0);
     object["apiVersion"] = kind.names.api_version().into();
     object["kind"] = kind.names.kind.into();
     object["metadata"].remove("managedFields");
-    schema::conform(&kind.shape, &mut object, &mut Vec::new()).expect("made to fit");
+    schema::coerce_to_schema(&kind.schema, &mut object, &mut Vec::new()).expect("made to fit");
     kind.normalize(&mut object);
     object
 }
 
-fn structure(shape: &Struct, random: &mut Random, depth: usize) -> Value {
+fn structure(shape: &StructSchema, random: &mut Random, depth: usize) -> Value {
     let mut object = Value::object();
-    for field in shape.flat() {
+    for field in shape.json_fields() {
         // The deeper, the emptier, or objects would have no end.
         if random.below(depth + 2) == 0 {
             object[&*field.name] = value(field, &field.ty, random, depth + 1);
@@ -52,7 +52,7 @@ fn structure(shape: &Struct, random: &mut Random, depth: usize) -> Value {
     object
 }
 
-fn value(field: &Field, ty: &Type, random: &mut Random, depth: usize) -> Value {
+fn value(field: &FieldSchema, ty: &Type, random: &mut Random, depth: usize) -> Value {
     match ty {
         Type::Any => {
             random.one_of(&[r#"{"a":[1,"x",null]}"#, r#"{"b":{"c":true}}"#, "{}"]).into_json()
@@ -99,19 +99,19 @@ fn value(field: &Field, ty: &Type, random: &mut Random, depth: usize) -> Value {
             Value::object()
         }
         Type::Object(shape) => structure(shape, random, depth),
-        Type::Either(_, Plain::Bool) => true.into(),
-        Type::Either(shape, _) => structure(shape, random, depth + 4),
+        Type::StructOr(_, StructAlternative::Bool) => true.into(),
+        Type::StructOr(shape, _) => structure(shape, random, depth + 4),
     }
 }
 
 /// Items that are told apart by keys have different ones.
-fn tell_apart(field: &Field, item: &Type, i: usize, made: &mut Value) {
+fn tell_apart(field: &FieldSchema, item: &Type, i: usize, made: &mut Value) {
     let Type::Object(shape) = item else { return };
-    let keys = match field.rules.list {
+    let keys = match field.attributes.list_type {
         ListType::Map(keys) => keys,
         _ => &[],
     };
-    for key in keys.iter().copied().chain(field.rules.merge_key) {
+    for key in keys.iter().copied().chain(field.attributes.merge_key) {
         match shape.field(key).map(|field| &*field.ty) {
             Some(Type::Text | Type::Enum(_)) => made[key] = format!("key-{i}").into(),
             Some(_) => made[key] = Value::Int(i64::try_from(i).expect("few") + 1),

@@ -5,16 +5,16 @@ use object::{
     yaml::{from_yaml, to_kyaml, to_yaml},
 };
 use schema::{
-    Definition,
-    apply::{self, Write},
+    ResourceDefinition,
+    apply::{self, FieldManagerRequest},
     patch,
     protobuf::{decode, encode},
 };
 
 use crate::generate::{Random, object, rounds};
 
-fn each(few: u64, mut check: impl FnMut(&Definition, &mut Random)) {
-    for kind in api::kinds() {
+fn each(few: u64, mut check: impl FnMut(&ResourceDefinition, &mut Random)) {
+    for kind in api::builtin_resources() {
         for round in 0..rounds(few) {
             check(&kind, &mut Random::new(round + 1));
         }
@@ -31,7 +31,7 @@ fn what_is_written_is_read_back() {
         assert_eq!(yaml, before, "{name}: YAML\n{}", to_yaml(&before));
         let kyaml = from_yaml(&to_kyaml(&before)).expect(name);
         assert_eq!(kyaml, before, "{name}: KYAML\n{}", to_kyaml(&before));
-        let mut message = decode(&kind.shape, &encode(&kind.shape, &before)).expect(name);
+        let mut message = decode(&kind.schema, &encode(&kind.schema, &before)).expect(name);
         message["apiVersion"] = kind.names.api_version().into();
         message["kind"] = name.into();
         kind.normalize(&mut message);
@@ -44,7 +44,7 @@ fn a_fitting_object_stays_as_it_is() {
     each(2, |kind, random| {
         let before = object(kind, random);
         let (mut after, mut unknown) = (before.clone(), Vec::new());
-        kind.conform(&mut after, &mut unknown).expect(kind.names.kind);
+        kind.coerce(&mut after, &mut unknown).expect(kind.names.kind);
         kind.normalize(&mut after);
         assert_eq!((after, unknown), (before, Vec::new()), "{}", kind.names.kind);
     });
@@ -54,9 +54,9 @@ fn a_fitting_object_stays_as_it_is() {
 fn a_patch_leads_from_one_object_to_another() {
     each(3, |kind, random| {
         let (a, b) = (object(kind, random), object(kind, random));
-        let wanted = patch::three_way(None, &a, &b, &a).expect("always");
+        let wanted = patch::create_three_way_patch(None, &a, &b, &a).expect("always");
         let text = |value| String::from_utf8(to_json(value)).expect("JSON is text");
-        let merged = patch::merge_text(&text(&a), &text(&wanted)).expect("an object");
+        let merged = patch::apply_merge_patch_text(&text(&a), &text(&wanted)).expect("an object");
         let mut merged = from_json(merged.as_bytes()).expect("it was written a moment ago");
         kind.normalize(&mut merged); // a `null` cannot be asked for
         assert_eq!(merged, b, "{}: merge", kind.names.kind);
@@ -68,11 +68,18 @@ fn a_strategic_patch_leads_from_one_object_to_another() {
     each(3, |kind, random| {
         let (a, mut b) = (object(kind, random), object(kind, random));
         // Lists with keys that stand twice have no patch that leads to them.
-        let Ok(wanted) = patch::three_way(Some(&kind.shape), &a, &b, &a) else { return };
-        let Ok(mut made) = patch::strategic(&kind.shape, &a, &mut wanted.clone()) else { return };
+        let Ok(wanted) = patch::create_three_way_patch(Some(&kind.schema), &a, &b, &a) else {
+            return;
+        };
+        let Ok(mut made) =
+            patch::apply_strategic_merge_patch(&kind.schema, &a, &mut wanted.clone())
+        else {
+            return;
+        };
         kind.normalize(&mut made);
         kind.normalize(&mut b);
-        let again = patch::three_way(Some(&kind.shape), &made, &b, &made).expect("as before");
+        let again =
+            patch::create_three_way_patch(Some(&kind.schema), &made, &b, &made).expect("as before");
         assert_eq!(again, Value::object(), "{}: {wanted:?}", kind.names.kind);
     });
 }
@@ -123,7 +130,7 @@ fn damaged_texts_are_errors_at_worst() {
             to_json(&before),
             to_yaml(&before).into_bytes(),
             to_kyaml(&before).into_bytes(),
-            encode(&kind.shape, &before),
+            encode(&kind.schema, &before),
         ];
         for (form, bytes) in forms.iter().enumerate() {
             for _ in 0..8 {
@@ -131,11 +138,11 @@ fn damaged_texts_are_errors_at_worst() {
                 damage(&mut bytes, random);
                 let read = match form {
                     0 => from_json(&bytes).ok(),
-                    3 => decode(&kind.shape, &bytes).ok(),
+                    3 => decode(&kind.schema, &bytes).ok(),
                     _ => std::str::from_utf8(&bytes).ok().and_then(|text| from_yaml(text).ok()),
                 };
                 if let Some(mut read) = read {
-                    let _ = kind.conform(&mut read, &mut Vec::new());
+                    let _ = kind.coerce(&mut read, &mut Vec::new());
                 }
             }
         }
@@ -143,21 +150,21 @@ fn damaged_texts_are_errors_at_worst() {
 }
 
 fn applied(
-    kind: &Definition,
+    kind: &ResourceDefinition,
     manager: &str,
     live: Option<&Value>,
     wanted: &Value,
 ) -> Result<Value, apply::ApplyError> {
     let api_version = kind.names.api_version();
-    let write = Write {
-        shape: &kind.shape,
+    let write = FieldManagerRequest {
+        schema: &kind.schema,
         api_version: &api_version,
         kind: kind.names.kind,
         manager,
         subresource: "",
-        reset: &[],
+        reset_fields: &[],
         now: "2024-01-02T03:04:05Z",
-        versions: &apply::Alone,
+        converter: &apply::SingleVersion,
     };
     apply::apply(&write, live, wanted, false)
 }

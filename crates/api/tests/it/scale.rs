@@ -4,10 +4,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use object::{Field, ListType, Struct, Type, Value};
+use object::{FieldSchema, ListType, StructSchema, Type, Value};
 use schema::{
-    Definition, Errors, Warnings,
-    apply::{self, Write},
+    ErrorList, ResourceDefinition, WarningList,
+    apply::{self, FieldManagerRequest},
 };
 
 const FEW: usize = 400;
@@ -19,7 +19,7 @@ const NOTICED: Duration = Duration::from_millis(60);
 const FACTOR: f64 = 9.0;
 
 /// The fields and items that lead to a list or map.
-type Way<'a> = Vec<&'a Field>;
+type Way<'a> = Vec<&'a FieldSchema>;
 
 #[test]
 fn many_different_items_take_no_longer_than_their_number_explains() {
@@ -39,9 +39,9 @@ enum Items {
 
 fn check_all(items: Items) {
     let (mut seen, mut slow) = (BTreeSet::new(), Vec::new());
-    for kind in api::kinds() {
+    for kind in api::builtin_resources() {
         let mut ways = Vec::new();
-        collect(&kind.shape, &mut Vec::new(), &mut seen, &mut ways);
+        collect(&kind.schema, &mut Vec::new(), &mut seen, &mut ways);
         for way in ways {
             let names: Vec<&str> = way.iter().map(|field| &*field.name).collect();
             if names.first() == Some(&"status") {
@@ -59,7 +59,11 @@ fn check_all(items: Items) {
 
 /// The times of few and of many items, if the difference is more than their number explains, three
 /// times in a row.
-fn is_slow(kind: &Definition, way: &[&Field], items: Items) -> Option<(Duration, Duration)> {
+fn is_slow(
+    kind: &ResourceDefinition,
+    way: &[&FieldSchema],
+    items: Items,
+) -> Option<(Duration, Duration)> {
     let mut times = None;
     for _ in 0..3 {
         let many = took(kind, way, (items, MANY));
@@ -77,7 +81,7 @@ fn is_slow(kind: &Definition, way: &[&Field], items: Items) -> Option<(Duration,
 
 /// Finds each list and map of each type once.
 fn collect<'a>(
-    shape: &'a Struct,
+    shape: &'a StructSchema,
     way: &mut Way<'a>,
     seen: &mut BTreeSet<(String, String)>,
     ways: &mut Vec<Way<'a>>,
@@ -85,9 +89,9 @@ fn collect<'a>(
     if way.len() > 9 {
         return;
     }
-    for field in shape.flat() {
+    for field in shape.json_fields() {
         let first =
-            seen.insert((format!("{}::{}", shape.module, shape.name), field.name.to_string()));
+            seen.insert((format!("{}::{}", shape.rust_module, shape.name), field.name.to_string()));
         if !first {
             continue;
         }
@@ -102,16 +106,16 @@ fn collect<'a>(
     }
 }
 
-fn inner(ty: &Type) -> Option<&Struct> {
+fn inner(ty: &Type) -> Option<&StructSchema> {
     match ty {
-        Type::Object(shape) | Type::Either(shape, _) => Some(shape),
+        Type::Object(shape) | Type::StructOr(shape, _) => Some(shape),
         Type::List(item) | Type::Map(item) => inner(item),
         _ => None,
     }
 }
 
 /// How long everything takes that a write does with an object.
-fn took(kind: &Definition, way: &[&Field], many: (Items, usize)) -> Duration {
+fn took(kind: &ResourceDefinition, way: &[&FieldSchema], many: (Items, usize)) -> Duration {
     let mut object = Value::object();
     object["apiVersion"] = kind.names.api_version().into();
     object["kind"] = kind.names.kind.into();
@@ -123,31 +127,31 @@ fn took(kind: &Definition, way: &[&Field], many: (Items, usize)) -> Duration {
         object[&*first.name] = made(way, many);
     }
     let before = cpu_time();
-    let mut errs = Errors::default();
-    if kind.conform(&mut object, &mut Vec::new()).is_err() {
+    let mut errs = ErrorList::default();
+    if kind.coerce(&mut object, &mut Vec::new()).is_err() {
         return Duration::ZERO;
     }
-    kind.fill(&mut object);
+    kind.apply_defaults(&mut object);
     kind.normalize(&mut object);
-    schema::check_meta(&object, None, kind.scope, &mut errs);
-    schema::check(&kind.shape, &object, None, &mut errs);
-    kind.hooks.validate(&object, None, &mut errs);
-    kind.hooks.validate(&object, Some(&object), &mut errs);
-    kind.hooks.warn(&object, None, &mut Warnings::default());
-    errs.distinct();
-    drop(errs.status("", kind.names.kind, "a"));
+    schema::validate_object_meta(&object, None, kind.scope, &mut errs);
+    schema::validate_declarative(&kind.schema, &object, None, &mut errs);
+    kind.strategy.validate(&object, None, &mut errs);
+    kind.strategy.validate(&object, Some(&object), &mut errs);
+    kind.strategy.warnings(&object, None, &mut WarningList::default());
+    errs.dedup();
+    drop(errs.into_status("", kind.names.kind, "a"));
     let api_version = kind.names.api_version();
-    let write = Write {
-        shape: &kind.shape,
+    let write = FieldManagerRequest {
+        schema: &kind.schema,
         api_version: &api_version,
         kind: kind.names.kind,
         manager: "m",
         subresource: "",
-        reset: &[],
+        reset_fields: &[],
         now: "2024-01-02T03:04:05Z",
-        versions: &apply::Alone,
+        converter: &apply::SingleVersion,
     };
-    drop(apply::update(&write, None, object.clone()));
+    drop(apply::update_managed_fields(&write, None, object.clone()));
     drop(apply::apply(&write, None, &object, true));
     cpu_time().saturating_sub(before)
 }
@@ -160,7 +164,7 @@ fn cpu_time() -> Duration {
 }
 
 /// The value of the first field of a way; the last field has many items.
-fn made(way: &[&Field], many: (Items, usize)) -> Value {
+fn made(way: &[&FieldSchema], many: (Items, usize)) -> Value {
     let [field, rest @ ..] = way else { return Value::Null };
     let (items, count) = many;
     let here = if rest.is_empty() { count } else { 1 };
@@ -190,7 +194,7 @@ fn sample(ty: &Type, at: usize) -> Value {
     match ty {
         Type::Object(shape) => {
             let mut object = Value::object();
-            for field in shape.flat().filter(|field| !field.rules.optional) {
+            for field in shape.json_fields().filter(|field| !field.attributes.optional) {
                 if matches!(&*field.ty, Type::Text) {
                     object[&*field.name] = format!("x{at}").into();
                 }
@@ -210,14 +214,14 @@ fn sample(ty: &Type, at: usize) -> Value {
         Type::Duration => "1s".into(),
         Type::Float => Value::Float(0.5),
         Type::List(_) => Value::List([].into()),
-        Type::Map(_) | Type::Any | Type::Either(..) => Value::object(),
+        Type::Map(_) | Type::Any | Type::StructOr(..) => Value::object(),
     }
 }
 
-fn tell_apart(field: &Field, item: &Type, at: usize, made: &mut Value) {
+fn tell_apart(field: &FieldSchema, item: &Type, at: usize, made: &mut Value) {
     let (Type::Object(shape), true) = (item, made.is_object()) else { return };
-    let keys = if let ListType::Map(keys) = field.rules.list { keys } else { &[] };
-    for key in keys.iter().copied().chain(field.rules.merge_key).chain(["name"]) {
+    let keys = if let ListType::Map(keys) = field.attributes.list_type { keys } else { &[] };
+    for key in keys.iter().copied().chain(field.attributes.merge_key).chain(["name"]) {
         match shape.field(key).map(|field| &*field.ty) {
             Some(Type::Text) => made[key] = format!("x{at}").into(),
             Some(Type::Int32 | Type::Int64) => {

@@ -1,13 +1,13 @@
 //! AlwaysAdmit and AlwaysDeny: no opinion, and one opinion on everything.
 
-use server::{Admission, Admit, Admitting};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin};
 
 use super::is_own_write;
 
 #[derive(Debug)]
 pub(super) struct AlwaysAdmit;
 
-impl Admit for AlwaysAdmit {
+impl AdmissionPlugin for AlwaysAdmit {
     fn name(&self) -> &'static str {
         "AlwaysAdmit"
     }
@@ -16,18 +16,18 @@ impl Admit for AlwaysAdmit {
 #[derive(Debug)]
 pub(super) struct AlwaysDeny;
 
-impl Admit for AlwaysDeny {
+impl AdmissionPlugin for AlwaysDeny {
     fn name(&self) -> &'static str {
         "AlwaysDeny"
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         Box::pin(async move {
             // What the server itself cannot be without is not a modification by anybody.
             if is_own_write(admission) {
                 return Ok(());
             }
-            Err(admission.forbid("admission control is denying all modifications"))
+            Err(admission.forbidden("admission control is denying all modifications"))
         })
     }
 }

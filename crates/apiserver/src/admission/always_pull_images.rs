@@ -1,8 +1,8 @@
 //! AlwaysPullImages: nobody runs an image that they have no right to pull.
 
 use object::{Status, Value};
-use schema::{Errors, Path};
-use server::{Admission, Admit, Admitting, Operation};
+use schema::{ErrorList, FieldPath};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};
 
 use super::aggregate;
 
@@ -12,12 +12,12 @@ const LISTS: [&str; 3] = ["initContainers", "containers", EPHEMERAL];
 #[derive(Debug)]
 pub(super) struct AlwaysPullImages;
 
-impl Admit for AlwaysPullImages {
+impl AdmissionPlugin for AlwaysPullImages {
     fn name(&self) -> &'static str {
         "AlwaysPullImages"
     }
 
-    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+    fn mutate<'a>(&'a self, admission: &'a mut AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         if adds_containers(admission) {
             let added = admission.object.get("spec").get(EPHEMERAL).items().iter().cloned();
             let added: Vec<Value> = added
@@ -58,7 +58,7 @@ impl Admit for AlwaysPullImages {
         Box::pin(async { Ok(()) })
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         let done = check(admission);
         Box::pin(async move { done })
     }
@@ -66,22 +66,22 @@ impl Admit for AlwaysPullImages {
 
 /// Containers that are added to a pod that runs. Upstream lets these by, so that an image that another pod has pulled
 /// runs without the right to pull it.
-fn adds_containers(admission: &Admission) -> bool {
+fn adds_containers(admission: &AdmissionAttributes) -> bool {
     let names = &admission.served.definition.names;
     let is_pod = names.group.is_empty() && names.plural == "pods";
     is_pod && admission.subresource == "ephemeralcontainers" && admission.object.is_object()
 }
 
-fn is_new(admission: &Admission, container: &Value) -> bool {
+fn is_new(admission: &AdmissionAttributes, container: &Value) -> bool {
     let old = admission.old.map_or(&[][..], |old| old.get("spec").get(EPHEMERAL).items());
     !old.iter().any(|own| own.get("name") == container.get("name"))
 }
 
 /// New pods, and changes that bring new images.
-fn applies(admission: &Admission) -> bool {
+fn applies(admission: &AdmissionAttributes) -> bool {
     if admission.operation == Operation::Create {
-        return admission.is("", "pods");
-    } else if admission.operation != Operation::Update || !admission.is("", "pods") {
+        return admission.is_resource("", "pods");
+    } else if admission.operation != Operation::Update || !admission.is_resource("", "pods") {
         return false;
     }
     let images = |pod: &Value| -> Vec<String> {
@@ -92,13 +92,13 @@ fn applies(admission: &Admission) -> bool {
     images(&admission.object).iter().any(|image| !before.contains(image))
 }
 
-fn check(admission: &Admission) -> Result<(), Status> {
+fn check(admission: &AdmissionAttributes) -> Result<(), Status> {
     let adds = adds_containers(admission);
     if !adds && !applies(admission) {
         return Ok(());
     }
-    let mut errs = Errors::default();
-    let spec = Path::Root.field("spec");
+    let mut errs = ErrorList::default();
+    let spec = FieldPath::Root.field("spec");
     for list in LISTS.into_iter().filter(|list| !adds || *list == EPHEMERAL) {
         let all = spec.field(list);
         for (at, container) in admission.object.get("spec").get(list).items().iter().enumerate() {
@@ -118,7 +118,7 @@ fn check(admission: &Admission) -> Result<(), Status> {
             errs.not_supported(&at.field(image).field("pullPolicy"), policy, &["Always"]);
         }
     }
-    let broken = errs.0.iter().map(|error| admission.forbid(&error.to_string()));
+    let broken = errs.0.iter().map(|error| admission.forbidden(&error.to_string()));
     let broken = broken.map(|status| status.message().to_owned()).collect();
     aggregate(broken).map_or(Ok(()), |why| Err(Status::failure(500, "", why)))
 }

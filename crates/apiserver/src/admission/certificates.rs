@@ -5,36 +5,36 @@
 use api::certificates::CertificateSigningRequest;
 use object::{Status, Value, View};
 use ref_cast::RefCast;
-use server::{Admission, Admit, Admitting, Attributes, Operation};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Attributes, Operation};
 
-use super::Rights;
+use super::AuthorizerChain;
 
 const GROUP: &str = "certificates.k8s.io";
 const CLIENTS: &str = "kubernetes.io/kube-apiserver-client";
 
 /// One of the three that ask whether somebody may act for a signer.
 #[derive(Debug)]
-pub(super) struct Signers {
+pub(super) struct SignerAuthorization {
     name: &'static str,
     verb: &'static str,
-    rights: Rights,
+    rights: AuthorizerChain,
 }
 
-impl Signers {
-    pub(super) fn approval(rights: &Rights) -> Self {
+impl SignerAuthorization {
+    pub(super) fn approval(rights: &AuthorizerChain) -> Self {
         Self { name: "CertificateApproval", verb: "approve", rights: rights.clone() }
     }
 
-    pub(super) fn signing(rights: &Rights) -> Self {
+    pub(super) fn signing(rights: &AuthorizerChain) -> Self {
         Self { name: "CertificateSigning", verb: "sign", rights: rights.clone() }
     }
 
-    pub(super) fn attest(rights: &Rights) -> Self {
+    pub(super) fn attest(rights: &AuthorizerChain) -> Self {
         Self { name: "ClusterTrustBundleAttest", verb: "attest", rights: rights.clone() }
     }
 
     /// The signer in whose name this is done, if it is done in one's.
-    fn signer(&self, admission: &Admission) -> Option<String> {
+    fn signer(&self, admission: &AdmissionAttributes) -> Option<String> {
         let names = &admission.served.definition.names;
         let of = |tree: &Value| tree.get("spec").get("signerName").as_str().map(str::to_owned);
         match (self.verb, names.plural, admission.subresource, admission.old) {
@@ -55,7 +55,7 @@ impl Signers {
         }
     }
 
-    async fn decide(&self, admission: &Admission<'_>) -> Result<(), Status> {
+    async fn decide(&self, admission: &AdmissionAttributes<'_>) -> Result<(), Status> {
         let Some(signer) = self.signer(admission) else { return Ok(()) };
         let domain = signer.split('/').next().unwrap_or_default();
         for name in [signer.clone(), format!("{domain}/*")] {
@@ -68,23 +68,23 @@ impl Signers {
                 is_resource: true,
                 ..Attributes::default()
             };
-            if self.rights.allow(admission.user, &attributes).await {
+            if self.rights.is_allowed(admission.user, &attributes).await {
                 return Ok(());
             }
         }
-        Err(admission.forbid(&match self.verb {
+        Err(admission.forbidden(&match self.verb {
             "attest" => format!("user not permitted to attest for signerName {signer:?}"),
             verb => format!("user not permitted to {verb} requests with signerName {signer:?}"),
         }))
     }
 }
 
-impl Admit for Signers {
+impl AdmissionPlugin for SignerAuthorization {
     fn name(&self) -> &'static str {
         self.name
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         Box::pin(self.decide(admission))
     }
 }
@@ -102,37 +102,39 @@ fn rest(object: &Value) -> Value {
 #[derive(Debug)]
 pub(super) struct SubjectRestriction;
 
-impl Admit for SubjectRestriction {
+impl AdmissionPlugin for SubjectRestriction {
     fn name(&self) -> &'static str {
         "CertificateSubjectRestriction"
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         let done = restrict(admission);
         Box::pin(async move { done })
     }
 }
 
-fn restrict(admission: &Admission) -> Result<(), Status> {
-    let new = admission.is(GROUP, "certificatesigningrequests")
+fn restrict(admission: &AdmissionAttributes) -> Result<(), Status> {
+    let new = admission.is_resource(GROUP, "certificatesigningrequests")
         && admission.operation == Operation::Create;
     let request = CertificateSigningRequest::view(&admission.object);
     if !new || request.spec().signer_name() != CLIENTS {
         return Ok(());
     }
-    let request =
-        parsed(request).map_err(|why| admission.forbid(&format!("failed to parse CSR: {why}")))?;
+    let request = parsed(request)
+        .map_err(|why| admission.forbidden(&format!("failed to parse CSR: {why}")))?;
     if request.identity().organizations.iter().any(|group| group == "system:masters") {
         let why = format!("use of {CLIENTS} signer with system:masters group is not allowed");
-        return Err(admission.forbid(&why));
+        return Err(admission.forbidden(&why));
     }
     Ok(())
 }
 
 /// What a request asks to be signed, or what is wrong with that.
-pub(super) fn parsed(request: &CertificateSigningRequest) -> Result<pki::Request, String> {
+pub(super) fn parsed(
+    request: &CertificateSigningRequest,
+) -> Result<pki::CertificateRequest, String> {
     let pem = object::Bytes::decode(request.spec().request()).unwrap_or_default();
-    pki::Request::from_pem(&pem).map_err(|error| {
+    pki::CertificateRequest::from_pem(&pem).map_err(|error| {
         let is = String::from_utf8_lossy(&pem).contains("-----BEGIN CERTIFICATE REQUEST-----");
         if is { error.to_string() } else { "PEM block type must be CERTIFICATE REQUEST".to_owned() }
     })
@@ -140,15 +142,15 @@ pub(super) fn parsed(request: &CertificateSigningRequest) -> Result<pki::Request
 
 /// What a request says about who asks is what the server knows.
 #[derive(Debug)]
-pub(super) struct Requester;
+pub(super) struct CertificateRequester;
 
-impl Admit for Requester {
+impl AdmissionPlugin for CertificateRequester {
     fn name(&self) -> &'static str {
         "CertificateRequester"
     }
 
-    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
-        if admission.is(GROUP, "certificatesigningrequests")
+    fn mutate<'a>(&'a self, admission: &'a mut AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
+        if admission.is_resource(GROUP, "certificatesigningrequests")
             && admission.operation == Operation::Create
         {
             let user = admission.user;
@@ -179,7 +181,7 @@ mod tests {
     fn what_is_no_request_is_told() {
         let request = |bytes: &[u8]| {
             let mut tree = Value::object();
-            tree["spec"]["request"] = object::Bytes::text(bytes).into();
+            tree["spec"]["request"] = object::Bytes::encode(bytes).into();
             parsed(CertificateSigningRequest::view(&tree)).map(drop)
         };
         let none = "PEM block type must be CERTIFICATE REQUEST";

@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::{Context as _, Result, ensure};
 use object::{Value, yaml::from_yaml};
-use schema::{Errors, Gates, Path as Field};
+use schema::{ErrorList, FeatureGates, FieldPath as Field};
 
 use crate::{
     features::MANIFESTS,
-    remote::Users,
+    remote::CredentialsByHost,
     structured::{aggregate, known, strict, text},
 };
 
@@ -17,7 +17,7 @@ pub(crate) struct PluginConfigs(BTreeMap<String, Value>);
 
 impl PluginConfigs {
     /// Reads an `AdmissionConfiguration` of apiserver.config.k8s.io.
-    pub(crate) fn read(path: &Path, gates: &Gates) -> Result<Self> {
+    pub(crate) fn read(path: &Path, gates: &FeatureGates) -> Result<Self> {
         let file = tree(path)?;
         let kind = text(&file, "kind");
         ensure!(kind == "AdmissionConfiguration", "{}: kind {kind:?} is none", path.display());
@@ -45,16 +45,16 @@ impl PluginConfigs {
     }
 
     /// Who the server is to the hooks of a plugin.
-    pub(super) fn users(&self, plugin: &str) -> Result<Users> {
+    pub(super) fn webhook_credentials(&self, plugin: &str) -> Result<CredentialsByHost> {
         match text(&self.get(plugin), "kubeConfigFile") {
-            "" => Ok(Users::default()),
-            path => Users::read(Path::new(path)),
+            "" => Ok(CredentialsByHost::default()),
+            path => CredentialsByHost::read(Path::new(path)),
         }
     }
 }
 
 /// What those may be told that ask policies and hooks.
-fn check(plugin: &str, config: &Value, gates: &Gates) -> Result<()> {
+fn check(plugin: &str, config: &Value, gates: &FeatureGates) -> Result<()> {
     let hooks = plugin.ends_with("AdmissionWebhook");
     if config.is_null() || !(hooks || plugin.ends_with("AdmissionPolicy")) {
         return Ok(());
@@ -64,7 +64,7 @@ fn check(plugin: &str, config: &Value, gates: &Gates) -> Result<()> {
         false => format!("{plugin}Configuration"),
     };
     known(config, &kind, &["v1"])?;
-    let mut errors = Errors::default();
+    let mut errors = ErrorList::default();
     let fields = ["apiVersion", "kind", "staticManifestsDir", "kubeConfigFile"];
     strict(config, &Field::Root, &fields[..if hooks { 4 } else { 3 }], &mut errors);
     let file = text(config, "kubeConfigFile");
@@ -74,7 +74,7 @@ fn check(plugin: &str, config: &Value, gates: &Gates) -> Result<()> {
     let (folder, at) = (text(config, "staticManifestsDir"), Field::Root);
     let at = at.field("staticManifestsDir");
     if folder.is_empty() {
-    } else if !gates.is_on(MANIFESTS) {
+    } else if !gates.is_enabled(MANIFESTS) {
         errors.forbidden(
             &at,
             "staticManifestsDir requires the ManifestBasedAdmissionControlConfig feature gate to be enabled",

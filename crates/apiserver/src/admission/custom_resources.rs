@@ -3,25 +3,25 @@
 use api::apiextensions::CustomResourceDefinition;
 use object::{Status, View};
 use schema::Kind;
-use server::{Admission, Admit, Admitting, Operation};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};
 
 #[derive(Debug)]
 pub(super) struct CustomResources;
 
-impl Admit for CustomResources {
+impl AdmissionPlugin for CustomResources {
     fn name(&self) -> &'static str {
         "CustomResources"
     }
 
-    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+    fn mutate<'a>(&'a self, admission: &'a mut AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         let decided = decide(admission);
         Box::pin(async move { decided })
     }
 }
 
-fn decide(admission: &Admission) -> Result<(), Status> {
+fn decide(admission: &AdmissionAttributes) -> Result<(), Status> {
     let kind = &admission.served.definition;
-    if kind.custom.is_none() || admission.operation != Operation::Create {
+    if kind.custom_resource.is_none() || admission.operation != Operation::Create {
         return Ok(());
     }
     let (own, names) = (&kind.names, CustomResourceDefinition::NAMES);
@@ -30,7 +30,7 @@ fn decide(admission: &Admission) -> Result<(), Status> {
     let Ok(found) = admission.registry.get(&definitions, "", &name) else { return Ok(()) };
     if CustomResourceDefinition::view(&found.object).is_terminating() {
         let why = "create not allowed while custom resource definition is terminating";
-        return Err(admission.forbid(why));
+        return Err(admission.forbidden(why));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 
 use object::{Object, Status, View};
-use server::{Admission, Admit, Admitting, Operation};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};
 
 use super::all;
 
@@ -17,8 +17,8 @@ pub(super) struct DefaultClass {
     field: &'static str,
     classes: &'static str,
     /// What marks a class; and what an object may name one by instead of the field.
-    marks: &'static [&'static str],
-    named_by: &'static str,
+    default_annotations: &'static [&'static str],
+    legacy_annotation: &'static str,
 }
 
 pub(super) const STORAGE: DefaultClass = DefaultClass {
@@ -27,11 +27,11 @@ pub(super) const STORAGE: DefaultClass = DefaultClass {
     plural: "persistentvolumeclaims",
     field: "storageClassName",
     classes: "storage.k8s.io/storageclasses",
-    marks: &[
+    default_annotations: &[
         "storageclass.kubernetes.io/is-default-class",
         "storageclass.beta.kubernetes.io/is-default-class",
     ],
-    named_by: "volume.beta.kubernetes.io/storage-class",
+    legacy_annotation: "volume.beta.kubernetes.io/storage-class",
 };
 
 pub(super) const INGRESS: DefaultClass = DefaultClass {
@@ -40,26 +40,26 @@ pub(super) const INGRESS: DefaultClass = DefaultClass {
     plural: "ingresses",
     field: "ingressClassName",
     classes: "networking.k8s.io/ingressclasses",
-    marks: &["ingressclass.kubernetes.io/is-default-class"],
-    named_by: "kubernetes.io/ingress.class",
+    default_annotations: &["ingressclass.kubernetes.io/is-default-class"],
+    legacy_annotation: "kubernetes.io/ingress.class",
 };
 
-impl Admit for DefaultClass {
+impl AdmissionPlugin for DefaultClass {
     fn name(&self) -> &'static str {
         self.name
     }
 
-    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
-        let done = self.fill(admission);
+    fn mutate<'a>(&'a self, admission: &'a mut AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
+        let done = self.set_default_class(admission);
         Box::pin(async move { done })
     }
 }
 
 impl DefaultClass {
-    fn fill(&self, admission: &mut Admission) -> Result<(), Status> {
+    fn set_default_class(&self, admission: &mut AdmissionAttributes) -> Result<(), Status> {
         let says = !admission.object.get("spec").get(self.field).is_null()
-            || admission.meta().annotations().get(self.named_by).is_some();
-        if !admission.is(self.group, self.plural)
+            || admission.meta().annotations().get(self.legacy_annotation).is_some();
+        if !admission.is_resource(self.group, self.plural)
             || admission.operation != Operation::Create
             || says
         {
@@ -69,7 +69,7 @@ impl DefaultClass {
         let classes = all(admission, group, plural, "")?;
         let metas = classes.iter().map(|class| Object::view(&class.object).metadata());
         let marked = metas.filter(|meta| {
-            self.marks.iter().any(|mark| meta.annotations().get(mark) == Some("true"))
+            self.default_annotations.iter().any(|mark| meta.annotations().get(mark) == Some("true"))
         });
         let newest = marked.min_by_key(|meta| (Reverse(meta.creation_timestamp()), meta.name()));
         if let Some(class) = newest {

@@ -3,7 +3,7 @@
 use api::core::{Pod, Toleration};
 use object::View;
 use ref_cast::RefCast;
-use server::{Admission, Admit, Admitting, Operation};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};
 
 const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
@@ -11,13 +11,13 @@ const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/u
 #[derive(Debug)]
 pub(super) struct DefaultTolerationSeconds(pub(super) [i64; 2]);
 
-impl Admit for DefaultTolerationSeconds {
+impl AdmissionPlugin for DefaultTolerationSeconds {
     fn name(&self) -> &'static str {
         "DefaultTolerationSeconds"
     }
 
-    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
-        if admission.is("", "pods") && admission.operation != Operation::Delete {
+    fn mutate<'a>(&'a self, admission: &'a mut AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
+        if admission.is_resource("", "pods") && admission.operation != Operation::Delete {
             tolerate(&mut admission.object, self.0);
         }
         Box::pin(async { Ok(()) })

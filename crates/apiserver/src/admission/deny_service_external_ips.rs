@@ -2,20 +2,20 @@
 
 use api::core::Service;
 use object::View;
-use server::{Admission, Admit, Admitting, Operation};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};
 
 #[derive(Debug)]
 pub(super) struct DenyServiceExternalIps;
 
-impl Admit for DenyServiceExternalIps {
+impl AdmissionPlugin for DenyServiceExternalIps {
     fn name(&self) -> &'static str {
         "DenyServiceExternalIPs"
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         Box::pin(async move {
             let writes = matches!(admission.operation, Operation::Create | Operation::Update);
-            if !writes || !admission.is("", "services") {
+            if !writes || !admission.is_resource("", "services") {
                 return Ok(());
             }
             let had = |ip: &str| {
@@ -26,7 +26,7 @@ impl Admit for DenyServiceExternalIps {
             if new.iter().all(had) {
                 return Ok(());
             }
-            Err(admission.forbid("Use of external IPs is denied by admission control"))
+            Err(admission.forbidden("Use of external IPs is denied by admission control"))
         })
     }
 }

@@ -1,20 +1,20 @@
 //! Devices that are in use may be looked at only from namespaces that are marked for it.
 
 use object::{Object, Value, View};
-use schema::{Errors, Path};
-use server::{Admission, Admit, Operation};
+use schema::{ErrorList, FieldPath};
+use server::{AdmissionAttributes, AdmissionPlugin, Operation};
 
 const LABEL: &str = "resource.kubernetes.io/admin-access";
 
 #[derive(Debug)]
 pub(super) struct DeviceAdminAccess;
 
-impl Admit for DeviceAdminAccess {
+impl AdmissionPlugin for DeviceAdminAccess {
     fn name(&self) -> &'static str {
         "DeviceAdminAccess"
     }
 
-    fn judge(&self, admission: &Admission, errs: &mut Errors) {
+    fn field_errors(&self, admission: &AdmissionAttributes, errs: &mut ErrorList) {
         let names = &admission.served.definition.names;
         if names.group != "resource.k8s.io" {
             return;
@@ -30,12 +30,12 @@ impl Admit for DeviceAdminAccess {
             }
             _ => return,
         };
-        if let Some(first) = wanted.filter(|_| !is_marked(admission)) {
+        if let Some(first) = wanted.filter(|_| !namespace_allows_admin_access(admission)) {
             let why = format!(
                 "admin access to devices requires the `{LABEL}: true` label on the containing \
                  namespace"
             );
-            errs.forbidden(&Path::Root.field(at).index(first).field("adminAccess"), why);
+            errs.forbidden(&FieldPath::Root.field(at).index(first).field("adminAccess"), why);
         }
     }
 }
@@ -59,7 +59,7 @@ fn asks(wish: &Value) -> bool {
     wish.get("adminAccess").as_bool().unwrap_or_default()
 }
 
-fn is_marked(admission: &Admission) -> bool {
+fn namespace_allows_admin_access(admission: &AdmissionAttributes) -> bool {
     let registry = admission.registry;
     let namespace = registry
         .kind("", "namespaces")

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Result, bail, ensure};
 use object::{Status, Value};
-use server::{Admission, Admit, Admitting, Operation};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};
 
 use super::aggregate;
 
@@ -58,21 +58,21 @@ impl EventRateLimit {
     }
 }
 
-impl Admit for EventRateLimit {
+impl AdmissionPlugin for EventRateLimit {
     fn name(&self) -> &'static str {
         "EventRateLimit"
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         let done = self.decide(admission);
         Box::pin(async move { done })
     }
 }
 
 impl EventRateLimit {
-    fn decide(&self, admission: &Admission) -> Result<(), Status> {
+    fn decide(&self, admission: &AdmissionAttributes) -> Result<(), Status> {
         let writes = matches!(admission.operation, Operation::Create | Operation::Update);
-        if !writes || admission.dry_run || !admission.is("", "events") {
+        if !writes || admission.dry_run || !admission.is_resource("", "events") {
             return Ok(());
         }
         let mut refused = Vec::new();
@@ -93,7 +93,7 @@ impl EventRateLimit {
 }
 
 impl Limit {
-    fn key(&self, admission: &Admission) -> String {
+    fn key(&self, admission: &AdmissionAttributes) -> String {
         let event = &admission.object;
         let text = |part: &str, name: &str| {
             event.get(part).get(name).as_str().unwrap_or_default().to_owned()

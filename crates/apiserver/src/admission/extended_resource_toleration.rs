@@ -6,19 +6,19 @@ use std::collections::BTreeSet;
 use api::core::{Pod, Toleration};
 use object::{View, names};
 use ref_cast::RefCast;
-use server::{Admission, Admit, Admitting, Operation};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};
 
 #[derive(Debug)]
 pub(super) struct ExtendedResourceToleration;
 
-impl Admit for ExtendedResourceToleration {
+impl AdmissionPlugin for ExtendedResourceToleration {
     fn name(&self) -> &'static str {
         "ExtendedResourceToleration"
     }
 
-    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+    fn mutate<'a>(&'a self, admission: &'a mut AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         let writes = matches!(admission.operation, Operation::Create | Operation::Update);
-        if writes && admission.is("", "pods") {
+        if writes && admission.is_resource("", "pods") {
             let spec = Pod::view(&admission.object).spec();
             let asked = spec.all_containers().flat_map(|c| c.resources().requests().iter());
             let names: BTreeSet<String> =
@@ -29,7 +29,7 @@ impl Admit for ExtendedResourceToleration {
                     .with_key(name)
                     .with_operator("Exists")
                     .with_effect("NoSchedule");
-                spec.tolerations_mut().put(toleration.clone(), |own| is_same(own, &toleration));
+                spec.tolerations_mut().upsert(toleration.clone(), |own| is_same(own, &toleration));
             }
         }
         Box::pin(async { Ok(()) })

@@ -8,12 +8,14 @@ use std::{
 
 use anyhow::{Result, ensure};
 use object::{Object, Status, Value, View, from_json, to_json};
-use server::{Admission, Admit, Admitting, Lines, Operation, Remote};
+use server::{
+    AdmissionAttributes, AdmissionFuture, AdmissionPlugin, ConnectionPool, Operation, WebhookClient,
+};
 use tracing::warn;
 
-use crate::{egress::Egress, remote::from_kubeconfig, structured::text};
+use crate::{egress::EgressSelector, remote::from_kubeconfig, structured::text};
 
-const WITHIN: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 const TRIES: u32 = 5;
 /// So many answers are remembered.
 const CACHE: usize = 1024;
@@ -21,22 +23,22 @@ const AUDIT: &str = "imagepolicywebhook.image-policy.k8s.io";
 
 #[derive(Debug)]
 pub(super) struct ImagePolicyWebhook {
-    remote: Remote,
+    remote: WebhookClient,
     allow_ttl: Duration,
     deny_ttl: Duration,
     /// How long to wait before it is asked again; doubled each time.
     backoff: Duration,
     /// What no answer means.
     default_allow: bool,
-    known: Mutex<HashMap<Vec<u8>, (Instant, Value)>>,
+    cache: Mutex<HashMap<Vec<u8>, (Instant, Value)>>,
 }
 
 impl ImagePolicyWebhook {
     /// From `imagePolicy` of the plugin's configuration.
-    pub(super) fn new(config: &Value, lines: Lines) -> Result<Self> {
+    pub(super) fn new(config: &Value, lines: ConnectionPool) -> Result<Self> {
         let config = config.get("imagePolicy");
         ensure!(config.is_object(), "ImagePolicyWebhook: no config specified");
-        let direct = Egress { lines, ..Egress::default() };
+        let direct = EgressSelector { pool: lines, ..EgressSelector::default() };
         let (seconds, minutes) = (Duration::from_secs, Duration::from_mins);
         Ok(Self {
             remote: from_kubeconfig(text(config, "kubeConfigFile").as_ref(), &direct)?,
@@ -50,11 +52,11 @@ impl ImagePolicyWebhook {
                 minutes(5),
             )?,
             default_allow: config.get("defaultAllow").as_bool().unwrap_or_default(),
-            known: Mutex::default(),
+            cache: Mutex::default(),
         })
     }
 
-    async fn decide(&self, admission: &Admission<'_>) -> Result<(), Status> {
+    async fn decide(&self, admission: &AdmissionAttributes<'_>) -> Result<(), Status> {
         let names = &admission.served.definition.names;
         let lists: &[&str] = match (names.group, names.plural, admission.subresource) {
             ("", "pods", "") => &["containers", "initContainers"],
@@ -72,7 +74,7 @@ impl ImagePolicyWebhook {
                 admission.annotate(&format!("{AUDIT}/failed-open"), "true".to_owned());
                 return Ok(());
             }
-            Err(error) => return Err(admission.forbid(&error)),
+            Err(error) => return Err(admission.forbidden(&error)),
         };
         for (key, value) in status.get("auditAnnotations").entries() {
             let value = value.as_str().unwrap_or_default().to_owned();
@@ -80,9 +82,10 @@ impl ImagePolicyWebhook {
         }
         match (status.get("allowed").as_bool(), text(&status, "reason")) {
             (Some(true), _) => Ok(()),
-            (_, "") => Err(admission.forbid("one or more images rejected by webhook backend")),
-            (_, why) => Err(admission
-                .forbid(&format!("image policy webhook backend denied one or more images: {why}"))),
+            (_, "") => Err(admission.forbidden("one or more images rejected by webhook backend")),
+            (_, why) => Err(admission.forbidden(&format!(
+                "image policy webhook backend denied one or more images: {why}"
+            ))),
         }
     }
 
@@ -90,14 +93,14 @@ impl ImagePolicyWebhook {
     async fn ask(&self, review: &[u8]) -> Result<Value, String> {
         let now = Instant::now();
         {
-            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some((_, status)) = known.get(review).filter(|(until, _)| *until > now) {
                 return Ok(status.clone());
             }
         }
         let (mut attempt, mut pause) = (1, self.backoff);
         let bytes = loop {
-            match self.remote.post(review.to_vec(), WITHIN).await {
+            match self.remote.post(review.to_vec(), REQUEST_TIMEOUT).await {
                 Ok((code, bytes)) if code.is_success() => break bytes,
                 Ok((code, _)) if attempt == TRIES || !code.is_server_error() => {
                     return Err(format!("Error contacting webhook: {}", code.as_u16()));
@@ -112,7 +115,7 @@ impl ImagePolicyWebhook {
         let status = answer.get("status").clone();
         let allowed = status.get("allowed").as_bool() == Some(true);
         let ttl = if allowed { self.allow_ttl } else { self.deny_ttl };
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= CACHE {
             known.retain(|_, (until, _)| *until > now);
         }
@@ -123,17 +126,17 @@ impl ImagePolicyWebhook {
     }
 }
 
-impl Admit for ImagePolicyWebhook {
+impl AdmissionPlugin for ImagePolicyWebhook {
     fn name(&self) -> &'static str {
         "ImagePolicyWebhook"
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         Box::pin(self.decide(admission))
     }
 }
 
-fn review(admission: &Admission<'_>, lists: &[&str]) -> Value {
+fn review(admission: &AdmissionAttributes<'_>, lists: &[&str]) -> Value {
     let spec = admission.object.get("spec");
     let containers = lists.iter().flat_map(|list| spec.get(list).items()).map(|container| {
         let mut own = Value::object();

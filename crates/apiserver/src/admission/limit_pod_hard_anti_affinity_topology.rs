@@ -1,27 +1,27 @@
 //! LimitPodHardAntiAffinityTopology: a pod keeps others off its node, not off a zone.
 
 use object::{Status, Value};
-use server::{Admission, Admit, Admitting, Operation};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};
 
 const HOST: &str = "kubernetes.io/hostname";
 
 #[derive(Debug)]
 pub(super) struct LimitPodHardAntiAffinityTopology;
 
-impl Admit for LimitPodHardAntiAffinityTopology {
+impl AdmissionPlugin for LimitPodHardAntiAffinityTopology {
     fn name(&self) -> &'static str {
         "LimitPodHardAntiAffinityTopology"
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         let done = check(admission);
         Box::pin(async move { done })
     }
 }
 
-fn check(admission: &Admission) -> Result<(), Status> {
+fn check(admission: &AdmissionAttributes) -> Result<(), Status> {
     let writes = matches!(admission.operation, Operation::Create | Operation::Update);
-    if !writes || !admission.is("", "pods") {
+    if !writes || !admission.is_resource("", "pods") {
         return Ok(());
     }
     let affinity = admission.object.get("spec").get("affinity").get("podAntiAffinity");
@@ -29,7 +29,7 @@ fn check(admission: &Admission) -> Result<(), Status> {
     let key = |term: &Value| term.get("topologyKey").as_str().unwrap_or_default().to_owned();
     match terms.iter().map(key).find(|key| key != HOST) {
         None => Ok(()),
-        Some(key) => Err(admission.forbid(&format!(
+        Some(key) => Err(admission.forbidden(&format!(
             "affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey {key} but only key \
              {HOST} is allowed"
         ))),

@@ -5,35 +5,35 @@ use std::collections::BTreeMap;
 
 use api::core::{LimitRange, LimitRangeItem, Pod};
 use object::{Map, Quantity, Status, Text, Value, View};
-use server::{Admission, Admit, Admitting, Operation};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};
 
 use super::{aggregate, all};
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
-type Amounts = BTreeMap<Text, Quantity>;
+type ResourceList = BTreeMap<Text, Quantity>;
 
 #[derive(Debug)]
 pub(super) struct LimitRanger;
 
-impl Admit for LimitRanger {
+impl AdmissionPlugin for LimitRanger {
     fn name(&self) -> &'static str {
         "LimitRanger"
     }
 
-    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+    fn mutate<'a>(&'a self, admission: &'a mut AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         let done = mutate(admission);
         Box::pin(async move { done })
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         let done = validate(admission);
         Box::pin(async move { done })
     }
 }
 
 /// Whether sizes are looked at: a pod's when it is made or resized, a claim's always.
-fn applies(admission: &Admission) -> bool {
+fn applies(admission: &AdmissionAttributes) -> bool {
     let names = &admission.served.definition.names;
     let going =
         admission.old.is_some_and(|old| object::Object::view(old).metadata().is_terminating());
@@ -46,29 +46,29 @@ fn applies(admission: &Admission) -> bool {
     names.group.is_empty() && sized && !going
 }
 
-fn mutate(admission: &mut Admission) -> Result<(), Status> {
+fn mutate(admission: &mut AdmissionAttributes) -> Result<(), Status> {
     if !applies(admission) || admission.served.definition.names.plural != "pods" {
         return Ok(());
     }
     for range in all(admission, "", "limitranges", &admission.namespace)? {
-        let (mut requests, mut limits) = (Amounts::new(), Amounts::new());
+        let (mut requests, mut limits) = (ResourceList::new(), ResourceList::new());
         for item in LimitRange::view(&range.object).spec().limits().iter() {
             if item.type_() == "Container" {
                 requests.extend(amounts(item.default_request()));
                 limits.extend(amounts(item.default()));
             }
         }
-        fill(&mut admission.object, &requests, &limits);
+        apply_default_resources(&mut admission.object, &requests, &limits);
     }
     Ok(())
 }
 
-fn amounts(map: &Map<Quantity>) -> Amounts {
+fn amounts(map: &Map<Quantity>) -> ResourceList {
     map.iter().map(|(name, amount)| (name.into(), amount)).collect()
 }
 
 /// Gives each container what it does not say itself, and notes that.
-fn fill(pod: &mut Value, requests: &Amounts, limits: &Amounts) {
+fn apply_default_resources(pod: &mut Value, requests: &ResourceList, limits: &ResourceList) {
     let mut notes = Vec::new();
     for (list, what) in [("containers", "container"), ("initContainers", "init container")] {
         let filled: Vec<Value> = pod
@@ -100,7 +100,7 @@ fn fill(pod: &mut Value, requests: &Amounts, limits: &Amounts) {
     }
 }
 
-fn add(container: &mut Value, part: &str, amounts: &Amounts) -> Vec<String> {
+fn add(container: &mut Value, part: &str, amounts: &ResourceList) -> Vec<String> {
     let missing = |name: &&Text| container.get("resources").get(part).get(name).is_null();
     let names: Vec<Text> = amounts.keys().filter(missing).cloned().collect();
     for name in &names {
@@ -109,7 +109,7 @@ fn add(container: &mut Value, part: &str, amounts: &Amounts) -> Vec<String> {
     names.iter().map(ToString::to_string).collect()
 }
 
-fn validate(admission: &Admission) -> Result<(), Status> {
+fn validate(admission: &AdmissionAttributes) -> Result<(), Status> {
     if !applies(admission) {
         return Ok(());
     }
@@ -149,13 +149,18 @@ fn validate(admission: &Admission) -> Result<(), Status> {
             }
         }
         if let Some(why) = aggregate(errors) {
-            return Err(admission.forbid(&why));
+            return Err(admission.forbidden(&why));
         }
     }
     Ok(())
 }
 
-fn check(item: &LimitRangeItem, requests: &Amounts, limits: &Amounts, errors: &mut Vec<String>) {
+fn check(
+    item: &LimitRangeItem,
+    requests: &ResourceList,
+    limits: &ResourceList,
+    errors: &mut Vec<String>,
+) {
     let ty = item.type_();
     for (name, least) in item.min().iter() {
         let said = format!("minimum {name} usage per {ty} is {least}");
@@ -185,13 +190,13 @@ fn check(item: &LimitRangeItem, requests: &Amounts, limits: &Amounts, errors: &m
     }
     for (name, most) in item.max_limit_request_ratio().iter() {
         let said = format!("{name} max limit to request ratio per {ty} is {most}");
-        let request = requests.get(name).map_or(0.0, Quantity::approximate);
-        let limit = limits.get(name).map_or(0.0, Quantity::approximate);
+        let request = requests.get(name).map_or(0.0, Quantity::as_approximate_f64);
+        let limit = limits.get(name).map_or(0.0, Quantity::as_approximate_f64);
         if request == 0.0 {
             errors.push(format!("{said}, but no request is specified or request is 0"));
         } else if limit == 0.0 {
             errors.push(format!("{said}, but no limit is specified or limit is 0"));
-        } else if limit / request > most.approximate() {
+        } else if limit / request > most.as_approximate_f64() {
             errors.push(format!("{said}, but provided ratio is {:.6}", limit / request));
         }
     }
@@ -230,9 +235,9 @@ mod tests {
             br#"{"spec":{"containers":[{"name":"a"},{"name":"b","resources":{"requests":{"cpu":"1"}}}]}}"#,
         )
         .unwrap();
-        let requests = Amounts::from([("cpu".into(), "100m".parse().unwrap())]);
-        let limits = Amounts::from([("cpu".into(), "2".parse().unwrap())]);
-        fill(&mut pod, &requests, &limits);
+        let requests = ResourceList::from([("cpu".into(), "100m".parse().unwrap())]);
+        let limits = ResourceList::from([("cpu".into(), "2".parse().unwrap())]);
+        apply_default_resources(&mut pod, &requests, &limits);
         let cpu = |at: usize, part: &str| {
             let container = &pod.get("spec").get("containers").items()[at];
             container.get("resources").get(part).get("cpu").as_str().map(str::to_owned)

@@ -14,15 +14,15 @@ use std::{
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use object::{
     Clock, Object, Value, View,
-    yaml::{from_yaml, split},
+    yaml::{from_yaml, split_documents},
 };
 use ring::digest::{Context as Digest, SHA256, digest};
-use server::{Counter, Gauge, Name, Registry, Report};
+use server::{CounterVec, GaugeVec, MetricDesc, MetricsSource, Registry};
 use store::Version;
 
 use super::config::PluginConfigs;
 use crate::{
-    reload::{self, Followed, Task},
+    reload::{self, Task, WatchedFiles},
     structured::{aggregate, text},
 };
 
@@ -33,21 +33,21 @@ const GROUP: &str = "admissionregistration.k8s.io";
 
 /// All folders of such files, each opened by the plugin that it is for.
 #[derive(Debug)]
-pub(crate) struct Sources {
+pub(crate) struct ManifestSources {
     configs: PluginConfigs,
     registry: Arc<Registry>,
-    tally: Arc<Tally>,
-    opened: Mutex<Vec<Arc<Manifests>>>,
+    tally: Arc<ManifestMetrics>,
+    opened: Mutex<Vec<Arc<ManifestDir>>>,
 }
 
 /// The objects of one folder, as they were when it last made sense.
 #[derive(Debug)]
-pub(super) struct Manifests {
+pub(super) struct ManifestDir {
     plugin: &'static str,
     folder: PathBuf,
     /// The registry holds this, by its plugin.
     registry: Weak<Registry>,
-    tally: Arc<Tally>,
+    tally: Arc<ManifestMetrics>,
     loaded: RwLock<Loaded>,
     loads: AtomicU64,
 }
@@ -60,33 +60,33 @@ struct Loaded {
 
 /// What became of the folders, under upstream's names.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct ManifestMetrics {
     server: String,
     clock: Arc<dyn Clock>,
-    reloads: Counter,
-    last: Gauge,
-    hashes: Gauge,
+    reloads: CounterVec,
+    last: GaugeVec,
+    hashes: GaugeVec,
 }
 
-impl Sources {
+impl ManifestSources {
     /// `server` is the identity that this one has among others.
     pub(crate) fn new(configs: PluginConfigs, registry: Arc<Registry>, server: &str) -> Self {
-        let tally = Arc::new(Tally::new(server, registry.clock().clone()));
+        let tally = Arc::new(ManifestMetrics::new(server, registry.clock().clone()));
         Self { configs, registry, tally, opened: Mutex::default() }
     }
 
-    pub(crate) fn report(&self) -> Arc<dyn Report> {
+    pub(crate) fn report(&self) -> Arc<dyn MetricsSource> {
         self.tally.clone()
     }
 
     /// The objects of a plugin whose configuration names a folder.
-    pub(super) fn open(&self, plugin: &'static str) -> Result<Option<Arc<Manifests>>> {
+    pub(super) fn open(&self, plugin: &'static str) -> Result<Option<Arc<ManifestDir>>> {
         let config = self.configs.get(plugin);
         let folder = text(&config, "staticManifestsDir");
         if folder.is_empty() {
             return Ok(None);
         }
-        let manifests = Arc::new(Manifests {
+        let manifests = Arc::new(ManifestDir {
             plugin,
             folder: folder.into(),
             registry: Arc::downgrade(&self.registry),
@@ -106,12 +106,12 @@ impl Sources {
     }
 
     /// What looks for changes in the folders, for ever.
-    pub(crate) fn follow(&self) -> Vec<Task> {
+    pub(crate) fn watch_tasks(&self) -> Vec<Task> {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let task = |manifests: &Arc<Manifests>| -> Task {
+        let task = |manifests: &Arc<ManifestDir>| -> Task {
             let manifests = manifests.clone();
-            let followed = Followed::new([manifests.folder.clone()]);
-            Box::pin(followed.follow(move || {
+            let followed = WatchedFiles::new([manifests.folder.clone()]);
+            Box::pin(followed.watch(move || {
                 manifests.load().inspect_err(|_| manifests.tally.failed(manifests.plugin))
             }))
         };
@@ -119,7 +119,7 @@ impl Sources {
     }
 }
 
-impl Manifests {
+impl ManifestDir {
     /// Those of one kind, by name.
     pub(super) fn objects(&self, kind: &str) -> Vec<Arc<Version<Value>>> {
         let loaded = self.loaded.read().unwrap_or_else(PoisonError::into_inner);
@@ -141,7 +141,7 @@ impl Manifests {
             let read = read.and_then(|tree| self.take(tree, &path, &mut seen, &mut objects));
             read.map_err(|why| anyhow!("error loading {path}: {why:#}"))?;
         }
-        bound_to_each_other(&objects)?;
+        validate_bindings(&objects)?;
         let name = |object: &Value| Object::view(object).metadata().name().to_owned();
         objects.sort_by_key(&name);
         // Whoever compiles them knows them by their revision, and no stored object has this one.
@@ -206,14 +206,14 @@ impl Manifests {
         }
         let mut object = tree;
         let mut unknown = Vec::new();
-        served.definition.conform(&mut object, &mut unknown).map_err(|why| anyhow!(why))?;
+        served.definition.coerce(&mut object, &mut unknown).map_err(|why| anyhow!(why))?;
         let odd: Vec<_> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
         ensure!(odd.is_empty(), "strict decoding error: {}", odd.join(", "));
-        let errors = registry.judge(served, &mut object);
+        let errors = registry.validate_manifest(served, &mut object);
         let name = Object::view(&object).metadata().name().to_owned();
         ensure!(errors.is_empty(), "{kind} {name:?}: {}", aggregate(&errors));
         check_name(&kind, &name, path, seen)?;
-        standalone(&object, &name, path)?;
+        validate_standalone(&object, &name, path)?;
         objects.push(object);
         Ok(())
     }
@@ -241,7 +241,7 @@ fn documents(folder: &Path) -> Result<(Vec<(String, String)>, String)> {
         any = true;
         digest.update(text.as_bytes());
         digest.update(&[0]);
-        let parts = split(&text)
+        let parts = split_documents(&text)
             .with_context(|| format!("failed to split YAML documents in file {path:?}"))?;
         all.extend(parts.into_iter().map(|part| (path.clone(), part.to_owned())));
     }
@@ -267,7 +267,7 @@ fn check_name(
 }
 
 /// It must not need anything that is in the API.
-fn standalone(object: &Value, name: &str, path: &str) -> Result<()> {
+fn validate_standalone(object: &Value, name: &str, path: &str) -> Result<()> {
     let kind = Object::view(object).kind();
     let spec = object.get("spec");
     ensure!(
@@ -304,7 +304,7 @@ fn standalone(object: &Value, name: &str, path: &str) -> Result<()> {
 }
 
 /// A binding whose policy is not in the same folder binds nothing.
-fn bound_to_each_other(objects: &[Value]) -> Result<()> {
+fn validate_bindings(objects: &[Value]) -> Result<()> {
     let name = |object: &Value| Object::view(object).metadata().name().to_owned();
     let is_binding = |object: &&Value| Object::view(object).kind().ends_with("Binding");
     for binding in objects.iter().filter(is_binding) {
@@ -327,24 +327,24 @@ fn hex(bytes: &[u8]) -> String {
     format!("sha256:{digits}")
 }
 
-impl Tally {
+impl ManifestMetrics {
     fn new(server: &str, clock: Arc<dyn Clock>) -> Self {
         const LABELS: &[&str] = &["apiserver_id_hash", "plugin", "status"];
-        let name = |name, help, labels| Name { name, help, labels };
+        let name = |name, help, labels| MetricDesc { name, help, labels };
         Self {
             server: hex(digest(&SHA256, server.as_bytes()).as_ref()),
             clock,
-            reloads: Counter::new(name(
+            reloads: CounterVec::new(name(
                 "apiserver_manifest_admission_config_controller_automatic_reloads_total",
                 "How often the files of a plugin were read.",
                 LABELS,
             )),
-            last: Gauge::new(name(
+            last: GaugeVec::new(name(
                 "apiserver_manifest_admission_config_controller_automatic_reload_last_timestamp_seconds",
                 "When the files of a plugin were last read.",
                 LABELS,
             )),
-            hashes: Gauge::new(name(
+            hashes: GaugeVec::new(name(
                 "apiserver_manifest_admission_config_controller_last_config_info",
                 "Which files of a plugin hold.",
                 &["apiserver_id_hash", "hash", "plugin"],
@@ -356,7 +356,7 @@ impl Tally {
         let labels = [&*self.server, plugin, status];
         self.reloads.count(&labels);
         #[expect(clippy::cast_precision_loss, reason = "microseconds of a date fit")]
-        self.last.set(&labels, self.clock.micros() as f64 / 1e6);
+        self.last.set(&labels, self.clock.now_micros() as f64 / 1e6);
     }
 
     fn succeeded(&self, plugin: &str, hash: &str) {
@@ -370,7 +370,7 @@ impl Tally {
     }
 }
 
-impl Report for Tally {
+impl MetricsSource for ManifestMetrics {
     fn report(&self, out: &mut String) {
         self.reloads.write(out);
         self.last.write(out);

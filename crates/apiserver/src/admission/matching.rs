@@ -3,22 +3,25 @@
 use std::sync::Arc;
 
 use object::{Object, Status, Value, View, selector::Selector};
-use server::{Admission, Served};
+use server::{AdmissionAttributes, ServedResource};
 
 /// Whether its selectors take the namespace and the object of the request.
-pub(super) fn selects(by: &Value, admission: &Admission<'_>) -> Result<bool, Status> {
+pub(super) fn matches_selectors(
+    by: &Value,
+    admission: &AdmissionAttributes<'_>,
+) -> Result<bool, Status> {
     Ok(selects_namespace(by, admission)? && selects_object(by, admission))
 }
 
 /// The version of the resource that a rule names: the request's own first; then, if they are
 /// as good, others of the same objects.
-pub(super) fn version(
+pub(super) fn matching_version(
     rules: &[Value],
     equivalent: bool,
-    admission: &Admission<'_>,
-) -> Option<Served> {
+    admission: &AdmissionAttributes<'_>,
+) -> Option<ServedResource> {
     let own = admission.served;
-    let is = |rule: &Value, served: &Served| {
+    let is = |rule: &Value, served: &ServedResource| {
         let listed = rule.get("resourceNames").items();
         let named = |name: &Value| name.as_str() == Some(&*admission.name);
         names(rule, admission, served) && (listed.is_empty() || listed.iter().any(named))
@@ -30,16 +33,19 @@ pub(super) fn version(
         return None;
     }
     let all = admission.registry.kinds().all();
-    let other = |other: &&Served| {
-        other.hub.storage.prefix == own.hub.storage.prefix
-            && !other.hub.storage.prefix.is_empty()
+    let other = |other: &&ServedResource| {
+        other.internal.storage.prefix == own.internal.storage.prefix
+            && !other.internal.storage.prefix.is_empty()
             && !Arc::ptr_eq(&other.definition, &own.definition)
     };
     let others: Vec<_> = all.iter().filter(other).collect();
     rules.iter().find_map(|rule| others.iter().find(|other| is(rule, other)).copied().cloned())
 }
 
-fn selects_namespace(resources: &Value, admission: &Admission<'_>) -> Result<bool, Status> {
+fn selects_namespace(
+    resources: &Value,
+    admission: &AdmissionAttributes<'_>,
+) -> Result<bool, Status> {
     let Some(selector) = selector(resources.get("namespaceSelector")) else { return Ok(true) };
     let definition = &admission.served.definition;
     if definition.names.group.is_empty() && definition.names.plural == "namespaces" {
@@ -57,7 +63,7 @@ fn selects_namespace(resources: &Value, admission: &Admission<'_>) -> Result<boo
     Ok(selector.matches(Object::view(&found.object).metadata().labels()))
 }
 
-fn selects_object(resources: &Value, admission: &Admission<'_>) -> bool {
+fn selects_object(resources: &Value, admission: &AdmissionAttributes<'_>) -> bool {
     let Some(selector) = selector(resources.get("objectSelector")) else { return true };
     let is = |object: &Value| {
         object.is_object() && selector.matches(Object::view(object).metadata().labels())
@@ -70,11 +76,11 @@ fn selector(tree: &Value) -> Option<Selector> {
     if tree.entries().len() == 0 {
         return None;
     }
-    Selector::from_tree(tree).ok().filter(|selector| !selector.is_empty())
+    Selector::from_label_selector(tree).ok().filter(|selector| !selector.is_empty())
 }
 
 /// Whether a rule is about this operation on this version of the resource.
-fn names(rule: &Value, admission: &Admission<'_>, served: &Served) -> bool {
+fn names(rule: &Value, admission: &AdmissionAttributes<'_>, served: &ServedResource) -> bool {
     let any = |field: &str, is: &dyn Fn(&str) -> bool| {
         rule.get(field).items().iter().filter_map(Value::as_str).any(is)
     };

@@ -47,22 +47,25 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use object::{Status, Value};
-use schema::Gates;
-use server::{Admission, Admit, Attributes, Authorize, Decision, Page, Selection, User};
+use schema::FeatureGates;
+use server::{
+    AdmissionAttributes, AdmissionPlugin, Attributes, Authorizer, Decision, ListOptions, Selection,
+    UserInfo,
+};
 use store::Version;
 
 pub(crate) use self::{
     config::PluginConfigs,
-    manifests::Sources as ManifestSources,
-    pod_security::Tally as PodSecurityTally,
-    policy::{HookConditions, PolicyTally},
-    webhook::{ReviewVersion, Tally as HookTally, Verdict},
+    manifests::ManifestSources,
+    pod_security::PodSecurityMetrics as PodSecurityTally,
+    policy::{PolicyTally, WebhookMatchConditions},
+    webhook::{ReviewResult, ReviewVersion, WebhookMetrics as HookTally},
 };
-use crate::{authz::Rbac, egress::Egress, features::CLAIM_STATUS_RIGHTS};
+use crate::{authz::Rbac, egress::EgressSelector, features::CLAIM_STATUS_RIGHTS};
 
 /// What plugins work with.
 #[derive(Clone, Debug)]
-pub(crate) struct Tools {
+pub(crate) struct PluginDependencies {
     /// What hooks said.
     pub(crate) hooks: Arc<HookTally>,
     pub(crate) policies: Arc<PolicyTally>,
@@ -70,20 +73,20 @@ pub(crate) struct Tools {
     /// How many seconds pods stay on a node that is not ready, or cannot be reached.
     pub(crate) tolerations: [i64; 2],
     pub(crate) rbac: Rbac,
-    pub(crate) rights: Rights,
+    pub(crate) authorizer: AuthorizerChain,
     pub(crate) configs: PluginConfigs,
-    pub(crate) conditions: Arc<HookConditions>,
+    pub(crate) conditions: Arc<WebhookMatchConditions>,
     pub(crate) manifests: Arc<ManifestSources>,
-    pub(crate) gates: Gates,
-    pub(crate) egress: Egress,
+    pub(crate) gates: FeatureGates,
+    pub(crate) egress: EgressSelector,
 }
 
 /// What somebody may do, as the whole server sees it.
 #[derive(Clone, Debug)]
-pub(crate) struct Rights(pub(crate) Vec<Arc<dyn Authorize>>);
+pub(crate) struct AuthorizerChain(pub(crate) Vec<Arc<dyn Authorizer>>);
 
-impl Rights {
-    async fn allow(&self, user: &User, attributes: &Attributes) -> bool {
+impl AuthorizerChain {
+    async fn is_allowed(&self, user: &UserInfo, attributes: &Attributes) -> bool {
         for way in &self.0 {
             match way.authorize(user, attributes).await {
                 Decision::Allow(_) => return true,
@@ -96,22 +99,28 @@ impl Rights {
 }
 
 /// A plugin, and whether it is on when nobody says.
-struct Entry {
+struct PluginRegistration {
     name: &'static str,
     on: bool,
-    make: fn(&Tools) -> Result<Arc<dyn Admit>>,
+    make: fn(&PluginDependencies) -> Result<Arc<dyn AdmissionPlugin>>,
 }
 
-const fn on(name: &'static str, make: fn(&Tools) -> Result<Arc<dyn Admit>>) -> Entry {
-    Entry { name, on: true, make }
+const fn on(
+    name: &'static str,
+    make: fn(&PluginDependencies) -> Result<Arc<dyn AdmissionPlugin>>,
+) -> PluginRegistration {
+    PluginRegistration { name, on: true, make }
 }
 
-const fn off(name: &'static str, make: fn(&Tools) -> Result<Arc<dyn Admit>>) -> Entry {
-    Entry { name, on: false, make }
+const fn off(
+    name: &'static str,
+    make: fn(&PluginDependencies) -> Result<Arc<dyn AdmissionPlugin>>,
+) -> PluginRegistration {
+    PluginRegistration { name, on: false, make }
 }
 
 /// All of them in the order in which they run, by upstream's names.
-const PLUGINS: &[Entry] = &[
+const PLUGINS: &[PluginRegistration] = &[
     off("AlwaysAdmit", |_| Ok(Arc::new(always::AlwaysAdmit))),
     off("NamespaceAutoProvision", |_| Ok(Arc::new(namespace_existence::NamespaceAutoProvision))),
     on("NamespaceLifecycle", |_| Ok(Arc::new(namespace_lifecycle::NamespaceLifecycle))),
@@ -123,14 +132,14 @@ const PLUGINS: &[Entry] = &[
     on("ServiceAccount", |_| Ok(Arc::new(service_account::ServiceAccount))),
     // Upstream leaves it off; whoever runs kubelets wants it.
     on("NodeRestriction", |tools| {
-        let (gates, rights) = (tools.gates.clone(), tools.rights.clone());
+        let (gates, rights) = (tools.gates.clone(), tools.authorizer.clone());
         Ok(Arc::new(node_restriction::NodeRestriction { gates, rights }))
     }),
     on("TaintNodesByCondition", |_| Ok(Arc::new(taint_nodes_by_condition::TaintNodesByCondition))),
     off("AlwaysPullImages", |_| Ok(Arc::new(always_pull_images::AlwaysPullImages))),
     off("ImagePolicyWebhook", |tools| {
         let config = tools.configs.get("ImagePolicyWebhook");
-        let lines = tools.egress.lines.clone();
+        let lines = tools.egress.pool.clone();
         Ok(Arc::new(image_policy_webhook::ImagePolicyWebhook::new(&config, lines)?))
     }),
     on("PodSecurity", |tools| {
@@ -162,7 +171,7 @@ const PLUGINS: &[Entry] = &[
     }),
     on("PodGroupProtection", |_| Ok(Arc::new(pod_group_protection::PodGroupProtection))),
     off("OwnerReferencesPermissionEnforcement", |tools| {
-        let rights = tools.rights.clone();
+        let rights = tools.authorizer.clone();
         Ok(Arc::new(
             owner_references_permission_enforcement::OwnerReferencesPermissionEnforcement {
                 rights,
@@ -173,10 +182,14 @@ const PLUGINS: &[Entry] = &[
         Ok(Arc::new(persistent_volume_claim_resize::PersistentVolumeClaimResize))
     }),
     on("RuntimeClass", |_| Ok(Arc::new(runtime_class::RuntimeClass))),
-    on("CertificateApproval", |tools| Ok(Arc::new(certificates::Signers::approval(&tools.rights)))),
-    on("CertificateSigning", |tools| Ok(Arc::new(certificates::Signers::signing(&tools.rights)))),
+    on("CertificateApproval", |tools| {
+        Ok(Arc::new(certificates::SignerAuthorization::approval(&tools.authorizer)))
+    }),
+    on("CertificateSigning", |tools| {
+        Ok(Arc::new(certificates::SignerAuthorization::signing(&tools.authorizer)))
+    }),
     on("ClusterTrustBundleAttest", |tools| {
-        Ok(Arc::new(certificates::Signers::attest(&tools.rights)))
+        Ok(Arc::new(certificates::SignerAuthorization::attest(&tools.authorizer)))
     }),
     on("CertificateSubjectRestriction", |_| Ok(Arc::new(certificates::SubjectRestriction))),
     on("DefaultIngressClass", |_| Ok(Arc::new(default_class::INGRESS))),
@@ -193,21 +206,31 @@ const PLUGINS: &[Entry] = &[
     on("PodResizeValidator", |_| Ok(Arc::new(pod_resize::PodResizeValidator))),
     on("MutatingAdmissionPolicy", |tools| {
         let manifests = tools.manifests.open("MutatingAdmissionPolicy")?;
-        Ok(Arc::new(policy::Mutating::new(tools.rights.clone(), tools.policies.clone(), manifests)))
+        Ok(Arc::new(policy::Mutating::new(
+            tools.authorizer.clone(),
+            tools.policies.clone(),
+            manifests,
+        )))
     }),
     on("MutatingAdmissionWebhook", |tools| {
-        Ok(Arc::new(webhook::Mutating(webhook::Hooks::new(tools, "MutatingAdmissionWebhook")?)))
+        Ok(Arc::new(webhook::Mutating(webhook::WebhookDispatcher::new(
+            tools,
+            "MutatingAdmissionWebhook",
+        )?)))
     }),
     on("ValidatingAdmissionPolicy", |tools| {
         let manifests = tools.manifests.open("ValidatingAdmissionPolicy")?;
         Ok(Arc::new(policy::Validating::new(
-            tools.rights.clone(),
+            tools.authorizer.clone(),
             tools.policies.clone(),
             manifests,
         )))
     }),
     on("ValidatingAdmissionWebhook", |tools| {
-        Ok(Arc::new(webhook::Validating(webhook::Hooks::new(tools, "ValidatingAdmissionWebhook")?)))
+        Ok(Arc::new(webhook::Validating(webhook::WebhookDispatcher::new(
+            tools,
+            "ValidatingAdmissionWebhook",
+        )?)))
     }),
     on("ResourceQuota", |tools| {
         let config = tools.configs.get("ResourceQuota");
@@ -219,25 +242,25 @@ const PLUGINS: &[Entry] = &[
 /// The plugins that run, in their order: those that are on and not disabled, those that
 /// are enabled, and what is the server's own business.
 pub(crate) fn plugins(
-    tools: &Tools,
+    tools: &PluginDependencies,
     enabled: &[String],
     disabled: &[String],
-) -> Result<Vec<Arc<dyn Admit>>> {
+) -> Result<Vec<Arc<dyn AdmissionPlugin>>> {
     let has = |list: &[String], name: &str| list.iter().any(|own| own == name);
-    let mut all: Vec<Arc<dyn Admit>> = Vec::new();
+    let mut all: Vec<Arc<dyn AdmissionPlugin>> = Vec::new();
     for entry in PLUGINS {
         let on = (entry.on && !has(disabled, entry.name)) || has(enabled, entry.name);
         if on {
             all.push((entry.make)(tools)?);
         }
     }
-    all.insert(0, Arc::new(certificates::Requester));
+    all.insert(0, Arc::new(certificates::CertificateRequester));
     all.push(Arc::new(custom_resources::CustomResources));
     all.push(Arc::new(reserved_names::ReservedNames { gates: tools.gates.clone() }));
     all.push(Arc::new(device_admin_access::DeviceAdminAccess));
-    all.push(Arc::new(rbac_escalation::Escalation { rbac: tools.rbac.clone() }));
-    if tools.gates.is_on(CLAIM_STATUS_RIGHTS) {
-        let rights = tools.rights.clone();
+    all.push(Arc::new(rbac_escalation::EscalationCheck { rbac: tools.rbac.clone() }));
+    if tools.gates.is_enabled(CLAIM_STATUS_RIGHTS) {
+        let rights = tools.authorizer.clone();
         all.push(Arc::new(resource_claim_status::ResourceClaimStatus { rights }));
     }
     Ok(all)
@@ -250,21 +273,24 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 
 /// Whether the server itself writes, in its own name: what it cannot be without (roles, namespaces,
 /// its lease and its service) does not depend on hooks and policies, which may hang or forbid all.
-fn is_own_write(admission: &Admission) -> bool {
-    let User { name, groups, .. } = admission.user;
+fn is_own_write(admission: &AdmissionAttributes) -> bool {
+    let UserInfo { name, groups, .. } = admission.user;
     name == "system:apiserver" && groups.iter().any(|group| group == "system:masters")
 }
 
 /// All objects of a kind, in one namespace or in all.
 fn all(
-    admission: &Admission,
+    admission: &AdmissionAttributes,
     group: &str,
     plural: &str,
     namespace: &str,
 ) -> Result<Vec<Arc<Version<Value>>>, Status> {
     let kind = admission.registry.kind(group, plural)?;
-    let list =
-        admission.registry.list(&kind, &Selection::namespace(namespace), &Page::default())?;
+    let list = admission.registry.list(
+        &kind,
+        &Selection::namespace(namespace),
+        &ListOptions::default(),
+    )?;
     Ok(list.items)
 }
 
@@ -284,7 +310,7 @@ fn aggregate(errors: Vec<String>) -> Option<String> {
 }
 
 /// Why upstream's client asks for nothing of this name.
-fn unaddressable(name: &str) -> Option<String> {
+fn invalid_name_error(name: &str) -> Option<String> {
     let wrong = object::names::path_segment_name(name);
     match name {
         "" => Some("resource name may not be empty".to_owned()),

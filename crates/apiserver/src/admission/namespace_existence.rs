@@ -2,10 +2,12 @@
 //! is not there.
 
 use object::{Object, Status, Value};
-use server::{Admission, Admit, Admitting, Call, Operation, User};
+use server::{
+    AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation, RequestContext, UserInfo,
+};
 
 /// Whether the namespace of a write is missing.
-fn is_missing(admission: &Admission) -> bool {
+fn is_missing(admission: &AdmissionAttributes) -> bool {
     let names = &admission.served.definition.names;
     let own = names.group.is_empty() && names.plural == "namespaces";
     if own || admission.namespace.is_empty() || admission.operation == Operation::Delete {
@@ -18,12 +20,12 @@ fn is_missing(admission: &Admission) -> bool {
 #[derive(Debug)]
 pub(super) struct NamespaceExists;
 
-impl Admit for NamespaceExists {
+impl AdmissionPlugin for NamespaceExists {
     fn name(&self) -> &'static str {
         "NamespaceExists"
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         Box::pin(async move {
             if !is_missing(admission) {
                 return Ok(());
@@ -37,12 +39,12 @@ impl Admit for NamespaceExists {
 #[derive(Debug)]
 pub(super) struct NamespaceAutoProvision;
 
-impl Admit for NamespaceAutoProvision {
+impl AdmissionPlugin for NamespaceAutoProvision {
     fn name(&self) -> &'static str {
         "NamespaceAutoProvision"
     }
 
-    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+    fn mutate<'a>(&'a self, admission: &'a mut AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         Box::pin(async move {
             if admission.dry_run || !is_missing(admission) {
                 return Ok(());
@@ -50,10 +52,10 @@ impl Admit for NamespaceAutoProvision {
             let kind = admission.registry.kind("", "namespaces")?;
             let meta = object::ObjectMeta::new().with_name(admission.namespace.as_str());
             let namespace: Value = Object::new().with_metadata(meta).into();
-            let own = User::new("system:apiserver", &["system:masters"]);
-            let mut call = Call::new(own, "kube-apiserver");
+            let own = UserInfo::new("system:apiserver", &["system:masters"]);
+            let mut call = RequestContext::new(own, "kube-apiserver");
             match admission.registry.create(&mut call, &kind, "", namespace).await {
-                Err(status) if !status.is("AlreadyExists") => Err(status),
+                Err(status) if !status.has_reason("AlreadyExists") => Err(status),
                 _ => Ok(()),
             }
         })

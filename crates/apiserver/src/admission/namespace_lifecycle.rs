@@ -3,31 +3,31 @@
 
 use api::core::Namespace;
 use object::{Status, StatusCause, StatusDetails, View};
-use server::{Admission, Admit, Admitting, Operation};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};
 
-const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 #[derive(Debug)]
 pub(super) struct NamespaceLifecycle;
 
-impl Admit for NamespaceLifecycle {
+impl AdmissionPlugin for NamespaceLifecycle {
     fn name(&self) -> &'static str {
         "NamespaceLifecycle"
     }
 
-    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+    fn mutate<'a>(&'a self, admission: &'a mut AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         let decided = decide(admission);
         Box::pin(async move { decided })
     }
 }
 
-fn decide(admission: &Admission) -> Result<(), Status> {
+fn decide(admission: &AdmissionAttributes) -> Result<(), Status> {
     let is_namespace = admission.served.definition.names.plural == "namespaces"
         && admission.served.definition.names.group.is_empty();
     if is_namespace {
         let name = &*admission.name;
-        if admission.operation == Operation::Delete && IMMORTAL.contains(&name) {
-            return Err(admission.forbid("this namespace may not be deleted"));
+        if admission.operation == Operation::Delete && IMMORTAL_NAMESPACES.contains(&name) {
+            return Err(admission.forbidden("this namespace may not be deleted"));
         }
         return Ok(());
     }
@@ -47,7 +47,7 @@ fn decide(admission: &Admission) -> Result<(), Status> {
     let name = &admission.namespace;
     let why =
         format!("unable to create new content in namespace {name} because it is being terminated");
-    let mut status = admission.forbid(&why);
+    let mut status = admission.forbidden(&why);
     let cause = StatusCause::new()
         .with_reason("NamespaceTerminating")
         .with_message(format!("namespace {name} is being terminated"))

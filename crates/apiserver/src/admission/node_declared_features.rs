@@ -2,7 +2,7 @@
 
 use api::core::{Node, Pod};
 use object::{Lens, Object, Quantity, Status, Value, View};
-use server::{Admission, Admit, Admitting, Operation};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};
 
 /// Whether a change needs something.
 type Needed = fn(&Pod, &Pod) -> bool;
@@ -24,19 +24,21 @@ const FEATURES: &[(&str, Needed)] = &[
 #[derive(Debug)]
 pub(super) struct NodeDeclaredFeatureValidator;
 
-impl Admit for NodeDeclaredFeatureValidator {
+impl AdmissionPlugin for NodeDeclaredFeatureValidator {
     fn name(&self) -> &'static str {
         "NodeDeclaredFeatureValidator"
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         let checked = check(admission);
         Box::pin(async { checked })
     }
 }
 
 /// The old and the new form of a pod on a node whose spec changes.
-pub(super) fn changed_pod<'a>(admission: &'a Admission<'_>) -> Option<(&'a Pod, &'a Pod)> {
+pub(super) fn changed_pod<'a>(
+    admission: &'a AdmissionAttributes<'_>,
+) -> Option<(&'a Pod, &'a Pod)> {
     let names = &admission.served.definition.names;
     let pods = names.group.is_empty() && names.plural == "pods";
     if !pods || admission.operation != Operation::Update {
@@ -48,7 +50,7 @@ pub(super) fn changed_pod<'a>(admission: &'a Admission<'_>) -> Option<(&'a Pod, 
 }
 
 /// The node that the pod is on.
-pub(super) fn node(admission: &Admission, pod: &Pod) -> Result<Value, Status> {
+pub(super) fn node(admission: &AdmissionAttributes, pod: &Pod) -> Result<Value, Status> {
     let name = pod.spec().node_name();
     let kind = admission.registry.kind("", "nodes")?;
     match admission.registry.get(&kind, "", name) {
@@ -57,7 +59,7 @@ pub(super) fn node(admission: &Admission, pod: &Pod) -> Result<Value, Status> {
     }
 }
 
-fn check(admission: &Admission) -> Result<(), Status> {
+fn check(admission: &AdmissionAttributes) -> Result<(), Status> {
     if !matches!(admission.subresource, "" | "resize") {
         return Ok(());
     }
@@ -98,7 +100,7 @@ fn memory_changes(old: &Pod, new: &Pod) -> bool {
         })
 }
 
-fn forbidden(admission: &Admission, why: &str) -> Status {
+fn forbidden(admission: &AdmissionAttributes, why: &str) -> Status {
     let name = Object::view(&admission.object).metadata().name();
     Status::forbidden(admission.served.subject(name), why)
 }

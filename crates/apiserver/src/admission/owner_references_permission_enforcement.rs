@@ -2,27 +2,27 @@
 //! allowed to delete the one, and to hold back the deletion of the other.
 
 use object::{Object, OwnerReference, Status, View};
-use server::{Admission, Admit, Admitting, Attributes, Operation};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Attributes, Operation};
 
-use super::Rights;
+use super::AuthorizerChain;
 
 #[derive(Debug)]
 pub(super) struct OwnerReferencesPermissionEnforcement {
-    pub(super) rights: Rights,
+    pub(super) rights: AuthorizerChain,
 }
 
-impl Admit for OwnerReferencesPermissionEnforcement {
+impl AdmissionPlugin for OwnerReferencesPermissionEnforcement {
     fn name(&self) -> &'static str {
         "OwnerReferencesPermissionEnforcement"
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         Box::pin(self.decide(admission))
     }
 }
 
 impl OwnerReferencesPermissionEnforcement {
-    async fn decide(&self, admission: &Admission<'_>) -> Result<(), Status> {
+    async fn decide(&self, admission: &AdmissionAttributes<'_>) -> Result<(), Status> {
         let writes = matches!(admission.operation, Operation::Create | Operation::Update);
         let names = &admission.served.definition.names;
         if !writes
@@ -50,10 +50,9 @@ impl OwnerReferencesPermissionEnforcement {
         };
         // Who makes an object could as well not make it.
         let makes = admission.operation == Operation::Create;
-        if !makes && !self.rights.allow(admission.user, &wanted).await {
-            return Err(
-                admission.forbid("cannot set an ownerRef on a resource you can't delete: , <nil>")
-            );
+        if !makes && !self.rights.is_allowed(admission.user, &wanted).await {
+            return Err(admission
+                .forbidden("cannot set an ownerRef on a resource you can't delete: , <nil>"));
         }
         let blocked = |owner: &OwnerReference| {
             owner.block_owner_deletion() == Some(true)
@@ -64,15 +63,16 @@ impl OwnerReferencesPermissionEnforcement {
                 })
         };
         let blocking: Vec<&OwnerReference> = new.iter().filter(|owner| blocked(owner)).collect();
-        if blocking.is_empty() || self.rights.allow(admission.user, &finalize_anything()).await {
+        if blocking.is_empty() || self.rights.is_allowed(admission.user, &finalize_anything()).await
+        {
             return Ok(());
         }
         for owner in blocking {
             let (group, version) =
                 owner.api_version().rsplit_once('/').unwrap_or(("", owner.api_version()));
-            let found = admission.registry.kinds().named(group, version, owner.kind());
+            let found = admission.registry.kinds().by_kind(group, version, owner.kind());
             let Some(kind) = found else {
-                return Err(admission.forbid(&format!(
+                return Err(admission.forbidden(&format!(
                     "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for \
                      APIVersion {} Kind {}: no matches for kind {:?} in version {:?}",
                     owner.api_version(),
@@ -93,8 +93,8 @@ impl OwnerReferencesPermissionEnforcement {
                 is_resource: true,
                 ..Attributes::default()
             };
-            if !self.rights.allow(admission.user, &wanted).await {
-                return Err(admission.forbid(
+            if !self.rights.is_allowed(admission.user, &wanted).await {
+                return Err(admission.forbidden(
                     "cannot set blockOwnerDeletion if an ownerReference refers to a resource you \
                      can't set finalizers on: , <nil>",
                 ));

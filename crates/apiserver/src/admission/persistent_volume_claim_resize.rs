@@ -2,24 +2,25 @@
 
 use api::{core::PersistentVolumeClaim, storage::StorageClass};
 use object::{Quantity, Status, View};
-use server::{Admission, Admit, Admitting};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin};
 
 #[derive(Debug)]
 pub(super) struct PersistentVolumeClaimResize;
 
-impl Admit for PersistentVolumeClaimResize {
+impl AdmissionPlugin for PersistentVolumeClaimResize {
     fn name(&self) -> &'static str {
         "PersistentVolumeClaimResize"
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         let done = decide(admission);
         Box::pin(async move { done })
     }
 }
 
-fn decide(admission: &Admission) -> Result<(), Status> {
-    let Some(old) = admission.old.filter(|_| admission.is("", "persistentvolumeclaims")) else {
+fn decide(admission: &AdmissionAttributes) -> Result<(), Status> {
+    let Some(old) = admission.old.filter(|_| admission.is_resource("", "persistentvolumeclaims"))
+    else {
         return Ok(());
     };
     if admission.object.is_null() {
@@ -34,7 +35,7 @@ fn decide(admission: &Admission) -> Result<(), Status> {
         return Ok(());
     }
     if old.status().phase() != "Bound" {
-        return Err(admission.forbid("Only bound persistent volume claims can be expanded"));
+        return Err(admission.forbidden("Only bound persistent volume claims can be expanded"));
     }
     let (class, before) = (class(new), class(old));
     let kind = admission.registry.kind("storage.k8s.io", "storageclasses")?;
@@ -45,7 +46,7 @@ fn decide(admission: &Admission) -> Result<(), Status> {
     if grows {
         return Ok(());
     }
-    Err(admission.forbid(
+    Err(admission.forbidden(
         "only dynamically provisioned pvc can be resized and the storageclass that provisions the \
          pvc must support resize",
     ))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use api::core::Pod;
 use object::{Object, Status, Value, View, names, quote::quote};
 use ref_cast::RefCast;
-use server::{Admission, Admit, Admitting, Operation};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};
 
 const ANNOTATION: &str = "scheduler.alpha.kubernetes.io/node-selector";
 
@@ -28,28 +28,31 @@ impl PodNodeSelector {
     }
 }
 
-impl Admit for PodNodeSelector {
+impl AdmissionPlugin for PodNodeSelector {
     fn name(&self) -> &'static str {
         "PodNodeSelector"
     }
 
-    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+    fn mutate<'a>(&'a self, admission: &'a mut AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         let done = self.merge(admission);
         Box::pin(async move { done })
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         let done = self.check(admission);
         Box::pin(async move { done })
     }
 }
 
 impl PodNodeSelector {
-    fn applies(admission: &Admission) -> bool {
-        admission.is("", "pods") && admission.operation == Operation::Create
+    fn applies(admission: &AdmissionAttributes) -> bool {
+        admission.is_resource("", "pods") && admission.operation == Operation::Create
     }
 
-    fn of_namespace(&self, admission: &Admission) -> Result<BTreeMap<String, String>, Status> {
+    fn of_namespace(
+        &self,
+        admission: &AdmissionAttributes,
+    ) -> Result<BTreeMap<String, String>, Status> {
         let kind = admission.registry.kind("", "namespaces")?;
         let found = admission.registry.get(&kind, "", &admission.namespace)?;
         let annotations = Object::view(&found.object).metadata().annotations();
@@ -57,14 +60,14 @@ impl PodNodeSelector {
         labels(text).map_err(|why| Status::failure(500, "", why))
     }
 
-    fn merge(&self, admission: &mut Admission) -> Result<(), Status> {
+    fn merge(&self, admission: &mut AdmissionAttributes) -> Result<(), Status> {
         if !Self::applies(admission) {
             return Ok(());
         }
         let wanted = self.of_namespace(admission)?;
         let own = Pod::view(&admission.object).spec().node_selector();
         if wanted.iter().any(|(name, value)| own.get(name).is_some_and(|own| own != value)) {
-            return Err(admission.forbid(
+            return Err(admission.forbidden(
                 "pod node label selector conflicts with its namespace node label selector",
             ));
         }
@@ -75,14 +78,14 @@ impl PodNodeSelector {
         self.check(admission)
     }
 
-    fn check(&self, admission: &Admission) -> Result<(), Status> {
+    fn check(&self, admission: &AdmissionAttributes) -> Result<(), Status> {
         if !Self::applies(admission) {
             return Ok(());
         }
         let wanted = self.of_namespace(admission)?;
         let own = Pod::view(&admission.object).spec().node_selector();
         if wanted.iter().any(|(name, value)| own.get(name).is_some_and(|own| own != value)) {
-            return Err(admission.forbid(
+            return Err(admission.forbidden(
                 "pod node label selector conflicts with its namespace node label selector",
             ));
         }
@@ -94,7 +97,7 @@ impl PodNodeSelector {
             return Ok(());
         }
         Err(admission
-            .forbid("pod node label selector labels conflict with its namespace whitelist"))
+            .forbidden("pod node label selector labels conflict with its namespace whitelist"))
     }
 }
 

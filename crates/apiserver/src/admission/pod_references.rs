@@ -49,7 +49,7 @@ const SOURCES: &[(&str, &str)] = &[
 ];
 
 /// The first kind of object that a pod refers to; an error if that cannot be told.
-pub(super) fn first(pod: &Value) -> Result<Option<&'static str>, String> {
+pub(super) fn first_api_reference(pod: &Value) -> Result<Option<&'static str>, String> {
     let spec = pod.get("spec");
     if names(spec.get("serviceAccountName")) {
         return Ok(Some("serviceaccounts"));
@@ -167,14 +167,16 @@ mod tests {
         ];
         for (spec, what) in cases {
             let pod = object::from_json(format!(r#"{{"spec":{spec}}}"#).as_bytes()).unwrap();
-            assert_eq!(first(&pod), Ok(Some(what)), "{spec}");
+            assert_eq!(first_api_reference(&pod), Ok(Some(what)), "{spec}");
         }
     }
 
     #[test]
     fn what_is_the_nodes_own_is_no_reference() {
         let of = |spec: &str| {
-            first(&object::from_json(format!(r#"{{"spec":{spec}}}"#).as_bytes()).unwrap())
+            first_api_reference(
+                &object::from_json(format!(r#"{{"spec":{spec}}}"#).as_bytes()).unwrap(),
+            )
         };
         let local = r#"{"volumes":[{"name":"v","hostPath":{"path":"/"}},{"name":"w","emptyDir":{}},
             {"name":"p","projected":{"sources":[{"downwardAPI":{}}]}}],

@@ -2,7 +2,7 @@
 
 use api::core::{Node, Pod};
 use object::{Object, Status, StatusCause, StatusDetails, View};
-use server::{Admission, Admit, Admitting};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin};
 
 use super::node_declared_features::changed_pod;
 
@@ -12,18 +12,18 @@ const SYSTEM: &str = "kubernetes.io/os";
 #[derive(Debug)]
 pub(super) struct PodResizeValidator;
 
-impl Admit for PodResizeValidator {
+impl AdmissionPlugin for PodResizeValidator {
     fn name(&self) -> &'static str {
         "PodResizeValidator"
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         let checked = check(admission);
         Box::pin(async { checked })
     }
 }
 
-fn check(admission: &Admission) -> Result<(), Status> {
+fn check(admission: &AdmissionAttributes) -> Result<(), Status> {
     let Some((_, pod)) = changed_pod(admission).filter(|_| admission.subresource == "resize")
     else {
         return Ok(());
@@ -62,7 +62,7 @@ fn too_much(pod: &Pod, node: &Node) -> Option<String> {
     Some(format!("node didn't have enough allocatable resources: {said}"))
 }
 
-fn refused(admission: &Admission, why: &str, reason: &str) -> Status {
+fn refused(admission: &AdmissionAttributes, why: &str, reason: &str) -> Status {
     let name = Object::view(&admission.object).metadata().name();
     let mut status = Status::forbidden(admission.served.subject(name), why);
     let mut details: StatusDetails = status.details().cloned().unwrap_or_default();

@@ -4,9 +4,9 @@ use anyhow::{Result as Configured, ensure};
 use api::core::{Pod, Toleration};
 use object::{Object, Status, Value, View, from_json};
 use ref_cast::RefCast;
-use server::{Admission, Admit, Admitting, Operation};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};
 
-use super::tolerations::{covers, merged};
+use super::tolerations::{is_superset, merged};
 use crate::structured::text;
 
 const DEFAULT: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";
@@ -34,7 +34,7 @@ impl PodTolerationRestriction {
         Ok(Self { default: list(config.get("default")), allowed: list(config.get("whitelist")) })
     }
 
-    fn merge(&self, admission: &mut Admission) -> Result<(), Status> {
+    fn merge(&self, admission: &mut AdmissionAttributes) -> Result<(), Status> {
         if !applies(admission) {
             return Ok(());
         }
@@ -57,7 +57,7 @@ impl PodTolerationRestriction {
         self.check(admission)
     }
 
-    fn check(&self, admission: &Admission) -> Result<(), Status> {
+    fn check(&self, admission: &AdmissionAttributes) -> Result<(), Status> {
         if !applies(admission) {
             return Ok(());
         }
@@ -65,7 +65,7 @@ impl PodTolerationRestriction {
         let scope = if named.is_some() { "namespace" } else { "cluster" };
         let allowed = named.as_ref().unwrap_or(&self.allowed);
         let mut own = Pod::view(&admission.object).spec().tolerations().iter();
-        if allowed.is_empty() || own.all(|own| allowed.iter().any(|all| covers(all, own))) {
+        if allowed.is_empty() || own.all(|own| allowed.iter().any(|all| is_superset(all, own))) {
             return Ok(());
         }
         let why = format!(
@@ -76,28 +76,32 @@ impl PodTolerationRestriction {
     }
 }
 
-impl Admit for PodTolerationRestriction {
+impl AdmissionPlugin for PodTolerationRestriction {
     fn name(&self) -> &'static str {
         "PodTolerationRestriction"
     }
 
-    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+    fn mutate<'a>(&'a self, admission: &'a mut AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         let done = self.merge(admission);
         Box::pin(async move { done })
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         let done = self.check(admission);
         Box::pin(async move { done })
     }
 }
 
-fn applies(admission: &Admission) -> bool {
-    matches!(admission.operation, Operation::Create | Operation::Update) && admission.is("", "pods")
+fn applies(admission: &AdmissionAttributes) -> bool {
+    matches!(admission.operation, Operation::Create | Operation::Update)
+        && admission.is_resource("", "pods")
 }
 
 /// The tolerations that a namespace names in an annotation; `None`: it has none.
-fn named(admission: &Admission, annotation: &str) -> Result<Option<Vec<Toleration>>, Status> {
+fn named(
+    admission: &AdmissionAttributes,
+    annotation: &str,
+) -> Result<Option<Vec<Toleration>>, Status> {
     let kind = admission.registry.kind("", "namespaces")?;
     let found = admission.registry.get(&kind, "", &admission.namespace)?;
     match Object::view(&found.object).metadata().annotations().get(annotation) {

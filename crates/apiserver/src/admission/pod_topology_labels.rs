@@ -3,23 +3,23 @@
 use api::core::{Binding, Pod};
 use object::{Object, View};
 use ref_cast::RefCast;
-use schema::Gates;
-use server::{Admission, Admit, Admitting, Operation};
+use schema::FeatureGates;
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};
 
 const LABELS: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
 #[derive(Debug)]
 pub(super) struct PodTopologyLabels {
-    pub(super) gates: Gates,
+    pub(super) gates: FeatureGates,
 }
 
-impl Admit for PodTopologyLabels {
+impl AdmissionPlugin for PodTopologyLabels {
     fn name(&self) -> &'static str {
         "PodTopologyLabels"
     }
 
-    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
-        if self.gates.is_on("PodTopologyLabelsAdmission") {
+    fn mutate<'a>(&'a self, admission: &'a mut AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
+        if self.gates.is_enabled("PodTopologyLabelsAdmission") {
             copy(admission);
         }
         Box::pin(async { Ok(()) })
@@ -27,7 +27,7 @@ impl Admit for PodTopologyLabels {
 }
 
 /// A node that is not known yet says nothing.
-fn copy(admission: &mut Admission) {
+fn copy(admission: &mut AdmissionAttributes) {
     let names = &admission.served.definition.names;
     let pods = names.group.is_empty() && names.plural == "pods";
     let node = match (admission.subresource, admission.operation) {

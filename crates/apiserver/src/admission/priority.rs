@@ -3,46 +3,48 @@
 use api::{core::Pod, scheduling::PriorityClass};
 use object::{Status, View};
 use ref_cast::RefCast;
-use schema::Gates;
-use server::{Admission, Admit, Admitting, Operation, Page, Selection};
+use schema::FeatureGates;
+use server::{
+    AdmissionAttributes, AdmissionFuture, AdmissionPlugin, ListOptions, Operation, Selection,
+};
 
 const PREEMPTS: &str = "PreemptLowerPriority";
 
 #[derive(Debug)]
 pub(super) struct Priority {
-    pub(super) gates: Gates,
+    pub(super) gates: FeatureGates,
 }
 
-impl Admit for Priority {
+impl AdmissionPlugin for Priority {
     fn name(&self) -> &'static str {
         "Priority"
     }
 
-    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+    fn mutate<'a>(&'a self, admission: &'a mut AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         let done = self.mutate_any(admission);
         Box::pin(async move { done })
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         let done = one_default(admission);
         Box::pin(async move { done })
     }
 }
 
 impl Priority {
-    fn mutate_any(&self, admission: &mut Admission) -> Result<(), Status> {
-        if admission.operation == Operation::Update && admission.is("", "pods") {
+    fn mutate_any(&self, admission: &mut AdmissionAttributes) -> Result<(), Status> {
+        if admission.operation == Operation::Update && admission.is_resource("", "pods") {
             keep_priority(admission);
             return Ok(());
         } else if admission.operation != Operation::Create {
             return Ok(());
-        } else if admission.is("", "pods") {
+        } else if admission.is_resource("", "pods") {
             return mutate_pod(admission);
         }
-        let policies = self.gates.is_on("PodGroupPreemptionPolicy");
-        if admission.is("scheduling.k8s.io", "podgroups") {
+        let policies = self.gates.is_enabled("PodGroupPreemptionPolicy");
+        if admission.is_resource("scheduling.k8s.io", "podgroups") {
             return mutate_group(admission, "pod group", policies);
-        } else if admission.is("scheduling.k8s.io", "compositepodgroups") {
+        } else if admission.is_resource("scheduling.k8s.io", "compositepodgroups") {
             return mutate_group(admission, "composite pod group", policies);
         }
         Ok(())
@@ -50,20 +52,24 @@ impl Priority {
 }
 
 /// A group has a class and a number in its spec, of whichever kind it is.
-fn mutate_group(admission: &mut Admission, what: &str, policies: bool) -> Result<(), Status> {
+fn mutate_group(
+    admission: &mut AdmissionAttributes,
+    what: &str,
+    policies: bool,
+) -> Result<(), Status> {
     let spec = admission.object.get("spec");
     let name = spec.get("priorityClassName").as_str().unwrap_or_default();
     let (name, given, policy) = class_of(admission, name)?;
     let asked = spec.get("priority").as_i64();
     if let Some(asked) = asked.filter(|asked| *asked != i64::from(given)) {
-        return Err(admission.forbid(&format!(
+        return Err(admission.forbidden(&format!(
             "priority set in the {what} ({asked}) must match the priority computed ({given}) \
              based on the priority class set in the spec"
         )));
     }
     let asked = spec.get("preemptionPolicy").as_str();
     if let Some(asked) = asked.filter(|asked| policies && *asked != policy) {
-        return Err(admission.forbid(&other_policy(asked, &format!("{what} spec"), &policy)));
+        return Err(admission.forbidden(&other_policy(asked, &format!("{what} spec"), &policy)));
     }
     let spec = &mut admission.object["spec"];
     spec["priority"] = given.into();
@@ -84,21 +90,20 @@ fn other_policy(asked: &str, place: &str, policy: &str) -> String {
 }
 
 /// The class of this name, or the default one: its name, its number, its policy.
-fn class_of(admission: &Admission, name: &str) -> Result<(String, i32, String), Status> {
+fn class_of(admission: &AdmissionAttributes, name: &str) -> Result<(String, i32, String), Status> {
     if name.is_empty() {
         return Ok(default_class(admission));
     }
     let kind = admission.registry.kind("scheduling.k8s.io", "priorityclasses")?;
-    let found = admission
-        .registry
-        .get(&kind, "", name)
-        .map_err(|_| admission.forbid(&format!("no PriorityClass with name {name} was found")))?;
+    let found = admission.registry.get(&kind, "", name).map_err(|_| {
+        admission.forbidden(&format!("no PriorityClass with name {name} was found"))
+    })?;
     let class = PriorityClass::view(&found.object);
     Ok((name.to_owned(), class.value(), policy_of(class)))
 }
 
 /// What a pod was given stays, where an update says nothing of it.
-fn keep_priority(admission: &mut Admission) {
+fn keep_priority(admission: &mut AdmissionAttributes) {
     let Some(old) = admission.old.map(|old| Pod::view(old).spec()) else { return };
     let spec = Pod::view(&admission.object).spec();
     let (number, policy) = (spec.priority().is_none(), spec.preemption_policy().is_none());
@@ -110,17 +115,17 @@ fn keep_priority(admission: &mut Admission) {
     }
 }
 
-fn mutate_pod(admission: &mut Admission) -> Result<(), Status> {
+fn mutate_pod(admission: &mut AdmissionAttributes) -> Result<(), Status> {
     let spec = Pod::view(&admission.object).spec();
     let (name, given, policy) = class_of(admission, spec.priority_class_name())?;
     if let Some(asked) = spec.priority().filter(|asked| *asked != given) {
-        return Err(admission.forbid(&format!(
+        return Err(admission.forbidden(&format!(
             "the integer value of priority ({asked}) must not be provided in pod spec; priority \
              admission controller computed {given} from the given PriorityClass name"
         )));
     }
     if let Some(asked) = spec.preemption_policy().filter(|asked| *asked != policy) {
-        return Err(admission.forbid(&other_policy(asked, "pod spec", &policy)));
+        return Err(admission.forbidden(&other_policy(asked, "pod spec", &policy)));
     }
     let spec = Pod::ref_cast_mut(&mut admission.object).spec_mut();
     if !name.is_empty() {
@@ -132,12 +137,13 @@ fn mutate_pod(admission: &mut Admission) -> Result<(), Status> {
 }
 
 /// The class that pods without one have; with none, 0.
-fn default_class(admission: &Admission) -> (String, i32, String) {
+fn default_class(admission: &AdmissionAttributes) -> (String, i32, String) {
     let none = (String::new(), 0, PREEMPTS.to_owned());
     let Ok(kind) = admission.registry.kind("scheduling.k8s.io", "priorityclasses") else {
         return none;
     };
-    let Ok(all) = admission.registry.list(&kind, &Selection::default(), &Page::default()) else {
+    let Ok(all) = admission.registry.list(&kind, &Selection::default(), &ListOptions::default())
+    else {
         return none;
     };
     let classes = all.items.iter().map(|version| PriorityClass::view(&version.object));
@@ -153,14 +159,18 @@ fn policy_of(class: &PriorityClass) -> String {
     }
 }
 
-fn one_default(admission: &Admission) -> Result<(), Status> {
-    if !admission.is("scheduling.k8s.io", "priorityclasses")
+fn one_default(admission: &AdmissionAttributes) -> Result<(), Status> {
+    if !admission.is_resource("scheduling.k8s.io", "priorityclasses")
         || admission.operation == Operation::Delete
         || !PriorityClass::view(&admission.object).global_default()
     {
         return Ok(());
     }
-    let all = admission.registry.list(admission.served, &Selection::default(), &Page::default())?;
+    let all = admission.registry.list(
+        admission.served,
+        &Selection::default(),
+        &ListOptions::default(),
+    )?;
     let other = all
         .items
         .iter()
@@ -172,7 +182,7 @@ fn one_default(admission: &Admission) -> Result<(), Status> {
         });
     match other {
         None => Ok(()),
-        Some(class) => Err(admission.forbid(&format!(
+        Some(class) => Err(admission.forbidden(&format!(
             "PriorityClass {} is already marked as default. Only one default can exist",
             class.metadata().name()
         ))),

@@ -2,30 +2,33 @@
 
 use api::rbac::{PolicyRule, RoleRef};
 use object::{List, Status, Value, View};
-use server::{Admission, Admit, Admitting, Attributes, Authorize, Decision, Operation};
+use server::{
+    AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Attributes, Authorizer, Decision,
+    Operation,
+};
 
-use crate::authz::{Rbac, missing, told};
+use crate::authz::{Rbac, go_quoted_list, uncovered_rules};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// The last of those who may change a role: what is given is looked at before it is checked.
 #[derive(Debug)]
-pub(super) struct Escalation {
+pub(super) struct EscalationCheck {
     pub(super) rbac: Rbac,
 }
 
-impl Admit for Escalation {
+impl AdmissionPlugin for EscalationCheck {
     fn name(&self) -> &'static str {
         "RBACEscalation"
     }
 
-    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+    fn mutate<'a>(&'a self, admission: &'a mut AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         Box::pin(async move {
             let names = &admission.served.definition.names;
             if names.group != GROUP
                 || !matches!(admission.operation, Operation::Create | Operation::Update)
-                || admission.user.is_in("system:masters")
-                || admission.old.is_some_and(|old| only_lets_go(old, &admission.object))
+                || admission.user.in_group("system:masters")
+                || admission.old.is_some_and(|old| changes_only_finalizers(old, &admission.object))
             {
                 return Ok(());
             }
@@ -38,8 +41,8 @@ impl Admit for Escalation {
     }
 }
 
-impl Escalation {
-    async fn role(&self, admission: &Admission<'_>) -> Result<(), Status> {
+impl EscalationCheck {
+    async fn role(&self, admission: &AdmissionAttributes<'_>) -> Result<(), Status> {
         let name = if admission.old.is_some() { &*admission.name } else { "" };
         let resource = admission.served.definition.names.plural;
         if self.may(admission, "escalate", (resource, name)).await {
@@ -56,12 +59,12 @@ impl Escalation {
                 PolicyRule::new().with_verbs(all).with_non_resource_urls(all),
             ];
             let why = "must have cluster-admin privileges to use the aggregationRule";
-            self.check(admission, &rules).map_err(|_| admission.forbid(why))?;
+            self.check(admission, &rules).map_err(|_| admission.forbidden(why))?;
         }
         Ok(())
     }
 
-    async fn binding(&self, admission: &Admission<'_>) -> Result<(), Status> {
+    async fn binding(&self, admission: &AdmissionAttributes<'_>) -> Result<(), Status> {
         let reference = RoleRef::view(admission.object.get("roleRef"));
         let (kind, namespace) = (reference.kind(), &*admission.namespace);
         let resource = if kind == "Role" { "roles" } else { "clusterroles" };
@@ -80,7 +83,7 @@ impl Escalation {
     }
 
     /// Whether somebody may do it without having what is given.
-    async fn may(&self, admission: &Admission<'_>, verb: &str, of: (&str, &str)) -> bool {
+    async fn may(&self, admission: &AdmissionAttributes<'_>, verb: &str, of: (&str, &str)) -> bool {
         let wanted = Attributes {
             verb: verb.into(),
             group: GROUP.into(),
@@ -94,23 +97,28 @@ impl Escalation {
         matches!(self.rbac.authorize(admission.user, &wanted).await, Decision::Allow(_))
     }
 
-    fn check(&self, admission: &Admission<'_>, rules: &[PolicyRule]) -> Result<(), Status> {
+    fn check(
+        &self,
+        admission: &AdmissionAttributes<'_>,
+        rules: &[PolicyRule],
+    ) -> Result<(), Status> {
         let held = self.rbac.rules(admission.user, &admission.namespace);
-        let lacking = missing(&held, rules).map_err(|why| admission.forbid(&why.to_string()))?;
+        let lacking =
+            uncovered_rules(&held, rules).map_err(|why| admission.forbidden(&why.to_string()))?;
         if lacking.is_empty() {
             return Ok(());
         }
-        Err(admission.forbid(&format!(
+        Err(admission.forbidden(&format!(
             "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
             admission.user.name,
-            told(&admission.user.groups),
+            go_quoted_list(&admission.user.groups),
             lacking.join("\n")
         )))
     }
 }
 
 /// Whether an update changes nothing but who holds the object back.
-fn only_lets_go(old: &Value, new: &Value) -> bool {
+fn changes_only_finalizers(old: &Value, new: &Value) -> bool {
     let rest = |object: &Value| {
         let mut object = object.clone();
         for field in ["ownerReferences", "finalizers", "managedFields", "resourceVersion"] {

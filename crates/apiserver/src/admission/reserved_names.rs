@@ -1,31 +1,31 @@
 //! Names that only policies and hooks of files have.
 
 use object::{Object, Status, View};
-use schema::{Errors, Gates, Path};
-use server::{Admission, Admit, Admitting, Operation};
+use schema::{ErrorList, FeatureGates, FieldPath};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};
 
 use super::manifests::SUFFIX;
 use crate::features::MANIFESTS;
 
 #[derive(Debug)]
 pub(super) struct ReservedNames {
-    pub(super) gates: Gates,
+    pub(super) gates: FeatureGates,
 }
 
-impl Admit for ReservedNames {
+impl AdmissionPlugin for ReservedNames {
     fn name(&self) -> &'static str {
         "ReservedNames"
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         let decided = self.decide(admission);
         Box::pin(async move { decided })
     }
 }
 
 impl ReservedNames {
-    fn decide(&self, admission: &Admission) -> Result<(), Status> {
-        let names = &admission.served.hub.names;
+    fn decide(&self, admission: &AdmissionAttributes) -> Result<(), Status> {
+        let names = &admission.served.internal.names;
         let writes = matches!(admission.operation, Operation::Create | Operation::Update);
         if names.group != "admissionregistration.k8s.io" || !writes {
             return Ok(());
@@ -38,10 +38,10 @@ impl ReservedNames {
             "names ending with {SUFFIX:?} are reserved for static manifest-based configurations \
              and cannot be managed via the API"
         );
-        if admission.operation == Operation::Create && self.gates.is_on(MANIFESTS) {
-            let mut errors = Errors::default();
-            errors.invalid(&Path::Root.field("metadata").field("name"), name, why);
-            return Err(errors.status(names.group, names.kind, name));
+        if admission.operation == Operation::Create && self.gates.is_enabled(MANIFESTS) {
+            let mut errors = ErrorList::default();
+            errors.invalid(&FieldPath::Root.field("metadata").field("name"), name, why);
+            return Err(errors.into_status(names.group, names.kind, name));
         }
         admission.warn(format!("metadata.name: {why}"));
         Ok(())

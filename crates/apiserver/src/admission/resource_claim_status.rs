@@ -9,31 +9,33 @@ use object::{
     Status, Value,
     names::{dns1123_label, dns1123_subdomain},
 };
-use schema::{Errors, Path};
-use server::{Admission, Admit, Admitting, Attributes, Operation, User};
+use schema::{ErrorList, FieldPath};
+use server::{
+    AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Attributes, Operation, UserInfo,
+};
 
-use super::Rights;
+use super::AuthorizerChain;
 
 const NODE: &str = "authentication.kubernetes.io/node-name";
-const STATUS: Path = Path::Root.field("status");
+const STATUS: FieldPath = FieldPath::Root.field("status");
 
 #[derive(Debug)]
 pub(super) struct ResourceClaimStatus {
-    pub(super) rights: Rights,
+    pub(super) rights: AuthorizerChain,
 }
 
-impl Admit for ResourceClaimStatus {
+impl AdmissionPlugin for ResourceClaimStatus {
     fn name(&self) -> &'static str {
         "ResourceClaimStatus"
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         Box::pin(self.decide(admission))
     }
 }
 
 impl ResourceClaimStatus {
-    async fn decide(&self, admission: &Admission<'_>) -> Result<(), Status> {
+    async fn decide(&self, admission: &AdmissionAttributes<'_>) -> Result<(), Status> {
         let names = &admission.served.definition.names;
         let is_status = (names.group, names.plural, admission.subresource)
             == ("resource.k8s.io", "resourceclaims", "status");
@@ -42,7 +44,7 @@ impl ResourceClaimStatus {
             return Ok(());
         };
         let (old, new) = (old.get("status"), admission.object.get("status"));
-        let mut errs = Errors::default();
+        let mut errs = ErrorList::default();
         let binds = ["allocation", "reservedFor"].iter().any(|name| old.get(name) != new.get(name));
         if binds && !self.may(admission, &["update", "patch"], ("binding", "", "")).await {
             let why = "changing status.allocation or status.reservedFor requires \
@@ -65,14 +67,14 @@ impl ResourceClaimStatus {
         }
         match errs.is_empty() {
             true => Ok(()),
-            false => Err(errs.status(names.group, names.kind, &admission.name)),
+            false => Err(errs.into_status(names.group, names.kind, &admission.name)),
         }
     }
 
     /// Whether the caller has one of these rights.
     async fn may(
         &self,
-        admission: &Admission<'_>,
+        admission: &AdmissionAttributes<'_>,
         verbs: &[&str],
         (subresource, namespace, name): (&str, &str, &str),
     ) -> bool {
@@ -89,7 +91,7 @@ impl ResourceClaimStatus {
                 is_resource: true,
                 ..Attributes::default()
             };
-            if self.rights.allow(admission.user, &wanted).await {
+            if self.rights.is_allowed(admission.user, &wanted).await {
                 return true;
             }
         }
@@ -98,7 +100,7 @@ impl ResourceClaimStatus {
 }
 
 /// A driver's own pod on the node of the allocation needs less of a right than one elsewhere.
-fn driver_verbs(user: &User, allocation: &Value) -> &'static [&'static str] {
+fn driver_verbs(user: &UserInfo, allocation: &Value) -> &'static [&'static str] {
     const BOTH: &[&str] = &[
         "associated-node:update",
         "associated-node:patch",
@@ -178,7 +180,7 @@ mod tests {
                 {{"key":"metadata.name","operator":"In","values":["{node}"]}}]}}]}}}}"#
             ))
         };
-        let mut user = User::new("system:serviceaccount:d:s", &[]);
+        let mut user = UserInfo::new("system:serviceaccount:d:s", &[]);
         assert_eq!(driver_verbs(&user, &allocation("n1")).len(), 2);
         user.extra.insert(NODE.to_owned(), vec!["n1".to_owned()]);
         assert_eq!(driver_verbs(&user, &allocation("n1")).len(), 4);

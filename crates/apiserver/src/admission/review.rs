@@ -1,12 +1,12 @@
 //! What an AdmissionReview says of a request, for webhooks and for expressions.
 
 use object::{Object, Text, Value, View};
-use server::{Admission, Operation, Served, User};
+use server::{AdmissionAttributes, Operation, ServedResource, UserInfo};
 
 /// The request; `shown` gives its objects as they are looked at, in the version `seen`.
 pub(super) fn request(
-    admission: &Admission<'_>,
-    seen: &Served,
+    admission: &AdmissionAttributes<'_>,
+    seen: &ServedResource,
     shown: impl Fn(&Value) -> Value,
 ) -> Value {
     let own = admission.served;
@@ -43,7 +43,7 @@ pub(super) fn request(
 }
 
 /// How the write is meant.
-fn options(admission: &Admission<'_>) -> Value {
+fn options(admission: &AdmissionAttributes<'_>) -> Value {
     let kind = match admission.operation {
         Operation::Create => "CreateOptions",
         Operation::Update => "UpdateOptions",
@@ -79,14 +79,14 @@ fn options(admission: &Admission<'_>) -> Value {
 }
 
 /// The kind of the object: that of the resource, or what a part of it takes.
-fn kind(served: &Served, object: &Value) -> Value {
+fn kind(served: &ServedResource, object: &Value) -> Value {
     let (names, view) = (&served.definition.names, Object::view(object));
     let (group, version) = match view.api_version().split_once('/') {
         Some((group, version)) => (group, version),
         None => ("", view.api_version()),
     };
     let own = [names.group, names.version, names.kind];
-    let part = !view.kind().is_empty() && view.kind() != served.hub.names.kind;
+    let part = !view.kind().is_empty() && view.kind() != served.internal.names.kind;
     let [group, version, name] = if part { [group, version, view.kind()] } else { own };
     let mut kind = Value::object();
     kind["group"] = group.into();
@@ -95,7 +95,7 @@ fn kind(served: &Served, object: &Value) -> Value {
     kind
 }
 
-fn resource(served: &Served) -> Value {
+fn resource(served: &ServedResource) -> Value {
     let names = &served.definition.names;
     let mut resource = Value::object();
     resource["group"] = names.group.into();
@@ -104,7 +104,7 @@ fn resource(served: &Served) -> Value {
     resource
 }
 
-fn user(user: &User) -> Value {
+fn user(user: &UserInfo) -> Value {
     let mut info = Value::object();
     info["username"] = user.name.clone().into();
     if !user.uid.is_empty() {

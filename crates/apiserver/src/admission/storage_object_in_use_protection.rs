@@ -2,17 +2,17 @@
 
 use object::Object;
 use ref_cast::RefCast;
-use server::{Admission, Admit, Admitting, Operation};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};
 
 #[derive(Debug)]
 pub(super) struct StorageObjectInUseProtection;
 
-impl Admit for StorageObjectInUseProtection {
+impl AdmissionPlugin for StorageObjectInUseProtection {
     fn name(&self) -> &'static str {
         "StorageObjectInUseProtection"
     }
 
-    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+    fn mutate<'a>(&'a self, admission: &'a mut AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         let names = &admission.served.definition.names;
         let finalizer = match (names.group, names.plural, admission.subresource) {
             ("", "persistentvolumes", "") => "kubernetes.io/pv-protection",

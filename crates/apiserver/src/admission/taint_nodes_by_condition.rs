@@ -3,20 +3,20 @@
 use api::core::{Node, Taint};
 use object::View;
 use ref_cast::RefCast;
-use server::{Admission, Admit, Admitting, Operation};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 #[derive(Debug)]
 pub(super) struct TaintNodesByCondition;
 
-impl Admit for TaintNodesByCondition {
+impl AdmissionPlugin for TaintNodesByCondition {
     fn name(&self) -> &'static str {
         "TaintNodesByCondition"
     }
 
-    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
-        if admission.is("", "nodes") && admission.operation == Operation::Create {
+    fn mutate<'a>(&'a self, admission: &'a mut AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
+        if admission.is_resource("", "nodes") && admission.operation == Operation::Create {
             let is = |taint: &Taint| taint.key() == NOT_READY && taint.effect() == "NoSchedule";
             if Node::view(&admission.object).spec().taints().find(is).is_none() {
                 let taint = Taint::new().with_key(NOT_READY).with_effect("NoSchedule");

@@ -8,9 +8,10 @@ pub(super) fn merged(first: &List<Toleration>, second: &[Toleration]) -> List<To
     let all: Vec<&Toleration> = first.iter().chain(second).collect();
     let mut merged: Vec<&Toleration> = Vec::new();
     for (at, own) in all.iter().enumerate() {
-        let before = merged.iter().any(|other| covers(other, own));
-        let later =
-            || all[at + 1..].iter().any(|other| own.tree() != other.tree() && covers(other, own));
+        let before = merged.iter().any(|other| is_superset(other, own));
+        let later = || {
+            all[at + 1..].iter().any(|other| own.tree() != other.tree() && is_superset(other, own))
+        };
         if !before && !later() {
             merged.push(own);
         }
@@ -19,7 +20,7 @@ pub(super) fn merged(first: &List<Toleration>, second: &[Toleration]) -> List<To
 }
 
 /// Whether what the other tolerates is tolerated already.
-pub(super) fn covers(own: &Toleration, other: &Toleration) -> bool {
+pub(super) fn is_superset(own: &Toleration, other: &Toleration) -> bool {
     if own.tree() == other.tree() {
         return true;
     }
@@ -55,13 +56,16 @@ mod tests {
     fn the_wider_one_covers() {
         let all = one("", "Exists", "", None);
         let key = one("a", "Exists", "NoExecute", Some(10));
-        assert!(covers(&all, &key) && !covers(&key, &all));
-        assert!(covers(&key, &one("a", "Equal", "NoExecute", Some(5))));
-        assert!(!covers(&key, &one("a", "Equal", "NoExecute", Some(50))));
-        assert!(!covers(&key, &one("a", "Equal", "NoExecute", None)), "for ever");
-        assert!(!covers(&one("", "Equal", "", None), &one("a", "Equal", "", None)));
+        assert!(is_superset(&all, &key) && !is_superset(&key, &all));
+        assert!(is_superset(&key, &one("a", "Equal", "NoExecute", Some(5))));
+        assert!(!is_superset(&key, &one("a", "Equal", "NoExecute", Some(50))));
+        assert!(!is_superset(&key, &one("a", "Equal", "NoExecute", None)), "for ever");
+        assert!(!is_superset(&one("", "Equal", "", None), &one("a", "Equal", "", None)));
         let short = one("a", "Exists", "NoSchedule", Some(1));
-        assert!(covers(&short, &one("a", "Equal", "NoSchedule", None)), "time means nothing here");
+        assert!(
+            is_superset(&short, &one("a", "Equal", "NoSchedule", None)),
+            "time means nothing here"
+        );
     }
 
     #[test]

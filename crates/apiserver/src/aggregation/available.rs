@@ -6,12 +6,12 @@ use std::{future::pending, sync::Arc, time::Duration};
 use api::apiregistration::APIService;
 use futures_util::stream::{self, StreamExt as _};
 use object::{Status, from_json};
-use server::{Remote, Selection, Start, Watch};
+use server::{Selection, Watch, WatchStart, WebhookClient};
 use tokio::time::sleep;
 use tracing::warn;
 
-use super::{Aggregation, Described, GROUP, Known, described, local};
-use crate::condition::Condition;
+use super::{ApiAggregator, GROUP, RemoteOpenApi, RemoteVersion, described, local};
+use crate::condition::ConditionUpdate;
 
 const AGAIN: Duration = Duration::from_secs(5);
 /// Waits for further changes, which are handled together.
@@ -21,16 +21,16 @@ const WITHIN: Duration = Duration::from_secs(5);
 const TOGETHER: usize = 32;
 
 /// The Available condition of a service: status, reason, message.
-type Verdict = (&'static str, &'static str, String);
+type Availability = (&'static str, &'static str, String);
 
 /// Keeps the Available condition of all APIServices up to date.
-pub(crate) async fn run(aggregation: Arc<Aggregation>) {
+pub(crate) async fn run(aggregation: Arc<ApiAggregator>) {
     let mut changes = None;
     loop {
         if changes.is_none() {
             changes = aggregation.changes().ok();
         }
-        let local = panics::contain("aggregation", local::follow(&aggregation.registry)).await;
+        let local = panics::contain("aggregation", local::reconcile(&aggregation.registry)).await;
         if let Ok(Err(status)) = local {
             warn!(error = status.message(), "local API services cannot be kept");
         }
@@ -42,11 +42,11 @@ pub(crate) async fn run(aggregation: Arc<Aggregation>) {
 }
 
 /// Checks all of them concurrently: one that does not answer delays no other.
-async fn check_all(aggregation: &Aggregation, services: Vec<APIService>) {
+async fn check_all(aggregation: &ApiAggregator, services: Vec<APIService>) {
     let checks = services.into_iter().map(|service| async move {
         let checked = async {
             let verdict = aggregation.check(&service).await;
-            aggregation.note(&service, verdict).await
+            aggregation.set_condition(&service, verdict).await
         };
         if let Ok(Err(status)) = panics::contain("aggregation", checked).await {
             warn!(error = status.message(), "the state of an API service cannot be kept");
@@ -75,14 +75,14 @@ async fn rest(changes: &mut Option<Watch>) {
     }
 }
 
-impl Aggregation {
+impl ApiAggregator {
     fn changes(&self) -> Result<Watch, Status> {
         let kind = self.registry.kind(GROUP, "apiservices")?;
-        let start = Start::After(kind.objects()?.complete_through());
+        let start = WatchStart::After(kind.objects()?.progress_revision());
         self.registry.watch(&kind, Selection::default(), start)
     }
 
-    async fn check(&self, service: &APIService) -> Verdict {
+    async fn check(&self, service: &APIService) -> Availability {
         let spec = service.spec();
         let (group, version) = (spec.group(), spec.version());
         let Some(target) = spec.service() else {
@@ -97,19 +97,19 @@ impl Aggregation {
             let why = format!("service/{name} in {namespace:?} is not present");
             return ("False", "ServiceNotFound", why);
         }
-        let Ok((to, host)) = self.way(service) else {
-            self.learn(group, version, None);
+        let Ok((to, host)) = self.resolve(service) else {
+            self.update_version(group, version, None);
             let why = format!(
                 "endpoints for service/{name} in {namespace:?} have no addresses with port name \"\""
             );
             return ("False", "MissingEndpoints", why);
         };
-        let remote = Remote {
+        let remote = WebhookClient {
             to,
             host: Some(host),
             path: format!("/apis/{group}/{version}"),
-            headers: introduction(),
-            lines: self.egress.lines.clone(),
+            headers: aggregator_identity_headers(),
+            pool: self.egress.pool.clone(),
         };
         let url = remote.url();
         let failed = |why: String| {
@@ -122,9 +122,9 @@ impl Aggregation {
                 let known = from_json(&body).ok();
                 let known = known.map(|said| {
                     let resources = described::resources(&said, group, version);
-                    Known { resources, described: documents }
+                    RemoteVersion { resources, described: documents }
                 });
-                self.learn(group, version, known);
+                self.update_version(group, version, known);
                 ("True", "Passed", "all checks passed".to_owned())
             }
             Ok((code, _)) => failed(format!("bad status from {url}: {}", code.as_u16())),
@@ -134,9 +134,14 @@ impl Aggregation {
 
     /// The documents of a version, where its server has any: asked for again only when they
     /// have changed.
-    async fn describe(&self, remote: &Remote, group: &str, version: &str) -> Option<Described> {
+    async fn describe(
+        &self,
+        remote: &WebhookClient,
+        group: &str,
+        version: &str,
+    ) -> Option<RemoteOpenApi> {
         let get = async |path: &str| {
-            let remote = Remote { path: path.to_owned(), ..remote.clone() };
+            let remote = WebhookClient { path: path.to_owned(), ..remote.clone() };
             let (code, body) = remote.get(WITHIN).await.ok()?;
             code.is_success().then_some(body)
         };
@@ -149,24 +154,24 @@ impl Aggregation {
         }
         let v3 = get(&url).await?;
         let v2 = Arc::new(from_json(&get("/openapi/v2").await?).ok()?);
-        Some(Described { url, v2, v3 })
+        Some(RemoteOpenApi { url, v2, v3 })
     }
 
     /// Writes the condition, if it has changed.
-    async fn note(
+    async fn set_condition(
         &self,
         service: &APIService,
-        (status, reason, why): Verdict,
+        (status, reason, why): Availability,
     ) -> Result<(), Status> {
         let kind = self.registry.kind(GROUP, "apiservices")?;
-        let condition = Condition { kind: "Available", status, reason, message: &why };
+        let condition = ConditionUpdate { kind: "Available", status, reason, message: &why };
         let name = service.metadata().name();
-        condition.keep(&self.registry, &kind, name, object::Lens::tree(service)).await
+        condition.write_if_changed(&self.registry, &kind, name, object::Lens::tree(service)).await
     }
 }
 
 /// This server itself asks, as somebody who may read what is served.
-fn introduction() -> http::HeaderMap {
+fn aggregator_identity_headers() -> http::HeaderMap {
     let mut headers = http::HeaderMap::new();
     headers.insert("x-remote-user", http::HeaderValue::from_static("system:kube-aggregator"));
     headers.insert("x-remote-group", http::HeaderValue::from_static("system:masters"));

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use object::{Object, Status, Time, Value, View, from_json};
-use server::{Call, Delete, Page, Registry, Selection, User};
+use server::{DeleteRequest, ListOptions, Registry, RequestContext, Selection, UserInfo};
 
 use super::GROUP;
 
@@ -36,10 +36,10 @@ const PRIORITIES: &[(&str, i32)] = &[
 ];
 
 /// Makes what is missing and removes what is served no more.
-pub(super) async fn follow(registry: &Registry) -> Result<(), Status> {
+pub(super) async fn reconcile(registry: &Registry) -> Result<(), Status> {
     let kind = registry.kind(GROUP, "apiservices")?;
-    let own = User::new("system:apiserver", &["system:masters"]);
-    let (mut call, delete) = (Call::new(own, "kube-apiserver"), Delete::default());
+    let own = UserInfo::new("system:apiserver", &["system:masters"]);
+    let (mut call, delete) = (RequestContext::new(own, "kube-apiserver"), DeleteRequest::default());
     let (mut wanted, mut failed) = (BTreeSet::new(), Ok(()));
     for served in registry.kinds().all() {
         let names = &served.definition.names;
@@ -57,7 +57,7 @@ pub(super) async fn follow(registry: &Registry) -> Result<(), Status> {
             }
         }
     }
-    let all = registry.list(&kind, &Selection::default(), &Page::default())?;
+    let all = registry.list(&kind, &Selection::default(), &ListOptions::default())?;
     for version in &all.items {
         let meta = Object::view(&version.object).metadata();
         let spec = version.object.get("spec");
@@ -109,9 +109,13 @@ fn priority(group: &str, version: &str) -> i32 {
     }
 }
 
-async fn available(registry: &Registry, call: &mut Call, name: &str) -> Result<(), Status> {
+async fn available(
+    registry: &Registry,
+    call: &mut RequestContext,
+    name: &str,
+) -> Result<(), Status> {
     let kind = registry.kind(GROUP, "apiservices")?;
-    let now = Time::text(registry.clock().now());
+    let now = Time::format(registry.clock().now());
     let change = |old: &store::Version<Value>| {
         let mut service = old.object.clone();
         let mut condition = Value::object();
@@ -123,5 +127,5 @@ async fn available(registry: &Registry, call: &mut Call, name: &str) -> Result<(
         service["status"]["conditions"] = [condition].into_iter().collect();
         Ok(service)
     };
-    registry.change(call, &kind, ("", name), "status", change).await.map(drop)
+    registry.guaranteed_update(call, &kind, ("", name), "status", change).await.map(drop)
 }

@@ -15,56 +15,56 @@ use std::{
 };
 
 use api::apiregistration::APIService;
-use client::{Connect, Pem, Tcp, Tls, Use};
+use client::{ConnectionUse, Connector, Pem, TcpConnector, TlsOptions};
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header::LOCATION};
 use object::{Bytes, Status, Value, View};
 use server::{
-    Aggregate, Handling, Page, Registry, RemoteDocument, RemoteGroup, Report, Request, Selection,
-    Server, User,
+    Aggregator, ListOptions, MetricsSource, Registry, RemoteDocument, RemoteGroup, Request,
+    ResponseFuture, Selection, Server, UserInfo,
 };
 
 pub(crate) use self::available::run;
-use crate::{client_config::endpoint, egress::Egress};
+use crate::{client_config::resolve_service, egress::EgressSelector};
 
 const GROUP: &str = "apiregistration.k8s.io";
 
 #[derive(Debug)]
-pub(crate) struct Aggregation {
+pub(crate) struct ApiAggregator {
     registry: Arc<Registry>,
     /// What this server shows to those behind it.
     pair: (Pem, Pem),
     /// Whether they may not send callers elsewhere.
-    rejects: bool,
+    reject_redirects: bool,
     /// Who stands between.
-    egress: Egress,
+    egress: EgressSelector,
     /// What they serve, by group and version.
-    known: Mutex<BTreeMap<(String, String), Known>>,
+    known: Mutex<BTreeMap<(String, String), RemoteVersion>>,
     /// How often documents have changed.
     edition: AtomicU64,
 }
 
 /// What another server says of a version that it serves.
 #[derive(Clone, Debug)]
-struct Known {
+struct RemoteVersion {
     resources: Value,
-    described: Option<Described>,
+    described: Option<RemoteOpenApi>,
 }
 
 /// Its documents.
 #[derive(Clone, Debug)]
-struct Described {
+struct RemoteOpenApi {
     /// Where the newer one is; it names the content.
     url: String,
     v2: Arc<Value>,
     v3: bytes::Bytes,
 }
 
-impl Report for Aggregation {
+impl MetricsSource for ApiAggregator {
     fn report(&self, out: &mut String) {
         const NAME: &str = "aggregator_unavailable_apiservice";
         let _ = write!(out, "# HELP {NAME} Whether others serve.\n# TYPE {NAME} gauge\n");
         let Ok(kind) = self.registry.kind(GROUP, "apiservices") else { return };
-        let all = self.registry.list(&kind, &Selection::default(), &Page::default());
+        let all = self.registry.list(&kind, &Selection::default(), &ListOptions::default());
         for version in all.map(|list| list.items).unwrap_or_default() {
             let service = APIService::view(&version.object);
             let conditions = service.status().conditions();
@@ -75,16 +75,16 @@ impl Report for Aggregation {
     }
 }
 
-impl Aggregation {
+impl ApiAggregator {
     pub(crate) fn new(
         registry: &Arc<Registry>,
         pair: (Pem, Pem),
-        (rejects, egress): (bool, Egress),
+        (rejects, egress): (bool, EgressSelector),
     ) -> Self {
         Self {
             registry: registry.clone(),
             pair,
-            rejects,
+            reject_redirects: rejects,
             egress,
             known: Mutex::default(),
             edition: AtomicU64::default(),
@@ -94,7 +94,7 @@ impl Aggregation {
     /// The services that stand for a version, those of others only.
     fn remote(&self) -> Vec<APIService> {
         let Ok(kind) = self.registry.kind(GROUP, "apiservices") else { return Vec::new() };
-        let all = self.registry.list(&kind, &Selection::default(), &Page::default());
+        let all = self.registry.list(&kind, &Selection::default(), &ListOptions::default());
         let all = all.map(|list| list.items).unwrap_or_default();
         let services = all.iter().map(|version| APIService::from(version.object.clone()));
         services.filter(|service| service.spec().service().is_some()).collect()
@@ -108,28 +108,29 @@ impl Aggregation {
     }
 
     /// Where a service is reached, and by which name.
-    fn way(&self, service: &APIService) -> Result<(Tcp, String), String> {
+    fn resolve(&self, service: &APIService) -> Result<(TcpConnector, String), String> {
         let spec = service.spec();
         let target = spec.service().ok_or("no service is named")?;
         let port = i64::from(target.port());
-        let (ip, real) = endpoint(&self.registry, target.namespace(), target.name(), port)?;
+        let (ip, real) = resolve_service(&self.registry, target.namespace(), target.name(), port)?;
         let host = format!("{}.{}.svc", target.name(), target.namespace());
         let bundle = Bytes::decode(spec.ca_bundle()).filter(|pem| !pem.is_empty());
-        let tls = Tls {
-            authorities: bundle.map(Pem::Data),
+        let tls = TlsOptions {
+            ca: bundle.map(Pem::Data),
             pair: Some(self.pair.clone()),
             server_name: Some(host.clone()),
             insecure: spec.insecure_skip_tls_verify(),
-            ..Tls::default()
+            ..TlsOptions::default()
         };
-        let to = Tcp::new(&ip, real, Some(Arc::new(tls))).through(self.egress.cluster.clone());
+        let to = TcpConnector::new(&ip, real, Some(Arc::new(tls)))
+            .with_proxy(self.egress.cluster.clone());
         Ok((to, host))
     }
 
-    fn learn(&self, group: &str, version: &str, now: Option<Known>) {
+    fn update_version(&self, group: &str, version: &str, now: Option<RemoteVersion>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (group.to_owned(), version.to_owned());
-        let url = |known: Option<&Known>| Some(known?.described.as_ref()?.url.clone());
+        let url = |known: Option<&RemoteVersion>| Some(known?.described.as_ref()?.url.clone());
         let changed = url(known.get(&key)) != url(now.as_ref());
         match now {
             Some(now) => drop(known.insert(key, now)),
@@ -141,7 +142,7 @@ impl Aggregation {
     }
 
     /// The documents as they were last time.
-    fn described(&self, group: &str, version: &str) -> Option<Described> {
+    fn described(&self, group: &str, version: &str) -> Option<RemoteOpenApi> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(&(group.to_owned(), version.to_owned()))?.described.clone()
     }
@@ -156,10 +157,10 @@ impl Aggregation {
         };
         let gone: Vec<_> = known.keys().filter(|key| !stands(key)).cloned().collect();
         drop(known);
-        gone.iter().for_each(|(group, version)| self.learn(group, version, None));
+        gone.iter().for_each(|(group, version)| self.update_version(group, version, None));
     }
 
-    async fn pass(
+    async fn proxy(
         &self,
         server: &Arc<Server>,
         mut request: Request,
@@ -168,13 +169,13 @@ impl Aggregation {
         let mut parts = path.trim_start_matches("/apis/").split('/');
         let (group, version) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         let unavailable = || Ok(server::text_reply(503, "service unavailable"));
-        let service = self.find(group, version).ok_or_else(Status::no_resource)?;
+        let service = self.find(group, version).ok_or_else(Status::unknown_resource)?;
         let conditions = service.status().conditions();
         let down = conditions.find(|own| own.type_() == "Available" && own.status() != "True");
-        let Some((to, host)) = self.way(&service).ok().filter(|_| down.is_none()) else {
+        let Some((to, host)) = self.resolve(&service).ok().filter(|_| down.is_none()) else {
             return unavailable();
         };
-        let connected = match to.connect(Use::Upgrade).await {
+        let connected = match to.connect(ConnectionUse::Upgrade).await {
             Ok(connected) => connected,
             Err(error) => {
                 let why = format!("error trying to reach service: {error}");
@@ -182,7 +183,7 @@ impl Aggregation {
             }
         };
         let user = request.user.clone();
-        if introduce(&mut request.head.headers, &user).is_err() {
+        if set_identity_headers(&mut request.head.headers, &user).is_err() {
             let why = "error trying to reach service: the user cannot be named in a header";
             return Ok(server::text_reply(503, why));
         }
@@ -192,7 +193,7 @@ impl Aggregation {
             .map_err(|_| Status::bad_request("the path cannot be passed on"))?;
         let reply = server::proxy(server, request, connected.io, uri).await?;
         let elsewhere = reply.headers().get(LOCATION).is_some_and(|place| !place.is_empty());
-        if self.rejects && reply.status().is_redirection() && elsewhere {
+        if self.reject_redirects && reply.status().is_redirection() && elsewhere {
             let why = "the backend attempted to redirect this request, which is not permitted";
             return Ok(server::text_reply(502, why));
         }
@@ -202,7 +203,7 @@ impl Aggregation {
 
 /// Says in headers who calls; what the caller said there is not believed. Whoever cannot be
 /// named is not passed on: without a name, this server itself would seem to call.
-fn introduce(headers: &mut HeaderMap, user: &User) -> Result<(), http::Error> {
+fn set_identity_headers(headers: &mut HeaderMap, user: &UserInfo) -> Result<(), http::Error> {
     let own: Vec<HeaderName> =
         headers.keys().filter(|name| name.as_str().starts_with("x-remote-")).cloned().collect();
     for name in own {
@@ -237,7 +238,7 @@ fn introduce(headers: &mut HeaderMap, user: &User) -> Result<(), http::Error> {
     Ok(())
 }
 
-impl Aggregate for Aggregation {
+impl Aggregator for ApiAggregator {
     fn has(&self, group: &str, version: &str) -> bool {
         self.find(group, version).is_some()
     }
@@ -266,19 +267,19 @@ impl Aggregate for Aggregation {
 
     fn documents(&self) -> Vec<RemoteDocument> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let document = |((group, version), known): (&(String, String), &Known)| {
-            let Described { v2, v3, .. } = known.described.clone()?;
+        let document = |((group, version), known): (&(String, String), &RemoteVersion)| {
+            let RemoteOpenApi { v2, v3, .. } = known.described.clone()?;
             Some(RemoteDocument { group: group.clone(), version: version.clone(), v2, v3 })
         };
         known.iter().filter_map(document).collect()
     }
 
-    fn edition(&self) -> u64 {
+    fn change_counter(&self) -> u64 {
         self.edition.load(Ordering::Relaxed)
     }
 
-    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
-        Box::pin(self.pass(server, request))
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> ResponseFuture<'a> {
+        Box::pin(self.proxy(server, request))
     }
 }
 
@@ -291,9 +292,9 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.append("x-remote-user", HeaderValue::from_static("root"));
         headers.append("x-remote-extra-scopes", HeaderValue::from_static("all"));
-        let mut user = User::new("J\u{fc}rgen", &["K\u{f6}che", "g"]);
+        let mut user = UserInfo::new("J\u{fc}rgen", &["K\u{f6}che", "g"]);
         user.extra.insert("a/b".to_owned(), vec!["\u{fc}".to_owned()]);
-        introduce(&mut headers, &user).unwrap();
+        set_identity_headers(&mut headers, &user).unwrap();
         let said = |name: &str| -> Vec<String> {
             let values = headers.get_all(name).iter();
             values.map(|value| String::from_utf8(value.as_bytes().to_vec()).unwrap()).collect()
@@ -303,7 +304,10 @@ mod tests {
         assert_eq!(said("x-remote-extra-a%2fb"), ["\u{fc}"]);
         assert_eq!(said("x-remote-extra-scopes"), Vec::<String>::new());
         for (name, group) in [("a\nb", "g"), ("a", "g\r\nx-remote-group: system:masters")] {
-            assert!(introduce(&mut HeaderMap::new(), &User::new(name, &[group])).is_err());
+            assert!(
+                set_identity_headers(&mut HeaderMap::new(), &UserInfo::new(name, &[group]))
+                    .is_err()
+            );
         }
     }
 }

@@ -12,10 +12,10 @@ use tokio::{
 /// When a batch goes: when it is full, or when it has waited long enough.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Batching {
-    pub(crate) most: usize,
+    pub(crate) max_size: usize,
     pub(crate) wait: Duration,
     /// So many wait; more are lost.
-    pub(crate) waiting: usize,
+    pub(crate) buffer_size: usize,
     /// How large it may be, in bytes.
     pub(crate) largest: Option<usize>,
     /// How many a second, and how many at once after a pause.
@@ -24,18 +24,18 @@ pub(crate) struct Batching {
 
 /// Gathers what comes.
 #[derive(Debug)]
-pub(super) struct Batches {
+pub(super) struct BatchReceiver {
     batching: Batching,
     queue: mpsc::Receiver<Value>,
     /// What did not fit into the last batch.
     left: Option<Value>,
-    pace: Option<Pace>,
+    pace: Option<Throttle>,
 }
 
-impl Batches {
+impl BatchReceiver {
     pub(super) fn new(batching: Batching) -> (mpsc::Sender<Value>, Self) {
-        let (sender, queue) = mpsc::channel(batching.waiting);
-        let pace = batching.pace.map(|(rate, burst)| Pace::new(rate, burst));
+        let (sender, queue) = mpsc::channel(batching.buffer_size);
+        let pace = batching.pace.map(|(rate, burst)| Throttle::new(rate, burst));
         (sender, Self { batching, queue, left: None, pace })
     }
 
@@ -51,7 +51,7 @@ impl Batches {
         let mut size = self.size(&first);
         let mut batch = vec![first];
         let until = Instant::now() + self.batching.wait;
-        while batch.len() < self.batching.most {
+        while batch.len() < self.batching.max_size {
             let wait = until.saturating_duration_since(Instant::now());
             let next = match self.queue.try_recv() {
                 Ok(event) => event,
@@ -86,14 +86,14 @@ impl Batches {
 
 /// Lets through so many a second.
 #[derive(Debug)]
-struct Pace {
+struct Throttle {
     each: Duration,
     burst: u32,
     /// When there will be room again, if nothing comes until then.
     full: Instant,
 }
 
-impl Pace {
+impl Throttle {
     fn new(rate: f32, burst: u32) -> Self {
         let each = Duration::from_secs_f32((1.0 / rate).clamp(0.0, 3600.0));
         Self { each, burst: burst.max(1), full: Instant::now() }
@@ -113,18 +113,25 @@ mod tests {
     use super::*;
 
     fn batching(most: usize) -> Batching {
-        Batching { most, wait: Duration::ZERO, waiting: 10, largest: None, pace: None }
+        Batching {
+            max_size: most,
+            wait: Duration::ZERO,
+            buffer_size: 10,
+            largest: None,
+            pace: None,
+        }
     }
 
     #[tokio::test]
     async fn batches_are_no_larger_than_they_may_be() {
-        let (sender, mut batches) = Batches::new(batching(2));
+        let (sender, mut batches) = BatchReceiver::new(batching(2));
         for text in ["a", "b", "c"] {
             sender.try_send(text.into()).expect("room");
         }
         assert_eq!(batches.next().await.expect("two").len(), 2);
         assert_eq!(batches.next().await.expect("one").len(), 1);
-        let (sender, mut batches) = Batches::new(Batching { largest: Some(7), ..batching(9) });
+        let (sender, mut batches) =
+            BatchReceiver::new(Batching { largest: Some(7), ..batching(9) });
         for text in ["aaa", "bbb", "ccc"] {
             sender.try_send(text.into()).expect("room");
         }
@@ -138,7 +145,7 @@ mod tests {
     #[test]
     fn batches_keep_a_pace() {
         let now = Instant::now() + Duration::from_mins(1);
-        let mut pace = Pace::new(2.0, 3);
+        let mut pace = Throttle::new(2.0, 3);
         let waits: Vec<_> = (0..6).map(|_| (pace.next(now) - now).as_millis()).collect();
         assert_eq!(waits, [0, 0, 0, 500, 1000, 1500], "three at once, then two a second");
     }

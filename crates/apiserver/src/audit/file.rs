@@ -13,7 +13,7 @@ use flate2::{Compression, write::GzEncoder};
 use object::{Value, to_json};
 use tracing::error;
 
-use super::Sink;
+use super::AuditSink;
 
 /// When a file is put aside, and how long it is kept there; 0: for ever.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,7 +54,7 @@ impl LogFile {
         *size += line.len() as u64;
         let most = self.rotation.megabytes << 20;
         if most > 0 && *size >= most {
-            let aside = self.aside();
+            let aside = self.backup_name();
             fs::rename(&self.path, &aside)?;
             if self.rotation.compress {
                 compress(&aside)?;
@@ -66,9 +66,9 @@ impl LogFile {
     }
 
     /// `audit-2026-01-02T03-04-05.678.log`, as others name them.
-    fn aside(&self) -> PathBuf {
+    fn backup_name(&self) -> PathBuf {
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let now = object::MicroTime::text(object::Clock::micros(&object::SystemClock));
+        let now = object::MicroTime::format(object::Clock::now_micros(&object::SystemClock));
         let moment = now.replace(':', "-").replace('Z', "");
         let mut name = format!("{stem}-{moment}");
         if let Some(extension) = self.path.extension() {
@@ -123,12 +123,12 @@ fn append(path: &Path) -> io::Result<(File, u64)> {
     Ok((file, size))
 }
 
-impl Sink for LogFile {
+impl AuditSink for LogFile {
     fn name(&self) -> &'static str {
         "log"
     }
 
-    fn keep(&self, event: &Value) -> bool {
+    fn write(&self, event: &Value) -> bool {
         let mut line =
             if self.legacy { super::line::line(event).into_bytes() } else { to_json(event) };
         line.push(b'\n');

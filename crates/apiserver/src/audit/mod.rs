@@ -19,44 +19,47 @@ use std::{
 
 use anyhow::Result;
 use object::Value;
-use server::{Audit, AuditLevel, AuditStage, Counter, Name, Report, RequestInfo, Untold, User};
+use server::{
+    AuditBackend, AuditLevel, AuditStage, CounterVec, MetricDesc, MetricsSource, RequestInfo,
+    Untold, UserInfo,
+};
 
 pub(crate) use self::{
     batches::Batching,
     file::{LogFile, Rotation},
     policy::Policy,
-    queued::{Drain, Queued},
-    truncated::Truncated,
+    queued::{BufferedSink, BufferedWriter},
+    truncated::TruncatingSink,
     webhook::{AuditWebhook, Sender},
 };
 
 /// Somebody who keeps events.
-pub(crate) trait Sink: std::fmt::Debug + Send + Sync {
+pub(crate) trait AuditSink: std::fmt::Debug + Send + Sync {
     /// What metrics call it.
     fn name(&self) -> &'static str;
     /// Whether the event is kept, or will be, as far as is known.
-    fn keep(&self, event: &Value) -> bool;
+    fn write(&self, event: &Value) -> bool;
 }
 
 #[derive(Debug)]
 pub(crate) struct Auditor {
     policy: Policy,
     /// Who keeps events, and whether what one of them cannot keep must not happen.
-    sinks: Vec<(Arc<dyn Sink>, bool)>,
+    sinks: Vec<(Arc<dyn AuditSink>, bool)>,
     events: AtomicU64,
-    levels: Counter,
-    lost: Counter,
+    levels: CounterVec,
+    lost: CounterVec,
     refused: AtomicU64,
 }
 
 impl Auditor {
-    pub(crate) fn new(policy: &Path, sinks: Vec<(Arc<dyn Sink>, bool)>) -> Result<Self> {
-        let levels = Counter::new(Name {
+    pub(crate) fn new(policy: &Path, sinks: Vec<(Arc<dyn AuditSink>, bool)>) -> Result<Self> {
+        let levels = CounterVec::new(MetricDesc {
             name: "apiserver_audit_level_total",
             help: "How much is told of requests.",
             labels: &["level"],
         });
-        let lost = Counter::new(Name {
+        let lost = CounterVec::new(MetricDesc {
             name: "apiserver_audit_error_total",
             help: "Events that were not kept.",
             labels: &["plugin"],
@@ -67,8 +70,8 @@ impl Auditor {
     }
 }
 
-impl Audit for Auditor {
-    fn level(&self, user: &User, info: &RequestInfo) -> (AuditLevel, bool) {
+impl AuditBackend for Auditor {
+    fn level(&self, user: &UserInfo, info: &RequestInfo) -> (AuditLevel, bool) {
         let (level, told) = self.policy.level(user, info);
         self.levels.count(&[match level {
             AuditLevel::None => "None",
@@ -79,15 +82,15 @@ impl Audit for Auditor {
         (level, told)
     }
 
-    fn omits(&self, user: &User, info: &RequestInfo, stage: AuditStage) -> bool {
+    fn omits(&self, user: &UserInfo, info: &RequestInfo, stage: AuditStage) -> bool {
         self.policy.omits(user, info, stage)
     }
 
-    fn tell(&self, event: Value) -> Result<(), Untold> {
+    fn process_event(&self, event: Value) -> Result<(), Untold> {
         self.events.fetch_add(1, Relaxed);
         let mut told = Ok(());
         for (sink, strict) in &self.sinks {
-            if !sink.keep(&event) {
+            if !sink.write(&event) {
                 self.lost.count(&[sink.name()]);
                 told = if *strict { Err(Untold) } else { told };
             }
@@ -100,7 +103,7 @@ impl Audit for Auditor {
     }
 }
 
-impl Report for Auditor {
+impl MetricsSource for Auditor {
     fn report(&self, out: &mut String) {
         let (name, events) = ("apiserver_audit_event_total", self.events.load(Relaxed));
         let _ =

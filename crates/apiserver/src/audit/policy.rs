@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use object::{Value, yaml::from_yaml};
-use server::{AuditLevel, AuditStage, RequestInfo, User};
+use server::{AuditLevel, AuditStage, RequestInfo, UserInfo};
 
 #[derive(Debug)]
 pub(crate) struct Policy {
@@ -64,17 +64,17 @@ impl Policy {
         })
     }
 
-    fn rule(&self, user: &User, info: &RequestInfo) -> Option<&Rule> {
+    fn rule(&self, user: &UserInfo, info: &RequestInfo) -> Option<&Rule> {
         self.rules.iter().find(|rule| matches(&rule.tree, user, info))
     }
 
-    pub(crate) fn level(&self, user: &User, info: &RequestInfo) -> (AuditLevel, bool) {
+    pub(crate) fn level(&self, user: &UserInfo, info: &RequestInfo) -> (AuditLevel, bool) {
         self.rule(user, info).map_or((AuditLevel::None, false), |rule| {
             (rule.level, rule.omit_managers.unwrap_or(self.omit_managers))
         })
     }
 
-    pub(super) fn omits(&self, user: &User, info: &RequestInfo, stage: AuditStage) -> bool {
+    pub(super) fn omits(&self, user: &UserInfo, info: &RequestInfo, stage: AuditStage) -> bool {
         self.omit_stages.contains(&stage)
             || self.rule(user, info).is_some_and(|rule| rule.omit_stages.contains(&stage))
     }
@@ -95,13 +95,13 @@ fn stages(list: &Value) -> Result<Vec<AuditStage>> {
 }
 
 /// Whether a rule is about this request. A list that is not there means anything.
-fn matches(rule: &Value, user: &User, info: &RequestInfo) -> bool {
+fn matches(rule: &Value, user: &UserInfo, info: &RequestInfo) -> bool {
     let any = |name: &str, is: &dyn Fn(&str) -> bool| {
         let list = rule.get(name).items();
         list.is_empty() || list.iter().filter_map(Value::as_str).any(is)
     };
     let subject = any("users", &|name| name == user.name)
-        && any("userGroups", &|group| user.is_in(group))
+        && any("userGroups", &|group| user.in_group(group))
         && any("verbs", &|verb| verb == info.verb);
     let (resources, urls) = (rule.get("resources").items(), rule.get("nonResourceURLs").items());
     if !subject {
@@ -157,7 +157,7 @@ mod tests {
             subresource: part.into(),
             ..RequestInfo::default()
         };
-        let (bob, proxy) = (User::new("bob", &[]), User::new("system:kube-proxy", &[]));
+        let (bob, proxy) = (UserInfo::new("bob", &[]), UserInfo::new("system:kube-proxy", &[]));
         assert_eq!(policy.level(&bob, &info("pods", "")).0, AuditLevel::RequestResponse);
         assert_eq!(policy.level(&bob, &info("pods", "status")).0, AuditLevel::Metadata);
         assert_eq!(policy.level(&proxy, &info("pods", "")).0, AuditLevel::None);

@@ -6,33 +6,33 @@ use object::Value;
 use tokio::sync::mpsc;
 use tracing::warn;
 
-use super::{Batching, Sink, batches::Batches};
+use super::{AuditSink, Batching, batches::BatchReceiver};
 
 #[derive(Debug)]
-pub(crate) struct Queued {
+pub(crate) struct BufferedSink {
     queue: mpsc::Sender<Value>,
 }
 
 /// What writes the events that wait, until the end.
 #[derive(Debug)]
-pub(crate) struct Drain {
-    to: Arc<dyn Sink>,
-    batches: Batches,
+pub(crate) struct BufferedWriter {
+    to: Arc<dyn AuditSink>,
+    batches: BatchReceiver,
 }
 
-impl Queued {
-    pub(crate) fn new(to: Arc<dyn Sink>, batching: Batching) -> (Arc<Self>, Drain) {
-        let (sender, batches) = Batches::new(batching);
-        (Arc::new(Self { queue: sender }), Drain { to, batches })
+impl BufferedSink {
+    pub(crate) fn new(to: Arc<dyn AuditSink>, batching: Batching) -> (Arc<Self>, BufferedWriter) {
+        let (sender, batches) = BatchReceiver::new(batching);
+        (Arc::new(Self { queue: sender }), BufferedWriter { to, batches })
     }
 }
 
-impl Sink for Queued {
+impl AuditSink for BufferedSink {
     fn name(&self) -> &'static str {
         "buffered"
     }
 
-    fn keep(&self, event: &Value) -> bool {
+    fn write(&self, event: &Value) -> bool {
         let taken = self.queue.try_send(event.clone()).is_ok();
         if !taken {
             warn!("the audit log is too slow: an event is lost");
@@ -41,7 +41,7 @@ impl Sink for Queued {
     }
 }
 
-impl Drain {
+impl BufferedWriter {
     /// Writes until `ended`, and then what is left.
     pub(crate) async fn run(mut self, ended: impl Future<Output = ()>) {
         tokio::pin!(ended);
@@ -49,7 +49,7 @@ impl Drain {
             tokio::select! {
                 batch = self.batches.next() => match batch {
                     Some(batch) => batch.iter().for_each(|event| {
-                        let _ = panics::catch("audit", || self.to.keep(event));
+                        let _ = panics::catch("audit", || self.to.write(event));
                     }),
                     None => return,
                 },
@@ -57,7 +57,7 @@ impl Drain {
             }
         }
         for event in self.batches.rest() {
-            let _ = self.to.keep(&event); // what is lost, the file itself has told
+            let _ = self.to.write(&event); // what is lost, the file itself has told
         }
     }
 }

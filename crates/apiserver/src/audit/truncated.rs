@@ -6,26 +6,26 @@ use std::sync::Arc;
 use object::{Value, to_json};
 use tracing::warn;
 
-use super::Sink;
+use super::AuditSink;
 
 #[derive(Debug)]
-pub(crate) struct Truncated {
-    pub(crate) to: Arc<dyn Sink>,
+pub(crate) struct TruncatingSink {
+    pub(crate) to: Arc<dyn AuditSink>,
     /// In bytes.
     pub(crate) largest: usize,
 }
 
-impl Sink for Truncated {
+impl AuditSink for TruncatingSink {
     fn name(&self) -> &'static str {
         self.to.name()
     }
 
-    fn keep(&self, event: &Value) -> bool {
+    fn write(&self, event: &Value) -> bool {
         let Some(event) = fitting(event, self.largest) else {
             warn!("an audit event is too large, and lost");
             return false;
         };
-        self.to.keep(&event)
+        self.to.write(&event)
     }
 }
 

@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use object::{Value, to_json};
-use server::{Remote, Server};
+use server::{Server, WebhookClient};
 use tokio::sync::mpsc;
 use tracing::warn;
 
-use super::{Batching, Sink, batches::Batches};
+use super::{AuditSink, Batching, batches::BatchReceiver};
 
 const WITHIN: Duration = Duration::from_secs(30);
 const TRIES: u32 = 5;
@@ -21,29 +21,29 @@ pub(crate) struct AuditWebhook {
 /// What sends the events of the webhook, until there are no more.
 #[derive(Debug)]
 pub(crate) struct Sender {
-    remote: Remote,
-    batches: Batches,
+    remote: WebhookClient,
+    batches: BatchReceiver,
     /// How long it waits before it tries again, at first.
     backoff: Duration,
 }
 
 impl AuditWebhook {
     pub(crate) fn new(
-        remote: Remote,
+        remote: WebhookClient,
         batching: Batching,
         backoff: Duration,
     ) -> (Arc<Self>, Sender) {
-        let (sender, batches) = Batches::new(batching);
+        let (sender, batches) = BatchReceiver::new(batching);
         (Arc::new(Self { queue: sender }), Sender { remote, batches, backoff })
     }
 }
 
-impl Sink for AuditWebhook {
+impl AuditSink for AuditWebhook {
     fn name(&self) -> &'static str {
         "webhook"
     }
 
-    fn keep(&self, event: &Value) -> bool {
+    fn write(&self, event: &Value) -> bool {
         let taken = self.queue.try_send(event.clone()).is_ok();
         if !taken {
             warn!("the audit webhook is too slow: an event is lost");

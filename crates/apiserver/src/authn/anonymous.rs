@@ -1,19 +1,19 @@
 //! Callers that say nothing about themselves.
 
 use http::{header::AUTHORIZATION, request::Parts};
-use server::{Authenticate, Authenticating, Peer, User};
+use server::{AuthenticateFuture, Authenticator, Peer, UserInfo};
 
-use super::jwt::AnonymousRule;
+use super::jwt::AnonymousConfig;
 
 /// The last authenticator: whoever shows nothing is nobody, where nobody is let in.
 #[derive(Debug)]
-pub(crate) struct Anonymous(pub(crate) AnonymousRule);
+pub(crate) struct Anonymous(pub(crate) AnonymousConfig);
 
-impl Authenticate for Anonymous {
-    fn authenticate<'a>(&'a self, _: &'a Peer, request: &'a Parts) -> Authenticating<'a> {
-        let AnonymousRule { enabled, paths } = &self.0;
+impl Authenticator for Anonymous {
+    fn authenticate<'a>(&'a self, _: &'a Peer, request: &'a Parts) -> AuthenticateFuture<'a> {
+        let AnonymousConfig { enabled, paths } = &self.0;
         let here = paths.is_empty() || paths.iter().any(|path| path == request.uri.path());
         let open = *enabled && here && !request.headers.contains_key(AUTHORIZATION);
-        Box::pin(async move { Ok(open.then(User::anonymous)) })
+        Box::pin(async move { Ok(open.then(UserInfo::anonymous)) })
     }
 }

@@ -4,24 +4,24 @@ use std::sync::{Arc, OnceLock};
 
 use http::request::Parts;
 use object::{Bytes, Clock, Object, Time, Value, View};
-use server::{Authenticate, Authenticating, Peer, Registry, User};
+use server::{AuthenticateFuture, Authenticator, Peer, Registry, UserInfo};
 
 const TYPE: &str = "bootstrap.kubernetes.io/token";
 
 #[derive(Debug)]
-pub(crate) struct BootstrapTokens {
+pub(crate) struct BootstrapTokenAuthenticator {
     pub(crate) registry: Arc<OnceLock<Arc<Registry>>>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-impl Authenticate for BootstrapTokens {
-    fn authenticate<'a>(&'a self, _: &'a Peer, request: &'a Parts) -> Authenticating<'a> {
+impl Authenticator for BootstrapTokenAuthenticator {
+    fn authenticate<'a>(&'a self, _: &'a Peer, request: &'a Parts) -> AuthenticateFuture<'a> {
         Box::pin(async move { Ok(super::bearer(request).and_then(|token| self.identify(token))) })
     }
 }
 
-impl BootstrapTokens {
-    fn identify(&self, token: &str) -> Option<User> {
+impl BootstrapTokenAuthenticator {
+    fn identify(&self, token: &str) -> Option<UserInfo> {
         let (id, secret) = parts(token)?;
         let registry = self.registry.get()?;
         let kind = registry.kind("", "secrets").ok()?;
@@ -35,7 +35,7 @@ impl BootstrapTokens {
             && data("usage-bootstrap-authentication") == "true";
         let expiration = data("expiration");
         let late = !expiration.is_empty()
-            && Time::seconds(&expiration).is_none_or(|moment| moment <= self.clock.now());
+            && Time::parse_seconds(&expiration).is_none_or(|moment| moment <= self.clock.now());
         if going || late || !right {
             return None;
         }
@@ -43,7 +43,7 @@ impl BootstrapTokens {
         let mut groups = vec!["system:bootstrappers"];
         let more = extra.split(',').filter(|group| group.starts_with("system:bootstrappers:"));
         groups.extend(more);
-        Some(User::new(&format!("system:bootstrap:{id}"), &groups))
+        Some(UserInfo::new(&format!("system:bootstrap:{id}"), &groups))
     }
 }
 

@@ -4,32 +4,34 @@ use std::{fmt::Write as _, sync::Arc};
 
 use http::request::Parts;
 use object::{Clock, Status};
-use pki::{Rotating, Trust};
+use pki::{ClientCaVerifier, Reloadable};
 use ring::digest::{SHA256, digest};
-use server::{Authenticate, Authenticating, Name, Peer, Report, Timing, User};
+use server::{
+    AuthenticateFuture, Authenticator, HistogramVec, MetricDesc, MetricsSource, Peer, UserInfo,
+};
 
 #[derive(Debug)]
-pub(crate) struct Certificates {
-    pub(crate) trust: Arc<Rotating<Trust>>,
+pub(crate) struct ClientCertAuthenticator {
+    pub(crate) trust: Arc<Reloadable<ClientCaVerifier>>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) left: Arc<TimeLeft>,
+    pub(crate) left: Arc<CertExpirationMetrics>,
     /// Whether a certificate may say the user's UID.
     pub(crate) with_uid: bool,
 }
 
 /// How long certificates hold that clients show.
 #[derive(Debug)]
-pub(crate) struct TimeLeft(Timing);
+pub(crate) struct CertExpirationMetrics(HistogramVec);
 
-impl Default for TimeLeft {
+impl Default for CertExpirationMetrics {
     fn default() -> Self {
         let name = "apiserver_client_certificate_expiration_seconds";
         let help = "How long the certificates of clients still hold.";
-        Self(Timing::new(Name { name, help, labels: &[] }, SECONDS))
+        Self(HistogramVec::new(MetricDesc { name, help, labels: &[] }, SECONDS))
     }
 }
 
-impl Report for TimeLeft {
+impl MetricsSource for CertExpirationMetrics {
     fn report(&self, out: &mut String) {
         self.0.write(out);
     }
@@ -53,8 +55,8 @@ const SECONDS: &[f64] = &[
     31_104_000.0,
 ];
 
-impl Authenticate for Certificates {
-    fn authenticate<'a>(&'a self, peer: &'a Peer, _: &'a Parts) -> Authenticating<'a> {
+impl Authenticator for ClientCertAuthenticator {
+    fn authenticate<'a>(&'a self, peer: &'a Peer, _: &'a Parts) -> AuthenticateFuture<'a> {
         Box::pin(async move {
             let Some(certificate) = &peer.certificate else { return Ok(None) };
             let identity = self.trust.current().identify(&peer.chain(), self.clock.now());
@@ -72,7 +74,7 @@ impl Authenticate for Certificates {
             let left = (identity.not_after - self.clock.now()) as f64;
             self.left.0.observe(&[], left);
             let groups: Vec<&str> = identity.organizations.iter().map(String::as_str).collect();
-            let mut user = User::new(&identity.common_name, &groups);
+            let mut user = UserInfo::new(&identity.common_name, &groups);
             user.uid = uid.into();
             let id = digest(&SHA256, certificate).as_ref().iter().fold(
                 String::from("X509SHA256="),
@@ -99,8 +101,8 @@ mod tests {
     #[tokio::test]
     async fn certificates_between_are_looked_at() {
         let chain = pki::certificates(CHAIN).expect("three");
-        let certificates = Certificates {
-            trust: Arc::new(Rotating::new(Trust::new(&chain[2..]).expect("a root"))),
+        let certificates = ClientCertAuthenticator {
+            trust: Arc::new(Reloadable::new(ClientCaVerifier::new(&chain[2..]).expect("a root"))),
             clock: Arc::new(SystemClock),
             left: Arc::default(),
             with_uid: false,
@@ -111,7 +113,7 @@ mod tests {
             let certificate = Some(Arc::new(chain[0].to_vec()));
             let peer = Peer { certificate, intermediates: Arc::new(between), ..Peer::default() };
             let user = certificates.authenticate(&peer, &parts).await.expect("no error");
-            user.map(|user| (user.name.to_string(), user.is_in("staff")))
+            user.map(|user| (user.name.to_string(), user.in_group("staff")))
         };
         assert_eq!(user(&[1]).await, Some(("jane".to_owned(), true)));
         assert_eq!(user(&[2, 1]).await, Some(("jane".to_owned(), true)));

@@ -16,12 +16,12 @@ use http::{header::AUTHORIZATION, request::Parts};
 
 pub(crate) use self::{
     anonymous::Anonymous,
-    bootstrap_token::BootstrapTokens,
-    certificate::{Certificates, TimeLeft},
-    jwt::{AnonymousRule, AuthenticationConfiguration, Tokens},
+    bootstrap_token::BootstrapTokenAuthenticator,
+    certificate::{CertExpirationMetrics, ClientCertAuthenticator},
+    jwt::{AnonymousConfig, AuthenticationConfiguration, JwtAuthenticator},
     password_file::PasswordFile,
     request_header::RequestHeader,
-    service_account::{ServiceAccounts, Used},
+    service_account::{ServiceAccountAuthenticator, TokenMetrics},
     token_file::TokenFile,
     webhook::TokenWebhook,
 };

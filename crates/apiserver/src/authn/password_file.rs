@@ -7,13 +7,13 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{header::AUTHORIZATION, request::Parts};
 use object::Status;
 use ring::digest::{SHA256, digest};
-use server::{Authenticate, Authenticating, Peer, User};
+use server::{AuthenticateFuture, Authenticator, Peer, UserInfo};
 
 use super::user_file;
 
 /// Users by name, each with the digest of the password.
 pub(crate) struct PasswordFile {
-    users: HashMap<String, (Vec<u8>, User)>,
+    users: HashMap<String, (Vec<u8>, UserInfo)>,
 }
 
 impl std::fmt::Debug for PasswordFile {
@@ -31,8 +31,8 @@ impl PasswordFile {
     }
 }
 
-impl Authenticate for PasswordFile {
-    fn authenticate<'a>(&'a self, _: &'a Peer, request: &'a Parts) -> Authenticating<'a> {
+impl Authenticator for PasswordFile {
+    fn authenticate<'a>(&'a self, _: &'a Peer, request: &'a Parts) -> AuthenticateFuture<'a> {
         Box::pin(async move {
             let Some((name, password)) = basic(request) else { return Ok(None) };
             let hash = digest(&SHA256, password.as_bytes());

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use http::{HeaderMap, request::Parts};
 use object::{Clock, Status, Text};
-use pki::{Rotating, Trust};
+use pki::{ClientCaVerifier, Reloadable};
 use server::{
-    Authenticate, Authenticating, Peer, User,
+    AuthenticateFuture, Authenticator, Peer, UserInfo,
     identity_headers::{Unusable, extra, single, values},
 };
 use tracing::debug;
 
 #[derive(Debug)]
 pub(crate) struct RequestHeader {
-    pub(crate) trust: Arc<Rotating<Trust>>,
+    pub(crate) trust: Arc<Reloadable<ClientCaVerifier>>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Common names that are believed; empty: any.
     pub(crate) allowed: Vec<String>,
@@ -30,8 +30,8 @@ pub struct ProxyHeaders {
     pub extra_prefixes: Vec<String>,
 }
 
-impl Authenticate for RequestHeader {
-    fn authenticate<'a>(&'a self, peer: &'a Peer, request: &'a Parts) -> Authenticating<'a> {
+impl Authenticator for RequestHeader {
+    fn authenticate<'a>(&'a self, peer: &'a Peer, request: &'a Parts) -> AuthenticateFuture<'a> {
         Box::pin(async move {
             if peer.certificate.is_none() {
                 return Ok(None);
@@ -56,14 +56,14 @@ impl Authenticate for RequestHeader {
 
 impl ProxyHeaders {
     /// Who calls, if a proxy says so. Whoever says something about a user must name one.
-    pub fn user(&self, headers: &HeaderMap) -> Result<Option<User>, Unusable> {
+    pub fn user(&self, headers: &HeaderMap) -> Result<Option<UserInfo>, Unusable> {
         let (name, named) = first(headers, &self.names)?;
         let (uid, _) = first(headers, &self.uids)?;
         let mut groups = Vec::new();
         for header in &self.groups {
             groups.extend(values(headers, header)?.into_iter().filter(|group| !group.is_empty()));
         }
-        let mut user = User { uid: Text::from(uid), ..User::new(name, &groups) };
+        let mut user = UserInfo { uid: Text::from(uid), ..UserInfo::new(name, &groups) };
         for prefix in &self.extra_prefixes {
             extra(headers, &prefix.to_lowercase(), &mut user.extra)?;
         }

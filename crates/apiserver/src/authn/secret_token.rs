@@ -4,9 +4,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use object::{Bytes, Object, Text, Time, Value, View};
-use pki::{Claims, Refusal};
+use pki::{ServiceAccountClaims, TokenError};
 use ref_cast::RefCast;
-use server::{Call, Registry, Served, User};
+use server::{Registry, RequestContext, ServedResource, UserInfo};
 use store::Version;
 use tracing::warn;
 
@@ -16,43 +16,43 @@ const INVALID: &str = "kubernetes.io/legacy-token-invalid-since";
 /// How often such tokens were used: at all, of secrets that somebody or the cluster has made,
 /// and though they were marked as invalid.
 #[derive(Debug, Default)]
-pub(crate) struct UsedOfSecrets {
+pub(crate) struct LegacyTokenMetrics {
     pub(super) all: AtomicU64,
-    pub(super) by_hand: AtomicU64,
-    pub(super) by_itself: AtomicU64,
+    pub(super) manual: AtomicU64,
+    pub(super) auto_generated: AtomicU64,
     pub(super) invalid: AtomicU64,
 }
 
-impl UsedOfSecrets {
+impl LegacyTokenMetrics {
     /// Whether the secret that a token lives in is still there, holds it, and is not marked.
     pub(super) async fn check(
         &self,
         registry: &Registry,
-        claims: &Claims,
+        claims: &ServiceAccountClaims,
         token: &str,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), TokenError> {
         let (namespace, account, _) = claims.service_account();
-        let secrets = registry.kind("", "secrets").map_err(|_| Refusal::NotOurs)?;
+        let secrets = registry.kind("", "secrets").map_err(|_| TokenError::NotOurToken)?;
         let found = registry.get(&secrets, namespace, &claims.legacy_secret);
-        let found = found.map_err(|_| Refusal::Invalid("Token has been invalidated"))?;
+        let found = found.map_err(|_| TokenError::Invalid("Token has been invalidated"))?;
         let meta = Object::view(&found.object).metadata();
         if meta.is_terminating() {
-            return Err(Refusal::Invalid("Token has been invalidated"));
+            return Err(TokenError::Invalid("Token has been invalidated"));
         }
         let kept = found.object.get("data").get("token").as_str().and_then(Bytes::decode);
         if kept.is_none_or(|kept| kept != token.as_bytes()) {
-            return Err(Refusal::Invalid("Token does not match server's copy"));
+            return Err(TokenError::Invalid("Token does not match server's copy"));
         }
         let marked = meta.labels().get(INVALID).is_some_and(|since| !since.is_empty());
         let count = match (marked, is_named(registry, (namespace, account), meta.name())) {
             (true, _) => &self.invalid,
-            (false, true) => &self.by_itself,
-            (false, false) => &self.by_hand,
+            (false, true) => &self.auto_generated,
+            (false, false) => &self.manual,
         };
         count.fetch_add(1, Ordering::Relaxed);
         note_use(registry, &secrets, &found.object).await;
         if marked {
-            return Err(Refusal::Invalid("the token has been marked invalid"));
+            return Err(TokenError::Invalid("the token has been marked invalid"));
         }
         self.all.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -68,8 +68,8 @@ fn is_named(registry: &Registry, (namespace, name): (&str, &str), secret: &str) 
 }
 
 /// Keeps the day, unless it is kept. Clocks of several servers may differ by a day.
-async fn note_use(registry: &Registry, secrets: &Served, secret: &Value) {
-    let day = |seconds: i64| Text::from(Time::text(seconds).get(..10).unwrap_or_default());
+async fn note_use(registry: &Registry, secrets: &ServedResource, secret: &Value) {
+    let day = |seconds: i64| Text::from(Time::format(seconds).get(..10).unwrap_or_default());
     let now = registry.clock().now();
     let (today, tomorrow) = (day(now), day(now + 24 * 3600));
     let meta = Object::view(secret).metadata();
@@ -83,9 +83,11 @@ async fn note_use(registry: &Registry, secrets: &Served, secret: &Value) {
         labels.insert(USED, today.clone());
         Ok(object)
     };
-    let own = User::new("system:apiserver", &["system:masters"]);
-    let mut call = Call::new(own, "kube-apiserver");
-    if let Err(status) = registry.change(&mut call, secrets, (namespace, name), "", change).await {
+    let own = UserInfo::new("system:apiserver", &["system:masters"]);
+    let mut call = RequestContext::new(own, "kube-apiserver");
+    if let Err(status) =
+        registry.guaranteed_update(&mut call, secrets, (namespace, name), "", change).await
+    {
         let why = status.message();
         warn!(namespace, name, why, "it is not kept that the token was used");
     }

@@ -10,10 +10,10 @@ use std::{
 
 use http::request::Parts;
 use object::{Clock, Object, Status, Time, View};
-use pki::{Claims, PublicKey, Reference, Refusal, Verifier};
-use server::{Authenticate, Authenticating, Peer, Registry, Report, User};
+use pki::{BoundObjectRef, PublicKey, ServiceAccountClaims, TokenError, TokenVerifier};
+use server::{AuthenticateFuture, Authenticator, MetricsSource, Peer, Registry, UserInfo};
 
-use super::secret_token::UsedOfSecrets;
+use super::secret_token::LegacyTokenMetrics;
 use crate::external_signer::ExternalSigner;
 
 /// So many seconds after the time at which something should be gone a token that is bound to it
@@ -21,26 +21,26 @@ use crate::external_signer::ExternalSigner;
 const LEEWAY: i64 = 60;
 
 #[derive(Debug)]
-pub(crate) struct ServiceAccounts {
-    pub(crate) verifier: Verifier,
+pub(crate) struct ServiceAccountAuthenticator {
+    pub(crate) verifier: TokenVerifier,
     /// Whose keys count instead of the verifier's.
     pub(crate) external: Option<Arc<ExternalSigner>>,
     pub(crate) registry: Arc<OnceLock<Arc<Registry>>>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Whether a token that lives in a secret ends with it.
     pub(crate) lookup: bool,
-    pub(crate) used: Used,
+    pub(crate) used: TokenMetrics,
 }
 
 /// How often tokens were used: at all, and after they should have been replaced.
 #[derive(Debug, Default)]
-pub(crate) struct Used {
+pub(crate) struct TokenMetrics {
     valid: AtomicU64,
     stale: AtomicU64,
-    of_secrets: UsedOfSecrets,
+    of_secrets: LegacyTokenMetrics,
 }
 
-impl Report for ServiceAccounts {
+impl MetricsSource for ServiceAccountAuthenticator {
     fn report(&self, out: &mut String) {
         let of_secrets = &self.used.of_secrets;
         for (name, help, count) in [
@@ -50,12 +50,12 @@ impl Report for ServiceAccounts {
             (
                 "serviceaccount_legacy_manual_token_uses_total",
                 "Tokens of secrets that somebody has made.",
-                &of_secrets.by_hand,
+                &of_secrets.manual,
             ),
             (
                 "serviceaccount_legacy_auto_token_uses_total",
                 "Tokens of secrets that the cluster has made.",
-                &of_secrets.by_itself,
+                &of_secrets.auto_generated,
             ),
             (
                 "serviceaccount_invalid_legacy_auto_token_uses_total",
@@ -69,11 +69,11 @@ impl Report for ServiceAccounts {
     }
 }
 
-impl ServiceAccounts {
+impl ServiceAccountAuthenticator {
     /// The keys that others may check tokens with, and for how many seconds they may keep them.
-    pub(crate) fn shown_keys(&self) -> (Vec<PublicKey>, u64) {
+    pub(crate) fn published_keys(&self) -> (Vec<PublicKey>, u64) {
         match &self.external {
-            Some(external) => external.shown(),
+            Some(external) => external.published_keys(),
             None => (self.verifier.keys.clone(), 3600),
         }
     }
@@ -88,7 +88,7 @@ impl ServiceAccounts {
         &self,
         token: &str,
         audiences: &[String],
-    ) -> Result<(User, Vec<String>), Refusal> {
+    ) -> Result<(UserInfo, Vec<String>), TokenError> {
         let wanted = if audiences.is_empty() { &self.verifier.audiences } else { audiences };
         let now = self.clock.now();
         let verified = match &self.external {
@@ -110,47 +110,47 @@ impl ServiceAccounts {
     }
 
     /// What the token is bound to must still be there, and be the same.
-    async fn check(&self, claims: &Claims, token: &str) -> Result<(), Refusal> {
+    async fn check(&self, claims: &ServiceAccountClaims, token: &str) -> Result<(), TokenError> {
         if claims.is_legacy() && !self.lookup {
             return Ok(());
         }
-        let registry = self.registry.get().ok_or(Refusal::Invalid("the server is starting"))?;
+        let registry = self.registry.get().ok_or(TokenError::Invalid("the server is starting"))?;
         let (namespace, name, uid) = claims.service_account();
         let is = |group: &str, plural: &str, namespace: &str, name: &str, uid: &str| {
             let kind = registry.kind(group, plural).ok();
             let found = kind.and_then(|kind| registry.get(&kind, namespace, name).ok());
             found.is_some_and(|found| {
                 let meta = Object::view(&found.object).metadata();
-                let deleted = meta.deletion_timestamp().and_then(Time::seconds);
+                let deleted = meta.deletion_timestamp().and_then(Time::parse_seconds);
                 meta.uid() == uid && deleted.is_none_or(|at| at >= self.clock.now() - LEEWAY)
             })
         };
         if !is("", "serviceaccounts", namespace, name, uid) {
-            return Err(Refusal::Invalid("the service account is gone"));
+            return Err(TokenError::Invalid("the service account is gone"));
         }
         if claims.is_legacy() {
             return self.used.of_secrets.check(registry, claims, token).await;
         }
         let Some(bound) = &claims.bound else { return Ok(()) };
-        let there = |reference: &Option<Reference>, plural: &str, namespace: &str| {
+        let there = |reference: &Option<BoundObjectRef>, plural: &str, namespace: &str| {
             let Some(reference) = reference else { return true };
             is("", plural, namespace, &reference.name, &reference.uid)
         };
         if !there(&bound.pod, "pods", namespace) {
-            return Err(Refusal::Invalid("the pod that the token is bound to is gone"));
+            return Err(TokenError::Invalid("the pod that the token is bound to is gone"));
         } else if !there(&bound.secret, "secrets", namespace) {
-            return Err(Refusal::Invalid("the secret that the token is bound to is gone"));
+            return Err(TokenError::Invalid("the secret that the token is bound to is gone"));
         } else if bound.pod.is_none() && !there(&bound.node, "nodes", "") {
-            return Err(Refusal::Invalid("the node that the token is bound to is gone"));
+            return Err(TokenError::Invalid("the node that the token is bound to is gone"));
         }
         Ok(())
     }
 }
 
 /// A service account as a user.
-pub(crate) fn user(claims: &Claims) -> User {
+pub(crate) fn user(claims: &ServiceAccountClaims) -> UserInfo {
     let (namespace, name, uid) = claims.service_account();
-    let mut user = User::new(
+    let mut user = UserInfo::new(
         &format!("system:serviceaccount:{namespace}:{name}"),
         &["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}")],
     );
@@ -177,13 +177,13 @@ pub(crate) fn user(claims: &Claims) -> User {
     user
 }
 
-impl Authenticate for ServiceAccounts {
-    fn authenticate<'a>(&'a self, _: &'a Peer, request: &'a Parts) -> Authenticating<'a> {
+impl Authenticator for ServiceAccountAuthenticator {
+    fn authenticate<'a>(&'a self, _: &'a Peer, request: &'a Parts) -> AuthenticateFuture<'a> {
         Box::pin(async move {
             let Some(token) = super::bearer(request) else { return Ok(None) };
             match self.identify(token, &[]).await {
                 Ok((user, _)) => Ok(Some(user)),
-                Err(Refusal::NotOurs) => Ok(None),
+                Err(TokenError::NotOurToken) => Ok(None),
                 Err(_) => Err(Status::unauthorized()),
             }
         })

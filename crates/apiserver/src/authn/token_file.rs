@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use anyhow::Result;
 use http::request::Parts;
 use ring::digest::{SHA256, digest};
-use server::{Authenticate, Authenticating, Peer, User};
+use server::{AuthenticateFuture, Authenticator, Peer, UserInfo};
 
 use super::user_file;
 
 /// Users by the digest of their token, so that looking one up takes as long
 /// whatever was guessed.
 pub(crate) struct TokenFile {
-    users: HashMap<Vec<u8>, User>,
+    users: HashMap<Vec<u8>, UserInfo>,
 }
 
 impl std::fmt::Debug for TokenFile {
@@ -27,8 +27,8 @@ impl TokenFile {
     }
 }
 
-impl Authenticate for TokenFile {
-    fn authenticate<'a>(&'a self, _: &'a Peer, request: &'a Parts) -> Authenticating<'a> {
+impl Authenticator for TokenFile {
+    fn authenticate<'a>(&'a self, _: &'a Peer, request: &'a Parts) -> AuthenticateFuture<'a> {
         Box::pin(async move {
             let Some(token) = super::bearer(request) else { return Ok(None) };
             Ok(self.users.get(digest(&SHA256, token.as_bytes()).as_ref()).cloned())

@@ -3,10 +3,10 @@
 use anyhow::{Context, Result, bail};
 use object::Text;
 use ring::digest::{SHA256, digest};
-use server::User;
+use server::UserInfo;
 
 /// Users, each with the digest of what proves who they are; `secret` is what a file calls it.
-pub(super) fn parse(text: &str, secret: &str) -> Result<Vec<(Vec<u8>, User)>> {
+pub(super) fn parse(text: &str, secret: &str) -> Result<Vec<(Vec<u8>, UserInfo)>> {
     let mut users = Vec::new();
     for (at, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -18,7 +18,7 @@ pub(super) fn parse(text: &str, secret: &str) -> Result<Vec<(Vec<u8>, User)>> {
     Ok(users)
 }
 
-fn user(line: &str, secret: &str) -> Result<(Vec<u8>, User)> {
+fn user(line: &str, secret: &str) -> Result<(Vec<u8>, UserInfo)> {
     let fields = fields(line)?;
     let [own, name, uid, rest @ ..] = &*fields else {
         bail!("expected at least 3 columns ({secret}, user name, user uid)");
@@ -29,7 +29,7 @@ fn user(line: &str, secret: &str) -> Result<(Vec<u8>, User)> {
     let groups = rest.first().map(String::as_str).unwrap_or_default();
     let groups: Vec<&str> =
         groups.split(',').map(str::trim).filter(|group| !group.is_empty()).collect();
-    let user = User { uid: Text::from(uid.as_str()), ..User::new(name, &groups) };
+    let user = UserInfo { uid: Text::from(uid.as_str()), ..UserInfo::new(name, &groups) };
     Ok((digest(&SHA256, own.as_bytes()).as_ref().to_vec(), user))
 }
 

@@ -8,7 +8,7 @@ use std::{
 use http::request::Parts;
 use object::{Recent, Text, Value};
 use ring::digest::{SHA256, digest};
-use server::{Authenticate, Authenticating, Peer, Remote, User};
+use server::{AuthenticateFuture, Authenticator, Peer, UserInfo, WebhookClient};
 use tracing::warn;
 
 /// So many answers are remembered.
@@ -16,17 +16,17 @@ const CACHE: usize = 4096;
 const WITHIN: Duration = Duration::from_secs(10);
 
 pub(crate) struct TokenWebhook {
-    remote: Remote,
+    remote: WebhookClient,
     /// Of the reviews.
     version: String,
     /// How long an answer counts.
     ttl: Duration,
     /// By the digest of the token.
-    known: Mutex<Recent<Vec<u8>, Answer>>,
+    cache: Mutex<Recent<Vec<u8>, Answer>>,
 }
 
 /// Until when it counts, and whose token it is.
-type Answer = (Instant, Option<User>);
+type Answer = (Instant, Option<UserInfo>);
 
 impl std::fmt::Debug for TokenWebhook {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -35,32 +35,32 @@ impl std::fmt::Debug for TokenWebhook {
 }
 
 impl TokenWebhook {
-    pub(crate) fn new(remote: Remote, version: &str, ttl: Duration) -> Self {
-        Self { remote, version: version.to_owned(), ttl, known: Mutex::new(Recent::new(CACHE)) }
+    pub(crate) fn new(remote: WebhookClient, version: &str, ttl: Duration) -> Self {
+        Self { remote, version: version.to_owned(), ttl, cache: Mutex::new(Recent::new(CACHE)) }
     }
 
-    async fn identify(&self, token: &str) -> Result<Option<User>, String> {
+    async fn identify(&self, token: &str) -> Result<Option<UserInfo>, String> {
         let key = digest(&SHA256, token.as_bytes()).as_ref().to_vec();
         let now = Instant::now();
         let remembered = {
-            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
             known.get(&key).filter(|(until, _)| *until > now).map(|(_, user)| user.clone())
         };
         if let Some(user) = remembered {
             return Ok(user);
         }
         let user = self.ask(token).await?;
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(key, (now + self.ttl, user.clone()), 1);
         Ok(user)
     }
 
-    async fn ask(&self, token: &str) -> Result<Option<User>, String> {
+    async fn ask(&self, token: &str) -> Result<Option<UserInfo>, String> {
         let mut review = Value::object();
         review["kind"] = "TokenReview".into();
         review["apiVersion"] = format!("authentication.k8s.io/{}", self.version).into();
         review["spec"]["token"] = token.into();
-        let answer = self.remote.review(&review, WITHIN).await?;
+        let answer = self.remote.post_review(&review, WITHIN).await?;
         let status = answer.get("status");
         if status.get("authenticated").as_bool() != Some(true) {
             return Ok(None);
@@ -70,7 +70,7 @@ impl TokenWebhook {
 }
 
 /// A user as reviews write one.
-fn user(info: &Value) -> User {
+fn user(info: &Value) -> UserInfo {
     let text = |name: &str| info.get(name).as_str().unwrap_or_default();
     let strings = |tree: &Value| -> Vec<String> {
         tree.items().iter().filter_map(Value::as_str).map(str::to_owned).collect()
@@ -78,15 +78,15 @@ fn user(info: &Value) -> User {
     let groups = strings(info.get("groups"));
     let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
     let extra = info.get("extra").entries().map(|(key, values)| (key.to_owned(), strings(values)));
-    User {
+    UserInfo {
         uid: Text::from(text("uid")),
         extra: extra.collect(),
-        ..User::new(text("username"), &groups)
+        ..UserInfo::new(text("username"), &groups)
     }
 }
 
-impl Authenticate for TokenWebhook {
-    fn authenticate<'a>(&'a self, _: &'a Peer, request: &'a Parts) -> Authenticating<'a> {
+impl Authenticator for TokenWebhook {
+    fn authenticate<'a>(&'a self, _: &'a Peer, request: &'a Parts) -> AuthenticateFuture<'a> {
         Box::pin(async move {
             let Some(token) = super::bearer(request) else { return Ok(None) };
             match self.identify(token).await {

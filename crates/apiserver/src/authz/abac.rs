@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use object::{Value, from_json};
-use server::{Attributes, Authorize, Authorizing, Decision, User};
+use server::{Attributes, AuthorizeFuture, Authorizer, Decision, UserInfo};
 
 #[derive(Debug)]
 pub(crate) struct Abac {
@@ -31,8 +31,12 @@ impl Abac {
     }
 }
 
-impl Authorize for Abac {
-    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes) -> Authorizing<'a> {
+impl Authorizer for Abac {
+    fn authorize<'a>(
+        &'a self,
+        user: &'a UserInfo,
+        attributes: &'a Attributes,
+    ) -> AuthorizeFuture<'a> {
         let allowed = self.policies.iter().any(|policy| matches(policy, user, attributes));
         Box::pin(async move {
             if allowed {
@@ -44,7 +48,7 @@ impl Authorize for Abac {
     }
 }
 
-fn matches(policy: &Value, user: &User, attributes: &Attributes) -> bool {
+fn matches(policy: &Value, user: &UserInfo, attributes: &Attributes) -> bool {
     let text = |name: &str| policy.get(name).as_str().unwrap_or_default();
     let is = |name: &str, value: &str| text(name) == "*" || text(name) == value;
     let (own_user, own_group) = (text("user"), text("group"));
@@ -52,7 +56,7 @@ fn matches(policy: &Value, user: &User, attributes: &Attributes) -> bool {
         ("", "") => false,
         (own_user, own_group) => {
             (own_user.is_empty() || own_user == "*" || own_user == user.name)
-                && (own_group.is_empty() || own_group == "*" || user.is_in(own_group))
+                && (own_group.is_empty() || own_group == "*" || user.in_group(own_group))
         }
     };
     let reads = matches!(&*attributes.verb, "get" | "list" | "watch");
@@ -88,11 +92,11 @@ mod tests {
             is_resource: true,
             ..Attributes::default()
         };
-        let bob = User::new("bob", &[]);
+        let bob = UserInfo::new("bob", &[]);
         assert!(matches(&abac.policies[0], &bob, &asks("get", "dev")));
         assert!(!matches(&abac.policies[0], &bob, &asks("create", "dev")));
         assert!(!matches(&abac.policies[0], &bob, &asks("get", "prod")));
-        assert!(!matches(&abac.policies[0], &User::new("eve", &[]), &asks("get", "dev")));
+        assert!(!matches(&abac.policies[0], &UserInfo::new("eve", &[]), &asks("get", "dev")));
         assert!(Abac::parse("{}").is_err());
     }
 }

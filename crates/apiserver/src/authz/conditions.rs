@@ -7,7 +7,7 @@ use cel::{
     policy::{Expected, Expression},
 };
 use object::Value;
-use schema::{ErrorType, Errors, Path};
+use schema::{ErrorList, ErrorType, FieldPath};
 
 use crate::structured::text;
 
@@ -16,17 +16,17 @@ const MOST: usize = 64;
 
 /// All must hold.
 #[derive(Debug, Default)]
-pub(crate) struct Conditions(Vec<Expression>);
+pub(crate) struct AuthorizerMatchConditions(Vec<Expression>);
 
-impl Conditions {
+impl AuthorizerMatchConditions {
     /// Compiles them; what is wrong is noted below `path`.
-    pub(crate) fn compile(all: &Value, path: &Path<'_>, errors: &mut Errors) -> Self {
+    pub(crate) fn compile(all: &Value, path: &FieldPath<'_>, errors: &mut ErrorList) -> Self {
         let (root, all) = (path.field("matchConditions"), all.items());
         if all.len() > MOST {
-            errors.more_than(&root, all.len(), MOST);
+            errors.too_many_with_count(&root, all.len(), MOST);
             return Self::default();
         }
-        let environment = cel::access::review();
+        let environment = cel::access::subject_access_review_environment();
         let (mut compiled, mut seen) = (Vec::new(), HashSet::new());
         for (at, condition) in all.iter().enumerate() {
             let (item, source) = (root.index(at), text(condition, "expression"));
@@ -41,7 +41,7 @@ impl Conditions {
             let expression = Expression::compile(&environment, source, Expected::Bool);
             match &expression.program {
                 Ok(_) => compiled.push(expression),
-                Err(why) if why.starts_with(cel::UNPLANNED) => {
+                Err(why) if why.starts_with(cel::INSTANTIATION_FAILED) => {
                     errors.push(ErrorType::Internal, &place, Value::Null, why.as_str());
                 }
                 Err(why) => errors.invalid(&place, source, why.as_str()),
@@ -51,7 +51,7 @@ impl Conditions {
     }
 
     /// Whether all hold for the spec of a review. `Err`: some failed, and none is false.
-    pub(crate) fn hold(&self, spec: &Value) -> Result<bool, String> {
+    pub(crate) fn matches(&self, spec: &Value) -> Result<bool, String> {
         let (mut errors, shown) = (Vec::new(), shown(spec));
         let bindings = Bindings::new().tree("request", &shown, None);
         let bindings = bindings.map_err(|why| why.to_string())?;
@@ -109,10 +109,14 @@ mod tests {
             condition["expression"] = (*source).into();
             condition
         });
-        let mut errors = Errors::default();
-        let conditions = Conditions::compile(&conditions.collect(), &Path::Root, &mut errors);
+        let mut errors = ErrorList::default();
+        let conditions = AuthorizerMatchConditions::compile(
+            &conditions.collect(),
+            &FieldPath::Root,
+            &mut errors,
+        );
         assert!(errors.is_empty(), "{errors:?}");
-        conditions.hold(&from_json(spec.as_bytes()).unwrap())
+        conditions.matches(&from_json(spec.as_bytes()).unwrap())
     }
 
     #[test]

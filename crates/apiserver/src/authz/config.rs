@@ -5,21 +5,21 @@ use std::{collections::HashSet, fmt, path::Path as File, sync::Arc, time::Durati
 
 use anyhow::{Context as _, Result, bail, ensure};
 use object::{Value, names};
-use pki::Rotating;
-use schema::{ErrorType, Errors, Path};
-use server::{Attributes, Authorize, Authorizing, Decision, Registry, User};
+use pki::Reloadable;
+use schema::{ErrorList, ErrorType, FieldPath};
+use server::{Attributes, AuthorizeFuture, Authorizer, Decision, Registry, UserInfo};
 
 use super::{
-    Abac, AccessWebhook, AlwaysAllow, AlwaysDeny, Masters, NodeAuthorizer, Rbac, Terms,
-    conditions::Conditions,
+    Abac, AlwaysAllow, AlwaysDeny, NodeAuthorizer, Rbac, SystemMasters, WebhookAuthorizer,
+    WebhookSettings, conditions::AuthorizerMatchConditions,
 };
 use crate::{
     Config,
     config::duration,
-    egress::Egress,
-    reload::{self, Followed, Task},
+    egress::EgressSelector,
+    reload::{self, Task, WatchedFiles},
     remote::from_kubeconfig,
-    structured::{self, Shape, Struct, aggregate, text},
+    structured::{self, ConfigSchema, FieldKind, aggregate, text},
 };
 
 /// Who may decide what callers may do, as upstream orders them in messages.
@@ -28,27 +28,31 @@ pub(crate) const MODES: &[&str] = &["ABAC", "AlwaysAllow", "AlwaysDeny", "Node",
 /// A webhook may not take longer.
 const LONGEST: Duration = Duration::from_secs(30);
 
-type Authorizers = Vec<Arc<dyn Authorize>>;
+type Authorizers = Vec<Arc<dyn Authorizer>>;
 
 /// What those who decide are made of.
 #[derive(Clone)]
-pub(crate) struct Makings {
+pub(crate) struct AuthorizerBuilder {
     pub(crate) config: Config,
     pub(crate) rbac: Rbac,
     pub(crate) registry: Arc<Registry>,
 }
 
 /// Those that a file names: the first that has an opinion decides.
-pub(crate) struct Configured(Rotating<Authorizers>);
+pub(crate) struct ReloadableAuthorizer(Reloadable<Authorizers>);
 
-impl fmt::Debug for Configured {
+impl fmt::Debug for ReloadableAuthorizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Configured({:?})", self.0.current())
     }
 }
 
-impl Authorize for Configured {
-    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes) -> Authorizing<'a> {
+impl Authorizer for ReloadableAuthorizer {
+    fn authorize<'a>(
+        &'a self,
+        user: &'a UserInfo,
+        attributes: &'a Attributes,
+    ) -> AuthorizeFuture<'a> {
         let all = self.0.current();
         Box::pin(async move {
             let mut reasons = Vec::new();
@@ -64,24 +68,24 @@ impl Authorize for Configured {
     }
 }
 
-impl Makings {
+impl AuthorizerBuilder {
     /// The first that has an opinion decides. The task follows the file, if one says who
     /// they are.
-    pub(crate) fn authorizers(self) -> Result<(Authorizers, Option<Task>)> {
-        let mut all: Authorizers = vec![Arc::new(Masters)];
+    pub(crate) fn build(self) -> Result<(Authorizers, Option<Task>)> {
+        let mut all: Authorizers = vec![Arc::new(SystemMasters)];
         let Some(path) = self.config.flags.authorization_config.clone() else {
             for mode in &self.config.flags.authorization_mode {
                 all.push(self.plain(mode)?);
             }
             return Ok((all, None));
         };
-        let followed = Followed::new([path.clone()]);
+        let followed = WatchedFiles::new([path.clone()]);
         let file = parse(&reload::text(&path)?)
             .with_context(|| format!("--authorization-config {}", path.display()))?;
         let required = plain_types(&file);
-        let configured = Arc::new(Configured(Rotating::new(self.structured(&file)?)));
+        let configured = Arc::new(ReloadableAuthorizer(Reloadable::new(self.structured(&file)?)));
         all.push(configured.clone());
-        let task = followed.follow(move || {
+        let task = followed.watch(move || {
             let file = parse(&reload::text(&path)?)?;
             let own = plain_types(&file);
             let missing: Vec<_> = required.difference(&own).collect();
@@ -93,7 +97,7 @@ impl Makings {
     }
 
     fn structured(&self, authorizers: &[Value]) -> Result<Authorizers> {
-        let make = |entry: &Value| -> Result<Arc<dyn Authorize>> {
+        let make = |entry: &Value| -> Result<Arc<dyn Authorizer>> {
             match text(entry, "type") {
                 "Webhook" => Ok(Arc::new(webhook(entry.get("webhook"), &self.config.egress)?)),
                 mode => self.plain(mode),
@@ -102,7 +106,7 @@ impl Makings {
         authorizers.iter().map(make).collect()
     }
 
-    fn plain(&self, mode: &str) -> Result<Arc<dyn Authorize>> {
+    fn plain(&self, mode: &str) -> Result<Arc<dyn Authorizer>> {
         let flags = &self.config.flags;
         Ok(match mode {
             "Node" => {
@@ -124,7 +128,7 @@ impl Makings {
                 let path = path.context(
                     "--authorization-mode=Webhook needs --authorization-webhook-config-file",
                 )?;
-                let terms = Terms {
+                let terms = WebhookSettings {
                     version: flags.authorization_webhook_version.clone(),
                     within: LONGEST,
                     authorized_ttl: duration(&flags.authorization_webhook_cache_authorized_ttl)?,
@@ -132,9 +136,9 @@ impl Makings {
                         &flags.authorization_webhook_cache_unauthorized_ttl,
                     )?,
                     deny_on_failure: false,
-                    conditions: Conditions::default(),
+                    conditions: AuthorizerMatchConditions::default(),
                 };
-                Arc::new(AccessWebhook::new(from_kubeconfig(path, &self.config.egress)?, terms))
+                Arc::new(WebhookAuthorizer::new(from_kubeconfig(path, &self.config.egress)?, terms))
             }
             other => bail!("authorization mode {other:?} is not supported"),
         })
@@ -142,18 +146,22 @@ impl Makings {
 }
 
 /// A webhook that has been checked.
-fn webhook(tree: &Value, egress: &Egress) -> Result<AccessWebhook> {
+fn webhook(tree: &Value, egress: &EgressSelector) -> Result<WebhookAuthorizer> {
     let file = File::new(text(tree.get("connectionInfo"), "kubeConfigFile"));
     let remote = from_kubeconfig(file, egress)?;
-    let mut errors = Errors::default();
-    let conditions = Conditions::compile(tree.get("matchConditions"), &Path::Root, &mut errors);
+    let mut errors = ErrorList::default();
+    let conditions = AuthorizerMatchConditions::compile(
+        tree.get("matchConditions"),
+        &FieldPath::Root,
+        &mut errors,
+    );
     let ttl = |name: &str, cached: &str, otherwise: &str| {
         if tree.get(cached).as_bool() == Some(false) {
             return Ok(Duration::ZERO);
         }
         duration(Some(text(tree, name)).filter(|text| !text.is_empty()).unwrap_or(otherwise))
     };
-    let terms = Terms {
+    let terms = WebhookSettings {
         version: text(tree, "subjectAccessReviewVersion").to_owned(),
         within: duration(text(tree, "timeout"))?,
         authorized_ttl: ttl("authorizedTTL", "cacheAuthorizedRequests", "5m")?,
@@ -161,15 +169,15 @@ fn webhook(tree: &Value, egress: &Egress) -> Result<AccessWebhook> {
         deny_on_failure: text(tree, "failurePolicy") == "Deny",
         conditions,
     };
-    Ok(AccessWebhook::new(remote, terms))
+    Ok(WebhookAuthorizer::new(remote, terms))
 }
 
 /// The authorizers of a file, checked in upstream's words.
 fn parse(yaml: &str) -> Result<Vec<Value>> {
     let file = structured::read(yaml, &CONFIGURATION, &["v1", "v1beta1", "v1alpha1"])?;
-    let mut errors = Errors::default();
+    let mut errors = ErrorList::default();
     let all = file.get("authorizers").items();
-    let root = Path::Root.field("authorizers");
+    let root = FieldPath::Root.field("authorizers");
     if all.is_empty() {
         errors.required(&root, "at least one authorization mode must be defined");
     }
@@ -227,32 +235,39 @@ fn parse(yaml: &str) -> Result<Vec<Value>> {
     Ok(all.to_vec())
 }
 
-const CONFIGURATION: Struct =
-    Struct("AuthorizationConfiguration", &[("authorizers", Shape::List(&AUTHORIZER))]);
-const AUTHORIZER: Struct = Struct(
+const CONFIGURATION: ConfigSchema =
+    ConfigSchema("AuthorizationConfiguration", &[("authorizers", FieldKind::List(&AUTHORIZER))]);
+const AUTHORIZER: ConfigSchema = ConfigSchema(
     "AuthorizerConfiguration",
-    &[("type", Shape::Text), ("name", Shape::Text), ("webhook", Shape::Object(&WEBHOOK))],
-);
-const WEBHOOK: Struct = Struct(
-    "WebhookConfiguration",
     &[
-        ("authorizedTTL", Shape::Duration),
-        ("cacheAuthorizedRequests", Shape::Bool),
-        ("unauthorizedTTL", Shape::Duration),
-        ("cacheUnauthorizedRequests", Shape::Bool),
-        ("timeout", Shape::Duration),
-        ("subjectAccessReviewVersion", Shape::Text),
-        ("matchConditionSubjectAccessReviewVersion", Shape::Text),
-        ("failurePolicy", Shape::Text),
-        ("connectionInfo", Shape::Object(&CONNECTION)),
-        ("matchConditions", Shape::List(&CONDITION)),
+        ("type", FieldKind::Text),
+        ("name", FieldKind::Text),
+        ("webhook", FieldKind::Object(&WEBHOOK)),
     ],
 );
-const CONNECTION: Struct =
-    Struct("WebhookConnectionInfo", &[("type", Shape::Text), ("kubeConfigFile", Shape::Text)]);
-const CONDITION: Struct = Struct("WebhookMatchCondition", &[("expression", Shape::Text)]);
+const WEBHOOK: ConfigSchema = ConfigSchema(
+    "WebhookConfiguration",
+    &[
+        ("authorizedTTL", FieldKind::Duration),
+        ("cacheAuthorizedRequests", FieldKind::Bool),
+        ("unauthorizedTTL", FieldKind::Duration),
+        ("cacheUnauthorizedRequests", FieldKind::Bool),
+        ("timeout", FieldKind::Duration),
+        ("subjectAccessReviewVersion", FieldKind::Text),
+        ("matchConditionSubjectAccessReviewVersion", FieldKind::Text),
+        ("failurePolicy", FieldKind::Text),
+        ("connectionInfo", FieldKind::Object(&CONNECTION)),
+        ("matchConditions", FieldKind::List(&CONDITION)),
+    ],
+);
+const CONNECTION: ConfigSchema = ConfigSchema(
+    "WebhookConnectionInfo",
+    &[("type", FieldKind::Text), ("kubeConfigFile", FieldKind::Text)],
+);
+const CONDITION: ConfigSchema =
+    ConfigSchema("WebhookMatchCondition", &[("expression", FieldKind::Text)]);
 
-fn check_webhook(tree: &Value, path: &Path<'_>, errors: &mut Errors) {
+fn check_webhook(tree: &Value, path: &FieldPath<'_>, errors: &mut ErrorList) {
     for name in ["timeout", "authorizedTTL", "unauthorizedTTL"] {
         let (place, given) = (path.field(name), text(tree, name));
         let most = if name == "timeout" { LONGEST } else { Duration::MAX };
@@ -268,7 +283,7 @@ fn check_webhook(tree: &Value, path: &Path<'_>, errors: &mut Errors) {
             given => errors.invalid(&place, given, "must be > 0s"),
         }
     }
-    let choice = |name: &str, allowed: &[&str], errors: &mut Errors| match text(tree, name) {
+    let choice = |name: &str, allowed: &[&str], errors: &mut ErrorList| match text(tree, name) {
         "" => errors.required(&path.field(name), ""),
         given => errors.one_of(&path.field(name), given, allowed),
     };
@@ -282,10 +297,10 @@ fn check_webhook(tree: &Value, path: &Path<'_>, errors: &mut Errors) {
         given => errors.one_of(&place, given, &["v1"]),
     }
     check_connection(tree.get("connectionInfo"), &path.field("connectionInfo"), errors);
-    Conditions::compile(conditions, path, errors);
+    AuthorizerMatchConditions::compile(conditions, path, errors);
 }
 
-fn check_connection(tree: &Value, path: &Path<'_>, errors: &mut Errors) {
+fn check_connection(tree: &Value, path: &FieldPath<'_>, errors: &mut ErrorList) {
     let (place, file) = (path.field("kubeConfigFile"), text(tree, "kubeConfigFile"));
     match text(tree, "type") {
         "" => errors.required(&path.field("type"), ""),
@@ -316,7 +331,7 @@ fn check_connection(tree: &Value, path: &Path<'_>, errors: &mut Errors) {
             let known = "supported values: \"InClusterConfig\", \"KubeConfigFile\"";
             errors.push(ErrorType::NotSupported, &path.field("type"), object::NULL.clone(), known);
             if let Some(last) = errors.0.last_mut() {
-                last.shown = Some(shown);
+                last.formatted_value = Some(shown);
             }
         }
     }

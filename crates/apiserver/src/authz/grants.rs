@@ -5,7 +5,7 @@ use std::{collections::HashMap, fmt, sync::Arc};
 
 use api::rbac::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use object::{List, Status, Text, Value, View};
-use server::{Page, Registry, Selection, User};
+use server::{ListOptions, Registry, Selection, UserInfo};
 use store::{Cursor, Topic, Version};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -13,7 +13,7 @@ const PLURALS: [&str; 4] = ["clusterrolebindings", "rolebindings", "clusterroles
 
 /// One binding of one role.
 #[derive(Debug)]
-pub(super) struct Grant {
+pub(super) struct ResolvedBinding {
     /// Where it holds; empty: everywhere.
     pub(super) namespace: Text,
     /// `None`: there is no such role.
@@ -26,32 +26,32 @@ pub(super) struct Grant {
 
 /// Whom a binding names.
 #[derive(Debug, PartialEq, Eq, Hash)]
-enum Who {
+enum SubjectKey {
     User(Text),
     Group(Text),
 }
 
-pub(super) struct Grants {
+pub(super) struct BindingIndex {
     /// Bindings for the cluster first, each in the order of their names.
-    all: Vec<Grant>,
+    all: Vec<ResolvedBinding>,
     /// Which bindings name somebody, at which place among their subjects, and how.
-    by: HashMap<Who, Vec<(usize, usize, String)>>,
+    by: HashMap<SubjectKey, Vec<(usize, usize, String)>>,
     roles: HashMap<(Text, Text), Arc<Vec<PolicyRule>>>,
 }
 
-impl fmt::Debug for Grants {
+impl fmt::Debug for BindingIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Grants({})", self.all.len())
     }
 }
 
-impl Grants {
+impl BindingIndex {
     /// Reads them, and gives cursors that tell when they are no longer right.
     pub(super) fn read(registry: &Registry) -> Result<(Self, Vec<Cursor<Value>>), Status> {
         let (mut lists, mut cursors) = (Vec::new(), Vec::new());
         for plural in PLURALS {
             let kind = registry.kind(GROUP, plural)?;
-            let list = registry.list(&kind, &Selection::default(), &Page::default())?;
+            let list = registry.list(&kind, &Selection::default(), &ListOptions::default())?;
             let cursor = Cursor::open(kind.objects()?, Topic::All, list.revision);
             cursors.push(cursor.map_err(|error| Status::unavailable(error.to_string()))?);
             lists.push(list.items);
@@ -76,16 +76,16 @@ impl Grants {
     /// The bindings that name the user or one of its groups and hold in the namespace.
     pub(super) fn of<'a>(
         &'a self,
-        user: &User,
+        user: &UserInfo,
         namespace: &'a str,
-    ) -> impl Iterator<Item = (&'a Grant, &'a str)> {
-        let groups = user.groups.iter().map(|group| Who::Group(group.clone()));
-        let who = groups.chain([Who::User(user.name.clone())]);
+    ) -> impl Iterator<Item = (&'a ResolvedBinding, &'a str)> {
+        let groups = user.groups.iter().map(|group| SubjectKey::Group(group.clone()));
+        let who = groups.chain([SubjectKey::User(user.name.clone())]);
         let mut found: Vec<_> = who.filter_map(|who| self.by.get(&who)).flatten().collect();
         // The first of a binding's subjects that is the user's is the one that is told.
         found.sort_unstable_by_key(|(at, place, _)| (*at, *place));
         found.dedup_by_key(|(at, ..)| *at);
-        let holds = move |grant: &Grant| {
+        let holds = move |grant: &ResolvedBinding| {
             grant.namespace.is_empty() || (!namespace.is_empty() && grant.namespace == namespace)
         };
         let found = found.into_iter().map(|(at, _, to)| (&self.all[*at], to.as_str()));
@@ -127,13 +127,13 @@ impl Grants {
             let (kind, name) = (subject.kind(), subject.name());
             let mut full = name.to_owned();
             let who = match kind {
-                "User" => Who::User(name.into()),
-                "Group" => Who::Group(name.into()),
+                "User" => SubjectKey::User(name.into()),
+                "Group" => SubjectKey::Group(name.into()),
                 "ServiceAccount" => {
                     let own = subject.namespace();
                     let home = if own.is_empty() { namespace } else { own };
                     full = format!("{name}/{home}");
-                    Who::User(format!("system:serviceaccount:{home}:{name}").into())
+                    SubjectKey::User(format!("system:serviceaccount:{home}:{name}").into())
                 }
                 _ => continue,
             };
@@ -141,6 +141,6 @@ impl Grants {
         }
         let why = format!("{binding} of {} {:?}", role.kind(), role.name());
         let role = format!("{}.{GROUP} {:?}", role.kind().to_lowercase(), role.name());
-        self.all.push(Grant { namespace: namespace.into(), rules, why, role });
+        self.all.push(ResolvedBinding { namespace: namespace.into(), rules, why, role });
     }
 }

@@ -11,21 +11,21 @@ mod webhook;
 
 pub(crate) use self::{
     abac::Abac,
-    config::{MODES, Makings},
+    config::{AuthorizerBuilder, MODES},
     node::{NodeAuthorizer, node_of},
     rbac::Rbac,
-    rules::{missing, told},
-    webhook::{AccessWebhook, Terms},
+    rules::{go_quoted_list, uncovered_rules},
+    webhook::{WebhookAuthorizer, WebhookSettings},
 };
-use server::{Attributes, Authorize, Authorizing, Decision, User};
+use server::{Attributes, AuthorizeFuture, Authorizer, Decision, UserInfo};
 
 /// Those who may do everything, whatever the roles say: nobody can lock them out.
 #[derive(Debug)]
-pub(crate) struct Masters;
+pub(crate) struct SystemMasters;
 
-impl Authorize for Masters {
-    fn authorize<'a>(&'a self, user: &'a User, _: &'a Attributes) -> Authorizing<'a> {
-        let decision = if user.is_in("system:masters") {
+impl Authorizer for SystemMasters {
+    fn authorize<'a>(&'a self, user: &'a UserInfo, _: &'a Attributes) -> AuthorizeFuture<'a> {
+        let decision = if user.in_group("system:masters") {
             Decision::Allow(String::new())
         } else {
             Decision::NoOpinion(String::new())
@@ -38,8 +38,8 @@ impl Authorize for Masters {
 #[derive(Debug)]
 pub(crate) struct AlwaysAllow;
 
-impl Authorize for AlwaysAllow {
-    fn authorize<'a>(&'a self, _: &'a User, _: &'a Attributes) -> Authorizing<'a> {
+impl Authorizer for AlwaysAllow {
+    fn authorize<'a>(&'a self, _: &'a UserInfo, _: &'a Attributes) -> AuthorizeFuture<'a> {
         Box::pin(async { Decision::Allow(String::new()) })
     }
 }
@@ -47,8 +47,8 @@ impl Authorize for AlwaysAllow {
 #[derive(Debug)]
 pub(crate) struct AlwaysDeny;
 
-impl Authorize for AlwaysDeny {
-    fn authorize<'a>(&'a self, _: &'a User, _: &'a Attributes) -> Authorizing<'a> {
+impl Authorizer for AlwaysDeny {
+    fn authorize<'a>(&'a self, _: &'a UserInfo, _: &'a Attributes) -> AuthorizeFuture<'a> {
         Box::pin(async { Decision::NoOpinion("Everything is forbidden.".to_owned()) })
     }
 }

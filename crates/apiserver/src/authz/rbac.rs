@@ -4,21 +4,21 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use api::rbac::{PolicyRule, RoleRef};
 use object::Value;
-use server::{Attributes, Authorize, Authorizing, Decision, Registry, User};
+use server::{Attributes, AuthorizeFuture, Authorizer, Decision, Registry, UserInfo};
 use store::Cursor;
 
-use super::{grants::Grants, rules::allows};
+use super::{grants::BindingIndex, rules::allows};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Rbac {
     /// Weak: the registry's own plugins ask here.
     registry: Weak<Registry>,
-    known: Arc<Mutex<Option<Known>>>,
+    known: Arc<Mutex<Option<CachedBindings>>>,
 }
 
 #[derive(Debug)]
-struct Known {
-    grants: Arc<Grants>,
+struct CachedBindings {
+    grants: Arc<BindingIndex>,
     cursors: Vec<Cursor<Value>>,
 }
 
@@ -28,14 +28,14 @@ impl Rbac {
     }
 
     /// All rules that hold for the user in a namespace (empty: in the cluster).
-    pub(crate) fn rules(&self, user: &User, namespace: &str) -> Vec<PolicyRule> {
+    pub(crate) fn rules(&self, user: &UserInfo, namespace: &str) -> Vec<PolicyRule> {
         let Some(grants) = self.grants() else { return Vec::new() };
         let rules = grants.of(user, namespace).filter_map(|(grant, _)| grant.rules.as_deref());
         rules.flatten().cloned().collect()
     }
 
     /// What the first rule that allows it says, or what is wrong with the bindings.
-    fn decide(&self, user: &User, wanted: &Attributes) -> Decision {
+    fn decide(&self, user: &UserInfo, wanted: &Attributes) -> Decision {
         let Some(grants) = self.grants() else { return Decision::NoOpinion(String::new()) };
         let mut missing = Vec::new();
         for (grant, to) in grants.of(user, &wanted.namespace) {
@@ -66,23 +66,23 @@ impl Rbac {
     }
 
     /// What holds now: read anew if anything has happened since it was read.
-    fn grants(&self) -> Option<Arc<Grants>> {
+    fn grants(&self) -> Option<Arc<BindingIndex>> {
         let registry = self.registry.upgrade()?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Known { grants, cursors }) = &mut *known
+        if let Some(CachedBindings { grants, cursors }) = &mut *known
             && cursors.iter_mut().all(|cursor| cursor.try_next().is_none())
         {
             return Some(grants.clone());
         }
-        let (grants, cursors) = Grants::read(&registry).ok()?;
+        let (grants, cursors) = BindingIndex::read(&registry).ok()?;
         let grants = Arc::new(grants);
-        *known = Some(Known { grants: grants.clone(), cursors });
+        *known = Some(CachedBindings { grants: grants.clone(), cursors });
         Some(grants)
     }
 }
 
-impl Authorize for Rbac {
-    fn authorize<'a>(&'a self, user: &'a User, wanted: &'a Attributes) -> Authorizing<'a> {
+impl Authorizer for Rbac {
+    fn authorize<'a>(&'a self, user: &'a UserInfo, wanted: &'a Attributes) -> AuthorizeFuture<'a> {
         let decision = self.decide(user, wanted);
         Box::pin(async move { decision })
     }

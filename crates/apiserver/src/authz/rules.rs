@@ -58,7 +58,7 @@ impl fmt::Display for TooManyRights {
 
 /// The rights of `rules` that are not among those of `held`, as they are told of: one resource
 /// or path each, with its verbs.
-pub(crate) fn missing(
+pub(crate) fn uncovered_rules(
     held: &[PolicyRule],
     rules: &[PolicyRule],
 ) -> Result<Vec<String>, TooManyRights> {
@@ -71,15 +71,15 @@ pub(crate) fn missing(
         return Err(TooManyRights);
     }
     let held: Vec<Held<'_>> = held.iter().map(Held::new).collect();
-    let mut lacking = BTreeMap::<Right<'_>, Vec<&str>>::new();
+    let mut lacking = BTreeMap::<RuleTarget<'_>, Vec<&str>>::new();
     let mut lines = BTreeSet::new();
     for (right, verb) in rules.iter().flat_map(broken_down) {
         if held.iter().any(|own| own.allows(&right, verb)) {
             continue;
         }
         match right {
-            Right::Path(_) => drop(lines.insert(right.told(&[verb]))),
-            Right::Resource { .. } => lacking.entry(right).or_default().push(verb),
+            RuleTarget::Path(_) => drop(lines.insert(right.told(&[verb]))),
+            RuleTarget::Resource { .. } => lacking.entry(right).or_default().push(verb),
         }
     }
     lines.extend(lacking.into_iter().map(|(right, verbs)| right.told(&verbs)));
@@ -113,13 +113,13 @@ fn count(rule: &PolicyRule) -> usize {
 
 /// What somebody may do something to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Right<'a> {
+enum RuleTarget<'a> {
     Path(&'a str),
     Resource { group: &'a str, resource: &'a str, name: Option<&'a str> },
 }
 
 /// A rule in its smallest parts, each with one verb.
-fn broken_down(rule: &PolicyRule) -> impl Iterator<Item = (Right<'_>, &str)> {
+fn broken_down(rule: &PolicyRule) -> impl Iterator<Item = (RuleTarget<'_>, &str)> {
     let names: Vec<_> = match rule.resource_names().is_empty() {
         true => vec![None],
         false => rule.resource_names().iter().map(Some).collect(),
@@ -129,9 +129,9 @@ fn broken_down(rule: &PolicyRule) -> impl Iterator<Item = (Right<'_>, &str)> {
         .flat_map(|group| rule.resources().iter().map(move |resource| (group, resource)))
         .flat_map(move |(group, resource)| {
             let rights = names.clone().into_iter();
-            rights.map(move |name| Right::Resource { group, resource, name })
+            rights.map(move |name| RuleTarget::Resource { group, resource, name })
         });
-    let paths = rule.non_resource_urls().iter().map(Right::Path);
+    let paths = rule.non_resource_urls().iter().map(RuleTarget::Path);
     let rights = resources.chain(paths);
     rights.flat_map(|right| rule.verbs().iter().map(move |verb| (right, verb)))
 }
@@ -156,14 +156,14 @@ impl<'a> Held<'a> {
         }
     }
 
-    fn allows(&self, right: &Right<'_>, verb: &str) -> bool {
+    fn allows(&self, right: &RuleTarget<'_>, verb: &str) -> bool {
         let any = |set: &HashSet<&str>, wanted: &str| set.contains("*") || set.contains(wanted);
         if !any(&self.verbs, verb) {
             return false;
         }
         let (group, resource, name) = match *right {
-            Right::Path(path) => return self.urls.iter().any(|have| covers_path(have, path)),
-            Right::Resource { group, resource, name } => (group, resource, name),
+            RuleTarget::Path(path) => return self.urls.iter().any(|have| covers_path(have, path)),
+            RuleTarget::Resource { group, resource, name } => (group, resource, name),
         };
         let any_of = || resource.split_once('/').map(|(_, sub)| format!("*/{sub}"));
         any(&self.groups, group)
@@ -173,17 +173,19 @@ impl<'a> Held<'a> {
     }
 }
 
-impl Right<'_> {
+impl RuleTarget<'_> {
     fn told(&self, verbs: &[&str]) -> String {
-        let verbs = told(verbs);
+        let verbs = go_quoted_list(verbs);
         match *self {
-            Self::Path(path) => format!("{{NonResourceURLs:{}, Verbs:{verbs}}}", told(&[path])),
+            Self::Path(path) => {
+                format!("{{NonResourceURLs:{}, Verbs:{verbs}}}", go_quoted_list(&[path]))
+            }
             Self::Resource { group, resource, name } => {
-                let name = name.map(|name| format!(", ResourceNames:{}", told(&[name])));
+                let name = name.map(|name| format!(", ResourceNames:{}", go_quoted_list(&[name])));
                 format!(
                     "{{APIGroups:{}, Resources:{}{}, Verbs:{verbs}}}",
-                    told(&[group]),
-                    told(&[resource]),
+                    go_quoted_list(&[group]),
+                    go_quoted_list(&[resource]),
                     name.unwrap_or_default()
                 )
             }
@@ -192,7 +194,7 @@ impl Right<'_> {
 }
 
 /// A list of texts, as Go quotes it.
-pub(crate) fn told<T: AsRef<str>>(texts: &[T]) -> String {
+pub(crate) fn go_quoted_list<T: AsRef<str>>(texts: &[T]) -> String {
     let quoted: Vec<_> = texts.iter().map(|text| quote(text.as_ref())).collect();
     format!("[{}]", quoted.join(" "))
 }
@@ -239,14 +241,16 @@ mod tests {
     #[test]
     fn nobody_can_give_what_they_do_not_have() {
         let held = [rule([""], ["pods"], ["get", "list"])];
-        assert!(missing(&held, &[rule([""], ["pods"], ["get", "list"])]).unwrap().is_empty());
+        assert!(
+            uncovered_rules(&held, &[rule([""], ["pods"], ["get", "list"])]).unwrap().is_empty()
+        );
         assert_eq!(
-            missing(&held, &[rule([""], ["pods"], ["get", "delete"])]).unwrap(),
+            uncovered_rules(&held, &[rule([""], ["pods"], ["get", "delete"])]).unwrap(),
             [r#"{APIGroups:[""], Resources:["pods"], Verbs:["delete"]}"#]
         );
         let all = [rule(["*"], ["pods"], ["get", "*"]).with_resource_names(["b", "a"])];
         assert_eq!(
-            missing(&held, &all).unwrap(),
+            uncovered_rules(&held, &all).unwrap(),
             [
                 r#"{APIGroups:["*"], Resources:["pods"], ResourceNames:["a"], Verbs:["get" "*"]}"#,
                 r#"{APIGroups:["*"], Resources:["pods"], ResourceNames:["b"], Verbs:["get" "*"]}"#,
@@ -255,7 +259,7 @@ mod tests {
         let paths = PolicyRule::new().with_non_resource_urls(["/a", "/b"]).with_verbs(["get"]);
         let held = [PolicyRule::new().with_non_resource_urls(["/a*"]).with_verbs(["*"])];
         assert_eq!(
-            missing(&held, &[paths]).unwrap(),
+            uncovered_rules(&held, &[paths]).unwrap(),
             [r#"{NonResourceURLs:["/b"], Verbs:["get"]}"#]
         );
     }
@@ -271,15 +275,23 @@ mod tests {
                 .with_resource_names(list(count))
         };
         let held = [PolicyRule::new().with_verbs(["get"])];
-        assert_eq!(missing(&held, &[rule(60)]), Err(TooManyRights), "13 million");
-        assert_eq!(missing(&held, &[rule(60_000)]), Err(TooManyRights), "beyond 64 bits");
-        assert_eq!(missing(&held, &[rule(10)]).unwrap().len(), 1_000, "verbs are listed together");
+        assert_eq!(uncovered_rules(&held, &[rule(60)]), Err(TooManyRights), "13 million");
+        assert_eq!(uncovered_rules(&held, &[rule(60_000)]), Err(TooManyRights), "beyond 64 bits");
+        assert_eq!(
+            uncovered_rules(&held, &[rule(10)]).unwrap().len(),
+            1_000,
+            "verbs are listed together"
+        );
         let many: Vec<PolicyRule> = (0..10_000).map(|_| held[0].clone()).collect();
-        assert_eq!(missing(&many, &[rule(6)]), Err(TooManyRights), "with each rule that is held");
+        assert_eq!(
+            uncovered_rules(&many, &[rule(6)]),
+            Err(TooManyRights),
+            "with each rule that is held"
+        );
         let all = [
             PolicyRule::new().with_verbs(["*"]).with_api_groups(["*"]).with_resources(["*"]),
             PolicyRule::new().with_verbs(["*"]).with_non_resource_urls(["*"]),
         ];
-        assert_eq!(missing(&all, &[rule(60)]), Ok(vec![]));
+        assert_eq!(uncovered_rules(&all, &[rule(60)]), Ok(vec![]));
     }
 }

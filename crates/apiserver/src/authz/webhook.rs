@@ -11,10 +11,10 @@ use object::{
     selector::{FieldSelector, FieldTerm, Operator, Requirement, Selector},
     to_json,
 };
-use server::{Attributes, Authorize, Authorizing, Decision, Remote, User};
+use server::{Attributes, AuthorizeFuture, Authorizer, Decision, UserInfo, WebhookClient};
 use tracing::warn;
 
-use super::conditions::Conditions;
+use super::conditions::AuthorizerMatchConditions;
 
 /// How many bytes of questions are remembered, with their answers.
 const CACHE: usize = 8 << 20;
@@ -25,7 +25,7 @@ const ANSWER: usize = 256;
 
 /// How to ask, and what no answer means.
 #[derive(Debug)]
-pub(crate) struct Terms {
+pub(crate) struct WebhookSettings {
     /// Of the reviews.
     pub(crate) version: String,
     pub(crate) within: Duration,
@@ -34,28 +34,28 @@ pub(crate) struct Terms {
     /// No answer is no, rather than no opinion.
     pub(crate) deny_on_failure: bool,
     /// Whether it is asked at all.
-    pub(crate) conditions: Conditions,
+    pub(crate) conditions: AuthorizerMatchConditions,
 }
 
-pub(crate) struct AccessWebhook {
-    remote: Remote,
-    terms: Terms,
-    known: Mutex<Recent<Vec<u8>, (Instant, Decision)>>,
+pub(crate) struct WebhookAuthorizer {
+    remote: WebhookClient,
+    terms: WebhookSettings,
+    cache: Mutex<Recent<Vec<u8>, (Instant, Decision)>>,
 }
 
-impl std::fmt::Debug for AccessWebhook {
+impl std::fmt::Debug for WebhookAuthorizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "AccessWebhook({})", self.remote.url())
     }
 }
 
-impl AccessWebhook {
-    pub(crate) fn new(remote: Remote, terms: Terms) -> Self {
-        Self { remote, terms, known: Mutex::new(Recent::new(CACHE)) }
+impl WebhookAuthorizer {
+    pub(crate) fn new(remote: WebhookClient, terms: WebhookSettings) -> Self {
+        Self { remote, terms, cache: Mutex::new(Recent::new(CACHE)) }
     }
 
     async fn decide(&self, review: Value) -> Decision {
-        match self.terms.conditions.hold(review.get("spec")) {
+        match self.terms.conditions.matches(review.get("spec")) {
             Ok(true) => {}
             Ok(false) => return Decision::NoOpinion(String::new()),
             Err(error) => return self.failed(&error),
@@ -63,7 +63,7 @@ impl AccessWebhook {
         let asked = to_json(&review);
         let now = Instant::now();
         let remembered = {
-            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
             known.get(&asked).filter(|(until, _)| *until > now).map(|(_, said)| said.clone())
         };
         if let Some(decision) = remembered {
@@ -79,7 +79,7 @@ impl AccessWebhook {
         };
         if asked.len() <= LONGEST {
             let weight = asked.len() + ANSWER;
-            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
             known.insert(asked, (now + ttl, decision.clone()), weight);
         }
         decision
@@ -94,7 +94,7 @@ impl AccessWebhook {
     }
 
     async fn ask(&self, review: &Value) -> Result<Decision, String> {
-        let answer = self.remote.review(review, self.terms.within).await?;
+        let answer = self.remote.post_review(review, self.terms.within).await?;
         let status = answer.get("status");
         let flag = |name: &str| status.get(name).as_bool().unwrap_or_default();
         let why = status.get("reason").as_str().unwrap_or_default().to_owned();
@@ -110,8 +110,12 @@ impl AccessWebhook {
     }
 }
 
-impl Authorize for AccessWebhook {
-    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes) -> Authorizing<'a> {
+impl Authorizer for WebhookAuthorizer {
+    fn authorize<'a>(
+        &'a self,
+        user: &'a UserInfo,
+        attributes: &'a Attributes,
+    ) -> AuthorizeFuture<'a> {
         Box::pin(self.decide(review(user, attributes, &self.terms.version)))
     }
 
@@ -120,7 +124,7 @@ impl Authorize for AccessWebhook {
     }
 }
 
-fn review(user: &User, attributes: &Attributes, version: &str) -> Value {
+fn review(user: &UserInfo, attributes: &Attributes, version: &str) -> Value {
     let mut review = Value::object();
     review["kind"] = "SubjectAccessReview".into();
     review["apiVersion"] = format!("authorization.k8s.io/{version}").into();

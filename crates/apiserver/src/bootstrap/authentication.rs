@@ -5,7 +5,7 @@ use object::{Status, Value, from_json, to_json};
 use server::Registry;
 use tracing::warn;
 
-use super::{make, own_call};
+use super::{create_if_missing, internal_context};
 use crate::Flags;
 
 const MAP: (&str, &str) = ("kube-system", "extension-apiserver-authentication");
@@ -14,16 +14,16 @@ const CERTIFICATES: [&str; 2] = ["client-ca-file", "requestheader-client-ca-file
 
 /// Whose certificates this server believes, in PEM.
 #[derive(Clone, Debug)]
-pub(crate) struct Authorities {
+pub(crate) struct CaBundles {
     pub(crate) clients: String,
     pub(crate) proxies: String,
 }
 
 /// Tells extension servers whom to believe, as this server does.
-pub(crate) async fn tell_authorities(
+pub(crate) async fn publish_ca_bundles(
     registry: &Registry,
     flags: &Flags,
-    authorities: &Authorities,
+    authorities: &CaBundles,
 ) -> Result<(), Status> {
     let (own, now) = (own(flags, authorities), registry.clock().now());
     let mut map = Value::object();
@@ -32,7 +32,9 @@ pub(crate) async fn tell_authorities(
     (map["metadata"]["namespace"], map["metadata"]["name"]) = (MAP.0.into(), MAP.1.into());
     map["data"] = own.clone();
     let served = registry.kind("", "configmaps")?;
-    let Ok(old) = registry.get(&served, MAP.0, MAP.1) else { return make(registry, map).await };
+    let Ok(old) = registry.get(&served, MAP.0, MAP.1) else {
+        return create_if_missing(registry, map).await;
+    };
     if combined(old.object.get("data"), &own, now) == *old.object.get("data") {
         return Ok(());
     }
@@ -41,7 +43,7 @@ pub(crate) async fn tell_authorities(
         new["data"] = combined(old.object.get("data"), &own, now);
         Ok(new)
     };
-    match registry.change(&mut own_call(), &served, MAP, "", change).await {
+    match registry.guaranteed_update(&mut internal_context(), &served, MAP, "", change).await {
         // With what others have said it is too much: whoever still means it says it again.
         Err(status) if matches!(status.code(), 413 | 422) => {
             warn!(message = status.message(), "extension servers are told of this server alone");
@@ -50,14 +52,17 @@ pub(crate) async fn tell_authorities(
                 new["data"] = own.clone();
                 Ok(new)
             };
-            registry.change(&mut own_call(), &served, MAP, "", anew).await.map(drop)
+            registry
+                .guaranteed_update(&mut internal_context(), &served, MAP, "", anew)
+                .await
+                .map(drop)
         }
         done => done.map(drop),
     }
 }
 
 /// What this server itself believes.
-fn own(flags: &Flags, authorities: &Authorities) -> Value {
+fn own(flags: &Flags, authorities: &CaBundles) -> Value {
     let mut data = Value::object();
     data["client-ca-file"] = authorities.clients.as_str().into();
     data["requestheader-client-ca-file"] = authorities.proxies.as_str().into();
@@ -84,7 +89,7 @@ fn combined(there: &Value, own: &Value, now: i64) -> Value {
     for (name, _) in own.entries() {
         let (old, new) = (text(there, name), text(own, name));
         data[name] = if CERTIFICATES.contains(&name) {
-            let both = pki::live_certificates(format!("{old}\n{new}").as_bytes(), now);
+            let both = pki::unexpired_certificates(format!("{old}\n{new}").as_bytes(), now);
             both.unwrap_or(new).into()
         } else {
             let mut both = listed(&old);
@@ -108,14 +113,14 @@ fn written(list: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use pki::Authority;
+    use pki::CertificateAuthority;
 
     use super::*;
 
     #[test]
     fn what_others_said_stays() {
         let now = 1_794_787_200;
-        let pem = |at| Authority::create("ca", at).expect("a key").certificate_pem();
+        let pem = |at| CertificateAuthority::create("ca", at).expect("a key").certificate_pem();
         let (old, ours, ended) = (pem(now), pem(now), pem(now - 100 * 365 * 86_400));
         let data = |pem: &str, names: &str| {
             let mut data = Value::object();

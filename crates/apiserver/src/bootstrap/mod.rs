@@ -9,23 +9,23 @@ mod system;
 use std::sync::Arc;
 
 use object::{Object, Status, Value, View};
-use server::{Call, Registry, User};
+use server::{Registry, RequestContext, UserInfo};
 
 pub(crate) use self::{
-    authentication::{Authorities, tell_authorities},
-    system::{Facts, publish, publish_later},
+    authentication::{CaBundles, publish_ca_bundles},
+    system::{PublishedInfo, publish, publish_with_retry},
 };
 
 /// The server acting for itself.
-pub(crate) fn own_call() -> Call {
-    Call::new(User::new("system:apiserver", &["system:masters"]), "kube-apiserver")
+pub(crate) fn internal_context() -> RequestContext {
+    RequestContext::new(UserInfo::new("system:apiserver", &["system:masters"]), "kube-apiserver")
 }
 
 /// Makes what is missing. What is there already is a user's matter, except that
 /// bootstrap roles get back what they lack.
 pub(crate) async fn bootstrap(registry: &Arc<Registry>) -> Result<(), Status> {
     for object in system::objects().into_iter().chain(flow::objects()) {
-        make(registry, object).await?;
+        create_if_missing(registry, object).await?;
     }
     for object in roles::objects() {
         roles::reconcile(registry, object).await?;
@@ -34,7 +34,7 @@ pub(crate) async fn bootstrap(registry: &Arc<Registry>) -> Result<(), Status> {
 }
 
 /// Creates an object, unless one of its name is there.
-pub(crate) async fn make(registry: &Registry, object: Value) -> Result<(), Status> {
+pub(crate) async fn create_if_missing(registry: &Registry, object: Value) -> Result<(), Status> {
     let named = Object::view(&object);
     let group = named.api_version().rsplit_once('/').map_or("", |(group, _)| group);
     let plural = plural(named.kind());
@@ -44,8 +44,8 @@ pub(crate) async fn make(registry: &Registry, object: Value) -> Result<(), Statu
     if registry.get(&served, &namespace, &name).is_ok() {
         return Ok(());
     }
-    match registry.create(&mut own_call(), &served, &namespace, object).await {
-        Err(status) if status.is("AlreadyExists") => Ok(()),
+    match registry.create(&mut internal_context(), &served, &namespace, object).await {
+        Err(status) if status.has_reason("AlreadyExists") => Ok(()),
         made => made.map(drop),
     }
 }

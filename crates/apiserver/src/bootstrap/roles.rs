@@ -4,8 +4,8 @@ use api::rbac::{ClusterRole, PolicyRule};
 use object::{List, Object, Status, Value, View};
 use server::Registry;
 
-use super::{make, own_call};
-use crate::authz::missing;
+use super::{create_if_missing, internal_context};
+use crate::authz::uncovered_rules;
 
 const TABLE: &str = include_str!("roles.txt");
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -32,7 +32,7 @@ pub(super) async fn reconcile(registry: &Registry, object: Value) -> Result<(), 
     let clusters = named.kind() == "ClusterRole" && object.get("aggregationRule").is_null();
     let served = registry.kind(GROUP, "clusterroles")?;
     let Some(found) = clusters.then(|| registry.get(&served, "", &name).ok()).flatten() else {
-        return make(registry, object).await;
+        return create_if_missing(registry, object).await;
     };
     let found = ClusterRole::view(&found.object);
     let updates = found.metadata().annotations().get("rbac.authorization.kubernetes.io/autoupdate");
@@ -41,7 +41,8 @@ pub(super) async fn reconcile(registry: &Registry, object: Value) -> Result<(), 
     let lacks: Vec<PolicyRule> = wanted
         .iter()
         .filter(|rule| {
-            missing(&held, std::slice::from_ref(*rule)).map_or(true, |lacking| !lacking.is_empty())
+            uncovered_rules(&held, std::slice::from_ref(*rule))
+                .map_or(true, |lacking| !lacking.is_empty())
         })
         .cloned()
         .collect();
@@ -54,7 +55,10 @@ pub(super) async fn reconcile(registry: &Registry, object: Value) -> Result<(), 
         role.set_rules(all);
         Ok(role.into())
     };
-    registry.change(&mut own_call(), &served, ("", &name), "", change).await.map(drop)
+    registry
+        .guaranteed_update(&mut internal_context(), &served, ("", &name), "", change)
+        .await
+        .map(drop)
 }
 
 /// `NAME [in NAMESPACE] [label=value …]`.

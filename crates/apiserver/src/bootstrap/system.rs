@@ -6,7 +6,7 @@ use object::{Object, Status, Time, Value, View, from_json};
 use server::Registry;
 use tracing::warn;
 
-use super::{Authorities, make, own_call, tell_authorities};
+use super::{CaBundles, create_if_missing, internal_context, publish_ca_bundles};
 use crate::Flags;
 
 /// How long until what was refused is tried again.
@@ -14,11 +14,11 @@ const AGAIN: Duration = Duration::from_secs(5);
 
 /// What is known only once the server has an address.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct PublishedInfo {
     pub(crate) port: u16,
     pub(crate) service_ip: IpAddr,
     pub(crate) service_ranges: Vec<String>,
-    pub(crate) authorities: Authorities,
+    pub(crate) authorities: CaBundles,
     pub(crate) flags: Flags,
 }
 
@@ -41,13 +41,13 @@ pub(super) fn objects() -> Vec<Value> {
 
 /// Makes the `kubernetes` service, the service range, the configuration that extension
 /// servers read, and the day since which it is noted when tokens in secrets are used.
-pub(crate) async fn publish(registry: &Registry, facts: &Facts) -> Result<(), Status> {
-    let Facts { port, service_ip, service_ranges, .. } = facts;
+pub(crate) async fn publish(registry: &Registry, facts: &PublishedInfo) -> Result<(), Status> {
+    let PublishedInfo { port, service_ip, service_ranges, .. } = facts;
     let mut range = tree(
         r#"{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{"name":"kubernetes"}}"#,
     );
     range["spec"]["cidrs"] = service_ranges.iter().map(String::as_str).collect();
-    make(registry, range).await?;
+    create_if_missing(registry, range).await?;
     second_range(registry, service_ranges).await?;
     ready(registry, service_ranges).await?;
     let family = if service_ip.is_ipv4() { "IPv4" } else { "IPv6" };
@@ -58,25 +58,29 @@ pub(crate) async fn publish(registry: &Registry, facts: &Facts) -> Result<(), St
         "ipFamilies":["{family}"],"ipFamilyPolicy":"SingleStack","sessionAffinity":"None",
         "ports":[{{"name":"https","port":443,"protocol":"TCP","targetPort":{port}}}]}}}}"#
     ));
-    let on_nodes = facts.flags.whole.kubernetes_service_node_port;
+    let on_nodes = facts.flags.general.kubernetes_service_node_port;
     if on_nodes != 0 {
         let mut port = service["spec"]["ports"].items()[0].clone();
         port["nodePort"] = i64::from(on_nodes).into();
         service["spec"]["ports"] = [port].into_iter().collect();
         service["spec"]["type"] = "NodePort".into();
     }
-    make(registry, service).await?;
-    tell_authorities(registry, &facts.flags, &facts.authorities).await?;
+    create_if_missing(registry, service).await?;
+    publish_ca_bundles(registry, &facts.flags, &facts.authorities).await?;
     let mut tracking = tree(
         r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"kube-system",
         "name":"kube-apiserver-legacy-service-account-token-tracking"}}"#,
     );
-    tracking["data"]["since"] = Time::text(registry.clock().now())[..10].into();
-    make(registry, tracking).await
+    tracking["data"]["since"] = Time::format(registry.clock().now())[..10].into();
+    create_if_missing(registry, tracking).await
 }
 
 /// Tries the same until it is done.
-pub(crate) async fn publish_later(registry: Weak<Registry>, facts: Facts, done: impl FnOnce()) {
+pub(crate) async fn publish_with_retry(
+    registry: Weak<Registry>,
+    facts: PublishedInfo,
+    done: impl FnOnce(),
+) {
     loop {
         tokio::time::sleep(AGAIN).await;
         let Some(registry) = registry.upgrade() else { return };
@@ -100,14 +104,14 @@ async fn second_range(registry: &Registry, ranges: &[String]) -> Result<(), Stat
         Ok(range)
     };
     let key = ("", "kubernetes");
-    registry.change(&mut own_call(), &kind, key, "", change).await.map(drop)
+    registry.guaranteed_update(&mut internal_context(), &kind, key, "", change).await.map(drop)
 }
 
 /// Says that services may have addresses of the ranges, which needs nobody's help. What was
 /// made with other ranges is its makers' matter.
 async fn ready(registry: &Registry, ranges: &[String]) -> Result<(), Status> {
     let kind = registry.kind("networking.k8s.io", "servicecidrs")?;
-    let now = Time::text(registry.clock().now());
+    let now = Time::format(registry.clock().now());
     let change = |old: &store::Version<Value>| {
         let mut range = old.object.clone();
         let have = range.get("spec").get("cidrs").items().iter().filter_map(Value::as_str);
@@ -124,7 +128,10 @@ async fn ready(registry: &Registry, ranges: &[String]) -> Result<(), Status> {
         Ok(range)
     };
     let key = ("", "kubernetes");
-    registry.change(&mut own_call(), &kind, key, "status", change).await.map(drop)
+    registry
+        .guaranteed_update(&mut internal_context(), &kind, key, "status", change)
+        .await
+        .map(drop)
 }
 
 fn tree(text: &str) -> Value {

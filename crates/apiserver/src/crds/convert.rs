@@ -6,11 +6,11 @@ use std::{
 };
 
 use object::{Status, Value, View};
-use server::{Convert, Converting, Registry};
+use server::{ConvertFuture, Converter, Registry};
 
 use crate::{
-    client_config::{self, Manner},
-    egress::Egress,
+    client_config::{self, WebhookClientSettings},
+    egress::EgressSelector,
 };
 
 /// How long a webhook may take.
@@ -20,21 +20,21 @@ const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
 
 /// Asks the webhooks of definitions.
 #[derive(Debug)]
-pub(crate) struct Webhooks {
+pub(crate) struct ConversionWebhooks {
     /// The registry holds this.
     registry: Weak<Registry>,
-    manner: Manner,
+    manner: WebhookClientSettings,
 }
 
-impl Webhooks {
-    pub(crate) fn new(registry: &Arc<Registry>, egress: Egress) -> Self {
-        let manner = Manner { egress, ..Manner::default() };
+impl ConversionWebhooks {
+    pub(crate) fn new(registry: &Arc<Registry>, egress: EgressSelector) -> Self {
+        let manner = WebhookClientSettings { egress, ..WebhookClientSettings::default() };
         Self { registry: Arc::downgrade(registry), manner }
     }
 }
 
-impl Convert for Webhooks {
-    fn convert(&self, webhook: &Value, objects: Vec<Value>, api_version: &str) -> Converting {
+impl Converter for ConversionWebhooks {
+    fn convert(&self, webhook: &Value, objects: Vec<Value>, api_version: &str) -> ConvertFuture {
         let (registry, webhook) = (self.registry.clone(), webhook.clone());
         let manner = self.manner.clone();
         let wanted = api_version.to_owned();
@@ -46,9 +46,12 @@ impl Convert for Webhooks {
             let version = version.ok_or("no supported conversion review versions")?;
             let uid = server::uid();
             let review = request(version, &uid, objects, &wanted);
-            let remote =
-                client_config::remote(&registry, webhook.get("clientConfig"), (WITHIN, &manner))?;
-            response(version, &uid, &remote.review(&review, WITHIN).await?)
+            let remote = client_config::webhook_client(
+                &registry,
+                webhook.get("clientConfig"),
+                (WITHIN, &manner),
+            )?;
+            response(version, &uid, &remote.post_review(&review, WITHIN).await?)
         })
     }
 }

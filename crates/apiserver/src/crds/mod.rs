@@ -16,41 +16,45 @@ use std::{
     time::Duration,
 };
 
-use api::apiextensions::{CustomResourceDefinition, accept};
+use api::apiextensions::{CustomResourceDefinition, accept_names};
 use object::{Lens, Object, Status, Value, View};
 use schema::{
     Kind as _,
-    custom::{CompileRules, definitions},
+    custom::{CelRuleCompiler, crd_definitions},
 };
-use server::{Call, Delete, Notice, Page, Registry, Selection, Served, Server, Start, User, Watch};
+use server::{
+    DeleteRequest, ListOptions, Registry, RequestContext, Selection, ServedResource, Server,
+    UserInfo, Watch, WatchEvent, WatchStart,
+};
 use tokio::time::sleep;
 use tracing::{error, warn};
 
-use self::plan::{Next, plan};
-pub(crate) use self::{convert::Webhooks, rules::with_rules};
+use self::plan::{NextStep, plan};
+pub(crate) use self::{convert::ConversionWebhooks, rules::with_rules};
 
 /// How long to wait before what could not be finished is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Keeps the served kinds as the definitions want them.
 #[derive(Debug)]
-pub(crate) struct Crds {
+pub(crate) struct CrdController {
     registry: Arc<Registry>,
-    compile: Arc<dyn CompileRules>,
-    kind: Served,
+    compile: Arc<dyn CelRuleCompiler>,
+    kind: ServedResource,
     /// What each kind is served by: spec and accepted names.
-    serves: HashMap<String, (Value, Value)>,
+    served_specs: HashMap<String, (Value, Value)>,
 }
 
-impl Crds {
+impl CrdController {
     /// Serves every kind that is established, so that none is missing at the first request.
     pub(crate) fn open(
         registry: &Arc<Registry>,
-        compile: Arc<dyn CompileRules>,
+        compile: Arc<dyn CelRuleCompiler>,
     ) -> Result<Self, Status> {
         let names = CustomResourceDefinition::NAMES;
         let kind = registry.kind(names.group, names.plural)?;
-        let mut this = Self { registry: registry.clone(), compile, kind, serves: HashMap::new() };
+        let mut this =
+            Self { registry: registry.clone(), compile, kind, served_specs: HashMap::new() };
         for crd in this.all()? {
             if crd.is_true("Established") {
                 let _ = panics::catch("definition", || this.serve(&crd)); // others start
@@ -76,7 +80,7 @@ impl Crds {
             let watch = self.registry.watch(
                 &self.kind,
                 Selection::default(),
-                Start::List { bookmark: false },
+                WatchStart::List { bookmark: false },
             );
             match watch {
                 Ok(mut watch) => self.watch(&mut watch, &mut left).await,
@@ -98,12 +102,14 @@ impl Crds {
             };
             let mut due = std::mem::take(left);
             if let Some(
-                Notice::Added(_, found) | Notice::Modified(_, found) | Notice::Deleted(_, found),
+                WatchEvent::Added(_, found)
+                | WatchEvent::Modified(_, found)
+                | WatchEvent::Deleted(_, found),
             ) = notice
             {
                 let crd = CustomResourceDefinition::view(&found.object);
                 due.insert(crd.metadata().name().to_owned());
-                due.extend(self.waiting(crd.spec().group()));
+                due.extend(self.name_conflicts(crd.spec().group()));
             }
             for name in due {
                 let done = panics::contain("definition", self.reconcile(&name)).await;
@@ -135,10 +141,10 @@ impl Crds {
                 self.serve(crd);
             }
             match self.next(crd)? {
-                Next::Done => return Ok(true),
-                Next::Status => self.write(name).await?,
-                Next::Empty => {
-                    if !self.empty(crd).await? {
+                NextStep::Done => return Ok(true),
+                NextStep::Status => self.write(name).await?,
+                NextStep::DeleteInstances => {
+                    if !self.delete_instances(crd).await? {
                         return Ok(false);
                     }
                     self.write_emptied(name).await?;
@@ -147,20 +153,20 @@ impl Crds {
         }
     }
 
-    fn next(&self, crd: &CustomResourceDefinition) -> Result<Next, Status> {
+    fn next(&self, crd: &CustomResourceDefinition) -> Result<NextStep, Status> {
         Ok(self.planned(crd)?.1)
     }
 
     fn planned(
         &self,
         crd: &CustomResourceDefinition,
-    ) -> Result<(CustomResourceDefinition, Next), Status> {
+    ) -> Result<(CustomResourceDefinition, NextStep), Status> {
         let all = self.all()?;
         let others = all.iter().filter(|other| {
             other.spec().group() == crd.spec().group()
                 && other.metadata().name() != crd.metadata().name()
         });
-        Ok(plan(crd, accept(crd, others), self.registry.clock().now()))
+        Ok(plan(crd, accept_names(crd, others), self.registry.clock().now()))
     }
 
     /// Writes what the plan says of the newest version; serves first what is then said to be.
@@ -179,7 +185,7 @@ impl Crds {
 
     async fn write_emptied(&self, name: &str) -> Result<(), Status> {
         let now = self.registry.clock().now();
-        self.store(name, |crd| Ok(plan::emptied(crd, now))).await
+        self.store(name, |crd| Ok(plan::after_instance_deletion(crd, now))).await
     }
 
     async fn store(
@@ -191,22 +197,27 @@ impl Crds {
             change(CustomResourceDefinition::view(&old.object)).map(Value::from)
         };
         let mut call = own_call();
-        match self.registry.change(&mut call, &self.kind, ("", name), "status", change).await {
+        match self
+            .registry
+            .guaranteed_update(&mut call, &self.kind, ("", name), "status", change)
+            .await
+        {
             Err(status) if status.code() == 404 => Ok(()),
             done => done.map(drop),
         }
     }
 
     /// Deletes the objects of a kind; whether none is left.
-    async fn empty(&self, crd: &CustomResourceDefinition) -> Result<bool, Status> {
+    async fn delete_instances(&self, crd: &CustomResourceDefinition) -> Result<bool, Status> {
         let (group, plural) = (crd.spec().group(), crd.status().accepted_names().plural());
         let Some(kind) = self.registry.kinds().stored(group, plural) else { return Ok(true) };
-        let all =
-            |registry: &Registry| registry.list(&kind, &Selection::default(), &Page::default());
+        let all = |registry: &Registry| {
+            registry.list(&kind, &Selection::default(), &ListOptions::default())
+        };
         for version in all(&self.registry)?.items {
             let meta = Object::view(&version.object).metadata();
             let key = (meta.namespace(), meta.name());
-            let delete = Delete { uid: Some(meta.uid().into()), ..Delete::default() };
+            let delete = DeleteRequest { uid: Some(meta.uid().into()), ..DeleteRequest::default() };
             match self.registry.delete(&mut own_call(), &kind, key, &delete).await {
                 Err(status) if status.code() != 404 => return Err(status),
                 _ => {}
@@ -220,31 +231,31 @@ impl Crds {
         let name = crd.metadata().name().to_owned();
         let names = crd.status().accepted_names().tree().clone();
         let now = (crd.spec().tree().clone(), names);
-        if self.serves.get(&name) == Some(&now) {
+        if self.served_specs.get(&name) == Some(&now) {
             return;
         }
-        let compiled = server::expensive::aside(|| definitions(crd.tree(), &*self.compile));
+        let compiled = server::expensive::aside(|| crd_definitions(crd.tree(), &*self.compile));
         let declared = match compiled {
             Ok(Some(declared)) => declared,
             Ok(None) => return,
             Err(full) => return error!(crd = name, error = %full, "cannot serve a custom kind"),
         };
-        match self.registry.declare(declared) {
-            Ok(()) => drop(self.serves.insert(name, now)),
+        match self.registry.register_custom(declared) {
+            Ok(()) => drop(self.served_specs.insert(name, now)),
             Err(error) => error!(crd = name, %error, "cannot serve a custom kind"),
         }
     }
 
     fn withdraw(&mut self, name: &str) {
-        if self.serves.remove(name).is_some()
+        if self.served_specs.remove(name).is_some()
             && let Some((plural, group)) = name.split_once('.')
         {
-            self.registry.withdraw(group, plural);
+            self.registry.unregister_custom(group, plural);
         }
     }
 
     /// The definitions of a group that wait for names.
-    fn waiting(&self, group: &str) -> Vec<String> {
+    fn name_conflicts(&self, group: &str) -> Vec<String> {
         let all = self.all().unwrap_or_default();
         let waits =
             all.iter().filter(|crd| crd.spec().group() == group && !crd.is_true("NamesAccepted"));
@@ -252,7 +263,8 @@ impl Crds {
     }
 
     fn all(&self) -> Result<Vec<CustomResourceDefinition>, Status> {
-        let list = self.registry.list(&self.kind, &Selection::default(), &Page::default())?;
+        let list =
+            self.registry.list(&self.kind, &Selection::default(), &ListOptions::default())?;
         let crd = |version: &Arc<store::Version<Value>>| {
             CustomResourceDefinition::from(version.object.clone())
         };
@@ -260,6 +272,6 @@ impl Crds {
     }
 }
 
-fn own_call() -> Call {
-    Call::new(User::new("system:apiserver", &["system:masters"]), "kube-apiserver")
+fn own_call() -> RequestContext {
+    RequestContext::new(UserInfo::new("system:apiserver", &["system:masters"]), "kube-apiserver")
 }

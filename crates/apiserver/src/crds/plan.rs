@@ -1,29 +1,31 @@
 //! What is to be said of a definition, and what is to be done next.
 
-use api::apiextensions::{Accepted, CLEANUP, Condition, CustomResourceDefinition, schemas};
+use api::apiextensions::{
+    CLEANUP_FINALIZER, CrdConditionUpdate, CustomResourceDefinition, NamesResult, schemas,
+};
 use object::Lens;
-use schema::{Errors, Path, custom::check_structure};
+use schema::{ErrorList, FieldPath, custom::validate_structural};
 
 /// What comes next for a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextStep {
     Done,
     /// Its status is not what it should say.
     Status,
     /// Its objects are to go.
-    Empty,
+    DeleteInstances,
 }
 
 /// The definition as it should be, given the names that it may have.
 pub(super) fn plan(
     crd: &CustomResourceDefinition,
-    accepted: Accepted,
+    accepted: NamesResult,
     now: i64,
-) -> (CustomResourceDefinition, Next) {
+) -> (CustomResourceDefinition, NextStep) {
     let mut planned = crd.clone();
     if crd.metadata().is_terminating() {
-        if !crd.metadata().finalizers().iter().any(|name| name == CLEANUP) {
-            return (planned, Next::Done);
+        if !crd.metadata().finalizers().iter().any(|name| name == CLEANUP_FINALIZER) {
+            return (planned, NextStep::Done);
         }
         let condition = terminating(
             "True",
@@ -31,18 +33,21 @@ pub(super) fn plan(
             "CustomResource deletion is in progress",
         );
         planned.set_condition(condition, now);
-        let next = if same(&planned, crd) { Next::Empty } else { Next::Status };
+        let next = if same(&planned, crd) { NextStep::DeleteInstances } else { NextStep::Status };
         return (planned, next);
     }
     name(&mut planned, accepted, now);
     structure(&mut planned, now);
     approval(&mut planned, now);
-    let next = if same(&planned, crd) { Next::Done } else { Next::Status };
+    let next = if same(&planned, crd) { NextStep::Done } else { NextStep::Status };
     (planned, next)
 }
 
 /// The definition when its objects are gone: nothing holds it any more.
-pub(super) fn emptied(crd: &CustomResourceDefinition, now: i64) -> CustomResourceDefinition {
+pub(super) fn after_instance_deletion(
+    crd: &CustomResourceDefinition,
+    now: i64,
+) -> CustomResourceDefinition {
     let mut crd = crd.clone();
     let condition = match crd.is_true("Established") {
         true => terminating("False", "InstanceDeletionCompleted", "removed all instances"),
@@ -53,7 +58,7 @@ pub(super) fn emptied(crd: &CustomResourceDefinition, now: i64) -> CustomResourc
         .metadata()
         .finalizers()
         .iter()
-        .filter(|name| *name != CLEANUP)
+        .filter(|name| *name != CLEANUP_FINALIZER)
         .map(object::Text::from)
         .collect();
     crd.metadata_mut().set_finalizers(left);
@@ -64,20 +69,23 @@ fn same(a: &CustomResourceDefinition, b: &CustomResourceDefinition) -> bool {
     a.status().tree() == b.status().tree()
 }
 
-fn terminating<'a>(status: &'a str, reason: &'a str, message: &'a str) -> Condition<'a> {
-    Condition { ty: "Terminating", status, reason, message }
+fn terminating<'a>(status: &'a str, reason: &'a str, message: &'a str) -> CrdConditionUpdate<'a> {
+    CrdConditionUpdate { ty: "Terminating", status, reason, message }
 }
 
-fn name(crd: &mut CustomResourceDefinition, accepted: Accepted, now: i64) {
-    let Accepted { names, refused } = accepted;
+fn name(crd: &mut CustomResourceDefinition, accepted: NamesResult, now: i64) {
+    let NamesResult { names, conflict: refused } = accepted;
     crd.status_mut().set_accepted_names(names);
     let established = crd.is_true("Established");
     let (ty, good) = ("NamesAccepted", refused.is_none());
     let condition = match &refused {
-        None => {
-            Condition { ty, status: "True", reason: "NoConflicts", message: "no conflicts found" }
-        }
-        Some((reason, message)) => Condition { ty, status: "False", reason, message },
+        None => CrdConditionUpdate {
+            ty,
+            status: "True",
+            reason: "NoConflicts",
+            message: "no conflicts found",
+        },
+        Some((reason, message)) => CrdConditionUpdate { ty, status: "False", reason, message },
     };
     crd.set_condition(condition, now);
     if established {
@@ -85,13 +93,13 @@ fn name(crd: &mut CustomResourceDefinition, accepted: Accepted, now: i64) {
     }
     let ty = "Established";
     let condition = match good {
-        true => Condition {
+        true => CrdConditionUpdate {
             ty,
             status: "True",
             reason: "InitialNamesAccepted",
             message: "the initial names have been accepted",
         },
-        false => Condition {
+        false => CrdConditionUpdate {
             ty,
             status: "False",
             reason: "NotAccepted",
@@ -103,9 +111,9 @@ fn name(crd: &mut CustomResourceDefinition, accepted: Accepted, now: i64) {
 
 /// Schemas from before they had to be structural.
 fn structure(crd: &mut CustomResourceDefinition, now: i64) {
-    let mut errs = Errors::default();
+    let mut errs = ErrorList::default();
     for (at, schema, _) in schemas(crd) {
-        check_structure(schema, &Path::Root.field(&at), &mut errs);
+        validate_structural(schema, &FieldPath::Root.field(&at), &mut errs);
     }
     if errs.is_empty() {
         let ty = "NonStructuralSchema";
@@ -118,7 +126,7 @@ fn structure(crd: &mut CustomResourceDefinition, now: i64) {
     }
     let all: Vec<_> = errs.0.iter().map(ToString::to_string).collect();
     let message = all.join(", ");
-    let condition = Condition {
+    let condition = CrdConditionUpdate {
         ty: "NonStructuralSchema",
         status: "True",
         reason: "Violations",
@@ -155,12 +163,12 @@ fn approval(crd: &mut CustomResourceDefinition, now: i64) {
         }
         said => ("True", "ApprovedAnnotation", format!("approved in {said}")),
     };
-    crd.set_condition(Condition { ty, status, reason, message: &message }, now);
+    crd.set_condition(CrdConditionUpdate { ty, status, reason, message: &message }, now);
 }
 
 #[cfg(test)]
 mod tests {
-    use api::apiextensions::accept;
+    use api::apiextensions::accept_names;
     use object::from_json;
 
     use super::*;
@@ -174,20 +182,20 @@ mod tests {
 
     #[test]
     fn a_definition_gets_its_names_and_is_established() {
-        let (planned, next) = plan(&crd(), accept(&crd(), std::iter::empty()), 5);
-        assert_eq!(next, Next::Status);
+        let (planned, next) = plan(&crd(), accept_names(&crd(), std::iter::empty()), 5);
+        assert_eq!(next, NextStep::Status);
         assert!(planned.is_true("NamesAccepted") && planned.is_true("Established"));
         assert_eq!(planned.status().accepted_names().kind(), "Thing");
-        let again = plan(&planned, accept(&planned, std::iter::empty()), 9);
-        assert_eq!(again, (planned, Next::Done));
+        let again = plan(&planned, accept_names(&planned, std::iter::empty()), 9);
+        assert_eq!(again, (planned, NextStep::Done));
     }
 
     #[test]
     fn two_of_one_kind_wait_for_each_other() {
-        let first = plan(&crd(), accept(&crd(), std::iter::empty()), 5).0;
+        let first = plan(&crd(), accept_names(&crd(), std::iter::empty()), 5).0;
         let mut second = crd();
         second.spec_mut().names_mut().set_plural("objects");
-        let (planned, _) = plan(&second, accept(&second, std::iter::once(&first)), 5);
+        let (planned, _) = plan(&second, accept_names(&second, std::iter::once(&first)), 5);
         assert!(!planned.is_true("Established"));
         let accepted = planned.condition("NamesAccepted").expect("it is said");
         assert_eq!(accepted.status(), "False");
@@ -197,12 +205,12 @@ mod tests {
     fn what_goes_is_emptied_first() {
         let mut crd = crd();
         crd.metadata_mut().set_deletion_timestamp("2026-01-01T00:00:00Z");
-        crd.metadata_mut().finalizers_mut().push(CLEANUP);
-        let accepted = accept(&crd, std::iter::empty());
+        crd.metadata_mut().finalizers_mut().push(CLEANUP_FINALIZER);
+        let accepted = accept_names(&crd, std::iter::empty());
         let (planned, next) = plan(&crd, accepted.clone(), 5);
-        assert_eq!(next, Next::Status);
-        assert_eq!(plan(&planned, accepted, 6).1, Next::Empty);
-        let last = emptied(&planned, 7);
+        assert_eq!(next, NextStep::Status);
+        assert_eq!(plan(&planned, accepted, 6).1, NextStep::DeleteInstances);
+        let last = after_instance_deletion(&planned, 7);
         assert_eq!(last.metadata().finalizers().iter().collect::<Vec<_>>(), ["x/y"]);
     }
 }

@@ -5,27 +5,32 @@ use std::sync::Arc;
 use api::apiextensions::{CustomResourceDefinition, schemas};
 use object::{Text, Value, View};
 use schema::{
-    Definition, Errors, FieldError, Grace, Hooks, Kind, Path, Warnings,
-    custom::{CompileRules, Schema},
+    ErrorList, FieldError, FieldPath, GracefulDeletion, Kind, ResourceDefinition, Strategy,
+    WarningList,
+    custom::{CelRuleCompiler, JsonSchema},
 };
 
 /// The kind of definitions, whose schemas' rules are compiled along with its own rules.
-pub(crate) fn with_rules(kind: Definition, compile: &Arc<dyn CompileRules>) -> Definition {
+pub(crate) fn with_rules(
+    kind: ResourceDefinition,
+    compile: &Arc<dyn CelRuleCompiler>,
+) -> ResourceDefinition {
     if kind.names != CustomResourceDefinition::NAMES {
         return kind;
     }
-    let hooks = Arc::new(Compiled { inner: kind.hooks.clone(), compile: compile.clone() });
-    Definition { hooks, ..kind }
+    let hooks =
+        Arc::new(CelCheckedStrategy { inner: kind.strategy.clone(), compile: compile.clone() });
+    ResourceDefinition { strategy: hooks, ..kind }
 }
 
 #[derive(Debug)]
-struct Compiled {
-    inner: Arc<dyn Hooks>,
-    compile: Arc<dyn CompileRules>,
+struct CelCheckedStrategy {
+    inner: Arc<dyn Strategy>,
+    compile: Arc<dyn CelRuleCompiler>,
 }
 
-impl Compiled {
-    fn check(&self, object: &Value, old: Option<&Value>, errs: &mut Errors) {
+impl CelCheckedStrategy {
+    fn check(&self, object: &Value, old: Option<&Value>, errs: &mut ErrorList) {
         let before =
             old.map(|old| schemas(CustomResourceDefinition::view(old))).unwrap_or_default();
         for (at, schema, version) in schemas(CustomResourceDefinition::view(object)) {
@@ -33,24 +38,24 @@ impl Compiled {
             let mine = |error: &&FieldError| error.path.starts_with(&at);
             let rule = |error: &FieldError| error.path.contains("x-kubernetes-validations");
             if errs.0.iter().filter(mine).all(rule) {
-                self.check_defaults(schema, &Path::Root.field(&at), errs);
+                self.check_defaults(schema, &FieldPath::Root.field(&at), errs);
             }
             if errs.0.iter().any(|error| mine(&error)) {
                 continue;
             }
-            let old: Option<&Schema> =
+            let old: Option<&JsonSchema> =
                 before.iter().find(|(.., name)| *name == version).map(|(_, schema, _)| *schema);
-            self.compile.check(schema, old, &Path::Root.field(&at), errs);
+            self.compile.check(schema, old, &FieldPath::Root.field(&at), errs);
         }
     }
 
     /// Defaults keep the rules as well.
-    fn check_defaults(&self, schema: &Schema, at: &Path, errs: &mut Errors) {
+    fn check_defaults(&self, schema: &JsonSchema, at: &FieldPath, errs: &mut ErrorList) {
         let rules = schema
             .default_value()
             .and_then(|default| self.compile.compile(schema).map(|rules| (default, rules)));
         if let Some((default, rules)) = rules {
-            let mut found = Errors::default();
+            let mut found = ErrorList::default();
             rules.check(default, None, &mut found);
             let at = at.field("default").to_string();
             errs.0.extend(found.0.into_iter().map(|mut error| {
@@ -71,8 +76,8 @@ impl Compiled {
     }
 }
 
-impl Hooks for Compiled {
-    fn validate(&self, object: &Value, old: Option<&Value>, errs: &mut Errors) {
+impl Strategy for CelCheckedStrategy {
+    fn validate(&self, object: &Value, old: Option<&Value>, errs: &mut ErrorList) {
         self.inner.validate(object, old, errs);
         self.check(object, old, errs);
     }
@@ -80,11 +85,11 @@ impl Hooks for Compiled {
     fn default_fields(&self, object: &mut Value) {
         self.inner.default_fields(object);
     }
-    fn prepare_create(&self, object: &mut Value) {
-        self.inner.prepare_create(object);
+    fn prepare_for_create(&self, object: &mut Value) {
+        self.inner.prepare_for_create(object);
     }
-    fn prepare_update(&self, object: &mut Value, old: &Value) {
-        self.inner.prepare_update(object, old);
+    fn prepare_for_update(&self, object: &mut Value, old: &Value) {
+        self.inner.prepare_for_update(object, old);
     }
     fn prepare_status(&self, object: &mut Value, old: &Value) {
         self.inner.prepare_status(object, old);
@@ -92,46 +97,46 @@ impl Hooks for Compiled {
     fn prepare_delete(&self, object: &mut Value, now: i64) {
         self.inner.prepare_delete(object, now);
     }
-    fn validate_status(&self, object: &Value, old: &Value, errs: &mut Errors) {
+    fn validate_status(&self, object: &Value, old: &Value, errs: &mut ErrorList) {
         self.inner.validate_status(object, old, errs);
     }
-    fn warn(&self, object: &Value, old: Option<&Value>, warnings: &mut Warnings) {
-        self.inner.warn(object, old, warnings);
+    fn warnings(&self, object: &Value, old: Option<&Value>, warnings: &mut WarningList) {
+        self.inner.warnings(object, old, warnings);
     }
-    fn warn_status(&self, object: &Value, warnings: &mut Warnings) {
+    fn warn_status(&self, object: &Value, warnings: &mut WarningList) {
         self.inner.warn_status(object, warnings);
     }
     fn is_expensive(&self, object: &Value) -> bool {
         self.inner.is_expensive(object)
     }
-    fn blind_updates(&self) -> bool {
-        self.inner.blind_updates()
+    fn allow_unconditional_update(&self) -> bool {
+        self.inner.allow_unconditional_update()
     }
-    fn status_keeps(&self) -> &'static [&'static str] {
-        self.inner.status_keeps()
+    fn status_reset_metadata(&self) -> &'static [&'static str] {
+        self.inner.status_reset_metadata()
     }
-    fn row(&self, object: &Value, now: i64) -> Vec<Value> {
-        self.inner.row(object, now)
+    fn table_cells(&self, object: &Value, now: i64) -> Vec<Value> {
+        self.inner.table_cells(object, now)
     }
-    fn ended(&self, object: &Value) -> Option<(&'static str, &'static str)> {
-        self.inner.ended(object)
+    fn completed_condition(&self, object: &Value) -> Option<(&'static str, &'static str)> {
+        self.inner.completed_condition(object)
     }
-    fn fields(&self) -> Vec<&str> {
-        self.inner.fields()
+    fn selectable_fields(&self) -> Vec<&str> {
+        self.inner.selectable_fields()
     }
-    fn topics(&self) -> Vec<&str> {
-        self.inner.topics()
+    fn watch_topic_fields(&self) -> Vec<&str> {
+        self.inner.watch_topic_fields()
     }
-    fn field(&self, object: &Value, name: &str) -> Option<Text> {
-        self.inner.field(object, name)
+    fn selectable_field_value(&self, object: &Value, name: &str) -> Option<Text> {
+        self.inner.selectable_field_value(object, name)
     }
-    fn grace(&self, object: &Value, asked: Option<i64>) -> Grace {
-        self.inner.grace(object, asked)
+    fn check_graceful_delete(&self, object: &Value, asked: Option<i64>) -> GracefulDeletion {
+        self.inner.check_graceful_delete(object, asked)
     }
-    fn to_stored(&self, object: &mut Value) {
-        self.inner.to_stored(object);
+    fn convert_to_storage(&self, object: &mut Value) {
+        self.inner.convert_to_storage(object);
     }
-    fn from_stored(&self, object: &mut Value) {
-        self.inner.from_stored(object);
+    fn convert_from_storage(&self, object: &mut Value) {
+        self.inner.convert_from_storage(object);
     }
 }

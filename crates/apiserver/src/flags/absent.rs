@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 /// A flag, what may be said because it is so anyway, and why nothing else.
 #[derive(Clone, Copy, Debug)]
-pub struct AbsentFlag {
+pub struct UnsupportedFlag {
     pub name: &'static str,
     pub allowed: &'static [&'static str],
     pub why: &'static str,
@@ -16,14 +16,14 @@ const fn flag(
     name: &'static str,
     allowed: &'static [&'static str],
     why: &'static str,
-) -> AbsentFlag {
-    AbsentFlag { name, allowed, why }
+) -> UnsupportedFlag {
+    UnsupportedFlag { name, allowed, why }
 }
 
 const PEERS: &str = "requests are not passed on to servers of other versions";
 const LEADERS: &str = "there is no coordinated leader election";
 
-pub const ABSENT_FLAGS: &[AbsentFlag] = &[
+pub const ABSENT_FLAGS: &[UnsupportedFlag] = &[
     flag("coordinated-leadership-lease-duration", &["15s"], LEADERS),
     flag("coordinated-leadership-renew-deadline", &["10s"], LEADERS),
     flag("coordinated-leadership-retry-period", &["2s"], LEADERS),
@@ -35,9 +35,9 @@ pub const ABSENT_FLAGS: &[AbsentFlag] = &[
 
 /// Those of them that were said, with their values.
 #[derive(Clone, Debug, Default)]
-pub struct AbsentFlags(Vec<(&'static str, String)>);
+pub struct UnsupportedFlags(Vec<(&'static str, String)>);
 
-impl AbsentFlags {
+impl UnsupportedFlags {
     pub(crate) fn check(&self) -> Result<()> {
         for (name, value) in &self.0 {
             let known = ABSENT_FLAGS.iter().find(|flag| flag.name == *name);
@@ -49,7 +49,7 @@ impl AbsentFlags {
     }
 }
 
-impl FromArgMatches for AbsentFlags {
+impl FromArgMatches for UnsupportedFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut said = Self::default();
         said.update_from_arg_matches(matches)?;
@@ -66,7 +66,7 @@ impl FromArgMatches for AbsentFlags {
     }
 }
 
-impl Args for AbsentFlags {
+impl Args for UnsupportedFlags {
     fn augment_args(command: Command) -> Command {
         command.args(ABSENT_FLAGS.iter().map(|flag| {
             Arg::new(flag.name)

@@ -8,7 +8,7 @@ use clap::{ArgAction, Args};
 use crate::config::duration;
 
 #[derive(Args, Clone, Debug)]
-pub struct AccountFlags {
+pub struct ServiceAccountFlags {
     /// Who this server is to its callers: what tokens must be meant for. Without it: who
     /// issues them.
     #[arg(long, value_delimiter = ',')]
@@ -32,9 +32,9 @@ pub struct AccountFlags {
     pub service_account_lookup: bool,
 }
 
-impl AccountFlags {
+impl ServiceAccountFlags {
     /// How long tokens are good at most; `None`: as long as is asked for.
-    pub(crate) fn longest(&self) -> Result<Option<Duration>> {
+    pub(crate) fn max_expiration(&self) -> Result<Option<Duration>> {
         let longest = duration(&self.service_account_max_token_expiration)?;
         let bounds = Duration::from_hours(1)..=Duration::from_secs(1 << 32);
         ensure!(
@@ -49,7 +49,7 @@ impl AccountFlags {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
-        self.longest()?;
+        self.max_expiration()?;
         let uri = self.service_account_jwks_uri.as_deref().unwrap_or("https://");
         if let Some(name) = self.signing_endpoint().and_then(|path| path.strip_prefix('@')) {
             let letters = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';

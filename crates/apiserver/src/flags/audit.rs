@@ -126,9 +126,9 @@ impl AuditFlags {
             return Ok(None);
         }
         Ok(Some(audit::Batching {
-            most: usize::try_from(self.audit_log_batch_max_size)?,
+            max_size: usize::try_from(self.audit_log_batch_max_size)?,
             wait: self.log_wait()?,
-            waiting: usize::try_from(self.audit_log_batch_buffer_size)?,
+            buffer_size: usize::try_from(self.audit_log_batch_buffer_size)?,
             largest: self.log_largest().map(|(batch, _)| batch),
             pace: self.audit_log_batch_throttle_enable.then_some((
                 self.audit_log_batch_throttle_qps,
@@ -140,9 +140,9 @@ impl AuditFlags {
     /// The same of the webhook.
     pub(crate) fn webhook_batching(&self, most: usize, wait: Duration) -> Result<audit::Batching> {
         Ok(audit::Batching {
-            most: most.max(1),
+            max_size: most.max(1),
             wait,
-            waiting: usize::try_from(self.audit_webhook_batch_buffer_size)?,
+            buffer_size: usize::try_from(self.audit_webhook_batch_buffer_size)?,
             largest: self.webhook_largest().map(|(batch, _)| batch),
             pace: self.audit_webhook_batch_throttle_enable.then_some((
                 self.audit_webhook_batch_throttle_qps,

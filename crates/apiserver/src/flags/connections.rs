@@ -4,9 +4,9 @@ use std::{num::NonZeroU64, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{ArgAction, Args};
-use pki::Handshakes;
+use pki::TlsSettings;
 use regex::Regex;
-use server::{Edge, Limits, Shutdown};
+use server::{HttpPolicy, Limits, Shutdown};
 
 use crate::config::duration;
 
@@ -75,7 +75,7 @@ impl ConnectionFlags {
         self.handshakes().map(drop)
     }
 
-    pub(crate) fn edge(&self) -> Result<Edge> {
+    pub(crate) fn edge(&self) -> Result<HttpPolicy> {
         ensure!(
             (0.0..=0.02).contains(&self.goaway_chance),
             "--goaway-chance can not be less than 0 or greater than 0.02"
@@ -90,9 +90,9 @@ impl ConnectionFlags {
             );
         }
         let origins = self.cors_allowed_origins.iter().map(|text| origin(text));
-        Ok(Edge {
+        Ok(HttpPolicy {
             origins: origins.collect::<Result<_>>()?,
-            transport: self.strict_transport_security_directives.clone(),
+            hsts_directives: self.strict_transport_security_directives.clone(),
             goaway_chance: self.goaway_chance,
         })
     }
@@ -103,8 +103,8 @@ impl ConnectionFlags {
         Ok(Limits {
             request: duration(&self.request_timeout).context("--request-timeout")?,
             watch_min: Duration::from_secs(self.min_request_timeout.into()),
-            streams: http2,
-            stream: NonZeroU64::new(self.max_connection_bytes_per_sec),
+            max_http2_streams: http2,
+            stream_bytes_per_second: NonZeroU64::new(self.max_connection_bytes_per_sec),
             ..Limits::default()
         })
     }
@@ -114,11 +114,12 @@ impl ConnectionFlags {
         Ok(Shutdown {
             delay: duration(&self.shutdown_delay_duration).context("--shutdown-delay-duration")?,
             retry_after: self.shutdown_send_retry_after,
-            watches: duration(watches).context("--shutdown-watch-termination-grace-period")?,
+            watch_termination: duration(watches)
+                .context("--shutdown-watch-termination-grace-period")?,
         })
     }
 
-    pub(crate) fn handshakes(&self) -> Result<Handshakes> {
+    pub(crate) fn handshakes(&self) -> Result<TlsSettings> {
         let versions = [("VersionTLS12", false), ("VersionTLS13", true)];
         let newest_only = versions.iter().find(|(name, _)| *name == self.tls_min_version);
         let Some((_, newest_only)) = newest_only else {
@@ -128,7 +129,7 @@ impl ConnectionFlags {
             );
         };
         let (suites, curves) = (&self.tls_cipher_suites, &self.tls_curve_preferences);
-        Ok(Handshakes::new(*newest_only, suites, curves)?.with_http2(!self.disable_http2_serving))
+        Ok(TlsSettings::new(*newest_only, suites, curves)?.with_http2(!self.disable_http2_serving))
     }
 }
 

@@ -5,7 +5,7 @@ use std::{sync::OnceLock, time::Duration};
 use anyhow::{Context as _, Result, ensure};
 use clap::{ArgAction, Args};
 use object::Quantity;
-use schema::{Errors, Gates, Path};
+use schema::{ErrorList, FeatureGates, FieldPath};
 
 use crate::{
     config::duration,
@@ -61,7 +61,7 @@ pub struct Logging {
 static SET_VERBOSITY: OnceLock<Box<dyn Fn(u8) + Send + Sync>> = OnceLock::new();
 
 /// From now on the level may be changed while the process runs. The first call counts.
-pub fn let_verbosity_be_set(set: impl Fn(u8) + Send + Sync + 'static) {
+pub fn register_verbosity_setter(set: impl Fn(u8) + Send + Sync + 'static) {
     let _ = SET_VERBOSITY.set(Box::new(set));
 }
 
@@ -73,25 +73,26 @@ pub(crate) fn set_verbosity(level: u8) -> bool {
 }
 
 impl LogFlags {
-    pub(crate) fn logging(&self, gates: &Gates) -> Result<Logging> {
-        let mut errors = Errors::default();
+    pub(crate) fn logging(&self, gates: &FeatureGates) -> Result<Logging> {
+        let mut errors = ErrorList::default();
         let flush = duration(&self.log_flush_frequency).context("--log-flush-frequency")?;
         if flush.is_zero() {
-            let at = Path::Root.field("flushFrequency");
+            let at = FieldPath::Root.field("flushFrequency");
             errors.invalid(&at, &*self.log_flush_frequency, "Must be greater than zero");
         }
         let json = self.logging_format == "json";
-        let (at, format) = (Path::Root.field("format"), &*self.logging_format);
+        let (at, format) = (FieldPath::Root.field("format"), &*self.logging_format);
         if !json && format != "text" {
             errors.invalid(&at, format, "Unsupported log format");
-        } else if json && !gates.is_on(LOG_JSON) {
+        } else if json && !gates.is_enabled(LOG_JSON) {
             let why = format!("Log format {format} is disabled, see {LOG_JSON} feature");
             errors.forbidden(&at, why);
         }
         if json && !self.vmodule.is_empty() {
-            errors.forbidden(&Path::Root.field("vmodule"), "Only supported for text log format");
+            errors
+                .forbidden(&FieldPath::Root.field("vmodule"), "Only supported for text log format");
         }
-        let options = Path::Root.field("options");
+        let options = FieldPath::Root.field("options");
         let mut chosen = (false, 0);
         for (name, split, buffer) in [
             ("text", self.log_text_split_stream, &self.log_text_info_buffer_size),
@@ -100,10 +101,10 @@ impl LogFlags {
             let why = format!("Feature {LOG_STREAMS} is disabled");
             let at = options.field(name);
             let size = bytes(buffer).with_context(|| format!("--log-{name}-info-buffer-size"))?;
-            if split && !gates.is_on(LOG_STREAMS) {
+            if split && !gates.is_enabled(LOG_STREAMS) {
                 errors.forbidden(&at.field("splitStream"), &*why);
             }
-            if size > 0 && !gates.is_on(LOG_STREAMS) {
+            if size > 0 && !gates.is_enabled(LOG_STREAMS) {
                 errors.forbidden(&at.field("infoBufferSize"), &*why);
             }
             if name == format {

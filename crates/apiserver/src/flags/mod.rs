@@ -13,14 +13,14 @@ mod whole;
 
 pub(crate) use self::logs::set_verbosity;
 pub use self::{
-    absent::{ABSENT_FLAGS, AbsentFlag, AbsentFlags},
-    accounts::AccountFlags,
+    absent::{ABSENT_FLAGS, UnsupportedFlag, UnsupportedFlags},
+    accounts::ServiceAccountFlags,
     audit::AuditFlags,
     connections::ConnectionFlags,
     groups::grouped,
-    logs::{LogFlags, Logging, let_verbosity_be_set},
+    logs::{LogFlags, Logging, register_verbosity_setter},
     metrics::MetricFlags,
     storage::StorageFlags,
-    told::Told,
-    whole::WholeFlags,
+    told::GivenFlags,
+    whole::GeneralFlags,
 };

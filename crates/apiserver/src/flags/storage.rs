@@ -43,14 +43,14 @@ impl StorageFlags {
             self.lease_reuse_duration_seconds >= 0,
             "--lease-reuse-duration-seconds cannot be negative"
         );
-        self.patience()?;
-        self.sizes()?;
-        self.starts_within()?;
-        self.counted().map(drop)
+        self.health_timeouts()?;
+        self.size_poll_interval()?;
+        self.initialization_timeout()?;
+        self.export_object_counts().map(drop)
     }
 
     /// How long etcd may take before the server counts as ill, and as not ready.
-    pub(crate) fn patience(&self) -> Result<[Duration; 2]> {
+    pub(crate) fn health_timeouts(&self) -> Result<[Duration; 2]> {
         Ok([
             duration(&self.etcd_healthcheck_timeout).context("--etcd-healthcheck-timeout")?,
             duration(&self.etcd_readycheck_timeout).context("--etcd-readycheck-timeout")?,
@@ -58,17 +58,17 @@ impl StorageFlags {
     }
 
     /// How often etcd is asked how much it keeps.
-    pub(crate) fn sizes(&self) -> Result<Option<Duration>> {
+    pub(crate) fn size_poll_interval(&self) -> Result<Option<Duration>> {
         let period = period(&self.etcd_db_metric_poll_interval);
         Ok(Some(period.context("--etcd-db-metric-poll-interval")?).filter(|time| !time.is_zero()))
     }
 
-    pub(crate) fn starts_within(&self) -> Result<Duration> {
+    pub(crate) fn initialization_timeout(&self) -> Result<Duration> {
         duration(&self.storage_initialization_timeout).context("--storage-initialization-timeout")
     }
 
     /// Whether objects are counted.
-    pub(crate) fn counted(&self) -> Result<bool> {
+    pub(crate) fn export_object_counts(&self) -> Result<bool> {
         let period = period(&self.etcd_count_metric_poll_period);
         Ok(!period.context("--etcd-count-metric-poll-period")?.is_zero())
     }

@@ -7,9 +7,9 @@ use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
 /// What each flag was given or is without that, as it is written. Stands before all other
 /// flags: they take theirs away when they are read.
 #[derive(Clone, Debug, Default)]
-pub struct Told(BTreeMap<String, Vec<String>>);
+pub struct GivenFlags(BTreeMap<String, Vec<String>>);
 
-impl Told {
+impl GivenFlags {
     /// Every flag of the command that has these, by its name.
     pub(crate) fn all<T: Args>(&self) -> BTreeMap<String, String> {
         let command = T::augment_args(Command::new(""));
@@ -26,7 +26,7 @@ impl Told {
     }
 }
 
-impl FromArgMatches for Told {
+impl FromArgMatches for GivenFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut told = Self::default();
         told.update_from_arg_matches(matches)?;
@@ -43,7 +43,7 @@ impl FromArgMatches for Told {
     }
 }
 
-impl Args for Told {
+impl Args for GivenFlags {
     fn augment_args(command: Command) -> Command {
         command
     }

@@ -10,7 +10,7 @@ use crate::{config::duration, emulation::Emulation};
 
 #[derive(Args, Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-pub struct WholeFlags {
+pub struct GeneralFlags {
     /// The kinds of addresses of nodes at which kubelets are called, the best first.
     #[arg(
         long,
@@ -92,7 +92,7 @@ pub struct WholeFlags {
 
 const ADDRESSES: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
 
-impl WholeFlags {
+impl GeneralFlags {
     pub(crate) fn check(&self) -> Result<()> {
         for kind in &self.kubelet_preferred_address_types {
             let known = ADDRESSES.contains(&kind.as_str());
@@ -130,15 +130,15 @@ impl WholeFlags {
         self.reported_version()?;
         self.emulation()?;
         duration(&self.livez_grace_period).context("--livez-grace-period")?;
-        self.kubelet_within()?;
-        self.events_last().map(drop)
+        self.kubelet_timeout()?;
+        self.event_ttl().map(drop)
     }
 
-    pub(crate) fn kubelet_within(&self) -> Result<Duration> {
+    pub(crate) fn kubelet_timeout(&self) -> Result<Duration> {
         duration(&self.kubelet_timeout).context("--kubelet-timeout")
     }
 
-    pub(crate) fn events_last(&self) -> Result<Duration> {
+    pub(crate) fn event_ttl(&self) -> Result<Duration> {
         duration(&self.event_ttl).context("--event-ttl")
     }
 

@@ -5,13 +5,13 @@ use std::{collections::HashSet, sync::Weak, time::Duration};
 use ::schema::Kind;
 use api::flowcontrol::{FlowSchema, PriorityLevelConfiguration};
 use object::{Object, Status, Value, View};
-use server::{Page, Registry, Selection};
+use server::{ListOptions, Registry, Selection};
 use store::{Cursor, Topic};
 use tokio::time::sleep;
 use tracing::warn;
 
 use super::GROUP;
-use crate::condition::Condition;
+use crate::condition::ConditionUpdate;
 
 /// Who writes the condition, in the books.
 const MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";
@@ -43,7 +43,7 @@ type Changes = Cursor<Value>;
 async fn tell(registry: &Registry) -> Result<(Changes, Changes), Status> {
     let all = |plural: &str| {
         let kind = registry.kind(GROUP, plural)?;
-        let list = registry.list(&kind, &Selection::default(), &Page::default())?;
+        let list = registry.list(&kind, &Selection::default(), &ListOptions::default())?;
         let changes = Cursor::open(kind.objects()?, Topic::All, list.revision);
         let changes = changes.map_err(|error| Status::unavailable(error.to_string()))?;
         Ok::<_, Status>((kind, list.items, changes))
@@ -63,7 +63,7 @@ async fn tell(registry: &Registry) -> Result<(Changes, Changes), Status> {
         let message = format!(
             "This FlowSchema references the PriorityLevelConfiguration object named {level:?} {end}"
         );
-        let condition = Condition { kind: "Dangling", status, reason, message: &message };
+        let condition = ConditionUpdate { kind: "Dangling", status, reason, message: &message };
         condition.apply(registry, &kind, MANAGER, object).await?;
     }
     Ok((of_schemas, of_levels))

@@ -7,7 +7,7 @@ const LEAST: f64 = 0.001;
 
 /// How many seats were wanted in a while: counted when that changes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Demand {
+pub(super) struct SeatDemand {
     /// Since when, and until when it is counted, in seconds.
     since: f64,
     until: f64,
@@ -19,7 +19,7 @@ pub(super) struct Demand {
 
 /// What a while was like, as metrics tell it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct SeatDemandStats {
     pub(super) most: f64,
     pub(super) average: f64,
     pub(super) deviation: f64,
@@ -28,7 +28,7 @@ pub(super) struct Seen {
 
 /// The seats of a level: what it has by its share, and between what that may change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Bounds {
+pub(super) struct ConcurrencyBounds {
     pub(super) nominal: usize,
     pub(super) lower: usize,
     pub(super) upper: usize,
@@ -36,13 +36,13 @@ pub(super) struct Bounds {
 
 /// What a level could use.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Wish {
+pub(super) struct BorrowingTarget {
     pub(super) target: f64,
     pub(super) lower: f64,
     pub(super) upper: f64,
 }
 
-impl Demand {
+impl SeatDemand {
     pub(super) fn set(&mut self, now: f64, wanted: usize) {
         self.pass(now);
         self.wanted = float(wanted);
@@ -50,11 +50,11 @@ impl Demand {
     }
 
     /// What it was since the last time, smoothed with what it was before; begins anew.
-    pub(super) fn take(&mut self, now: f64, before: Seen) -> Seen {
+    pub(super) fn take(&mut self, now: f64, before: SeatDemandStats) -> SeatDemandStats {
         self.pass(now);
         let time = self.until - self.since;
         let most = self.most.round();
-        let mut seen = Seen { most, ..before };
+        let mut seen = SeatDemandStats { most, ..before };
         if time > 0.0 {
             seen.average = self.sum / time;
             seen.deviation = (self.squares / time - seen.average.powi(2)).max(0.0).sqrt();
@@ -76,17 +76,21 @@ impl Demand {
 
 /// Divides seats so that each gets the same part of what it could use, within its bounds.
 /// `None`: the bounds allow no such division.
-pub(super) fn divide(seats: usize, wishes: &[Wish]) -> Option<(Vec<f64>, f64)> {
+pub(super) fn allocate_concurrency(
+    seats: usize,
+    wishes: &[BorrowingTarget],
+) -> Option<(Vec<f64>, f64)> {
     let seats = float(seats);
-    let given =
-        |wish: &Wish, part: f64| (wish.target.max(LEAST) * part).clamp(wish.lower, wish.upper);
+    let given = |wish: &BorrowingTarget, part: f64| {
+        (wish.target.max(LEAST) * part).clamp(wish.lower, wish.upper)
+    };
     let sum = |part: f64| wishes.iter().map(|wish| given(wish, part)).sum::<f64>();
     let sound = wishes.iter().all(|wish| wish.lower <= wish.upper && wish.lower <= wish.target);
     let most: f64 = wishes.iter().map(|wish| wish.upper).sum();
     if !sound || sum(0.0) > seats + 1e-7 || most < seats - 1e-7 {
         return None;
     }
-    let highest = |wish: &Wish| wish.upper / wish.target.max(LEAST);
+    let highest = |wish: &BorrowingTarget| wish.upper / wish.target.max(LEAST);
     let (mut low, mut high) = (0.0, wishes.iter().map(highest).fold(0.0, f64::max));
     for _ in 0..100 {
         let middle = f64::midpoint(low, high);
@@ -120,10 +124,10 @@ mod tests {
 
     #[test]
     fn demand_is_an_average_over_time() {
-        let mut demand = Demand::default();
+        let mut demand = SeatDemand::default();
         demand.set(0.0, 10);
         demand.set(5.0, 0);
-        let seen = demand.take(10.0, Seen::default());
+        let seen = demand.take(10.0, SeatDemandStats::default());
         assert_eq!((seen.most, seen.average, seen.deviation), (10.0, 5.0, 5.0));
         assert!((seen.smoothed - 10.0).abs() < 1e-9);
         let later = demand.take(20.0, seen);
@@ -133,21 +137,21 @@ mod tests {
 
     #[test]
     fn what_one_does_not_need_another_gets() {
-        let idle = Wish { target: 10.0, lower: 10.0, upper: 100.0 };
-        let busy = Wish { target: 90.0, lower: 20.0, upper: 100.0 };
-        let (given, _) = divide(100, &[idle, busy]).unwrap();
+        let idle = BorrowingTarget { target: 10.0, lower: 10.0, upper: 100.0 };
+        let busy = BorrowingTarget { target: 90.0, lower: 20.0, upper: 100.0 };
+        let (given, _) = allocate_concurrency(100, &[idle, busy]).unwrap();
         assert!((given[0] - 10.0).abs() < 1e-6 && (given[1] - 90.0).abs() < 1e-6, "{given:?}");
-        let (given, part) = divide(200, &[idle, busy]).unwrap();
+        let (given, part) = allocate_concurrency(200, &[idle, busy]).unwrap();
         assert_eq!((seats(given[0]), seats(given[1])), (100, 100), "all there is: {part}");
-        assert_eq!(divide(300, &[idle, busy]), None);
-        assert_eq!(divide(20, &[idle, busy]), None);
+        assert_eq!(allocate_concurrency(300, &[idle, busy]), None);
+        assert_eq!(allocate_concurrency(20, &[idle, busy]), None);
     }
 
     #[test]
     fn bounds_hold() {
-        let bounded = Wish { target: 50.0, lower: 5.0, upper: 30.0 };
-        let free = Wish { target: 50.0, lower: 5.0, upper: 1000.0 };
-        let (given, _) = divide(100, &[bounded, free]).unwrap();
+        let bounded = BorrowingTarget { target: 50.0, lower: 5.0, upper: 30.0 };
+        let free = BorrowingTarget { target: 50.0, lower: 5.0, upper: 1000.0 };
+        let (given, _) = allocate_concurrency(100, &[bounded, free]).unwrap();
         assert_eq!((seats(given[0]), seats(given[1])), (30, 70));
     }
 }

@@ -6,15 +6,15 @@ use std::{
 };
 
 use object::MicroTime;
-use server::{Handle, Handling, Request, Server, plain_reply, text_reply};
+use server::{EndpointHandler, Request, ResponseFuture, Server, plain_reply, text_reply};
 
-use super::{Fairness, level::Sight, tally::Refusal};
+use super::{PriorityAndFairness, level::LevelSnapshot, tally::RejectReason};
 
 #[derive(Debug)]
-pub(crate) struct Dump(pub(crate) Arc<Fairness>);
+pub(crate) struct Dump(pub(crate) Arc<PriorityAndFairness>);
 
-impl Handle for Dump {
-    fn handle<'a>(&'a self, _: &'a Arc<Server>, request: Request) -> Handling<'a> {
+impl EndpointHandler for Dump {
+    fn handle<'a>(&'a self, _: &'a Arc<Server>, request: Request) -> ResponseFuture<'a> {
         Box::pin(async move {
             let rows = match &*request.info.path {
                 "/debug/api_priority_and_fairness/dump_priority_levels" => self.0.levels(),
@@ -27,8 +27,8 @@ impl Handle for Dump {
     }
 }
 
-impl Fairness {
-    fn sights(&self) -> Vec<(String, Sight)> {
+impl PriorityAndFairness {
+    fn level_snapshots(&self) -> Vec<(String, LevelSnapshot)> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.levels.iter().map(|(name, own)| (name.to_string(), own.sight())).collect()
     }
@@ -48,10 +48,10 @@ impl Fairness {
         ];
         let mut rows = vec![heads.map(str::to_owned).to_vec()];
         let schemas = self.known.lock().unwrap_or_else(PoisonError::into_inner).schemas.clone();
-        for (name, sight) in self.sights() {
+        for (name, sight) in self.level_snapshots() {
             let own = || schemas.iter().filter(|schema| schema.level == name.as_str());
-            let refused = |why: &[Refusal]| {
-                let of = |why: &Refusal| {
+            let refused = |why: &[RejectReason]| {
+                let of = |why: &RejectReason| {
                     own().map(|own| own.tally.rejected[*why as usize].load(Relaxed)).sum::<u64>()
                 };
                 why.iter().map(of).sum::<u64>()
@@ -67,9 +67,9 @@ impl Fairness {
                 waiting.to_string(),
                 sight.executing.to_string(),
                 dispatched.to_string(),
-                refused(&[Refusal::QueueFull, Refusal::Limit]).to_string(),
-                refused(&[Refusal::TimedOut]).to_string(),
-                refused(&[Refusal::Cancelled]).to_string(),
+                refused(&[RejectReason::QueueFull, RejectReason::Limit]).to_string(),
+                refused(&[RejectReason::TimedOut]).to_string(),
+                refused(&[RejectReason::Cancelled]).to_string(),
             ]);
         }
         rows
@@ -78,7 +78,7 @@ impl Fairness {
     fn queues(&self) -> Vec<Vec<String>> {
         let heads = ["PriorityLevelName", "Index", "PendingRequests"];
         let mut rows = vec![heads.map(str::to_owned).to_vec()];
-        for (name, sight) in self.sights() {
+        for (name, sight) in self.level_snapshots() {
             for (at, queue) in sight.queues.iter().enumerate() {
                 rows.push(vec![name.clone(), at.to_string(), queue.len().to_string()]);
             }
@@ -97,7 +97,7 @@ impl Fairness {
             "ArriveTime",
         ];
         let mut rows = vec![heads.map(str::to_owned).to_vec()];
-        for (name, sight) in self.sights() {
+        for (name, sight) in self.level_snapshots() {
             for (queue, waiting) in sight.queues.iter().enumerate() {
                 for (at, who) in waiting.iter().enumerate() {
                     rows.push(vec![
@@ -106,7 +106,7 @@ impl Fairness {
                         queue.to_string(),
                         at.to_string(),
                         who.flow.to_string(),
-                        MicroTime::text(who.arrived).to_string(),
+                        MicroTime::format(who.arrived).to_string(),
                     ]);
                 }
             }

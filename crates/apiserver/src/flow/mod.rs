@@ -20,16 +20,19 @@ use std::{
 use ::schema::Kind;
 use api::flowcontrol::{FlowSchema, PriorityLevelConfiguration};
 use object::{Object, Status, Text, Value, View};
-use server::{Flow, Page, Registry, Report, RequestInfo, Seat, Seating, Selection, User};
+use server::{
+    FlowControl, ListOptions, MetricsSource, Registry, RequestInfo, Seat, SeatFuture, Selection,
+    UserInfo,
+};
 use store::{Cursor, Topic};
 use tokio::time::Instant;
 
 pub(crate) use self::{dangling::run as tell_dangling, dump::Dump};
 use self::{
-    demand::{Wish, divide, seats},
-    level::{Held, Level, Shape, Who},
-    schema::Schema,
-    tally::{Tally, head, line},
+    demand::{BorrowingTarget, allocate_concurrency, seats},
+    level::{LevelConfig, PriorityLevel, RequestDescriptor, SeatGuard},
+    schema::FlowSchemaMatcher,
+    tally::{FlowMetrics, head, line},
 };
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
@@ -38,43 +41,43 @@ const AGAIN: Duration = Duration::from_secs(10);
 
 /// Seats by the stored objects.
 #[derive(Debug)]
-pub(crate) struct Fairness {
+pub(crate) struct PriorityAndFairness {
     /// Weak: the registry outlives nobody.
     registry: Weak<Registry>,
     /// How many requests are handled at once, of all levels together.
     seats: usize,
-    known: Mutex<Known>,
+    known: Mutex<FlowConfig>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    schemas: Arc<Vec<Schema>>,
-    levels: BTreeMap<Text, Level>,
+struct FlowConfig {
+    schemas: Arc<Vec<FlowSchemaMatcher>>,
+    levels: BTreeMap<Text, PriorityLevel>,
     cursors: Vec<Cursor<Value>>,
     /// What part of what they could use levels have.
-    part: f64,
+    fair_fraction: f64,
 }
 
 /// A seat that is taken, until it is dropped.
-struct Sits {
-    _held: Held,
-    tally: Arc<Tally>,
+struct OccupiedSeat {
+    _held: SeatGuard,
+    tally: Arc<FlowMetrics>,
     since: Instant,
 }
 
-impl Drop for Sits {
+impl Drop for OccupiedSeat {
     fn drop(&mut self) {
         self.tally.ends(self.since.elapsed().as_secs_f64());
     }
 }
 
-impl Fairness {
+impl PriorityAndFairness {
     pub(crate) fn new(registry: &Arc<Registry>, seats: usize) -> Self {
         Self { registry: Arc::downgrade(registry), seats, known: Mutex::default() }
     }
 
     /// Lends seats anew, again and again.
-    pub(crate) async fn lend(self: Arc<Self>) {
+    pub(crate) async fn run_borrowing(self: Arc<Self>) {
         loop {
             tokio::time::sleep(AGAIN).await;
             let lend = || self.known.lock().unwrap_or_else(PoisonError::into_inner).lend();
@@ -85,9 +88,9 @@ impl Fairness {
     /// The schema and level of a request. Objects are read again when any has changed.
     fn classify(
         &self,
-        user: &User,
+        user: &UserInfo,
         info: &RequestInfo,
-    ) -> Option<(Arc<Vec<Schema>>, usize, Level)> {
+    ) -> Option<(Arc<Vec<FlowSchemaMatcher>>, usize, PriorityLevel)> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let stale = known.cursors.is_empty()
             || known.cursors.iter_mut().any(|cursor| cursor.try_next().is_some());
@@ -101,23 +104,23 @@ impl Fairness {
     }
 }
 
-impl Known {
+impl FlowConfig {
     fn read(&mut self, registry: &Registry, seats: usize) -> Result<(), Status> {
         let mut cursors = Vec::new();
         let mut all = |plural: &str| -> Result<Vec<Value>, Status> {
             let kind = registry.kind(GROUP, plural)?;
-            let list = registry.list(&kind, &Selection::default(), &Page::default())?;
+            let list = registry.list(&kind, &Selection::default(), &ListOptions::default())?;
             let cursor = Cursor::open(kind.objects()?, Topic::All, list.revision);
             cursors.push(cursor.map_err(|error| Status::unavailable(error.to_string()))?);
             Ok(list.items.iter().map(|version| version.object.clone()).collect())
         };
         let schemas = all(FlowSchema::NAMES.plural)?;
         let levels = all(PriorityLevelConfiguration::NAMES.plural)?;
-        let shapes: Vec<(Text, Shape)> = levels
+        let shapes: Vec<(Text, LevelConfig)> = levels
             .iter()
             .map(|tree| {
                 let name = Object::view(tree).metadata().name().into();
-                (name, Shape::of(PriorityLevelConfiguration::view(tree)))
+                (name, LevelConfig::of(PriorityLevelConfiguration::view(tree)))
             })
             .collect();
         let shares: i64 = shapes.iter().map(|(_, shape)| shape.shares).sum();
@@ -128,22 +131,29 @@ impl Known {
             level.set(shape, bounds);
             now.insert(name, level);
         }
-        let kept: HashMap<&Text, &Arc<Tally>> =
+        let kept: HashMap<&Text, &Arc<FlowMetrics>> =
             self.schemas.iter().map(|schema| (&schema.name, &schema.tally)).collect();
-        let mut schemas: Vec<Schema> =
-            schemas.iter().map(|tree| Schema::of(FlowSchema::view(tree), &kept)).collect();
+        let mut schemas: Vec<FlowSchemaMatcher> = schemas
+            .iter()
+            .map(|tree| FlowSchemaMatcher::of(FlowSchema::view(tree), &kept))
+            .collect();
         schemas.sort_by(|a, b| (a.precedence, &a.name).cmp(&(b.precedence, &b.name)));
-        *self = Self { schemas: Arc::new(schemas), levels: now, cursors, part: self.part };
+        *self = Self {
+            schemas: Arc::new(schemas),
+            levels: now,
+            cursors,
+            fair_fraction: self.fair_fraction,
+        };
         Ok(())
     }
 
     /// Divides all seats anew, by what each level needed since the last time.
     fn lend(&mut self) {
-        let wishes: Vec<(&Level, bool, Wish)> = self
+        let wishes: Vec<(&PriorityLevel, bool, BorrowingTarget)> = self
             .levels
             .values()
             .map(|level| {
-                let (exempt, wish) = level.wish();
+                let (exempt, wish) = level.borrowing_target();
                 (level, exempt, wish)
             })
             .collect();
@@ -155,9 +165,9 @@ impl Known {
         let limited = || wishes.iter().zip(&sights).filter(|((_, exempt, _), _)| !exempt);
         let least: usize = limited().map(|(_, sight)| sight.bounds.lower).sum();
         let wanted: f64 = limited().map(|((.., wish), _)| wish.lower).sum();
-        let items: Vec<Wish> = limited().map(|((.., wish), _)| *wish).collect();
-        let divided = divide(all, &items);
-        self.part = 0.0;
+        let items: Vec<BorrowingTarget> = limited().map(|((.., wish), _)| *wish).collect();
+        let divided = allocate_concurrency(all, &items);
+        self.fair_fraction = 0.0;
         for (at, ((level, _, wish), sight)) in limited().enumerate() {
             let lower = demand::float(sight.bounds.lower);
             let limit = if left <= least {
@@ -167,44 +177,49 @@ impl Known {
                     / (wanted - demand::float(least)).max(1.0);
                 lower + (wish.lower - lower) * part
             } else if let Some((given, part)) = &divided {
-                self.part = *part;
+                self.fair_fraction = *part;
                 given[at]
             } else {
                 demand::float(sight.limit)
             };
-            level.lend(seats(limit));
+            level.set_limit(seats(limit));
         }
         for (level, _, wish) in wishes.iter().filter(|(_, exempt, _)| *exempt) {
-            level.lend(seats(wish.lower));
+            level.set_limit(seats(wish.lower));
         }
     }
 }
 
-impl Flow for Fairness {
-    fn seat<'a>(&'a self, user: &'a User, info: &'a RequestInfo) -> Seating<'a> {
+impl FlowControl for PriorityAndFairness {
+    fn acquire_seat<'a>(&'a self, user: &'a UserInfo, info: &'a RequestInfo) -> SeatFuture<'a> {
         Box::pin(async move {
             // Without objects nobody is held back: the server is starting.
             let Some((schemas, at, level)) = self.classify(user, info) else {
-                return Ok(Seat { of: None, held: None });
+                return Ok(Seat { classification: None, guard: None });
             };
             let schema = &schemas[at];
             let flow = schema.distinguisher(user, info);
             let mut hash = DefaultHasher::new();
             (&schema.name, &flow).hash(&mut hash);
             let of = Some((schema.uid.clone(), level.uid()));
-            let arrived = || self.registry.upgrade().map_or(0, |own| own.clock().micros());
-            let who = || Who { schema: schema.name.clone(), flow: flow.into(), arrived: arrived() };
-            let held = level.take(hash.finish(), who, &schema.tally).await?;
-            let sits = Sits { _held: held, tally: schema.tally.clone(), since: Instant::now() };
-            Ok(Seat { of, held: Some(Box::new(sits)) })
+            let arrived = || self.registry.upgrade().map_or(0, |own| own.clock().now_micros());
+            let who = || RequestDescriptor {
+                schema: schema.name.clone(),
+                flow: flow.into(),
+                arrived: arrived(),
+            };
+            let held = level.acquire(hash.finish(), who, &schema.tally).await?;
+            let sits =
+                OccupiedSeat { _held: held, tally: schema.tally.clone(), since: Instant::now() };
+            Ok(Seat { classification: of, guard: Some(Box::new(sits)) })
         })
     }
 }
 
 /// A figure of a level.
-type Of = fn(&level::Sight) -> f64;
+type Of = fn(&level::LevelSnapshot) -> f64;
 
-impl Report for Fairness {
+impl MetricsSource for PriorityAndFairness {
     fn report(&self, out: &mut String) {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let sights: Vec<_> = known.levels.iter().map(|(name, own)| (name, own.sight())).collect();
@@ -236,7 +251,7 @@ impl Report for Fairness {
             }
         }
         head("seat_fair_frac", "gauge", "What part of what they could use levels have.", out);
-        let _ = writeln!(out, "apiserver_flowcontrol_seat_fair_frac {}", known.part);
+        let _ = writeln!(out, "apiserver_flowcontrol_seat_fair_frac {}", known.fair_fraction);
         let tallies: Vec<_> =
             known.schemas.iter().map(|own| (&*own.name, &*own.level, &*own.tally)).collect();
         tally::report(&tallies, out);

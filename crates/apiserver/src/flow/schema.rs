@@ -4,12 +4,12 @@ use std::{collections::HashMap, sync::Arc};
 
 use api::flowcontrol::FlowSchema;
 use object::{Lens, Object, Text, Value, View};
-use server::{RequestInfo, User};
+use server::{RequestInfo, UserInfo};
 
-use super::tally::Tally;
+use super::tally::FlowMetrics;
 
 #[derive(Debug)]
-pub(super) struct Schema {
+pub(super) struct FlowSchemaMatcher {
     pub(super) name: Text,
     pub(super) uid: Text,
     pub(super) precedence: i32,
@@ -17,12 +17,12 @@ pub(super) struct Schema {
     by: Text,
     rules: Value,
     /// What became of its requests.
-    pub(super) tally: Arc<Tally>,
+    pub(super) tally: Arc<FlowMetrics>,
 }
 
-impl Schema {
+impl FlowSchemaMatcher {
     /// What was counted before goes on.
-    pub(super) fn of(schema: &FlowSchema, tallies: &HashMap<&Text, &Arc<Tally>>) -> Self {
+    pub(super) fn of(schema: &FlowSchema, tallies: &HashMap<&Text, &Arc<FlowMetrics>>) -> Self {
         let (meta, tree) = (schema.metadata(), schema.tree());
         let spec = tree.get("spec");
         let text =
@@ -40,7 +40,7 @@ impl Schema {
         }
     }
 
-    pub(super) fn matches(&self, user: &User, info: &RequestInfo) -> bool {
+    pub(super) fn matches(&self, user: &UserInfo, info: &RequestInfo) -> bool {
         self.rules.items().iter().any(|rule| {
             rule.get("subjects").items().iter().any(|subject| is_subject(subject, user))
                 && if info.is_resource {
@@ -52,7 +52,7 @@ impl Schema {
     }
 
     /// What tells the flows of this schema apart.
-    pub(super) fn distinguisher(&self, user: &User, info: &RequestInfo) -> String {
+    pub(super) fn distinguisher(&self, user: &UserInfo, info: &RequestInfo) -> String {
         match &*self.by {
             "ByUser" => user.name.to_string(),
             "ByNamespace" => info.namespace.to_string(),
@@ -61,7 +61,7 @@ impl Schema {
     }
 }
 
-fn is_subject(subject: &Value, user: &User) -> bool {
+fn is_subject(subject: &Value, user: &UserInfo) -> bool {
     let text = |tree: &Value, name: &str| tree.get(name).as_str().unwrap_or_default().to_owned();
     match subject.get("kind").as_str().unwrap_or_default() {
         "User" => {
@@ -70,7 +70,7 @@ fn is_subject(subject: &Value, user: &User) -> bool {
         }
         "Group" => {
             let name = text(subject.get("group"), "name");
-            name == "*" || user.is_in(&name)
+            name == "*" || user.in_group(&name)
         }
         "ServiceAccount" => {
             let account = subject.get("serviceAccount");
@@ -127,7 +127,7 @@ mod tests {
             "resourceRules":[{"verbs":["list"],"apiGroups":[""],"resources":["pods"],"namespaces":["*"]}]}]}}"#,
         )
         .unwrap();
-        let schema = Schema::of(FlowSchema::view(&tree), &HashMap::new());
+        let schema = FlowSchemaMatcher::of(FlowSchema::view(&tree), &HashMap::new());
         let info = |verb: &str| RequestInfo {
             is_resource: true,
             verb: verb.into(),
@@ -135,10 +135,10 @@ mod tests {
             namespace: "d".into(),
             ..RequestInfo::default()
         };
-        let dev = User::new("ann", &["devs"]);
+        let dev = UserInfo::new("ann", &["devs"]);
         assert!(schema.matches(&dev, &info("list")));
         assert!(!schema.matches(&dev, &info("create")));
-        assert!(!schema.matches(&User::new("ann", &[]), &info("list")));
+        assert!(!schema.matches(&UserInfo::new("ann", &[]), &info("list")));
         assert_eq!(schema.distinguisher(&dev, &info("list")), "ann");
     }
 }

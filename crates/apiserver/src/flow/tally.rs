@@ -12,7 +12,7 @@ const PREFIX: &str = "apiserver_flowcontrol_";
 
 /// Many count at once.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct FlowMetrics {
     pub(super) waiting: AtomicU64,
     pub(super) executing: AtomicU64,
     pub(super) dispatched: AtomicU64,
@@ -24,21 +24,21 @@ pub(super) struct Tally {
 
 /// Why a request is turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum RejectReason {
     QueueFull,
     Limit,
     TimedOut,
     Cancelled,
 }
 
-const REFUSALS: [(Refusal, &str); 4] = [
-    (Refusal::QueueFull, "queue-full"),
-    (Refusal::Limit, "concurrency-limit"),
-    (Refusal::TimedOut, "time-out"),
-    (Refusal::Cancelled, "cancelled"),
+const REFUSALS: [(RejectReason, &str); 4] = [
+    (RejectReason::QueueFull, "queue-full"),
+    (RejectReason::Limit, "concurrency-limit"),
+    (RejectReason::TimedOut, "time-out"),
+    (RejectReason::Cancelled, "cancelled"),
 ];
 
-impl Default for Tally {
+impl Default for FlowMetrics {
     fn default() -> Self {
         Self {
             waiting: AtomicU64::default(),
@@ -51,7 +51,7 @@ impl Default for Tally {
     }
 }
 
-impl Tally {
+impl FlowMetrics {
     pub(super) fn begins(&self, waited: f64) {
         self.dispatched.fetch_add(1, Relaxed);
         self.executing.fetch_add(1, Relaxed);
@@ -63,15 +63,15 @@ impl Tally {
         self.lasted.observe(lasted);
     }
 
-    pub(super) fn refuses(&self, why: Refusal, waited: f64) {
+    pub(super) fn refuses(&self, why: RejectReason, waited: f64) {
         self.rejected[why as usize].fetch_add(1, Relaxed);
         self.waited[1].observe(waited);
     }
 }
 
 /// What is told: by flow schema and priority level.
-pub(super) fn report(tallies: &[(&str, &str, &Tally)], out: &mut String) {
-    type Count = fn(&Tally) -> &AtomicU64;
+pub(super) fn report(tallies: &[(&str, &str, &FlowMetrics)], out: &mut String) {
+    type Count = fn(&FlowMetrics) -> &AtomicU64;
     let counts: [(&str, &str, &str, Count); 4] = [
         ("current_inqueue_requests", "gauge", "Requests that wait.", |own| &own.waiting),
         ("current_executing_requests", "gauge", "Requests that are handled.", |own| &own.executing),

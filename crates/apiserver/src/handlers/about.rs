@@ -8,7 +8,9 @@ use http::{
     header::{ACCEPT, CONTENT_TYPE, WARNING},
 };
 use object::{Status, Time, Value, yaml::to_yaml};
-use server::{Handle, Handling, Reply, Request, Server, object_reply, plain_reply, text_reply};
+use server::{
+    EndpointHandler, Reply, Request, ResponseFuture, Server, object_reply, plain_reply, text_reply,
+};
 
 const GROUP: &str = "config.k8s.io";
 const VERSIONS: [&str; 2] = ["v1beta1", "v1alpha1"];
@@ -28,8 +30,8 @@ pub(super) struct Flagz {
     pub(super) flags: BTreeMap<String, String>,
 }
 
-impl Handle for Statusz {
-    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
+impl EndpointHandler for Statusz {
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> ResponseFuture<'a> {
         Box::pin(async move {
             if request.info.path != "/statusz" {
                 return Ok(text_reply(404, "404 page not found"));
@@ -37,18 +39,18 @@ impl Handle for Statusz {
             let up = server.registry.clock().now() - self.since;
             let version = server.config.version.trim_start_matches('v');
             let minor = version.rsplit_once('.').map_or(version, |(minor, _)| minor);
-            let Some(form) = Form::asked(&request.head.headers, "Statusz")? else {
+            let Some(form) = ZpageFormat::asked(&request.head.headers, "Statusz")? else {
                 let (hours, minutes, seconds) = (up / 3600, up / 60 % 60, up % 60);
                 return Ok(plain_reply(format!(
                     "\napiserver statusz\n{UNSTABLE}\n\nStarted= {}\n\
                      Up= {hours} hr {minutes:02} min {seconds:02} sec\n\
                      Binary version= {version}\nEmulation version= {minor}\nPaths= {}\n",
-                    Time::text(self.since),
+                    Time::format(self.since),
                     PATHS.join(" ")
                 )));
             };
             let mut status = form.object("Statusz");
-            status["startTime"] = Time::text(self.since).into();
+            status["startTime"] = Time::format(self.since).into();
             status["uptimeSeconds"] = up.into();
             status["binaryVersion"] = version.into();
             status["emulationVersion"] = minor.into();
@@ -58,13 +60,13 @@ impl Handle for Statusz {
     }
 }
 
-impl Handle for Flagz {
-    fn handle<'a>(&'a self, _: &'a Arc<Server>, request: Request) -> Handling<'a> {
+impl EndpointHandler for Flagz {
+    fn handle<'a>(&'a self, _: &'a Arc<Server>, request: Request) -> ResponseFuture<'a> {
         Box::pin(async move {
             if request.info.path != "/flagz" {
                 return Ok(text_reply(404, "404 page not found"));
             }
-            let Some(form) = Form::asked(&request.head.headers, "Flagz")? else {
+            let Some(form) = ZpageFormat::asked(&request.head.headers, "Flagz")? else {
                 let mut text = format!("\napiserver flagz\n{UNSTABLE}\n");
                 for (name, value) in &self.flags {
                     let _ = writeln!(text, "{name}: {value}");
@@ -82,12 +84,12 @@ impl Handle for Flagz {
 
 /// An object instead of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Form {
+struct ZpageFormat {
     yaml: bool,
     version: &'static str,
 }
 
-impl Form {
+impl ZpageFormat {
     /// What the client wants; `None`: text.
     fn asked(headers: &HeaderMap, kind: &str) -> Result<Option<Self>, Status> {
         let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -152,12 +154,12 @@ mod tests {
         let asked = |accept: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, accept.parse().expect("a header"));
-            Form::asked(&headers, "Flagz").map_err(|status| status.code())
+            ZpageFormat::asked(&headers, "Flagz").map_err(|status| status.code())
         };
         assert_eq!(asked("*/*"), Ok(None));
         assert_eq!(asked("text/plain"), Ok(None));
         let form = "application/json;v=v1beta1;g=config.k8s.io;as=Flagz";
-        assert_eq!(asked(form), Ok(Some(Form { yaml: false, version: "v1beta1" })));
+        assert_eq!(asked(form), Ok(Some(ZpageFormat { yaml: false, version: "v1beta1" })));
         assert_eq!(asked("application/json;v=v1beta1;g=config.k8s.io;as=Statusz"), Err(406));
         assert_eq!(asked("application/json"), Err(406));
     }

@@ -8,28 +8,32 @@ use object::{
     names::{dns1123_subdomain, path_segment_name},
     quote::quote,
 };
-use schema::{Definition, Errors, Path};
+use schema::{ErrorList, FieldPath, ResourceDefinition};
 use server::{
-    Asking, Call, Handle, Handling, Operation, Request, RequestInfo, Served, Server, other_uid,
-    revision,
+    EndpointHandler, Operation, Request, RequestContext, RequestInfo, ResponseFuture,
+    ServedResource, Server, SubresourceRequest, revision, uid_conflict,
 };
 
-use super::{Asked, asking, begun, body_of, call, same_namespace, served};
+use super::{
+    ResponseParams, asking, body_of, prepare_subresource, request_context, same_namespace, served,
+};
 
 #[derive(Debug)]
-pub(super) struct Bindings;
+pub(super) struct BindingHandler;
 
-impl Handle for Bindings {
-    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
+impl EndpointHandler for BindingHandler {
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> ResponseFuture<'a> {
         Box::pin(async move {
-            let (mut call, info) = (call(&request), request.info.clone());
+            let (mut call, info) = (request_context(&request), request.info.clone());
             let kind = served(server, &request)?;
-            let asked = Asked::of(&request);
-            let given = body_of(server, &mut call, request, &Definition::of::<Binding>()).await?;
+            let asked = ResponseParams::of(&request);
+            let given =
+                body_of(server, &mut call, request, &ResourceDefinition::from_kind::<Binding>())
+                    .await?;
             let done = bind(server, &mut call, (&kind, &info), given).await;
             Ok(match done {
-                Ok(()) => asked.made(&call),
-                Err(why) => asked.refused(&why, &call),
+                Ok(()) => asked.created(&call),
+                Err(why) => asked.failure(&why, &call),
             })
         })
     }
@@ -37,8 +41,8 @@ impl Handle for Bindings {
 
 async fn bind(
     server: &Server,
-    call: &mut Call,
-    (kind, info): (&Served, &RequestInfo),
+    call: &mut RequestContext,
+    (kind, info): (&ServedResource, &RequestInfo),
     given: Value,
 ) -> Result<(), Status> {
     let name = if info.subresource.is_empty() {
@@ -46,11 +50,16 @@ async fn bind(
     } else {
         info.name.to_string()
     };
-    check_place(Binding::view(&given), &info.namespace, &name)?;
-    let given = begun(server, (call, info), &Definition::of::<Binding>(), given)?;
-    let asking = Asking { name: &name, ..asking(info, Operation::Create, given) };
+    check_binding_names(Binding::view(&given), &info.namespace, &name)?;
+    let given = prepare_subresource(
+        server,
+        (call, info),
+        &ResourceDefinition::from_kind::<Binding>(),
+        given,
+    )?;
+    let asking = SubresourceRequest { name: &name, ..asking(info, Operation::Create, given) };
     let checked = |given: &mut Value| check(Binding::view(given), &name);
-    let given = server.registry.admit(call, kind, asking, checked).await?;
+    let given = server.registry.admit_subresource(call, kind, asking, checked).await?;
     let binding = Binding::view(&given);
     let pods = server.registry.kind("", "pods")?;
     let now = server.registry.clock().now();
@@ -61,23 +70,23 @@ async fn bind(
     let change = |old: &store::Version<Value>| {
         let have = Object::view(&old.object).metadata().uid();
         if !uid.is_empty() && uid != have {
-            return Err(other_uid(&pods, key, uid, have, dry_run));
+            return Err(uid_conflict(&pods, key, uid, have, dry_run));
         } else if version != 0 && version != old.revision {
-            return Err(Status::stale(pods.subject(key.1)));
+            return Err(Status::optimistic_lock_conflict(pods.subject(key.1)));
         }
         bound(&old.object, binding, now)
     };
     let mut inner = call.clone().admitted();
-    server.registry.change(&mut inner, &pods, key, "binding", change).await?;
+    server.registry.guaranteed_update(&mut inner, &pods, key, "binding", change).await?;
     Ok(())
 }
 
 fn bound(old: &Value, binding: &Binding, now: i64) -> Result<Value, Status> {
     let mut pod = Pod::from(old.clone());
     let name = pod.metadata().name().to_owned();
-    let subject = object::Subject { group: "", resource: "pods", name: &name };
+    let subject = object::ResourceRef { group: "", resource: "pods", name: &name };
     let conflict = |why: String| {
-        Status::conflict(object::Subject { resource: "pods/binding", ..subject }, &why)
+        Status::conflict(object::ResourceRef { resource: "pods/binding", ..subject }, &why)
     };
     if pod.metadata().is_terminating() {
         return Err(conflict(format!("pod {name} is being deleted, cannot be assigned to a host")));
@@ -103,13 +112,13 @@ fn bound(old: &Value, binding: &Binding, now: i64) -> Result<Value, Status> {
     let condition = PodCondition::new()
         .with_type("PodScheduled")
         .with_status("True")
-        .with_last_transition_time(Time::text(now));
-    pod.status_mut().conditions_mut().put(condition, |own| own.type_() == "PodScheduled");
+        .with_last_transition_time(Time::format(now));
+    pod.status_mut().conditions_mut().upsert(condition, |own| own.type_() == "PodScheduled");
     Ok(pod.into())
 }
 
 /// A binding names a pod, and one of its own namespace.
-fn check_place(binding: &Binding, namespace: &str, name: &str) -> Result<(), Status> {
+fn check_binding_names(binding: &Binding, namespace: &str, name: &str) -> Result<(), Status> {
     same_namespace(binding.metadata().namespace(), namespace)?;
     if name != binding.metadata().name() {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));
@@ -132,8 +141,8 @@ fn check(binding: &Binding, name: &str) -> Result<(), Status> {
     if binding.metadata().name() != name {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));
     }
-    let mut errs = Errors::default();
-    let (at, target) = (Path::Root.field("target"), binding.target());
+    let mut errs = ErrorList::default();
+    let (at, target) = (FieldPath::Root.field("target"), binding.target());
     if !matches!(target.kind(), "" | "Node") {
         errs.not_supported(&at.field("kind"), target.kind(), &["Node", "<empty>"]);
     }

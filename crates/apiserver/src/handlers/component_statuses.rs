@@ -4,15 +4,17 @@
 use std::{sync::Arc, time::Duration};
 
 use api::core::ComponentStatus;
-use client::{Tcp, Tls};
+use client::{TcpConnector, TlsOptions};
 use http::HeaderMap;
 use object::{
-    Object, Status, Subject, Value, View,
+    Object, ResourceRef, Status, Value, View,
     selector::{FieldSelector, Selector},
 };
-use server::{Handle, Handling, Lines, Remote, Request, Server, list_as};
+use server::{
+    ConnectionPool, EndpointHandler, Request, ResponseFuture, Server, WebhookClient, list_as,
+};
 
-use super::{Asked, served, typed};
+use super::{ResponseParams, served, typed};
 
 const WITHIN: Duration = Duration::from_secs(5);
 const SCHEDULER: &str = "scheduler";
@@ -34,15 +36,15 @@ impl ComponentStatuses {
     }
 }
 
-impl Handle for ComponentStatuses {
-    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
+impl EndpointHandler for ComponentStatuses {
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> ResponseFuture<'a> {
         Box::pin(async move {
-            let (asked, name) = (Asked::of(&request), request.info.name.clone());
+            let (asked, name) = (ResponseParams::of(&request), request.info.name.clone());
             let kind = served(server, &request)?;
             if !name.is_empty() {
                 let found = self.component(server, &name).await.ok_or_else(|| {
                     let resource = "componentstatus";
-                    Status::not_found(Subject { group: "", resource, name: &name })
+                    Status::not_found(ResourceRef { group: "", resource, name: &name })
                 })?;
                 return asked.reply(server, &kind.definition, (200, &found));
             }
@@ -102,14 +104,14 @@ impl ComponentStatuses {
 
 /// What a component of this machine says of itself.
 async fn probe(port: u16) -> Result<String, String> {
-    let tls = Tls { insecure: true, ..Tls::default() };
-    let to = Tcp::new("127.0.0.1", port, Some(Arc::new(tls)));
-    let remote = Remote {
+    let tls = TlsOptions { insecure: true, ..TlsOptions::default() };
+    let to = TcpConnector::new("127.0.0.1", port, Some(Arc::new(tls)));
+    let remote = WebhookClient {
         to,
         host: None,
         path: "/healthz".to_owned(),
         headers: HeaderMap::new(),
-        lines: Lines::default(),
+        pool: ConnectionPool::default(),
     };
     let asked = format!("Get \"{}\"", remote.url());
     let (code, body) = remote.get(WITHIN).await.map_err(|why| format!("{asked}: {why}"))?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use object::{Status, Value};
 use server::{Operation, Query, Request, Server};
 
-use super::{asking, call, served};
+use super::{asking, request_context, served};
 
 /// Options of connections by subresource: flags, texts, lists.
 const EXEC: Fields = (&["stdin", "stdout", "stderr", "tty"], &["container"], &["command"]);
@@ -34,9 +34,9 @@ pub(super) async fn admit(server: &Arc<Server>, request: &mut Request) -> Result
     if info.subresource == "proxy" && !info.rest.is_empty() {
         asked["path"] = format!("/{}", info.rest.trim_start_matches('/')).into();
     }
-    let (served, mut call) = (served(server, request)?, call(request));
+    let (served, mut call) = (served(server, request)?, request_context(request));
     let asking = asking(&info, Operation::Connect, asked);
-    let wanted = server.registry.admit(&mut call, &served, asking, |_| Ok(())).await?;
+    let wanted = server.registry.admit_subresource(&mut call, &served, asking, |_| Ok(())).await?;
     if info.subresource != "proxy" {
         let path = request.head.uri.path();
         let uri = format!("{path}?{}", said(&wanted, fields));

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use api::autoscaling::v1::Scale;
 use object::{Object, ObjectMeta, Status, StatusCause, StatusDetails, Time, Value, View};
-use schema::{Definition, custom};
-use server::{Reply, Request, Served, Server};
+use schema::{ResourceDefinition, custom};
+use server::{Reply, Request, ServedResource, Server};
 
 use super::{
-    Asked, body_of, call,
-    scale::{Books, Laid, Wanted, admitted, patch_of},
+    ResponseParams, body_of, request_context,
+    scale::{ScaleFieldManager, ScaleWrite, ScaleWriteResult, admitted, patch_of},
     warned,
 };
 
@@ -19,13 +19,13 @@ const UNSET: i64 = i32::MIN as i64;
 pub(super) async fn handle(
     server: &Arc<Server>,
     request: Request,
-    served: Served,
-    paths: custom::Scale,
+    served: ServedResource,
+    paths: custom::ScalePaths,
 ) -> Result<Reply, Status> {
     let info = request.info.clone();
     let key = (&*info.namespace, &*info.name);
-    let found = server.registry.read(&served, key.0, key.1).await?;
-    let (asked, kind) = (Asked::of(&request), Definition::of::<Scale>());
+    let found = server.registry.get_converted(&served, key.0, key.1).await?;
+    let (asked, kind) = (ResponseParams::of(&request), ResourceDefinition::from_kind::<Scale>());
     let (wants, _) = paths.replicas(&found.object).map_err(internal)?;
     if info.verb == "get" {
         if wants.is_none() {
@@ -35,21 +35,26 @@ pub(super) async fn handle(
         let scale = scale_of(&paths, found.revision, &found.object)?;
         return asked.reply(server, &kind, (200, &scale));
     }
-    let mut call = call(&request);
+    let mut call = request_context(&request);
     let wanted = if info.verb == "update" {
-        Wanted::Whole(body_of(server, &mut call, request, &kind).await?)
+        ScaleWrite::Whole(body_of(server, &mut call, request, &kind).await?)
     } else {
         patch_of(server, request, &asked.query).await?
     };
     let manager = call.manager.clone();
-    let now = Time::text(server.registry.clock().now());
+    let now = Time::format(server.registry.clock().now());
     let api_version = served.definition.names.api_version();
     let path: Vec<_> = paths.spec_replicas.trim_start_matches('.').split('.').collect();
-    let laid = |old: &store::Version<Value>, wanted: &Wanted| {
-        let books = Books { server, object: &old.object, path: &path, api_version: &api_version };
+    let laid = |old: &store::Version<Value>, wanted: &ScaleWrite| {
+        let books = ScaleFieldManager {
+            server,
+            object: &old.object,
+            path: &path,
+            api_version: &api_version,
+        };
         let mut before = scale_of(&paths, old.revision, &old.object)?;
         let (wants, _) = paths.replicas(&old.object).map_err(internal)?;
-        if let (Wanted::Patched(_), None) = (wanted, wants) {
+        if let (ScaleWrite::Patched(_), None) = (wanted, wants) {
             before["spec"]["replicas"] = UNSET.into();
         }
         books.after(wanted, before, &manager, &now)
@@ -59,9 +64,9 @@ pub(super) async fn handle(
     call.warnings.extend(first.odd);
     let part = (&before, found.revision, first.scale);
     let changed = admitted(server, &mut call, (&served, &info), part, |_| Ok(())).await?;
-    let wanted = changed.map_or(wanted, Wanted::Whole);
+    let wanted = changed.map_or(wanted, ScaleWrite::Whole);
     let change = |old: &store::Version<Value>| {
-        let Laid { scale: after, books, .. } = laid(old, &wanted)?;
+        let ScaleWriteResult { scale: after, managed_fields: books, .. } = laid(old, &wanted)?;
         let replicas = after.get("spec").get("replicas").as_i64().unwrap_or_default();
         if replicas == UNSET {
             let path = object::quote::quote(&paths.spec_replicas);
@@ -70,27 +75,27 @@ pub(super) async fn handle(
         }
         let version = Scale::view(&after).metadata().resource_version();
         if !version.is_empty() && version != old.revision.to_string() {
-            return Err(Status::stale(served.subject(key.1)));
+            return Err(Status::optimistic_lock_conflict(served.subject(key.1)));
         }
         let mut object = old.object.clone();
-        paths.set(&mut object, replicas);
+        paths.set_replicas(&mut object, replicas);
         object["metadata"]["managedFields"] = books;
         // What the schema has no place for is not kept, once it is known to be right.
         if replicas >= 0 {
-            let kept = served.definition.conform(&mut object, &mut Vec::new());
+            let kept = served.definition.coerce(&mut object, &mut Vec::new());
             kept.map_err(Status::bad_request)?;
         }
         Ok(object)
     };
     let mut inner = call.clone().admitted();
-    inner.keep_books();
-    let made = server.registry.change(&mut inner, &served, key, "", change).await?;
+    inner.skip_managed_fields();
+    let made = server.registry.guaranteed_update(&mut inner, &served, key, "", change).await?;
     let scale = scale_of(&paths, made.revision, &made.object)?;
     Ok(warned(asked.reply(server, &kind, (200, &scale))?, &call))
 }
 
 /// The object seen as a scale.
-fn scale_of(paths: &custom::Scale, revision: u64, object: &Value) -> Result<Value, Status> {
+fn scale_of(paths: &custom::ScalePaths, revision: u64, object: &Value) -> Result<Value, Status> {
     let (wants, has) = paths.replicas(object).map_err(internal)?;
     let meta = Object::view(object).metadata();
     let own = ObjectMeta::new()

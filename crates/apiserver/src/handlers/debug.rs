@@ -9,7 +9,9 @@ use http::{
     header::{CONTENT_TYPE, LOCATION, X_CONTENT_TYPE_OPTIONS},
 };
 use object::{Status, quote::quote};
-use server::{Handle, Handler, Handling, Reply, Request, Server, plain_reply, text_reply};
+use server::{
+    EndpointHandler, HandlerRef, Reply, Request, ResponseFuture, Server, plain_reply, text_reply,
+};
 
 /// What can be changed while the server runs.
 const FLAGS: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n\
@@ -21,11 +23,11 @@ const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 pub(crate) struct Debug {
     /// Whether profiles are served at all.
     pub(crate) profiling: bool,
-    pub(crate) fairness: Option<Handler>,
+    pub(crate) fairness: Option<HandlerRef>,
 }
 
-impl Handle for Debug {
-    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
+impl EndpointHandler for Debug {
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> ResponseFuture<'a> {
         let path = request.info.path.clone();
         if let Some(fairness) = &self.fairness
             && path.starts_with("/debug/api_priority_and_fairness/")

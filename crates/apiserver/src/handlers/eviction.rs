@@ -7,16 +7,21 @@ use api::{
     policy::{Eviction, PodDisruptionBudget},
 };
 use object::{
-    DeleteOptions, Lens, Status, StatusCause, Subject, Text, Time, Value, View, selector::Selector,
+    DeleteOptions, Lens, ResourceRef, Status, StatusCause, Text, Time, Value, View,
+    selector::Selector,
 };
 use ref_cast::RefCast;
-use schema::{Definition, Errors, Path};
+use schema::{ErrorList, FieldPath, ResourceDefinition};
 use server::{
-    Call, Delete, Handle, Handling, Operation, Page, Request, Selection, Server, decode_body, meant,
+    DeleteRequest, EndpointHandler, ListOptions, Operation, Request, RequestContext,
+    ResponseFuture, Selection, Server, decode_body, parse_delete_options,
 };
 use store::Version;
 
-use super::{Asked, asking, begun, bytes_of, call, part, same_namespace, served};
+use super::{
+    ResponseParams, asking, bytes_of, prepare_subresource, request_context, same_namespace, served,
+    subresource_kind,
+};
 
 const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 /// More evictions than this that nobody has confirmed are too many.
@@ -25,16 +30,16 @@ const MOST_DISRUPTED: usize = 2000;
 #[derive(Debug)]
 pub(super) struct Evictions;
 
-impl Handle for Evictions {
-    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
+impl EndpointHandler for Evictions {
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> ResponseFuture<'a> {
         Box::pin(async move {
-            let (mut call, info) = (call(&request), request.info.clone());
-            let asked = Asked::of(&request);
+            let (mut call, info) = (request_context(&request), request.info.clone());
+            let asked = ResponseParams::of(&request);
             let pods = served(server, &request)?;
-            let kind = part("policy", "Eviction", Eviction::SHAPE);
+            let kind = subresource_kind("policy", "Eviction", Eviction::SHAPE);
             let given = body(server, request, &kind).await?;
             same_namespace(Eviction::view(&given).metadata().namespace(), &info.namespace)?;
-            let given = begun(server, (&call, &info), &kind, given)?;
+            let given = prepare_subresource(server, (&call, &info), &kind, given)?;
             let asking = asking(&info, Operation::Create, given);
             let dry_run = call.dry_run;
             let checked = |given: &mut Value| {
@@ -42,12 +47,13 @@ impl Handle for Evictions {
                 check_options(eviction, &info.name)?;
                 check_dry_run(eviction.delete_options(), dry_run)
             };
-            let given = server.registry.admit(&mut call, &pods, asking, checked).await?;
+            let given =
+                server.registry.admit_subresource(&mut call, &pods, asking, checked).await?;
             let options = Eviction::view(&given).delete_options().cloned().unwrap_or_default();
             let mut inner = call.clone().admitted();
             inner.dry_run |= !options.dry_run().is_empty();
             evict(server, &mut inner, (&info.namespace, &info.name), &options).await?;
-            Ok(asked.made(&call))
+            Ok(asked.created(&call))
         })
     }
 }
@@ -59,12 +65,12 @@ fn check_options(eviction: &Eviction, name: &str) -> Result<(), Status> {
     let options = eviction.delete_options();
     let unread = DeleteOptions::ignore_store_read_error_with_cluster_breaking_potential;
     if options.and_then(unread) == Some(true) {
-        let mut errs = Errors::default();
-        let at = Path::Root.field("deleteOptions");
+        let mut errs = ErrorList::default();
+        let at = FieldPath::Root.field("deleteOptions");
         let at = at.field("ignoreStoreReadErrorWithClusterBreakingPotential");
         let why = "can not be set for pod eviction, try after removing the option";
         errs.invalid(&at, true, why);
-        return Err(errs.status("policy", "Eviction", name));
+        return Err(errs.into_status("policy", "Eviction", name));
     }
     Ok(())
 }
@@ -80,11 +86,15 @@ fn check_dry_run(options: Option<&DeleteOptions>, asked: bool) -> Result<(), Sta
 }
 
 /// The eviction, in the version that is served or the one that once was.
-async fn body(server: &Server, request: Request, kind: &Definition) -> Result<Value, Status> {
-    let asked = Asked::of(&request);
+async fn body(
+    server: &Server,
+    request: Request,
+    kind: &ResourceDefinition,
+) -> Result<Value, Status> {
+    let asked = ResponseParams::of(&request);
     let bytes = bytes_of(server, request).await?;
     let kinds = server.registry.kinds();
-    let read = |kind: &Definition| {
+    let read = |kind: &ResourceDefinition| {
         decode_body(kinds, kind, &asked.headers, &asked.query, &bytes).map(|read| read.object)
     };
     let mut old = kind.clone();
@@ -94,7 +104,7 @@ async fn body(server: &Server, request: Request, kind: &Definition) -> Result<Va
 
 async fn evict(
     server: &Server,
-    call: &mut Call,
+    call: &mut RequestContext,
     key: (&str, &str),
     options: &DeleteOptions,
 ) -> Result<(), Status> {
@@ -109,13 +119,13 @@ async fn evict(
     let uid = preconditions.and_then(|own| own.uid());
     let mut revision = preconditions.and_then(|own| own.resource_version()).map(Text::from);
     if !call.dry_run {
-        let now = Time::text(server.registry.clock().now());
+        let now = Time::format(server.registry.clock().now());
         revision = revision.filter(|own| !own.is_empty());
         let change = |old: &Version<Value>| marked(old, uid, revision.as_deref(), &now);
-        let made = server.registry.change(call, &pods, key, "status", change).await?;
+        let made = server.registry.guaranteed_update(call, &pods, key, "status", change).await?;
         revision = revision.map(|_| made.revision.to_string().into());
     }
-    let delete = Delete { revision, ..meant(options)? };
+    let delete = DeleteRequest { revision, ..parse_delete_options(options)? };
     server.registry.delete(call, &pods, key, &delete).await.map(drop)
 }
 
@@ -129,7 +139,7 @@ fn marked(
     let mut object = old.object.clone();
     let pod = Pod::ref_cast_mut(&mut object);
     let (name, have) = (pod.metadata().name().to_owned(), pod.metadata().uid().to_owned());
-    let subject = Subject { group: "", resource: "Pod", name: &name };
+    let subject = ResourceRef { group: "", resource: "Pod", name: &name };
     if let Some(uid) = uid.filter(|uid| *uid != have) {
         let why = format!(
             "the UID in the precondition ({uid}) does not match the UID in record ({have}). The \
@@ -151,19 +161,23 @@ fn marked(
         .with_reason("EvictionByEvictionAPI")
         .with_message("Eviction API: evicting")
         .with_last_transition_time(now);
-    pod.status_mut().conditions_mut().put(condition, |own| own.type_() == "DisruptionTarget");
+    pod.status_mut().conditions_mut().upsert(condition, |own| own.type_() == "DisruptionTarget");
     Ok(object)
 }
 
 /// Takes one disruption from the budget that the pod belongs to.
-async fn allow(server: &Server, call: &mut Call, pod: &Pod) -> Result<(), Status> {
+async fn allow(server: &Server, call: &mut RequestContext, pod: &Pod) -> Result<(), Status> {
     let budgets = server.registry.kind("policy", "poddisruptionbudgets")?;
     let namespace = pod.metadata().namespace();
-    let all = server.registry.list(&budgets, &Selection::namespace(namespace), &Page::default())?;
+    let all = server.registry.list(
+        &budgets,
+        &Selection::namespace(namespace),
+        &ListOptions::default(),
+    )?;
     let mut mine = all.items.iter().filter(|version| {
         let budget = PodDisruptionBudget::view(&version.object);
         let selector = budget.spec().selector();
-        let selector = selector.and_then(|tree| Selector::from_tree(tree.tree()).ok());
+        let selector = selector.and_then(|tree| Selector::from_label_selector(tree.tree()).ok());
         selector.is_some_and(|selector| selector.matches(pod.metadata().labels()))
     });
     let Some(budget) = mine.next() else { return Ok(()) };
@@ -184,7 +198,7 @@ async fn allow(server: &Server, call: &mut Call, pod: &Pod) -> Result<(), Status
     }
     let name = budget.metadata().name().to_owned();
     let evicted = pod.metadata().name().to_owned();
-    let now = Time::text(server.registry.clock().now());
+    let now = Time::format(server.registry.clock().now());
     let change = |old: &Version<Value>| {
         let mut object = old.object.clone();
         let budget = PodDisruptionBudget::ref_cast_mut(&mut object);
@@ -195,13 +209,17 @@ async fn allow(server: &Server, call: &mut Call, pod: &Pod) -> Result<(), Status
         status.disrupted_pods_mut().insert(&evicted, now.clone());
         Ok(object)
     };
-    server.registry.change(call, &budgets, (namespace, &name), "status", change).await.map(drop)
+    server
+        .registry
+        .guaranteed_update(call, &budgets, (namespace, &name), "status", change)
+        .await
+        .map(drop)
 }
 
 fn check(budget: &PodDisruptionBudget) -> Result<(), Status> {
     let (name, status) = (budget.metadata().name(), budget.status());
     let forbidden = |why: &str, said: &str| {
-        let subject = Subject { group: "policy", resource: "poddisruptionbudget", name };
+        let subject = ResourceRef { group: "policy", resource: "poddisruptionbudget", name };
         let said =
             format!("The disruption budget {name} does not allow evicting pods currently: {said}");
         with_cause(Status::forbidden(subject, why), &said)

@@ -7,22 +7,24 @@ use http::{
     header::{CACHE_CONTROL, CONTENT_TYPE},
 };
 use object::{Status, StatusDetails, from_json};
-use server::{Handle, Handling, Request, Server, object_reply, takes, text_reply};
+use server::{
+    EndpointHandler, Request, ResponseFuture, Server, object_reply, require_acceptable, text_reply,
+};
 
-use crate::authn::ServiceAccounts;
+use crate::authn::ServiceAccountAuthenticator;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Issuer {
     pub(crate) name: String,
-    pub(crate) accounts: Arc<ServiceAccounts>,
+    pub(crate) accounts: Arc<ServiceAccountAuthenticator>,
     /// Where the keys are, for those who ask.
     pub(crate) keys_at: String,
 }
 
-impl Handle for Issuer {
-    fn handle<'a>(&'a self, _: &'a Arc<Server>, request: Request) -> Handling<'a> {
+impl EndpointHandler for Issuer {
+    fn handle<'a>(&'a self, _: &'a Arc<Server>, request: Request) -> ResponseFuture<'a> {
         Box::pin(async move {
-            let (keys, seconds) = self.accounts.shown_keys();
+            let (keys, seconds) = self.accounts.published_keys();
             let (form, text) = match &*request.info.path {
                 "/.well-known/openid-configuration" => {
                     let text = pki::openid_configuration(&self.name, &self.keys_at, &keys);
@@ -32,7 +34,7 @@ impl Handle for Issuer {
                 path if path.starts_with("/openid/v1/jwks/")
                     || path.starts_with("/.well-known/openid-configuration/") =>
                 {
-                    return Err(Status::no_resource());
+                    return Err(Status::unknown_resource());
                 }
                 _ => return Ok(text_reply(404, "404 page not found")),
             };
@@ -40,7 +42,7 @@ impl Handle for Issuer {
                 let why = "the server does not allow this method on the requested resource";
                 return Err(Status::method_not_allowed(why).with_details(StatusDetails::new()));
             }
-            takes(&request.head.headers, form)?;
+            require_acceptable(&request.head.headers, form)?;
             let document = from_json(text.as_bytes()).map_err(Status::internal)?;
             let mut reply = object_reply(200, &document);
             reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(form));

@@ -1,7 +1,7 @@
 //! The texts with which a kubelet refuses to give logs, as the Status objects that clients of the API read.
 
 use http_body_util::BodyExt as _;
-use object::{Status, Subject};
+use object::{ResourceRef, Status};
 use server::{Reply, server_response};
 
 /// As much of a kubelet's text is passed on.
@@ -17,7 +17,9 @@ pub(super) async fn check(reply: Reply, pod: &str) -> Result<Reply, Status> {
     Err(match code {
         500 => Status::internal(text),
         400 => Status::bad_request(text),
-        code => server_response(code, Subject { group: "", resource: "pods", name: pod }, &text),
+        code => {
+            server_response(code, ResourceRef { group: "", resource: "pods", name: pod }, &text)
+        }
     })
 }
 

@@ -62,7 +62,7 @@ const CORS: [http::HeaderName; 4] = [
 
 /// Where links lead now.
 #[derive(Clone, Debug)]
-pub(super) struct Way {
+pub(super) struct LinkRewrite {
     /// The path to the proxy, without a slash at its end.
     pub(super) prefix: String,
     /// Hosts that mean the server behind the proxy.
@@ -70,7 +70,7 @@ pub(super) struct Way {
 }
 
 /// The answer of what is behind a proxy, as the client sees it.
-pub(super) fn through(way: Way, mut reply: Reply) -> Reply {
+pub(super) fn through(way: LinkRewrite, mut reply: Reply) -> Reply {
     let headers = reply.headers_mut();
     for name in CORS {
         headers.remove(name);
@@ -96,10 +96,10 @@ pub(super) fn through(way: Way, mut reply: Reply) -> Reply {
     }
     headers.remove(CONTENT_ENCODING);
     headers.remove(CONTENT_LENGTH);
-    reply.map(|body| Page::new(body, unpack, way).boxed_unsync())
+    reply.map(|body| RewrittenBody::new(body, unpack, way).boxed_unsync())
 }
 
-impl Way {
+impl LinkRewrite {
     /// Where a link leads now; `None`: where it did.
     fn link(&self, url: &str) -> Option<String> {
         let rest = match url.split_once("://") {
@@ -129,8 +129,8 @@ impl Way {
 
 /// Rewrites a page as it comes, byte by byte: what is no tag, or too long to be one, passes as it is.
 #[derive(Debug)]
-struct Links {
-    way: Way,
+struct HtmlRewriter {
+    way: LinkRewrite,
     /// The beginning of a tag whose end has not come yet.
     kept: Vec<u8>,
     /// How far its end has been looked for.
@@ -139,8 +139,8 @@ struct Links {
     raw: Option<&'static str>,
 }
 
-impl Links {
-    fn new(way: Way) -> Self {
+impl HtmlRewriter {
+    fn new(way: LinkRewrite) -> Self {
         Self { way, kept: Vec::new(), scan: TagScan::default(), raw: None }
     }
 
@@ -253,18 +253,18 @@ impl TagScan {
 /// So much of a packed page is unpacked at a time: it may become a thousand times as long.
 const PACKED: usize = 512;
 
-struct Page {
+struct RewrittenBody {
     body: Body,
     unpack: Option<GzDecoder<Vec<u8>>>,
     /// What has come and is not unpacked yet.
     packed: Bytes,
-    links: Links,
+    links: HtmlRewriter,
     over: bool,
 }
 
-impl Page {
-    fn new(body: Body, unpack: Option<GzDecoder<Vec<u8>>>, way: Way) -> Self {
-        Self { body, unpack, packed: Bytes::new(), links: Links::new(way), over: false }
+impl RewrittenBody {
+    fn new(body: Body, unpack: Option<GzDecoder<Vec<u8>>>, way: LinkRewrite) -> Self {
+        Self { body, unpack, packed: Bytes::new(), links: HtmlRewriter::new(way), over: false }
     }
 
     /// Rewrites what has come; of what is packed only the beginning.
@@ -285,7 +285,7 @@ impl Page {
     }
 }
 
-impl HttpBody for Page {
+impl HttpBody for RewrittenBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -325,12 +325,12 @@ impl HttpBody for Page {
 mod tests {
     use super::*;
 
-    fn way() -> Way {
-        Way { prefix: "/p/proxy".into(), hosts: ["10.0.0.1:80".into(), "api:6443".into()] }
+    fn way() -> LinkRewrite {
+        LinkRewrite { prefix: "/p/proxy".into(), hosts: ["10.0.0.1:80".into(), "api:6443".into()] }
     }
 
     fn page(pieces: &[&str]) -> String {
-        let mut links = Links::new(way());
+        let mut links = HtmlRewriter::new(way());
         let mut out = Vec::new();
         pieces.iter().for_each(|piece| links.feed(piece.as_bytes(), &mut out));
         out.append(&mut links.kept);
@@ -387,10 +387,11 @@ mod tests {
                 let odd = [0xc2, 0xa0, b'=', b'"', b'<', b'>', b' ', b'\'', b'/', 0xff];
                 bytes[at] = odd[usize::try_from(random >> 20).unwrap() % odd.len()];
             }
-            let (mut links, mut whole, mut pieces) = (Links::new(way()), Vec::new(), Vec::new());
+            let (mut links, mut whole, mut pieces) =
+                (HtmlRewriter::new(way()), Vec::new(), Vec::new());
             links.feed(&bytes, &mut whole);
             whole.append(&mut links.kept);
-            let mut links = Links::new(way());
+            let mut links = HtmlRewriter::new(way());
             bytes.chunks(3).for_each(|piece| links.feed(piece, &mut pieces));
             pieces.append(&mut links.kept);
             assert_eq!(whole, pieces, "{}", String::from_utf8_lossy(&bytes));
@@ -406,7 +407,7 @@ mod tests {
         let body: Body = http_body_util::Full::new(packed)
             .map_err(|never: std::convert::Infallible| match never {})
             .boxed_unsync();
-        let mut page = Page::new(body, Some(GzDecoder::new(Vec::new())), way());
+        let mut page = RewrittenBody::new(body, Some(GzDecoder::new(Vec::new())), way());
         let (mut total, mut largest) = (0, 0);
         while let Some(frame) = page.frame().await {
             let length = frame.unwrap().into_data().unwrap().len();

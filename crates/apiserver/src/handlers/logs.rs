@@ -13,7 +13,7 @@ use http::{HeaderValue, Method, StatusCode, header};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body, Frame};
 use object::Status;
-use server::{Handle, Handling, Reply, Request, Server, text_reply, unescaped};
+use server::{EndpointHandler, Reply, Request, ResponseFuture, Server, percent_decode, text_reply};
 use tokio::{
     fs::File,
     io::{AsyncRead, AsyncReadExt as _, ReadBuf},
@@ -27,14 +27,14 @@ pub(crate) struct Logs {
     pub(crate) folder: PathBuf,
 }
 
-impl Handle for Logs {
-    fn handle<'a>(&'a self, _: &'a Arc<Server>, request: Request) -> Handling<'a> {
+impl EndpointHandler for Logs {
+    fn handle<'a>(&'a self, _: &'a Arc<Server>, request: Request) -> ResponseFuture<'a> {
         Box::pin(async move {
             if request.head.method != Method::GET {
                 return Ok(text_reply(405, "405: Method Not Allowed"));
             }
             let path = request.head.uri.path().strip_prefix("/logs").unwrap_or_default();
-            match self.reply(&unescaped(path, false)).await {
+            match self.reply(&percent_decode(path, false)).await {
                 Ok(reply) => Ok(reply),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     Ok(text_reply(404, "404 page not found"))
@@ -166,7 +166,8 @@ mod tests {
         std::fs::create_dir(folder.path().join("pods")).unwrap();
         std::fs::write(folder.path().join("a b.log"), &long).unwrap();
         let logs = Logs { folder: folder.path().to_owned() };
-        let of = async |path: &str| body(logs.reply(&unescaped(path, false)).await.unwrap()).await;
+        let of =
+            async |path: &str| body(logs.reply(&percent_decode(path, false)).await.unwrap()).await;
         assert_eq!(of("/a%20b.log").await, long);
         let shown = of("/").await;
         assert!(shown.contains("<a href=\"a%20b.log\">a b.log</a>\n"), "{shown}");

@@ -24,46 +24,47 @@ use std::{
 };
 
 use http::HeaderMap;
-use object::{Lens, Object, Status, Struct, Time, Value, View};
+use object::{Lens, Object, Status, StructSchema, Time, Value, View};
 use schema::{
-    Definition, Names,
-    apply::{self, Write},
+    ResourceDefinition, ResourceNames,
+    apply::{self, FieldManagerRequest},
 };
 use server::{
-    Asking, Call, Decoded, Handler, Operation, Options, Query, Reply, Request, RequestInfo, Served,
-    Server, decode_body, reply_as, status_reply_as,
+    Decoded, HandlerRef, Operation, Query, Reply, Request, RequestContext, RequestInfo,
+    ServedResource, Server, SubresourceRequest, WriteOptions, decode_body, reply_as,
+    status_reply_as,
 };
 
 pub(crate) use self::{
     debug::Debug,
     issuer::Issuer,
-    kubelet::{Kubelets, LogTally},
+    kubelet::{KubeletClient, PodLogMetrics},
     logs::Logs,
-    token::{TokenSigner, Tokens},
+    token::{AnyTokenSigner, TokenRequestHandler},
 };
-use crate::{authn::ServiceAccounts, authz::Rbac};
+use crate::{authn::ServiceAccountAuthenticator, authz::Rbac};
 
-type Handlers = HashMap<(&'static str, &'static str, &'static str), Handler>;
+type Handlers = HashMap<(&'static str, &'static str, &'static str), HandlerRef>;
 
 /// What the handlers work with.
 #[derive(Clone, Debug)]
-pub(crate) struct Tools {
-    pub(crate) accounts: Arc<ServiceAccounts>,
-    pub(crate) tokens: Tokens,
+pub(crate) struct HandlerDependencies {
+    pub(crate) accounts: Arc<ServiceAccountAuthenticator>,
+    pub(crate) tokens: TokenRequestHandler,
     pub(crate) rbac: Rbac,
-    pub(crate) kubelets: Kubelets,
+    pub(crate) kubelets: KubeletClient,
     /// The ports of the scheduler and the controller manager, where they are known.
     pub(crate) component_ports: Option<(u16, u16)>,
 }
 
 /// By group, resource and subresource.
-pub(crate) fn handlers(tools: &Tools) -> Handlers {
-    let Tools { accounts, tokens, rbac, kubelets, component_ports } = tools;
+pub(crate) fn handlers(tools: &HandlerDependencies) -> Handlers {
+    let HandlerDependencies { accounts, tokens, rbac, kubelets, component_ports } = tools;
     let mut all: Handlers = HashMap::new();
-    let mut add = |group, resource, subresource, handler: Handler| {
+    let mut add = |group, resource, subresource, handler: HandlerRef| {
         all.insert((group, resource, subresource), handler);
     };
-    let binding: Handler = Arc::new(binding::Bindings);
+    let binding: HandlerRef = Arc::new(binding::BindingHandler);
     add("", "pods", "binding", binding.clone());
     add("", "bindings", "", binding);
     add(
@@ -74,13 +75,14 @@ pub(crate) fn handlers(tools: &Tools) -> Handlers {
     );
     add("", "pods", "eviction", Arc::new(eviction::Evictions));
     add("", "serviceaccounts", "token", Arc::new(tokens.clone()));
-    add("*", "*", "scale", Arc::new(scale::Scales));
+    add("*", "*", "scale", Arc::new(scale::ScaleHandler));
     for verb in ["log", "exec", "attach", "portforward", "proxy"] {
         add("", "pods", verb, Arc::new(kubelets.pods(verb)));
     }
     add("", "nodes", "proxy", Arc::new(kubelets.nodes()));
     add("", "services", "proxy", Arc::new(kubelets.services()));
-    let reviews = Arc::new(review::Reviews { accounts: accounts.clone(), rbac: rbac.clone() });
+    let reviews =
+        Arc::new(review::ReviewHandler { accounts: accounts.clone(), rbac: rbac.clone() });
     for kind in ["tokenreviews", "selfsubjectreviews"] {
         add("authentication.k8s.io", kind, "", reviews.clone());
     }
@@ -100,11 +102,11 @@ pub(crate) fn paths(
     issuer: Issuer,
     since: i64,
     flags: BTreeMap<String, String>,
-) -> HashMap<&'static str, Handler> {
-    let issuer: Handler = Arc::new(issuer);
-    let why: Handler = Arc::new(why::Why);
-    let about: Handler = Arc::new(about::Statusz { since });
-    let flags: Handler = Arc::new(about::Flagz { flags });
+) -> HashMap<&'static str, HandlerRef> {
+    let issuer: HandlerRef = Arc::new(issuer);
+    let why: HandlerRef = Arc::new(why::ProvenanceHandler);
+    let about: HandlerRef = Arc::new(about::Statusz { since });
+    let flags: HandlerRef = Arc::new(about::Flagz { flags });
     HashMap::from([
         ("tiphys", why),
         (".well-known", issuer.clone()),
@@ -115,19 +117,19 @@ pub(crate) fn paths(
 }
 
 /// The kind that a request is about.
-fn served(server: &Server, request: &Request) -> Result<Served, Status> {
+fn served(server: &Server, request: &Request) -> Result<ServedResource, Status> {
     let info = &request.info;
     let found = server.registry.kinds().get(&info.group, &info.version, &info.resource);
-    found.ok_or_else(Status::no_resource)
+    found.ok_or_else(Status::unknown_resource)
 }
 
 /// How an answer shall look.
-struct Asked {
+struct ResponseParams {
     headers: HeaderMap,
     query: Query,
 }
 
-impl Asked {
+impl ResponseParams {
     fn of(request: &Request) -> Self {
         Self { headers: request.head.headers.clone(), query: request.query.clone() }
     }
@@ -135,43 +137,58 @@ impl Asked {
     fn reply(
         &self,
         server: &Server,
-        kind: &Definition,
+        kind: &ResourceDefinition,
         answer: (u16, &Value),
     ) -> Result<Reply, Status> {
         reply_as(&self.headers, &self.query, kind, answer, server.registry.clock().now())
     }
 
     /// That it is done, and nothing more.
-    fn made(&self, call: &Call) -> Reply {
+    fn created(&self, call: &RequestContext) -> Reply {
         let done = Status::success().with_code(201);
         warned(status_reply_as(&self.headers, &self.query, &done), call)
     }
 
     /// That it is not done, and what else there is to tell.
-    fn refused(&self, why: &Status, call: &Call) -> Reply {
+    fn failure(&self, why: &Status, call: &RequestContext) -> Reply {
         warned(status_reply_as(&self.headers, &self.query, why), call)
     }
 }
 
 /// An answer with what else there is to tell.
-fn warned(mut reply: Reply, call: &Call) -> Reply {
+fn warned(mut reply: Reply, call: &RequestContext) -> Reply {
     server::warn(reply.headers_mut(), &call.warnings);
     reply
 }
 
 /// A kind that only subresources take and give.
-fn part(group: &'static str, kind: &'static str, shape: &'static Struct) -> Definition {
-    let names =
-        Names { group, version: "v1", kind, plural: "", singular: "", short: &[], categories: &[] };
-    Definition::bare(names, shape)
+fn subresource_kind(
+    group: &'static str,
+    kind: &'static str,
+    shape: &'static StructSchema,
+) -> ResourceDefinition {
+    let names = ResourceNames {
+        group,
+        version: "v1",
+        kind,
+        plural: "",
+        singular: "",
+        short_names: &[],
+        categories: &[],
+    };
+    ResourceDefinition::without_resource(names, shape)
 }
 
 /// What the subresources here take and give.
-pub(crate) fn parts() -> Vec<Definition> {
+pub(crate) fn subresource_kinds() -> Vec<ResourceDefinition> {
     vec![
-        Definition::of::<api::autoscaling::v1::Scale>(),
-        part("policy", "Eviction", api::policy::Eviction::SHAPE),
-        part("authentication.k8s.io", "TokenRequest", api::authentication::TokenRequest::SHAPE),
+        ResourceDefinition::from_kind::<api::autoscaling::v1::Scale>(),
+        subresource_kind("policy", "Eviction", api::policy::Eviction::SHAPE),
+        subresource_kind(
+            "authentication.k8s.io",
+            "TokenRequest",
+            api::authentication::TokenRequest::SHAPE,
+        ),
     ]
 }
 
@@ -179,39 +196,43 @@ pub(crate) fn parts() -> Vec<Definition> {
 /// what is odd about it.
 async fn body_of(
     server: &Server,
-    call: &mut Call,
+    call: &mut RequestContext,
     request: Request,
-    kind: &Definition,
+    kind: &ResourceDefinition,
 ) -> Result<Value, Status> {
-    let read = noted(server, request, kind).await?;
+    let read = decode_request(server, request, kind).await?;
     call.warnings.extend(read.warnings);
     Ok(read.object)
 }
 
 /// What is sent, with who set which fields of it.
-fn booked(
+fn with_managed_fields(
     server: &Server,
-    call: &Call,
-    (names, shape): (&Names, &Struct),
+    call: &RequestContext,
+    (names, shape): (&ResourceNames, &StructSchema),
     subresource: &str,
     given: Value,
 ) -> Result<Value, Status> {
-    let write = Write {
-        shape,
+    let write = FieldManagerRequest {
+        schema: shape,
         api_version: &names.api_version(),
         kind: names.kind,
         manager: &call.manager,
         subresource,
-        reset: &[],
-        now: &Time::text(server.registry.clock().now()),
-        versions: &apply::Alone,
+        reset_fields: &[],
+        now: &Time::format(server.registry.clock().now()),
+        converter: &apply::SingleVersion,
     };
-    apply::update(&write, None, given).map_err(|error| error.status())
+    apply::update_managed_fields(&write, None, given).map_err(|error| error.status())
 }
 
 /// The same, with what is odd about it.
-async fn noted(server: &Server, request: Request, kind: &Definition) -> Result<Decoded, Status> {
-    let asked = Asked::of(&request);
+async fn decode_request(
+    server: &Server,
+    request: Request,
+    kind: &ResourceDefinition,
+) -> Result<Decoded, Status> {
+    let asked = ResponseParams::of(&request);
     let bytes = bytes_of(server, request).await?;
     decode_body(server.registry.kinds(), kind, &asked.headers, &asked.query, &bytes)
 }
@@ -253,16 +274,16 @@ async fn bytes_of(server: &Server, request: Request) -> Result<bytes::Bytes, Sta
 
 /// What somebody wants to be made of a part, as plugins see it: with its kind, its namespace,
 /// and who has set its fields.
-fn begun(
+fn prepare_subresource(
     server: &Server,
-    (call, info): (&Call, &RequestInfo),
-    kind: &Definition,
+    (call, info): (&RequestContext, &RequestInfo),
+    kind: &ResourceDefinition,
     object: Value,
 ) -> Result<Value, Status> {
     let object = Object::from(object).with_api_version(kind.names.api_version());
     let mut object = object.with_kind(kind.names.kind);
     object.metadata_mut().set_namespace(&*info.namespace);
-    booked(server, call, (&kind.names, &kind.shape), &info.subresource, object.into())
+    with_managed_fields(server, call, (&kind.names, &kind.schema), &info.subresource, object.into())
 }
 
 /// The object with its kind named, as an answer needs it.
@@ -272,8 +293,8 @@ fn typed<K: schema::Kind>(object: impl Into<Value>) -> Value {
 }
 
 /// What a request asks of a part of an object, as plugins see it.
-fn asking(info: &RequestInfo, operation: Operation, object: Value) -> Asking<'_> {
-    Asking {
+fn asking(info: &RequestInfo, operation: Operation, object: Value) -> SubresourceRequest<'_> {
+    SubresourceRequest {
         operation,
         namespace: &info.namespace,
         name: &info.name,
@@ -283,16 +304,20 @@ fn asking(info: &RequestInfo, operation: Operation, object: Value) -> Asking<'_>
     }
 }
 
-fn call(request: &Request) -> Call {
+fn request_context(request: &Request) -> RequestContext {
     let agent = request.head.headers.get(http::header::USER_AGENT);
     let agent = agent.and_then(|value| value.to_str().ok()).unwrap_or_default();
     let agent = agent.split('/').next().unwrap_or_default();
-    let mut call =
-        Call::new(request.user.clone(), request.query.get("fieldManager").unwrap_or(agent));
+    let mut call = RequestContext::new(
+        request.user.clone(),
+        request.query.get("fieldManager").unwrap_or(agent),
+    );
     call.dry_run = request.query.all("dryRun") == ["All"];
     let said = |name: &str| request.query.get(name).unwrap_or_default().into();
-    call.options =
-        Options { field_manager: said("fieldManager"), field_validation: said("fieldValidation") };
+    call.options = WriteOptions {
+        field_manager: said("fieldManager"),
+        field_validation: said("fieldValidation"),
+    };
     let cause = request.head.headers.get(client::CAUSE_HEADER);
     call.cause = cause.and_then(client::cause_from_header);
     call

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use api::{
-    authentication::{SelfSubjectReview, TokenReview, UserInfo},
+    authentication::{self, SelfSubjectReview, TokenReview},
     authorization::{
         LocalSubjectAccessReview, ResourceRule, SelfSubjectAccessReview, SelfSubjectRulesReview,
         SubjectAccessReview, SubjectAccessReviewStatus, SubjectRulesReviewStatus,
@@ -13,30 +13,34 @@ use object::{
     List, Map, Object, Status, Time, Value, View,
     selector::{FieldSelector, Selector},
 };
-use schema::Errors;
+use schema::ErrorList;
 use server::{
-    Attributes, Call, Decision, Handle, Handling, Peer, Request, RequestInfo, Server, User,
+    Attributes, Decision, EndpointHandler, Peer, Request, RequestContext, RequestInfo,
+    ResponseFuture, Server, UserInfo,
 };
 
-use super::{Asked, body_of, booked, call, same_namespace, served, typed, warned};
-use crate::{authn::ServiceAccounts, authz::Rbac};
+use super::{
+    ResponseParams, body_of, request_context, same_namespace, served, typed, warned,
+    with_managed_fields,
+};
+use crate::{authn::ServiceAccountAuthenticator, authz::Rbac};
 
 const GROUP: &str = "authorization.k8s.io";
 const SYSTEM: [&str; 5] =
     ["creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "selfLink", "uid"];
 
 #[derive(Debug)]
-pub(super) struct Reviews {
-    pub(super) accounts: Arc<ServiceAccounts>,
+pub(super) struct ReviewHandler {
+    pub(super) accounts: Arc<ServiceAccountAuthenticator>,
     pub(super) rbac: Rbac,
 }
 
-impl Handle for Reviews {
-    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
+impl EndpointHandler for ReviewHandler {
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> ResponseFuture<'a> {
         Box::pin(async move {
-            let (user, asked) = (request.user.clone(), Asked::of(&request));
+            let (user, asked) = (request.user.clone(), ResponseParams::of(&request));
             let kind = served(server, &request)?.definition;
-            let (mut call, info) = (call(&request), request.info.clone());
+            let (mut call, info) = (request_context(&request), request.info.clone());
             let given = body_of(server, &mut call, request, &kind).await?;
             let answer = self.answer(server, (&call, &info), &user, given).await;
             match answer {
@@ -46,19 +50,19 @@ impl Handle for Reviews {
                     }
                     Ok(warned(asked.reply(server, &kind, (201, &answer))?, &call))
                 }
-                Err(why) => Ok(asked.refused(&why, &call)),
+                Err(why) => Ok(asked.failure(&why, &call)),
             }
         })
     }
 }
 
-impl Reviews {
+impl ReviewHandler {
     /// What a review gives.
     async fn answer(
         &self,
         server: &Server,
         (call, info): Asking<'_>,
-        user: &User,
+        user: &UserInfo,
         given: Value,
     ) -> Result<Value, Status> {
         let checked = |check: fn(&Server, Asking<'_>, Value) -> Result<Value, Status>| {
@@ -71,7 +75,7 @@ impl Reviews {
             "selfsubjectreviews" => {
                 let mut review = SelfSubjectReview::new();
                 review.status_mut().set_user_info(told(user));
-                let now = Time::text(server.registry.clock().now());
+                let now = Time::format(server.registry.clock().now());
                 review.metadata_mut().set_creation_timestamp(now);
                 Ok(typed::<SelfSubjectReview>(review))
             }
@@ -94,7 +98,7 @@ impl Reviews {
                 Ok(typed::<LocalSubjectAccessReview>(review))
             }
             "selfsubjectrulesreviews" => self.rules(server, user, given),
-            _ => Err(Status::no_resource()),
+            _ => Err(Status::unknown_resource()),
         }
     }
 
@@ -112,7 +116,7 @@ impl Reviews {
         }
         let wanted: Vec<String> = review.spec().audiences().iter().map(str::to_owned).collect();
         let mut known = self.accounts.identify(&token, &wanted).await;
-        if let Err(pki::Refusal::NotOurs) = known
+        if let Err(pki::TokenError::NotOurToken) = known
             && let Some(user) = other_token(server, &token).await
         {
             // Such a token names no audience: it is good for this server's own.
@@ -127,7 +131,7 @@ impl Reviews {
         match known {
             Ok((user, audiences)) => {
                 let mut info = told(&user);
-                if !user.is_in("system:authenticated") {
+                if !user.in_group("system:authenticated") {
                     info.groups_mut().push("system:authenticated");
                 }
                 status.set_authenticated(true);
@@ -135,7 +139,7 @@ impl Reviews {
                 let audiences: List<String> = audiences.iter().map(String::as_str).collect();
                 status.set_audiences(audiences);
             }
-            Err(pki::Refusal::NotOurs) => status.set_error("invalid bearer token"),
+            Err(pki::TokenError::NotOurToken) => status.set_error("invalid bearer token"),
             Err(refusal) => status.set_error(format!("[invalid bearer token, {refusal}]")),
         }
         let mut review = typed::<TokenReview>(review);
@@ -145,7 +149,7 @@ impl Reviews {
         Ok(review)
     }
 
-    fn rules(&self, server: &Server, user: &User, given: Value) -> Result<Value, Status> {
+    fn rules(&self, server: &Server, user: &UserInfo, given: Value) -> Result<Value, Status> {
         let mut review = SelfSubjectRulesReview::from(given);
         let namespace = review.spec().namespace().to_owned();
         if namespace.is_empty() {
@@ -172,7 +176,8 @@ impl Reviews {
         status.set_resource_rules(resources.into_iter().collect::<List<_>>());
         status.set_non_resource_rules(urls.into_iter().collect::<List<_>>());
         let mut unknown = Vec::new();
-        unknown.extend(server.authorizers.iter().filter_map(|way| way.rules_unknown(user)));
+        unknown
+            .extend(server.authorizers.iter().filter_map(|way| way.incomplete_rules_reason(user)));
         status.set_incomplete(!unknown.is_empty());
         if !unknown.is_empty() {
             status.set_evaluation_error(unknown.join(", "));
@@ -185,7 +190,7 @@ impl Reviews {
 }
 
 /// Whoever the other authenticators take the bearer of a token for.
-async fn other_token(server: &Server, token: &str) -> Option<User> {
+async fn other_token(server: &Server, token: &str) -> Option<UserInfo> {
     let request = http::Request::builder().header("authorization", format!("Bearer {token}"));
     let (head, ()) = request.body(()).ok()?.into_parts();
     for way in &server.authenticators {
@@ -196,13 +201,14 @@ async fn other_token(server: &Server, token: &str) -> Option<User> {
     None
 }
 
-fn told(user: &User) -> UserInfo {
+fn told(user: &UserInfo) -> authentication::UserInfo {
     let mut extra = Value::object();
     for (name, values) in &user.extra {
         extra[name.as_str()] = values.iter().map(String::as_str).collect();
     }
     let groups: List<String> = user.groups.iter().map(object::Text::as_str).collect();
-    let mut info = UserInfo::new().with_username(user.name.as_str()).with_groups(groups);
+    let mut info =
+        authentication::UserInfo::new().with_username(user.name.as_str()).with_groups(groups);
     if !user.uid.is_empty() {
         info.set_uid(user.uid.as_str());
     }
@@ -213,7 +219,7 @@ fn told(user: &User) -> UserInfo {
 }
 
 /// Who asks, and where.
-type Asking<'a> = (&'a Call, &'a RequestInfo);
+type Asking<'a> = (&'a RequestContext, &'a RequestInfo);
 
 /// Checks a review of access.
 fn check<K: schema::Kind>(
@@ -222,9 +228,9 @@ fn check<K: schema::Kind>(
     given: Value,
 ) -> Result<Value, Status> {
     let given = begun::<K>(server, asking, given)?;
-    let mut errs = Errors::default();
+    let mut errs = ErrorList::default();
     K::view(&given).validate(&mut errs);
-    if errs.is_empty() { Ok(given) } else { Err(errs.status(GROUP, "", "")) }
+    if errs.is_empty() { Ok(given) } else { Err(errs.into_status(GROUP, "", "")) }
 }
 
 /// A review as it is looked at, with who set which fields.
@@ -244,14 +250,14 @@ fn begun<K: schema::Kind>(
         same_namespace(Object::view(&given).metadata().namespace(), &info.namespace)?;
         given["metadata"]["namespace"] = info.namespace.clone().into();
     }
-    booked(server, call, (&K::NAMES, K::SHAPE), "", given)
+    with_managed_fields(server, call, (&K::NAMES, K::SHAPE), "", given)
 }
 
 /// The user that a review asks about.
-fn subject(spec: &Value) -> User {
+fn subject(spec: &Value) -> UserInfo {
     let name = spec.get("user").as_str().unwrap_or_default();
     let groups: Vec<&str> = spec.get("groups").items().iter().filter_map(Value::as_str).collect();
-    let mut user = User::new(name, &groups);
+    let mut user = UserInfo::new(name, &groups);
     user.uid = spec.get("uid").as_str().unwrap_or_default().into();
     let extra = spec.get("extra").entries().map(|(name, values)| {
         let values = values.items().iter().filter_map(Value::as_str).map(str::to_owned).collect();
@@ -263,11 +269,11 @@ fn subject(spec: &Value) -> User {
 
 async fn decide(
     server: &Server,
-    user: &User,
+    user: &UserInfo,
     spec: &Value,
 ) -> Result<SubjectAccessReviewStatus, Status> {
     let (resource, plain) = (spec.get("resourceAttributes"), spec.get("nonResourceAttributes"));
-    let unread = unread(resource);
+    let unread = selector_parse_errors(resource);
     let told = |status: SubjectAccessReviewStatus| match &*unread {
         "" => status,
         unread => status.with_evaluation_error(unread),
@@ -328,7 +334,7 @@ fn fields(resource: &Value) -> String {
 }
 
 /// What of the selectors that a review names cannot be understood, and so does not narrow it.
-fn unread(resource: &Value) -> String {
+fn selector_parse_errors(resource: &Value) -> String {
     let by_field = |one: &Value| {
         matches!(one.get("operator").as_str(), Some("In" | "NotIn"))
             && one.get("values").items().len() == 1
@@ -363,7 +369,7 @@ mod tests {
 
     #[test]
     fn selectors_that_cannot_be_read_are_told() {
-        let told = |text: &str| unread(&from_json(text.as_bytes()).expect("JSON"));
+        let told = |text: &str| selector_parse_errors(&from_json(text.as_bytes()).expect("JSON"));
         assert_eq!(told("{}"), "");
         let fields = r#"{"fieldSelector":{"requirements":[{"operator":"In","values":["a"]},
             {"operator":"Exists"}]}}"#;

@@ -4,61 +4,72 @@ use std::sync::Arc;
 
 use api::autoscaling::v1::Scale;
 use object::{
-    Lens, Object, ObjectMeta, Status, StatusDetails, Subject, Time, Value, View, selector::Selector,
+    Lens, Object, ObjectMeta, ResourceRef, Status, StatusDetails, Time, Value, View,
+    selector::Selector,
 };
 use schema::{
-    Definition, Errors, Path,
-    apply::{self, ApplyError, Write},
+    ErrorList, FieldPath, ResourceDefinition,
+    apply::{self, ApplyError, FieldManagerRequest},
     patch,
 };
 use server::{
-    Asking, Call, Handle, Handling, Operation, Patch, PatchType, Query, Request, RequestInfo,
-    Served, Server, note_sent,
+    EndpointHandler, Operation, Patch, PatchType, Query, Request, RequestContext, RequestInfo,
+    ResponseFuture, ServedResource, Server, SubresourceRequest, log_request_object,
 };
 
-use super::{Asked, asking, body_of, bytes_of, call, custom_scale, same_name, served, warned};
+use super::{
+    ResponseParams, asking, body_of, bytes_of, custom_scale, request_context, same_name, served,
+    warned,
+};
 
 #[derive(Debug)]
-pub(super) struct Scales;
+pub(super) struct ScaleHandler;
 
-impl Handle for Scales {
-    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
+impl EndpointHandler for ScaleHandler {
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> ResponseFuture<'a> {
         Box::pin(async move {
             let (served, info) = (served(server, &request)?, request.info.clone());
-            if let Some(paths) = served.definition.custom.as_ref().and_then(|own| own.scale.clone())
+            if let Some(paths) =
+                served.definition.custom_resource.as_ref().and_then(|own| own.scale.clone())
             {
                 return custom_scale::handle(server, request, served, paths).await;
             }
-            let (asked, kind) = (Asked::of(&request), Definition::of::<Scale>());
+            let (asked, kind) =
+                (ResponseParams::of(&request), ResourceDefinition::from_kind::<Scale>());
             let path = &["spec", "replicas"][..];
             let key = (&*info.namespace, &*info.name);
-            let mut call = call(&request);
+            let mut call = request_context(&request);
             if info.verb == "get" {
                 let found = server.registry.get(&served, key.0, key.1)?;
                 let scale = scale_of(found.revision, &found.object);
                 return asked.reply(server, &kind, (200, &scale));
             }
             let wanted = if info.verb == "update" {
-                Wanted::Whole(body_of(server, &mut call, request, &kind).await?)
+                ScaleWrite::Whole(body_of(server, &mut call, request, &kind).await?)
             } else {
                 server.registry.get(&served, key.0, key.1)?; // there is something to patch
                 patch_of(server, request, &asked.query).await?
             };
-            if let Wanted::Whole(scale) = &wanted {
+            if let ScaleWrite::Whole(scale) = &wanted {
                 same_name(scale, key)?;
                 check(scale, key.1)?;
             }
             let manager = call.manager.clone();
-            let now = Time::text(server.registry.clock().now());
+            let now = Time::format(server.registry.clock().now());
             let api_version = served.definition.names.api_version();
-            let laid = |old: &store::Version<Value>, wanted: &Wanted| {
-                let books = Books { server, object: &old.object, path, api_version: &api_version };
+            let laid = |old: &store::Version<Value>, wanted: &ScaleWrite| {
+                let books = ScaleFieldManager {
+                    server,
+                    object: &old.object,
+                    path,
+                    api_version: &api_version,
+                };
                 books.after(wanted, scale_of(old.revision, &old.object), &manager, &now)
             };
             let found = server.registry.get(&served, key.0, key.1)?;
             let (before, first) = (scale_of(found.revision, &found.object), laid(&found, &wanted)?);
             call.warnings.extend(first.odd);
-            if let Wanted::Patched(_) = &wanted {
+            if let ScaleWrite::Patched(_) = &wanted {
                 same_name(&first.scale, key)?;
                 check(&first.scale, key.1)?;
             }
@@ -68,9 +79,10 @@ impl Handle for Scales {
             };
             let part = (&before, found.revision, first.scale);
             let changed = admitted(server, &mut call, (&served, &info), part, checked).await?;
-            let wanted = changed.map_or(wanted, Wanted::Whole);
+            let wanted = changed.map_or(wanted, ScaleWrite::Whole);
             let change = |old: &store::Version<Value>| {
-                let Laid { scale: after, books, .. } = laid(old, &wanted)?;
+                let ScaleWriteResult { scale: after, managed_fields: books, .. } =
+                    laid(old, &wanted)?;
                 same_name(&after, key)?;
                 check(&after, key.1)?;
                 let scale = Scale::view(&after);
@@ -79,7 +91,7 @@ impl Handle for Scales {
                 if !uid.is_empty() && uid != have {
                     return Err(other_uid(&served, key.1, uid, have));
                 } else if !version.is_empty() && version != old.revision.to_string() {
-                    return Err(Status::stale(served.subject(key.1)));
+                    return Err(Status::optimistic_lock_conflict(served.subject(key.1)));
                 }
                 let mut object = old.object.clone();
                 object["spec"]["replicas"] = scale.spec().replicas().into();
@@ -87,8 +99,11 @@ impl Handle for Scales {
                 Ok(object)
             };
             let mut inner = call.clone().admitted();
-            inner.keep_books();
-            let made = server.registry.change(&mut inner, &served, key, "scale", change).await?;
+            inner.skip_managed_fields();
+            let made = server
+                .registry
+                .guaranteed_update(&mut inner, &served, key, "scale", change)
+                .await?;
             let scale = scale_of(made.revision, &made.object);
             Ok(warned(asked.reply(server, &kind, (200, &scale))?, &call))
         })
@@ -98,14 +113,14 @@ impl Handle for Scales {
 /// Lets plugins see the scale, before and after; gives it if they want another.
 pub(super) async fn admitted(
     server: &Server,
-    call: &mut Call,
-    (served, info): (&Served, &RequestInfo),
+    call: &mut RequestContext,
+    (served, info): (&ServedResource, &RequestInfo),
     (before, revision, mut after): (&Value, u64, Value),
     checked: impl FnOnce(&mut Value) -> Result<(), Status>,
 ) -> Result<Option<Value>, Status> {
     after["metadata"].remove("managedFields");
     let old = Some((before, revision));
-    let asking = Asking { old, ..asking(info, Operation::Update, after.clone()) };
+    let asking = SubresourceRequest { old, ..asking(info, Operation::Update, after.clone()) };
     let mut wanted = Value::Null;
     // Who decides sees what the object will be as a scale, not what was sent.
     let checked = |scale: &mut Value| {
@@ -116,12 +131,12 @@ pub(super) async fn admitted(
         scale["spec"] = spec;
         Ok(())
     };
-    server.registry.admit(call, served, asking, checked).await?;
+    server.registry.admit_subresource(call, served, asking, checked).await?;
     Ok((wanted != after).then_some(wanted))
 }
 
 /// What a write to a scale asks for.
-pub(super) enum Wanted<'q> {
+pub(super) enum ScaleWrite<'q> {
     Whole(Value),
     /// It is patched anew whenever somebody was faster.
     Patched(Patch<'q>),
@@ -130,7 +145,7 @@ pub(super) enum Wanted<'q> {
 }
 
 /// An object whose scale is written: who holds what of it.
-pub(super) struct Books<'a> {
+pub(super) struct ScaleFieldManager<'a> {
     pub(super) server: &'a Server,
     pub(super) object: &'a Value,
     /// Where the object has its number.
@@ -139,57 +154,60 @@ pub(super) struct Books<'a> {
 }
 
 /// What a write makes of an object whose scale is written.
-pub(super) struct Laid {
+pub(super) struct ScaleWriteResult {
     /// The scale as it is wanted.
     pub(super) scale: Value,
     /// Who then holds which fields of the object.
-    pub(super) books: Value,
+    pub(super) managed_fields: Value,
     /// What is odd about the patch.
     pub(super) odd: Vec<String>,
 }
 
-impl Books<'_> {
+impl ScaleFieldManager<'_> {
     pub(super) fn after(
         &self,
-        wanted: &Wanted,
+        wanted: &ScaleWrite,
         mut before: Value,
         manager: &str,
         now: &str,
-    ) -> Result<Laid, Status> {
-        let write = Write {
-            shape: Scale::SHAPE,
+    ) -> Result<ScaleWriteResult, Status> {
+        let write = FieldManagerRequest {
+            schema: Scale::SHAPE,
             api_version: "autoscaling/v1",
             kind: "Scale",
             manager,
             subresource: "scale",
-            reset: &[],
+            reset_fields: &[],
             now,
-            versions: &apply::Alone,
+            converter: &apply::SingleVersion,
         };
         let books = self.object.get("metadata").get("managedFields");
-        before["metadata"]["managedFields"] = apply::to_scale(books, self.path);
+        before["metadata"]["managedFields"] = apply::to_scale_managed_fields(books, self.path);
         let mut odd = Vec::new();
         let after = match wanted {
-            Wanted::Patched(patch) => {
-                let (kind, registry) = (Definition::of::<Scale>(), &self.server.registry);
-                let (scale, said) = registry.patched_part(&kind, before.clone(), patch)?;
+            ScaleWrite::Patched(patch) => {
+                let (kind, registry) =
+                    (ResourceDefinition::from_kind::<Scale>(), &self.server.registry);
+                let (scale, said) = registry.apply_patch(&kind, before.clone(), patch)?;
                 odd = said;
-                apply::update(&write, Some(&before), scale)
+                apply::update_managed_fields(&write, Some(&before), scale)
             }
-            Wanted::Whole(scale) => apply::update(&write, Some(&before), scale.clone()),
-            Wanted::Applied(scale, force) => apply::apply(&write, Some(&before), scale, *force)
+            ScaleWrite::Whole(scale) => {
+                apply::update_managed_fields(&write, Some(&before), scale.clone())
+            }
+            ScaleWrite::Applied(scale, force) => apply::apply(&write, Some(&before), scale, *force)
                 .and_then(|laid| fits(&laid, scale).map(|()| laid)),
         };
         let scale = after.map_err(|error| error.status())?;
         let own = scale.get("metadata").get("managedFields");
-        let books = apply::from_scale(books, own, self.path, self.api_version);
-        Ok(Laid { scale, books, odd })
+        let books = apply::from_scale_managed_fields(books, own, self.path, self.api_version);
+        Ok(ScaleWriteResult { scale, managed_fields: books, odd })
     }
 }
 
 /// Whether what came of an applied scale is one.
 fn fits(laid: &Value, applied: &Value) -> Result<(), ApplyError> {
-    patch::restore("v1", Scale::SHAPE, &mut laid.clone()).map_err(|why| {
+    patch::from_unstructured("v1", Scale::SHAPE, &mut laid.clone()).map_err(|why| {
         let (meta, of) = (Object::view(applied).metadata(), "autoscaling/v1, Kind=Scale");
         let (namespace, name) = (meta.namespace(), meta.name());
         ApplyError::Failed(format!(
@@ -200,19 +218,19 @@ fn fits(laid: &Value, applied: &Value) -> Result<(), ApplyError> {
 }
 
 fn check(scale: &Value, name: &str) -> Result<(), Status> {
-    let mut errs = Errors::default();
-    let spec = Path::Root.field("spec");
+    let mut errs = ErrorList::default();
+    let spec = FieldPath::Root.field("spec");
     errs.non_negative(&spec.field("replicas"), Scale::view(scale).spec().replicas().into());
-    if errs.is_empty() { Ok(()) } else { Err(errs.status("autoscaling", "Scale", name)) }
+    if errs.is_empty() { Ok(()) } else { Err(errs.into_status("autoscaling", "Scale", name)) }
 }
 
 /// The object whose scale is meant is another one of that name.
-fn other_uid(served: &Served, name: &str, wanted: &str, have: &str) -> Status {
+fn other_uid(served: &ServedResource, name: &str, wanted: &str, have: &str) -> Status {
     let subject = served.subject(name);
     let resource = format!("{}/scale", subject.resource);
     let why =
         format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {have}");
-    Status::conflict(Subject { resource: &resource, ..subject }, &why)
+    Status::conflict(ResourceRef { resource: &resource, ..subject }, &why)
 }
 
 /// The object seen as a scale.
@@ -227,9 +245,9 @@ fn scale_of(revision: u64, object: &Value) -> Value {
     let selector = object.get("spec").get("selector");
     let plain = selector.get("matchLabels").is_null() && selector.get("matchExpressions").is_null();
     let selector = if plain {
-        Selector::labels(selector.entries().filter_map(|(k, v)| Some((k, v.as_str()?))))
+        Selector::from_labels(selector.entries().filter_map(|(k, v)| Some((k, v.as_str()?))))
     } else {
-        Selector::from_tree(selector).unwrap_or_default()
+        Selector::from_label_selector(selector).unwrap_or_default()
     };
     let replicas = |part: &str| object.get(part).get("replicas").as_i64().unwrap_or_default();
     let mut scale = Value::object();
@@ -250,7 +268,7 @@ pub(super) async fn patch_of<'q>(
     server: &Server,
     request: Request,
     query: &'q Query,
-) -> Result<Wanted<'q>, Status> {
+) -> Result<ScaleWrite<'q>, Status> {
     let (force, named) = (request.query.flag("force"), request.query.get("fieldManager").is_some());
     let content = request.head.headers.get(http::header::CONTENT_TYPE);
     let content = content.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
@@ -262,13 +280,13 @@ pub(super) async fn patch_of<'q>(
         };
         let text = std::str::from_utf8(&bytes).map_err(|error| wrong(&error))?;
         let applied = object::yaml::from_yaml_lenient(text).map_err(|error| wrong(&error))?;
-        note_sent(|| applied.clone());
+        log_request_object(|| applied.clone());
         if !named {
-            let mut errs = Errors::default();
-            errs.required(&Path::Root.field("fieldManager"), "is required for apply patch");
-            return Err(errs.status("meta.k8s.io", "PatchOptions", ""));
+            let mut errs = ErrorList::default();
+            errs.required(&FieldPath::Root.field("fieldManager"), "is required for apply patch");
+            return Err(errs.into_status("meta.k8s.io", "PatchOptions", ""));
         }
-        return Ok(Wanted::Applied(applied, force));
+        return Ok(ScaleWrite::Applied(applied, force));
     }
     let Some(ty) = PatchType::of(content) else {
         let unknown = Status::failure(
@@ -280,5 +298,5 @@ pub(super) async fn patch_of<'q>(
         );
         return Err(unknown.with_details(StatusDetails::new()));
     };
-    Patch::read(ty, &bytes, query).map(Wanted::Patched)
+    Patch::read(ty, &bytes, query).map(ScaleWrite::Patched)
 }

@@ -8,7 +8,7 @@ use api::{
     discovery::{Endpoint, EndpointPort, EndpointSlice},
 };
 use object::{Lens as _, Status, View, selector::Selector};
-use server::{Page, Registry, Selection};
+use server::{ListOptions, Registry, Selection};
 
 /// Endpoints take turns, so that none bears all.
 static TURN: AtomicUsize = AtomicUsize::new(0);
@@ -72,9 +72,9 @@ pub(super) fn endpoint(
         own.name().clone_into(&mut port);
     }
     let slices = registry.kind("discovery.k8s.io", "endpointslices")?;
-    let labels = Selector::labels([("kubernetes.io/service-name", name)]);
+    let labels = Selector::from_labels([("kubernetes.io/service-name", name)]);
     let selection = Selection { labels, ..Selection::namespace(namespace) };
-    let mut slices = registry.list(&slices, &selection, &Page::default())?.items;
+    let mut slices = registry.list(&slices, &selection, &ListOptions::default())?.items;
     let families = service.as_ref().ok().map(|own| Service::view(&own.object).spec().ip_families());
     let preferred = families.and_then(|families| families.iter().next()).unwrap_or_default();
     slices.sort_by_key(|slice| EndpointSlice::view(&slice.object).address_type() != preferred);

@@ -4,13 +4,16 @@
 use std::{sync::Arc, time::Duration};
 
 use api::authentication::TokenRequest;
-use object::{Lens, List, Object, ObjectMeta, Status, Subject, Time, Value, View};
-use pki::{Bound, Claims, Reference, Signer};
+use object::{Lens, List, Object, ObjectMeta, ResourceRef, Status, Time, Value, View};
+use pki::{BoundObjectRef, BoundObjects, ServiceAccountClaims, TokenSigner};
 use ref_cast::RefCast;
-use schema::{Errors, Path};
-use server::{Handle, Handling, Operation, Request, Server};
+use schema::{ErrorList, FieldPath};
+use server::{EndpointHandler, Operation, Request, ResponseFuture, Server};
 
-use super::{Asked, asking, begun, body_of, call, in_namespace, part, same_namespace, warned};
+use super::{
+    ResponseParams, asking, body_of, in_namespace, prepare_subresource, request_context,
+    same_namespace, subresource_kind, warned,
+};
 use crate::external_signer::ExternalSigner;
 
 const SHORTEST: i64 = 600;
@@ -18,29 +21,29 @@ const LONGEST: i64 = 1 << 32;
 const DEFAULT: i64 = 3600;
 
 /// A pod that says nothing else asks for a token of this many seconds.
-const USUAL: i64 = 3607;
+const POD_TOKEN_SECONDS: i64 = 3607;
 const YEAR: i64 = 365 * 24 * 3600;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Tokens {
-    pub(crate) signer: Arc<TokenSigner>,
+pub(crate) struct TokenRequestHandler {
+    pub(crate) signer: Arc<AnyTokenSigner>,
     /// Who this server is: what a token is for that names nobody.
     pub(crate) audiences: Vec<String>,
     /// How long tokens are good at most; `None`: as long as is asked for.
-    pub(crate) longest: Option<Duration>,
+    pub(crate) max_expiration: Option<Duration>,
     /// Whether the usual tokens of pods are good for a year, and only noted as old before.
     pub(crate) extends: bool,
 }
 
 /// Who signs tokens.
 #[derive(Debug)]
-pub(crate) enum TokenSigner {
-    Own(Signer),
+pub(crate) enum AnyTokenSigner {
+    Own(TokenSigner),
     External(Arc<ExternalSigner>),
 }
 
-impl TokenSigner {
-    async fn sign(&self, claims: Claims) -> Result<String, Status> {
+impl AnyTokenSigner {
+    async fn sign(&self, claims: ServiceAccountClaims) -> Result<String, Status> {
         match self {
             Self::Own(signer) => signer.sign(claims).map_err(Status::internal),
             Self::External(signer) => {
@@ -54,20 +57,20 @@ impl TokenSigner {
     fn year(&self) -> i64 {
         match self {
             Self::Own(_) => YEAR,
-            Self::External(signer) => {
-                i64::try_from(signer.longest.as_secs()).map_or(YEAR, |longest| longest.min(YEAR))
-            }
+            Self::External(signer) => i64::try_from(signer.max_expiration.as_secs())
+                .map_or(YEAR, |longest| longest.min(YEAR)),
         }
     }
 }
 
-impl Handle for Tokens {
-    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
+impl EndpointHandler for TokenRequestHandler {
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> ResponseFuture<'a> {
         Box::pin(async move {
             let info = request.info.clone();
-            let mut call = call(&request);
-            let kind = part("authentication.k8s.io", "TokenRequest", TokenRequest::SHAPE);
-            let asked = Asked::of(&request);
+            let mut call = request_context(&request);
+            let kind =
+                subresource_kind("authentication.k8s.io", "TokenRequest", TokenRequest::SHAPE);
+            let asked = ResponseParams::of(&request);
             let mut given = body_of(server, &mut call, request, &kind).await?;
             let spec = given.get("spec");
             if spec.is_object() && spec.get("attestations").entries().len() == 0 {
@@ -84,12 +87,12 @@ impl Handle for Tokens {
             let account = Object::view(&account.object).metadata();
             same(&request, &info.name, account.uid())?;
             let reference =
-                Reference { name: info.name.to_string(), uid: account.uid().to_owned() };
-            let mut bound = Bound::default();
+                BoundObjectRef { name: info.name.to_string(), uid: account.uid().to_owned() };
+            let mut bound = BoundObjects::default();
             bound.namespace = info.namespace.to_string();
             bound.service_account = reference;
             let now = server.registry.clock().now();
-            let mut given = begun(server, (&call, &info), &kind, request.into())?;
+            let mut given = prepare_subresource(server, (&call, &info), &kind, request.into())?;
             // As upstream writes what is not there.
             if given.get("spec").get("boundObjectRef").is_null() {
                 given["spec"]["boundObjectRef"] = Value::Null;
@@ -102,30 +105,31 @@ impl Handle for Tokens {
                 self.complete(request, account, now);
                 check(request)
             };
-            let given = server.registry.admit(&mut call, &accounts, asking, checked).await?;
+            let given =
+                server.registry.admit_subresource(&mut call, &accounts, asking, checked).await?;
             let mut request = TokenRequest::from(given);
             bind(server, &request, &mut bound)?;
             let seconds = request.spec().expiration_seconds();
             let audiences: Vec<String> =
                 request.spec().audiences().iter().map(str::to_owned).collect();
-            let (seconds, warning) = self.shortened(seconds);
+            let (seconds, warning) = self.cap_expiration(seconds);
             call.warnings.extend(warning);
             request.spec_mut().set_expiration_seconds(seconds);
-            let lasts = self.lasts(seconds, &audiences, &mut bound, now);
-            let mut claims = Claims::bound(bound, audiences, lasts, now);
+            let lasts = self.effective_expiration(seconds, &audiences, &mut bound, now);
+            let mut claims = ServiceAccountClaims::bound(bound, audiences, lasts, now);
             claims.id = server::uid().to_string();
             let issued = "authentication.kubernetes.io/issued-credential-id";
-            server::note(issued, format!("JTI={}", claims.id));
+            server::add_audit_annotation(issued, format!("JTI={}", claims.id));
             let token = self.signer.sign(claims).await?;
             let status = request.status_mut();
             status.set_token(token);
-            status.set_expiration_timestamp(Time::text(now.saturating_add(seconds)));
+            status.set_expiration_timestamp(Time::format(now.saturating_add(seconds)));
             Ok(warned(asked.reply(server, &kind, (201, request.tree()))?, &call))
         })
     }
 }
 
-impl Tokens {
+impl TokenRequestHandler {
     /// What nobody said, and what only we say.
     fn complete(&self, request: &mut TokenRequest, account: &ObjectMeta, now: i64) {
         if request.spec().audiences().is_empty() {
@@ -136,12 +140,12 @@ impl Tokens {
         meta.set_name(account.name());
         meta.set_namespace(account.namespace());
         meta.set_uid(account.uid());
-        meta.set_creation_timestamp(Time::text(now));
+        meta.set_creation_timestamp(Time::format(now));
     }
 
     /// No longer than is allowed; and what is said if that is less than was asked for.
-    fn shortened(&self, seconds: i64) -> (i64, Option<String>) {
-        let longest = self.longest.and_then(|own| i64::try_from(own.as_secs()).ok());
+    fn cap_expiration(&self, seconds: i64) -> (i64, Option<String>) {
+        let longest = self.max_expiration.and_then(|own| i64::try_from(own.as_secs()).ok());
         let Some(longest) = longest.filter(|longest| seconds > *longest) else {
             return (seconds, None);
         };
@@ -151,9 +155,15 @@ impl Tokens {
     }
 
     /// How long a token is really good: what pods have always had does not end when it says.
-    fn lasts(&self, seconds: i64, audiences: &[String], bound: &mut Bound, now: i64) -> i64 {
+    fn effective_expiration(
+        &self,
+        seconds: i64,
+        audiences: &[String],
+        bound: &mut BoundObjects,
+        now: i64,
+    ) -> i64 {
         let ours = audiences.iter().all(|own| self.audiences.contains(own));
-        if !(self.extends && bound.pod.is_some() && seconds == USUAL && ours) {
+        if !(self.extends && bound.pod.is_some() && seconds == POD_TOKEN_SECONDS && ours) {
             return seconds;
         }
         bound.warn_after = Some(now.saturating_add(seconds));
@@ -162,8 +172,8 @@ impl Tokens {
 }
 
 fn check(request: &TokenRequest) -> Result<(), Status> {
-    let (seconds, mut errs) = (request.spec().expiration_seconds(), Errors::default());
-    let at = Path::Root.field("spec");
+    let (seconds, mut errs) = (request.spec().expiration_seconds(), ErrorList::default());
+    let at = FieldPath::Root.field("spec");
     let attestations = request.spec().attestations();
     if !attestations.is_empty() {
         let why = "attestations may only be specified with a webhook bound object reference";
@@ -178,20 +188,21 @@ fn check(request: &TokenRequest) -> Result<(), Status> {
     if errs.is_empty() {
         return Ok(());
     }
-    Err(errs.status("authentication.k8s.io", "TokenRequest", ""))
+    Err(errs.into_status("authentication.k8s.io", "TokenRequest", ""))
 }
 
 /// What the body says about the account must be true.
 fn same(request: &TokenRequest, name: &str, uid: &str) -> Result<(), Status> {
-    let (meta, at) = (request.metadata(), Path::Root.field("metadata"));
+    let (meta, at) = (request.metadata(), FieldPath::Root.field("metadata"));
     if !meta.name().is_empty() && meta.name() != name {
-        let mut errs = Errors::default();
+        let mut errs = ErrorList::default();
         let why = "must match the service account name if specified";
         errs.invalid(&at.field("name"), meta.name(), why);
-        return Err(errs.status("authentication.k8s.io", "TokenRequest", name));
+        return Err(errs.into_status("authentication.k8s.io", "TokenRequest", name));
     }
     if !meta.uid().is_empty() && meta.uid() != uid {
-        let subject = Subject { group: "authentication.k8s.io", resource: "TokenRequest", name };
+        let subject =
+            ResourceRef { group: "authentication.k8s.io", resource: "TokenRequest", name };
         return Err(Status::conflict(
             subject,
             &format!(
@@ -204,7 +215,7 @@ fn same(request: &TokenRequest, name: &str, uid: &str) -> Result<(), Status> {
 }
 
 /// A token that is bound to a pod says so, and where the pod runs.
-fn bind(server: &Server, request: &TokenRequest, bound: &mut Bound) -> Result<(), Status> {
+fn bind(server: &Server, request: &TokenRequest, bound: &mut BoundObjects) -> Result<(), Status> {
     let Some(object) = request.spec().bound_object_ref() else { return Ok(()) };
     let core = !object.api_version().contains('/');
     let (plural, namespace) = match object.kind() {
@@ -226,7 +237,7 @@ fn bind(server: &Server, request: &TokenRequest, bound: &mut Bound) -> Result<()
     let found = server.registry.get(&kind, namespace, object.name())?;
     let uid = Object::view(&found.object).metadata().uid();
     if !object.uid().is_empty() && object.uid() != uid {
-        let subject = Subject { group: "", resource: object.kind(), name: object.name() };
+        let subject = ResourceRef { group: "", resource: object.kind(), name: object.name() };
         return Err(Status::conflict(
             subject,
             &format!(
@@ -236,7 +247,7 @@ fn bind(server: &Server, request: &TokenRequest, bound: &mut Bound) -> Result<()
             ),
         ));
     }
-    let reference = Some(Reference { name: object.name().to_owned(), uid: uid.to_owned() });
+    let reference = Some(BoundObjectRef { name: object.name().to_owned(), uid: uid.to_owned() });
     match plural {
         "pods" => {
             let account = found.object.get("spec").get("serviceAccountName").as_str();
@@ -252,7 +263,7 @@ fn bind(server: &Server, request: &TokenRequest, bound: &mut Bound) -> Result<()
             let nodes = server.registry.kind("", "nodes")?;
             if let (false, Ok(found)) = (node.is_empty(), server.registry.get(&nodes, "", node)) {
                 let uid = Object::view(&found.object).metadata().uid().to_owned();
-                bound.node = Some(Reference { name: node.to_owned(), uid });
+                bound.node = Some(BoundObjectRef { name: node.to_owned(), uid });
             }
         }
         "secrets" => bound.secret = reference,

@@ -3,21 +3,21 @@
 use std::sync::Arc;
 
 use object::Value;
-use server::{Handle, Handling, Note, Request, Server, object_reply};
+use server::{EndpointHandler, Request, ResponseFuture, Server, WriteProvenance, object_reply};
 
 /// So many notes are told at once, the newest.
 const MOST: usize = 1000;
 
 #[derive(Debug)]
-pub(super) struct Why;
+pub(super) struct ProvenanceHandler;
 
-impl Handle for Why {
-    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
+impl EndpointHandler for ProvenanceHandler {
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> ResponseFuture<'a> {
         Box::pin(async move {
             let uid = request.query.get("uid").unwrap_or_default();
-            let notes = server.registry.engine().notes(0);
+            let notes = server.registry.engine().provenance_after(0);
             let told = notes.iter().filter_map(|note| {
-                let content = Note::from_bytes(&note.note)?;
+                let content = WriteProvenance::from_bytes(&note.note)?;
                 if !uid.is_empty() && content.uid != uid {
                     return None;
                 }

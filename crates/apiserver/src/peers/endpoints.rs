@@ -3,14 +3,14 @@
 use std::net::IpAddr;
 
 use object::{Object, Status, Value, View};
-use server::{Page, Registry, Selection, Served};
+use server::{ListOptions, Registry, Selection, ServedResource};
 
-use crate::bootstrap::{make, own_call};
+use crate::bootstrap::{create_if_missing, internal_context};
 
 /// Says that the server at this address is there.
 pub(super) async fn renew(
     registry: &Registry,
-    leases: &Served,
+    leases: &ServedResource,
     address: IpAddr,
 ) -> Result<(), Status> {
     let name = address.to_string();
@@ -24,12 +24,12 @@ pub(super) async fn renew(
     lease["subsets"] = [subset].into_iter().collect();
     // Upstream's servers renew by changing something, too.
     lease["metadata"]["generation"] = (generation + 1).into();
-    registry.put_own(leases, &name, lease).await
+    registry.put_internal(leases, &name, lease).await
 }
 
 /// The addresses of all who are there.
-fn addresses(registry: &Registry, leases: &Served) -> Result<Vec<String>, Status> {
-    let list = registry.list(leases, &Selection::default(), &Page::default())?;
+fn addresses(registry: &Registry, leases: &ServedResource) -> Result<Vec<String>, Status> {
+    let list = registry.list(leases, &Selection::default(), &ListOptions::default())?;
     let ip = |lease: &Value| {
         let first = lease.get("subsets").items().first()?.get("addresses").items().first()?;
         first.get("ip").as_str().map(str::to_owned)
@@ -43,7 +43,7 @@ fn addresses(registry: &Registry, leases: &Served) -> Result<Vec<String>, Status
 /// Brings Endpoints and EndpointSlice in line. `last`: there may be nobody left.
 pub(super) async fn reconcile(
     registry: &Registry,
-    leases: &Served,
+    leases: &ServedResource,
     port: u16,
     last: bool,
 ) -> Result<(), Status> {
@@ -121,7 +121,9 @@ async fn put(
 ) -> Result<(), Status> {
     let kind = registry.kind(group, plural)?;
     let key = ("default", "kubernetes");
-    let Ok(found) = registry.get(&kind, key.0, key.1) else { return make(registry, object).await };
+    let Ok(found) = registry.get(&kind, key.0, key.1) else {
+        return create_if_missing(registry, object).await;
+    };
     let labels = |of: &Value| of.get("metadata").get("labels").clone();
     let same = |name: &&str| found.object.get(name) == object.get(name);
     if fields.iter().all(same) && labels(&found.object) == labels(&object) {
@@ -138,5 +140,5 @@ async fn put(
         new["metadata"]["labels"] = labels(&object);
         Ok(new)
     };
-    registry.change(&mut own_call(), &kind, key, "", change).await.map(drop)
+    registry.guaranteed_update(&mut internal_context(), &kind, key, "", change).await.map(drop)
 }

@@ -2,9 +2,9 @@
 
 use object::{MicroTime, Object, Status, Value, View, from_json};
 use ring::digest::{SHA256, digest};
-use server::{Delete, Page, Registry, Selection};
+use server::{DeleteRequest, ListOptions, Registry, Selection};
 
-use crate::bootstrap::own_call;
+use crate::bootstrap::internal_context;
 
 const GROUP: &str = "coordination.k8s.io";
 const NAMESPACE: &str = "kube-system";
@@ -13,13 +13,13 @@ const LABEL: &str = "apiserver.kubernetes.io/identity";
 const LASTS: i64 = 3600;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Identity {
+pub(crate) struct ServerIdentity {
     host: String,
     name: String,
     holder: String,
 }
 
-impl Identity {
+impl ServerIdentity {
     /// That of the server on this host, where several are told apart by what `more` says.
     pub(crate) fn new(host: &str, more: &str) -> Self {
         let name = format!("apiserver-{}", hash(&format!("{host}{more}")));
@@ -34,12 +34,12 @@ impl Identity {
     /// Says that it is there.
     pub(super) async fn renew(&self, registry: &Registry) -> Result<(), Status> {
         let kind = registry.kind(GROUP, "leases")?;
-        let now = MicroTime::text(registry.clock().micros());
+        let now = MicroTime::format(registry.clock().now_micros());
         let mut spec = Value::object();
         spec["holderIdentity"] = self.holder.as_str().into();
         spec["leaseDurationSeconds"] = LASTS.into();
         spec["renewTime"] = now.into();
-        let call = &mut own_call();
+        let call = &mut internal_context();
         if registry.get(&kind, NAMESPACE, &self.name).is_ok() {
             let change = |old: &store::Version<Value>| {
                 let mut lease = old.object.clone();
@@ -47,7 +47,7 @@ impl Identity {
                 Ok(lease)
             };
             let key = (NAMESPACE, self.name.as_str());
-            return registry.change(call, &kind, key, "", change).await.map(drop);
+            return registry.guaranteed_update(call, &kind, key, "", change).await.map(drop);
         }
         let mut lease = from_json(
             br#"{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"namespace":"kube-system"}}"#,
@@ -61,15 +61,18 @@ impl Identity {
     }
 
     /// Forgets servers that have said nothing for too long.
-    pub(super) async fn collect(&self, registry: &Registry) -> Result<(), Status> {
+    pub(super) async fn delete_expired(&self, registry: &Registry) -> Result<(), Status> {
         let kind = registry.kind(GROUP, "leases")?;
-        let list = registry.list(&kind, &Selection::namespace(NAMESPACE), &Page::default())?;
+        let list =
+            registry.list(&kind, &Selection::namespace(NAMESPACE), &ListOptions::default())?;
         for version in &list.items {
             let meta = Object::view(&version.object).metadata();
             let ours = meta.labels().get(LABEL) == Some("kube-apiserver");
-            if ours && is_over(version.object.get("spec"), registry.clock().micros()) {
+            if ours && is_over(version.object.get("spec"), registry.clock().now_micros()) {
                 let key = (NAMESPACE, meta.name());
-                let gone = registry.delete(&mut own_call(), &kind, key, &Delete::default()).await;
+                let gone = registry
+                    .delete(&mut internal_context(), &kind, key, &DeleteRequest::default())
+                    .await;
                 match gone {
                     Err(status) if status.code() != 404 => return Err(status),
                     _ => {}
@@ -81,7 +84,7 @@ impl Identity {
 }
 
 fn is_over(spec: &Value, now: i64) -> bool {
-    let renewed = spec.get("renewTime").as_str().and_then(MicroTime::micros);
+    let renewed = spec.get("renewTime").as_str().and_then(MicroTime::parse_micros);
     let lasts = spec.get("leaseDurationSeconds").as_i64().unwrap_or_default();
     renewed.is_none_or(|renewed| renewed + lasts * 1_000_000 < now)
 }
@@ -121,14 +124,14 @@ mod tests {
 
     #[test]
     fn a_host_has_the_name_that_upstream_gives_it() {
-        assert_eq!(Identity::new("vm", "").name, "apiserver-wlv32tlttr4jl3gtroqexyxapa");
+        assert_eq!(ServerIdentity::new("vm", "").name, "apiserver-wlv32tlttr4jl3gtroqexyxapa");
         assert_eq!(base32(b"foobar"), "mzxw6ytboi");
     }
 
     #[test]
     fn a_server_is_forgotten_after_an_hour() {
         let mut spec = Value::object();
-        spec["renewTime"] = MicroTime::text(0).into();
+        spec["renewTime"] = MicroTime::format(0).into();
         spec["leaseDurationSeconds"] = LASTS.into();
         assert!(!is_over(&spec, 3_599_000_000));
         assert!(is_over(&spec, 3_601_000_000));

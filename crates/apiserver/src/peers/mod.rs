@@ -9,54 +9,54 @@ use std::{net::IpAddr, sync::Weak, time::Duration};
 
 use api::core::Endpoints;
 use object::{Lens, Status};
-use schema::{Definition, Names, Scope, Storage};
-use server::{Registry, Served};
+use schema::{ResourceDefinition, ResourceNames, Scope, StorageConfig};
+use server::{Registry, ServedResource};
 use tracing::warn;
 
-pub(crate) use self::identity::Identity;
+pub(crate) use self::identity::ServerIdentity;
 
 /// How often a server says that it is there.
 const AGAIN: Duration = Duration::from_secs(10);
 /// How long it is believed.
-const BELIEVED: Duration = Duration::from_secs(15);
+const LEASE_TTL: Duration = Duration::from_secs(15);
 const LEASES: &str = "masterleases";
 
 /// This server among all.
 #[derive(Clone, Debug)]
-pub(crate) struct Peer {
+pub(crate) struct PeerRegistration {
     address: IpAddr,
     port: u16,
-    identity: Identity,
-    leases: Served,
+    identity: ServerIdentity,
+    leases: ServedResource,
     /// Whether it is among the endpoints of the `kubernetes` service.
     pub(crate) is_endpoint: bool,
 }
 
 /// The kind in which servers say that they are there: nobody can ask for it.
-fn kind() -> Definition {
-    let names = Names {
+fn kind() -> ResourceDefinition {
+    let names = ResourceNames {
         group: "",
         version: "v1",
         kind: "Endpoints",
         plural: LEASES,
         singular: "",
-        short: &[],
+        short_names: &[],
         categories: &[],
     };
-    Definition {
+    ResourceDefinition {
         scope: Scope::Cluster,
-        storage: Storage::new(LEASES, "v1"),
-        ttl: Some(BELIEVED),
+        storage: StorageConfig::new(LEASES, "v1"),
+        ttl: Some(LEASE_TTL),
         served: false,
-        ..Definition::bare(names, Endpoints::SHAPE)
+        ..ResourceDefinition::without_resource(names, Endpoints::SHAPE)
     }
 }
 
-impl Peer {
+impl PeerRegistration {
     pub(crate) fn new(
         registry: &Registry,
         (address, port): (IpAddr, u16),
-        identity: Identity,
+        identity: ServerIdentity,
     ) -> Result<Self, store::Error> {
         Ok(Self { address, port, identity, leases: registry.open_own(kind())?, is_endpoint: true })
     }
@@ -79,7 +79,7 @@ impl Peer {
             if let Ok(Err(status)) = joined {
                 warn!(error = status.message(), "others cannot be told that this server is there");
             }
-            let collected = panics::contain("peers", self.identity.collect(&strong)).await;
+            let collected = panics::contain("peers", self.identity.delete_expired(&strong)).await;
             if let Ok(Err(status)) = collected {
                 warn!(error = status.message(), "servers that are gone cannot be forgotten");
             }

@@ -6,8 +6,8 @@ use api::{apiregistration::APIService, core::Service};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::{HeaderMap, Method};
-use object::{Key, Value, from_json};
-use testkit::Cluster;
+use object::{NamespacedName, Value, from_json};
+use testkit::TestCluster;
 
 use crate::{backend::Backend, flags::with, of, tree};
 
@@ -27,8 +27,8 @@ async fn a_group_of_another_server_is_served_too() {
         }
     })
     .await;
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     register(&admin, &backend).await;
     let path = "/apis/extra.example.com/v1/namespaces/default/things";
     let answer = admin.request(Method::GET, path, HeaderMap::new(), Bytes::new()).await.unwrap();
@@ -49,8 +49,8 @@ async fn callers_are_not_sent_elsewhere() {
     .await;
     for (rejects, code) in [(true, 502), (false, 302)] {
         let cluster =
-            with(|flags| flags.whole.aggregator_reject_forwarding_redirect = rejects).await;
-        let admin = cluster.admin();
+            with(|flags| flags.general.aggregator_reject_forwarding_redirect = rejects).await;
+        let admin = cluster.admin_client();
         register(&admin, &backend).await;
         let path = "/apis/extra.example.com/v1/things";
         let answer = admin.request(Method::GET, path, HeaderMap::new(), Bytes::new()).await;
@@ -72,7 +72,7 @@ async fn register(admin: &client::Client, backend: &Backend) {
     );
     let services = of::<APIService>(admin);
     services.create(tree(&registration)).await.unwrap();
-    let key = Key::new("", "v1.extra.example.com");
+    let key = NamespacedName::new("", "v1.extra.example.com");
     let mut now = Value::Null;
     for _ in 0..1000 {
         now = services.get(&key).await.unwrap();
@@ -86,10 +86,10 @@ async fn register(admin: &client::Client, backend: &Backend) {
 
 #[tokio::test]
 async fn own_versions_are_listed_as_services() {
-    let cluster = Cluster::start().await;
-    let services = of::<APIService>(&cluster.admin());
+    let cluster = TestCluster::start().await;
+    let services = of::<APIService>(&cluster.admin_client());
     for _ in 0..100 {
-        if let Ok(core) = services.get(&Key::new("", "v1.")).await
+        if let Ok(core) = services.get(&NamespacedName::new("", "v1.")).await
             && available(&core) == Some("True")
         {
             return;

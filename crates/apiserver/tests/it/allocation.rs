@@ -6,12 +6,14 @@ use api::{
     core::{Event, Service},
     networking::{IPAddress, ServiceCIDR},
 };
-use apiserver::{Config, Entry, Flags, Ground, Running, Storage, start_with};
-use client::{Client, Delete, Selection};
-use object::{Key, SystemClock, Value};
-use server::User;
+use apiserver::{
+    Config, Flags, ListenerSource, RunningServer, ServerEnvironment, StorageBackend, start_with,
+};
+use client::{Client, DeleteParams, Selectors};
+use object::{NamespacedName, SystemClock, Value};
+use server::UserInfo;
 use tempfile::TempDir;
-use testkit::Cluster;
+use testkit::TestCluster;
 use tokio::task::JoinSet;
 
 use crate::{code, message, name, of, peers::Etcd, tree};
@@ -33,10 +35,10 @@ fn named(mut service: Value) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_two_services_get_the_same() {
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     let mut tasks = JoinSet::new();
     for at in 0..64 {
-        let services = of::<Service>(&cluster.admin());
+        let services = of::<Service>(&cluster.admin_client());
         tasks.spawn(async move { services.create(named(service(&format!("s{at}"), ""))).await });
     }
     let (mut addresses, mut ports) = (HashSet::new(), HashSet::new());
@@ -53,37 +55,37 @@ async fn no_two_services_get_the_same() {
 
 #[tokio::test]
 async fn what_one_has_another_gets_only_when_it_is_free_again() {
-    let cluster = Cluster::start().await;
-    let services = of::<Service>(&cluster.admin());
+    let cluster = TestCluster::start().await;
+    let services = of::<Service>(&cluster.admin_client());
     let first = services.create(named(service("a", ""))).await.unwrap();
     let address = first["spec"]["clusterIP"].as_str().unwrap().to_owned();
     let mut second = named(service("b", ""));
     second["spec"]["clusterIP"] = address.as_str().into();
     assert_eq!(code(services.create(second.clone()).await), 422);
-    services.delete(&Key::new("default", "a"), &Delete::default()).await.unwrap();
+    services.delete(&NamespacedName::new("default", "a"), &DeleteParams::default()).await.unwrap();
     let made = services.create(second).await.unwrap();
     assert_eq!(made["spec"]["clusterIP"].as_str(), Some(address.as_str()));
 }
 
 /// A server with 30 addresses and 32 ports to give.
-async fn small(folder: &Path, etcd: &str) -> Running {
+async fn small(folder: &Path, etcd: &str) -> RunningServer {
     let mut flags = Flags::new(folder);
     flags.advertise_address = Some([192, 0, 2, 10].into());
     flags.etcd_servers = vec![etcd.to_owned()];
     flags.service_cluster_ip_range = String::from("10.77.0.0/27");
     flags.service_node_port_range = String::from("30000-30031");
-    let (storage, clock) = (Storage::Disk, Arc::new(SystemClock));
-    let ground = Ground { storage, entry: Entry::Pipes, clock };
+    let (storage, clock) = (StorageBackend::Disk, Arc::new(SystemClock));
+    let ground = ServerEnvironment { storage, entry: ListenerSource::Pipes, clock };
     start_with(Config::new(flags).unwrap(), ground).await.unwrap()
 }
 
-fn admin(running: &Running) -> Client {
-    let user = User::new("admin", &["system:masters"]);
+fn admin(running: &RunningServer) -> Client {
+    let user = UserInfo::new("admin", &["system:masters"]);
     Client::new(client::Config::pipe(running.pipe(user)))
 }
 
 async fn address_names(client: &Client) -> HashSet<String> {
-    let list = of::<IPAddress>(client).list_all(&Selection::default()).await.unwrap();
+    let list = of::<IPAddress>(client).list_all(&Selectors::default()).await.unwrap();
     list.items.iter().map(|own| name(own).to_owned()).collect()
 }
 
@@ -117,11 +119,11 @@ async fn two_servers_give_nothing_twice_and_all_of_it() {
         for at in 0..16 {
             // By the other server than the one that made it.
             let services = of::<Service>(&admin(if at % 2 == 0 { &two } else { &one }));
-            let key = Key::new("default", &format!("s{at}-{round}"));
+            let key = NamespacedName::new("default", &format!("s{at}-{round}"));
             while services.get(&key).await.is_err() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            services.delete(&key, &Delete::default()).await.unwrap();
+            services.delete(&key, &DeleteParams::default()).await.unwrap();
         }
         let client = admin(&two);
         while address_names(&client).await.len() > 1 {
@@ -132,17 +134,18 @@ async fn two_servers_give_nothing_twice_and_all_of_it() {
 
 #[tokio::test]
 async fn what_comes_to_nothing_takes_nothing() {
-    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+    let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
         flags.service_cluster_ip_range = "10.77.0.0/30".to_owned();
         flags.service_node_port_range = "30000-30001".to_owned();
     })
     .await;
-    let client = cluster.admin();
+    let client = cluster.admin_client();
     let services = of::<Service>(&client);
     let mut wrong = named(service("a", ""));
     wrong["spec"]["sessionAffinity"] = "Sometimes".into();
     assert_eq!(code(services.create(wrong).await), 422, "found out after all was taken");
-    let dry = services.asking("dryRun", "All").create(named(service("a", ""))).await.unwrap();
+    let dry =
+        services.with_write_param("dryRun", "All").create(named(service("a", ""))).await.unwrap();
     assert_eq!(dry["spec"]["clusterIP"].as_str(), Some("10.77.0.0"), "nobody's");
     let made = services.create(named(service("a", ""))).await.unwrap();
     assert_eq!(code(services.create(named(service("a", ""))).await), 500, "both ports are taken");
@@ -167,11 +170,11 @@ async fn what_comes_to_nothing_takes_nothing() {
 
 #[tokio::test]
 async fn a_range_that_is_not_ready_gives_nothing() {
-    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+    let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
         flags.service_cluster_ip_range = "10.77.0.0/30".to_owned();
     })
     .await;
-    let client = cluster.admin();
+    let client = cluster.admin_client();
     let (services, ranges) = (of::<Service>(&client), of::<ServiceCIDR>(&client));
     let plain = |name: &str, address: &str| {
         tree(&format!(
@@ -197,11 +200,11 @@ async fn a_range_that_is_not_ready_gives_nothing() {
 
 #[tokio::test]
 async fn two_families() {
-    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+    let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
         flags.service_cluster_ip_range = "10.77.0.0/24,fd00:77::/112".to_owned();
     })
     .await;
-    let client = cluster.admin();
+    let client = cluster.admin_client();
     let services = of::<Service>(&client);
     let with = |name: &str, more: &str| {
         tree(&format!(
@@ -229,14 +232,14 @@ async fn two_families() {
 
 #[tokio::test]
 async fn a_lost_address_is_written_down_again() {
-    let cluster = Cluster::start().await;
-    let client = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let client = cluster.admin_client();
     let services = of::<Service>(&client);
     let made = services.create(named(service("a", ""))).await.unwrap();
     let address = made["spec"]["clusterIP"].as_str().unwrap();
     let addresses = of::<IPAddress>(&client);
-    addresses.delete(&Key::new("", address), &Delete::default()).await.unwrap();
-    let mut touched = services.get(&Key::new("default", "a")).await.unwrap();
+    addresses.delete(&NamespacedName::new("", address), &DeleteParams::default()).await.unwrap();
+    let mut touched = services.get(&NamespacedName::new("default", "a")).await.unwrap();
     touched["metadata"]["labels"]["touched"] = "yes".into();
     services.update(touched).await.unwrap();
     let until = std::time::Instant::now() + Duration::from_secs(90);
@@ -244,7 +247,7 @@ async fn a_lost_address_is_written_down_again() {
         assert!(std::time::Instant::now() < until);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let events = of::<Event>(&client).list_all(&Selection::default()).await.unwrap();
+    let events = of::<Event>(&client).list_all(&Selectors::default()).await.unwrap();
     let told =
         events.items.iter().find(|event| event["reason"].as_str() == Some("ClusterIPNotAllocated"));
     let told = told.expect("it is told");

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use client::{Auth, Client};
 use http::{HeaderMap, Method};
 use object::{Value, from_json};
-use testkit::Cluster;
+use testkit::TestCluster;
 
 /// Served without being told of by `/` or OpenAPI, here or by components of upstream.
 const UNLISTED: [&str; 30] = [
@@ -44,8 +44,8 @@ const UNLISTED: [&str; 30] = [
 
 #[tokio::test]
 async fn anonymous_reads_only_what_the_role_names() {
-    let cluster = Cluster::start().await;
-    let (admin, nobody) = (cluster.admin(), cluster.showing(Auth::None));
+    let cluster = TestCluster::start().await;
+    let (admin, nobody) = (cluster.admin_client(), cluster.client_with_auth(Auth::None));
     let public = public_paths(&admin).await;
     assert_eq!(public, ["/healthz", "/livez", "/readyz", "/version", "/version/"]);
     let mut paths = discovered_paths(&admin).await;
@@ -91,7 +91,7 @@ async fn discovered_paths(admin: &Client) -> BTreeSet<String> {
 
 async fn get(client: &Client, path: &str) -> Value {
     let answer = client.request(Method::GET, path, HeaderMap::new(), Bytes::new()).await;
-    let body = answer.expect("an answer").success().await.expect("a page").bytes().await;
+    let body = answer.expect("an answer").error_for_status().await.expect("a page").bytes().await;
     from_json(&body.expect("a body")).expect("JSON")
 }
 

@@ -10,7 +10,7 @@ use api::{
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use object::{SystemClock, Value, from_json};
-use testkit::Cluster;
+use testkit::TestCluster;
 
 use crate::{backend::Backend, config_map, of, tree, ways_in::kubeconfig};
 
@@ -22,16 +22,16 @@ async fn a_policy_says_how_much_is_told() {
                 - level: Metadata\n  resources:\n  - group: \"\"\n    resources: [secrets]\n\
                 - level: RequestResponse\n  resources:\n  - group: \"\"\n    resources: [configmaps]\n";
     fs::write(&policy, text).unwrap();
-    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+    let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
         flags.audit_policy_file = Some(policy);
         flags.audit_log_path = Some(log.clone());
     })
     .await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     of::<ConfigMap>(&admin).create(config_map("a")).await.unwrap();
     let secret = tree(r#"{"metadata":{"name":"s"},"stringData":{"k":"hidden"}}"#);
     of::<Secret>(&admin).create(secret).await.unwrap();
-    let refused = cluster.client("bob", &[]);
+    let refused = cluster.client_as("bob", &[]);
     assert!(of::<Secret>(&refused).create(tree(r#"{"metadata":{"name":"t"}}"#)).await.is_err());
     let text = fs::read_to_string(&log).unwrap();
     assert!(!text.contains("hidden"), "secrets are not told");
@@ -53,12 +53,12 @@ async fn a_policy_says_how_much_is_told() {
 }
 
 /// A server that tells of everything at a level, and what it has told.
-async fn telling(level: &str) -> (Cluster, impl Fn() -> Vec<Value>) {
+async fn telling(level: &str) -> (TestCluster, impl Fn() -> Vec<Value>) {
     let folder = tempfile::TempDir::new().unwrap();
     let (policy, log) = (folder.path().join("policy"), folder.path().join("audit.log"));
     fs::write(&policy, EVERYTHING.replace("Metadata", level)).unwrap();
     let path = log.clone();
-    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+    let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
         flags.audit_policy_file = Some(policy);
         flags.audit_log_path = Some(path);
     })
@@ -78,7 +78,7 @@ async fn who_acts_as_another_is_told() {
     headers.insert("impersonate-user", "bob".parse().unwrap());
     headers.insert("x-forwarded-for", "192.0.2.7, 192.0.2.8".parse().unwrap());
     let path = "/api/v1/namespaces/default/secrets";
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let asked = admin.request(http::Method::GET, path, headers, bytes::Bytes::new());
     assert_eq!(asked.await.unwrap().status, 403, "bob may not");
     let is = |event: &&Value| event["requestURI"].as_str() == Some(path);
@@ -94,7 +94,7 @@ async fn who_acts_as_another_is_told() {
 #[tokio::test]
 async fn who_does_not_get_in_is_told_too() {
     let (cluster, told) = telling("Metadata").await;
-    let stranger = cluster.showing(client::Auth::Token("wrong".into()));
+    let stranger = cluster.client_with_auth(client::Auth::Token("wrong".into()));
     assert_eq!(crate::code(of::<ConfigMap>(&stranger).create(config_map("a")).await), 401);
     let events = told();
     let is = |event: &&Value| event["responseStatus"]["code"].as_i64() == Some(401);
@@ -115,7 +115,7 @@ async fn what_is_slow_is_explained() {
     })
     .await;
     let (cluster, told) = telling("Metadata").await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let hook = crate::webhooks::hook(&backend, "/", "");
     of::<MutatingWebhookConfiguration>(&admin).create(hook).await.unwrap();
     of::<ConfigMap>(&admin).create(config_map("a")).await.unwrap();
@@ -145,7 +145,7 @@ async fn what_is_slow_is_explained() {
 #[tokio::test]
 async fn objects_are_told_whatever_their_form() {
     let (cluster, told) = telling("RequestResponse").await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let mut headers = http::HeaderMap::new();
     headers.insert("content-type", "application/yaml".parse().unwrap());
     headers.insert("accept", "application/vnd.kubernetes.protobuf".parse().unwrap());
@@ -197,12 +197,12 @@ async fn plugins_say_why_to_those_who_audit() {
     let folder = tempfile::TempDir::new().unwrap();
     let (policy, log) = (folder.path().join("policy"), folder.path().join("audit.log"));
     fs::write(&policy, EVERYTHING).unwrap();
-    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+    let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
         flags.audit_policy_file = Some(policy);
         flags.audit_log_path = Some(log.clone());
     })
     .await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let rules = r#"[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"]}]"#;
     let hook = format!(
         r#"{{"metadata":{{"name":"h"}},"webhooks":[{{"name":"h.example.com","sideEffects":"None",
@@ -252,7 +252,7 @@ async fn events_are_sent_to_a_webhook() {
     let (policy, config) = (folder.path().join("policy"), folder.path().join("kubeconfig"));
     fs::write(&policy, EVERYTHING).unwrap();
     fs::write(&config, kubeconfig(&backend)).unwrap();
-    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+    let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
         flags.audit_policy_file = Some(policy);
         flags.audit_webhook_config_file = Some(config);
         flags.audit_webhook_batch_max_size = 3;
@@ -263,7 +263,7 @@ async fn events_are_sent_to_a_webhook() {
         flags.audit.audit_webhook_truncate_max_batch_size = 1_000_000;
     })
     .await;
-    let maps = of::<ConfigMap>(&cluster.admin());
+    let maps = of::<ConfigMap>(&cluster.admin_client());
     for name in ["a", "b", "c"] {
         maps.create(config_map(name)).await.unwrap();
     }
@@ -283,7 +283,7 @@ async fn how_events_are_written() {
     let folder = tempfile::TempDir::new().unwrap();
     let (policy, log) = (folder.path().join("policy"), folder.path().join("audit.log"));
     fs::write(&policy, EVERYTHING).unwrap();
-    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+    let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
         flags.audit_policy_file = Some(policy);
         flags.audit_log_path = Some(log.clone());
         flags.audit.audit_log_format = "legacy".to_owned();
@@ -294,7 +294,7 @@ async fn how_events_are_written() {
         // the same, and flags.audit.audit_webhook_mode = batch are all there is.
     })
     .await;
-    of::<ConfigMap>(&cluster.admin()).create(config_map("a")).await.unwrap();
+    of::<ConfigMap>(&cluster.admin_client()).create(config_map("a")).await.unwrap();
     cluster.stop().await; // what waits is written
     let text = fs::read_to_string(&log).unwrap();
     let line = text.lines().find(|line| line.contains("method=\"create\"")).expect("it is told");
@@ -307,12 +307,12 @@ async fn what_is_told_is_counted() {
     let folder = tempfile::TempDir::new().unwrap();
     let policy = folder.path().join("policy");
     fs::write(&policy, EVERYTHING).unwrap();
-    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+    let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
         flags.audit_policy_file = Some(policy);
         flags.audit_log_path = Some(folder.path().join("audit.log"));
     })
     .await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     of::<ConfigMap>(&admin).create(config_map("a")).await.unwrap();
     let ask =
         admin.request(http::Method::GET, "/metrics", http::HeaderMap::new(), bytes::Bytes::new());
@@ -331,7 +331,7 @@ async fn large_events_lose_their_objects() {
     let folder = tempfile::TempDir::new().unwrap();
     let (policy, log) = (folder.path().join("policy"), folder.path().join("audit.log"));
     fs::write(&policy, EVERYTHING.replace("Metadata", "RequestResponse")).unwrap();
-    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+    let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
         flags.audit_policy_file = Some(policy.clone());
         flags.audit_log_path = Some(log.clone());
         flags.audit_log_maxsize = 1;
@@ -347,7 +347,7 @@ async fn large_events_lose_their_objects() {
         flags.audit.audit_log_truncate_max_event_size = 400_000;
     })
     .await;
-    let maps = of::<ConfigMap>(&cluster.admin());
+    let maps = of::<ConfigMap>(&cluster.admin_client());
     for at in 0..8 {
         let mut map = config_map(&format!("m{at}"));
         map["data"]["k"] = "x".repeat(if at == 0 { 300_000 } else { 150_000 }).into();
@@ -379,13 +379,13 @@ async fn what_cannot_be_told_does_not_happen_where_that_is_asked_for() {
     let policy = folder.path().join("policy");
     fs::write(&policy, EVERYTHING.replace("omitStages: [RequestReceived]\n", "")).unwrap();
     for (mode, passes) in [("blocking", true), ("blocking-strict", false)] {
-        let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+        let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
             flags.audit_policy_file = Some(policy.clone());
             flags.audit_log_path = Some("/dev/full".into());
             flags.audit.audit_log_mode = mode.to_owned();
         })
         .await;
-        let made = of::<ConfigMap>(&cluster.admin()).create(config_map("a")).await;
+        let made = of::<ConfigMap>(&cluster.admin_client()).create(config_map("a")).await;
         assert_eq!(made.is_ok(), passes, "{mode}: {made:?}");
         if !passes {
             let said = crate::message(made);

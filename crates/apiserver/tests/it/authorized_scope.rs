@@ -7,8 +7,8 @@ use api::{
 use bytes::Bytes;
 use client::{Client, Patch};
 use http::{HeaderMap, HeaderValue, Method};
-use object::Key;
-use testkit::Cluster;
+use object::NamespacedName;
+use testkit::TestCluster;
 
 use crate::{code, hostile_names::allow, message, of, tree};
 
@@ -22,15 +22,15 @@ async fn ask(client: &Client, method: Method, path: &str, form: &str, body: &str
 /// Whoever may do everything in a namespace does nothing to what is in none.
 #[tokio::test]
 async fn a_namespace_is_no_way_to_what_is_in_none() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     allow(&admin, "bob", r#"[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]"#).await;
     let node = r#"{"metadata":{"name":"n1"}}"#;
     of::<Node>(&admin).create(tree(node)).await.unwrap();
     let status = r#"{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.1"}]}}"#;
-    let key = Key::new("", "n1");
+    let key = NamespacedName::new("", "n1");
     of::<Node>(&admin).patch_status(&key, &Patch::Merge(tree(status))).await.unwrap();
-    let bob = cluster.client("bob", &[]);
+    let bob = cluster.client_as("bob", &[]);
     let json = "application/json";
     let core = "/api/v1/namespaces/default";
     for path in [
@@ -69,11 +69,11 @@ async fn a_namespace_is_no_way_to_what_is_in_none() {
 /// To make an object takes the right to create, by whatever verb it is made.
 #[tokio::test]
 async fn a_patch_does_not_create() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let rules = r#"[{"apiGroups":[""],"resources":["configmaps"],"verbs":["patch","update"]}]"#;
     allow(&admin, "bob", rules).await;
-    let bob = cluster.client("bob", &[]);
+    let bob = cluster.client_as("bob", &[]);
     let maps = "/api/v1/namespaces/default/configmaps";
     let object =
         r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"v"}}"#;
@@ -82,14 +82,14 @@ async fn a_patch_does_not_create() {
     assert_eq!(ask(&bob, Method::PATCH, &path, applied, object).await, 403);
     let dry = format!("{path}&dryRun=All");
     assert_eq!(ask(&bob, Method::PATCH, &dry, applied, object).await, 403);
-    assert!(of::<ConfigMap>(&admin).get(&Key::new("default", "a")).await.is_err());
+    assert!(of::<ConfigMap>(&admin).get(&NamespacedName::new("default", "a")).await.is_err());
     of::<ConfigMap>(&admin).create(tree(object)).await.unwrap();
     assert_eq!(ask(&bob, Method::PATCH, &path, applied, object).await, 200, "it is there");
     // What is made by an update is made as well.
     let lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l";
     let rules = r#"{"rules":[{"apiGroups":["","coordination.k8s.io"],
         "resources":["configmaps","leases"],"verbs":["patch","update"]}]}"#;
-    let key = Key::new("default", "bob");
+    let key = NamespacedName::new("default", "bob");
     of::<Role>(&admin).patch(&key, &Patch::Merge(tree(rules))).await.unwrap();
     let body = r#"{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"l"}}"#;
     assert_eq!(ask(&bob, Method::PUT, lease, "application/json", body).await, 403);
@@ -100,8 +100,8 @@ async fn a_patch_does_not_create() {
 /// Who writes a claim's status does not thereby give out devices.
 #[tokio::test]
 async fn a_claims_devices_are_given_by_who_binds_claims() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let group = "resource.k8s.io";
     let rules = |resources: &str| {
         format!(
@@ -119,8 +119,8 @@ async fn a_claims_devices_are_given_by_who_binds_claims() {
     let state = r#"{"status":{"devices":[{"driver":"d.example.com","pool":"p","device":"x",
         "conditions":[]}]}}"#;
     let state = Patch::Merge(tree(state));
-    let key = Key::new("default", "c");
-    let claims = of::<api::resource::ResourceClaim>(&cluster.client("bob", &[]));
+    let key = NamespacedName::new("default", "c");
+    let claims = of::<api::resource::ResourceClaim>(&cluster.client_as("bob", &[]));
     let said = message(claims.patch_status(&key, &given).await);
     assert!(said.contains(r#"requires resource="resourceclaims/binding""#), "{said}");
     of::<api::resource::ResourceClaim>(&admin).patch_status(&key, &given).await.unwrap();
@@ -130,6 +130,6 @@ async fn a_claims_devices_are_given_by_who_binds_claims() {
         "resourceNames":["d.example.com"],"verbs":["arbitrary-node:patch","arbitrary-node:update"]},
         {"apiGroups":["resource.k8s.io"],"resources":["resourceclaims/status"],"verbs":["patch"]}]"#;
     allow(&admin, "driver", driver).await;
-    let claims = of::<api::resource::ResourceClaim>(&cluster.client("driver", &[]));
+    let claims = of::<api::resource::ResourceClaim>(&cluster.client_as("driver", &[]));
     claims.patch_status(&key, &state).await.unwrap();
 }

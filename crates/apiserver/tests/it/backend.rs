@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use object::{Value, from_json, to_json};
-use pki::{Authority, Leaf, Trust};
+use pki::{CertificateAuthority, CertificateSpec, ClientCaVerifier};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -44,13 +44,15 @@ impl Backend {
     /// The same, and clients are asked for certificates of an authority.
     pub(crate) async fn asking(
         name: &str,
-        of: Option<&Authority>,
+        of: Option<&CertificateAuthority>,
         answer: impl Fn(&str, Value) -> Value + Send + Sync + 'static,
     ) -> Self {
-        let trust = of.map(|of| Trust::new(std::slice::from_ref(of.certificate())).unwrap());
+        let trust =
+            of.map(|of| ClientCaVerifier::new(std::slice::from_ref(of.certificate())).unwrap());
         let now = 1_700_000_000.max(object::Clock::now(&object::SystemClock));
-        let authority = Authority::create("backend", now).unwrap();
-        let leaf = Leaf::server("backend", vec![name.to_owned()], vec![[127, 0, 0, 1].into()]);
+        let authority = CertificateAuthority::create("backend", now).unwrap();
+        let leaf =
+            CertificateSpec::server("backend", vec![name.to_owned()], vec![[127, 0, 0, 1].into()]);
         let pair = authority.issue(&leaf, now).unwrap();
         let acceptor =
             TlsAcceptor::from(Arc::new(pki::server_config(&pair, trust.as_ref()).unwrap()));
@@ -70,7 +72,7 @@ impl Backend {
                 open.spawn(async move {
                     let Ok(mut stream) = acceptor.accept(stream).await else { return };
                     if let Some([first, ..]) = stream.get_ref().1.peer_certificates() {
-                        let name = pki::Identity::of(first).unwrap().common_name;
+                        let name = pki::CertificateIdentity::of(first).unwrap().common_name;
                         seen.lock().unwrap().push(name);
                     }
                     while let Some((path, body)) = request(&mut stream).await {

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use client::Client;
 use http::{HeaderMap, Method, header::ACCEPT, header::CONTENT_TYPE};
 use object::{Value, from_json};
-use testkit::Cluster;
+use testkit::TestCluster;
 
 use crate::{config_map, flags::with, of};
 
@@ -59,7 +59,7 @@ async fn json(admin: &Client, path: &str) -> Value {
 async fn objects_are_taken_and_given() {
     let cluster =
         with(|flags| flags.feature_gates = vec!["CBORServingAndStorage=true".into()]).await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let (code, form, made) = ask(&admin, Method::POST, MAPS, (CBOR, CBOR), map("a", "x")).await;
     assert_eq!((code, &*form), (201, CBOR));
     assert!(made.starts_with(&[0xd9, 0xd9, 0xf7]));
@@ -83,8 +83,8 @@ async fn objects_are_taken_and_given() {
 
 #[tokio::test]
 async fn nobody_speaks_it_unless_asked_to() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     of::<api::core::ConfigMap>(&admin).create(config_map("a")).await.expect("it is new");
     let sent = (CBOR, "application/json");
     assert_eq!(ask(&admin, Method::POST, MAPS, sent, map("b", "x")).await.0, 415);

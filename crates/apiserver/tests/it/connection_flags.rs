@@ -3,7 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use api::{admissionregistration::ValidatingWebhookConfiguration, core::ConfigMap};
-use apiserver::{Config, Entry, Flags, Ground, Running, Storage, start_with};
+use apiserver::{
+    Config, Flags, ListenerSource, RunningServer, ServerEnvironment, StorageBackend, start_with,
+};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use client::Client;
@@ -38,7 +40,7 @@ async fn cors_allowed_origins_and_strict_transport_security_directives() {
         flags.connections.strict_transport_security_directives = directives;
     })
     .await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let (code, own) = headers(&admin, Method::OPTIONS, "https://example.com").await;
     assert_eq!((code, own.get("access-control-allow-origin").is_some()), (204, true));
     assert_eq!(own["strict-transport-security"], "max-age=60; includeSubDomains");
@@ -63,7 +65,7 @@ async fn request_timeout() {
     })
     .await;
     let cluster = with(|flags| flags.connections.request_timeout = "1s".to_owned()).await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let (url, bundle) = (slow.url("/"), STANDARD.encode(&slow.authority));
     let hook = tree(&format!(
         r#"{{"metadata":{{"name":"h"}},"webhooks":[{{"name":"h.example.com","sideEffects":"None",
@@ -80,7 +82,7 @@ async fn request_timeout() {
 #[tokio::test]
 async fn min_request_timeout() {
     let cluster = with(|flags| flags.connections.min_request_timeout = 0).await;
-    let (admin, path) = (cluster.admin(), "/api/v1/configmaps?watch=true");
+    let (admin, path) = (cluster.admin_client(), "/api/v1/configmaps?watch=true");
     let watch = admin.request(Method::GET, path, HeaderMap::new(), Bytes::new()).await.unwrap();
     // Nobody says how long: with the usual half an hour this would not end.
     let ended = tokio::time::timeout(Duration::from_mins(2), watch.bytes()).await;
@@ -88,18 +90,22 @@ async fn min_request_timeout() {
 }
 
 /// A server behind a port.
-pub(crate) async fn behind_port(folder: &TempDir, change: impl FnOnce(&mut Flags)) -> Running {
+pub(crate) async fn behind_port(
+    folder: &TempDir,
+    change: impl FnOnce(&mut Flags),
+) -> RunningServer {
     let mut flags =
         Flags { advertise_address: Some([192, 0, 2, 10].into()), ..Flags::new(folder.path()) };
     change(&mut flags);
-    let entry = Entry::Listener(TcpListener::bind("127.0.0.1:0").await.unwrap());
-    let ground = Ground { storage: Storage::Memory, entry, clock: Arc::new(SystemClock) };
+    let entry = ListenerSource::Listener(TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let ground =
+        ServerEnvironment { storage: StorageBackend::Memory, entry, clock: Arc::new(SystemClock) };
     start_with(Config::new(flags).unwrap(), ground).await.unwrap()
 }
 
 /// What is agreed on with a client that speaks only this version: suite and protocol.
 async fn agreed(
-    running: &Running,
+    running: &RunningServer,
     version: &'static rustls::SupportedProtocolVersion,
 ) -> Option<(String, Option<Vec<u8>>)> {
     let mut roots = RootCertStore::empty();
@@ -163,7 +169,11 @@ async fn several_servers_share_a_port() {
         flags.connections.permit_port_sharing = share;
         flags.connections.permit_address_sharing = true;
         let clock = Arc::new(SystemClock);
-        let ground = Ground { storage: Storage::Memory, entry: Entry::Port, clock };
+        let ground = ServerEnvironment {
+            storage: StorageBackend::Memory,
+            entry: ListenerSource::Port,
+            clock,
+        };
         start_with(Config::new(flags).unwrap(), ground).await
     };
     let first = start(&one, true).await.unwrap();
@@ -182,7 +192,7 @@ async fn the_end_is_told_before_it_comes() {
         })
         .await,
     );
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     assert_eq!(get(&admin, "/readyz").await.0, 200);
     let mut stopping = tokio::task::JoinSet::new();
     stopping.spawn({
@@ -216,9 +226,9 @@ async fn the_end_is_told_before_it_comes() {
 #[tokio::test]
 async fn streams_are_slowed_down() {
     let usual = with(|_| {}).await;
-    assert_eq!(usual.running.server.config.limits.stream, None);
+    assert_eq!(usual.running.server.config.limits.stream_bytes_per_second, None);
     let cluster = with(|flags| flags.connections.max_connection_bytes_per_sec = 1000).await;
-    let limit = cluster.running.server.config.limits.stream;
+    let limit = cluster.running.server.config.limits.stream_bytes_per_second;
     assert_eq!(limit.map(std::num::NonZeroU64::get), Some(1000));
 }
 
@@ -236,9 +246,12 @@ async fn streams_and_goodbyes() {
     })
     .await;
     let config = &cluster.running.server.config;
-    assert_eq!((config.limits.streams, config.edge.goaway_chance), (Some(1), 0.02));
+    assert_eq!(
+        (config.limits.max_http2_streams, config.http_policy.goaway_chance),
+        (Some(1), 0.02)
+    );
     let quiet = with(|flags| flags.connections.http2_max_streams_per_connection = 1).await;
-    let admin = quiet.admin();
+    let admin = quiet.admin_client();
     let mut both = tokio::task::JoinSet::new();
     for _ in 0..8 {
         let admin = admin.clone();

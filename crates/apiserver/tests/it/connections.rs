@@ -12,8 +12,8 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use client::{Client, Patch};
 use http::{HeaderMap, Method};
-use object::{Key, SystemClock, from_json};
-use testkit::Cluster;
+use object::{NamespacedName, SystemClock, from_json};
+use testkit::TestCluster;
 
 use crate::{
     backend::Backend,
@@ -30,8 +30,8 @@ async fn ask(client: &Client, method: Method, path: &str) -> (u16, String) {
 
 #[tokio::test]
 async fn a_policy_refuses_a_shell() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     default_account(&admin).await;
     of::<Pod>(&admin).create(pod("p", "n1")).await.unwrap();
     let policy = r#"{"metadata":{"name":"no-shell"},"spec":{
@@ -64,20 +64,20 @@ async fn a_policy_refuses_a_shell() {
 }
 
 /// A kubelet on the loopback that notes what it is asked, and a pod on its node.
-pub(crate) async fn with_kubelet(backend: &Backend, cluster: &Cluster) {
+pub(crate) async fn with_kubelet(backend: &Backend, cluster: &TestCluster) {
     with_kubelet_at(backend.port, cluster).await;
 }
 
 /// The same, where the kubelet listens on this port.
-async fn with_kubelet_at(port: u16, cluster: &Cluster) {
-    let admin = cluster.admin();
+async fn with_kubelet_at(port: u16, cluster: &TestCluster) {
+    let admin = cluster.admin_client();
     default_account(&admin).await;
     of::<Node>(&admin).create(tree(r#"{"metadata":{"name":"n1"}}"#)).await.unwrap();
     let status = format!(
         r#"{{"status":{{"addresses":[{{"type":"InternalIP","address":"127.0.0.1"}}],
         "daemonEndpoints":{{"kubeletEndpoint":{{"Port":{port}}}}}}}}}"#
     );
-    let key = Key::new("", "n1");
+    let key = NamespacedName::new("", "n1");
     of::<Node>(&admin).patch_status(&key, &Patch::Merge(tree(&status))).await.unwrap();
     of::<Pod>(&admin).create(pod("p", "n1")).await.unwrap();
 }
@@ -103,9 +103,9 @@ async fn a_hook_changes_what_is_asked_of_a_kubelet() {
         ))
     })
     .await;
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     with_kubelet(&kubelet, &cluster).await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let (url, bundle) = (hook.url("/"), STANDARD.encode(&hook.authority));
     let configuration = tree(&format!(
         r#"{{"metadata":{{"name":"h"}},"webhooks":[{{"name":"h.example.com","sideEffects":"None",
@@ -124,17 +124,18 @@ async fn a_hook_changes_what_is_asked_of_a_kubelet() {
 async fn kubelet_certificate_authority() {
     let kubelet = Backend::start(|_, _| tree(r#"{"fine":true}"#)).await;
     let folder = tempfile::TempDir::new().unwrap();
-    let other = pki::Authority::create("other", object::Clock::now(&SystemClock)).unwrap();
+    let other =
+        pki::CertificateAuthority::create("other", object::Clock::now(&SystemClock)).unwrap();
     let (own, foreign) = (folder.path().join("own.pem"), folder.path().join("other.pem"));
     std::fs::write(&own, &kubelet.authority).unwrap();
     std::fs::write(&foreign, other.certificate_pem()).unwrap();
     for (file, expected) in [(None, 200), (Some(own), 200), (Some(foreign), 500)] {
-        let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+        let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
             flags.kubelet_certificate_authority = file.clone();
         })
         .await;
         with_kubelet(&kubelet, &cluster).await;
-        let admin = cluster.admin();
+        let admin = cluster.admin_client();
         let log = "/api/v1/namespaces/default/pods/p/log";
         let (code, body) = ask(&admin, Method::GET, log).await;
         assert_eq!(code, expected, "{file:?}: {body}");
@@ -172,9 +173,9 @@ async fn a_log_that_a_kubelet_refuses_is_a_status() {
         Answer::Bytes(whole.into())
     })
     .await;
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     with_kubelet_at(kubelet.port, &cluster).await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let log = "/api/v1/namespaces/default/pods/p/log";
     for (status, text, reason, message) in cases {
         *said.lock().unwrap() = (status, text);
@@ -190,12 +191,12 @@ async fn a_log_that_a_kubelet_refuses_is_a_status() {
 
 #[tokio::test]
 async fn the_root_behind_a_proxy_has_a_slash() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     default_account(&admin).await;
     of::<Pod>(&admin).create(pod("p", "n1")).await.unwrap();
     let status = r#"{"status":{"podIP":"192.0.2.9","podIPs":[{"ip":"192.0.2.9"}]}}"#;
-    let key = Key::new("default", "p");
+    let key = NamespacedName::new("default", "p");
     of::<Pod>(&admin).patch_status(&key, &Patch::Merge(tree(status))).await.unwrap();
     let path = "/api/v1/namespaces/default/pods/p/proxy";
     let asked = format!("{path}?a=b");
@@ -215,9 +216,9 @@ async fn a_kubelet_is_asked_for_nothing_that_plugins_have_not_seen() {
         tree("{}")
     })
     .await;
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     with_kubelet(&kubelet, &cluster).await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let pods = "/api/v1/namespaces/default/pods/p";
     let hidden = "exec?command=ls&input=1&output=1&error=1&%69nput=1&tty=FALSE&stdin=false&x=y";
     for path in [format!("{pods}/{hidden}"), format!("{pods}/portforward?port=22&ports=80")] {

@@ -11,10 +11,10 @@ use std::{
 
 use api::core::ConfigMap;
 use bytes::Bytes;
-use client::{Api, Error, Notice, Selection, Start};
+use client::{Api, Error, Selectors, WatchEvent, WatchStart};
 use http::{HeaderMap, Method};
 use object::{Clock, SystemClock, from_json};
-use testkit::Cluster;
+use testkit::TestCluster;
 use tokio::time::timeout;
 
 /// A clock that panics while it is broken, except for who commits to the store: nothing could
@@ -29,8 +29,8 @@ impl Clock for Broken {
         SystemClock.now()
     }
 
-    fn micros(&self) -> i64 {
-        SystemClock.micros()
+    fn now_micros(&self) -> i64 {
+        SystemClock.now_micros()
     }
 }
 
@@ -42,10 +42,10 @@ fn map(name: &str) -> ConfigMap {
 #[tokio::test]
 async fn a_request_that_panics_fails_alone() {
     let clock = Arc::new(Broken::default());
-    let cluster = Cluster::start_at(clock.clone()).await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start_with_clock(clock.clone()).await;
+    let admin = cluster.admin_client();
     let maps = Api::<ConfigMap>::new(&admin).namespaced("default");
-    let mut watch = maps.watch(&Selection::default(), Start::List).await.expect("a watch");
+    let mut watch = maps.watch(&Selectors::default(), WatchStart::List).await.expect("a watch");
     clock.0.store(true, Relaxed);
     let failed = maps.create(map("a")).await.expect_err("it panics");
     clock.0.store(false, Relaxed);
@@ -55,7 +55,7 @@ async fn a_request_that_panics_fails_alone() {
     maps.create(map("b")).await.expect("the next one is served");
     let told = async {
         loop {
-            if let Some(Notice::Added(map)) = watch.next().await.expect("it goes on")
+            if let Some(WatchEvent::Added(map)) = watch.next().await.expect("it goes on")
                 && map.metadata().name() == "b"
             {
                 return;

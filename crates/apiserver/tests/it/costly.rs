@@ -7,7 +7,7 @@ use api::{
     rbac::Role,
 };
 use object::Value;
-use testkit::Cluster;
+use testkit::TestCluster;
 
 use crate::{code, default_account, hostile_names::allow, message, of, tree};
 
@@ -20,10 +20,10 @@ fn texts(count: usize) -> Value {
 
 #[tokio::test]
 async fn a_role_that_stands_for_billions_of_rights_is_refused() {
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     let rules =
         r#"[{"apiGroups":["rbac.authorization.k8s.io"],"resources":["roles"],"verbs":["create"]}]"#;
-    allow(&cluster.admin(), "adam", rules).await;
+    allow(&cluster.admin_client(), "adam", rules).await;
     let mut role = tree(r#"{"metadata":{"name":"r"}}"#);
     let mut rule = Value::object();
     for field in ["apiGroups", "resources", "verbs", "resourceNames"] {
@@ -31,15 +31,15 @@ async fn a_role_that_stands_for_billions_of_rights_is_refused() {
     }
     role["rules"] = [rule].into_iter().collect();
     let began = Instant::now();
-    assert_eq!(code(of::<Role>(&cluster.client("adam", &[])).create(role.clone()).await), 403);
+    assert_eq!(code(of::<Role>(&cluster.client_as("adam", &[])).create(role.clone()).await), 403);
     assert!(began.elapsed() < PATIENCE);
-    of::<Role>(&cluster.admin()).create(role).await.expect("an administrator may");
+    of::<Role>(&cluster.admin_client()).create(role).await.expect("an administrator may");
 }
 
 #[tokio::test]
 async fn quantities_of_any_size_are_summed_up() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     default_account(&admin).await;
     let quota = r#"{"metadata":{"name":"q"},"spec":{"hard":{"requests.memory":"1Gi"}},
         "status":{"hard":{"requests.memory":"1Gi"},"used":{"requests.memory":"0"}}}"#;

@@ -10,9 +10,11 @@ use std::{
 
 use api::apiextensions::CustomResourceDefinition;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use client::{Api, Client, Delete, Notice, Page, Patch, Resource, Selection, Start};
-use object::{Key, Value, View};
-use testkit::Cluster;
+use client::{
+    Api, ApiResource, Client, DeleteParams, ListParams, Patch, Selectors, WatchEvent, WatchStart,
+};
+use object::{NamespacedName, Value, View};
+use testkit::TestCluster;
 use tokio::time::{sleep, timeout};
 
 use crate::{backend::Backend, code, name, of, tree};
@@ -32,14 +34,14 @@ const THINGS: &str = r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomRe
       "status":{"type":"object","properties":{"replicas":{"type":"integer"},"phase":{"type":"string"}}}}}}}]}}"#;
 
 fn things(client: &Client, version: &'static str) -> Api<Value> {
-    let resource = Resource {
+    let resource = ApiResource {
         group: "kit.example.com".into(),
         version: version.into(),
         kind: "Thing".into(),
         plural: "things".into(),
         namespaced: true,
     };
-    Api::<Value>::of(client, resource).namespaced("default")
+    Api::<Value>::for_resource(client, resource).namespaced("default")
 }
 
 fn thing(name: &str, spec: &str) -> Value {
@@ -54,7 +56,7 @@ async fn declare(client: &Client, crd: &str) {
 }
 
 async fn established(client: &Client) {
-    let key = Key::new("", "things.kit.example.com");
+    let key = NamespacedName::new("", "things.kit.example.com");
     for _ in 0..200 {
         let found = of::<CustomResourceDefinition>(client).get(&key).await.expect("it is there");
         if CustomResourceDefinition::view(&found).is_true("Established") {
@@ -67,15 +69,15 @@ async fn established(client: &Client) {
 
 #[tokio::test]
 async fn a_custom_kind_is_served_like_any_other() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     declare(&admin, THINGS).await;
     let things = things(&admin, "v1");
     let made = things.create(thing("a", r#"{"zed":1}"#)).await.unwrap();
     assert_eq!(made["spec"], tree(r#"{"color":"red"}"#), "defaulted and pruned");
     assert_eq!(made["metadata"]["generation"].as_i64(), Some(1));
     assert_eq!(code(things.create(thing("b", r#"{"color":"purple"}"#)).await), 422);
-    let key = Key::new("default", "a");
+    let key = NamespacedName::new("default", "a");
     let merge = Patch::Merge(tree(r#"{"spec":{"color":"blue"}}"#));
     let patched = things.patch(&key, &merge).await.unwrap();
     assert_eq!(patched["metadata"]["generation"].as_i64(), Some(2));
@@ -88,8 +90,8 @@ async fn a_custom_kind_is_served_like_any_other() {
 
 #[tokio::test]
 async fn a_whole_number_is_the_same_however_it_was_written() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     declare(&admin, THINGS).await;
     let things = things(&admin, "v1");
     // As it is written: our own client would write it as `1`.
@@ -98,17 +100,17 @@ async fn a_whole_number_is_the_same_however_it_was_written() {
     let path = "/apis/kit.example.com/v1/namespaces/default/things";
     admin.call(http::Method::POST, path, "application/json", body.into()).await.unwrap();
     let label = Patch::Merge(tree(r#"{"metadata":{"labels":{"a":"b"}}}"#));
-    let labelled = things.patch(&Key::new("default", "a"), &label).await.unwrap();
+    let labelled = things.patch(&NamespacedName::new("default", "a"), &label).await.unwrap();
     assert_eq!(labelled["metadata"]["generation"].as_i64(), Some(1));
 }
 
 #[tokio::test]
 async fn managers_of_a_custom_object_share_a_list() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     declare(&admin, THINGS).await;
     let things = things(&admin, "v1");
-    let key = Key::new("default", "a");
+    let key = NamespacedName::new("default", "a");
     let ports = |text: &str| thing("a", &format!(r#"{{"ports":{text}}}"#));
     let apply = |manager: &str, object: Value| Patch::Apply {
         object,
@@ -124,47 +126,48 @@ async fn managers_of_a_custom_object_share_a_list() {
 
 #[tokio::test]
 async fn watches_end_when_the_definition_changes() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     declare(&admin, THINGS).await;
     let things = things(&admin, "v1");
     things.create(thing("a", "{}")).await.unwrap();
-    let mut watch = things.watch(&Selection::default(), Start::List).await.unwrap();
+    let mut watch = things.watch(&Selectors::default(), WatchStart::List).await.unwrap();
     let first = watch.next().await.unwrap();
-    assert!(matches!(first, Some(Notice::Added(object)) if name(&object) == "a"));
-    assert!(matches!(watch.next().await.unwrap(), Some(Notice::Bookmark { .. })));
+    assert!(matches!(first, Some(WatchEvent::Added(object)) if name(&object) == "a"));
+    assert!(matches!(watch.next().await.unwrap(), Some(WatchEvent::Bookmark { .. })));
     let merge = Patch::Json(tree(
         r#"[{"op":"add","path":"/spec/versions/0/additionalPrinterColumns/0/description","value":"x"}]"#,
     ));
     let crds = of::<CustomResourceDefinition>(&admin);
-    crds.patch(&Key::new("", "things.kit.example.com"), &merge).await.unwrap();
+    crds.patch(&NamespacedName::new("", "things.kit.example.com"), &merge).await.unwrap();
     let ended = timeout(Duration::from_secs(30), watch.next()).await.expect("it ends");
     assert_eq!(ended.unwrap(), None);
-    assert!(things.get(&Key::new("default", "a")).await.is_ok());
+    assert!(things.get(&NamespacedName::new("default", "a")).await.is_ok());
 }
 
 #[tokio::test]
 async fn a_definition_takes_its_objects_along() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     declare(&admin, THINGS).await;
     let things = things(&admin, "v1");
     let mut held = thing("held", "{}");
     held["metadata"]["finalizers"] = ["example.com/held"].into_iter().collect();
     things.create(held).await.unwrap();
     let (crds, key) =
-        (of::<CustomResourceDefinition>(&admin), Key::new("", "things.kit.example.com"));
-    crds.delete(&key, &Delete::default()).await.unwrap();
+        (of::<CustomResourceDefinition>(&admin), NamespacedName::new("", "things.kit.example.com"));
+    crds.delete(&key, &DeleteParams::default()).await.unwrap();
     assert!(crds.get(&key).await.is_ok(), "an object is still there");
     let free = Patch::Merge(tree(r#"{"metadata":{"finalizers":null}}"#));
     for _ in 0..100 {
-        if things.patch(&Key::new("default", "held"), &free).await.is_ok() {
+        if things.patch(&NamespacedName::new("default", "held"), &free).await.is_ok() {
             break;
         }
         sleep(Duration::from_millis(50)).await;
     }
     for _ in 0..200 {
-        if crds.get(&key).await.is_err() && things.get(&Key::new("default", "held")).await.is_err()
+        if crds.get(&key).await.is_err()
+            && things.get(&NamespacedName::new("default", "held")).await.is_err()
         {
             return;
         }
@@ -176,20 +179,23 @@ async fn a_definition_takes_its_objects_along() {
 #[tokio::test]
 async fn custom_objects_outlive_a_restart() {
     let folder = tempfile::TempDir::new().unwrap();
-    let cluster = Cluster::start_in(folder.path()).await;
-    declare(&cluster.admin(), THINGS).await;
-    things(&cluster.admin(), "v1").create(thing("a", "{}")).await.unwrap();
+    let cluster = TestCluster::start_on_disk(folder.path()).await;
+    declare(&cluster.admin_client(), THINGS).await;
+    things(&cluster.admin_client(), "v1").create(thing("a", "{}")).await.unwrap();
     cluster.stop().await;
     drop(cluster);
-    let cluster = Cluster::start_in(folder.path()).await;
-    let found = things(&cluster.admin(), "v1").get(&Key::new("default", "a")).await.unwrap();
+    let cluster = TestCluster::start_on_disk(folder.path()).await;
+    let found = things(&cluster.admin_client(), "v1")
+        .get(&NamespacedName::new("default", "a"))
+        .await
+        .unwrap();
     assert_eq!(found["spec"]["color"].as_str(), Some("red"));
 }
 
 #[tokio::test]
 async fn each_version_is_checked_by_its_own_schema() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let mut crd = tree(THINGS);
     let mut first = crd["spec"]["versions"].items()[0].clone();
     first.remove("selectableFields");
@@ -208,12 +214,12 @@ async fn each_version_is_checked_by_its_own_schema() {
     object["spec"]["color"] = "blue".into();
     let made = new.create(object).await.unwrap();
     assert_eq!(made["apiVersion"].as_str(), Some("kit.example.com/v2"));
-    let key = Key::new("default", "a");
+    let key = NamespacedName::new("default", "a");
     let read = old.get(&key).await.unwrap();
     assert_eq!(read["apiVersion"].as_str(), Some("kit.example.com/v1"));
     assert_eq!(read["spec"]["color"].as_str(), Some("blue"));
-    let mut watch = new.watch(&Selection::default(), Start::List).await.unwrap();
-    let Some(Notice::Added(seen)) = watch.next().await.unwrap() else { panic!("an object") };
+    let mut watch = new.watch(&Selectors::default(), WatchStart::List).await.unwrap();
+    let Some(WatchEvent::Added(seen)) = watch.next().await.unwrap() else { panic!("an object") };
     assert_eq!(seen["apiVersion"].as_str(), Some("kit.example.com/v2"));
 }
 
@@ -279,13 +285,13 @@ fn split_hosts(review: &Value) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fields_are_selected_in_the_version_that_is_asked_for() {
     let backend = Backend::start(|_, review| split_hosts(&review)).await;
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     declare_hosts(&admin, &backend).await;
     let (first, second) = (things(&admin, "v1"), things(&admin, "v2"));
-    let selected = |fields: &str| Selection { fields: fields.into(), ..Selection::default() };
+    let selected = |fields: &str| Selectors { fields: fields.into(), ..Selectors::default() };
     let host = selected("spec.host=h1");
-    let mut watch = second.watch(&host, Start::List).await.unwrap();
+    let mut watch = second.watch(&host, WatchStart::List).await.unwrap();
     for (name, host, port) in [("a", "h1", "80"), ("b", "h2", "80"), ("c", "h1", "81")] {
         let mut object = thing(name, &format!(r#"{{"host":"{host}","port":"{port}"}}"#));
         object["apiVersion"] = "kit.example.com/v2".into();
@@ -293,9 +299,9 @@ async fn fields_are_selected_in_the_version_that_is_asked_for() {
     }
     let names = |list: &[Value]| list.iter().map(|o| name(o).to_owned()).collect::<Vec<_>>();
     assert_eq!(names(&second.list_all(&host).await.unwrap().items), ["a", "c"]);
-    let one = second.list(&host, &Page { limit: 1, ..Page::default() }).await.unwrap();
+    let one = second.list(&host, &ListParams { limit: 1, ..ListParams::default() }).await.unwrap();
     assert_eq!(names(&one.items), ["a"]);
-    let rest = Page { limit: 1, continue_: one.continue_, ..Page::default() };
+    let rest = ListParams { limit: 1, continue_: one.continue_, ..ListParams::default() };
     let rest = second.list(&host, &rest).await.unwrap();
     assert_eq!((names(&rest.items), &*rest.continue_), (vec!["c".to_owned()], ""));
     let both = second.list_all(&selected("spec.host=h1,spec.port=81")).await.unwrap();
@@ -303,20 +309,20 @@ async fn fields_are_selected_in_the_version_that_is_asked_for() {
     let joined = first.list_all(&selected("spec.hostPort=h2:80")).await.unwrap();
     assert_eq!(names(&joined.items), ["b"]);
     let moved = Patch::Merge(tree(r#"{"spec":{"host":"h2"}}"#));
-    second.patch(&Key::new("default", "a"), &moved).await.unwrap();
+    second.patch(&NamespacedName::new("default", "a"), &moved).await.unwrap();
     let mut late = Vec::new();
     while late.len() < 3 {
         let next = timeout(Duration::from_mins(1), watch.next()).await.expect("an event");
         match next.unwrap().expect("the watch goes on") {
-            Notice::Added(object) => late.push(format!("+{}", name(&object))),
-            Notice::Deleted(object) => late.push(format!("-{}", name(&object))),
-            Notice::Modified(object) => late.push(format!("~{}", name(&object))),
-            Notice::Bookmark { .. } => {}
+            WatchEvent::Added(object) => late.push(format!("+{}", name(&object))),
+            WatchEvent::Deleted(object) => late.push(format!("-{}", name(&object))),
+            WatchEvent::Modified(object) => late.push(format!("~{}", name(&object))),
+            WatchEvent::Bookmark { .. } => {}
         }
     }
     assert_eq!(late, ["+a", "+c", "-a"]);
-    let mut again = second.watch(&selected("spec.host=h2"), Start::List).await.unwrap();
-    let Some(Notice::Added(seen)) = again.next().await.unwrap() else { panic!("an object") };
+    let mut again = second.watch(&selected("spec.host=h2"), WatchStart::List).await.unwrap();
+    let Some(WatchEvent::Added(seen)) = again.next().await.unwrap() else { panic!("an object") };
     assert_eq!((name(&seen), seen["spec"]["host"].as_str()), ("a", Some("h2")));
 }
 
@@ -329,11 +335,11 @@ async fn managers_may_speak_different_versions() {
         split_hosts(&review)
     })
     .await;
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     declare_hosts(&admin, &backend).await;
     let (first, second) = (things(&admin, "v1"), things(&admin, "v2"));
-    let key = Key::new("default", "a");
+    let key = NamespacedName::new("default", "a");
     let apply = |manager: &str, version: &str, spec: &str, force| {
         let mut object = thing("a", spec);
         object["apiVersion"] = format!("kit.example.com/{version}").into();
@@ -343,7 +349,7 @@ async fn managers_may_speak_different_versions() {
         let entries = object["metadata"]["managedFields"].items().iter();
         let line = |entry: &Value| {
             let text = |name: &str| entry.get(name).as_str().unwrap_or_default();
-            let fields: Vec<_> = entry["fieldsV1"].unpacked()["f:spec"]
+            let fields: Vec<_> = entry["fieldsV1"].with_raw_expanded()["f:spec"]
                 .entries()
                 .map(|(name, _)| name.to_owned())
                 .collect();

@@ -2,10 +2,10 @@
 
 use api::{apiextensions::CustomResourceDefinition, core::ConfigMap};
 use bytes::Bytes;
-use client::{Client, Page, Selection};
+use client::{Client, ListParams, Selectors};
 use http::{HeaderMap, HeaderValue, Method, header::CONTENT_TYPE};
-use object::{Key, Value, depth::MAX, from_json};
-use testkit::Cluster;
+use object::{NamespacedName, Value, depth::MAX, from_json};
+use testkit::TestCluster;
 
 use crate::{config_map, of, tree};
 
@@ -37,16 +37,16 @@ async fn ask(
 /// A client that reads JSON as all of ours do can list and read what there is.
 async fn all_can_read(client: &Client) {
     let maps = of::<ConfigMap>(client);
-    let list = maps.list(&Selection::default(), &Page::default()).await.expect("a list");
+    let list = maps.list(&Selectors::default(), &ListParams::default()).await.expect("a list");
     for map in &list.items {
-        maps.get(&Key::new("default", crate::name(map))).await.expect("each of them");
+        maps.get(&NamespacedName::new("default", crate::name(map))).await.expect("each of them");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn managed_fields_do_not_nest_without_end() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     for depth in DEEP {
         let fields = nested(r#"{"f:a":"#, "{}", "}", depth);
         let map = format!(
@@ -78,8 +78,8 @@ async fn managed_fields_do_not_nest_without_end() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn patches_do_not_build_what_may_not_be_sent() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     of::<ConfigMap>(&admin).create(config_map("a")).await.expect("a map");
     let path = format!("{MAPS}/a");
     let json = "application/json-patch+json";
@@ -121,8 +121,8 @@ const THINGS: &str = "/apis/kit.example.com/v1/namespaces/default/things";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn custom_objects_are_as_deep_as_all_can_read_them() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     of::<CustomResourceDefinition>(&admin).create(tree(OPEN)).await.expect("a definition");
     let thing = |depth: usize| {
         let spec = nested(r#"{"a":"#, "1", "}", depth);
@@ -158,8 +158,8 @@ async fn custom_objects_are_as_deep_as_all_can_read_them() {
 /// Schemas nest twice for each level of an object.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schemas_do_not_nest_without_end() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     for (open, close, levels) in [
         (r#"{"type":"object","properties":{"a":"#, "}}", 2),
@@ -197,14 +197,14 @@ async fn schemas_do_not_nest_without_end() {
 /// The path to the replicas is made where it is not there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn paths_of_scales_lead_no_deeper_than_objects_nest() {
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let path = format!(".spec{}", ".a".repeat(200_000));
     let scale = format!(
         r#""subresources":{{"scale":{{"specReplicasPath":"{path}","statusReplicasPath":".status.r"}}}},"schema""#
     );
     let definition = OPEN.replace("\"schema\"", &scale);
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let (code, _) = ask(&admin, Method::POST, crds, "application/json", definition).await;
     assert_eq!(code, 422);
 }

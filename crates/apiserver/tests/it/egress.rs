@@ -70,7 +70,7 @@ async fn hooks_are_asked_through_it() {
     let backend = Backend::start(|_, request| review(&request, r#""allowed":true"#)).await;
     let file = selection(&folder, "controlplane");
     let cluster = with(|flags| flags.egress_selector_config_file = Some(file)).await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let configuration = hook(&backend, "/", "");
     of::<ValidatingWebhookConfiguration>(&admin).create(configuration).await.unwrap();
     of::<ConfigMap>(&admin).create(config_map("a")).await.unwrap();
@@ -86,14 +86,14 @@ async fn etcd_is_asked_through_it() {
     flags.advertise_address = Some([192, 0, 2, 10].into());
     flags.etcd_servers = vec![etcd.url.clone()];
     flags.egress_selector_config_file = Some(selection(&folder, "etcd"));
-    let ground = apiserver::Ground {
-        storage: apiserver::Storage::Disk,
-        entry: apiserver::Entry::Pipes,
+    let ground = apiserver::ServerEnvironment {
+        storage: apiserver::StorageBackend::Disk,
+        entry: apiserver::ListenerSource::Pipes,
         clock: Arc::new(SystemClock),
     };
     let config = apiserver::Config::new(flags).unwrap();
     let running = apiserver::start_with(config, ground).await.unwrap();
-    let user = server::User::new("admin", &["system:masters"]);
+    let user = server::UserInfo::new("admin", &["system:masters"]);
     let admin = client::Client::new(client::Config::pipe(running.pipe(user)));
     assert_eq!(get(&admin, "/api/v1/namespaces/default").await.0, 200);
     let to = etcd.url.trim_start_matches("http://");

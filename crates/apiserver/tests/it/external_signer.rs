@@ -9,10 +9,10 @@ use std::{
 };
 
 use api::core::ServiceAccount;
-use apiserver::{Config, Entry, Flags, Ground, Storage, start_with};
+use apiserver::{Config, Flags, ListenerSource, ServerEnvironment, StorageBackend, start_with};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use client::Auth;
-use object::{Key, SystemClock};
+use object::{NamespacedName, SystemClock};
 use prost::Message as _;
 use tempfile::TempDir;
 
@@ -59,14 +59,14 @@ struct Number {
 
 /// Signs with its last key; every key has a name.
 struct Toy {
-    keys: Mutex<Vec<(String, pki::Key, bool)>>,
+    keys: Mutex<Vec<(String, pki::PrivateKey, bool)>>,
     longest: i64,
     fetched: AtomicUsize,
 }
 
 impl Toy {
     fn start(path: &Path, longest: i64) -> (Arc<Self>, Grpc) {
-        let key = ("one".to_owned(), pki::Key::generate().unwrap(), false);
+        let key = ("one".to_owned(), pki::PrivateKey::generate().unwrap(), false);
         let keys = Mutex::new(vec![key]);
         let toy = Arc::new(Self { keys, longest, fetched: AtomicUsize::new(0) });
         let answers = toy.clone();
@@ -81,7 +81,7 @@ impl Toy {
                 let (id, key, _) = keys.last().unwrap();
                 let header = format!(r#"{{"alg":"ES256","kid":"{id}","typ":"JWT"}}"#);
                 let header = URL_SAFE_NO_PAD.encode(header);
-                let signature = key.sign_fixed(format!("{header}.{claims}").as_bytes()).unwrap();
+                let signature = key.sign_jose(format!("{header}.{claims}").as_bytes()).unwrap();
                 Text { first: header, second: URL_SAFE_NO_PAD.encode(signature) }.encode_to_vec()
             }
             "FetchKeys" => {
@@ -113,24 +113,25 @@ async fn tokens_are_signed_elsewhere() {
             Some(socket(&folder).display().to_string());
     })
     .await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     default_account(&admin).await;
     let accounts = of::<ServiceAccount>(&admin);
     let asks = tree(
         r#"{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":99999}}"#,
     );
-    let key = Key::new("default", "default");
+    let key = NamespacedName::new("default", "default");
     let token = async || {
-        let given = accounts.create_sub(&key, "token", &asks).await.unwrap();
+        let given = accounts.create_subresource(&key, "token", &asks).await.unwrap();
         let seconds = given["spec"]["expirationSeconds"].as_i64();
         assert_eq!(seconds, Some(7200), "no longer than the signer can");
         given["status"]["token"].as_str().unwrap().to_owned()
     };
-    let enters = async |token: String| get(&cluster.showing(Auth::Token(token)), "/api").await.0;
+    let enters =
+        async |token: String| get(&cluster.client_with_auth(Auth::Token(token)), "/api").await.0;
     let first = token().await;
     assert_eq!(enters(first.clone()).await, 200);
     let fetched = toy.fetched.load(Ordering::SeqCst);
-    let new = ("two".to_owned(), pki::Key::generate().unwrap(), false);
+    let new = ("two".to_owned(), pki::PrivateKey::generate().unwrap(), false);
     toy.keys.lock().unwrap().push(new);
     assert_eq!(enters(token().await).await, 200, "a key that is new is asked for");
     assert_eq!(enters(first).await, 200);
@@ -138,18 +139,18 @@ async fn tokens_are_signed_elsewhere() {
     let (_, keys) = get(&admin, "/openid/v1/jwks").await;
     let ids: Vec<_> = keys["keys"].items().iter().map(|key| key["kid"].as_str()).collect();
     assert_eq!(ids, [Some("one"), Some("two")]);
-    let hidden = ("three".to_owned(), pki::Key::generate().unwrap(), true);
+    let hidden = ("three".to_owned(), pki::PrivateKey::generate().unwrap(), true);
     toy.keys.lock().unwrap().push(hidden);
     assert_eq!(
-        message(accounts.create_sub(&key, "token", &asks).await),
+        message(accounts.create_subresource(&key, "token", &asks).await),
         "Internal error occurred: failed to generate token: while validating header: key used for \
          signing JWT (kid: three) is excluded from OIDC discovery docs"
     );
-    let forged = pki::Signer::new(
-        pki::Key::generate().unwrap(),
+    let forged = pki::TokenSigner::new(
+        pki::PrivateKey::generate().unwrap(),
         "https://kubernetes.default.svc.cluster.local",
     );
-    let forged = forged.sign(pki::Claims::default()).unwrap();
+    let forged = forged.sign(pki::ServiceAccountClaims::default()).unwrap();
     assert_eq!(enters(forged).await, 401);
 }
 
@@ -177,8 +178,8 @@ async fn what_does_not_fit_together_is_refused() {
         flags.accounts.service_account_signing_endpoint =
             Some(socket(&folder).display().to_string());
         flags.accounts.service_account_max_token_expiration = "2h".to_owned();
-        let (storage, clock) = (Storage::Memory, Arc::new(SystemClock));
-        let ground = Ground { storage, entry: Entry::Pipes, clock };
+        let (storage, clock) = (StorageBackend::Memory, Arc::new(SystemClock));
+        let ground = ServerEnvironment { storage, entry: ListenerSource::Pipes, clock };
         let said = start_with(Config::new(flags).unwrap(), ground).await.map(drop).unwrap_err();
         assert!(format!("{said:#}").contains(why), "{said:#}");
     }

@@ -11,7 +11,9 @@ use api::{
     apiregistration::APIService,
     core::{ConfigMap, Secret, Service, ServiceAccount},
 };
-use apiserver::{ABSENT_FLAGS, Config, Entry, Flags, Ground, Storage, start_with};
+use apiserver::{
+    ABSENT_FLAGS, Config, Flags, ListenerSource, ServerEnvironment, StorageBackend, start_with,
+};
 use base64::{
     Engine as _,
     engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
@@ -20,10 +22,10 @@ use bytes::Bytes;
 use clap::{Args as _, Command};
 use client::{Auth, Client};
 use http::{HeaderMap, Method};
-use object::{Clock, Key, SystemClock, Value, from_json};
-use pki::{Authority, Leaf, Trust};
+use object::{Clock, NamespacedName, SystemClock, Value, from_json};
+use pki::{CertificateAuthority, CertificateSpec, ClientCaVerifier};
 use tempfile::TempDir;
-use testkit::Cluster;
+use testkit::TestCluster;
 
 use crate::{
     backend::Backend, code, config_map, connections::with_kubelet, default_account, of,
@@ -53,8 +55,8 @@ fn every_flag_has_a_test() {
     assert_eq!(missing, Vec::<String>::new());
 }
 
-pub(crate) async fn with(change: impl FnOnce(&mut Flags)) -> Cluster {
-    Cluster::start_flags(Arc::new(SystemClock), change).await
+pub(crate) async fn with(change: impl FnOnce(&mut Flags)) -> TestCluster {
+    TestCluster::start_with_flags(Arc::new(SystemClock), change).await
 }
 
 pub(crate) async fn get(client: &Client, path: &str) -> (u16, Value) {
@@ -77,8 +79,8 @@ async fn bind_address_and_secure_port() {
     flags.bind_address = [127, 0, 0, 2].into();
     flags.secure_port = 7551;
     flags.advertise_address = Some([192, 0, 2, 10].into());
-    let (storage, clock) = (Storage::Memory, Arc::new(SystemClock));
-    let ground = Ground { storage, entry: Entry::Port, clock };
+    let (storage, clock) = (StorageBackend::Memory, Arc::new(SystemClock));
+    let ground = ServerEnvironment { storage, entry: ListenerSource::Port, clock };
     let running = start_with(Config::new(flags).unwrap(), ground).await.unwrap();
     assert!(tokio::net::TcpStream::connect("127.0.0.2:7551").await.is_ok());
     assert!(tokio::net::TcpStream::connect("127.0.0.1:7551").await.is_err(), "another address");
@@ -92,7 +94,7 @@ async fn service_cluster_ip_range_and_service_node_port_range() {
         flags.service_node_port_range = "31999-31999".to_owned();
     })
     .await;
-    let services = of::<Service>(&cluster.admin());
+    let services = of::<Service>(&cluster.admin_client());
     let service = |name: &str| {
         tree(&format!(
             r#"{{"metadata":{{"name":"{name}"}},"spec":{{"type":"NodePort","ports":[{{"port":80}}]}}}}"#
@@ -127,7 +129,7 @@ async fn authentication_token_webhook_version_and_cache() {
             flags.authentication_token_webhook_version = version.to_owned();
         })
         .await;
-        let carol = cluster.showing(Auth::Token("t".to_owned()));
+        let carol = cluster.client_with_auth(Auth::Token("t".to_owned()));
         for _ in 0..2 {
             assert_eq!(get(&carol, "/api").await.0, 200);
         }
@@ -137,9 +139,9 @@ async fn authentication_token_webhook_version_and_cache() {
 }
 
 /// An authority, and a certificate of it in files.
-fn client_files(folder: &Path, name: &str) -> (Authority, PathBuf, PathBuf) {
-    let authority = Authority::create("clients", SystemClock.now()).unwrap();
-    let pair = authority.issue(&Leaf::client(name, &[]), SystemClock.now()).unwrap();
+fn client_files(folder: &Path, name: &str) -> (CertificateAuthority, PathBuf, PathBuf) {
+    let authority = CertificateAuthority::create("clients", SystemClock.now()).unwrap();
+    let pair = authority.issue(&CertificateSpec::client(name, &[]), SystemClock.now()).unwrap();
     let (certificate, key) = (folder.join("client.crt"), folder.join("client.key"));
     fs::write(&certificate, pair.certificate_pem()).unwrap();
     fs::write(&key, pair.key_pem()).unwrap();
@@ -157,7 +159,7 @@ async fn kubelet_client_certificate_and_key() {
     })
     .await;
     with_kubelet(&kubelet, &cluster).await;
-    let (code, _) = get(&cluster.admin(), "/api/v1/namespaces/default/pods/p/log").await;
+    let (code, _) = get(&cluster.admin_client(), "/api/v1/namespaces/default/pods/p/log").await;
     assert_eq!(code, 200);
     assert_eq!(*kubelet.clients.lock().unwrap(), ["to-kubelets"]);
 }
@@ -175,7 +177,7 @@ async fn proxy_client_cert_file_and_key() {
         flags.proxy_client_key_file = Some(key);
     })
     .await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let service = r#"{"metadata":{"name":"extra"},"spec":{"type":"ExternalName","externalName":"localhost"}}"#;
     of::<Service>(&admin).create(tree(service)).await.unwrap();
     let registration = format!(
@@ -217,7 +219,7 @@ async fn audit_log_rotation() {
         flags.audit_log_maxage = 30;
     })
     .await;
-    let maps = of::<ConfigMap>(&cluster.admin());
+    let maps = of::<ConfigMap>(&cluster.admin_client());
     for at in 0..8 {
         let mut map = config_map(&format!("m{at}"));
         map["data"]["k"] = "x".repeat(400 << 10).into();
@@ -231,7 +233,8 @@ async fn audit_log_rotation() {
 #[tokio::test]
 async fn service_account_keys_and_issuer() {
     let folder = TempDir::new().unwrap();
-    let (signing, other) = (pki::Key::generate().unwrap(), pki::Key::generate().unwrap());
+    let (signing, other) =
+        (pki::PrivateKey::generate().unwrap(), pki::PrivateKey::generate().unwrap());
     let (key, public) = (folder.path().join("sa.key"), folder.path().join("other.pub"));
     fs::write(&key, signing.to_pem()).unwrap();
     let both = format!("{}{}", signing.public().to_pem(), other.public().to_pem());
@@ -243,13 +246,13 @@ async fn service_account_keys_and_issuer() {
         flags.service_account_key_file = vec![public];
     })
     .await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     default_account(&admin).await;
     let request =
         tree(r#"{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{}}"#);
     let accounts = of::<ServiceAccount>(&admin);
-    let own = Key::new("default", "default");
-    let given = accounts.create_sub(&own, "token", &request).await.unwrap();
+    let own = NamespacedName::new("default", "default");
+    let given = accounts.create_subresource(&own, "token", &request).await.unwrap();
     let token = given["status"]["token"].as_str().unwrap().to_owned();
     let part = |at: usize| {
         let part = token.split('.').nth(at).unwrap();
@@ -257,30 +260,36 @@ async fn service_account_keys_and_issuer() {
     };
     assert_eq!(part(0)["kid"].as_str(), Some(signing.public().id()));
     assert_eq!(part(1)["iss"].as_str(), Some(issuer));
-    assert_eq!(get(&cluster.showing(Auth::Token(token.clone())), "/api").await.0, 200);
+    assert_eq!(get(&cluster.client_with_auth(Auth::Token(token.clone())), "/api").await.0, 200);
     let uid = accounts.get(&own).await.unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
-    let mut bound = pki::Bound::default();
+    let mut bound = pki::BoundObjects::default();
     bound.namespace = "default".into();
-    bound.service_account = pki::Reference { name: "default".into(), uid };
-    let claims = pki::Claims::bound(bound, vec![issuer.into()], 3600, SystemClock.now());
-    let by_other = pki::Signer::new(other, issuer).sign(claims.clone()).unwrap();
-    assert_eq!(get(&cluster.showing(Auth::Token(by_other)), "/api").await.0, 200, "it is believed");
-    let stranger = pki::Signer::new(pki::Key::generate().unwrap(), issuer).sign(claims).unwrap();
-    assert_eq!(get(&cluster.showing(Auth::Token(stranger)), "/api").await.0, 401);
+    bound.service_account = pki::BoundObjectRef { name: "default".into(), uid };
+    let claims =
+        pki::ServiceAccountClaims::bound(bound, vec![issuer.into()], 3600, SystemClock.now());
+    let by_other = pki::TokenSigner::new(other, issuer).sign(claims.clone()).unwrap();
+    assert_eq!(
+        get(&cluster.client_with_auth(Auth::Token(by_other)), "/api").await.0,
+        200,
+        "it is believed"
+    );
+    let stranger =
+        pki::TokenSigner::new(pki::PrivateKey::generate().unwrap(), issuer).sign(claims).unwrap();
+    assert_eq!(get(&cluster.client_with_auth(Auth::Token(stranger)), "/api").await.0, 401);
 }
 
 #[tokio::test]
 async fn runtime_config_and_feature_gates() {
     let path = "/apis/storagemigration.k8s.io";
     let usual = with(|_| {}).await;
-    assert_eq!(get(&usual.admin(), "/apis/batch/v1").await.0, 200);
-    let (before, _) = get(&usual.admin(), path).await;
+    assert_eq!(get(&usual.admin_client(), "/apis/batch/v1").await.0, 200);
+    let (before, _) = get(&usual.admin_client(), path).await;
     let cluster = with(|flags| {
         flags.runtime_config = vec!["api/all=true".to_owned(), "batch/v1=false".to_owned()];
     })
     .await;
-    assert_eq!(get(&cluster.admin(), "/apis/batch/v1").await.0, 404);
-    let (after, _) = get(&cluster.admin(), path).await;
+    assert_eq!(get(&cluster.admin_client(), "/apis/batch/v1").await.0, 404);
+    let (after, _) = get(&cluster.admin_client(), path).await;
     assert_ne!((before, after), (404, 404), "what is off by default is served");
     let wrong = refused(|flags| flags.feature_gates = vec!["NoSuchThing=true".to_owned()]);
     assert!(wrong.contains("NoSuchThing"), "{wrong}");
@@ -300,9 +309,9 @@ async fn max_requests_inflight() {
         flags.max_requests_inflight = 0;
     })
     .await;
-    let bob = cluster.client("bob", &[]);
+    let bob = cluster.client_as("bob", &[]);
     let maps = of::<ConfigMap>(&bob);
-    assert_eq!(code(maps.get(&Key::new("default", "a")).await), 429);
+    assert_eq!(code(maps.get(&NamespacedName::new("default", "a")).await), 429);
 }
 
 #[test]
@@ -328,9 +337,10 @@ async fn etcd_flags() {
     let folder = TempDir::new().unwrap();
     let (authority, certificate, key) = client_files(folder.path(), "kube-apiserver");
     let now = SystemClock.now();
-    let leaf = Leaf::server("etcd", vec!["localhost".to_owned()], vec![[127, 0, 0, 1].into()]);
+    let leaf =
+        CertificateSpec::server("etcd", vec!["localhost".to_owned()], vec![[127, 0, 0, 1].into()]);
     let own = authority.issue(&leaf, now).unwrap();
-    let trust = Trust::new(std::slice::from_ref(authority.certificate())).unwrap();
+    let trust = ClientCaVerifier::new(std::slice::from_ref(authority.certificate())).unwrap();
     let etcd = Etcd::start_with(Some(Arc::new(pki::server_config(&own, Some(&trust)).unwrap())));
     let ca = folder.path().join("ca.pem");
     fs::write(&ca, authority.certificate_pem()).unwrap();
@@ -342,17 +352,17 @@ async fn etcd_flags() {
         flags.etcd_cafile = Some(ca.clone());
         flags.etcd_certfile = Some(certificate.clone());
         flags.etcd_keyfile = Some(key.clone());
-        let (storage, clock) = (Storage::Disk, Arc::new(SystemClock));
-        let ground = Ground { storage, entry: Entry::Pipes, clock };
+        let (storage, clock) = (StorageBackend::Disk, Arc::new(SystemClock));
+        let ground = ServerEnvironment { storage, entry: ListenerSource::Pipes, clock };
         start_with(Config::new(flags).unwrap(), ground).await.unwrap()
     };
     let (one, two) = (start("one", "/registry").await, start("two", "/other").await);
-    let maps = |running: &apiserver::Running| {
-        let user = server::User::new("admin", &["system:masters"]);
+    let maps = |running: &apiserver::RunningServer| {
+        let user = server::UserInfo::new("admin", &["system:masters"]);
         of::<ConfigMap>(&Client::new(client::Config::pipe(running.pipe(user))))
     };
     maps(&one).create(config_map("a")).await.unwrap();
-    let key = Key::new("default", "a");
+    let key = NamespacedName::new("default", "a");
     assert!(maps(&one).get(&key).await.is_ok());
     assert_eq!(code(maps(&two).get(&key).await), 404, "another prefix is another cluster");
 }
@@ -366,8 +376,8 @@ async fn how_etcd_is_asked() {
         flags.advertise_address = Some([192, 0, 2, 10].into());
         flags.etcd_servers = vec![url.to_owned()];
         change(&mut flags);
-        let (storage, clock) = (Storage::Disk, Arc::new(SystemClock));
-        let ground = Ground { storage, entry: Entry::Pipes, clock };
+        let (storage, clock) = (StorageBackend::Disk, Arc::new(SystemClock));
+        let ground = ServerEnvironment { storage, entry: ListenerSource::Pipes, clock };
         start_with(Config::new(flags).unwrap(), ground).await.map(|running| (running, folder))
     };
     let patient = |flags: &mut Flags| {
@@ -376,7 +386,7 @@ async fn how_etcd_is_asked() {
         flags.storage.etcd_readycheck_timeout = "0s".to_owned();
     };
     let (running, _folder) = start(&etcd.url, &patient).await.unwrap();
-    let user = server::User::new("admin", &["system:masters"]);
+    let user = server::UserInfo::new("admin", &["system:masters"]);
     let admin = Client::new(client::Config::pipe(running.pipe(user)));
     // No answer comes in no time: it is well, and never ready.
     for _ in 0..600 {
@@ -418,14 +428,14 @@ async fn encryption_provider_config() {
         flags.advertise_address = Some([192, 0, 2, 10].into());
         flags.encryption_provider_config = file;
         flags.encryption_provider_config_automatic_reload = true;
-        let (storage, clock) = (Storage::Disk, Arc::new(SystemClock));
-        let ground = Ground { storage, entry: Entry::Pipes, clock };
+        let (storage, clock) = (StorageBackend::Disk, Arc::new(SystemClock));
+        let ground = ServerEnvironment { storage, entry: ListenerSource::Pipes, clock };
         let running = start_with(Config::new(flags).unwrap(), ground).await.unwrap();
-        let user = server::User::new("admin", &["system:masters"]);
+        let user = server::UserInfo::new("admin", &["system:masters"]);
         let admin = Client::new(client::Config::pipe(running.pipe(user)));
         of::<Secret>(&admin).create(tree(secret)).await.unwrap();
         running.stop().await;
-        let disk = store::Folder::open(data.path().join("store")).unwrap();
+        let disk = store::Directory::open(data.path().join("store")).unwrap();
         let saved = data.path().join("saved");
         fs::create_dir(&saved).unwrap();
         let mut file = fs::File::create_new(saved.join("snapshot.db")).unwrap();

@@ -6,8 +6,8 @@ use api::flowcontrol::FlowSchema;
 use bytes::Bytes;
 use client::Client;
 use http::{HeaderMap, Method};
-use object::{Key, Value};
-use testkit::Cluster;
+use object::{NamespacedName, Value};
+use testkit::TestCluster;
 
 use crate::{of, tree};
 
@@ -19,9 +19,9 @@ async fn text(client: &Client, path: &str) -> String {
 
 #[tokio::test]
 async fn levels_are_told_of() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
-    let ann = cluster.client("ann", &["system:authenticated"]);
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
+    let ann = cluster.client_as("ann", &["system:authenticated"]);
     ann.request(Method::GET, "/version", HeaderMap::new(), Bytes::new()).await.unwrap();
     let levels = text(&admin, "/debug/api_priority_and_fairness/dump_priority_levels").await;
     let heads = "PriorityLevelName, ActiveQueues, IsIdle, IsQuiescing, WaitingRequests,";
@@ -48,14 +48,14 @@ async fn levels_are_told_of() {
 
 /// What a schema says about its level.
 async fn dangling(client: &Client, name: &str) -> Value {
-    let schema = of::<FlowSchema>(client).get(&Key::new("", name)).await.unwrap();
+    let schema = of::<FlowSchema>(client).get(&NamespacedName::new("", name)).await.unwrap();
     schema.get("status").get("conditions").items().first().cloned().unwrap_or_default()
 }
 
 #[tokio::test]
 async fn a_schema_says_whether_its_level_is_there() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let schema =
         r#"{"metadata":{"name":"own"},"spec":{"priorityLevelConfiguration":{"name":"nothing"}}}"#;
     of::<FlowSchema>(&admin).create(tree(schema)).await.unwrap();

@@ -11,8 +11,8 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use client::Client;
 use http::{HeaderMap, Method};
-use object::{Key, from_json};
-use testkit::Cluster;
+use object::{NamespacedName, from_json};
+use testkit::TestCluster;
 
 use crate::{
     hostile_backend::{Answer, Hostile, endless_body},
@@ -35,7 +35,10 @@ async fn register(admin: &Client, group: &str, hostile: &Hostile) {
 
 /// The condition of a group: its status, and why.
 async fn available(admin: &Client, group: &str) -> (String, String) {
-    let service = of::<APIService>(admin).get(&Key::new("", &format!("v1.{group}"))).await.unwrap();
+    let service = of::<APIService>(admin)
+        .get(&NamespacedName::new("", &format!("v1.{group}")))
+        .await
+        .unwrap();
     let condition = service["status"]["conditions"].items().first().cloned().unwrap_or_default();
     let text = |name: &str| condition.get(name).as_str().unwrap_or_default().to_owned();
     (text("status"), text("message"))
@@ -116,8 +119,8 @@ async fn groups_that_hang_or_lie_hold_up_no_other() {
         }
     })
     .await;
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     with_service(&admin).await;
     let bad = [
         "hangs",
@@ -206,8 +209,8 @@ async fn what_is_passed_on_harms_nobody() {
         }
     })
     .await;
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     with_service(&admin).await;
     register(&admin, "extra.example.com", &hostile).await;
     until(&admin, "extra.example.com", "True").await;

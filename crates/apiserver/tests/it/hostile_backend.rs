@@ -9,7 +9,7 @@ use std::{
 };
 
 use object::Value;
-use pki::{Authority, Leaf};
+use pki::{CertificateAuthority, CertificateSpec};
 use tokio::{io::AsyncWriteExt, net::TcpListener, task::JoinSet, time::sleep};
 use tokio_rustls::TlsAcceptor;
 
@@ -63,8 +63,9 @@ impl Hostile {
         answer: impl Fn(&str, &Value) -> Answer + Send + Sync + 'static,
     ) -> Self {
         let now = 1_700_000_000.max(object::Clock::now(&object::SystemClock));
-        let authority = Authority::create("hostile", now).unwrap();
-        let leaf = Leaf::server("hostile", vec![name.to_owned()], vec![[127, 0, 0, 1].into()]);
+        let authority = CertificateAuthority::create("hostile", now).unwrap();
+        let leaf =
+            CertificateSpec::server("hostile", vec![name.to_owned()], vec![[127, 0, 0, 1].into()]);
         let pair = authority.issue(&leaf, now).unwrap();
         let acceptor = TlsAcceptor::from(Arc::new(pki::server_config(&pair, None).unwrap()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -9,10 +9,10 @@ use api::{
     rbac::{Role, RoleBinding},
 };
 use bytes::Bytes;
-use client::{Client, Selection};
+use client::{Client, Selectors};
 use http::{HeaderMap, HeaderValue, Method};
 use object::{SystemClock, Value};
-use testkit::Cluster;
+use testkit::TestCluster;
 
 use crate::{code, message, of, tree};
 
@@ -52,20 +52,20 @@ async fn given(admin: &Client) -> f64 {
 
 #[tokio::test]
 async fn the_name_of_a_service_is_a_name_only() {
-    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+    let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
         flags.service_cluster_ip_range = "10.77.0.0/28".to_owned();
     })
     .await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     allow(
         &admin,
         "bob",
         r#"[{"apiGroups":[""],"resources":["services"],"verbs":["create","update","get"]}]"#,
     )
     .await;
-    let services = of::<Service>(&cluster.client("bob", &[]));
+    let services = of::<Service>(&cluster.client_as("bob", &[]));
     let addresses =
-        async || of::<IPAddress>(&admin).list_all(&Selection::default()).await.unwrap().items.len();
+        async || of::<IPAddress>(&admin).list_all(&Selectors::default()).await.unwrap().items.len();
     let (before, times) = (addresses().await, given(&admin).await);
     let injected = r#"a"}},"metadata":{"name":"10.77.0.9","finalizers":["b/c"]},"x":{"y":{"z":"#;
     for name in [r#"a"b"#, "a\\b", "a\nb", "a\u{0}b", "ä", injected, "A", &"a".repeat(300), ".."] {
@@ -96,8 +96,8 @@ async fn the_name_of_a_service_is_a_name_only() {
 
 #[tokio::test]
 async fn what_a_service_was_given_is_taken_back_when_a_policy_refuses_it() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let policy = r#"{"metadata":{"name":"none"},"spec":{"matchConstraints":{"resourceRules":[{
         "apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["services"]}]},
         "validations":[{"expression":"false"}]}}"#;
@@ -106,7 +106,7 @@ async fn what_a_service_was_given_is_taken_back_when_a_policy_refuses_it() {
         r#"{"metadata":{"name":"b"},"spec":{"policyName":"none","validationActions":["Deny"]}}"#;
     of::<ValidatingAdmissionPolicyBinding>(&admin).create(tree(binding)).await.unwrap();
     let addresses =
-        async || of::<IPAddress>(&admin).list_all(&Selection::default()).await.unwrap().items.len();
+        async || of::<IPAddress>(&admin).list_all(&Selectors::default()).await.unwrap().items.len();
     let before = addresses().await;
     let services = of::<Service>(&admin);
     for n in 0..3 {
@@ -121,8 +121,8 @@ async fn what_a_service_was_given_is_taken_back_when_a_policy_refuses_it() {
 
 #[tokio::test]
 async fn a_selector_is_no_name() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     allow(
         &admin,
         "bob",
@@ -134,7 +134,7 @@ async fn a_selector_is_no_name() {
         let secret = tree(&format!(r#"{{"metadata":{{"name":"{name}"}}}}"#));
         of::<Secret>(&admin).create(secret).await.unwrap();
     }
-    let bob = cluster.client("bob", &[]);
+    let bob = cluster.client_as("bob", &[]);
     let secrets = "/api/v1/namespaces/default/secrets";
     let x = "fieldSelector=metadata.name%3Dx";
     let (body, none) = (r#"{"metadata":{"name":"z"}}"#, "");
@@ -160,14 +160,15 @@ async fn a_selector_is_no_name() {
     ] {
         assert_eq!(ask(&bob, method.clone(), &path, body).await, code, "{method} {path}");
     }
-    let two: Value = of::<Secret>(&admin).get(&object::Key::new("default", "y")).await.unwrap();
+    let two: Value =
+        of::<Secret>(&admin).get(&object::NamespacedName::new("default", "y")).await.unwrap();
     assert_eq!(two["metadata"]["name"].as_str(), Some("y"), "still there");
 }
 
 #[tokio::test]
 async fn no_endpoint_is_the_machine_itself_or_on_a_link() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let bad = ["127.0.0.1", "127.1.2.3", "169.254.169.254", "224.0.0.1", "0.0.0.0", "010.1.2.3"];
     let six = ["::1", "fe80::1", "ff02::1", "::", "::ffff:127.0.0.1"];
     for (family, list) in [("IPv4", &bad[..]), ("IPv6", &six[..])] {
@@ -192,9 +193,9 @@ async fn no_endpoint_is_the_machine_itself_or_on_a_link() {
 /// Strangers make no series of their own: not by paths, verbs, agents or names.
 #[tokio::test]
 async fn metrics_do_not_grow_with_what_is_asked() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
-    let nobody = cluster.showing(client::Auth::None);
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
+    let nobody = cluster.client_with_auth(client::Auth::None);
     let count = async || {
         let answer = admin.request(Method::GET, "/metrics", HeaderMap::new(), Bytes::new());
         answer.await.unwrap().bytes().await.unwrap().split(|byte| *byte == b'\n').count()

@@ -13,9 +13,9 @@ use api::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use client::Client;
 use http::{HeaderMap, Method};
-use object::{Key, Value, from_json, to_json};
+use object::{NamespacedName, Value, from_json, to_json};
 use schema::Kind;
-use testkit::Cluster;
+use testkit::TestCluster;
 
 use crate::{
     config_map,
@@ -62,8 +62,8 @@ async fn refused(admin: &Client, name: &str) -> (i32, String) {
 async fn a_hook_that_hangs_on_everything_does_not_lock_anybody_out() {
     let hostile = Hostile::start("localhost", |_, _| Answer::Nothing).await;
     let folder = tempfile::TempDir::new().unwrap();
-    let cluster = Cluster::start_in(folder.path()).await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start_on_disk(folder.path()).await;
+    let admin = cluster.admin_client();
     let more = r#","failurePolicy":"Fail","timeoutSeconds":30"#;
     configure::<MutatingWebhookConfiguration>(&admin, hook(&hostile, EVERYTHING, more)).await;
     configure::<ValidatingWebhookConfiguration>(&admin, hook(&hostile, EVERYTHING, more)).await;
@@ -73,9 +73,9 @@ async fn a_hook_that_hangs_on_everything_does_not_lock_anybody_out() {
 
     // The server starts, and what it writes itself at that is written without the hooks.
     let began = Instant::now();
-    let cluster = Cluster::start_in(folder.path()).await;
+    let cluster = TestCluster::start_on_disk(folder.path()).await;
     assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let leases =
         tree(&read(&admin, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases").await);
     assert!(!leases["items"].items().is_empty(), "the server has its lease");
@@ -171,8 +171,8 @@ async fn answers_are_bounded_in_size_time_and_depth() {
         }
     })
     .await;
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let more = r#","failurePolicy":"Fail","timeoutSeconds":2"#;
     configure::<MutatingWebhookConfiguration>(&admin, hook(&hostile, MAPS, more)).await;
     for name in [
@@ -241,8 +241,8 @@ async fn a_refusal_is_always_a_valid_status() {
         Answer::whole("200 OK", to_json(&review(request, &answer)))
     })
     .await;
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     configure::<ValidatingWebhookConfiguration>(&admin, hook(&hostile, MAPS, "")).await;
     for (name, expected) in [
         ("c70000", 500),
@@ -293,8 +293,8 @@ async fn a_hook_changes_no_identity_but_the_name_of_what_is_created() {
         }
     })
     .await;
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     of::<Namespace>(&admin).create(tree(r#"{"metadata":{"name":"other"}}"#)).await.unwrap();
     configure::<MutatingWebhookConfiguration>(&admin, hook(&hostile, MAPS, "")).await;
     let before = names(&admin).await;
@@ -324,7 +324,10 @@ async fn a_hook_changes_no_identity_but_the_name_of_what_is_created() {
                 let mut wanted = before.clone();
                 wanted["data"]["k"] = patch.as_str().into();
                 let made = maps.update(wanted).await;
-                let now = maps.get(&Key::new("default", &name)).await.expect("it is still there");
+                let now = maps
+                    .get(&NamespacedName::new("default", &name))
+                    .await
+                    .expect("it is still there");
                 for field in ["uid", "name", "namespace", "creationTimestamp", "deletionTimestamp"]
                 {
                     assert_eq!(
@@ -402,8 +405,8 @@ async fn redirects_are_not_followed_and_warnings_are_bounded() {
         }
     })
     .await;
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     configure::<ValidatingWebhookConfiguration>(&admin, hook(&hostile, MAPS, "")).await;
     for code in ["301", "302", "303", "307", "308"] {
         let (code, message) = refused(&admin, code).await;

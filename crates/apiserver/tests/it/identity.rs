@@ -11,10 +11,10 @@ use api::{
     rbac::ClusterRoleBinding,
 };
 use bytes::Bytes;
-use client::{Auth, Client, Delete, Patch, Selection};
+use client::{Auth, Client, DeleteParams, Patch, Selectors};
 use http::{HeaderMap, Method};
-use object::{Clock, Key, SystemClock};
-use testkit::Cluster;
+use object::{Clock, NamespacedName, SystemClock};
+use testkit::TestCluster;
 
 use crate::{code, default_account, of, pod, tree};
 
@@ -25,15 +25,18 @@ async fn get(client: &Client, path: &str) -> u16 {
 
 #[tokio::test]
 async fn a_component_has_the_rights_of_its_role_and_no_longer() {
-    let cluster = Cluster::start().await;
-    let scheduler = cluster.client("system:kube-scheduler", &[]);
+    let cluster = TestCluster::start().await;
+    let scheduler = cluster.client_as("system:kube-scheduler", &[]);
     let pods = of::<Pod>(&scheduler).namespaced("");
-    assert!(pods.list_all(&Selection::default()).await.is_ok());
-    let secrets = of::<Secret>(&scheduler).list_all(&Selection::default()).await;
+    assert!(pods.list_all(&Selectors::default()).await.is_ok());
+    let secrets = of::<Secret>(&scheduler).list_all(&Selectors::default()).await;
     assert_eq!(code(secrets), 403);
-    let bindings = of::<ClusterRoleBinding>(&cluster.admin());
-    bindings.delete(&Key::new("", "system:kube-scheduler"), &Delete::default()).await.unwrap();
-    let refused = pods.list_all(&Selection::default()).await.unwrap_err();
+    let bindings = of::<ClusterRoleBinding>(&cluster.admin_client());
+    bindings
+        .delete(&NamespacedName::new("", "system:kube-scheduler"), &DeleteParams::default())
+        .await
+        .unwrap();
+    let refused = pods.list_all(&Selectors::default()).await.unwrap_err();
     assert!(refused.is_forbidden(), "{refused}");
     let said = refused.to_string();
     assert!(said.contains("cannot list resource \"pods\" in API group \"\" at the cluster scope"));
@@ -41,8 +44,8 @@ async fn a_component_has_the_rights_of_its_role_and_no_longer() {
 
 #[tokio::test]
 async fn nobody_reads_health_and_version_only() {
-    let cluster = Cluster::start().await;
-    let nobody = cluster.showing(Auth::None);
+    let cluster = TestCluster::start().await;
+    let nobody = cluster.client_with_auth(Auth::None);
     for path in ["/healthz", "/livez", "/readyz", "/version"] {
         assert_eq!(get(&nobody, path).await, 200, "{path}");
     }
@@ -73,10 +76,11 @@ async fn a_static_token_is_a_user() {
     let file = folder.path().join("tokens");
     std::fs::write(&file, "secret,alice,1,\"system:masters\"\n").unwrap();
     let clock = Arc::new(SystemClock);
-    let cluster = Cluster::start_flags(clock, |flags| flags.token_auth_file = Some(file)).await;
-    let alice = cluster.showing(Auth::Token("secret".to_owned()));
+    let cluster =
+        TestCluster::start_with_flags(clock, |flags| flags.token_auth_file = Some(file)).await;
+    let alice = cluster.client_with_auth(Auth::Token("secret".to_owned()));
     assert_eq!(get(&alice, "/api/v1/pods").await, 200);
-    let stranger = cluster.showing(Auth::Token("guess".to_owned()));
+    let stranger = cluster.client_with_auth(Auth::Token("guess".to_owned()));
     assert_eq!(get(&stranger, "/api/v1/pods").await, 401);
     for (audiences, good) in [("[]", true), (r#"["somebody else"]"#, false)] {
         let review = format!(r#"{{"spec":{{"token":"secret","audiences":{audiences}}}}}"#);
@@ -88,8 +92,8 @@ async fn a_static_token_is_a_user() {
 
 #[tokio::test]
 async fn a_token_dies_with_its_pod() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     default_account(&admin).await;
     let pods = of::<Pod>(&admin);
     let made = pods.create(pod("p", "")).await.unwrap();
@@ -99,14 +103,14 @@ async fn a_token_dies_with_its_pod() {
         "boundObjectRef":{{"apiVersion":"v1","kind":"Pod","name":"p","uid":"{uid}"}}}}}}"#
     ));
     let accounts = of::<ServiceAccount>(&admin);
-    let key = Key::new("default", "default");
-    let given = accounts.create_sub(&key, "token", &request).await.unwrap();
+    let key = NamespacedName::new("default", "default");
+    let given = accounts.create_subresource(&key, "token", &request).await.unwrap();
     let token = given["status"]["token"].as_str().unwrap().to_owned();
-    let account = cluster.showing(Auth::Token(token));
+    let account = cluster.client_with_auth(Auth::Token(token));
     assert_eq!(get(&account, "/api").await, 200);
     assert_eq!(get(&account, "/api/v1/pods").await, 403, "known, and without rights");
-    let now = Delete { grace_seconds: Some(0), ..Delete::default() };
-    pods.delete(&Key::new("default", "p"), &now).await.unwrap();
+    let now = DeleteParams { grace_seconds: Some(0), ..DeleteParams::default() };
+    pods.delete(&NamespacedName::new("default", "p"), &now).await.unwrap();
     assert_eq!(get(&account, "/api").await, 401);
 }
 
@@ -114,8 +118,8 @@ async fn a_token_dies_with_its_pod() {
 #[tokio::test]
 async fn a_token_dies_when_its_pod_should_be_gone() {
     let clock = Arc::new(Moving(AtomicI64::new(SystemClock.now())));
-    let cluster = Cluster::start_flags(clock.clone(), |_| {}).await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start_with_flags(clock.clone(), |_| {}).await;
+    let admin = cluster.admin_client();
     default_account(&admin).await;
     let pods = of::<Pod>(&admin);
     let mut kept = pod("p", "");
@@ -127,11 +131,14 @@ async fn a_token_dies_when_its_pod_should_be_gone() {
         "boundObjectRef":{{"apiVersion":"v1","kind":"Pod","name":"p","uid":"{uid}"}}}}}}"#
     ));
     let given = of::<ServiceAccount>(&admin);
-    let given = given.create_sub(&Key::new("default", "default"), "token", &request).await.unwrap();
+    let given = given
+        .create_subresource(&NamespacedName::new("default", "default"), "token", &request)
+        .await
+        .unwrap();
     let token = given["status"]["token"].as_str().unwrap().to_owned();
-    let account = cluster.showing(Auth::Token(token));
-    let now = Delete { grace_seconds: Some(0), ..Delete::default() };
-    pods.delete(&Key::new("default", "p"), &now).await.unwrap();
+    let account = cluster.client_with_auth(Auth::Token(token));
+    let now = DeleteParams { grace_seconds: Some(0), ..DeleteParams::default() };
+    pods.delete(&NamespacedName::new("default", "p"), &now).await.unwrap();
     assert_eq!(get(&account, "/api").await, 200, "it may still say farewell");
     clock.0.fetch_add(120, Ordering::SeqCst);
     assert_eq!(get(&account, "/api").await, 401);
@@ -149,8 +156,8 @@ impl Clock for Moving {
 
 #[tokio::test]
 async fn a_kubelet_keeps_to_its_node() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     default_account(&admin).await;
     for name in ["mine", "other"] {
         let secret = tree(&format!(r#"{{"metadata":{{"name":"{name}"}}}}"#));
@@ -160,33 +167,40 @@ async fn a_kubelet_keeps_to_its_node() {
     own["spec"]["volumes"] = tree(r#"[{"name":"v","secret":{"secretName":"mine"}}]"#);
     of::<Pod>(&admin).create(own).await.unwrap();
     of::<Pod>(&admin).create(pod("foreign", "n2")).await.unwrap();
-    let kubelet = cluster.client("system:node:n1", &["system:nodes"]);
+    let kubelet = cluster.client_as("system:node:n1", &["system:nodes"]);
     let (nodes, pods, secrets) =
         (of::<Node>(&kubelet), of::<Pod>(&kubelet), of::<Secret>(&kubelet));
     nodes.create(tree(r#"{"metadata":{"name":"n1"}}"#)).await.unwrap();
     assert_eq!(code(nodes.create(tree(r#"{"metadata":{"name":"n2"}}"#)).await), 403);
-    assert!(secrets.get(&Key::new("default", "mine")).await.is_ok());
-    assert_eq!(code(secrets.get(&Key::new("default", "other")).await), 403);
-    assert_eq!(code(secrets.list_all(&Selection::default()).await), 403);
-    assert!(pods.list_all(&Selection::fields("spec.nodeName=n1")).await.is_ok());
-    assert_eq!(code(pods.list_all(&Selection::default()).await), 403);
+    assert!(secrets.get(&NamespacedName::new("default", "mine")).await.is_ok());
+    assert_eq!(code(secrets.get(&NamespacedName::new("default", "other")).await), 403);
+    assert_eq!(code(secrets.list_all(&Selectors::default()).await), 403);
+    assert!(pods.list_all(&Selectors::fields("spec.nodeName=n1")).await.is_ok());
+    assert_eq!(code(pods.list_all(&Selectors::default()).await), 403);
     let ready = Patch::Merge(tree(r#"{"status":{"phase":"Running"}}"#));
-    assert!(pods.patch_status(&Key::new("default", "own"), &ready).await.is_ok());
-    assert_eq!(code(pods.patch_status(&Key::new("default", "foreign"), &ready).await), 403);
+    assert!(pods.patch_status(&NamespacedName::new("default", "own"), &ready).await.is_ok());
+    assert_eq!(
+        code(pods.patch_status(&NamespacedName::new("default", "foreign"), &ready).await),
+        403
+    );
     assert_eq!(code(pods.create(pod("plain", "n1")).await), 403, "no mirror pod");
     let accounts = of::<ServiceAccount>(&kubelet);
     let free = tree(r#"{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{}}"#);
-    let key = Key::new("default", "default");
-    assert_eq!(code(accounts.create_sub(&key, "token", &free).await), 403, "bound to no pod");
+    let key = NamespacedName::new("default", "default");
+    assert_eq!(
+        code(accounts.create_subresource(&key, "token", &free).await),
+        403,
+        "bound to no pod"
+    );
     let label = r#"{"metadata":{"labels":{"node-restriction.kubernetes.io/a":"b"}}}"#;
     let label = Patch::Merge(tree(label));
-    assert_eq!(code(nodes.patch(&Key::new("", "n1"), &label).await), 403);
+    assert_eq!(code(nodes.patch(&NamespacedName::new("", "n1"), &label).await), 403);
 }
 
 #[tokio::test]
 async fn nobody_gives_rights_that_he_does_not_have() {
-    let cluster = Cluster::start().await;
-    let bindings = of::<ClusterRoleBinding>(&cluster.admin());
+    let cluster = TestCluster::start().await;
+    let bindings = of::<ClusterRoleBinding>(&cluster.admin_client());
     let make = |name: &str, role: &str, user: &str| {
         tree(&format!(
             r#"{{"metadata":{{"name":"{name}"}},
@@ -199,9 +213,9 @@ async fn nobody_gives_rights_that_he_does_not_have() {
         r#"{"metadata":{"name":"binder"},"rules":[{"apiGroups":["rbac.authorization.k8s.io"],
         "resources":["clusterrolebindings"],"verbs":["create"]}]}"#,
     );
-    of::<api::rbac::ClusterRole>(&cluster.admin()).create(roles).await.unwrap();
+    of::<api::rbac::ClusterRole>(&cluster.admin_client()).create(roles).await.unwrap();
     bindings.create(make("bob-binds", "binder", "bob")).await.unwrap();
-    let bob = cluster.client("bob", &[]);
+    let bob = cluster.client_as("bob", &[]);
     assert!(of::<ClusterRoleBinding>(&bob).create(make("same", "binder", "eve")).await.is_ok());
     let refused = of::<ClusterRoleBinding>(&bob).create(make("up", "cluster-admin", "bob")).await;
     assert_eq!(code(refused), 403);
@@ -221,8 +235,8 @@ async fn acting(client: &Client, headers: &[(&'static str, &str)], path: &str) -
 
 #[tokio::test]
 async fn to_act_as_another_takes_a_right_for_whom_and_for_what() {
-    let cluster = Cluster::start().await;
-    let (admin, ann) = (cluster.admin(), cluster.client("ann", &[]));
+    let cluster = TestCluster::start().await;
+    let (admin, ann) = (cluster.admin_client(), cluster.client_as("ann", &[]));
     let (pods, bob) = ("/api/v1/namespaces/default/pods", [("impersonate-user", "bob")]);
     let (code, said) = acting(&ann, &bob, pods).await;
     assert_eq!(code, 403);
@@ -269,8 +283,8 @@ async fn to_act_as_another_takes_a_right_for_whom_and_for_what() {
 
 #[tokio::test]
 async fn a_kubelet_reads_only_what_its_pods_use() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     default_account(&admin).await;
     let mut own = pod("p", "n1");
     own["spec"]["volumes"] = tree(r#"[{"name":"v","persistentVolumeClaim":{"claimName":"c"}}]"#);
@@ -293,7 +307,7 @@ async fn a_kubelet_reads_only_what_its_pods_use() {
         ));
         of::<api::resource::ResourceSlice>(&admin).create(slice).await.unwrap();
     }
-    let kubelet = cluster.client("system:node:n1", &["system:nodes"]);
+    let kubelet = cluster.client_as("system:node:n1", &["system:nodes"]);
     let slices = "/apis/resource.k8s.io/v1/resourceslices";
     for (path, code) in [
         ("/api/v1/persistentvolumes/used".to_owned(), 200),

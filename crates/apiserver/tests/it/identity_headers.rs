@@ -6,8 +6,8 @@ use bytes::Bytes;
 use client::Client;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use object::{SystemClock, from_json};
-use pki::{Authority, Leaf};
-use testkit::Cluster;
+use pki::{CertificateAuthority, CertificateSpec};
+use testkit::TestCluster;
 
 use crate::rotation::Served;
 
@@ -42,8 +42,8 @@ async fn who(client: &Client, headers: Headers<'_>) -> Result<String, u16> {
 
 #[tokio::test]
 async fn nobody_stays_himself_since_the_other_cannot_be_read() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let is = |name: &str| Ok(name.to_owned());
     let cases: &[(Headers, Result<String, u16>)] = &[
         (&[(USER, "Jürgen".as_bytes())], is("Jürgen")),
@@ -70,7 +70,7 @@ async fn nobody_stays_himself_since_the_other_cannot_be_read() {
 #[tokio::test]
 async fn a_proxy_in_front_is_never_taken_for_its_user() {
     let now = object::Clock::now(&SystemClock);
-    let authority = Authority::create("both", now).unwrap();
+    let authority = CertificateAuthority::create("both", now).unwrap();
     // The same authority signs clients and proxies: a proxy is somebody by itself.
     let served = Served::start(Arc::new(SystemClock), |flags, folder| {
         let file = folder.join("both.pem");
@@ -80,7 +80,8 @@ async fn a_proxy_in_front_is_never_taken_for_its_user() {
         flags.requestheader_allowed_names = vec!["proxy".to_owned()];
     })
     .await;
-    let proxy = authority.issue(&Leaf::client("proxy", &["system:masters"]), now).unwrap();
+    let proxy =
+        authority.issue(&CertificateSpec::client("proxy", &["system:masters"]), now).unwrap();
     let proxy = served.client(&proxy, &[]);
     let is = |name: &str| Ok(name.to_owned());
     let (user, group, extra) = ("x-remote-user", "x-remote-group", "x-remote-extra-a");
@@ -102,7 +103,8 @@ async fn a_proxy_in_front_is_never_taken_for_its_user() {
         assert_eq!(who(&proxy, headers).await, *expected, "{headers:?}");
     }
     // What others say there is nothing: they are no proxies.
-    let bob = served.client(&authority.issue(&Leaf::client("bob", &[]), now).unwrap(), &[]);
+    let bob =
+        served.client(&authority.issue(&CertificateSpec::client("bob", &[]), now).unwrap(), &[]);
     assert_eq!(who(&bob, &[(user, b"ann")]).await, is("bob"));
     assert_eq!(who(&bob, &[(user, BROKEN)]).await, is("bob"));
 }

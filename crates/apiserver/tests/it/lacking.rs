@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use client::Client;
 use http::{HeaderMap, HeaderValue, Method, header::CONTENT_TYPE};
-use testkit::Cluster;
+use testkit::TestCluster;
 
 const POLICIES: &str = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
 const INGRESSES: &str = "/apis/networking.k8s.io/v1/namespaces/default/ingresses";
@@ -40,8 +40,8 @@ async fn write(client: &Client, method: Method, path: &str, body: &str) -> Vec<S
 
 #[tokio::test]
 async fn what_is_only_stored_is_said_to_be() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let registry = &cluster.running.server.registry;
     assert!(write(&admin, Method::POST, POLICIES, &policy("quiet")).await.is_empty(), "alone");
     registry.lack(api::parts::ALL.iter().map(|part| part.name));

@@ -15,26 +15,26 @@ use bytes::Bytes;
 use client::{Client, Config};
 use http::{HeaderMap, HeaderValue, Method, header::CONTENT_TYPE};
 use object::SystemClock;
-use server::User;
-use testkit::Cluster;
+use server::UserInfo;
+use testkit::TestCluster;
 
 use crate::{code, config_map, of, tree};
 
 #[tokio::test]
 async fn a_body_has_a_limit() {
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let body = Bytes::from(vec![b' '; 4 << 20]);
     let path = "/api/v1/namespaces/default/configmaps";
-    let answer = cluster.admin().request(Method::POST, path, headers, body).await.unwrap();
+    let answer = cluster.admin_client().request(Method::POST, path, headers, body).await.unwrap();
     assert_eq!(answer.status, 413);
 }
 
 #[tokio::test]
 async fn leases_pass_when_all_seats_are_taken() {
     let clock = Arc::new(SystemClock);
-    let cluster = Cluster::start_flags(clock, |flags| {
+    let cluster = TestCluster::start_with_flags(clock, |flags| {
         flags.enable_priority_and_fairness = false;
         flags.max_mutating_requests_inflight = 0;
     })
@@ -47,8 +47,8 @@ async fn leases_pass_when_all_seats_are_taken() {
 
 #[tokio::test]
 async fn stored_objects_say_who_is_sent_away() {
-    let cluster = Cluster::start().await;
-    let (admin, alice) = (cluster.admin(), alice(&cluster).await);
+    let cluster = TestCluster::start().await;
+    let (admin, alice) = (cluster.admin_client(), alice(&cluster).await);
     assert!(of::<ConfigMap>(&alice).create(config_map("a")).await.is_ok());
     let level = r#"{"metadata":{"name":"none"},"spec":{"type":"Limited","limited":{
         "nominalConcurrencyShares":0,"limitResponse":{"type":"Reject"}}}}"#;
@@ -64,14 +64,14 @@ async fn stored_objects_say_who_is_sent_away() {
 }
 
 /// Somebody who may do everything, like others who may, and has no patience.
-async fn alice(cluster: &Cluster) -> Client {
+async fn alice(cluster: &TestCluster) -> Client {
     let binding = tree(
         r#"{"metadata":{"name":"alice"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io",
         "kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"User","name":"alice",
         "apiGroup":"rbac.authorization.k8s.io"}]}"#,
     );
-    of::<ClusterRoleBinding>(&cluster.admin()).create(binding).await.unwrap();
-    let alice = User::new("alice", &["system:authenticated"]);
+    of::<ClusterRoleBinding>(&cluster.admin_client()).create(binding).await.unwrap();
+    let alice = UserInfo::new("alice", &["system:authenticated"]);
     let config = Config::pipe(cluster.running.pipe(alice)).timeout(Duration::from_millis(900));
     Client::new(config)
 }
@@ -79,15 +79,15 @@ async fn alice(cluster: &Cluster) -> Client {
 /// What watches could go back to is limited by what it takes, not by how many changes it was.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_objects_are_forgotten_sooner() {
-    let cluster = Cluster::start().await;
-    let maps = of::<ConfigMap>(&cluster.admin());
+    let cluster = TestCluster::start().await;
+    let maps = of::<ConfigMap>(&cluster.admin_client());
     let mut map = maps.create(config_map("large")).await.unwrap();
     let first = crate::revision(&map);
     for n in 0..100_u8 {
         map["data"]["k"] = char::from(b'a' + n % 26).to_string().repeat(1 << 20).into();
         map = maps.update(map).await.unwrap();
     }
-    let watch = maps.watch(&client::Selection::default(), client::Start::After(first)).await;
+    let watch = maps.watch(&client::Selectors::default(), client::WatchStart::After(first)).await;
     let told = match watch {
         Err(error) => Err(error),
         Ok(mut watch) => watch.next().await.map(drop),
@@ -96,19 +96,19 @@ async fn large_objects_are_forgotten_sooner() {
 }
 
 /// Sends bodies side by side; how long the slowest of a neighbour's requests took meanwhile.
-async fn beside(cluster: &Cluster, path: &str, bodies: Vec<String>) -> (Vec<u16>, Duration) {
+async fn beside(cluster: &TestCluster, path: &str, bodies: Vec<String>) -> (Vec<u16>, Duration) {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let mut asking = tokio::task::JoinSet::new();
     for body in bodies {
-        let (client, path, headers) = (cluster.admin(), path.to_owned(), headers.clone());
+        let (client, path, headers) = (cluster.admin_client(), path.to_owned(), headers.clone());
         asking.spawn(async move {
             let answer = client.request(Method::POST, &path, headers, Bytes::from(body)).await;
             answer.expect("an answer").status.as_u16()
         });
     }
     let (mut codes, mut slowest) = (Vec::new(), Duration::ZERO);
-    let neighbour = cluster.admin();
+    let neighbour = cluster.admin_client();
     loop {
         let before = std::time::Instant::now();
         let answer = neighbour.request(Method::GET, "/api", HeaderMap::new(), Bytes::new()).await;
@@ -132,7 +132,7 @@ fn patterns(count: usize) -> impl Iterator<Item = String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "its bounds hold for an optimised build: cargo test --release"]
 async fn patterns_by_the_thousand_keep_nobody_waiting() {
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     let crd = |n: usize| {
         let property = |(at, pattern): (usize, String)| {
             format!(r#""p{at}":{{"type":"string","pattern":"{pattern}y{n}"}}"#)
@@ -155,7 +155,7 @@ async fn patterns_by_the_thousand_keep_nobody_waiting() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn expressions_by_the_hundred_keep_nobody_waiting() {
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     let claim = |n: usize| {
         let selector = |pattern: String| {
             format!(r#"{{"cel":{{"expression":"device.driver.matches('{pattern}{n}')"}}}}"#)
@@ -183,7 +183,7 @@ async fn expressions_by_the_hundred_keep_nobody_waiting() {
 /// Metadata with thousands of items, as large as a request may be.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_lists_in_metadata_keep_nobody_waiting() {
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     let list = |item: &dyn Fn(usize) -> String| (0..12_000).map(item).collect::<Vec<_>>().join(",");
     let owner = |n: usize, more: &str| {
         format!(r#"{{"apiVersion":"x/v1","kind":"Foo","name":"n{n}","uid":"u{n}"{more}}}"#)

@@ -1,21 +1,21 @@
 //! Lists in pages, and what they select.
 
 use api::core::ConfigMap;
-use client::{Delete, Page, Patch, Selection};
-use object::Key;
-use testkit::Cluster;
+use client::{DeleteParams, ListParams, Patch, Selectors};
+use object::NamespacedName;
+use testkit::TestCluster;
 
 use crate::{config_map, labelled, name, of, tree};
 
 #[tokio::test]
 async fn all_pages_show_one_revision_whatever_happens_between_them() {
-    let cluster = Cluster::start().await;
-    let maps = of::<ConfigMap>(&cluster.admin());
+    let cluster = TestCluster::start().await;
+    let maps = of::<ConfigMap>(&cluster.admin_client());
     for at in 0..10 {
         maps.create(labelled(&format!("m{at}"), "x")).await.unwrap();
     }
-    let selection = Selection::labels("app=x");
-    let mut page = Page { limit: 3, ..Page::default() };
+    let selection = Selectors::labels("app=x");
+    let mut page = ListParams { limit: 3, ..ListParams::default() };
     let (mut found, mut revisions) = (Vec::new(), Vec::new());
     for round in 0.. {
         let list = maps.list(&selection, &page).await.unwrap();
@@ -26,11 +26,16 @@ async fn all_pages_show_one_revision_whatever_happens_between_them() {
         }
         page.continue_ = list.continue_;
         maps.create(labelled(&format!("m{round}-late"), "x")).await.unwrap();
-        maps.delete(&Key::new("default", &format!("m{}", 9 - round)), &Delete::default())
+        maps.delete(
+            &NamespacedName::new("default", &format!("m{}", 9 - round)),
+            &DeleteParams::default(),
+        )
+        .await
+        .unwrap();
+        let away = Patch::Merge(tree(r#"{"metadata":{"labels":{"app":"y"}}}"#));
+        maps.patch(&NamespacedName::new("default", &format!("m{}", 4 + round)), &away)
             .await
             .unwrap();
-        let away = Patch::Merge(tree(r#"{"metadata":{"labels":{"app":"y"}}}"#));
-        maps.patch(&Key::new("default", &format!("m{}", 4 + round)), &away).await.unwrap();
     }
     let expected: Vec<String> = (0..10).map(|at| format!("m{at}")).collect();
     assert_eq!(found, expected);
@@ -39,38 +44,38 @@ async fn all_pages_show_one_revision_whatever_happens_between_them() {
 
 #[tokio::test]
 async fn a_page_says_how_many_follow() {
-    let cluster = Cluster::start().await;
-    let maps = of::<ConfigMap>(&cluster.admin());
+    let cluster = TestCluster::start().await;
+    let maps = of::<ConfigMap>(&cluster.admin_client());
     for at in 0..5 {
         maps.create(config_map(&format!("m{at}"))).await.unwrap();
     }
-    let page = Page { limit: 2, ..Page::default() };
-    let list = maps.list(&Selection::default(), &page).await.unwrap();
+    let page = ListParams { limit: 2, ..ListParams::default() };
+    let list = maps.list(&Selectors::default(), &page).await.unwrap();
     assert_eq!((list.items.len(), list.remaining), (2, Some(3)));
 }
 
 #[tokio::test]
 async fn a_name_is_found_in_every_namespace() {
-    let cluster = Cluster::start().await;
-    let maps = of::<ConfigMap>(&cluster.admin());
+    let cluster = TestCluster::start().await;
+    let maps = of::<ConfigMap>(&cluster.admin_client());
     maps.create(config_map("same")).await.unwrap();
     maps.namespaced("kube-system").create(config_map("same")).await.unwrap();
     let all = maps.namespaced("");
-    let list = all.list_all(&Selection::fields("metadata.name=same")).await.unwrap();
+    let list = all.list_all(&Selectors::fields("metadata.name=same")).await.unwrap();
     assert_eq!(list.items.len(), 2);
 }
 
 #[tokio::test]
 async fn an_exact_list_shows_what_was() {
-    let cluster = Cluster::start().await;
-    let maps = of::<ConfigMap>(&cluster.admin());
-    let newest = maps.list_all(&Selection::default()).await.unwrap().revision;
-    let exact = Page {
+    let cluster = TestCluster::start().await;
+    let maps = of::<ConfigMap>(&cluster.admin_client());
+    let newest = maps.list_all(&Selectors::default()).await.unwrap().revision;
+    let exact = ListParams {
         resource_version: newest.to_string(),
         resource_version_match: "Exact".to_owned(),
-        ..Page::default()
+        ..ListParams::default()
     };
     maps.create(config_map("later")).await.unwrap();
-    let then = maps.list(&Selection::default(), &exact).await.unwrap();
+    let then = maps.list(&Selectors::default(), &exact).await.unwrap();
     assert!(then.items.iter().all(|item| name(item) != "later"), "it shows what was");
 }

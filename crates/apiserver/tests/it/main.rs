@@ -52,7 +52,7 @@ mod ways_in;
 mod webhooks;
 mod whole_flags;
 
-use client::{Api, Client, Error, Resource};
+use client::{Api, ApiResource, Client, Error};
 use object::{Object, Value, View, from_json};
 use schema::Kind;
 
@@ -62,7 +62,7 @@ pub(crate) fn tree(text: &str) -> Value {
 
 /// Objects of a kind in the namespace `default`, as trees.
 pub(crate) fn of<K: Kind>(client: &Client) -> Api<Value> {
-    let api = Api::<Value>::of(client, Resource::of::<K>());
+    let api = Api::<Value>::for_resource(client, ApiResource::of::<K>());
     if api.resource().namespaced { api.namespaced("default") } else { api }
 }
 

@@ -6,11 +6,11 @@ use api::{
     admissionregistration::{ValidatingAdmissionPolicy, ValidatingWebhookConfiguration},
     core::ConfigMap,
 };
-use apiserver::{Config, Entry, Flags, Ground, Storage, start_with};
+use apiserver::{Config, Flags, ListenerSource, ServerEnvironment, StorageBackend, start_with};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use object::SystemClock;
 use tempfile::TempDir;
-use testkit::Cluster;
+use testkit::TestCluster;
 
 use crate::{
     backend::Backend,
@@ -53,7 +53,7 @@ fn configuration(folder: &TempDir, plugin: &str, manifests: &Path) -> std::path:
     path
 }
 
-async fn cluster(folder: &TempDir, plugin: &str, manifest: &str) -> Cluster {
+async fn cluster(folder: &TempDir, plugin: &str, manifest: &str) -> TestCluster {
     let manifests = folder.path().join("manifests");
     fs::create_dir_all(&manifests).unwrap();
     fs::write(manifests.join("one.yaml"), manifest).unwrap();
@@ -69,8 +69,8 @@ async fn fails(plugin: &str, manifest: &str) -> String {
     fs::write(manifests.join("one.yaml"), manifest).unwrap();
     let mut flags = Flags::new(&folder.path().join("data"));
     flags.admission_control_config_file = Some(configuration(&folder, plugin, &manifests));
-    let (storage, clock) = (Storage::Memory, Arc::new(SystemClock));
-    let ground = Ground { storage, entry: Entry::Pipes, clock };
+    let (storage, clock) = (StorageBackend::Memory, Arc::new(SystemClock));
+    let ground = ServerEnvironment { storage, entry: ListenerSource::Pipes, clock };
     let said = match Config::new(flags) {
         Ok(config) => start_with(config, ground).await.map(drop).unwrap_err(),
         Err(error) => error,
@@ -82,7 +82,7 @@ async fn fails(plugin: &str, manifest: &str) -> String {
 async fn a_policy_of_a_file_holds_and_is_followed() {
     let folder = TempDir::new().unwrap();
     let cluster = cluster(&folder, "ValidatingAdmissionPolicy", POLICY).await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let maps = of::<ConfigMap>(&admin);
     assert!(maps.create(config_map("good")).await.is_ok());
     assert_eq!(
@@ -95,7 +95,7 @@ async fn a_policy_of_a_file_holds_and_is_followed() {
     assert_eq!(code(configurations.create(own).await), 422, "files may judge policies and hooks");
     assert!(
         of::<ValidatingAdmissionPolicy>(&admin)
-            .list(&client::Selection::default(), &client::Page::default())
+            .list(&client::Selectors::default(), &client::ListParams::default())
             .await
             .unwrap()
             .items
@@ -147,7 +147,7 @@ async fn a_mutating_policy_of_a_file_changes_objects() {
         "",
     );
     let cluster = cluster(&folder, "MutatingAdmissionPolicy", &text).await;
-    let made = of::<ConfigMap>(&cluster.admin()).create(config_map("a")).await.unwrap();
+    let made = of::<ConfigMap>(&cluster.admin_client()).create(config_map("a")).await.unwrap();
     assert_eq!(made["data"]["by"].as_str(), Some("file"));
 }
 
@@ -181,7 +181,7 @@ async fn hooks_of_files_are_asked() {
     let folder = TempDir::new().unwrap();
     let manifest = hooks("MutatingWebhookConfiguration", &at("/mutate"));
     let mutating = cluster(&folder, "MutatingAdmissionWebhook", &manifest).await;
-    let made = of::<ConfigMap>(&mutating.admin()).create(config_map("a")).await.unwrap();
+    let made = of::<ConfigMap>(&mutating.admin_client()).create(config_map("a")).await.unwrap();
     assert_eq!(made["data"]["by"].as_str(), Some("hook"));
     // This one refuses what the server itself makes, too; it comes up all the same.
     let folder = TempDir::new().unwrap();
@@ -192,7 +192,7 @@ async fn hooks_of_files_are_asked() {
     );
     let validating = cluster(&folder, "ValidatingAdmissionWebhook", &manifest).await;
     assert_eq!(
-        message(of::<ConfigMap>(&validating.admin()).create(config_map("a")).await),
+        message(of::<ConfigMap>(&validating.admin_client()).create(config_map("a")).await),
         "admission webhook \"h.example.com\" denied the request: not here"
     );
 }

@@ -8,7 +8,7 @@ use api::{
 };
 use client::Client;
 use object::Value;
-use testkit::Cluster;
+use testkit::TestCluster;
 
 use crate::{config_map, labelled, of, tree};
 
@@ -86,8 +86,8 @@ async fn what_a_policy_is_about() {
         ),
     ];
     for (what, constraints, more, binding) in table {
-        let cluster = Cluster::start().await;
-        let admin = cluster.admin();
+        let cluster = TestCluster::start().await;
+        let admin = cluster.admin_client();
         for space in ["in", "out"] {
             of::<Namespace>(&admin).create(labelled(space, space)).await.unwrap();
         }
@@ -109,8 +109,8 @@ async fn other_operations_groups_versions_and_resources() {
         ("\"configmaps\"", "\"configmaps/status\""),
     ];
     for (own, other) in table {
-        let cluster = Cluster::start().await;
-        let admin = cluster.admin();
+        let cluster = TestCluster::start().await;
+        let admin = cluster.admin_client();
         refuse(&admin, &format!(r#""resourceRules":[{}]"#, MAPS.replacen(own, other, 1)), "", "")
             .await;
         assert!(may(&admin, "default", config_map("a")).await, "{other}");
@@ -120,8 +120,8 @@ async fn other_operations_groups_versions_and_resources() {
 #[tokio::test]
 async fn a_condition_that_fails_counts_as_the_policy_says() {
     for (policy, allowed) in [("Fail", false), ("Ignore", true)] {
-        let cluster = Cluster::start().await;
-        let admin = cluster.admin();
+        let cluster = TestCluster::start().await;
+        let admin = cluster.admin_client();
         let more = format!(
             r#","failurePolicy":"{policy}","matchConditions":[{{"name":"n","expression":"object.data.missing == 'x'"}}]"#
         );
@@ -129,8 +129,8 @@ async fn a_condition_that_fails_counts_as_the_policy_says() {
         let made = of::<ConfigMap>(&admin).create(config_map("a")).await;
         assert_eq!(made.is_ok(), allowed, "{policy}: {made:?}");
         // One that says no is enough, whatever another fails at.
-        let cluster = Cluster::start().await;
-        let admin = cluster.admin();
+        let cluster = TestCluster::start().await;
+        let admin = cluster.admin_client();
         let more = more.replace("}]", r#"},{"name":"no","expression":"false"}]"#);
         refuse(&admin, &format!(r#""resourceRules":[{MAPS}]"#), &more, "").await;
         assert!(of::<ConfigMap>(&admin).create(config_map("a")).await.is_ok(), "{policy}");
@@ -144,8 +144,8 @@ async fn a_policy_sees_the_version_that_it_names() {
     let rule = r#""resourceRules":[{"apiGroups":["autoscaling"],"apiVersions":["v1"],
         "operations":["CREATE"],"resources":["horizontalpodautoscalers"]}]"#;
     for (policy, allowed) in [("Exact", true), ("Equivalent", false)] {
-        let cluster = Cluster::start().await;
-        let admin = cluster.admin();
+        let cluster = TestCluster::start().await;
+        let admin = cluster.admin_client();
         let constraints = format!(r#"{rule},"matchPolicy":"{policy}""#);
         let more = r#","matchConditions":[{"name":"v","expression":"object.apiVersion == 'autoscaling/v1'"}]"#;
         refuse(&admin, &constraints, more, "").await;

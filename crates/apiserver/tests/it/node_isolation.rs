@@ -5,10 +5,10 @@ use api::{
     core::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, Secret},
 };
 use bytes::Bytes;
-use client::{Client, Delete, Patch};
+use client::{Client, DeleteParams, Patch};
 use http::{HeaderMap, Method};
-use object::Key;
-use testkit::Cluster;
+use object::NamespacedName;
+use testkit::TestCluster;
 
 use crate::{code, default_account, message, of, pod, tree};
 
@@ -17,14 +17,14 @@ async fn get(client: &Client, path: &str) -> u16 {
     answer.expect("an answer").status.as_u16()
 }
 
-fn kubelet(cluster: &Cluster, node: &str) -> Client {
-    cluster.client(&format!("system:node:{node}"), &["system:nodes"])
+fn kubelet(cluster: &TestCluster, node: &str) -> Client {
+    cluster.client_as(&format!("system:node:{node}"), &["system:nodes"])
 }
 
 #[tokio::test]
 async fn a_node_reads_the_pods_that_run_on_it_and_no_others() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     default_account(&admin).await;
     for (name, node) in [("own", "n1"), ("foreign", "n2"), ("unbound", "")] {
         of::<Pod>(&admin).create(pod(name, node)).await.unwrap();
@@ -63,7 +63,7 @@ async fn a_node_reads_the_pods_that_run_on_it_and_no_others() {
         assert_eq!(get(&kubelet, &path).await, code, "{path}");
     }
     // One whose certificate names no node is none.
-    let nobody = cluster.client("system:node:", &["system:nodes"]);
+    let nobody = cluster.client_as("system:node:", &["system:nodes"]);
     for path in ["/api/v1/nodes", "/api/v1/pods?fieldSelector=spec.nodeName%3D", "/api/v1/services"]
     {
         assert_eq!(get(&nobody, path).await, 403, "{path}");
@@ -72,15 +72,19 @@ async fn a_node_reads_the_pods_that_run_on_it_and_no_others() {
 
 #[tokio::test]
 async fn a_node_does_not_shed_what_the_administrator_put_on_it() {
-    let cluster = Cluster::start().await;
-    let (admin, kubelet) = (cluster.admin(), kubelet(&cluster, "n1"));
+    let cluster = TestCluster::start().await;
+    let (admin, kubelet) = (cluster.admin_client(), kubelet(&cluster, "n1"));
     let nodes = of::<Node>(&kubelet);
     nodes.create(tree(r#"{"metadata":{"name":"n1"}}"#)).await.unwrap();
-    let key = Key::new("", "n1");
+    let key = NamespacedName::new("", "n1");
     let steered = r#"{"metadata":{"labels":{"node-restriction.kubernetes.io/tier":"low"}},
         "spec":{"taints":[{"key":"low","effect":"NoSchedule"}]}}"#;
     of::<Node>(&admin).patch(&key, &Patch::Merge(tree(steered))).await.unwrap();
-    assert_eq!(code(nodes.delete(&key, &Delete::default()).await), 403, "it would come back bare");
+    assert_eq!(
+        code(nodes.delete(&key, &DeleteParams::default()).await),
+        403,
+        "it would come back bare"
+    );
     let all = kubelet.request(Method::DELETE, "/api/v1/nodes", HeaderMap::new(), Bytes::new());
     assert_eq!(all.await.unwrap().status.as_u16(), 403);
     let one = "/api/v1/nodes?fieldSelector=metadata.name%3Dn1";
@@ -100,7 +104,7 @@ async fn a_node_does_not_shed_what_the_administrator_put_on_it() {
     }
     let other = Patch::Merge(tree(r#"{"metadata":{"labels":{"a":"b"}}}"#));
     of::<Node>(&admin).create(tree(r#"{"metadata":{"name":"n2"}}"#)).await.unwrap();
-    let said = message(nodes.patch(&Key::new("", "n2"), &other).await);
+    let said = message(nodes.patch(&NamespacedName::new("", "n2"), &other).await);
     assert!(said.ends_with(r#"node "n1" is not allowed to modify node "n2""#), "{said}");
     let now = of::<Node>(&admin).get(&key).await.unwrap();
     assert_eq!(now["spec"]["taints"].items().len(), 1);
@@ -113,8 +117,8 @@ async fn a_node_does_not_shed_what_the_administrator_put_on_it() {
 /// A volume belongs to the claim that it names, not to every claim that names it.
 #[tokio::test]
 async fn a_claim_brings_a_node_no_volume_that_is_another_ones() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     default_account(&admin).await;
     of::<Namespace>(&admin).create(tree(r#"{"metadata":{"name":"other"}}"#)).await.unwrap();
     for name in ["stage", "attach"] {
@@ -163,8 +167,8 @@ async fn a_claim_brings_a_node_no_volume_that_is_another_ones() {
 /// they do all the same, they count for nothing.
 #[tokio::test]
 async fn a_mirror_pod_brings_a_node_nothing() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     default_account(&admin).await;
     let secret = tree(r#"{"metadata":{"name":"s"}}"#);
     of::<Secret>(&admin).create(secret).await.unwrap();

@@ -10,8 +10,8 @@ use api::{
 use bytes::Bytes;
 use client::Patch;
 use http::{HeaderMap, HeaderValue, Method, header::ACCEPT};
-use object::{Cause, Key, from_json};
-use testkit::Cluster;
+use object::{NamespacedName, WriteCause, from_json};
+use testkit::TestCluster;
 use tokio::task::JoinSet;
 
 use crate::{code, config_map, default_account, labelled, message, name, of, pod, revision, tree};
@@ -22,25 +22,25 @@ const DEPLOYMENT: &str = r#"{"metadata":{"name":"web"},"spec":{"replicas":2,
 
 #[tokio::test]
 async fn objects_of_several_kinds_come_back_defaulted() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let made = of::<Deployment>(&admin).create(tree(DEPLOYMENT)).await.unwrap();
     assert_eq!(made["metadata"]["generation"].as_i64(), Some(1));
     assert_eq!(made["spec"]["strategy"]["type"].as_str(), Some("RollingUpdate"));
     default_account(&admin).await;
     let made = of::<Pod>(&admin).create(pod("p", "")).await.unwrap();
     assert_eq!(made["status"]["phase"].as_str(), Some("Pending"));
-    let read = of::<Pod>(&admin).get(&Key::new("default", "p")).await.unwrap();
+    let read = of::<Pod>(&admin).get(&NamespacedName::new("default", "p")).await.unwrap();
     assert_eq!(read, made);
     let space = of::<Namespace>(&admin).create(tree(r#"{"metadata":{"name":"n"}}"#)).await.unwrap();
     assert_eq!(space["spec"]["finalizers"].items()[0].as_str(), Some("kubernetes"));
-    assert_eq!(code(of::<Pod>(&admin).get(&Key::new("default", "q")).await), 404);
+    assert_eq!(code(of::<Pod>(&admin).get(&NamespacedName::new("default", "q")).await), 404);
 }
 
 #[tokio::test]
 async fn only_the_newest_version_can_be_replaced() {
-    let cluster = Cluster::start().await;
-    let maps = of::<ConfigMap>(&cluster.admin());
+    let cluster = TestCluster::start().await;
+    let maps = of::<ConfigMap>(&cluster.admin_client());
     let first = maps.create(config_map("a")).await.unwrap();
     let mut changed = first.clone();
     changed["data"]["k"] = "new".into();
@@ -62,10 +62,10 @@ async fn only_the_newest_version_can_be_replaced() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scale_is_patched_while_others_write() {
-    let cluster = Cluster::start().await;
-    let sets = of::<Deployment>(&cluster.admin());
+    let cluster = TestCluster::start().await;
+    let sets = of::<Deployment>(&cluster.admin_client());
     sets.create(tree(DEPLOYMENT)).await.unwrap();
-    let key = Key::new("default", "web");
+    let key = NamespacedName::new("default", "web");
     let (others, at, mut tasks) = (sets.clone(), key.clone(), JoinSet::new());
     tasks.spawn(async move {
         for turn in 0.. {
@@ -75,15 +75,15 @@ async fn a_scale_is_patched_while_others_write() {
     });
     for replicas in 1..100 {
         let wanted = tree(&format!(r#"{{"spec":{{"replicas":{replicas}}}}}"#));
-        let scale = sets.patch_sub(&key, "scale", &Patch::Merge(wanted)).await.unwrap();
+        let scale = sets.patch_subresource(&key, "scale", &Patch::Merge(wanted)).await.unwrap();
         assert_eq!(scale["spec"]["replicas"].as_i64(), Some(replicas));
     }
 }
 
 #[tokio::test]
 async fn a_scale_has_rows_and_a_review_has_none() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     of::<Deployment>(&admin).create(tree(DEPLOYMENT)).await.unwrap();
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
     let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(table))]);
@@ -101,9 +101,9 @@ async fn a_scale_has_rows_and_a_review_has_none() {
 
 #[tokio::test]
 async fn patches_of_every_form_change_what_they_name() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
-    let (key, web) = (Key::new("default", "web"), of::<Deployment>(&admin));
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
+    let (key, web) = (NamespacedName::new("default", "web"), of::<Deployment>(&admin));
     web.create(tree(DEPLOYMENT)).await.unwrap();
     let json = Patch::Json(tree(r#"[{"op":"replace","path":"/spec/replicas","value":3}]"#));
     assert_eq!(web.patch(&key, &json).await.unwrap()["spec"]["replicas"].as_i64(), Some(3));
@@ -122,8 +122,9 @@ async fn patches_of_every_form_change_what_they_name() {
 
 #[tokio::test]
 async fn a_patch_that_fits_no_kind_is_told_as_it_was_written() {
-    let cluster = Cluster::start().await;
-    let (key, web) = (Key::new("default", "web"), of::<Deployment>(&cluster.admin()));
+    let cluster = TestCluster::start().await;
+    let (key, web) =
+        (NamespacedName::new("default", "web"), of::<Deployment>(&cluster.admin_client()));
     web.create(tree(DEPLOYMENT)).await.unwrap();
     let refused =
         |done: Result<object::Value, client::Error>| done.expect_err("no number").to_string();
@@ -140,9 +141,9 @@ async fn a_patch_that_fits_no_kind_is_told_as_it_was_written() {
 
 #[tokio::test]
 async fn who_writes_holds_what_it_sent_and_not_what_was_made_of_it() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
-    let (key, spaces) = (Key::new("", "n"), of::<Namespace>(&admin));
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
+    let (key, spaces) = (NamespacedName::new("", "n"), of::<Namespace>(&admin));
     spaces
         .create(tree(r#"{"metadata":{"name":"n"},"spec":{"finalizers":["a/b"]}}"#))
         .await
@@ -157,14 +158,14 @@ async fn who_writes_holds_what_it_sent_and_not_what_was_made_of_it() {
 
 #[tokio::test]
 async fn two_appliers_meet_in_a_conflict() {
-    let cluster = Cluster::start().await;
-    let maps = of::<ConfigMap>(&cluster.admin());
+    let cluster = TestCluster::start().await;
+    let maps = of::<ConfigMap>(&cluster.admin_client());
     let apply = |value: &str, manager: &str, force: bool| Patch::Apply {
         object: tree(&format!(r#"{{"metadata":{{"name":"a"}},"data":{{"k":"{value}"}}}}"#)),
         manager: manager.to_owned(),
         force,
     };
-    let key = Key::new("default", "a");
+    let key = NamespacedName::new("default", "a");
     maps.patch(&key, &apply("1", "alice", false)).await.unwrap();
     let refused = maps.patch(&key, &apply("2", "bob", false)).await;
     assert!(refused.as_ref().is_err_and(client::Error::is_conflict), "{refused:?}");
@@ -174,16 +175,16 @@ async fn two_appliers_meet_in_a_conflict() {
 
 #[tokio::test]
 async fn a_write_is_asked_why() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
-    let cause = Cause {
-        rule: "too few pods".into(),
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
+    let cause = WriteCause {
+        reason: "too few pods".into(),
         kind: "ReplicaSet".into(),
-        key: Key::new("default", "web"),
+        key: NamespacedName::new("default", "web"),
         uid: "u".into(),
         revision: 7,
     };
-    let made = of::<ConfigMap>(&admin).because(&cause).create(labelled("a", "b")).await.unwrap();
+    let made = of::<ConfigMap>(&admin).with_cause(&cause).create(labelled("a", "b")).await.unwrap();
     let uid = made["metadata"]["uid"].as_str().unwrap().to_owned();
     let path = format!("/tiphys/why?uid={uid}");
     let told = admin.call(http::Method::GET, &path, "", bytes::Bytes::new()).await.unwrap();
@@ -198,8 +199,8 @@ async fn a_write_is_asked_why() {
 
 #[tokio::test]
 async fn a_binding_names_a_pod_and_a_node() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     default_account(&admin).await;
     of::<Pod>(&admin).create(pod("p", "")).await.unwrap();
     let bind = async |metadata: &str, node: &str| {
@@ -217,15 +218,15 @@ async fn a_binding_names_a_pod_and_a_node() {
         assert_eq!(code(bind(metadata, node).await), refused, "{metadata} {node}");
     }
     bind(r#"{"name":"p"}"#, "n").await.unwrap();
-    let bound = of::<Pod>(&admin).get(&Key::new("default", "p")).await.unwrap();
+    let bound = of::<Pod>(&admin).get(&NamespacedName::new("default", "p")).await.unwrap();
     assert_eq!(bound["spec"]["nodeName"].as_str(), Some("n"));
     assert_eq!(code(bind(r#"{"name":"p"}"#, "m").await), 409, "once");
 }
 
 #[tokio::test]
 async fn bytes_that_were_given_empty_are_not_shown_and_yet_not_nothing() {
-    let cluster = Cluster::start().await;
-    let hooks = of::<ValidatingWebhookConfiguration>(&cluster.admin());
+    let cluster = TestCluster::start().await;
+    let hooks = of::<ValidatingWebhookConfiguration>(&cluster.admin_client());
     let hook = tree(
         r#"{"metadata":{"name":"h"},"webhooks":[{"name":"a.b.c","admissionReviewVersions":["v1"],
         "sideEffects":"None","failurePolicy":"Ignore",
@@ -242,7 +243,8 @@ async fn bytes_that_were_given_empty_are_not_shown_and_yet_not_nothing() {
     same["webhooks"] = hook["webhooks"].clone();
     let same = hooks.update(same).await.unwrap();
     assert_eq!((count(&same), bundle(&same).is_null()), (Some(1), true));
-    let (key, labels) = (Key::new("", "h"), tree(r#"{"metadata":{"labels":{"a":"c"}}}"#));
+    let (key, labels) =
+        (NamespacedName::new("", "h"), tree(r#"{"metadata":{"labels":{"a":"c"}}}"#));
     let patched = hooks.patch(&key, &Patch::Merge(labels)).await.unwrap();
     assert_eq!(count(&patched), Some(2), "what was not shown is gone");
     let again = tree(r#"{"metadata":{"labels":{"a":"d"}}}"#);
@@ -251,8 +253,8 @@ async fn bytes_that_were_given_empty_are_not_shown_and_yet_not_nothing() {
 
 #[tokio::test]
 async fn what_is_given_empty_is_told_as_given() {
-    let cluster = Cluster::start().await;
-    let jobs = of::<Job>(&cluster.admin());
+    let cluster = TestCluster::start().await;
+    let jobs = of::<Job>(&cluster.admin_client());
     let job = r#"{"metadata":{"name":"j"},"spec":{"template":{"spec":{"restartPolicy":"Never",
         "containers":[{"name":"c","image":"i"}]}}}}"#;
     let made = jobs.create(tree(job)).await.unwrap();
@@ -266,8 +268,8 @@ async fn what_is_given_empty_is_told_as_given() {
 
 #[tokio::test]
 async fn what_only_the_inner_form_has_must_be_readable() {
-    let cluster = Cluster::start().await;
-    let sets = of::<DaemonSet>(&cluster.admin());
+    let cluster = TestCluster::start().await;
+    let sets = of::<DaemonSet>(&cluster.admin_client());
     let set = |generation: &str| {
         let mut set = tree(DEPLOYMENT);
         set["spec"].remove("replicas");
@@ -284,9 +286,9 @@ async fn what_only_the_inner_form_has_must_be_readable() {
 
 #[tokio::test]
 async fn who_applies_says_the_name_again() {
-    let cluster = Cluster::start().await;
-    let maps = of::<ConfigMap>(&cluster.admin());
-    let key = Key::new("default", "a");
+    let cluster = TestCluster::start().await;
+    let maps = of::<ConfigMap>(&cluster.admin_client());
+    let key = NamespacedName::new("default", "a");
     let apply = |meta: &str| Patch::Apply {
         object: tree(&format!(r#"{{"metadata":{meta},"data":{{"k":"v"}}}}"#)),
         manager: "m".to_owned(),
@@ -302,15 +304,15 @@ async fn who_applies_says_the_name_again() {
 
 #[tokio::test]
 async fn metadata_is_kept_as_far_as_clients_have_a_say() {
-    let cluster = Cluster::start().await;
-    let maps = of::<ConfigMap>(&cluster.admin());
+    let cluster = TestCluster::start().await;
+    let maps = of::<ConfigMap>(&cluster.admin_client());
     let made = tree(
         r#"{"metadata":{"name":"a","generateName":"g","selfLink":"/x","deletionGracePeriodSeconds":5,
             "deletionTimestamp":"2024-01-02T03:04:05Z"}}"#,
     );
     let made = maps.create(made).await.unwrap();
     let held = &made["metadata"]["managedFields"].items()[0]["fieldsV1"]["f:metadata"];
-    assert_eq!(held.unpacked(), tree(r#"{"f:generateName":{}}"#));
+    assert_eq!(held.with_raw_expanded(), tree(r#"{"f:generateName":{}}"#));
     let mut linked = made.clone();
     linked["metadata"]["selfLink"] = "/x".into();
     let same = maps.update(linked).await.unwrap();
@@ -323,8 +325,8 @@ async fn metadata_is_kept_as_far_as_clients_have_a_say() {
 
 #[tokio::test]
 async fn a_name_that_the_server_makes_is_a_label_too() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let space = tree(r#"{"metadata":{"generateName":"n-"}}"#);
     let space = of::<Namespace>(&admin).create(space).await.unwrap();
     let label = space["metadata"]["labels"]["kubernetes.io/metadata.name"].as_str();
@@ -345,8 +347,8 @@ async fn a_name_that_the_server_makes_is_a_label_too() {
 
 #[tokio::test]
 async fn fields_of_features_that_are_off_are_no_change() {
-    let cluster = Cluster::start().await;
-    let sets = of::<Deployment>(&cluster.admin());
+    let cluster = TestCluster::start().await;
+    let sets = of::<Deployment>(&cluster.admin_client());
     let mut made = sets.create(tree(DEPLOYMENT)).await.unwrap();
     made["spec"]["template"]["spec"]["evictionResponders"] = tree(r#"[{"name":"x","priority":1}]"#);
     let same = sets.update(made).await.unwrap();
@@ -355,8 +357,8 @@ async fn fields_of_features_that_are_off_are_no_change() {
 
 #[tokio::test]
 async fn an_empty_list_is_given_all_the_same() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     default_account(&admin).await;
     let mut made = pod("p", "");
     made["spec"]["resources"] = tree(r#"{"claims":[],"limits":{"cpu":"1"}}"#);

@@ -16,20 +16,20 @@ use bytes::Bytes;
 use client::{Auth, Client};
 use http::{HeaderMap, Method};
 use object::{Clock, SystemClock, Value, from_json};
-use pki::Key;
+use pki::PrivateKey;
 use ring::{
     rand::SystemRandom,
     signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair},
 };
 use tempfile::TempDir;
-use testkit::Cluster;
+use testkit::TestCluster;
 
 use crate::{backend::Backend, tree};
 
 /// An issuer whose key can be changed.
 struct Provider {
     backend: Backend,
-    key: Arc<Mutex<Key>>,
+    key: Arc<Mutex<PrivateKey>>,
     /// What is told at `/groups`: another token.
     groups: Arc<Mutex<String>>,
     /// While this is set, requests for its keys are not answered.
@@ -40,7 +40,7 @@ struct Provider {
 
 impl Provider {
     async fn start() -> Self {
-        let key = Arc::new(Mutex::new(Key::generate().unwrap()));
+        let key = Arc::new(Mutex::new(PrivateKey::generate().unwrap()));
         let (shown, url) = (key.clone(), Arc::new(Mutex::new(String::new())));
         let (own, groups) = (url.clone(), Arc::new(Mutex::new(String::new())));
         let told = groups.clone();
@@ -109,13 +109,13 @@ impl Provider {
     }
 }
 
-async fn with(change: impl FnOnce(&mut Flags)) -> Cluster {
-    Cluster::start_flags(Arc::new(SystemClock), change).await
+async fn with(change: impl FnOnce(&mut Flags)) -> TestCluster {
+    TestCluster::start_with_flags(Arc::new(SystemClock), change).await
 }
 
 /// Who the server says that the bearer of a token is; `None`: nobody.
-async fn who(cluster: &Cluster, token: &str) -> Option<Value> {
-    let client = cluster.showing(Auth::Token(token.to_owned()));
+async fn who(cluster: &TestCluster, token: &str) -> Option<Value> {
+    let client = cluster.client_with_auth(Auth::Token(token.to_owned()));
     let answer = review(&client).await;
     answer.map(|answer| answer["status"]["userInfo"].clone())
 }
@@ -189,7 +189,7 @@ async fn a_new_key_of_the_issuer_is_found() {
     let claims = r#"{"sub":"jane","aud":"me"}"#;
     let old = provider.token(claims);
     assert!(who(&cluster, &old).await.is_some());
-    *provider.key.lock().unwrap() = Key::generate().unwrap();
+    *provider.key.lock().unwrap() = PrivateKey::generate().unwrap();
     let new = provider.token(claims);
     until(async || who(&cluster, &new).await.is_some()).await;
     assert_eq!(who(&cluster, &old).await, None, "its key is no longer published");
@@ -202,9 +202,9 @@ async fn who_is_known_does_not_wait_for_the_issuer() {
     let cluster = Arc::new(with(|flags| provider.flags(&folder, flags)).await);
     let known = provider.token(r#"{"sub":"jane","aud":"me"}"#);
     assert!(who(&cluster, &known).await.is_some());
-    *provider.key.lock().unwrap() = Key::generate().unwrap();
+    *provider.key.lock().unwrap() = PrivateKey::generate().unwrap();
     let forged = provider.token(r#"{"sub":"jane","aud":"me"}"#);
-    *provider.key.lock().unwrap() = Key::generate().unwrap();
+    *provider.key.lock().unwrap() = PrivateKey::generate().unwrap();
     provider.slow.store(true, SeqCst);
     tokio::time::sleep(Duration::from_secs(2)).await;
     let asked = provider.asked.load(SeqCst);
@@ -281,7 +281,7 @@ async fn an_issuer_must_show_a_certificate_that_is_believed() {
     let (provider, folder) = (Provider::start().await, TempDir::new().unwrap());
     let cluster = with(|flags| {
         provider.flags(&folder, flags);
-        let other = pki::Authority::create("other", SystemClock.now()).unwrap();
+        let other = pki::CertificateAuthority::create("other", SystemClock.now()).unwrap();
         fs::write(folder.path().join("other.pem"), other.certificate_pem()).unwrap();
         flags.oidc.ca_file = Some(folder.path().join("other.pem"));
     })
@@ -365,7 +365,7 @@ async fn nobody_may_look_at_some_paths_only() {
                 anonymous:\n  enabled: true\n  conditions:\n  - path: /livez\n";
     fs::write(&path, text).unwrap();
     let cluster = with(|flags| flags.authentication_config = Some(path.clone())).await;
-    let nobody = cluster.showing(Auth::None);
+    let nobody = cluster.client_with_auth(Auth::None);
     let get = async |path: &str| {
         let answer = nobody.request(Method::GET, path, HeaderMap::new(), Bytes::new()).await;
         answer.unwrap().status.as_u16()
@@ -378,7 +378,7 @@ async fn nobody_may_look_at_some_paths_only() {
 async fn nobody_may_be_kept_out_by_a_flag() {
     for (flag, expected) in [(None, 200), (Some(true), 200), (Some(false), 401)] {
         let cluster = with(|flags| flags.anonymous_auth = flag).await;
-        let nobody = cluster.showing(Auth::None);
+        let nobody = cluster.client_with_auth(Auth::None);
         let answer = nobody.request(Method::GET, "/livez", HeaderMap::new(), Bytes::new()).await;
         assert_eq!(answer.unwrap().status.as_u16(), expected, "{flag:?}");
     }

@@ -7,38 +7,43 @@ use api::{
     core::{ConfigMap, Endpoints},
     discovery::EndpointSlice,
 };
-use apiserver::{Config, Entry, Flags, Ground, Running, Storage, start_with};
+use apiserver::{
+    Config, Flags, ListenerSource, RunningServer, ServerEnvironment, StorageBackend, start_with,
+};
 use bytes::Bytes;
 use client::Client;
 use http::{HeaderMap, Method};
-use object::{Key, SystemClock};
-use server::User;
+use object::{NamespacedName, SystemClock};
+use server::UserInfo;
 use store::{
     MemoryLog,
-    face::{Compaction, Limits, Listening, Setup},
+    face::{BoundListener, Compaction, EtcdServerConfig, Limits},
 };
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
 use crate::{config_map, of};
 
-pub(crate) async fn start(folder: &Path, etcd: &str, address: [u8; 4], port: u16) -> Running {
+pub(crate) async fn start(folder: &Path, etcd: &str, address: [u8; 4], port: u16) -> RunningServer {
     let mut flags = Flags::new(folder);
     flags.etcd_servers = vec![etcd.to_owned()];
     flags.advertise_address = Some(address.into());
     flags.secure_port = port;
-    let ground =
-        Ground { storage: Storage::Disk, entry: Entry::Pipes, clock: Arc::new(SystemClock) };
+    let ground = ServerEnvironment {
+        storage: StorageBackend::Disk,
+        entry: ListenerSource::Pipes,
+        clock: Arc::new(SystemClock),
+    };
     start_with(Config::new(flags).unwrap(), ground).await.unwrap()
 }
 
-pub(crate) fn admin(running: &Running) -> Client {
-    let user = User::new("admin", &["system:masters"]);
+pub(crate) fn admin(running: &RunningServer) -> Client {
+    let user = UserInfo::new("admin", &["system:masters"]);
     Client::new(client::Config::pipe(running.pipe(user)).user_agent("test"))
 }
 
 async fn addresses(client: &Client) -> Vec<String> {
-    let key = Key::new("default", "kubernetes");
+    let key = NamespacedName::new("default", "kubernetes");
     let endpoints = of::<Endpoints>(client).get(&key).await.unwrap();
     let subset = endpoints["subsets"].items().first().cloned().unwrap_or_default();
     let ips = subset.get("addresses").items().iter().filter_map(|own| own.get("ip").as_str());
@@ -77,7 +82,7 @@ impl Etcd {
         let url = format!("{scheme}://{}", listener.local_addr().unwrap());
         listener.set_nonblocking(true).unwrap();
         let (stop, stopped) = oneshot::channel();
-        let setup = Setup {
+        let setup = EtcdServerConfig {
             identity: store::face::Identity {
                 name: "one".into(),
                 peer_urls: vec!["http://peer:2380".into()],
@@ -95,9 +100,10 @@ impl Etcd {
             runtime.unwrap().block_on(async move {
                 let listener = tokio::net::TcpListener::from_std(listener).unwrap();
                 let log = Arc::new(MemoryLog::default());
-                let etcd = store::face::Etcd::open(log, Arc::new(SystemClock), setup).unwrap();
+                let etcd =
+                    store::face::EtcdServer::open(log, Arc::new(SystemClock), setup).unwrap();
                 let stop = async { drop(stopped.await) };
-                etcd.serve(vec![Listening { listener, tls }], stop).await;
+                etcd.serve(vec![BoundListener { listener, tls }], stop).await;
             });
         });
         Self { url, stop: Some(stop), thread: Some(thread) }
@@ -121,7 +127,7 @@ async fn servers_come_and_go() {
     until(async || addresses(&one).await == ["192.0.2.10", "192.0.2.11"]).await;
     let leases = of::<Lease>(&two).namespaced("kube-system");
     let names: HashSet<String> = leases
-        .list_all(&client::Selection::default())
+        .list_all(&client::Selectors::default())
         .await
         .unwrap()
         .items
@@ -135,7 +141,7 @@ async fn servers_come_and_go() {
     // Killed: nothing is said, nobody resigns.
     first.server.stop(Duration::ZERO).await;
     for at in 0..20 {
-        let key = Key::new("default", &format!("m{at}"));
+        let key = NamespacedName::new("default", &format!("m{at}"));
         assert!(of::<ConfigMap>(&two).get(&key).await.is_ok(), "m{at} was acknowledged");
     }
     until(async || addresses(&two).await == ["192.0.2.11"]).await;
@@ -156,8 +162,8 @@ async fn a_server_that_stops_says_so() {
 
 #[tokio::test]
 async fn a_server_tells_how_far_it_is() {
-    let cluster = testkit::Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = testkit::TestCluster::start().await;
+    let admin = cluster.admin_client();
     let get = async |path: &str| {
         let answer = admin.request(Method::GET, path, HeaderMap::new(), Bytes::new());
         let answer = answer.await.unwrap();
@@ -181,7 +187,7 @@ async fn a_server_tells_how_far_it_is() {
     assert_eq!(get("/livez/shutdown").await.0, 404, "that is no reason to restart it");
     let map = "kube-apiserver-legacy-service-account-token-tracking";
     let maps = of::<ConfigMap>(&admin).namespaced("kube-system");
-    let tracking = maps.get(&Key::new("kube-system", map)).await.unwrap();
+    let tracking = maps.get(&NamespacedName::new("kube-system", map)).await.unwrap();
     assert_eq!(tracking["data"]["since"].as_str().map(str::len), Some(10));
 }
 
@@ -207,19 +213,22 @@ async fn a_resource_can_be_kept_apart() {
     flags.etcd_servers = vec![etcd.url.clone()];
     flags.etcd_servers_overrides = vec![format!("/configmaps#{}", apart.url)];
     flags.advertise_address = Some([192, 0, 2, 10].into());
-    let ground =
-        Ground { storage: Storage::Disk, entry: Entry::Pipes, clock: Arc::new(SystemClock) };
+    let ground = ServerEnvironment {
+        storage: StorageBackend::Disk,
+        entry: ListenerSource::Pipes,
+        clock: Arc::new(SystemClock),
+    };
     let running = start_with(Config::new(flags).unwrap(), ground).await.unwrap();
     let (one, keys) = (admin(&running), [etcd.url.clone(), apart.url.clone()]);
     let made = of::<ConfigMap>(&one).create(config_map("a")).await.unwrap();
-    assert!(of::<ConfigMap>(&one).get(&Key::new("default", "a")).await.is_ok());
-    let list = of::<ConfigMap>(&one).list_all(&client::Selection::default()).await.unwrap();
+    assert!(of::<ConfigMap>(&one).get(&NamespacedName::new("default", "a")).await.is_ok());
+    let list = of::<ConfigMap>(&one).list_all(&client::Selectors::default()).await.unwrap();
     assert!(list.items.iter().any(|map| crate::name(map) == "a"));
     let secret = crate::tree(r#"{"metadata":{"name":"s"}}"#);
     of::<api::core::Secret>(&one).create(secret).await.unwrap();
     let held = tokio::task::spawn_blocking(move || {
         keys.map(|url| {
-            let remote = store::Remote { endpoints: vec![url], ..store::Remote::default() };
+            let remote = store::EtcdConfig { endpoints: vec![url], ..store::EtcdConfig::default() };
             let engine =
                 store::EtcdEngine::<Bytes>::connect(&remote, Arc::new(SystemClock)).unwrap();
             ["/registry/configmaps/", "/registry/secrets/"].map(|prefix| {

@@ -9,27 +9,27 @@ use api::{
 use apiserver::Flags;
 use client::Patch;
 use http::Method;
-use object::{Key, SystemClock, Value};
+use object::{NamespacedName, SystemClock, Value};
 use tempfile::TempDir;
-use testkit::Cluster;
+use testkit::TestCluster;
 
 use crate::{
     backend::Backend, code, config_map, default_account, message, of, pod, tree,
     ways_in::kubeconfig,
 };
 
-async fn with(change: impl FnOnce(&mut Flags)) -> Cluster {
-    let cluster = Cluster::start_flags(Arc::new(SystemClock), change).await;
-    default_account(&cluster.admin()).await;
+async fn with(change: impl FnOnce(&mut Flags)) -> TestCluster {
+    let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), change).await;
+    default_account(&cluster.admin_client()).await;
     cluster
 }
 
-async fn enabled(plugin: &str) -> Cluster {
+async fn enabled(plugin: &str) -> TestCluster {
     with(|flags| flags.enable_admission_plugins = vec![plugin.to_owned()]).await
 }
 
 /// A cluster in which a plugin has this configuration.
-async fn configured(folder: &TempDir, plugin: &str, configuration: &str) -> Cluster {
+async fn configured(folder: &TempDir, plugin: &str, configuration: &str) -> TestCluster {
     let path = folder.path().join("admission.yaml");
     let configuration = configuration.replace('\n', "\n    ");
     let text = format!(
@@ -52,14 +52,14 @@ fn tolerations(pod: &Value) -> Vec<&str> {
 #[tokio::test]
 async fn always_deny() {
     let cluster = with(|_| {}).await;
-    assert!(of::<ConfigMap>(&cluster.admin()).create(config_map("a")).await.is_ok());
+    assert!(of::<ConfigMap>(&cluster.admin_client()).create(config_map("a")).await.is_ok());
     let clock = Arc::new(SystemClock);
-    let cluster = Cluster::start_flags(clock, |flags| {
+    let cluster = TestCluster::start_with_flags(clock, |flags| {
         flags.enable_admission_plugins = vec!["AlwaysAdmit".to_owned(), "AlwaysDeny".to_owned()];
     })
     .await;
     assert_eq!(
-        message(of::<ConfigMap>(&cluster.admin()).create(config_map("a")).await),
+        message(of::<ConfigMap>(&cluster.admin_client()).create(config_map("a")).await),
         "configmaps \"a\" is forbidden: admission control is denying all modifications"
     );
 }
@@ -67,12 +67,12 @@ async fn always_deny() {
 #[tokio::test]
 async fn only_the_plugins_that_are_named() {
     let clock = Arc::new(SystemClock);
-    let cluster = Cluster::start_flags(clock, |flags| {
+    let cluster = TestCluster::start_with_flags(clock, |flags| {
         flags.admission_control = vec!["DenyServiceExternalIPs".to_owned()];
     })
     .await;
     // Neither the namespace nor the account is looked for.
-    assert!(of::<Pod>(&cluster.admin()).create(pod("a", "")).await.is_ok());
+    assert!(of::<Pod>(&cluster.admin_client()).create(pod("a", "")).await.is_ok());
     let refused = |names: &[&str], more: &[&str]| {
         let folder = TempDir::new().unwrap();
         let mut flags = Flags::new(folder.path());
@@ -87,12 +87,12 @@ async fn only_the_plugins_that_are_named() {
 #[tokio::test]
 async fn deny_service_external_ips() {
     let cluster = enabled("DenyServiceExternalIPs").await;
-    let services = of::<Service>(&cluster.admin());
+    let services = of::<Service>(&cluster.admin_client());
     let service = r#"{"metadata":{"name":"s"},"spec":{"ports":[{"port":80}]}}"#;
     services.create(tree(service)).await.unwrap();
     let outside = Patch::Merge(tree(r#"{"spec":{"externalIPs":["192.0.2.1"]}}"#));
     assert_eq!(
-        message(services.patch(&Key::new("default", "s"), &outside).await),
+        message(services.patch(&NamespacedName::new("default", "s"), &outside).await),
         "services \"s\" is forbidden: Use of external IPs is denied by admission control"
     );
 }
@@ -103,7 +103,7 @@ async fn extended_resource_toleration() {
     let mut asked = pod("a", "");
     let container = r#"[{"name":"c","image":"i","resources":{"limits":{"example.com/gpu":"1"}}}]"#;
     asked["spec"]["containers"] = tree(container);
-    let made = of::<Pod>(&cluster.admin()).create(asked).await.unwrap();
+    let made = of::<Pod>(&cluster.admin_client()).create(asked).await.unwrap();
     assert!(tolerations(&made).contains(&"example.com/gpu"), "{made:?}");
 }
 
@@ -118,7 +118,7 @@ async fn limit_pod_hard_anti_affinity_topology() {
         ));
         asked
     };
-    let pods = of::<Pod>(&cluster.admin());
+    let pods = of::<Pod>(&cluster.admin_client());
     assert!(pods.create(away("kubernetes.io/hostname")).await.is_ok());
     let said = message(pods.create(away("topology.kubernetes.io/zone")).await);
     assert!(said.contains("has TopologyKey topology.kubernetes.io/zone but only key"), "{said}");
@@ -127,10 +127,10 @@ async fn limit_pod_hard_anti_affinity_topology() {
 #[tokio::test]
 async fn namespace_auto_provision() {
     let cluster = enabled("NamespaceAutoProvision").await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let maps = of::<ConfigMap>(&admin).namespaced("fresh");
     assert!(maps.create(config_map("a")).await.is_ok());
-    assert!(of::<Namespace>(&admin).get(&Key::new("", "fresh")).await.is_ok());
+    assert!(of::<Namespace>(&admin).get(&NamespacedName::new("", "fresh")).await.is_ok());
 }
 
 #[tokio::test]
@@ -140,14 +140,14 @@ async fn namespace_exists() {
         flags.disable_admission_plugins = vec!["NamespaceLifecycle".to_owned()];
     })
     .await;
-    let maps = of::<ConfigMap>(&cluster.admin()).namespaced("missing");
+    let maps = of::<ConfigMap>(&cluster.admin_client()).namespaced("missing");
     assert_eq!(message(maps.create(config_map("a")).await), "namespaces \"missing\" not found");
 }
 
 #[tokio::test]
 async fn owner_references_permission_enforcement() {
     let cluster = enabled("OwnerReferencesPermissionEnforcement").await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let owner = of::<ConfigMap>(&admin).create(config_map("owner")).await.unwrap();
     let uid = owner["metadata"]["uid"].as_str().unwrap();
     let role = r#"{"metadata":{"name":"maps"},"rules":[{"apiGroups":[""],"resources":["configmaps"],
@@ -163,7 +163,7 @@ async fn owner_references_permission_enforcement() {
             "name":"owner","uid":"{uid}","blockOwnerDeletion":{blocks}}}]}}}}"#
         ))
     };
-    let maps = of::<ConfigMap>(&cluster.client("bob", &[]));
+    let maps = of::<ConfigMap>(&cluster.client_as("bob", &[]));
     assert!(maps.create(owned("a", false)).await.is_ok());
     let said = message(maps.create(owned("b", true)).await);
     assert!(said.contains("cannot set blockOwnerDeletion if an ownerReference refers"), "{said}");
@@ -173,11 +173,11 @@ async fn owner_references_permission_enforcement() {
 #[tokio::test]
 async fn pod_toleration_restriction() {
     let cluster = enabled("PodTolerationRestriction").await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let annotations = r#"{"metadata":{"annotations":{
         "scheduler.alpha.kubernetes.io/defaultTolerations":"[{\"key\":\"mine\",\"operator\":\"Exists\"}]",
         "scheduler.alpha.kubernetes.io/tolerationsWhitelist":"[{\"key\":\"mine\",\"operator\":\"Exists\"},{\"key\":\"node.kubernetes.io/not-ready\",\"operator\":\"Exists\"},{\"key\":\"node.kubernetes.io/unreachable\",\"operator\":\"Exists\"}]"}}}"#;
-    let key = Key::new("", "default");
+    let key = NamespacedName::new("", "default");
     of::<Namespace>(&admin).patch(&key, &Patch::Merge(tree(annotations))).await.unwrap();
     let made = of::<Pod>(&admin).create(pod("a", "")).await.unwrap();
     assert!(tolerations(&made).contains(&"mine"), "{made:?}");
@@ -189,7 +189,7 @@ async fn pod_toleration_restriction() {
 #[tokio::test]
 async fn a_kubelet_brings_its_static_pods_and_nothing_else() {
     let cluster = with(|_| {}).await;
-    let kubelet = cluster.client("system:node:n1", &["system:nodes"]);
+    let kubelet = cluster.client_as("system:node:n1", &["system:nodes"]);
     let node = of::<Node>(&kubelet).create(tree(r#"{"metadata":{"name":"n1"}}"#)).await.unwrap();
     let uid = node["metadata"]["uid"].as_str().unwrap();
     let mirror = |uid: &str, spec: &str| {
@@ -218,7 +218,7 @@ async fn a_kubelet_brings_its_static_pods_and_nothing_else() {
     assert!(pods.create(mirror(uid, "")).await.is_ok());
     let label = Patch::Merge(tree(r#"{"metadata":{"labels":{"a":"b"}}}"#));
     assert_eq!(
-        message(pods.patch_status(&Key::new("default", "m"), &label).await),
+        message(pods.patch_status(&NamespacedName::new("default", "m"), &label).await),
         "pods \"m\" is forbidden: node \"n1\" cannot update labels through pod status"
     );
 }
@@ -227,7 +227,7 @@ async fn a_kubelet_brings_its_static_pods_and_nothing_else() {
 #[tokio::test]
 async fn defaults_of_a_namespace_make_a_pod_burstable() {
     let cluster = with(|_| {}).await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let range = r#"{"metadata":{"name":"l"},"spec":{"limits":[{"type":"Container","default":{"cpu":"1"},
         "defaultRequest":{"cpu":"500m"}}]}}"#;
     of::<api::core::LimitRange>(&admin).create(tree(range)).await.unwrap();
@@ -247,10 +247,10 @@ async fn pod_security_defaults_and_exemptions() {
         asked["spec"]["hostNetwork"] = true.into();
         asked
     };
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let said = message(of::<Pod>(&admin).create(privileged()).await);
     assert!(said.contains("violates PodSecurity \"baseline:latest\": host namespaces"), "{said}");
-    let root = cluster.client("root", &["system:masters"]);
+    let root = cluster.client_as("root", &["system:masters"]);
     assert!(of::<Pod>(&root).create(privileged()).await.is_ok(), "a user is exempt");
     let account = tree(r#"{"metadata":{"name":"default"}}"#);
     let accounts = of::<api::core::ServiceAccount>(&admin).namespaced("kube-system");
@@ -259,7 +259,7 @@ async fn pod_security_defaults_and_exemptions() {
     assert!(system.create(privileged()).await.is_ok(), "a namespace is exempt");
     let label = r#"{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}"#;
     let free = Patch::Merge(tree(label));
-    of::<Namespace>(&admin).patch(&Key::new("", "default"), &free).await.unwrap();
+    of::<Namespace>(&admin).patch(&NamespacedName::new("", "default"), &free).await.unwrap();
     let mut other = privileged();
     other["metadata"]["name"] = "b".into();
     assert!(of::<Pod>(&admin).create(other).await.is_ok(), "labels come before defaults");
@@ -289,7 +289,7 @@ async fn image_policy_webhook() {
         )
     };
     let cluster = configured(&folder, "ImagePolicyWebhook", &config(false)).await;
-    let pods = of::<Pod>(&cluster.admin());
+    let pods = of::<Pod>(&cluster.admin_client());
     let of_image = |image: &str| {
         let mut asked = pod(image, "");
         asked["spec"]["containers"] = tree(&format!(r#"[{{"name":"c","image":"{image}"}}]"#));
@@ -309,13 +309,13 @@ async fn image_policy_webhook() {
     drop(backend);
     assert_eq!(code(pods.create(of_image("late")).await), 403, "nobody answers");
     let cluster = configured(&folder, "ImagePolicyWebhook", &config(true)).await;
-    assert!(of::<Pod>(&cluster.admin()).create(of_image("late")).await.is_ok());
+    assert!(of::<Pod>(&cluster.admin_client()).create(of_image("late")).await.is_ok());
 }
 
 #[tokio::test]
 async fn a_pod_grows_as_far_as_its_node() {
     let cluster = with(|_| {}).await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let (pods, nodes) = (of::<Pod>(&admin), of::<Node>(&admin));
     let made = tree(
         r#"{"metadata":{"name":"p"},"spec":{"nodeName":"n1","containers":[{"name":"c","image":"i","resources":{
@@ -335,7 +335,7 @@ async fn a_pod_grows_as_far_as_its_node() {
     nodes.create(tree(windows)).await.unwrap();
     let said = "pod resize is only supported on linux nodes, node \"n1\" is \"windows\"";
     assert_eq!(message(resize().await), format!("{head}{said}"));
-    let key = Key::new("", "n1");
+    let key = NamespacedName::new("", "n1");
     let linux = tree(r#"{"metadata":{"labels":{"kubernetes.io/os":"linux"}}}"#);
     nodes.patch(&key, &Patch::Merge(linux)).await.unwrap();
     let refused = resize().await.expect_err("more than there is");

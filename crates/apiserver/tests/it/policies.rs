@@ -9,7 +9,7 @@ use api::{
 };
 use client::Error;
 use object::Value;
-use testkit::Cluster;
+use testkit::TestCluster;
 
 use crate::{code, config_map, of, tree};
 
@@ -22,8 +22,8 @@ fn message(answer: Result<Value, Error>) -> String {
 
 #[tokio::test]
 async fn a_policy_refuses_where_it_is_bound() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let maps = of::<ConfigMap>(&admin);
     let policy = format!(
         r#"{{"metadata":{{"name":"p"}},"spec":{{{RULES},
@@ -67,8 +67,8 @@ async fn a_policy_refuses_where_it_is_bound() {
 
 #[tokio::test]
 async fn a_policy_changes_what_is_written() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let policy = format!(
         r#"{{"metadata":{{"name":"p"}},"spec":{{{RULES},"reinvocationPolicy":"Never","mutations":[
         {{"patchType":"ApplyConfiguration","applyConfiguration":{{"expression":
@@ -88,19 +88,20 @@ async fn a_policy_changes_what_is_written() {
 
 #[tokio::test]
 async fn expressions_must_compile() {
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     let policy = format!(
         r#"{{"metadata":{{"name":"p"}},"spec":{{{RULES},"validations":[{{"expression":"objct.x"}}]}}}}"#
     );
-    let refused = of::<ValidatingAdmissionPolicy>(&cluster.admin()).create(tree(&policy)).await;
+    let refused =
+        of::<ValidatingAdmissionPolicy>(&cluster.admin_client()).create(tree(&policy)).await;
     assert!(message(refused).contains("undeclared reference to 'objct' (in container '')"));
 }
 
 #[tokio::test]
 async fn a_policy_is_asked_again_about_what_others_changed() {
     for (reinvocation, seen) in [("Never", "1"), ("IfNeeded", "2")] {
-        let cluster = Cluster::start().await;
-        let admin = cluster.admin();
+        let cluster = TestCluster::start().await;
+        let admin = cluster.admin_client();
         let counts = format!(
             r#"{{"metadata":{{"name":"a"}},"spec":{{{RULES},"reinvocationPolicy":"{reinvocation}","mutations":[
             {{"patchType":"JSONPatch","jsonPatch":{{"expression":

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use api::core::{Namespace, Pod, ServiceAccount};
 use client::{Client, Error};
-use object::{Key, SystemClock, Value};
-use testkit::Cluster;
+use object::{NamespacedName, SystemClock, Value};
+use testkit::TestCluster;
 
 use crate::{default_account, of, tree};
 
@@ -28,7 +28,8 @@ async fn run(client: &Client, pod: &str, list: &str, with: &str) -> Result<Value
     }
     let mut made = pods.create(made).await?;
     made["spec"]["ephemeralContainers"] = container("one", with);
-    pods.update_sub(&Key::new("default", pod), "ephemeralcontainers", &made).await
+    pods.update_subresource(&NamespacedName::new("default", pod), "ephemeralcontainers", &made)
+        .await
 }
 
 /// What the level `restricted` demands of a container.
@@ -37,8 +38,8 @@ const STRICT: &str = r#""securityContext":{"allowPrivilegeEscalation":false,"run
 
 #[tokio::test]
 async fn the_secrets_of_an_account_are_all_that_its_pods_can_name() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let account = tree(
         r#"{"metadata":{"name":"default","annotations":{"kubernetes.io/enforce-mountable-secrets":"true"}},
         "secrets":[{"name":"own"}],"imagePullSecrets":[{"name":"own"}]}"#,
@@ -95,13 +96,16 @@ async fn the_secrets_of_an_account_are_all_that_its_pods_can_name() {
 
 #[tokio::test]
 async fn pod_security_looks_at_every_container() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     default_account(&admin).await;
     let levels =
         tree(r#"{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}"#);
     let namespaces = of::<Namespace>(&admin);
-    namespaces.patch(&Key::new("", "default"), &client::Patch::Merge(levels)).await.unwrap();
+    namespaces
+        .patch(&NamespacedName::new("", "default"), &client::Patch::Merge(levels))
+        .await
+        .unwrap();
     let bad = [
         STRICT.replace("false", "true"),
         STRICT
@@ -125,11 +129,11 @@ async fn pod_security_looks_at_every_container() {
 
 #[tokio::test]
 async fn always_pull_images_changes_every_container() {
-    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+    let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
         flags.enable_admission_plugins = vec!["AlwaysPullImages".to_owned()];
     })
     .await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     default_account(&admin).await;
     for list in LISTS {
         let pod = list.to_lowercase();
@@ -145,12 +149,12 @@ async fn always_pull_images_changes_every_container() {
 
 #[tokio::test]
 async fn a_namespace_chooses_the_nodes_and_tolerations_of_its_pods() {
-    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+    let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
         flags.enable_admission_plugins =
             vec!["PodNodeSelector".to_owned(), "PodTolerationRestriction".to_owned()];
     })
     .await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     default_account(&admin).await;
     let mut limits = tree(
         r#"{"metadata":{"annotations":{"scheduler.alpha.kubernetes.io/node-selector":"tenant=a"}}}"#,
@@ -169,7 +173,10 @@ async fn a_namespace_chooses_the_nodes_and_tolerations_of_its_pods() {
     let name = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
     limits["metadata"]["annotations"][name] = list.into();
     let namespaces = of::<Namespace>(&admin);
-    namespaces.patch(&Key::new("", "default"), &client::Patch::Merge(limits)).await.unwrap();
+    namespaces
+        .patch(&NamespacedName::new("", "default"), &client::Patch::Merge(limits))
+        .await
+        .unwrap();
     let pods = of::<Pod>(&admin);
     let with = |name: &str, field: &str, value: &str| {
         let mut pod = crate::pod(name, "");

@@ -11,11 +11,11 @@ use api::{
     core::{Endpoints, Node, Pod, Service},
     discovery::EndpointSlice,
 };
-use client::{Client, Connect as _, Patch, Use};
-use object::{Key, SystemClock, Value};
-use server::User;
+use client::{Client, ConnectionUse, Connector as _, Patch};
+use object::{NamespacedName, SystemClock, Value};
+use server::UserInfo;
 use tempfile::TempDir;
-use testkit::Cluster;
+use testkit::TestCluster;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{UnixListener, UnixStream},
@@ -64,14 +64,14 @@ impl Between {
         file
     }
 
-    async fn cluster(&self) -> Cluster {
+    async fn cluster(&self) -> TestCluster {
         let file = self.file();
         let clock = Arc::new(SystemClock);
-        let cluster = Cluster::start_flags(clock, |flags| {
+        let cluster = TestCluster::start_with_flags(clock, |flags| {
             flags.egress_selector_config_file = Some(file);
         })
         .await;
-        default_account(&cluster.admin()).await;
+        default_account(&cluster.admin_client()).await;
         cluster
     }
 
@@ -111,10 +111,10 @@ async fn read_head(stream: &mut UnixStream) -> String {
 
 /// Says this on a connection of a user's own, and gives all that comes back until it is closed,
 /// and whether it was.
-async fn raw(cluster: &Cluster, user: &str, said: &str) -> (String, bool) {
+async fn raw(cluster: &TestCluster, user: &str, said: &str) -> (String, bool) {
     let groups: &[&str] = if user == "admin" { &["system:masters"] } else { &[] };
-    let pipe = cluster.running.pipe(User::new(user, groups));
-    let mut io = pipe.connect(Use::Upgrade).await.unwrap().io;
+    let pipe = cluster.running.pipe(UserInfo::new(user, groups));
+    let mut io = pipe.connect(ConnectionUse::Upgrade).await.unwrap().io;
     io.write_all(said.as_bytes()).await.unwrap();
     let (mut all, mut piece) = (Vec::new(), [0; 4096]);
     loop {
@@ -132,7 +132,7 @@ async fn with_addresses(admin: &Client, name: &str, ips: &[&str]) -> bool {
     let mut status = tree(r#"{"status":{"phase":"Running"}}"#);
     status["status"]["podIP"] = ips[0].into();
     status["status"]["podIPs"] = list;
-    let key = Key::new("default", name);
+    let key = NamespacedName::new("default", name);
     of::<Pod>(admin).patch_status(&key, &Patch::Merge(status)).await.is_ok()
 }
 
@@ -156,7 +156,7 @@ const PAGE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
 async fn a_service_leads_to_pods_of_its_own_namespace_only() {
     let between = Between::start(PAGE);
     let cluster = between.cluster().await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let other = r#"{"metadata":{"name":"other"}}"#;
     of::<api::core::Namespace>(&admin).create(tree(other)).await.unwrap();
     assert!(with_addresses(&admin, "p", &["10.1.0.7"]).await);
@@ -196,7 +196,7 @@ async fn a_service_leads_to_pods_of_its_own_namespace_only() {
 async fn nobody_is_led_to_the_machine_itself_or_its_links() {
     let between = Between::start(PAGE);
     let cluster = between.cluster().await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let bad = [
         "127.0.0.1",
         "169.254.169.254",
@@ -229,7 +229,7 @@ async fn nobody_is_led_to_the_machine_itself_or_its_links() {
         let status = tree(&format!(
             r#"{{"status":{{"addresses":[{{"type":"{ty}","address":"{address}"}}]}}}}"#
         ));
-        let key = Key::new("", &name);
+        let key = NamespacedName::new("", &name);
         of::<Node>(&admin).patch_status(&key, &Patch::Merge(status)).await.unwrap();
         for name in [name.clone(), format!("{name}:10250"), format!("http:{name}:2379")] {
             let (code, said) = get(&admin, &format!("/api/v1/nodes/{name}/proxy/pods")).await;
@@ -242,10 +242,10 @@ async fn nobody_is_led_to_the_machine_itself_or_its_links() {
 
 const UPGRADE: &str = "host: a\r\nconnection: Upgrade\r\nupgrade: websocket\r\n";
 
-async fn pod_behind(answer: &'static str) -> (Between, Cluster) {
+async fn pod_behind(answer: &'static str) -> (Between, TestCluster) {
     let between = Between::start(answer);
     let cluster = between.cluster().await;
-    assert!(with_addresses(&cluster.admin(), "p", &["10.1.0.7"]).await);
+    assert!(with_addresses(&cluster.admin_client(), "p", &["10.1.0.7"]).await);
     (between, cluster)
 }
 
@@ -309,9 +309,9 @@ async fn nobody_is_followed_elsewhere_and_no_credentials_leave() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_into_a_pod_is_made_not_read() {
     let kubelet = crate::backend::Backend::start(|_, _| tree("{}")).await;
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     crate::connections::with_kubelet(&kubelet, &cluster).await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let parts = r#""resources":["pods/exec","pods/attach","pods/portforward"]"#;
     allow(&admin, "reader", &format!(r#"[{{"apiGroups":[""],{parts},"verbs":["get"]}}]"#)).await;
     let both = format!(r#"[{{"apiGroups":[""],{parts},"verbs":["get","create"]}}]"#);
@@ -336,10 +336,10 @@ async fn a_stream_into_a_pod_is_made_not_read() {
 async fn a_stream_through_a_node_is_made_not_read() {
     let between = Between::start(PAGE);
     let cluster = between.cluster().await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     of::<Node>(&admin).create(tree(r#"{"metadata":{"name":"n1"}}"#)).await.unwrap();
     let status = r#"{"status":{"addresses":[{"type":"InternalIP","address":"10.1.0.1"}]}}"#;
-    let key = Key::new("", "n1");
+    let key = NamespacedName::new("", "n1");
     of::<Node>(&admin).patch_status(&key, &Patch::Merge(tree(status))).await.unwrap();
     let role = r#"{"metadata":{"name":"n"},"rules":[{"apiGroups":[""],"resources":["nodes/proxy"],"verbs":["get"]}]}"#;
     of::<api::rbac::ClusterRole>(&admin).create(tree(role)).await.unwrap();
@@ -367,8 +367,8 @@ async fn no_hook_sends_the_server_elsewhere() {
         tree(&format!(r#"{{"location":"{place}","secret":"of the inside"}}"#))
     })
     .await;
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let configuration = crate::webhooks::hook(&hook, "/", "");
     of::<api::admissionregistration::ValidatingWebhookConfiguration>(&admin)
         .create(configuration)

@@ -10,12 +10,14 @@ use std::{
     time::Duration,
 };
 
-use apiserver::{Config, Entry, Flags, Ground, Running, Storage, start_with};
+use apiserver::{
+    Config, Flags, ListenerSource, RunningServer, ServerEnvironment, StorageBackend, start_with,
+};
 use bytes::Bytes;
-use client::{Client, Pem, Tcp, Tls};
+use client::{Client, Pem, TcpConnector, TlsOptions};
 use http::{HeaderMap, Method};
 use object::{Clock, SystemClock, Value, from_json};
-use pki::{Authority, Leaf, Pair};
+use pki::{CertKeyPair, CertificateAuthority, CertificateSpec};
 use rustls::pki_types::{CertificateDer, ServerName};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
@@ -34,7 +36,7 @@ const DAY: i64 = 24 * 3600;
 
 /// A server behind a port.
 pub(crate) struct Served {
-    running: Running,
+    running: RunningServer,
     folder: TempDir,
 }
 
@@ -48,13 +50,13 @@ impl Served {
             Flags { advertise_address: Some([192, 0, 2, 10].into()), ..Flags::new(folder.path()) };
         change(&mut flags, folder.path());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let entry = Entry::Listener(listener);
-        let ground = Ground { storage: Storage::Memory, entry, clock };
+        let entry = ListenerSource::Listener(listener);
+        let ground = ServerEnvironment { storage: StorageBackend::Memory, entry, clock };
         let running = start_with(Config::new(flags).unwrap(), ground).await.unwrap();
         Self { running, folder }
     }
 
-    fn authority(&self) -> &Authority {
+    fn authority(&self) -> &CertificateAuthority {
         &self.running.cluster.ca
     }
 
@@ -63,7 +65,11 @@ impl Served {
     }
 
     /// The certificate that is shown to whoever calls this name and believes this authority.
-    async fn shown(&self, authority: &Authority, name: &str) -> Option<CertificateDer<'static>> {
+    async fn shown(
+        &self,
+        authority: &CertificateAuthority,
+        name: &str,
+    ) -> Option<CertificateDer<'static>> {
         self.shown_to(authority.certificate(), name).await
     }
 
@@ -80,14 +86,14 @@ impl Served {
     }
 
     /// A new client that shows a certificate and says more in headers.
-    pub(crate) fn client(&self, pair: &Pair, headers: &[(&'static str, &str)]) -> Client {
+    pub(crate) fn client(&self, pair: &CertKeyPair, headers: &[(&'static str, &str)]) -> Client {
         let pem = |text: String| Pem::Data(text.into_bytes());
-        let tls = Tls {
-            authorities: Some(pem(self.authority().certificate_pem())),
+        let tls = TlsOptions {
+            ca: Some(pem(self.authority().certificate_pem())),
             pair: Some((pem(pair.certificate_pem()), pem(pair.key_pem()))),
-            ..Tls::default()
+            ..TlsOptions::default()
         };
-        let to = Tcp::new("127.0.0.1", self.running.port, Some(Arc::new(tls)));
+        let to = TcpConnector::new("127.0.0.1", self.running.port, Some(Arc::new(tls)));
         let mut all = HeaderMap::new();
         for (name, value) in headers {
             all.append(*name, value.parse().unwrap());
@@ -96,7 +102,7 @@ impl Served {
     }
 
     /// Whom the server takes somebody for; `None`: nobody, or no connection at all.
-    async fn who(&self, pair: &Pair, headers: &[(&'static str, &str)]) -> Option<Value> {
+    async fn who(&self, pair: &CertKeyPair, headers: &[(&'static str, &str)]) -> Option<Value> {
         let mut head = HeaderMap::new();
         head.insert("content-type", "application/json".parse().unwrap());
         let body = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
@@ -107,26 +113,26 @@ impl Served {
         Some(answer["status"]["userInfo"].clone()).filter(Value::is_object)
     }
 
-    async fn name(&self, pair: &Pair, headers: &[(&'static str, &str)]) -> String {
+    async fn name(&self, pair: &CertKeyPair, headers: &[(&'static str, &str)]) -> String {
         let user = self.who(pair, headers).await.unwrap_or_default();
         user.get("username").as_str().unwrap_or_default().to_owned()
     }
 }
 
-fn authority() -> Authority {
-    Authority::create("other", SystemClock.now()).unwrap()
+fn authority() -> CertificateAuthority {
+    CertificateAuthority::create("other", SystemClock.now()).unwrap()
 }
 
-fn server_pair(authority: &Authority, name: &str) -> Pair {
-    let leaf = Leaf::server(name, vec![name.to_owned()], vec![[127, 0, 0, 1].into()]);
+fn server_pair(authority: &CertificateAuthority, name: &str) -> CertKeyPair {
+    let leaf = CertificateSpec::server(name, vec![name.to_owned()], vec![[127, 0, 0, 1].into()]);
     authority.issue(&leaf, SystemClock.now()).unwrap()
 }
 
-fn client_pair(authority: &Authority, name: &str, groups: &[&str]) -> Pair {
-    authority.issue(&Leaf::client(name, groups), SystemClock.now()).unwrap()
+fn client_pair(authority: &CertificateAuthority, name: &str, groups: &[&str]) -> CertKeyPair {
+    authority.issue(&CertificateSpec::client(name, groups), SystemClock.now()).unwrap()
 }
 
-fn write(folder: &Path, name: &str, pair: &Pair) {
+fn write(folder: &Path, name: &str, pair: &CertKeyPair) {
     fs::write(folder.join(format!("{name}.key")), pair.key_pem()).unwrap();
     fs::write(folder.join(format!("{name}.crt")), pair.certificate_pem()).unwrap();
 }
@@ -160,7 +166,7 @@ async fn own_certificates_are_renewed_before_they_end() {
         assert_ne!(served.file(name), before, "{name}");
     }
     let shown = served.shown(served.authority(), "localhost").await.unwrap();
-    let renewed = pki::Identity::of(&shown).unwrap();
+    let renewed = pki::CertificateIdentity::of(&shown).unwrap();
     assert!(renewed.not_after > SystemClock.now() + 300 * DAY);
     let path = served.folder.path().join("kubeconfig/admin");
     let mut config = client::Kubeconfig::read(&path).unwrap().config(None).unwrap();

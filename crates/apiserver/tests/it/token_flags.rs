@@ -2,9 +2,9 @@
 
 use api::core::{Secret, ServiceAccount};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use client::{Auth, Client, Delete};
-use object::{Bytes, Key, SystemClock, Value, from_json};
-use testkit::Cluster;
+use client::{Auth, Client, DeleteParams};
+use object::{Bytes, NamespacedName, SystemClock, Value, from_json};
+use testkit::TestCluster;
 
 use crate::{
     default_account,
@@ -16,8 +16,8 @@ async fn request(admin: &Client, spec: &str) -> Value {
     let request = tree(&format!(
         r#"{{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{spec}}}"#
     ));
-    let key = Key::new("default", "default");
-    of::<ServiceAccount>(admin).create_sub(&key, "token", &request).await.unwrap()
+    let key = NamespacedName::new("default", "default");
+    of::<ServiceAccount>(admin).create_subresource(&key, "token", &request).await.unwrap()
 }
 
 fn claims(given: &Value) -> Value {
@@ -26,13 +26,13 @@ fn claims(given: &Value) -> Value {
     from_json(&URL_SAFE_NO_PAD.decode(body).unwrap()).unwrap()
 }
 
-fn signing_key(cluster: &Cluster) -> pki::Key {
+fn signing_key(cluster: &TestCluster) -> pki::PrivateKey {
     let own = &cluster.running.cluster.service_accounts;
-    pki::Key::from_pem(own.to_pem().as_bytes()).unwrap()
+    pki::PrivateKey::from_pem(own.to_pem().as_bytes()).unwrap()
 }
 
-async fn enters(cluster: &Cluster, token: &str) -> bool {
-    get(&cluster.showing(Auth::Token(token.to_owned())), "/api").await.0 == 200
+async fn enters(cluster: &TestCluster, token: &str) -> bool {
+    get(&cluster.client_with_auth(Auth::Token(token.to_owned())), "/api").await.0 == 200
 }
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn several_issuers_and_audiences() {
         flags.accounts.service_account_jwks_uri = Some("https://keys.example.com".to_owned());
     })
     .await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     default_account(&admin).await;
     let given = request(&admin, "{}").await;
     let own = claims(&given);
@@ -54,15 +54,16 @@ async fn several_issuers_and_audiences() {
     assert!(enters(&cluster, given["status"]["token"].as_str().unwrap()).await);
     let other = request(&admin, r#"{"audiences":["somebody"]}"#).await;
     assert!(!enters(&cluster, other["status"]["token"].as_str().unwrap()).await);
-    let mut bound = pki::Bound::default();
+    let mut bound = pki::BoundObjects::default();
     bound.namespace = "default".into();
-    let account = of::<ServiceAccount>(&admin).get(&Key::new("default", "default")).await.unwrap();
+    let account =
+        of::<ServiceAccount>(&admin).get(&NamespacedName::new("default", "default")).await.unwrap();
     let uid = account["metadata"]["uid"].as_str().unwrap().to_owned();
-    bound.service_account = pki::Reference { name: "default".into(), uid };
+    bound.service_account = pki::BoundObjectRef { name: "default".into(), uid };
     let now = object::Clock::now(&SystemClock);
-    let before = pki::Claims::bound(bound, vec!["us".into()], 3600, now);
+    let before = pki::ServiceAccountClaims::bound(bound, vec!["us".into()], 3600, now);
     let key = signing_key(&cluster);
-    let earlier = pki::Signer::new(key, old).sign(before).unwrap();
+    let earlier = pki::TokenSigner::new(key, old).sign(before).unwrap();
     assert!(enters(&cluster, &earlier).await, "what was issued before is still good");
     let (_, document) = get(&admin, "/.well-known/openid-configuration").await;
     assert_eq!(document["jwks_uri"].as_str(), Some("https://keys.example.com"));
@@ -78,7 +79,7 @@ async fn how_long_tokens_are_good() {
         flags.connections.external_hostname = Some("api.example.com".to_owned());
     })
     .await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     default_account(&admin).await;
     of::<api::core::Pod>(&admin).create(pod("p", "")).await.unwrap();
     let long = request(&admin, r#"{"expirationSeconds":86400}"#).await;
@@ -96,7 +97,7 @@ async fn how_long_tokens_are_good() {
         flags.accounts.service_account_extend_token_expiration = false;
     })
     .await;
-    let admin = strict.admin();
+    let admin = strict.admin_client();
     default_account(&admin).await;
     of::<api::core::Pod>(&admin).create(pod("p", "")).await.unwrap();
     let own = claims(&request(&admin, usual).await);
@@ -110,23 +111,23 @@ async fn how_long_tokens_are_good() {
 async fn tokens_in_secrets() {
     for (lookup, after) in [(true, false), (false, true)] {
         let cluster = with(|flags| flags.accounts.service_account_lookup = lookup).await;
-        let admin = cluster.admin();
+        let admin = cluster.admin_client();
         default_account(&admin).await;
         let accounts = of::<ServiceAccount>(&admin);
-        let account = accounts.get(&Key::new("default", "default")).await.unwrap();
+        let account = accounts.get(&NamespacedName::new("default", "default")).await.unwrap();
         let uid = account["metadata"]["uid"].as_str().unwrap().to_owned();
-        let whose = pki::Reference { name: "default".into(), uid: uid.clone() };
-        let signer = pki::Signer::new(signing_key(&cluster), "");
-        let token = signer.sign(pki::Claims::legacy("default", "t", whose)).unwrap();
+        let whose = pki::BoundObjectRef { name: "default".into(), uid: uid.clone() };
+        let signer = pki::TokenSigner::new(signing_key(&cluster), "");
+        let token = signer.sign(pki::ServiceAccountClaims::legacy("default", "t", whose)).unwrap();
         let mut secret = tree(
             r#"{"metadata":{"name":"t","annotations":{"kubernetes.io/service-account.name":"default"}},
             "type":"kubernetes.io/service-account-token"}"#,
         );
         secret["metadata"]["annotations"]["kubernetes.io/service-account.uid"] = uid.into();
-        secret["data"]["token"] = Bytes::text(token.as_bytes()).into();
+        secret["data"]["token"] = Bytes::encode(token.as_bytes()).into();
         of::<Secret>(&admin).create(secret).await.unwrap();
         assert!(enters(&cluster, &token).await);
-        let key = Key::new("default", "t");
+        let key = NamespacedName::new("default", "t");
         if lookup {
             // That it was used is kept; and who marks it as invalid is heeded.
             let mut kept = of::<Secret>(&admin).get(&key).await.unwrap();
@@ -137,7 +138,7 @@ async fn tokens_in_secrets() {
             of::<Secret>(&admin).update(kept).await.unwrap();
             assert!(!enters(&cluster, &token).await, "it is marked");
         }
-        of::<Secret>(&admin).delete(&key, &Delete::default()).await.unwrap();
+        of::<Secret>(&admin).delete(&key, &DeleteParams::default()).await.unwrap();
         assert_eq!(enters(&cluster, &token).await, after, "lookup: {lookup}");
     }
 }

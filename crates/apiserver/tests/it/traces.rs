@@ -38,7 +38,7 @@ async fn spans_reach_the_collector() {
     fs::write(&file, text).unwrap();
     let backend = Backend::start(|_, request| review(&request, r#""allowed":true"#)).await;
     let cluster = with(|flags| flags.tracing_config_file = Some(file)).await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let configuration = hook(&backend, "/", "");
     of::<ValidatingWebhookConfiguration>(&admin).create(configuration).await.unwrap();
     of::<ConfigMap>(&admin).create(config_map("a")).await.unwrap();

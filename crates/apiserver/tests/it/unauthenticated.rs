@@ -1,20 +1,20 @@
 //! What those get who have not shown who they are.
 
 use bytes::Bytes;
-use client::{Connect as _, Pipe, Use};
+use client::{ConnectionUse, Connector as _, PipeConnector};
 use http::Request;
 use http_body_util::{BodyExt as _, Empty};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use server::User;
+use server::UserInfo;
 use std::time::Duration;
-use testkit::Cluster;
+use testkit::TestCluster;
 
 use crate::flags::with;
 
 /// Whether the server ends a connection of HTTP/2 after one request.
-async fn ends(pipe: Pipe, path: &str) -> bool {
-    let io = TokioIo::new(pipe.connect(Use::Requests).await.unwrap().io);
+async fn ends(pipe: PipeConnector, path: &str) -> bool {
+    let io = TokioIo::new(pipe.connect(ConnectionUse::Requests).await.unwrap().io);
     let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
     #[expect(clippy::disallowed_methods, reason = "a test has no context")]
     let ended = tokio::spawn(connection);
@@ -26,11 +26,11 @@ async fn ends(pipe: Pipe, path: &str) -> bool {
 
 #[tokio::test]
 async fn nobody_keeps_a_connection() {
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     for path in ["/version", "/api/v1/secrets"] {
         assert!(ends(cluster.running.open_pipe(), path).await, "{path}");
     }
-    let bob = User::new("bob", &["system:authenticated"]);
+    let bob = UserInfo::new("bob", &["system:authenticated"]);
     assert!(!ends(cluster.running.pipe(bob), "/version").await, "he is somebody");
     let gate = "UnauthenticatedHTTP2DOSMitigation=false".to_owned();
     let cluster = with(|flags| flags.feature_gates = vec![gate]).await;

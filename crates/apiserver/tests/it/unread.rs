@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use apiserver::Running;
+use apiserver::RunningServer;
 use rustls::{ClientConfig, RootCertStore};
 use tempfile::TempDir;
 use tokio::{
@@ -16,7 +16,7 @@ use crate::connection_flags::behind_port;
 
 const PATIENCE: Duration = Duration::from_mins(2);
 
-async fn connect(running: &Running) -> TlsStream<TcpStream> {
+async fn connect(running: &RunningServer) -> TlsStream<TcpStream> {
     let mut roots = RootCertStore::empty();
     roots.add(running.cluster.ca.certificate().clone()).unwrap();
     let config = ClientConfig::builder_with_provider(pki::provider())

@@ -7,8 +7,8 @@ use api::core::ConfigMap;
 use bytes::Bytes;
 use client::Client;
 use http::{HeaderMap, Method};
-use object::{Key, SystemClock, Value, from_json};
-use store::{Engine as _, EtcdEngine, Remote, Write};
+use object::{NamespacedName, SystemClock, Value, from_json};
+use store::{Engine as _, EtcdConfig, EtcdEngine, Write};
 use tempfile::TempDir;
 
 use crate::{
@@ -68,7 +68,7 @@ async fn it_is_told_and_can_be_deleted() {
         begins(&list, 500, "StorageReadError", &format!("{some}{}", corrupt(key)));
         let cause = &list.get("details").get("causes").items()[0];
         assert_eq!(cause.get("field").as_str(), Some(key));
-        let good = of::<ConfigMap>(&admin).get(&Key::new("default", "good")).await;
+        let good = of::<ConfigMap>(&admin).get(&NamespacedName::new("default", "good")).await;
         assert!(good.is_ok(), "others can be read");
         let good = ask(Method::DELETE, &format!("{MAPS}/good?{UNREAD}"), None).await;
         let readable = "Operation cannot be fulfilled on configmaps \"good\"";
@@ -92,7 +92,7 @@ async fn it_is_told_and_can_be_deleted() {
 
 /// Somebody else who writes to the same etcd.
 async fn other_writer(etcd: &Etcd) -> EtcdEngine<Bytes> {
-    let remote = Remote { endpoints: vec![etcd.url.clone()], ..Remote::default() };
+    let remote = EtcdConfig { endpoints: vec![etcd.url.clone()], ..EtcdConfig::default() };
     let connect = move || EtcdEngine::<Bytes>::connect(&remote, Arc::new(SystemClock));
     tokio::task::spawn_blocking(connect).await.unwrap().unwrap()
 }

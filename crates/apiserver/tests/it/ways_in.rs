@@ -6,7 +6,7 @@ use api::core::{ConfigMap, Secret};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use client::Auth;
 use object::SystemClock;
-use testkit::Cluster;
+use testkit::TestCluster;
 
 use crate::{backend::Backend, code, config_map, of, tree};
 
@@ -36,13 +36,13 @@ async fn bootstrap_tokens_count_only_where_they_are_turned_on() {
         "stringData":{"token-id":"abcdef","token-secret":"0123456789abcdef",
         "usage-bootstrap-authentication":"true"}}"#;
     for (on, expected) in [(true, 403), (false, 401)] {
-        let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+        let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
             flags.enable_bootstrap_token_auth = on;
         })
         .await;
-        let secrets = of::<Secret>(&cluster.admin()).namespaced("kube-system");
+        let secrets = of::<Secret>(&cluster.admin_client()).namespaced("kube-system");
         secrets.create(tree(secret)).await.unwrap();
-        let node = cluster.showing(Auth::Token("abcdef.0123456789abcdef".to_owned()));
+        let node = cluster.client_with_auth(Auth::Token("abcdef.0123456789abcdef".to_owned()));
         // Known, but without rights; or not known at all.
         assert_eq!(code(of::<ConfigMap>(&node).create(config_map("a")).await), expected);
     }
@@ -54,16 +54,16 @@ async fn a_policy_file_gives_rights() {
     let path = folder.path().join("policies");
     let line = r#"{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"bob","namespace":"default","resource":"configmaps","apiGroup":"*"}}"#;
     fs::write(&path, line).unwrap();
-    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+    let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
         flags.authorization_mode = vec!["ABAC".to_owned()];
         flags.authorization_policy_file = Some(path);
     })
     .await;
-    let bob = cluster.client("bob", &[]);
+    let bob = cluster.client_as("bob", &[]);
     assert!(of::<ConfigMap>(&bob).create(config_map("a")).await.is_ok());
     let secret = tree(r#"{"metadata":{"name":"s"}}"#);
     assert_eq!(code(of::<Secret>(&bob).create(secret).await), 403);
-    let eve = cluster.client("eve", &[]);
+    let eve = cluster.client_as("eve", &[]);
     assert_eq!(code(of::<ConfigMap>(&eve).create(config_map("b")).await), 403);
 }
 
@@ -87,16 +87,16 @@ async fn webhooks_say_who_calls_and_what_they_may_do() {
     fs::write(&path, kubeconfig(&backend)).unwrap();
     let structured = folder.path().join("authorization");
     fs::write(&structured, authorization(&path, "")).unwrap();
-    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+    let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
         flags.authentication_token_webhook_config_file = Some(path);
         flags.authorization_config = Some(structured);
     })
     .await;
-    let carol = cluster.showing(Auth::Token("good".to_owned()));
+    let carol = cluster.client_with_auth(Auth::Token("good".to_owned()));
     assert!(of::<ConfigMap>(&carol).create(config_map("a")).await.is_ok());
-    let bad = cluster.showing(Auth::Token("bad".to_owned()));
+    let bad = cluster.client_with_auth(Auth::Token("bad".to_owned()));
     assert_eq!(code(of::<ConfigMap>(&bad).create(config_map("b")).await), 401);
-    let dave = cluster.client("dave", &[]);
+    let dave = cluster.client_as("dave", &[]);
     assert_eq!(code(of::<ConfigMap>(&dave).create(config_map("c")).await), 403);
 }
 
@@ -105,15 +105,15 @@ async fn passwords_come_from_a_file() {
     let folder = tempfile::TempDir::new().unwrap();
     let path = folder.path().join("passwords");
     fs::write(&path, "secret,erin,7,system:masters\n").unwrap();
-    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+    let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
         flags.basic_auth_file = Some(path);
     })
     .await;
     let basic =
         |password: &str| Auth::Basic { user: "erin".to_owned(), password: password.to_owned() };
-    let erin = cluster.showing(basic("secret"));
+    let erin = cluster.client_with_auth(basic("secret"));
     assert!(of::<ConfigMap>(&erin).create(config_map("a")).await.is_ok());
-    let other = cluster.showing(basic("guess"));
+    let other = cluster.client_with_auth(basic("guess"));
     assert_eq!(code(of::<ConfigMap>(&other).create(config_map("b")).await), 401);
 }
 
@@ -135,13 +135,14 @@ async fn a_webhook_is_asked_where_its_conditions_hold() {
         authorization(&kubeconfig_path, &more)
     };
     fs::write(&path, conditions("request.resourceAttributes.name != 'kept'")).unwrap();
-    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+    let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
         flags.authorization_config = Some(path.clone());
     })
     .await;
-    let dave = cluster.client("dave", &[]);
+    let dave = cluster.client_as("dave", &[]);
     let maps = of::<ConfigMap>(&dave);
-    let get = async |name: &str| code(maps.get(&object::Key::new("default", name)).await);
+    let get =
+        async |name: &str| code(maps.get(&object::NamespacedName::new("default", name)).await);
     assert_eq!(get("other").await, 404, "allowed by the webhook");
     assert_eq!(get("kept").await, 403, "it was not asked");
     fs::write(&path, conditions("request.user == 'carol'")).unwrap();
@@ -174,7 +175,7 @@ async fn authorization_webhook_by_flags() {
     let path = folder.path().join("kubeconfig");
     fs::write(&path, kubeconfig(&backend)).unwrap();
     for (version, groups) in [("v1", "groups"), ("v1beta1", "group")] {
-        let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+        let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
             flags.authorization_mode = vec!["RBAC".to_owned(), "Webhook".to_owned()];
             flags.authorization_webhook_config_file = Some(path.clone());
             flags.authorization_webhook_version = version.to_owned();
@@ -182,8 +183,8 @@ async fn authorization_webhook_by_flags() {
             flags.authorization_webhook_cache_unauthorized_ttl = "0s".to_owned();
         })
         .await;
-        let maps = |user: &str| of::<ConfigMap>(&cluster.client(user, &["g"]));
-        let key = object::Key::new("default", "none");
+        let maps = |user: &str| of::<ConfigMap>(&cluster.client_as(user, &["g"]));
+        let key = object::NamespacedName::new("default", "none");
         for (user, expected) in [("dave", 404), ("dave", 404), ("eve", 403), ("eve", 403)] {
             assert_eq!(code(maps(user).get(&key).await), expected);
         }

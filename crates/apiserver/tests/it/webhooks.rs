@@ -12,7 +12,7 @@ use client::Client;
 use http::Method;
 use object::Value;
 use schema::Kind;
-use testkit::Cluster;
+use testkit::TestCluster;
 
 use crate::{backend::Backend, code, config_map, default_account, of, pod, tree};
 
@@ -45,8 +45,8 @@ async fn a_hook_changes_what_is_made() {
         review(&request, &format!(r#""allowed":true,"patchType":"JSONPatch","patch":"{patch}""#))
     })
     .await;
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     configure::<MutatingWebhookConfiguration>(&admin, hook(&backend, "/mutate", "")).await;
     let made = of::<ConfigMap>(&admin).create(config_map("a")).await.unwrap();
     assert_eq!(made["data"]["by"].as_str(), Some("hook"));
@@ -64,8 +64,8 @@ async fn a_hook_refuses_in_its_own_words() {
         review(&request, answer)
     })
     .await;
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     configure::<ValidatingWebhookConfiguration>(&admin, hook(&backend, "/check", "")).await;
     assert!(of::<ConfigMap>(&admin).create(config_map("good")).await.is_ok());
     let refused = of::<ConfigMap>(&admin).create(config_map("bad")).await.unwrap_err();
@@ -81,14 +81,14 @@ async fn a_hook_refuses_in_its_own_words() {
 async fn what_a_hook_that_is_away_means_is_its_policy() {
     let mut backend = Backend::start(|_, request| review(&request, r#""allowed":true"#)).await;
     backend.port = 1; // nobody is there
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let closed = hook(&backend, "/", r#","failurePolicy":"Fail","timeoutSeconds":1"#);
     configure::<ValidatingWebhookConfiguration>(&admin, closed).await;
     assert_eq!(code(of::<ConfigMap>(&admin).create(config_map("a")).await), 500);
     let open = hook(&backend, "/", r#","failurePolicy":"Ignore","timeoutSeconds":1"#);
     let configurations = of::<ValidatingWebhookConfiguration>(&admin);
-    let mut now = configurations.get(&object::Key::new("", "h")).await.unwrap();
+    let mut now = configurations.get(&object::NamespacedName::new("", "h")).await.unwrap();
     now["webhooks"] = open["webhooks"].clone();
     configurations.update(now).await.unwrap();
     assert!(of::<ConfigMap>(&admin).create(config_map("a")).await.is_ok());
@@ -98,8 +98,8 @@ async fn what_a_hook_that_is_away_means_is_its_policy() {
 async fn conditions_decide_whether_a_hook_is_asked() {
     let no = r#""allowed":false,"status":{"code":403,"message":"asked"}"#;
     let backend = Backend::start(move |_, request| review(&request, no)).await;
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let conditions = r#","matchConditions":[
         {"name":"name","expression":"object.metadata.name.startsWith('asked')"},
         {"name":"who","expression":"authorizer.group('').resource('secrets').check('get').allowed()"},
@@ -145,8 +145,8 @@ async fn a_hook_is_asked_again_about_what_others_changed() {
     })
     .await;
     for (policy, seen) in [("Never", "1"), ("IfNeeded", "2")] {
-        let cluster = Cluster::start().await;
-        let admin = cluster.admin();
+        let cluster = TestCluster::start().await;
+        let admin = cluster.admin_client();
         let more = format!(r#","reinvocationPolicy":"{policy}""#);
         configure::<MutatingWebhookConfiguration>(&admin, about(&backend, "a", MAPS, &more)).await;
         configure::<MutatingWebhookConfiguration>(&admin, about(&backend, "b", MAPS, "")).await;
@@ -168,8 +168,8 @@ async fn a_hook_sees_the_version_that_it_names() {
     let rule = r#"{"operations":["CREATE"],"apiGroups":["autoscaling"],"apiVersions":["v1"],
         "resources":["horizontalpodautoscalers"]}"#;
     for (policy, asked) in [("Exact", false), ("Equivalent", true)] {
-        let cluster = Cluster::start().await;
-        let admin = cluster.admin();
+        let cluster = TestCluster::start().await;
+        let admin = cluster.admin_client();
         let more = format!(r#","matchPolicy":"{policy}""#);
         configure::<ValidatingWebhookConfiguration>(&admin, about(&backend, "v", rule, &more))
             .await;
@@ -191,8 +191,8 @@ async fn a_hook_may_be_a_service() {
         review(&request, &no)
     })
     .await;
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     // Endpoints cannot be on the loopback; a name can.
     let service = r#"{"metadata":{"name":"hooks"},"spec":{"type":"ExternalName","externalName":"localhost"}}"#;
     of::<api::core::Service>(&admin).create(tree(service)).await.unwrap();
@@ -220,8 +220,8 @@ async fn connections_to_hooks_are_used_again() {
             answer
         })
         .await;
-        let cluster = Cluster::start().await;
-        let admin = cluster.admin();
+        let cluster = TestCluster::start().await;
+        let admin = cluster.admin_client();
         configure::<ValidatingWebhookConfiguration>(&admin, hook(&backend, "/", "")).await;
         for nth in 0..10 {
             of::<ConfigMap>(&admin).create(config_map(&format!("m{nth}"))).await.unwrap();
@@ -236,20 +236,20 @@ async fn connections_to_hooks_are_used_again() {
 async fn calls_per_second() {
     const CALLS: u32 = 500;
     let backend = Backend::start(|_, request| review(&request, r#""allowed":true"#)).await;
-    let authorities = Some(client::Pem::Data(backend.authority.clone().into_bytes()));
-    let tls = client::Tls { authorities, ..client::Tls::default() };
-    let remote = server::Remote {
-        to: client::Tcp::new("127.0.0.1", backend.port, Some(Arc::new(tls))),
+    let ca = Some(client::Pem::Data(backend.authority.clone().into_bytes()));
+    let tls = client::TlsOptions { ca, ..client::TlsOptions::default() };
+    let remote = server::WebhookClient {
+        to: client::TcpConnector::new("127.0.0.1", backend.port, Some(Arc::new(tls))),
         host: None,
         path: "/".to_owned(),
         headers: http::HeaderMap::new(),
-        lines: server::Lines::default(),
+        pool: server::ConnectionPool::default(),
     };
     for keeps in [false, true] {
         let began = std::time::Instant::now();
         for _ in 0..CALLS {
-            let lines = if keeps { remote.lines.clone() } else { server::Lines::default() };
-            let remote = server::Remote { lines, ..remote.clone() };
+            let pool = if keeps { remote.pool.clone() } else { server::ConnectionPool::default() };
+            let remote = server::WebhookClient { pool, ..remote.clone() };
             remote.post(b"{}".to_vec(), std::time::Duration::from_mins(1)).await.unwrap();
         }
         let rate = f64::from(CALLS) / began.elapsed().as_secs_f64();
@@ -261,8 +261,8 @@ async fn calls_per_second() {
 async fn what_hooks_say_is_counted() {
     let no = r#""allowed":false,"status":{"code":403,"message":"no"}"#;
     let backend = Backend::start(move |_, request| review(&request, no)).await;
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let more = r#","matchConditions":[{"name":"n","expression":"object.metadata.name != 'b'"}]"#;
     configure::<ValidatingWebhookConfiguration>(&admin, hook(&backend, "/", more)).await;
     assert!(of::<ConfigMap>(&admin).create(config_map("a")).await.is_err());
@@ -306,8 +306,8 @@ async fn a_hook_sees_what_is_asked_for() {
         review(&request, r#""allowed":true"#)
     })
     .await;
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     default_account(&admin).await;
     let rule = r#"{"operations":["*"],"apiGroups":["","apps"],"apiVersions":["v1"],
         "resources":["configmaps","deployments/scale","pods/binding","pods/eviction",
@@ -385,8 +385,8 @@ async fn a_hook_that_decides_sees_the_whole_scale() {
         review(&request, r#""allowed":true"#)
     })
     .await;
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let rule = r#"{"operations":["*"],"apiGroups":["apps"],"apiVersions":["v1"],
         "resources":["deployments/scale"]}"#;
     configure::<ValidatingWebhookConfiguration>(&admin, about(&backend, "v", rule, "")).await;

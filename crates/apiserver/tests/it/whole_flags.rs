@@ -10,8 +10,8 @@ use apiserver::{ABSENT_FLAGS, Config, Flags};
 use bytes::Bytes;
 use client::{Client, Patch};
 use http::{HeaderMap, Method};
-use object::{Clock, Key, SystemClock, Value};
-use testkit::Cluster;
+use object::{Clock, NamespacedName, SystemClock, Value};
+use testkit::TestCluster;
 
 use crate::{
     backend::Backend,
@@ -25,11 +25,11 @@ use crate::{
 #[tokio::test]
 async fn default_tolerations() {
     let cluster = with(|flags| {
-        flags.whole.default_not_ready_toleration_seconds = 7;
-        flags.whole.default_unreachable_toleration_seconds = 8;
+        flags.general.default_not_ready_toleration_seconds = 7;
+        flags.general.default_unreachable_toleration_seconds = 8;
     })
     .await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     default_account(&admin).await;
     let made = of::<Pod>(&admin).create(pod("p", "")).await.unwrap();
     let seconds: Vec<_> = made["spec"]["tolerations"]
@@ -57,14 +57,15 @@ async fn event_ttl() {
         "name":"p"},"reason":"r","message":"m"}"#;
     for (ttl, there) in [("10m", false), ("10h", true)] {
         let clock = Arc::new(Ahead::default());
-        let cluster =
-            Cluster::start_flags(clock.clone(), |flags| flags.whole.event_ttl = ttl.to_owned())
-                .await;
-        let events = of::<Event>(&cluster.admin());
+        let cluster = TestCluster::start_with_flags(clock.clone(), |flags| {
+            flags.general.event_ttl = ttl.to_owned()
+        })
+        .await;
+        let events = of::<Event>(&cluster.admin_client());
         events.create(tree(event)).await.unwrap();
         *clock.0.lock().unwrap() = 3600;
         let until = std::time::Instant::now() + std::time::Duration::from_secs(90);
-        let key = Key::new("default", "e");
+        let key = NamespacedName::new("default", "e");
         // What has passed goes within a while; what has not does not.
         while !there && events.get(&key).await.is_ok() && std::time::Instant::now() < until {
             events.create(tree(&event.replace("\"e\"", "\"other\""))).await.ok();
@@ -77,17 +78,17 @@ async fn event_ttl() {
 #[tokio::test]
 async fn the_kubernetes_service_and_its_endpoints() {
     let cluster = with(|flags| {
-        flags.whole.endpoint_reconciler_type = "none".to_owned();
-        flags.whole.kubernetes_service_node_port = 30_443;
+        flags.general.endpoint_reconciler_type = "none".to_owned();
+        flags.general.kubernetes_service_node_port = 30_443;
     })
     .await;
-    let admin = cluster.admin();
-    let key = Key::new("default", "kubernetes");
+    let admin = cluster.admin_client();
+    let key = NamespacedName::new("default", "kubernetes");
     assert_eq!(code(of::<Endpoints>(&admin).get(&key).await), 404);
     let service = of::<Service>(&admin).get(&key).await.unwrap();
     assert_eq!(service["spec"]["type"].as_str(), Some("NodePort"));
     assert_eq!(service["spec"]["ports"].items()[0]["nodePort"].as_i64(), Some(30_443));
-    let outside = refused(|flags| flags.whole.kubernetes_service_node_port = 9);
+    let outside = refused(|flags| flags.general.kubernetes_service_node_port = 9);
     assert!(outside.contains("doesn't contain 9"), "{outside}");
 }
 
@@ -95,16 +96,16 @@ async fn the_kubernetes_service_and_its_endpoints() {
 async fn where_kubelets_are_called() {
     let kubelet = Backend::start(|_, _| tree(r#"{"fine":true}"#)).await;
     let cluster = with(|flags| {
-        flags.whole.kubelet_preferred_address_types = vec!["ExternalIP".to_owned()];
-        flags.whole.kubelet_timeout = "20s".to_owned();
+        flags.general.kubelet_preferred_address_types = vec!["ExternalIP".to_owned()];
+        flags.general.kubelet_timeout = "20s".to_owned();
     })
     .await;
     with_kubelet(&kubelet, &cluster).await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let log = "/api/v1/namespaces/default/pods/p/log";
     let (code, said) = get(&admin, log).await;
     assert_eq!(code, 500, "the node has no such address: {said:?}");
-    let key = Key::new("", "n1");
+    let key = NamespacedName::new("", "n1");
     let node = of::<Node>(&admin).get(&key).await.unwrap();
     let inner = node["status"]["addresses"].items()[0]["address"].as_str().unwrap().to_owned();
     let patch: Value = tree(&format!(
@@ -114,20 +115,20 @@ async fn where_kubelets_are_called() {
     of::<Node>(&admin).patch_status(&key, &Patch::Merge(patch)).await.unwrap();
     assert_eq!(get(&admin, log).await.0, 200);
     let odd = refused(|flags| {
-        flags.whole.kubelet_preferred_address_types = vec!["Street".to_owned()];
+        flags.general.kubelet_preferred_address_types = vec!["Street".to_owned()];
     });
     assert!(odd.contains("Street"), "{odd}");
 }
 
 #[test]
 fn what_cannot_be_turned_off_or_on_is_refused() {
-    let off = refused(|flags| flags.whole.watch_cache = false);
+    let off = refused(|flags| flags.general.watch_cache = false);
     assert!(off.contains("--watch-cache=false"), "{off}");
-    let off = refused(|flags| flags.whole.enable_aggregator_routing = false);
+    let off = refused(|flags| flags.general.enable_aggregator_routing = false);
     assert!(off.contains("--enable-aggregator-routing=false"), "{off}");
-    let off = refused(|flags| flags.whole.enable_garbage_collector = false);
+    let off = refused(|flags| flags.general.enable_garbage_collector = false);
     assert!(off.contains("--enable-garbage-collector=false"), "{off}");
-    let on = refused(|flags| flags.whole.contention_profiling = true);
+    let on = refused(|flags| flags.general.contention_profiling = true);
     assert!(on.contains("--contention-profiling"), "{on}");
 }
 
@@ -176,13 +177,13 @@ fn what_is_logged() {
 
 #[tokio::test]
 async fn the_version_that_is_told() {
-    let cluster = with(|flags| flags.whole.version = "v1.37.1-ours.1".to_owned()).await;
-    let (_, told) = get(&cluster.admin(), "/version").await;
+    let cluster = with(|flags| flags.general.version = "v1.37.1-ours.1".to_owned()).await;
+    let (_, told) = get(&cluster.admin_client(), "/version").await;
     assert_eq!(told["gitVersion"].as_str(), Some("v1.37.1-ours.1"));
-    let said = refused(|flags| flags.whole.version = "v1.36.0".to_owned());
+    let said = refused(|flags| flags.general.version = "v1.36.0".to_owned());
     assert!(said.contains("--version"), "{said}");
-    assert_eq!(parsed("--version").whole.version, "true");
-    assert_eq!(parsed("--version=raw").whole.version, "raw");
+    assert_eq!(parsed("--version").general.version, "true");
+    assert_eq!(parsed("--version=raw").general.version, "raw");
 }
 
 #[tokio::test]
@@ -190,27 +191,27 @@ async fn an_older_release_is_emulated() {
     let new = "/apis/certificates.k8s.io/v1/clustertrustbundles";
     let policies = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies";
     let usual = with(|_| {}).await;
-    assert_eq!(get(&usual.admin(), new).await.0, 200);
+    assert_eq!(get(&usual.admin_client(), new).await.0, 200);
     let cluster = with(|flags| {
-        flags.whole.emulated_version = vec!["kube=1.35".to_owned()];
-        flags.whole.min_compatibility_version = vec!["1.34".to_owned()];
+        flags.general.emulated_version = vec!["kube=1.35".to_owned()];
+        flags.general.min_compatibility_version = vec!["1.34".to_owned()];
     })
     .await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let (_, told) = get(&admin, "/version").await;
     assert_eq!(told["emulationMinor"].as_str(), Some("35"));
     assert_eq!(told["minCompatibilityMinor"].as_str(), Some("34"));
     assert_eq!((get(&admin, new).await.0, get(&admin, policies).await.0), (404, 404));
     of::<api::core::ConfigMap>(&admin).create(crate::config_map("a")).await.unwrap();
     let ahead = with(|flags| {
-        flags.whole.emulated_version = vec!["1.35".to_owned()];
+        flags.general.emulated_version = vec!["1.35".to_owned()];
         flags.runtime_config = vec!["admissionregistration.k8s.io/v1beta1=true".to_owned()];
-        flags.whole.emulation_forward_compatible = true;
+        flags.general.emulation_forward_compatible = true;
     })
     .await;
-    assert_eq!(get(&ahead.admin(), policies).await.0, 200, "a newer version of the same");
+    assert_eq!(get(&ahead.admin_client(), policies).await.0, 200, "a newer version of the same");
     let asked = |flags: &mut Flags| {
-        flags.whole.emulated_version = vec!["1.35".to_owned()];
+        flags.general.emulated_version = vec!["1.35".to_owned()];
         flags.runtime_config = vec!["storagemigration.k8s.io/v1=true".to_owned()];
     };
     let said = refused(asked);
@@ -221,23 +222,23 @@ async fn an_older_release_is_emulated() {
     let named = with(|flags| {
         asked(flags);
         flags.feature_gates = vec!["StorageVersionMigrator=true".to_owned()];
-        flags.whole.runtime_config_emulation_forward_compatible = true;
+        flags.general.runtime_config_emulation_forward_compatible = true;
     })
     .await;
     let path = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
-    assert_eq!(get(&named.admin(), path).await.0, 200);
-    let said = refused(|flags| flags.whole.emulation_forward_compatible = true);
+    assert_eq!(get(&named.admin_client(), path).await.0, 200);
+    let said = refused(|flags| flags.general.emulation_forward_compatible = true);
     assert!(said.contains("--emulation-forward-compatible"), "{said}");
 }
 
 #[tokio::test]
 async fn logs_of_the_machine() {
     let usual = with(|_| {}).await;
-    assert_eq!(get(&usual.admin(), "/logs/").await.0, 404);
-    let cluster = with(|flags| flags.whole.enable_logs_handler = true).await;
-    let shown = text_of(&cluster.admin(), "/logs/").await;
+    assert_eq!(get(&usual.admin_client(), "/logs/").await.0, 404);
+    let cluster = with(|flags| flags.general.enable_logs_handler = true).await;
+    let shown = text_of(&cluster.admin_client(), "/logs/").await;
     assert!(shown.starts_with("<!doctype html>\n"), "{shown}");
-    assert_eq!(get(&cluster.client("bob", &[]), "/logs/").await.0, 403);
+    assert_eq!(get(&cluster.client_as("bob", &[]), "/logs/").await.0, 403);
 }
 
 #[tokio::test]
@@ -254,7 +255,7 @@ async fn metrics_that_are_restricted() {
         flags.storage.etcd_count_metric_poll_period = "0".to_owned();
     })
     .await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     for resource in ["pods", "configmaps"] {
         get(&admin, &format!("/api/v1/{resource}")).await;
     }
@@ -275,7 +276,7 @@ async fn what_dashboards_look_at_is_told() {
         flags.feature_gates = vec!["GenericWorkload=true".to_owned()];
     })
     .await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     get(&admin, "/api/v1/componentstatuses").await;
     let service = r#"{"metadata":{"name":"s"},"spec":{"type":"NodePort","ports":[{"port":80}]}}"#;
     of::<Service>(&admin).create(tree(service)).await.unwrap();
@@ -307,13 +308,13 @@ async fn what_dashboards_look_at_is_told() {
 #[tokio::test]
 async fn collections_are_deleted_by_several_at_once() {
     let cluster = with(|flags| flags.storage.delete_collection_workers = 8).await;
-    let maps = of::<api::core::ConfigMap>(&cluster.admin());
+    let maps = of::<api::core::ConfigMap>(&cluster.admin_client());
     for at in 0..20 {
         maps.create(crate::labelled(&format!("m{at}"), "x")).await.unwrap();
     }
-    let selected = client::Selection::labels("app=x");
-    maps.delete_collection(&selected, &client::Delete::default()).await.unwrap();
-    let left = maps.list(&selected, &client::Page::default()).await.unwrap();
+    let selected = client::Selectors::labels("app=x");
+    maps.delete_collection(&selected, &client::DeleteParams::default()).await.unwrap();
+    let left = maps.list(&selected, &client::ListParams::default()).await.unwrap();
     assert!(left.items.is_empty());
     let said = refused(|flags| flags.storage.delete_collection_workers = 0);
     assert!(said.contains("--delete-collection-workers"), "{said}");
@@ -348,19 +349,19 @@ fn what_is_not_there_is_refused_by_name() {
 #[tokio::test]
 async fn what_changes_little() {
     let cluster = with(|flags| {
-        flags.whole.disabled_metrics = vec!["apiserver_request_total".to_owned()];
-        flags.whole.show_hidden_metrics_for_version = "1.36".to_owned();
-        flags.whole.livez_grace_period = "10s".to_owned();
-        flags.whole.watch_cache_sizes = vec!["pods#100".to_owned()];
+        flags.general.disabled_metrics = vec!["apiserver_request_total".to_owned()];
+        flags.general.show_hidden_metrics_for_version = "1.36".to_owned();
+        flags.general.livez_grace_period = "10s".to_owned();
+        flags.general.watch_cache_sizes = vec!["pods#100".to_owned()];
     })
     .await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let text = text_of(&admin, "/metrics").await;
     assert!(!text.contains("apiserver_request_total"), "it is disabled");
     assert!(text.contains("apiserver_request_duration_seconds"));
-    let none = refused(|flags| flags.whole.watch_cache_sizes = vec!["pods#0".to_owned()]);
+    let none = refused(|flags| flags.general.watch_cache_sizes = vec!["pods#0".to_owned()]);
     assert!(none.contains("--watch-cache-sizes"), "{none}");
-    let late = refused(|flags| flags.whole.livez_grace_period = "late".to_owned());
+    let late = refused(|flags| flags.general.livez_grace_period = "late".to_owned());
     assert!(late.contains("--livez-grace-period"), "{late}");
 }
 
@@ -372,7 +373,7 @@ async fn text_of(client: &Client, path: &str) -> String {
 #[tokio::test]
 async fn a_server_tells_its_flags() {
     let cluster = with(|_| {}).await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let text = text_of(&admin, "/flagz").await;
     assert!(text.contains("\nservice-cluster-ip-range: 10.96.0.0/16\n"), "{text}");
     assert!(text.contains("\nfeature-gates: []\n"), "{text}");
@@ -389,7 +390,7 @@ async fn a_server_tells_its_flags() {
 #[tokio::test]
 async fn components_say_how_they_are() {
     let cluster = with(|_| {}).await;
-    let admin = cluster.admin();
+    let admin = cluster.admin_client();
     let (code, list) = get(&admin, "/api/v1/componentstatuses").await;
     assert_eq!((code, list["kind"].as_str()), (200, Some("ComponentStatusList")));
     assert_eq!(list["items"].items().len(), 3);
@@ -405,8 +406,8 @@ async fn components_say_how_they_are() {
 #[tokio::test]
 async fn how_much_is_logged_may_change() {
     static LEVEL: AtomicU8 = AtomicU8::new(0);
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let ask = async |method: http::Method, path: &str, body: &'static str| {
         let headers = http::HeaderMap::new();
         let reply = admin.request(method, path, headers, body.into()).await.unwrap();
@@ -416,7 +417,7 @@ async fn how_much_is_logged_may_change() {
     let path = "/debug/flags/v";
     let (get, put) = (http::Method::GET, http::Method::PUT);
     assert_eq!(ask(put.clone(), path, "4").await.0, 400, "nobody takes it");
-    apiserver::let_verbosity_be_set(|level| LEVEL.store(level, Ordering::Relaxed));
+    apiserver::register_verbosity_setter(|level| LEVEL.store(level, Ordering::Relaxed));
     let done = (200, "successfully set klog.logging.verbosity to 4\n".to_owned());
     assert_eq!(ask(put.clone(), path, "4").await, done);
     assert_eq!(LEVEL.load(Ordering::Relaxed), 4);
@@ -429,7 +430,7 @@ async fn how_much_is_logged_may_change() {
 #[tokio::test]
 async fn there_are_no_profiles() {
     for (profiling, said) in [(true, "Unknown profile\n"), (false, "404 page not found\n")] {
-        let cluster = with(|flags| flags.whole.profiling = profiling).await;
-        assert_eq!(text_of(&cluster.admin(), "/debug/pprof/heap").await, said);
+        let cluster = with(|flags| flags.general.profiling = profiling).await;
+        assert_eq!(text_of(&cluster.admin_client(), "/debug/pprof/heap").await, said);
     }
 }

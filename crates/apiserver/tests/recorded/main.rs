@@ -19,7 +19,7 @@ use std::{
 };
 
 use object::SystemClock;
-use testkit::Cluster;
+use testkit::TestCluster;
 use tokio::{sync::Mutex, task::JoinSet};
 
 use self::{
@@ -37,7 +37,7 @@ async fn replay(corpus: &str, configuration: &str) {
     let tokens = folder.path().join("tokens.csv");
     let line = format!("{TOKEN},oracle-admin,oracle-admin-uid,\"system:masters\"\n");
     fs::write(&tokens, line).expect("a new file");
-    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+    let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
         flags.token_auth_file = Some(tokens);
         flags.authorization_mode = vec!["Node".to_owned(), "RBAC".to_owned()];
         flags.enable_admission_plugins = vec!["NodeRestriction".to_owned()];

@@ -59,7 +59,7 @@ pub(crate) fn text(text: &str) -> String {
     let now = SystemClock.now();
     TIMES
         .replace_all(&text, |found: &Captures<'_>| {
-            let time = object::Time::seconds(&found[0]);
+            let time = object::Time::parse_seconds(&found[0]);
             let near = time.is_some_and(|time| (time - now).abs() < NEAR);
             if near { "<time>".to_owned() } else { found[0].to_owned() }
         })

@@ -8,7 +8,7 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use client::{Connect as _, Pipe, Use};
+use client::{ConnectionUse, Connector as _, PipeConnector};
 use http::{HeaderMap, Request};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{body::Incoming, client::conn::http1};
@@ -39,14 +39,14 @@ struct Answer {
 type Fixture = Arc<OnceCell<Result<Saved, String>>>;
 
 pub(crate) struct Replay {
-    pipe: Pipe,
+    pipe: PipeConnector,
     cases: Cases,
     fixtures: Mutex<HashMap<String, Fixture>>,
     idle: Mutex<Vec<Sender>>,
 }
 
 impl Replay {
-    pub(crate) async fn start(pipe: Pipe, cases: Cases) -> Self {
+    pub(crate) async fn start(pipe: PipeConnector, cases: Cases) -> Self {
         let replay = Self { pipe, cases, fixtures: Mutex::default(), idle: Mutex::default() };
         for request in &replay.cases.prelude {
             replay.send(request, &Saved::new()).await.expect("the prelude can be sent");
@@ -158,7 +158,8 @@ impl Replay {
         if let Some(sender) = self.idle.lock().await.pop() {
             return Ok(sender);
         }
-        let io = self.pipe.connect(Use::Upgrade).await.map_err(|error| error.to_string())?.io;
+        let io =
+            self.pipe.connect(ConnectionUse::Upgrade).await.map_err(|error| error.to_string())?.io;
         let (sender, connection) =
             http1::handshake(TokioIo::new(io)).await.map_err(|error| error.to_string())?;
         tokio::spawn(connection);

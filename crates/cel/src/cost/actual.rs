@@ -1,7 +1,7 @@
 //! What a call costs, by the values it is called with.
 
 use super::{
-    AUTHORIZE, CHARACTER, Estimate, LIST, PATTERN,
+    AUTHORIZER_CHECK_COST, CostRange, LIST_CREATE_COST, REGEX_COST, STRING_TRAVERSAL_COST,
     calls::{compares, selector},
     range::scale,
 };
@@ -12,7 +12,11 @@ use crate::{
 };
 
 /// What a call costs, known from its arguments.
-pub(crate) fn before(function: &str, overload: &str, args: &[Value<'_>]) -> Result<u64, Error> {
+pub(crate) fn argument_cost(
+    function: &str,
+    overload: &str,
+    args: &[Value<'_>],
+) -> Result<u64, Error> {
     if let Some(cost) = lists(overload, args)? {
         return Ok(cost);
     }
@@ -21,10 +25,10 @@ pub(crate) fn before(function: &str, overload: &str, args: &[Value<'_>]) -> Resu
 }
 
 /// What the result adds; without one, it counts as one thing.
-pub(crate) fn after(function: &str, overload: &str, result: Option<&Value<'_>>) -> u64 {
+pub(crate) fn result_cost(function: &str, overload: &str, result: Option<&Value<'_>>) -> u64 {
     let size = || result.map_or(1, size);
     match (function, overload) {
-        ("join", _) => scale(size(), 2.0 * CHARACTER),
+        ("join", _) => scale(size(), 2.0 * STRING_TRAVERSAL_COST),
         (_, "list_slice" | "list_reverse") => made(1.0, size()),
         (_, "lists_range") if result.is_none() => made(1.0, 1),
         _ => 0,
@@ -47,7 +51,7 @@ fn size(value: &Value<'_>) -> u64 {
     reason = "a cost"
 )]
 fn made(factor: f64, size: u64) -> u64 {
-    ((size as f64 * factor) as u64).saturating_add(1 + LIST)
+    ((size as f64 * factor) as u64).saturating_add(1 + LIST_CREATE_COST)
 }
 
 fn lists(overload: &str, args: &[Value<'_>]) -> Result<Option<u64>, Error> {
@@ -82,16 +86,16 @@ fn compared(list: &Value<'_>) -> Result<u64, Error> {
     let Value::List(items) = list else { return Err(Error::no_list()) };
     let text = matches!(items.get(0), Some(Ok(Value::Text(_) | Value::Bytes(_))));
     let size = size(list);
-    Ok(made(if text { 2.0 + CHARACTER } else { 2.0 }, size.saturating_mul(size)))
+    Ok(made(if text { 2.0 + STRING_TRAVERSAL_COST } else { 2.0 }, size.saturating_mul(size)))
 }
 
 fn kubernetes(function: &str, overload: &str, args: &[Value<'_>]) -> Option<u64> {
     let first = args.first();
     let traversed = |factor: f64| first.map(|value| scale(size(value), factor));
     match function {
-        "check" => Some(AUTHORIZE),
+        "check" => Some(AUTHORIZER_CHECK_COST),
         "fieldSelector" | "labelSelector" => {
-            args.get(1).map(|text| selector(Estimate::fixed(size(text))).max)
+            args.get(1).map(|text| selector(CostRange::fixed(size(text))).max)
         }
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" | "includes" => {
             first.map(traversal)
@@ -110,25 +114,25 @@ fn kubernetes(function: &str, overload: &str, args: &[Value<'_>]) -> Option<u64>
         | "quantity"
         | "isQuantity"
         | "semver"
-        | "isSemver" => traversed(CHARACTER),
-        "replace" | "split" | "ip.isCanonical" => traversed(2.0 * CHARACTER),
+        | "isSemver" => traversed(STRING_TRAVERSAL_COST),
+        "replace" | "split" | "ip.isCanonical" => traversed(2.0 * STRING_TRAVERSAL_COST),
         "join" => Some(0),
         "find" | "findAll" => Some(matched(first?, args.get(1)?)),
         "containsIP" | "containsCIDR" => {
             let (prefix, other) = (size(first?), size(args.get(1)?));
-            let mut cost = scale(2 * prefix, CHARACTER);
+            let mut cost = scale(2 * prefix, STRING_TRAVERSAL_COST);
             if function == "containsCIDR" {
-                cost += scale(prefix, CHARACTER) + 1;
+                cost += scale(prefix, STRING_TRAVERSAL_COST) + 1;
             }
             if overload.ends_with("_string") {
-                cost += scale(other, CHARACTER);
+                cost += scale(other, STRING_TRAVERSAL_COST);
             }
             Some(cost)
         }
         "validate" => match args {
             [Value::Opaque(Opaque::Format(format)), text] => {
-                let text = scale(size(text).saturating_add(1), CHARACTER);
-                Some(text.saturating_mul(scale(format.pattern, PATTERN)))
+                let text = scale(size(text).saturating_add(1), STRING_TRAVERSAL_COST);
+                Some(text.saturating_mul(scale(format.pattern, REGEX_COST)))
             }
             _ => None,
         },
@@ -138,25 +142,28 @@ fn kubernetes(function: &str, overload: &str, args: &[Value<'_>]) -> Option<u64>
 }
 
 fn matched(text: &Value<'_>, pattern: &Value<'_>) -> u64 {
-    let text = scale(size(text).saturating_add(1), CHARACTER);
-    text.saturating_mul(scale(size(pattern), PATTERN))
+    let text = scale(size(text).saturating_add(1), STRING_TRAVERSAL_COST);
+    text.saturating_mul(scale(size(pattern), REGEX_COST))
 }
 
 fn language(overload: &str, args: &[Value<'_>]) -> Option<u64> {
     let [a, rest @ ..] = args else { return None };
     let b = rest.first();
     match overload {
-        "starts_with_string" | "ends_with_string" => Some(scale(size(b?), CHARACTER)),
+        "starts_with_string" | "ends_with_string" => Some(scale(size(b?), STRING_TRAVERSAL_COST)),
         "string_to_bytes" | "bytes_to_string" | "strings_quote" | "string_format" => {
-            Some(scale(size(a), CHARACTER))
+            Some(scale(size(a), STRING_TRAVERSAL_COST))
         }
         "in_list" => Some(size(b?)),
-        "add_string" | "add_bytes" => Some(scale(size(a).saturating_add(size(b?)), CHARACTER)),
-        "matches" | "matches_string" => Some(matched(a, b?)),
-        "contains_string" => {
-            Some(scale(size(a), CHARACTER).saturating_mul(scale(size(b?), CHARACTER)))
+        "add_string" | "add_bytes" => {
+            Some(scale(size(a).saturating_add(size(b?)), STRING_TRAVERSAL_COST))
         }
-        overload if compares(overload) => Some(scale(size(a).min(size(b?)), CHARACTER)),
+        "matches" | "matches_string" => Some(matched(a, b?)),
+        "contains_string" => Some(
+            scale(size(a), STRING_TRAVERSAL_COST)
+                .saturating_mul(scale(size(b?), STRING_TRAVERSAL_COST)),
+        ),
+        overload if compares(overload) => Some(scale(size(a).min(size(b?)), STRING_TRAVERSAL_COST)),
         _ => None,
     }
 }
@@ -169,7 +176,7 @@ fn language(overload: &str, args: &[Value<'_>]) -> Option<u64> {
     reason = "a cost"
 )]
 fn traversal(value: &Value<'_>) -> u64 {
-    let bytes = |length: usize| (length as f64 * CHARACTER) as u64;
+    let bytes = |length: usize| (length as f64 * STRING_TRAVERSAL_COST) as u64;
     match value {
         Value::Text(text) => bytes(text.len()),
         Value::Bytes(value) => bytes(value.len()),

@@ -1,8 +1,9 @@
 //! What a call can cost, and how large its result can be.
 
 use super::{
-    AUTHORIZE, CHARACTER, Estimate, LIST, PATTERN, STRUCT,
-    estimate::{Coster, Part},
+    AUTHORIZER_CHECK_COST, CostRange, LIST_CREATE_COST, REGEX_COST, STRING_TRAVERSAL_COST,
+    STRUCT_CREATE_COST,
+    estimate::{CostEstimator, SizedExpr},
     range::scale,
 };
 use crate::types::Type;
@@ -11,43 +12,43 @@ use crate::types::Type;
 pub(super) struct Call<'c, 'a> {
     pub(super) function: &'c str,
     pub(super) overload: &'static str,
-    pub(super) target: Option<&'c Part<'a>>,
-    pub(super) args: &'c [Part<'a>],
+    pub(super) target: Option<&'c SizedExpr<'a>>,
+    pub(super) args: &'c [SizedExpr<'a>],
     /// What the arguments cost.
-    pub(super) costs: &'c [Estimate],
+    pub(super) costs: &'c [CostRange],
 }
 
-type Cost = (Estimate, Option<Estimate>);
+type Cost = (CostRange, Option<CostRange>);
 
 /// The longest pattern of a format, and the longest text of one.
 const FORMAT_PATTERN: f64 = 128.0;
 const FORMAT_TEXT: u64 = 64;
 
-pub(super) fn estimate(coster: &Coster<'_>, call: &Call<'_, '_>) -> Cost {
-    let args = call.costs.iter().fold(Estimate::ZERO, |sum, cost| sum.plus(*cost));
+pub(super) fn estimate(coster: &CostEstimator<'_>, call: &Call<'_, '_>) -> Cost {
+    let args = call.costs.iter().fold(CostRange::ZERO, |sum, cost| sum.plus(*cost));
     let known = lists(coster, call).or_else(|| kubernetes(coster, call));
     if let Some((cost, size)) = known {
         return (cost.plus(args), size);
     }
-    language(call, args).unwrap_or((Estimate::fixed(1).plus(args), None))
+    language(call, args).unwrap_or((CostRange::fixed(1).plus(args), None))
 }
 
 /// Lists and sets, whose costs come with their libraries.
-fn lists(coster: &Coster<'_>, call: &Call<'_, '_>) -> Option<Cost> {
-    let made = |factor: f64, size: Estimate| {
-        let cost = size.scaled(factor).plus(Estimate::fixed(1 + LIST));
+fn lists(coster: &CostEstimator<'_>, call: &Call<'_, '_>) -> Option<Cost> {
+    let made = |factor: f64, size: CostRange| {
+        let cost = size.scaled(factor).plus(CostRange::fixed(1 + LIST_CREATE_COST));
         Some((cost, Some(size)))
     };
-    let number = |part: &Part<'_>, otherwise: u64| match part.literal() {
+    let number = |part: &SizedExpr<'_>, otherwise: u64| match part.literal() {
         Some(n) => u64::try_from(n).unwrap_or_default(),
         None => otherwise,
     };
     match (call.overload, call.target, call.args) {
         ("list_slice", Some(list), [start, end]) => {
             let most = coster.size_of(list).max;
-            made(1.0, Estimate::fixed(number(end, most).wrapping_sub(number(start, 0))))
+            made(1.0, CostRange::fixed(number(end, most).wrapping_sub(number(start, 0))))
         }
-        ("lists_range", None, [size]) => made(1.0, Estimate::fixed(number(size, u64::MAX))),
+        ("lists_range", None, [size]) => made(1.0, CostRange::fixed(number(size, u64::MAX))),
         ("list_reverse" | "list_flatten", Some(list), []) => made(1.0, coster.size_of(list)),
         ("list_flatten_int", Some(list), [depth]) => {
             #[expect(clippy::cast_precision_loss, reason = "a factor")]
@@ -63,12 +64,12 @@ fn lists(coster: &Coster<'_>, call: &Call<'_, '_>) -> Option<Cost> {
         {
             let size = coster.size_of(args.first().unwrap_or(list));
             let text = overload.starts_with("list_string_") || overload.starts_with("list_bytes_");
-            made(if text { 2.0 + CHARACTER } else { 2.0 }, size.times(size))
+            made(if text { 2.0 + STRING_TRAVERSAL_COST } else { 2.0 }, size.times(size))
         }
         (overload, None, [a, b]) if overload.starts_with("list_sets_") => {
             let factor = if overload == "list_sets_equivalent_list" { 2.0 } else { 1.0 };
             let size = coster.size_of(a).times(coster.size_of(b));
-            Some((size.scaled(factor).plus(Estimate::fixed(1)), None))
+            Some((size.scaled(factor).plus(CostRange::fixed(1)), None))
         }
         _ => None,
     }
@@ -76,7 +77,7 @@ fn lists(coster: &Coster<'_>, call: &Call<'_, '_>) -> Option<Cost> {
 
 /// What costs next to nothing: steps of questions to the authorizer, and what is known
 /// of a value that is there.
-const CHEAP: &[&str] = &[
+const CONSTANT_COST_FUNCTIONS: &[&str] = &[
     "serviceAccount",
     "path",
     "group",
@@ -118,65 +119,65 @@ const CHEAP: &[&str] = &[
 ];
 
 /// What Kubernetes adds.
-fn kubernetes(coster: &Coster<'_>, call: &Call<'_, '_>) -> Option<Cost> {
-    let one = Some((Estimate::fixed(1), None));
-    let size = |part: &Part<'_>| coster.size_of(part);
+fn kubernetes(coster: &CostEstimator<'_>, call: &Call<'_, '_>) -> Option<Cost> {
+    let one = Some((CostRange::fixed(1), None));
+    let size = |part: &SizedExpr<'_>| coster.size_of(part);
     let (target, args) = (call.target, call.args);
     match call.function {
-        "check" => Some((Estimate::fixed(AUTHORIZE), None)),
-        function if CHEAP.contains(&function) => one,
+        "check" => Some((CostRange::fixed(AUTHORIZER_CHECK_COST), None)),
+        function if CONSTANT_COST_FUNCTIONS.contains(&function) => one,
         "fieldSelector" | "labelSelector" => {
             let length = size(args.first()?);
             Some((selector(length), None))
         }
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" | "includes" => {
             let list = target?;
-            let Some(items) = Coster::items_of(list) else {
-                let each = if call.function == "includes" { 1.0 } else { CHARACTER };
+            let Some(items) = CostEstimator::items_of(list) else {
+                let each = if call.function == "includes" { 1.0 } else { STRING_TRAVERSAL_COST };
                 return Some((size(list).scaled(each), None));
             };
-            let mut each = Estimate::fixed(1);
+            let mut each = CostRange::fixed(1);
             if matches!(items.ty, Type::Text | Type::Bytes) {
-                each = each.plus(size(&items).scaled(CHARACTER));
+                each = each.plus(size(&items).scaled(STRING_TRAVERSAL_COST));
             }
             Some((size(list).times(each), None))
         }
         "url" | "jsonpatch.escapeKey" => {
             let size = size(args.first()?);
-            Some((size.scaled(CHARACTER), Some(size)))
+            Some((size.scaled(STRING_TRAVERSAL_COST), Some(size)))
         }
         "lowerAscii" | "upperAscii" | "substring" | "trim" => {
             let size = size(target?);
-            Some((size.scaled(CHARACTER), Some(size)))
+            Some((size.scaled(STRING_TRAVERSAL_COST), Some(size)))
         }
         "replace" => {
             let [old, new, ..] = args else { return None };
             let text = size(target?);
             let result = replaced(text, size(old), size(new));
-            Some((text.scaled(2.0 * CHARACTER), Some(result)))
+            Some((text.scaled(2.0 * STRING_TRAVERSAL_COST), Some(result)))
         }
         "split" => {
             let text = size(target?);
-            let most = args.get(1).and_then(Part::literal).map(i64::cast_unsigned);
-            let result = Estimate { min: 0, max: most.unwrap_or(text.max) };
-            Some((text.scaled(2.0 * CHARACTER), Some(result)))
+            let most = args.get(1).and_then(SizedExpr::literal).map(i64::cast_unsigned);
+            let result = CostRange { min: 0, max: most.unwrap_or(text.max) };
+            Some((text.scaled(2.0 * STRING_TRAVERSAL_COST), Some(result)))
         }
         "join" => Some(join(coster, target?, args.first())),
         "find" | "findAll" => {
             let text = size(target?);
-            let pattern = size(args.first()?).scaled(PATTERN);
-            let cost = text.plus(Estimate::fixed(1)).scaled(CHARACTER).times(pattern);
-            Some((cost, Some(Estimate { min: 0, max: text.max })))
+            let pattern = size(args.first()?).scaled(REGEX_COST);
+            let cost = text.plus(CostRange::fixed(1)).scaled(STRING_TRAVERSAL_COST).times(pattern);
+            Some((cost, Some(CostRange { min: 0, max: text.max })))
         }
         "ip" if call.overload == "cidr_ip" => one,
         "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver" => {
-            Some((size(args.first()?).scaled(CHARACTER), None))
+            Some((size(args.first()?).scaled(STRING_TRAVERSAL_COST), None))
         }
-        "ip.isCanonical" => Some((size(args.first()?).scaled(2.0 * CHARACTER), None)),
+        "ip.isCanonical" => Some((size(args.first()?).scaled(2.0 * STRING_TRAVERSAL_COST), None)),
         "containsIP" | "containsCIDR" => Some(contains(coster, call)),
         "validate" => {
-            let text = size(args.first()?).scaled(CHARACTER);
-            Some((text.scaled(FORMAT_PATTERN * PATTERN), None))
+            let text = size(args.first()?).scaled(STRING_TRAVERSAL_COST);
+            Some((text.scaled(FORMAT_PATTERN * REGEX_COST), None))
         }
         "_==_" => equality(args),
         _ => None,
@@ -184,15 +185,15 @@ fn kubernetes(coster: &Coster<'_>, call: &Call<'_, '_>) -> Option<Cost> {
 }
 
 /// A selector is parsed into requirements, each of two characters at least.
-pub(super) fn selector(length: Estimate) -> Estimate {
+pub(super) fn selector(length: CostRange) -> CostRange {
     #[expect(clippy::cast_precision_loss, reason = "a factor")]
-    let requirement = (LIST + STRUCT) as f64;
+    let requirement = (LIST_CREATE_COST + STRUCT_CREATE_COST) as f64;
     let requirements = length.scaled(0.5).scaled(requirement);
-    Estimate::fixed(LIST).plus(length.scaled(CHARACTER)).plus(requirements)
+    CostRange::fixed(LIST_CREATE_COST).plus(length.scaled(STRING_TRAVERSAL_COST)).plus(requirements)
 }
 
 /// How long a text can become by replacing parts of it.
-fn replaced(text: Estimate, old: Estimate, new: Estimate) -> Estimate {
+fn replaced(text: CostRange, old: CostRange, new: CostRange) -> CostRange {
     let ceil = |n: u64, by: u64| {
         #[expect(clippy::cast_precision_loss, reason = "as upstream counts")]
         let factor = 1.0 / by as f64;
@@ -212,41 +213,45 @@ fn replaced(text: Estimate, old: Estimate, new: Estimate) -> Estimate {
     } else {
         (ceil(text.min, old.max), 0)
     };
-    let count = Estimate { min: least, max: most };
-    count.times(new).plus(Estimate { min: kept_least, max: kept_most })
+    let count = CostRange { min: least, max: most };
+    count.times(new).plus(CostRange { min: kept_least, max: kept_most })
 }
 
-fn join(coster: &Coster<'_>, list: &Part<'_>, separator: Option<&Part<'_>>) -> Cost {
+fn join(
+    coster: &CostEstimator<'_>,
+    list: &SizedExpr<'_>,
+    separator: Option<&SizedExpr<'_>>,
+) -> Cost {
     let count = coster.size_of(list);
-    let mut size = match Coster::items_of(list) {
+    let mut size = match CostEstimator::items_of(list) {
         Some(items) => count.times(coster.size_of(&items)),
-        None => Estimate::ZERO,
+        None => CostRange::ZERO,
     };
     if let Some(separator) = separator {
         let between =
-            Estimate { min: count.min.saturating_sub(1), max: count.max.saturating_sub(1) };
+            CostRange { min: count.min.saturating_sub(1), max: count.max.saturating_sub(1) };
         size = size.plus(coster.size_of(separator).times(between));
     }
-    (size.scaled(CHARACTER), Some(size))
+    (size.scaled(STRING_TRAVERSAL_COST), Some(size))
 }
 
 /// Comparing addresses, of four or sixteen bytes.
-fn contains(coster: &Coster<'_>, call: &Call<'_, '_>) -> Cost {
-    let bytes = Estimate { min: 4, max: 16 };
-    let mut cost = bytes.plus(bytes).scaled(CHARACTER);
+fn contains(coster: &CostEstimator<'_>, call: &Call<'_, '_>) -> Cost {
+    let bytes = CostRange { min: 4, max: 16 };
+    let mut cost = bytes.plus(bytes).scaled(STRING_TRAVERSAL_COST);
     if call.function == "containsCIDR" {
-        cost = cost.plus(bytes.scaled(CHARACTER)).plus(Estimate::fixed(1));
+        cost = cost.plus(bytes.scaled(STRING_TRAVERSAL_COST)).plus(CostRange::fixed(1));
     }
     if call.overload.ends_with("_string")
         && let Some(text) = call.args.first()
     {
-        cost = cost.plus(coster.size_of(text).scaled(CHARACTER));
+        cost = cost.plus(coster.size_of(text).scaled(STRING_TRAVERSAL_COST));
     }
     (cost, None)
 }
 
 /// Comparing what the libraries made.
-fn equality(args: &[Part<'_>]) -> Option<Cost> {
+fn equality(args: &[SizedExpr<'_>]) -> Option<Cost> {
     let [left, right] = args else { return None };
     if left.ty != right.ty {
         return None;
@@ -257,67 +262,73 @@ fn equality(args: &[Part<'_>]) -> Option<Cost> {
     };
     match name {
         "net.IP" | "net.CIDR" | "kubernetes.Quantity" | "kubernetes.Semver" => {
-            Some((Estimate::fixed(1), None))
+            Some((CostRange::fixed(1), None))
         }
         "kubernetes.NamedFormat" => {
-            Some((Estimate { min: 1, max: FORMAT_TEXT }.scaled(CHARACTER), None))
+            Some((CostRange { min: 1, max: FORMAT_TEXT }.scaled(STRING_TRAVERSAL_COST), None))
         }
         "kubernetes.URL" => {
             let max = right.computed().map_or(1, |size| size.max);
-            Some((Estimate { min: 1, max }.scaled(CHARACTER), None))
+            Some((CostRange { min: 1, max }.scaled(STRING_TRAVERSAL_COST), None))
         }
-        name if name.starts_with("kubernetes.authorization.") => Some((Estimate::fixed(1), None)),
+        name if name.starts_with("kubernetes.authorization.") => Some((CostRange::fixed(1), None)),
         _ => None,
     }
 }
 
 /// What the language itself has; `sum` is what the arguments cost.
-fn language(call: &Call<'_, '_>, sum: Estimate) -> Option<Cost> {
-    let cost = |cost: Estimate, size: Option<Estimate>| Some((cost.plus(sum), size));
-    let size = |part: &Part<'_>| part.computed_or_unknown();
+fn language(call: &Call<'_, '_>, sum: CostRange) -> Option<Cost> {
+    let cost = |cost: CostRange, size: Option<CostRange>| Some((cost.plus(sum), size));
+    let size = |part: &SizedExpr<'_>| part.computed_or_unknown();
     match (call.overload, call.target, call.args) {
-        ("string_format", Some(text), _) => cost(size(text).scaled(CHARACTER), None),
+        ("string_format", Some(text), _) => cost(size(text).scaled(STRING_TRAVERSAL_COST), None),
         ("string_to_bytes", _, [text]) => {
             let text = size(text);
-            let result = Estimate { min: text.min, max: text.max.wrapping_mul(4) };
-            cost(text.scaled(CHARACTER), Some(result))
+            let result = CostRange { min: text.min, max: text.max.wrapping_mul(4) };
+            cost(text.scaled(STRING_TRAVERSAL_COST), Some(result))
         }
         ("bytes_to_string", _, [bytes]) => {
             let bytes = size(bytes);
-            cost(bytes.scaled(CHARACTER), Some(Estimate { min: bytes.min / 4, max: bytes.max }))
+            cost(
+                bytes.scaled(STRING_TRAVERSAL_COST),
+                Some(CostRange { min: bytes.min / 4, max: bytes.max }),
+            )
         }
         ("strings_quote", _, [text]) => {
             let text = size(text);
             let max = text.max.wrapping_mul(2).wrapping_add(2);
-            cost(text.scaled(CHARACTER), Some(Estimate { min: text.min + 2, max }))
+            cost(text.scaled(STRING_TRAVERSAL_COST), Some(CostRange { min: text.min + 2, max }))
         }
         ("starts_with_string" | "ends_with_string", _, [part]) => {
-            cost(size(part).scaled(CHARACTER), None)
+            cost(size(part).scaled(STRING_TRAVERSAL_COST), None)
         }
         ("in_list", _, [_, list]) => cost(size(list).scaled(1.0), None),
         ("matches_string", Some(text), [pattern]) | ("matches", None, [text, pattern]) => {
-            let text = size(text).plus(Estimate::fixed(1)).scaled(CHARACTER);
-            cost(text.times(size(pattern).scaled(PATTERN)), None)
+            let text = size(text).plus(CostRange::fixed(1)).scaled(STRING_TRAVERSAL_COST);
+            cost(text.times(size(pattern).scaled(REGEX_COST)), None)
         }
-        ("contains_string", Some(text), [part]) => {
-            cost(size(text).scaled(CHARACTER).times(size(part).scaled(CHARACTER)), None)
-        }
+        ("contains_string", Some(text), [part]) => cost(
+            size(text)
+                .scaled(STRING_TRAVERSAL_COST)
+                .times(size(part).scaled(STRING_TRAVERSAL_COST)),
+            None,
+        ),
         ("logical_or" | "logical_and", _, _) => {
             let [left, right] = call.costs else { return None };
-            Some((Estimate { min: left.min, max: left.plus(*right).max }, None))
+            Some((CostRange { min: left.min, max: left.plus(*right).max }, None))
         }
         ("conditional", _, [_, yes, no]) => {
             let [condition, if_yes, if_no] = call.costs else { return None };
-            Some((condition.plus(if_yes.or(*if_no)), Some(size(yes).or(size(no)))))
+            Some((condition.plus(if_yes.union(*if_no)), Some(size(yes).union(size(no)))))
         }
-        ("add_list", _, [a, b]) => cost(Estimate::fixed(1), Some(size(a).plus(size(b)))),
+        ("add_list", _, [a, b]) => cost(CostRange::fixed(1), Some(size(a).plus(size(b)))),
         ("add_string" | "add_bytes", _, [a, b]) => {
             let result = size(a).plus(size(b));
-            cost(result.scaled(CHARACTER), Some(result))
+            cost(result.scaled(STRING_TRAVERSAL_COST), Some(result))
         }
         (overload, _, [a, b]) if compares(overload) => {
             let max = size(a).max.min(size(b).max);
-            cost(Estimate { min: u64::from(max > 0), max }.scaled(CHARACTER), None)
+            cost(CostRange { min: u64::from(max > 0), max }.scaled(STRING_TRAVERSAL_COST), None)
         }
         _ => None,
     }

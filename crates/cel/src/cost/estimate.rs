@@ -3,18 +3,18 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{Estimate, LIST, MAP, SELECT, STRUCT, calls};
+use super::{CostRange, LIST_CREATE_COST, MAP_CREATE_COST, SELECT_COST, STRUCT_CREATE_COST, calls};
 use crate::{
-    ast::{ACCUMULATOR, Ast, Call, Expr, Fold, Id, Kind, Literal},
-    check::Checked,
+    ast::{ACCUMULATOR, Ast, Call, Comprehension, Expr, ExprKind, Id, Literal},
+    check::TypeInfo,
     environment::Environment,
-    node::{Node, Shape},
+    node::{DeclKind, DeclType},
     types::Type,
 };
 
 /// The least and the most that `ast` can cost.
-pub(crate) fn estimate(ast: &Ast, checked: &Checked, environment: &Environment) -> Estimate {
-    let mut coster = Coster {
+pub(crate) fn estimate(ast: &Ast, checked: &TypeInfo, environment: &Environment) -> CostRange {
+    let mut coster = CostEstimator {
         checked,
         environment,
         paths: HashMap::new(),
@@ -32,111 +32,111 @@ pub(super) type Path = Arc<[Arc<str>]>;
 #[derive(Clone, Copy)]
 struct Entries {
     is_list: bool,
-    key: Estimate,
-    value: Estimate,
+    key: CostRange,
+    value: CostRange,
 }
 
-struct Local {
+struct LocalVariable {
     name: Arc<str>,
     path: Option<Path>,
-    size: Option<Estimate>,
+    size: Option<CostRange>,
     entries: Option<Entries>,
 }
 
 /// What is known of an argument.
-pub(super) struct Part<'a> {
+pub(super) struct SizedExpr<'a> {
     pub(super) expr: Option<&'a Expr>,
     pub(super) ty: Type,
     path: Option<Path>,
-    size: Option<Estimate>,
+    size: Option<CostRange>,
 }
 
-pub(super) struct Coster<'a> {
-    checked: &'a Checked,
+pub(super) struct CostEstimator<'a> {
+    checked: &'a TypeInfo,
     environment: &'a Environment,
     paths: HashMap<Id, Path>,
-    sizes: HashMap<Id, Estimate>,
+    sizes: HashMap<Id, CostRange>,
     entries: HashMap<Id, Entries>,
-    locals: Vec<Local>,
+    locals: Vec<LocalVariable>,
 }
 
-impl<'a> Coster<'a> {
-    fn cost(&mut self, expr: &'a Expr) -> Estimate {
+impl<'a> CostEstimator<'a> {
+    fn cost(&mut self, expr: &'a Expr) -> CostRange {
         match &expr.kind {
-            Kind::Error | Kind::Literal(_) | Kind::Constant(_) => Estimate::ZERO,
-            Kind::Ident(name) => {
+            ExprKind::Error | ExprKind::Literal(_) | ExprKind::Folded(_) => CostRange::ZERO,
+            ExprKind::Ident(name) => {
                 let path = match self.local(name) {
                     Some(local) => local.path.clone(),
                     None => Some([name.clone()].into()),
                 };
                 self.set_path(expr.id, path);
-                Estimate::fixed(SELECT)
+                CostRange::fixed(SELECT_COST)
             }
-            Kind::Select(select) => {
+            ExprKind::Select(select) => {
                 let operand = self.cost(&select.operand);
-                if select.test {
+                if select.test_only {
                     return operand;
                 }
                 let ty = &self.checked.types[select.operand.id];
                 let counted = matches!(ty, Type::Map(_) | Type::Struct(_) | Type::Param(_));
                 self.extend_path(expr.id, &select.operand, &select.field);
-                if counted { operand.plus(Estimate::fixed(SELECT)) } else { operand }
+                if counted { operand.plus(CostRange::fixed(SELECT_COST)) } else { operand }
             }
-            Kind::Call(call) => self.call(expr, call),
-            Kind::List(elements) => {
+            ExprKind::Call(call) => self.call(expr, call),
+            ExprKind::List(elements) => {
                 let parts = elements.iter().map(|element| &element.value);
                 let (cost, value) = self.parts(parts);
-                let entries = Entries { is_list: true, key: Estimate::fixed(1), value };
+                let entries = Entries { is_list: true, key: CostRange::fixed(1), value };
                 self.entries.insert(expr.id, entries);
-                cost.plus(Estimate::fixed(LIST))
+                cost.plus(CostRange::fixed(LIST_CREATE_COST))
             }
-            Kind::Map(entries) => {
+            ExprKind::Map(entries) => {
                 let (keys, key) = self.parts(entries.iter().map(|entry| &entry.key));
                 let (values, value) = self.parts(entries.iter().map(|entry| &entry.value));
                 self.entries.insert(expr.id, Entries { is_list: false, key, value });
-                keys.plus(values).plus(Estimate::fixed(MAP))
+                keys.plus(values).plus(CostRange::fixed(MAP_CREATE_COST))
             }
-            Kind::Struct(_, fields) => {
+            ExprKind::Struct(_, fields) => {
                 let (cost, _) = self.parts(fields.iter().map(|field| &field.value));
-                cost.plus(Estimate::fixed(STRUCT))
+                cost.plus(CostRange::fixed(STRUCT_CREATE_COST))
             }
-            Kind::Fold(fold) if is_bind(fold) => self.bind(expr, fold),
-            Kind::Fold(fold) => self.fold(expr, fold),
+            ExprKind::Fold(fold) if is_bind(fold) => self.bind(expr, fold),
+            ExprKind::Fold(fold) => self.fold(expr, fold),
         }
     }
 
     /// What the parts of a literal cost, and how large they are.
-    fn parts(&mut self, parts: impl Iterator<Item = &'a Expr>) -> (Estimate, Estimate) {
-        let (mut cost, mut size) = (Estimate::ZERO, None);
+    fn parts(&mut self, parts: impl Iterator<Item = &'a Expr>) -> (CostRange, CostRange) {
+        let (mut cost, mut size) = (CostRange::ZERO, None);
         for part in parts {
             cost = cost.plus(self.cost(part));
             let part = self.size_or_unknown(part);
-            size = Some(size.map_or(part, |size: Estimate| size.or(part)));
+            size = Some(size.map_or(part, |size: CostRange| size.union(part)));
         }
-        (cost, size.unwrap_or(Estimate::ZERO))
+        (cost, size.unwrap_or(CostRange::ZERO))
     }
 
-    fn call(&mut self, expr: &'a Expr, call: &'a Call) -> Estimate {
+    fn call(&mut self, expr: &'a Expr, call: &'a Call) -> CostRange {
         if &*call.function == "dyn"
             && let Some(arg) = call.args.first()
         {
             let cost = self.cost(arg);
             self.copy_sizes(expr.id, arg);
-            return cost.plus(Estimate::fixed(1));
+            return cost.plus(CostRange::fixed(1));
         }
-        let costs: Vec<Estimate> = call.args.iter().map(|arg| self.cost(arg)).collect();
-        let args: Vec<Part<'a>> = call.args.iter().map(|arg| self.part(arg)).collect();
+        let costs: Vec<CostRange> = call.args.iter().map(|arg| self.cost(arg)).collect();
+        let args: Vec<SizedExpr<'a>> = call.args.iter().map(|arg| self.part(arg)).collect();
         let overloads = &self.checked.overloads[expr.id];
         if overloads.is_empty() {
-            return Estimate::ZERO;
+            return CostRange::ZERO;
         }
-        let mut total = Estimate::ZERO;
+        let mut total = CostRange::ZERO;
         let target = call.target.as_ref().map(|target| {
             total = self.cost(target);
             self.part(target)
         });
-        let mut cost = Estimate { min: u64::MAX, max: 0 };
-        let mut size: Option<Estimate> = None;
+        let mut cost = CostRange { min: u64::MAX, max: 0 };
+        let mut size: Option<CostRange> = None;
         for overload in overloads {
             let signature = calls::Call {
                 function: &call.function,
@@ -147,9 +147,9 @@ impl<'a> Coster<'a> {
             };
             let (of_overload, result) = calls::estimate(self, &signature);
             self.track_entries(expr, overload.id, &call.args);
-            cost = cost.or(of_overload);
+            cost = cost.union(of_overload);
             size = match (size, result) {
-                (Some(size), Some(result)) => Some(size.or(result)),
+                (Some(size), Some(result)) => Some(size.union(result)),
                 (size, result) => size.or(result),
             };
             if let ("index_list" | "index_map", Some(operand)) = (overload.id, call.args.first()) {
@@ -176,13 +176,16 @@ impl<'a> Coster<'a> {
             _ => return,
         };
         if let (Some(a), Some(b)) = (self.entries_of(pair.0), self.entries_of(pair.1)) {
-            let entries =
-                Entries { is_list: a.is_list, key: a.key.or(b.key), value: a.value.or(b.value) };
+            let entries = Entries {
+                is_list: a.is_list,
+                key: a.key.union(b.key),
+                value: a.value.union(b.value),
+            };
             self.entries.insert(expr.id, entries);
         }
     }
 
-    fn fold(&mut self, expr: &'a Expr, fold: &'a Fold) -> Estimate {
+    fn fold(&mut self, expr: &'a Expr, fold: &'a Comprehension) -> CostRange {
         let mut total = self.cost(&fold.range).plus(self.cost(&fold.init));
         let outer = self.locals.len();
         self.push_value(&fold.accu, &fold.init);
@@ -200,12 +203,12 @@ impl<'a> Coster<'a> {
         self.locals.truncate(outer);
         let rounds = self.size_or_unknown(&fold.range);
         match &fold.init.kind {
-            Kind::Literal(_) => {
+            ExprKind::Literal(_) => {
                 if let Some(size) = self.size(&fold.init) {
                     self.sizes.insert(expr.id, size);
                 }
             }
-            Kind::List(_) | Kind::Map(_) => {
+            ExprKind::List(_) | ExprKind::Map(_) => {
                 self.sizes.insert(expr.id, rounds);
                 if let Some(entries) = self.entries_of(&fold.step) {
                     self.entries.insert(expr.id, entries);
@@ -216,7 +219,7 @@ impl<'a> Coster<'a> {
         total.plus(rounds.times(round))
     }
 
-    fn bind(&mut self, expr: &'a Expr, fold: &'a Fold) -> Estimate {
+    fn bind(&mut self, expr: &'a Expr, fold: &'a Comprehension) -> CostRange {
         let mut total = self.cost(&fold.range).plus(self.cost(&fold.init));
         let outer = self.locals.len();
         self.push_value(&fold.accu, &fold.init);
@@ -229,7 +232,7 @@ impl<'a> Coster<'a> {
     fn push_value(&mut self, name: &Arc<str>, value: &Expr) {
         let path = self.path(value);
         let (size, entries) = (self.size(value), self.entries_of(value));
-        self.locals.push(Local { name: name.clone(), path, size, entries });
+        self.locals.push(LocalVariable { name: name.clone(), path, size, entries });
     }
 
     fn push_iter(&mut self, name: &Arc<str>, range: &Expr, iter: Iter) {
@@ -245,15 +248,20 @@ impl<'a> Coster<'a> {
             (Iter::Value, false) => ("@values", entries.map(|entries| entries.value)),
         };
         let path = extended(self.path(range).as_ref(), step);
-        self.locals.push(Local { name: name.clone(), path: Some(path), size, entries: None });
+        self.locals.push(LocalVariable {
+            name: name.clone(),
+            path: Some(path),
+            size,
+            entries: None,
+        });
     }
 
-    fn local(&self, name: &str) -> Option<&Local> {
+    fn local(&self, name: &str) -> Option<&LocalVariable> {
         self.locals.iter().rev().find(|local| &*local.name == name)
     }
 
     fn path(&self, expr: &Expr) -> Option<Path> {
-        if let Kind::Ident(name) = &expr.kind
+        if let ExprKind::Ident(name) = &expr.kind
             && let Some(local) = self.local(name)
         {
             return local.path.clone();
@@ -272,9 +280,9 @@ impl<'a> Coster<'a> {
         self.paths.insert(id, path);
     }
 
-    fn part(&mut self, expr: &'a Expr) -> Part<'a> {
+    fn part(&mut self, expr: &'a Expr) -> SizedExpr<'a> {
         let hidden = |path: &Path| path.first().is_some_and(|first| &**first == ACCUMULATOR);
-        Part {
+        SizedExpr {
             expr: Some(expr),
             ty: self.checked.types[expr.id].clone(),
             path: self.path(expr).filter(|path| !hidden(path)),
@@ -282,11 +290,11 @@ impl<'a> Coster<'a> {
         }
     }
 
-    fn size_or_unknown(&mut self, expr: &Expr) -> Estimate {
-        self.size(expr).unwrap_or(Estimate::UNKNOWN)
+    fn size_or_unknown(&mut self, expr: &Expr) -> CostRange {
+        self.size(expr).unwrap_or(CostRange::UNKNOWN)
     }
 
-    fn size(&mut self, expr: &Expr) -> Option<Estimate> {
+    fn size(&mut self, expr: &Expr) -> Option<CostRange> {
         if let Some(size) = self.sizes.get(&expr.id).copied().or_else(|| literal_size(expr)) {
             return Some(size);
         }
@@ -296,34 +304,34 @@ impl<'a> Coster<'a> {
             return Some(size);
         }
         if is_scalar(ty) {
-            return Some(Estimate::fixed(1));
+            return Some(CostRange::fixed(1));
         }
         match &expr.kind {
-            Kind::Ident(name) => self.local(name).and_then(|local| local.size),
+            ExprKind::Ident(name) => self.local(name).and_then(|local| local.size),
             _ => None,
         }
     }
 
     /// What the schema says of the size at a path. Whatever a path begins with, it is
     /// taken to be the variable that has the schema, as upstream does.
-    fn declared(&self, path: Option<&Path>) -> Option<Estimate> {
+    fn declared(&self, path: Option<&Path>) -> Option<CostRange> {
         let (_, rest) = path?.split_first()?;
-        let mut node: &Node = self.environment.root()?;
+        let mut node: &DeclType = self.environment.root()?;
         let mut keys = false;
         for step in rest {
             if keys {
                 return None;
             }
-            match (&node.shape, &**step) {
-                (Shape::List { items: Some(items), .. }, "@items" | "@values") => node = items,
-                (Shape::Map(of), "@items" | "@values") => node = of,
-                (Shape::Map(_), "@keys") => keys = true,
-                (Shape::Map(of), _) if matches!(of.shape, Shape::Plain) => node = of,
-                (Shape::Object { fields, .. }, step) => node = &fields.get(step)?.1,
+            match (&node.kind, &**step) {
+                (DeclKind::List { items: Some(items), .. }, "@items" | "@values") => node = items,
+                (DeclKind::Map(of), "@items" | "@values") => node = of,
+                (DeclKind::Map(_), "@keys") => keys = true,
+                (DeclKind::Map(of), _) if matches!(of.kind, DeclKind::Plain) => node = of,
+                (DeclKind::Object { fields, .. }, step) => node = &fields.get(step)?.1,
                 _ => return None,
             }
         }
-        Some(Estimate { min: 0, max: if keys { 0 } else { node.max } })
+        Some(CostRange { min: 0, max: if keys { 0 } else { node.max } })
     }
 
     fn entries_of(&self, expr: &Expr) -> Option<Entries> {
@@ -331,7 +339,7 @@ impl<'a> Coster<'a> {
             return Some(*entries);
         }
         match &expr.kind {
-            Kind::Ident(name) => self.local(name).and_then(|local| local.entries),
+            ExprKind::Ident(name) => self.local(name).and_then(|local| local.entries),
             _ => None,
         }
     }
@@ -346,12 +354,12 @@ impl<'a> Coster<'a> {
     }
 
     /// The size of an argument, as functions see it.
-    pub(super) fn size_of(&self, part: &Part<'_>) -> Estimate {
-        part.size.or_else(|| self.declared(part.path.as_ref())).unwrap_or(Estimate::UNKNOWN)
+    pub(super) fn size_of(&self, part: &SizedExpr<'_>) -> CostRange {
+        part.size.or_else(|| self.declared(part.path.as_ref())).unwrap_or(CostRange::UNKNOWN)
     }
 
     /// The items of an argument that is a list.
-    pub(super) fn items_of(part: &Part<'_>) -> Option<Part<'a>> {
+    pub(super) fn items_of(part: &SizedExpr<'_>) -> Option<SizedExpr<'a>> {
         let ty = match &part.ty {
             Type::List(of) => (**of).clone(),
             Type::Map(of) => of.0.clone(),
@@ -359,24 +367,24 @@ impl<'a> Coster<'a> {
             _ => return None,
         };
         let path = part.path.as_ref().map(|path| extended(Some(path), "@items"));
-        Some(Part { expr: None, ty, path, size: None })
+        Some(SizedExpr { expr: None, ty, path, size: None })
     }
 }
 
-impl Part<'_> {
+impl SizedExpr<'_> {
     /// What is known without asking the schema.
-    pub(super) fn computed(&self) -> Option<Estimate> {
+    pub(super) fn computed(&self) -> Option<CostRange> {
         self.size
     }
 
-    pub(super) fn computed_or_unknown(&self) -> Estimate {
-        self.size.unwrap_or(Estimate::UNKNOWN)
+    pub(super) fn computed_or_unknown(&self) -> CostRange {
+        self.size.unwrap_or(CostRange::UNKNOWN)
     }
 
     /// The number that stands there, if one does.
     pub(super) fn literal(&self) -> Option<i64> {
         match self.expr.map(|expr| &expr.kind) {
-            Some(Kind::Literal(Literal::Int(n))) => Some(*n),
+            Some(ExprKind::Literal(Literal::Int(n))) => Some(*n),
             _ => None,
         }
     }
@@ -394,22 +402,22 @@ fn extended(path: Option<&Path>, step: &str) -> Path {
 }
 
 /// Whether a fold only gives a value a name.
-fn is_bind(fold: &Fold) -> bool {
-    let empty = matches!(&fold.range.kind, Kind::List(elements) if elements.is_empty());
-    let never = matches!(fold.condition.kind, Kind::Literal(Literal::Bool(false)));
+fn is_bind(fold: &Comprehension) -> bool {
+    let empty = matches!(&fold.range.kind, ExprKind::List(elements) if elements.is_empty());
+    let never = matches!(fold.condition.kind, ExprKind::Literal(Literal::Bool(false)));
     empty && never && &*fold.accu != "__result__"
 }
 
-fn literal_size(expr: &Expr) -> Option<Estimate> {
+fn literal_size(expr: &Expr) -> Option<CostRange> {
     let size = match &expr.kind {
-        Kind::Literal(Literal::Text(text)) => text.chars().count(),
-        Kind::Literal(Literal::Bytes(bytes)) => bytes.len(),
-        Kind::Literal(_) => 1,
-        Kind::List(elements) => elements.len(),
-        Kind::Map(entries) => entries.len(),
+        ExprKind::Literal(Literal::Text(text)) => text.chars().count(),
+        ExprKind::Literal(Literal::Bytes(bytes)) => bytes.len(),
+        ExprKind::Literal(_) => 1,
+        ExprKind::List(elements) => elements.len(),
+        ExprKind::Map(entries) => entries.len(),
         _ => return None,
     };
-    Some(Estimate::fixed(u64::try_from(size).unwrap_or(u64::MAX)))
+    Some(CostRange::fixed(u64::try_from(size).unwrap_or(u64::MAX)))
 }
 
 fn is_scalar(ty: &Type) -> bool {

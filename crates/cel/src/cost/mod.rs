@@ -5,21 +5,21 @@ mod calls;
 mod estimate;
 mod range;
 
-pub use self::range::Estimate;
+pub use self::range::CostRange;
 pub(crate) use self::{
-    actual::{after, before},
+    actual::{argument_cost, result_cost},
     estimate::estimate,
 };
 
 /// Reading a variable or a field.
-pub(crate) const SELECT: u64 = 1;
+pub(crate) const SELECT_COST: u64 = 1;
 /// Making a list, a map, an object.
-pub(crate) const LIST: u64 = 10;
-pub(crate) const MAP: u64 = 30;
-pub(crate) const STRUCT: u64 = 40;
+pub(crate) const LIST_CREATE_COST: u64 = 10;
+pub(crate) const MAP_CREATE_COST: u64 = 30;
+pub(crate) const STRUCT_CREATE_COST: u64 = 40;
 /// Going over one character of a string.
-const CHARACTER: f64 = 0.1;
+const STRING_TRAVERSAL_COST: f64 = 0.1;
 /// One character of a pattern.
-const PATTERN: f64 = 0.25;
+const REGEX_COST: f64 = 0.25;
 /// Asking the authorizer: no more than two questions an expression.
-const AUTHORIZE: u64 = 350_000;
+const AUTHORIZER_CHECK_COST: u64 = 350_000;

@@ -2,12 +2,12 @@
 
 /// Of a size or a cost; sums and products stop at the largest number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Estimate {
+pub struct CostRange {
     pub min: u64,
     pub max: u64,
 }
 
-impl Estimate {
+impl CostRange {
     pub(crate) const ZERO: Self = Self::fixed(0);
     pub(crate) const UNKNOWN: Self = Self { min: 0, max: u64::MAX };
 
@@ -28,7 +28,7 @@ impl Estimate {
     }
 
     /// What covers both.
-    pub(crate) fn or(self, other: Self) -> Self {
+    pub(crate) fn union(self, other: Self) -> Self {
         Self { min: self.min.min(other.min), max: self.max.max(other.max) }
     }
 }

@@ -9,20 +9,20 @@ use crate::{error::Error, function::Function, value::Value};
 
 /// Who answers `authorizer...check(verb)`.
 pub trait Authorizer: Send + Sync {
-    fn check(&self, access: &Access<'_>) -> Decision;
+    fn check(&self, access: &AccessRequest<'_>) -> Decision;
 }
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
-pub enum Access<'a> {
+pub enum AccessRequest<'a> {
     Path { user: Option<(&'a str, &'a str)>, path: &'a str, verb: &'a str },
-    Resource { user: Option<(&'a str, &'a str)>, check: &'a Check, verb: &'a str },
+    Resource { user: Option<(&'a str, &'a str)>, check: &'a ResourceAttributes, verb: &'a str },
 }
 
 /// A resource that is asked about. The user of an access is the one of the request,
 /// or the service account of this namespace and name.
 #[derive(Clone, Debug, Default)]
-pub struct Check {
+pub struct ResourceAttributes {
     pub group: String,
     pub resource: String,
     pub subresource: String,
@@ -42,19 +42,19 @@ pub struct Decision {
 
 /// The authorizer, and for whom it is asked.
 #[derive(Clone)]
-pub struct Authority<'a> {
+pub struct BoundAuthorizer<'a> {
     authorizer: &'a dyn Authorizer,
     /// Namespace and name of a service account.
     user: Option<Arc<(String, String)>>,
 }
 
-impl fmt::Debug for Authority<'_> {
+impl fmt::Debug for BoundAuthorizer<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Authority").field("user", &self.user).finish_non_exhaustive()
     }
 }
 
-impl Authority<'_> {
+impl BoundAuthorizer<'_> {
     fn user(&self) -> Option<(&str, &str)> {
         self.user.as_ref().map(|user| (user.0.as_str(), user.1.as_str()))
     }
@@ -62,31 +62,31 @@ impl Authority<'_> {
 
 #[derive(Clone, Debug)]
 pub struct PathCheck<'a> {
-    authority: Authority<'a>,
+    authority: BoundAuthorizer<'a>,
     path: String,
 }
 
 #[derive(Clone, Debug)]
 pub struct GroupCheck<'a> {
-    authority: Authority<'a>,
+    authority: BoundAuthorizer<'a>,
     group: String,
 }
 
 #[derive(Clone, Debug)]
 pub struct ResourceCheck<'a> {
-    authority: Authority<'a>,
-    check: Check,
+    authority: BoundAuthorizer<'a>,
+    check: ResourceAttributes,
 }
 
 impl<'a> Value<'a> {
     /// The variable `authorizer`.
     pub fn authorizer(authorizer: &'a dyn Authorizer) -> Self {
-        Self::Opaque(Opaque::Authorizer(Authority { authorizer, user: None }))
+        Self::Opaque(Opaque::Authorizer(BoundAuthorizer { authorizer, user: None }))
     }
 
     /// The variable `authorizer.requestResource`.
-    pub fn resource_check(authorizer: &'a dyn Authorizer, check: Check) -> Self {
-        let authority = Authority { authorizer, user: None };
+    pub fn resource_check(authorizer: &'a dyn Authorizer, check: ResourceAttributes) -> Self {
+        let authority = BoundAuthorizer { authorizer, user: None };
         Self::Opaque(Opaque::ResourceCheck(Arc::new(ResourceCheck { authority, check })))
     }
 }
@@ -135,7 +135,11 @@ pub(crate) const FUNCTIONS: &[Function] = &[
             if resource.trim().is_empty() {
                 return Err(Error::new("resource must not be empty"));
             }
-            let check = Check { group: group.group.clone(), resource, ..Check::default() };
+            let check = ResourceAttributes {
+                group: group.group.clone(),
+                resource,
+                ..ResourceAttributes::default()
+            };
             let check = ResourceCheck { authority: group.authority.clone(), check };
             Ok(Value::Opaque(Opaque::ResourceCheck(Arc::new(check))))
         },
@@ -209,11 +213,11 @@ fn service_account<'a>(args: &[Value<'a>]) -> Outcome<'a> {
         return Err(Error::new("Invalid service account namespace"));
     }
     let user = Some(Arc::new((namespace.to_string(), name.to_string())));
-    let authority = Authority { authorizer: authority.authorizer, user };
+    let authority = BoundAuthorizer { authorizer: authority.authorizer, user };
     Ok(Value::Opaque(Opaque::Authorizer(authority)))
 }
 
-fn with<'a>(args: &[Value<'a>], part: fn(&mut Check) -> &mut String) -> Outcome<'a> {
+fn with<'a>(args: &[Value<'a>], part: fn(&mut ResourceAttributes) -> &mut String) -> Outcome<'a> {
     let [Value::Opaque(Opaque::ResourceCheck(check)), text] = args else {
         return Err(Error::no_overload());
     };
@@ -228,11 +232,15 @@ fn check<'a>(args: &[Value<'a>]) -> Outcome<'a> {
     let decision = match check {
         Opaque::PathCheck(check) => {
             let PathCheck { authority, path } = &**check;
-            authority.authorizer.check(&Access::Path { user: authority.user(), path, verb })
+            authority.authorizer.check(&AccessRequest::Path { user: authority.user(), path, verb })
         }
         Opaque::ResourceCheck(check) => {
             let ResourceCheck { authority, check } = &**check;
-            authority.authorizer.check(&Access::Resource { user: authority.user(), check, verb })
+            authority.authorizer.check(&AccessRequest::Resource {
+                user: authority.user(),
+                check,
+                verb,
+            })
         }
         _ => return Err(Error::no_overload()),
     };

@@ -3,9 +3,9 @@
 use super::Outcome;
 use crate::{
     error::Error,
-    eval::Context,
+    eval::EvalContext,
     function::Function,
-    value::{Moment, Value, duration_text, parse_duration},
+    value::{Timestamp, Value, duration_text, parse_duration},
 };
 
 pub(crate) const FUNCTIONS: &[Function] = &[
@@ -112,17 +112,17 @@ fn wrong(value: &Value<'_>, to: &str) -> Error {
     Error::new(format!("type conversion error from '{}' to '{to}'", value.type_name()))
 }
 
-fn type_of<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn type_of<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [value] = args else { return Err(Error::no_overload()) };
     Ok(Value::Type(value.type_name().into()))
 }
 
-fn to_dyn<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn to_dyn<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [value] = args else { return Err(Error::no_overload()) };
     Ok(std::mem::take(value))
 }
 
-fn to_bool<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn to_bool<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     match args {
         [Value::Bool(b)] => Ok(Value::Bool(*b)),
         [value @ Value::Text(_)] => match value.as_text().unwrap_or_default() {
@@ -134,7 +134,7 @@ fn to_bool<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     }
 }
 
-fn to_bytes<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn to_bytes<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     match args {
         [bytes @ Value::Bytes(_)] => Ok(std::mem::take(bytes)),
         [Value::Text(text)] => Ok(Value::Bytes(text.as_bytes().into())),
@@ -143,7 +143,7 @@ fn to_bytes<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "that is what was asked for")]
-fn to_double<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn to_double<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     match args {
         [Value::Double(n)] => Ok(Value::Double(*n)),
         [Value::Int(n)] => Ok(Value::Double(*n as f64)),
@@ -158,7 +158,7 @@ fn to_double<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     }
 }
 
-fn to_duration<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn to_duration<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     match args {
         [Value::Duration(nanos)] => Ok(Value::Duration(*nanos)),
         [value @ Value::Text(_)] => parse_duration(value.as_text().unwrap_or_default())
@@ -169,7 +169,7 @@ fn to_duration<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "checked to be in range")]
-fn to_int<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn to_int<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let overflow = || Error::new("integer overflow");
     match args {
         [Value::Int(n) | Value::Duration(n)] => Ok(Value::Int(*n)),
@@ -192,7 +192,7 @@ fn to_int<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     clippy::cast_sign_loss,
     reason = "checked to be in range"
 )]
-fn to_uint<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn to_uint<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let overflow = || Error::new("unsigned integer overflow");
     match args {
         [Value::Uint(n)] => Ok(Value::Uint(*n)),
@@ -210,16 +210,16 @@ fn to_uint<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     }
 }
 
-fn to_text<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn to_text<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [value] = args else { return Err(Error::no_overload()) };
     match value {
         Value::Text(_) => Ok(std::mem::take(value)),
-        value => show(value).map(Value::text),
+        value => to_display_string(value).map(Value::text),
     }
 }
 
 /// A value as `string()` gives it.
-pub(super) fn show(value: &Value<'_>) -> Result<String, Error> {
+pub(super) fn to_display_string(value: &Value<'_>) -> Result<String, Error> {
     Ok(match value {
         Value::Text(text) => text.to_string(),
         Value::Bool(b) => b.to_string(),
@@ -235,14 +235,14 @@ pub(super) fn show(value: &Value<'_>) -> Result<String, Error> {
     })
 }
 
-fn to_timestamp<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn to_timestamp<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     match args {
         [Value::Timestamp(at)] => Ok(Value::Timestamp(*at)),
-        [Value::Int(seconds)] => Moment::new(*seconds, 0).map(Value::Timestamp),
+        [Value::Int(seconds)] => Timestamp::new(*seconds, 0).map(Value::Timestamp),
         [value @ Value::Text(_)] => {
-            let moment = Moment::parse(value.as_text().unwrap_or_default());
+            let moment = Timestamp::parse(value.as_text().unwrap_or_default());
             let moment = moment.ok_or_else(|| wrong(value, "google.protobuf.Timestamp"))?;
-            Moment::new(moment.seconds, moment.nanos).map(Value::Timestamp)
+            Timestamp::new(moment.seconds, moment.nanos).map(Value::Timestamp)
         }
         _ => Err(Error::no_overload()),
     }

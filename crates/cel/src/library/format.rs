@@ -4,10 +4,10 @@
 
 use object::quote::quote;
 
-use super::convert::{double_text, show};
+use super::convert::{double_text, to_display_string};
 use crate::{
-    ast::{Expr, Id, Kind},
-    check::Checked,
+    ast::{Expr, ExprKind, Id},
+    check::TypeInfo,
     error::Error,
     eval::LARGEST_VALUE,
     types::Type,
@@ -41,7 +41,12 @@ pub(crate) fn format(text: &str, values: &[Value<'_>]) -> Result<String, Error> 
 }
 
 /// What is wrong with a call whose format and arguments are literals, and where.
-pub(crate) fn check(id: Id, text: &str, args: &[&Expr], checked: &Checked) -> Option<(Id, String)> {
+pub(crate) fn check(
+    id: Id,
+    text: &str,
+    args: &[&Expr],
+    checked: &TypeInfo,
+) -> Option<(Id, String)> {
     let mut seen = 0;
     let mut arg = |at: usize, clause: Clause| {
         seen += 1;
@@ -170,7 +175,7 @@ fn refused(clause: Clause, ty: &str) -> String {
     }
 }
 
-fn verify(clause: Clause, arg: &Expr, checked: &Checked) -> Result<(), (Id, String)> {
+fn verify(clause: Clause, arg: &Expr, checked: &TypeInfo) -> Result<(), (Id, String)> {
     let ty = checked.types.get(arg.id).unwrap_or(&Type::Dyn);
     let fits = match clause {
         Clause::Text => matches!(
@@ -196,7 +201,7 @@ fn verify(clause: Clause, arg: &Expr, checked: &Checked) -> Result<(), (Id, Stri
     if !fits && !ty.is_dyn() {
         return Err((arg.id, refused(clause, ty.runtime_name())));
     }
-    if matches!(clause, Clause::Text) && matches!(arg.kind, Kind::List(_) | Kind::Map(_)) {
+    if matches!(clause, Clause::Text) && matches!(arg.kind, ExprKind::List(_) | ExprKind::Map(_)) {
         for part in arg.children() {
             verify(clause, part, checked)?;
         }
@@ -312,7 +317,7 @@ fn text(value: &Value<'_>) -> Result<Option<String>, String> {
         }
         Value::Null => Some("null".to_owned()),
         Value::Optional(_) | Value::Opaque(_) | Value::Message(_) | Value::Preserved(_) => None,
-        value => Some(show(value).map_err(|error| {
+        value => Some(to_display_string(value).map_err(|error| {
             format!("could not convert argument {} to string", quote(&error.to_string()))
         })?),
     })
@@ -351,7 +356,7 @@ fn inner(value: &Value<'_>, room: &mut usize) -> Result<String, String> {
         Value::Optional(_) | Value::Opaque(_) | Value::Message(_) | Value::Preserved(_) => {
             return Err(format!("no formatting function for {}", value.type_name()));
         }
-        value => show(value).map_err(failed)?,
+        value => to_display_string(value).map_err(failed)?,
     };
     // What is in a list or a map has been counted.
     let own = if matches!(value, Value::List(_) | Value::Map(_)) { 0 } else { shown.len() };

@@ -17,7 +17,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
         name: "ip",
         overloads: &[("string_to_ip", "(string) -> net.IP"), ("cidr_ip", "net.CIDR.() -> net.IP")],
         body: |_, args| match args {
-            [Value::Opaque(Opaque::Cidr(prefix))] => Ok(wrap(Address(prefix.address))),
+            [Value::Opaque(Opaque::Cidr(prefix))] => Ok(wrap(CelIp(prefix.address))),
             [text] => address(text_of(text)?).map(wrap).map_err(Error::new),
             _ => Err(Error::no_overload()),
         },
@@ -111,9 +111,9 @@ pub(crate) const FUNCTIONS: &[Function] = &[
         name: "masked",
         overloads: &[("cidr_masked", "net.CIDR.() -> net.CIDR")],
         body: |_, args| {
-            let Prefix { address, bits } = net(args)?;
+            let CelCidr { address, bits } = net(args)?;
             let address = mask(address, bits);
-            Ok(Value::Opaque(Opaque::Cidr(Prefix { address, bits })))
+            Ok(Value::Opaque(Opaque::Cidr(CelCidr { address, bits })))
         },
     },
     Function {
@@ -132,41 +132,41 @@ pub(crate) const FUNCTIONS: &[Function] = &[
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Address(IpAddr);
+pub struct CelIp(IpAddr);
 
-impl Address {
+impl CelIp {
     /// In bytes.
     pub(crate) fn size(self) -> u64 {
         if self.0.is_ipv4() { 4 } else { 16 }
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for CelIp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prefix {
+pub struct CelCidr {
     address: IpAddr,
     bits: u8,
 }
 
-impl Prefix {
+impl CelCidr {
     /// The bytes that count.
     pub(crate) fn size(self) -> u64 {
         u64::from(self.bits).div_ceil(8)
     }
 }
 
-impl fmt::Display for Prefix {
+impl fmt::Display for CelCidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.address, self.bits)
     }
 }
 
-fn wrap(address: Address) -> Value<'static> {
+fn wrap(address: CelIp) -> Value<'static> {
     Value::Opaque(Opaque::Ip(address))
 }
 
@@ -177,7 +177,7 @@ fn ask<'a>(args: &[Value<'a>], what: fn(IpAddr) -> Value<'static>) -> Outcome<'a
     }
 }
 
-fn net(args: &[Value<'_>]) -> Result<Prefix, Error> {
+fn net(args: &[Value<'_>]) -> Result<CelCidr, Error> {
     match args {
         [Value::Opaque(Opaque::Cidr(prefix)), ..] => Ok(*prefix),
         _ => Err(Error::no_overload()),
@@ -220,7 +220,7 @@ fn mask(address: IpAddr, bits: u8) -> IpAddr {
     }
 }
 
-fn holds(prefix: Prefix, address: IpAddr) -> bool {
+fn holds(prefix: CelCidr, address: IpAddr) -> bool {
     prefix.address.is_ipv4() == address.is_ipv4()
         && mask(address, prefix.bits) == mask(prefix.address, prefix.bits)
 }
@@ -246,13 +246,13 @@ fn contains_network<'a>(args: &[Value<'a>]) -> Outcome<'a> {
     Ok(Value::Bool(outer.bits <= inner.bits && holds(outer, inner.address)))
 }
 
-fn network(text: &str) -> Result<Prefix, Error> {
+fn network(text: &str) -> Result<CelCidr, Error> {
     prefix(text).map_err(|error| {
         Error::new(format!("network address parse error during conversion from string: {error}"))
     })
 }
 
-fn address(text: &str) -> Result<Address, String> {
+fn address(text: &str) -> Result<CelIp, String> {
     let quoted = quote(text);
     let (ip, zone) = parse(text).map_err(|error| {
         format!("IP Address {quoted} parse error during conversion from string: {error}")
@@ -263,14 +263,14 @@ fn address(text: &str) -> Result<Address, String> {
     if is_mapped(ip) {
         return Err(format!("IPv4-mapped IPv6 address {quoted} is not allowed"));
     }
-    Ok(Address(ip))
+    Ok(CelIp(ip))
 }
 
 fn is_mapped(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some())
 }
 
-fn prefix(text: &str) -> Result<Prefix, String> {
+fn prefix(text: &str) -> Result<CelCidr, String> {
     let prefix = parse_prefix(text).map_err(|error| {
         let quoted = quote(text);
         format!("network address parse error during conversion from string: netip.ParsePrefix({quoted}): {error}")
@@ -281,7 +281,7 @@ fn prefix(text: &str) -> Result<Prefix, String> {
     Ok(prefix)
 }
 
-fn parse_prefix(text: &str) -> Result<Prefix, String> {
+fn parse_prefix(text: &str) -> Result<CelCidr, String> {
     let (ip, digits) = text.rsplit_once('/').ok_or("no '/'")?;
     let (address, zone) = parse(ip)?;
     if zone {
@@ -295,7 +295,7 @@ fn parse_prefix(text: &str) -> Result<Prefix, String> {
     let bits: u64 = digits.parse().map_err(|_| bad())?;
     let most = if address.is_ipv4() { 32 } else { 128 };
     match u8::try_from(bits) {
-        Ok(bits) if bits <= most => Ok(Prefix { address, bits }),
+        Ok(bits) if bits <= most => Ok(CelCidr { address, bits }),
         _ => Err("prefix length out of range".to_owned()),
     }
 }

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use super::{Outcome, int, int_of, list_of, operators::plus};
 use crate::{
     error::Error,
-    eval::Context,
+    eval::EvalContext,
     function::{Function, Library},
     value::{Value, compare, equal},
 };
@@ -158,7 +158,7 @@ pub(crate) const INCLUDES: Library = &[Function {
     },
 }];
 
-fn is_sorted<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn is_sorted<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [list] = args else { return Err(Error::no_overload()) };
     let values = list_of(list)?.values()?;
     for (before, next) in values.iter().zip(values.iter().skip(1)) {
@@ -169,7 +169,7 @@ fn is_sorted<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     Ok(Value::Bool(true))
 }
 
-fn sum<'a>(context: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn sum<'a>(context: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [list] = args else { return Err(Error::no_overload()) };
     let values = list_of(list)?.values()?;
     let zero = match context.overload {
@@ -213,7 +213,7 @@ fn position<'a>(args: &[Value<'a>], last: bool) -> Outcome<'a> {
     Ok(found)
 }
 
-fn slice<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn slice<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [list, start, end] = args else { return Err(Error::no_overload()) };
     let (list, start, end) = (list_of(list)?, int_of(start)?, int_of(end)?);
     let refused = |why: &str| Err(Error::new(format!("cannot slice({start}, {end}), {why}")));
@@ -229,7 +229,7 @@ fn slice<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     Ok(Value::list(list.values()?.drain(from..to).collect()))
 }
 
-fn flatten<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn flatten<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let (list, depth) = match &*args {
         [list] => (list, 1),
         [list, depth] => (list, int_of(depth)?),
@@ -285,7 +285,7 @@ fn sort<'a>(args: &[Value<'a>], keys: usize) -> Outcome<'a> {
     }
 }
 
-fn range<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn range<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [size] = args else { return Err(Error::no_overload()) };
     let size = int_of(size)?;
     if size < 0 {
@@ -295,7 +295,7 @@ fn range<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     Ok(Value::list((0..size).map(Value::Int).collect()))
 }
 
-fn distinct<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn distinct<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [list] = args else { return Err(Error::no_overload()) };
     let mut kept: Vec<Value<'a>> = Vec::new();
     'values: for value in list_of(list)?.values()? {

@@ -19,7 +19,7 @@ mod time;
 mod url;
 
 pub use self::{
-    authorizer::{Access, Authorizer, Check, Decision},
+    authorizer::{AccessRequest, Authorizer, Decision, ResourceAttributes},
     url::Url,
 };
 pub(crate) use self::{

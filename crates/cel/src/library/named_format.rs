@@ -9,7 +9,7 @@ use super::{Opaque, text_of, url::Url};
 use crate::{
     error::Error,
     function::Function,
-    value::{Moment, Value, parse_duration},
+    value::{Timestamp, Value, parse_duration},
 };
 
 /// A format.
@@ -73,8 +73,8 @@ formats! {
     "uri", "URI", 1103, |text| Url::parse_absolute(text).err().into_iter().collect();
     "uuid", "uuid", 70, |text| said(is_uuid(text), "does not match the UUID format");
     "byte", "byte", 84, |text| said(is_base64(text), "invalid base64");
-    "date", "date", 71, |text| said(Moment::parse_date(text).is_some(), "invalid date");
-    "datetime", "datetime", 71, |text| said(Moment::parse(text).is_some(), "invalid datetime");
+    "date", "date", 71, |text| said(Timestamp::parse_date(text).is_some(), "invalid date");
+    "datetime", "datetime", 71, |text| said(Timestamp::parse(text).is_some(), "invalid datetime");
 }
 
 /// A length of time as OpenAPI's format `duration` takes it: also days, weeks, and

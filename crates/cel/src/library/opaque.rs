@@ -3,23 +3,23 @@
 use std::{fmt, sync::Arc};
 
 use super::{
-    authorizer::{Authority, Decision, GroupCheck, PathCheck, ResourceCheck},
-    ip::{Address, Prefix},
+    authorizer::{BoundAuthorizer, Decision, GroupCheck, PathCheck, ResourceCheck},
+    ip::{CelCidr, CelIp},
     named_format::NamedFormat,
-    quantity::Amount,
+    quantity::CelQuantity,
     semver::Semver,
     url::Url,
 };
 
 #[derive(Clone, Debug)]
 pub enum Opaque<'a> {
-    Quantity(Arc<Amount>),
+    Quantity(Arc<CelQuantity>),
     Url(Arc<Url>),
-    Ip(Address),
-    Cidr(Prefix),
+    Ip(CelIp),
+    Cidr(CelCidr),
     Format(&'static NamedFormat),
     Semver(Arc<Semver>),
-    Authorizer(Authority<'a>),
+    Authorizer(BoundAuthorizer<'a>),
     PathCheck(Arc<PathCheck<'a>>),
     GroupCheck(Arc<GroupCheck<'a>>),
     ResourceCheck(Arc<ResourceCheck<'a>>),

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::{Outcome, int};
 use crate::{
     error::Error,
-    eval::Context,
+    eval::EvalContext,
     function::{Body, Function},
     value::{Key, Map, Text, Value, compare, equal},
 };
@@ -164,23 +164,23 @@ relations!(GREATER, "greater");
 relations!(GREATER_EQUALS, "greater_equals");
 
 /// Evaluated where calls are; never called.
-fn special<'a>(_: &mut Context<'a>, _: &mut [Value<'a>]) -> Outcome<'a> {
+fn special<'a>(_: &mut EvalContext<'a>, _: &mut [Value<'a>]) -> Outcome<'a> {
     Err(Error::no_overload())
 }
 
 const _: Body = special;
 
-fn not<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn not<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [Value::Bool(b)] = args else { return Err(Error::no_overload()) };
     Ok(Value::Bool(!*b))
 }
 
-fn equals<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn equals<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [a, b] = args else { return Err(Error::no_overload()) };
     equal(a, b).map(Value::Bool)
 }
 
-fn not_equals<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn not_equals<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [a, b] = args else { return Err(Error::no_overload()) };
     // What cannot be compared is not equal.
     Ok(Value::Bool(!equal(a, b).unwrap_or(false)))
@@ -191,19 +191,19 @@ fn ordered<'a>(args: &[Value<'a>], holds: fn(Ordering) -> bool) -> Outcome<'a> {
     compare(a, b).map(|order| Value::Bool(holds(order)))
 }
 
-fn less<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn less<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     ordered(args, Ordering::is_lt)
 }
 
-fn less_equals<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn less_equals<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     ordered(args, Ordering::is_le)
 }
 
-fn greater<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn greater<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     ordered(args, Ordering::is_gt)
 }
 
-fn greater_equals<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn greater_equals<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     ordered(args, Ordering::is_ge)
 }
 
@@ -238,7 +238,7 @@ pub(super) fn plus<'a>(a: Value<'a>, b: &Value<'a>) -> Outcome<'a> {
     })
 }
 
-fn add<'a>(context: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn add<'a>(context: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [a, b] = args else { return Err(Error::no_overload()) };
     if let (Value::List(a), Value::List(b)) = (&*a, &*b)
         && a.is_merged()
@@ -250,7 +250,7 @@ fn add<'a>(context: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     plus(std::mem::take(a), b)
 }
 
-fn subtract<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn subtract<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [a, b] = args else { return Err(Error::no_overload()) };
     Ok(match (&*a, &*b) {
         (Value::Int(a), Value::Int(b)) => Value::Int(a.checked_sub(*b).ok_or_else(overflow)?),
@@ -269,7 +269,7 @@ fn subtract<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     })
 }
 
-fn multiply<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn multiply<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [a, b] = args else { return Err(Error::no_overload()) };
     Ok(match (&*a, &*b) {
         (Value::Int(a), Value::Int(b)) => Value::Int(a.checked_mul(*b).ok_or_else(overflow)?),
@@ -281,7 +281,7 @@ fn multiply<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     })
 }
 
-fn divide<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn divide<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [a, b] = args else { return Err(Error::no_overload()) };
     Ok(match (&*a, &*b) {
         (Value::Int(_), Value::Int(0)) | (Value::Uint(_), Value::Uint(0)) => {
@@ -294,7 +294,7 @@ fn divide<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     })
 }
 
-fn modulo<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn modulo<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [a, b] = args else { return Err(Error::no_overload()) };
     Ok(match (&*a, &*b) {
         (Value::Int(_), Value::Int(0)) | (Value::Uint(_), Value::Uint(0)) => {
@@ -306,7 +306,7 @@ fn modulo<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     })
 }
 
-fn negate<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn negate<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     match args {
         [Value::Int(n)] => n.checked_neg().map(Value::Int).ok_or_else(overflow),
         [Value::Double(n)] => Ok(Value::Double(-*n)),
@@ -314,7 +314,7 @@ fn negate<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     }
 }
 
-fn contains<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn contains<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [item, range] = args else { return Err(Error::no_overload()) };
     match &*range {
         Value::List(list) => {
@@ -334,12 +334,12 @@ fn contains<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     }
 }
 
-fn size<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn size<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [value] = args else { return Err(Error::no_overload()) };
     value.size().map(int).ok_or_else(Error::no_overload)
 }
 
-fn map_insert<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn map_insert<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let (target, rest) = args.split_first_mut().ok_or_else(Error::no_overload)?;
     let Value::Map(mut map) = std::mem::take(target) else { return Err(Error::no_overload()) };
     match rest {

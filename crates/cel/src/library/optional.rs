@@ -1,7 +1,7 @@
 //! Values that may be absent.
 
 use super::{Outcome, list_of};
-use crate::{error::Error, eval::Context, function::Function, value::Value};
+use crate::{error::Error, eval::EvalContext, function::Function, value::Value};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
     Function {
@@ -85,7 +85,7 @@ fn end<'a>(args: &[Value<'a>], at: fn(usize) -> usize) -> Outcome<'a> {
     }
 }
 
-fn unwrap<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn unwrap<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [list] = args else { return Err(Error::no_overload()) };
     let mut held = Vec::new();
     for value in list_of(list)?.values()? {

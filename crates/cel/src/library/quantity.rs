@@ -16,7 +16,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
             let text = text_of(text)?;
             let quantity =
                 text.parse().map_err(|error: QuantityError| Error::new(error.to_string()))?;
-            Ok(wrap(Amount { quantity, scale: scale(text), computed: false }))
+            Ok(wrap(CelQuantity { quantity, scale: scale(text), computed: false }))
         },
     },
     Function {
@@ -50,7 +50,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     Function {
         name: "asApproximateFloat",
         overloads: &[("quantity_get_float", "Quantity.() -> double")],
-        body: |_, args| one(args).map(|amount| Value::Double(amount.quantity.approximate())),
+        body: |_, args| one(args).map(|amount| Value::Double(amount.quantity.as_approximate_f64())),
     },
     Function {
         name: "asInteger",
@@ -85,7 +85,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
 
 /// A quantity, and how upstream keeps it: as a 64-bit number of `10^scale`, or not.
 #[derive(Clone, Debug)]
-pub struct Amount {
+pub struct CelQuantity {
     pub(crate) quantity: Quantity,
     scale: Option<i32>,
     /// Upstream compares no amount with one that was computed.
@@ -95,27 +95,27 @@ pub struct Amount {
 impl Value<'_> {
     /// A quantity, as `text` says it.
     pub(crate) fn quantity(quantity: Quantity, text: &str) -> Self {
-        wrap(Amount { quantity, scale: scale(text), computed: false })
+        wrap(CelQuantity { quantity, scale: scale(text), computed: false })
     }
 }
 
-fn wrap(amount: Amount) -> Value<'static> {
+fn wrap(amount: CelQuantity) -> Value<'static> {
     Value::Opaque(Opaque::Quantity(Arc::new(amount)))
 }
 
-fn of<'v>(value: &'v Value<'_>) -> Result<&'v Amount, Error> {
+fn of<'v>(value: &'v Value<'_>) -> Result<&'v CelQuantity, Error> {
     match value {
         Value::Opaque(Opaque::Quantity(amount)) => Ok(amount),
         _ => Err(Error::no_overload()),
     }
 }
 
-fn one<'v>(args: &'v [Value<'_>]) -> Result<&'v Amount, Error> {
+fn one<'v>(args: &'v [Value<'_>]) -> Result<&'v CelQuantity, Error> {
     let [value] = args else { return Err(Error::no_overload()) };
     of(value)
 }
 
-fn two<'v>(args: &'v [Value<'_>]) -> Result<(&'v Amount, &'v Amount), Error> {
+fn two<'v>(args: &'v [Value<'_>]) -> Result<(&'v CelQuantity, &'v CelQuantity), Error> {
     let [a, b] = args else { return Err(Error::no_overload()) };
     Ok((of(a)?, of(b)?))
 }
@@ -146,7 +146,7 @@ fn scale(text: &str) -> Option<i32> {
 }
 
 /// The number, if it is kept as a whole one.
-fn whole(amount: &Amount) -> Option<i64> {
+fn whole(amount: &CelQuantity) -> Option<i64> {
     let value = amount.quantity.value();
     let exact = Quantity::new(value, Format::DecimalSi) == amount.quantity;
     (exact && amount.scale? >= 0).then_some(value)
@@ -157,12 +157,12 @@ fn arithmetic<'a>(args: &[Value<'a>], how: fn(Quantity, &Quantity) -> Quantity) 
     let b = match b {
         Value::Int(n) => {
             let quantity = Quantity::new(*n, Format::DecimalExponent);
-            Amount { quantity, scale: Some(0), computed: false }
+            CelQuantity { quantity, scale: Some(0), computed: false }
         }
         b => of(b)?.clone(),
     };
     let a = of(a)?.clone();
     let scale =
         if a.quantity.is_zero() { b.scale } else { a.scale.zip(b.scale).map(|(a, b)| a.min(b)) };
-    Ok(wrap(Amount { quantity: how(a.quantity, &b.quantity), scale, computed: true }))
+    Ok(wrap(CelQuantity { quantity: how(a.quantity, &b.quantity), scale, computed: true }))
 }

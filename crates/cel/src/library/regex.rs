@@ -1,7 +1,7 @@
 //! Parts of strings that match a pattern.
 
 use super::{Outcome, int_of, text_of};
-use crate::{error::Error, eval::Context, function::Function, value::Value};
+use crate::{error::Error, eval::EvalContext, function::Function, value::Value};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
     Function {
@@ -23,7 +23,7 @@ fn illegal(error: &str) -> Error {
     Error::new(format!("Illegal regex: {error}"))
 }
 
-fn find<'a>(context: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn find<'a>(context: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [text, pattern] = args else { return Err(Error::no_overload()) };
     let (text, pattern) = (text_of(text)?, text_of(pattern)?);
     let regex = context.pattern(pattern)?.map_err(|error| illegal(&error))?;
@@ -31,7 +31,7 @@ fn find<'a>(context: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     Ok(Value::text(found.unwrap_or_default()))
 }
 
-fn find_all<'a>(context: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn find_all<'a>(context: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let (text, pattern, most) = match &*args {
         [text, pattern] => (text_of(text)?, text_of(pattern)?, -1),
         [text, pattern, most] => (text_of(text)?, text_of(pattern)?, int_of(most)?),

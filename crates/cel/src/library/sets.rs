@@ -3,7 +3,7 @@
 use super::{Outcome, list_of};
 use crate::{
     error::Error,
-    eval::Context,
+    eval::EvalContext,
     function::Function,
     value::{List, Value, equal},
 };
@@ -45,7 +45,7 @@ fn contains<'a>(a: &List<'a>, b: &List<'a>) -> Result<bool, Error> {
     Ok(true)
 }
 
-fn intersects<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn intersects<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [a, b] = args else { return Err(Error::no_overload()) };
     let values = list_of(a)?.values()?;
     for item in list_of(b)?.values()? {

@@ -3,7 +3,7 @@
 use super::{Outcome, format, int, int_of, list_of, text_of};
 use crate::{
     error::Error,
-    eval::{Context, LARGEST_VALUE},
+    eval::{EvalContext, LARGEST_VALUE},
     function::Function,
     value::{Text, Value},
 };
@@ -126,7 +126,7 @@ fn change<'a>(args: &[Value<'a>], how: fn(&str) -> String) -> Outcome<'a> {
     Ok(Value::text(how(text_of(text)?)))
 }
 
-fn matches<'a>(context: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn matches<'a>(context: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [text, pattern] = args else { return Err(Error::no_overload()) };
     let (text, pattern) = (text_of(text)?, text_of(pattern)?);
     let regex = context.pattern(pattern)?.map_err(Error::new)?;
@@ -138,7 +138,7 @@ fn out_of_range(index: i64) -> Error {
     Error::new(format!("index out of range: {index}"))
 }
 
-fn char_at<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn char_at<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [text, index] = args else { return Err(Error::no_overload()) };
     let (text, index) = (text_of(text)?, int_of(index)?);
     let length = text.chars().count();
@@ -147,7 +147,7 @@ fn char_at<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     Ok(Value::text(text.chars().nth(at).map(String::from).unwrap_or_default()))
 }
 
-fn index_of<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn index_of<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let (text, part, offset) = search(args)?;
     let offset = offset.unwrap_or_default();
     let from = usize::try_from(offset).map_err(|_| out_of_range(offset))?;
@@ -160,7 +160,7 @@ fn index_of<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     Ok(found.map_or(Value::Int(-1), |at| int(from + at)))
 }
 
-fn last_index_of<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn last_index_of<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let (text, part, offset) = search(args)?;
     let text: Vec<char> = text.chars().collect();
     let part: Vec<char> = part.chars().collect();
@@ -188,7 +188,7 @@ fn search<'a, 'v>(args: &'v [Value<'a>]) -> Result<Search<'a, 'v>, Error> {
     }
 }
 
-fn replace<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn replace<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let (text, old, new) = match &*args {
         [text, old, new, ..] => (text_of(text)?, text_of(old)?, text_of(new)?),
         _ => return Err(Error::no_overload()),
@@ -204,7 +204,7 @@ fn replace<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     Ok(Value::text(replaced))
 }
 
-fn split<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn split<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let (text, separator) = match &*args {
         [text, separator, ..] => (text_of(text)?, text_of(separator)?),
         _ => return Err(Error::no_overload()),
@@ -229,7 +229,7 @@ fn split<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     Ok(Value::list(parts.into_iter().map(Value::text).collect()))
 }
 
-fn substring<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn substring<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let (text, start, end) = match &*args {
         [text, start] => (text_of(text)?, int_of(start)?, None),
         [text, start, end] => (text_of(text)?, int_of(start)?, Some(int_of(end)?)),
@@ -250,7 +250,7 @@ fn substring<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     Ok(Value::text(text.chars().skip(start).take(last - start).collect::<String>()))
 }
 
-fn join<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn join<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let (list, separator) = match &*args {
         [list] => (list_of(list)?, ""),
         [list, separator] => (list_of(list)?, &**text_of(separator)?),

@@ -1,12 +1,12 @@
 //! Parts of moments and of lengths of time.
 
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::tz::TimeZone;
 
 use super::Outcome;
 use crate::{
     error::Error,
     function::Function,
-    value::{Civil, Moment, NANOS, Value},
+    value::{Civil, NANOS, Timestamp, Value},
 };
 
 macro_rules! part {
@@ -95,7 +95,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
 ];
 
 /// A part of a moment, where a second argument says.
-fn moment_part<'a>(args: &[Value<'a>], part: fn(Civil, Moment) -> i64) -> Outcome<'a> {
+fn moment_part<'a>(args: &[Value<'a>], part: fn(Civil, Timestamp) -> i64) -> Outcome<'a> {
     let (moment, offset) = match args {
         [Value::Timestamp(moment)] => (*moment, 0),
         [Value::Timestamp(moment), Value::Text(zone)] => (*moment, offset(*moment, zone)?),
@@ -105,7 +105,7 @@ fn moment_part<'a>(args: &[Value<'a>], part: fn(Civil, Moment) -> i64) -> Outcom
 }
 
 /// How far the clocks of a zone are ahead, in seconds.
-fn offset(moment: Moment, zone: &str) -> Result<i64, Error> {
+fn offset(moment: Timestamp, zone: &str) -> Result<i64, Error> {
     let unknown = || Error::new(format!("unknown time zone {zone}"));
     if let Some((hours, minutes)) = zone.split_once(':') {
         let number = |text: &str| {
@@ -123,6 +123,6 @@ fn offset(moment: Moment, zone: &str) -> Result<i64, Error> {
         return Ok(0);
     }
     let zone = TimeZone::get(zone).map_err(|_| unknown())?;
-    let at = Timestamp::from_second(moment.seconds).map_err(|_| unknown())?;
+    let at = jiff::Timestamp::from_second(moment.seconds).map_err(|_| unknown())?;
     Ok(zone.to_offset(at).seconds().into())
 }

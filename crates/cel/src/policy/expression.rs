@@ -57,7 +57,7 @@ fn compile(
         environment.compile(source).map_err(|errors| format!("compilation failed: {errors}"))?;
     let (types, ty) = (expected.types(), program.output_type());
     if types.is_empty() || types.contains(ty) {
-        return program.planned();
+        return program.require_valid();
     }
     let ty = ty.full_name();
     Err(match types.as_slice() {

@@ -9,53 +9,53 @@ mod validating;
 pub use self::{
     expression::{Expected, Expression},
     mutating::{MutatingPolicy, Mutation},
-    scope::{Scope, Variables},
-    validating::{Conditions, Decision, ValidatingPolicy, Verdict},
+    scope::{VariableScope, Variables},
+    validating::{MatchConditions, PolicyResult, ValidatingPolicy, ValidationDecision},
 };
 
 use crate::{
     error::Error,
-    library::{Authorizer, Check},
-    node::Node,
+    library::{Authorizer, ResourceAttributes},
+    node::DeclType,
     program::Bindings,
     value::Value,
 };
 
 /// What one request may cost, about a second.
-pub const BUDGET: u64 = 10_000_000;
+pub const COST_BUDGET: u64 = 10_000_000;
 /// What deciding whether a policy applies may cost.
-pub const CONDITIONS_BUDGET: u64 = 2_500_000;
+pub const MATCH_CONDITIONS_BUDGET: u64 = 2_500_000;
 /// The longest message that an expression may make, in bytes.
-pub const LONGEST_MESSAGE: usize = 5 * 1024;
+pub const MAX_MESSAGE_LENGTH: usize = 5 * 1024;
 
 /// A request, as expressions see it.
 #[derive(Clone)]
-pub struct Inputs<'a> {
+pub struct PolicyInputs<'a> {
     pub object: &'a object::Value,
-    pub old: &'a object::Value,
+    pub old_object: &'a object::Value,
     /// How to read them, where more than their JSON is known.
-    pub node: Option<&'a Node>,
+    pub node: Option<&'a DeclType>,
     pub request: &'a object::Value,
     /// The namespace of the object; `NULL` if it has none.
     pub namespace: &'a object::Value,
-    pub namespace_node: Option<&'a Node>,
+    pub namespace_node: Option<&'a DeclType>,
     pub params: &'a object::Value,
-    pub params_node: Option<&'a Node>,
-    pub authorizer: Option<(&'a dyn Authorizer, Check)>,
+    pub params_node: Option<&'a DeclType>,
+    pub authorizer: Option<(&'a dyn Authorizer, ResourceAttributes)>,
 }
 
-impl std::fmt::Debug for Inputs<'_> {
+impl std::fmt::Debug for PolicyInputs<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Inputs").field("request", self.request).finish_non_exhaustive()
     }
 }
 
-impl<'a> Inputs<'a> {
+impl<'a> PolicyInputs<'a> {
     /// A request about `object`, without anything around it.
     pub fn new(object: &'a object::Value, request: &'a object::Value) -> Self {
         Self {
             object,
-            old: &object::NULL,
+            old_object: &object::NULL,
             node: None,
             request,
             namespace: &object::NULL,
@@ -70,7 +70,7 @@ impl<'a> Inputs<'a> {
     fn bindings(&self) -> Result<Bindings<'a>, Error> {
         let bindings = Bindings::new()
             .tree("object", self.object, self.node)?
-            .tree("oldObject", self.old, self.node)?
+            .tree("oldObject", self.old_object, self.node)?
             .tree("request", self.request, None)?
             .tree("namespaceObject", self.namespace, self.namespace_node)?
             .tree("params", self.params, self.params_node)?;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    BUDGET, Conditions, Expected, Expression, Inputs, Scope,
-    session::Session,
+    COST_BUDGET, Expected, Expression, MatchConditions, PolicyInputs, VariableScope,
+    session::PolicyEvaluation,
     validating::{types, variables},
 };
 use crate::value::{List, Message, Value};
@@ -13,7 +13,7 @@ use crate::value::{List, Message, Value};
 #[derive(Debug)]
 pub struct MutatingPolicy {
     fails: bool,
-    conditions: Conditions,
+    conditions: MatchConditions,
     variables: Vec<(Arc<str>, Expression)>,
     mutations: Vec<(Expected, Expression)>,
 }
@@ -31,9 +31,9 @@ impl MutatingPolicy {
     /// The policy that this `spec` describes.
     pub fn new(spec: &object::Value) -> Self {
         let params = spec.get("paramKind").is_object();
-        let scope = Scope { params, authorizer: true, mutation: false, variables: true };
+        let scope = VariableScope { params, authorizer: true, mutation: false, variables: true };
         let (variables, environment) = variables(spec, scope);
-        let patching = Scope { mutation: true, ..scope }.environment(&types(&variables));
+        let patching = VariableScope { mutation: true, ..scope }.environment(&types(&variables));
         let mutations = spec.get("mutations").items().iter().filter_map(|tree| {
             let (field, expected) = match tree.get("patchType").as_str()? {
                 "JSONPatch" => ("jsonPatch", Expected::JsonPatch),
@@ -44,44 +44,44 @@ impl MutatingPolicy {
         });
         Self {
             fails: spec.get("failurePolicy").as_str() != Some("Ignore"),
-            conditions: Conditions::new(spec, &environment),
+            conditions: MatchConditions::new(spec, &environment),
             mutations: mutations.collect(),
             variables,
         }
     }
 
     /// Whether errors deny a request.
-    pub fn fails(&self) -> bool {
+    pub fn fails_closed(&self) -> bool {
         self.fails
     }
 
     /// Whether the policy applies to a request.
-    pub fn matches(&self, inputs: &Inputs<'_>) -> Result<bool, String> {
+    pub fn matches(&self, inputs: &PolicyInputs<'_>) -> Result<bool, String> {
         self.conditions.matches(inputs, &self.variables, self.fails)
     }
 
     /// How many changes there are; each sees what those before it made.
-    pub fn count(&self) -> usize {
+    pub fn mutation_count(&self) -> usize {
         self.mutations.len()
     }
 
     /// The change at `at`.
-    pub fn mutation(&self, at: usize, inputs: &Inputs<'_>) -> Result<Mutation, String> {
+    pub fn mutation(&self, at: usize, inputs: &PolicyInputs<'_>) -> Result<Mutation, String> {
         let (expected, expression) = &self.mutations[at];
         if let Err(error) = &expression.program {
             return Err(error.clone());
         }
-        let session = Session::new(&self.variables);
+        let session = PolicyEvaluation::new(&self.variables);
         let bindings = session.bindings(inputs)?;
-        let made = session.run(expression, &bindings, &mut BUDGET.clone())??;
+        let made = session.run(expression, &bindings, &mut COST_BUDGET.clone())??;
         match expected {
             Expected::JsonPatch => json_patch(&made).map(Mutation::JsonPatch),
-            _ => configuration(&made).map(Mutation::Apply),
+            _ => to_apply_configuration(&made).map(Mutation::Apply),
         }
     }
 }
 
-fn configuration(value: &Value<'_>) -> Result<object::Value, String> {
+fn to_apply_configuration(value: &Value<'_>) -> Result<object::Value, String> {
     let Value::Message(message) = value else {
         let ty = value.type_name();
         return Err(format!("unsupported return type from ApplyConfiguration expression: {ty}"));
@@ -112,7 +112,7 @@ fn typed(message: &Message<'_>, path: &str, wrong: &mut Vec<String>) {
 fn typed_value(value: &Value<'_>, path: &str, wrong: &mut Vec<String>) {
     match value {
         Value::Message(message) => typed(message, path, wrong),
-        Value::List(List::Made(items)) => {
+        Value::List(List::Owned(items)) => {
             items.iter().for_each(|item| typed_value(item, path, wrong));
         }
         Value::Map(map) => {
@@ -170,7 +170,7 @@ mod tests {
         one[field]["expression"] = source.into();
         spec["mutations"] = [one].into_iter().collect();
         let object = from_json(br#"{"data": {"k": "v"}}"#).expect("valid");
-        let inputs = Inputs::new(&object, &NULL);
+        let inputs = PolicyInputs::new(&object, &NULL);
         let policy = MutatingPolicy::new(&spec);
         assert_eq!(policy.matches(&inputs), Ok(true));
         policy.mutation(0, &inputs).map(|mutation| match mutation {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::{environment::Environment, node::Node, types::Type};
+use crate::{environment::Environment, node::DeclType, types::Type};
 
 /// Which variables there are beside those that every policy has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
-pub struct Scope {
+pub struct VariableScope {
     pub params: bool,
     pub authorizer: bool,
     /// Whether changes can be written: `Object{}`, `JSONPatch{}`.
@@ -36,7 +36,7 @@ impl Variables {
 
 const VARIABLES: &str = "kubernetes.variables";
 
-impl Scope {
+impl VariableScope {
     /// The environment with these variables.
     pub fn environment(self, variables: &Variables) -> Arc<Environment> {
         self.typed(variables, None, None)
@@ -46,10 +46,10 @@ impl Scope {
     pub fn typed(
         self,
         variables: &Variables,
-        object: Option<&Arc<Node>>,
-        params: Option<&Arc<Node>>,
+        object: Option<&Arc<DeclType>>,
+        params: Option<&Arc<DeclType>>,
     ) -> Arc<Environment> {
-        let of = |environment: Environment, name: &str, node: Option<&Arc<Node>>| match node {
+        let of = |environment: Environment, name: &str, node: Option<&Arc<DeclType>>| match node {
             Some(node) if node.ty().is_some() => environment.with_node(name, node),
             _ => environment.with_variable(name, Type::Dyn),
         };

@@ -4,38 +4,38 @@
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
-use super::{Expression, Inputs};
+use super::{Expression, PolicyInputs};
 use crate::{
     error::Error,
-    program::{Bindings, CALL_LIMIT, Computed},
+    program::{Bindings, CALL_LIMIT, LazyFields},
     value::Value,
 };
 
 /// What a policy calls a value.
-pub(super) type Declared = (Arc<str>, Expression);
+pub(super) type VariableDeclaration = (Arc<str>, Expression);
 
 /// How deep the expressions of variables may nest that wait for each other, together.
-const DEEPEST: usize = 400;
+const MAX_VARIABLE_DEPTH: usize = 400;
 
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// The variables of a policy, as far as they have been read.
-pub(super) struct Session<'a> {
-    declared: &'a [Declared],
+pub(super) struct PolicyEvaluation<'a> {
+    declared: &'a [VariableDeclaration],
     values: Vec<OnceCell<Result<Value<'a>, Error>>>,
     spent: Cell<u64>,
     depth: Cell<usize>,
 }
 
-impl<'a> Session<'a> {
-    pub(super) fn new(declared: &'a [Declared]) -> Self {
+impl<'a> PolicyEvaluation<'a> {
+    pub(super) fn new(declared: &'a [VariableDeclaration]) -> Self {
         let values = declared.iter().map(|_| OnceCell::new()).collect();
         Self { declared, values, spent: Cell::new(0), depth: Cell::new(0) }
     }
 
     /// The variables that every expression has, and these.
-    pub(super) fn bindings(&'a self, inputs: &Inputs<'a>) -> Result<Bindings<'a>, String> {
+    pub(super) fn bindings(&'a self, inputs: &PolicyInputs<'a>) -> Result<Bindings<'a>, String> {
         let bindings = inputs.bindings().map_err(|error| error.to_string())?;
         Ok(bindings.computed("variables", self))
     }
@@ -61,7 +61,7 @@ impl<'a> Session<'a> {
 
     fn compute(
         &self,
-        (name, expression): &'a Declared,
+        (name, expression): &'a VariableDeclaration,
         bindings: &'a Bindings<'a>,
     ) -> Result<Value<'a>, Error> {
         let failed = |how: &str, error: &dyn std::fmt::Display| {
@@ -70,7 +70,7 @@ impl<'a> Session<'a> {
         };
         let program = expression.program.as_ref().map_err(|error| failed("compile", error))?;
         let depth = self.depth.get();
-        if depth + program.height() > DEEPEST {
+        if depth + program.height() > MAX_VARIABLE_DEPTH {
             return Err(failed("evaluate", &"too many variables need each other"));
         }
         self.depth.set(depth + program.height());
@@ -81,7 +81,7 @@ impl<'a> Session<'a> {
     }
 }
 
-impl<'a> Computed<'a> for Session<'a> {
+impl<'a> LazyFields<'a> for PolicyEvaluation<'a> {
     fn get(&self, name: &str, bindings: &'a Bindings<'a>) -> Option<Result<Value<'a>, Error>> {
         // The last of several of a name counts; no variable reads itself or a later one.
         let at = self.declared.iter().rposition(|(other, _)| **other == *name)?;

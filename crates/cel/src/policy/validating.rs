@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::{
-    BUDGET, CONDITIONS_BUDGET, Expected, Expression, Inputs, LONGEST_MESSAGE, Scope, Variables,
-    session::{Declared, Session},
+    COST_BUDGET, Expected, Expression, MATCH_CONDITIONS_BUDGET, MAX_MESSAGE_LENGTH, PolicyInputs,
+    VariableScope, Variables,
+    session::{PolicyEvaluation, VariableDeclaration},
 };
 use crate::{environment::Environment, value::Value};
 
@@ -12,7 +13,7 @@ use crate::{environment::Environment, value::Value};
 #[derive(Debug)]
 pub struct ValidatingPolicy {
     fails: bool,
-    conditions: Conditions,
+    conditions: MatchConditions,
     variables: Vec<(Arc<str>, Expression)>,
     validations: Vec<Validation>,
     annotations: Vec<(String, Expression)>,
@@ -28,7 +29,7 @@ struct Validation {
 
 /// What one expression says of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decision {
+pub struct ValidationDecision {
     /// Why the request is denied; nothing if it is not.
     pub denied: Option<String>,
     /// A status reason, where the policy names one.
@@ -37,9 +38,9 @@ pub struct Decision {
 
 /// What a policy says of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct PolicyResult {
     /// One for each validation; none if the policy does not apply.
-    pub decisions: Vec<Decision>,
+    pub decisions: Vec<ValidationDecision>,
     /// What is to be noted for those who audit, by key.
     pub annotations: Vec<(String, String)>,
     /// Annotations that could not be made, which denies the request.
@@ -48,7 +49,7 @@ pub struct Verdict {
 
 /// The expressions that decide whether something applies to a request.
 #[derive(Debug, Default)]
-pub struct Conditions {
+pub struct MatchConditions {
     conditions: Vec<Expression>,
 }
 
@@ -57,12 +58,13 @@ impl ValidatingPolicy {
     pub fn new(spec: &object::Value) -> Self {
         let params = spec.get("paramKind").is_object();
         let declares = !spec.get("variables").items().is_empty();
-        let scope = Scope { params, authorizer: true, mutation: false, variables: declares };
+        let scope =
+            VariableScope { params, authorizer: true, mutation: false, variables: declares };
         let (variables, environment) = variables(spec, scope);
         let text = |tree: &object::Value, name: &str| {
             tree.get(name).as_str().unwrap_or_default().to_owned()
         };
-        let plain = Scope { authorizer: false, ..scope }.environment(&types(&variables));
+        let plain = VariableScope { authorizer: false, ..scope }.environment(&types(&variables));
         let validations = spec.get("validations").items().iter().map(|tree| {
             let message = text(tree, "messageExpression");
             Validation {
@@ -83,20 +85,20 @@ impl ValidatingPolicy {
         });
         Self {
             fails: spec.get("failurePolicy").as_str() != Some("Ignore"),
-            conditions: Conditions::new(spec, &environment),
+            conditions: MatchConditions::new(spec, &environment),
             validations: validations.collect(),
             annotations: annotations.collect(),
             variables,
         }
     }
 
-    pub fn evaluate(&self, inputs: &Inputs<'_>) -> Verdict {
+    pub fn evaluate(&self, inputs: &PolicyInputs<'_>) -> PolicyResult {
         match self.conditions.matches(inputs, &self.variables, self.fails) {
             Ok(true) => {}
-            Ok(false) => return Verdict::default(),
+            Ok(false) => return PolicyResult::default(),
             Err(message) => return self.failed(message),
         }
-        let mut budget = BUDGET;
+        let mut budget = COST_BUDGET;
         let validations = self.validations.iter();
         let judge = |value: Value<'_>| value.as_bool() == Some(true);
         let expressions = validations.clone().map(|validation| Some(&validation.expression));
@@ -105,14 +107,14 @@ impl ValidatingPolicy {
             Err(message) => return self.failed(message),
         };
         // All messages are made, those of what holds as well.
-        let plain = Inputs { authorizer: None, ..inputs.clone() };
+        let plain = PolicyInputs { authorizer: None, ..inputs.clone() };
         let expressions =
             validations.clone().map(|validation| validation.message_expression.as_ref());
         let say = |value: Value<'_>| value.as_text().map(|text| text.trim().to_owned());
         let messages = each(expressions, &plain, &self.variables, &mut budget, say);
         let messages =
             messages.map_err(|why| self.fails.then(|| format!("failed messageExpression: {why}")));
-        let mut verdict = Verdict::default();
+        let mut verdict = PolicyResult::default();
         for (at, (validation, judged)) in validations.zip(judged).enumerate() {
             let (denied, reason) = match (judged, &messages) {
                 (None, _) | (Some(Ok(true)), Ok(_)) => (None, None),
@@ -123,25 +125,29 @@ impl ValidatingPolicy {
                     (Some(validation.message(made)), validation.reason.clone())
                 }
             };
-            verdict.decisions.push(Decision { denied, reason });
+            verdict.decisions.push(ValidationDecision { denied, reason });
         }
         self.annotate(&plain, &mut verdict);
         verdict
     }
 
-    fn failed(&self, message: String) -> Verdict {
+    fn failed(&self, message: String) -> PolicyResult {
         let denied = self.fails.then_some(message);
-        Verdict { decisions: vec![Decision { denied, reason: None }], ..Verdict::default() }
+        PolicyResult {
+            decisions: vec![ValidationDecision { denied, reason: None }],
+            ..PolicyResult::default()
+        }
     }
 
-    fn annotate(&self, inputs: &Inputs<'_>, verdict: &mut Verdict) {
+    fn annotate(&self, inputs: &PolicyInputs<'_>, verdict: &mut PolicyResult) {
         let expressions = self.annotations.iter().map(|(_, expression)| Some(expression));
         let show = |value: Value<'_>| match value {
             Value::Text(text) => Ok(text.trim().to_owned()),
             Value::Null => Ok(String::new()),
             other => Err(other.type_name().to_owned()),
         };
-        let shown = match each(expressions, inputs, &self.variables, &mut BUDGET.clone(), show) {
+        let shown = match each(expressions, inputs, &self.variables, &mut COST_BUDGET.clone(), show)
+        {
             Ok(shown) => shown,
             Err(message) => {
                 *verdict = self.failed(message);
@@ -167,7 +173,7 @@ impl Validation {
     /// What is said of a request that is denied: what was made for it, if that can be used.
     fn message(&self, made: Option<String>) -> String {
         let usable = |text: &String| {
-            !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n')
+            !text.is_empty() && text.len() <= MAX_MESSAGE_LENGTH && !text.contains('\n')
         };
         made.filter(usable).unwrap_or_else(|| match self.message.trim() {
             "" => format!("failed expression: {}", self.expression.source.trim()),
@@ -176,7 +182,7 @@ impl Validation {
     }
 }
 
-impl Conditions {
+impl MatchConditions {
     /// Those of a `spec` or of a webhook.
     pub fn new(spec: &object::Value, environment: &Arc<Environment>) -> Self {
         let conditions = spec.get("matchConditions").items().iter().map(|tree| {
@@ -189,14 +195,15 @@ impl Conditions {
     /// Whether all of them hold. One that fails matters only if none is false.
     pub fn matches(
         &self,
-        inputs: &Inputs<'_>,
+        inputs: &PolicyInputs<'_>,
         variables: &[(Arc<str>, Expression)],
         fails: bool,
     ) -> Result<bool, String> {
-        let inputs = Inputs { namespace: &object::NULL, ..inputs.clone() };
+        let inputs = PolicyInputs { namespace: &object::NULL, ..inputs.clone() };
         let denies = |value: Value<'_>| value.as_bool() == Some(false);
         let expressions = self.conditions.iter().map(Some);
-        let judged = each(expressions, &inputs, variables, &mut CONDITIONS_BUDGET.clone(), denies);
+        let judged =
+            each(expressions, &inputs, variables, &mut MATCH_CONDITIONS_BUDGET.clone(), denies);
         let judged = match judged {
             Ok(judged) => judged,
             Err(message) => return if fails { Err(message) } else { Ok(false) },
@@ -221,12 +228,12 @@ impl Conditions {
 /// What comes of each expression that there is, all of them in one session. The outer error ends it.
 fn each<'e, T>(
     expressions: impl Iterator<Item = Option<&'e Expression>>,
-    inputs: &Inputs<'_>,
-    variables: &[Declared],
+    inputs: &PolicyInputs<'_>,
+    variables: &[VariableDeclaration],
     budget: &mut u64,
     take: impl Fn(Value<'_>) -> T,
 ) -> Result<Vec<Option<Result<T, String>>>, String> {
-    let session = Session::new(variables);
+    let session = PolicyEvaluation::new(variables);
     let bindings = session.bindings(inputs)?;
     let mut results = Vec::new();
     for expression in expressions {
@@ -241,7 +248,7 @@ fn each<'e, T>(
 /// The variables of a policy, and the environment with them.
 pub(super) fn variables(
     spec: &object::Value,
-    scope: Scope,
+    scope: VariableScope,
 ) -> (Vec<(Arc<str>, Expression)>, Arc<Environment>) {
     let mut types = Variables::default();
     let mut variables = Vec::new();
@@ -256,7 +263,7 @@ pub(super) fn variables(
 }
 
 /// The types of variables.
-pub(super) fn types(variables: &[Declared]) -> Variables {
+pub(super) fn types(variables: &[VariableDeclaration]) -> Variables {
     let mut types = Variables::default();
     variables.iter().for_each(|(name, value)| types.declare(name, value.ty()));
     types
@@ -267,12 +274,12 @@ mod tests {
     use super::*;
     use object::from_json;
 
-    fn verdict(spec: &str, object: &str) -> Verdict {
+    fn verdict(spec: &str, object: &str) -> PolicyResult {
         let spec = from_json(spec.as_bytes()).expect("valid");
         let object = from_json(object.as_bytes()).expect("valid");
         let request = from_json(br#"{"operation": "CREATE", "userInfo": {"username": "jane"}}"#);
         let request = request.expect("valid");
-        let inputs = Inputs::new(&object, &request);
+        let inputs = PolicyInputs::new(&object, &request);
         ValidatingPolicy::new(&spec).evaluate(&inputs)
     }
 

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use schema::custom::{Schema, find_field};
+use schema::custom::{JsonSchema, resolve_field_path};
 
-use super::Source;
-use crate::{environment::Environment, node::Node, program::Program, types::Type};
+use super::ValidationRule;
+use crate::{environment::Environment, node::DeclType, program::Program, types::Type};
 
 /// A rule, as far as it compiles.
 #[derive(Debug)]
-pub(super) struct Rule {
-    pub(super) source: Source,
+pub(super) struct CompiledRule {
+    pub(super) source: ValidationRule,
     /// What is wrong with it, if it has no program.
     pub(super) program: Result<Program, String>,
     pub(super) message: Option<Result<Program, String>>,
@@ -19,21 +19,21 @@ pub(super) struct Rule {
     pub(super) field: String,
 }
 
-impl Rule {
-    pub(super) fn takes_none(&self) -> bool {
+impl CompiledRule {
+    pub(super) fn has_optional_old_self(&self) -> bool {
         self.source.optional_old_self == Some(true)
     }
 }
 
 /// Where rules of a place are compiled.
-pub(super) struct Place {
+pub(super) struct NodeEnvironment {
     plain: Arc<Environment>,
     optional: Arc<Environment>,
 }
 
-impl Place {
+impl NodeEnvironment {
     /// `None` if expressions cannot see what is there.
-    pub(super) fn new(node: &Arc<Node>) -> Option<Self> {
+    pub(super) fn new(node: &Arc<DeclType>) -> Option<Self> {
         let ty = node.ty()?.clone();
         let environment = Environment::new().with_node("self", node);
         let optional = environment.clone().with_variable("oldSelf", Type::optional(ty.clone()));
@@ -43,14 +43,14 @@ impl Place {
         })
     }
 
-    pub(super) fn compile(&self, schema: &Schema, source: Source) -> Rule {
+    pub(super) fn compile(&self, schema: &JsonSchema, source: ValidationRule) -> CompiledRule {
         let environment =
             if source.optional_old_self == Some(true) { &self.optional } else { &self.plain };
         let program = environment
             .compile(&source.rule)
             .map_err(|errors| format!("compilation failed: {errors}"))
             .and_then(|program| match program.output_type() {
-                Type::Bool => program.planned(),
+                Type::Bool => program.require_valid(),
                 _ => Err("cel expression must evaluate to a bool".to_owned()),
             });
         let message = (program.is_ok() && !source.message_expression.is_empty()).then(|| {
@@ -58,7 +58,7 @@ impl Place {
             let program = program
                 .map_err(|errors| format!("messageExpression compilation failed: {errors}"))?;
             match program.output_type() {
-                Type::Text => match program.flaw() {
+                Type::Text => match program.instantiation_error() {
                     Some(flaw) => Err(format!("messageExpression instantiation failed: {flaw}")),
                     None => Ok(program),
                 },
@@ -67,13 +67,13 @@ impl Place {
         });
         let uses_old = program.as_ref().is_ok_and(|program| program.uses("oldSelf"));
         let field = field(schema, &source.field_path);
-        Rule { source, program, message, uses_old, field }
+        CompiledRule { source, program, message, uses_old, field }
     }
 }
 
 /// A path in the form of messages: `a.b[key]`.
-fn field(schema: &Schema, path: &str) -> String {
-    let Ok((names, _)) = find_field(schema, path, true) else { return String::new() };
+fn field(schema: &JsonSchema, path: &str) -> String {
+    let Ok((names, _)) = resolve_field_path(schema, path, true) else { return String::new() };
     let (mut shown, mut at) = (String::new(), Some(schema));
     for name in names {
         match at.filter(|at| at.properties().len() > 0) {

@@ -3,36 +3,42 @@
 use std::sync::Arc;
 
 use schema::{
-    ErrorType, Errors, Path,
-    custom::{self, Additional, CompileRules, Schema},
+    ErrorList, ErrorType, FieldPath,
+    custom::{self, AdditionalProperties, CelRuleCompiler, JsonSchema},
 };
 
-use super::{RULE_LIMIT, SCHEMA_LIMIT, Source, compile::Place, run::RuleSet};
-use crate::node::Node;
+use super::{RULE_LIMIT, SCHEMA_LIMIT, ValidationRule, compile::NodeEnvironment, run::SchemaRules};
+use crate::node::DeclType;
 
 /// Compiles rules of custom resources.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Rules;
+pub struct CrdRuleCompiler;
 
-impl CompileRules for Rules {
-    fn check(&self, schema: &Schema, _: Option<&Schema>, at: &Path, errs: &mut Errors) {
-        if !schema.has(&|schema| !schema.validations().is_empty()) {
+impl CelRuleCompiler for CrdRuleCompiler {
+    fn check(
+        &self,
+        schema: &JsonSchema,
+        _: Option<&JsonSchema>,
+        at: &FieldPath,
+        errs: &mut ErrorList,
+    ) {
+        if !schema.any_node(&|schema| !schema.validations().is_empty()) {
             return;
         }
-        let mut judge = Judge { errs, total: 0, expensive: Vec::new() };
+        let mut judge = RuleValidator { errs, total: 0, expensive: Vec::new() };
         let context = Context { count: Some(1), uncorrelatable: None, root: true };
         judge.visit(schema, at, &context);
         judge.finish(at);
     }
 
-    fn compile(&self, schema: &Schema) -> Option<Arc<dyn custom::Rules>> {
-        let has = schema.has(&|schema| !schema.validations().is_empty());
-        has.then(|| Arc::new(RuleSet::new(schema)) as Arc<dyn custom::Rules>)
+    fn compile(&self, schema: &JsonSchema) -> Option<Arc<dyn custom::CelRules>> {
+        let has = schema.any_node(&|schema| !schema.validations().is_empty());
+        has.then(|| Arc::new(SchemaRules::new(schema)) as Arc<dyn custom::CelRules>)
     }
 }
 
-struct Judge<'e> {
-    errs: &'e mut Errors,
+struct RuleValidator<'e> {
+    errs: &'e mut ErrorList,
     total: u64,
     /// The most expensive first.
     expensive: Vec<(u64, String)>,
@@ -48,18 +54,21 @@ struct Context {
     root: bool,
 }
 
-impl Judge<'_> {
-    fn visit(&mut self, schema: &Schema, at: &Path<'_>, context: &Context) {
+impl RuleValidator<'_> {
+    fn visit(&mut self, schema: &JsonSchema, at: &FieldPath<'_>, context: &Context) {
         if !schema.validations().is_empty() {
             self.rules(schema, at, context);
         }
         let inner = Context {
-            count: context.count.zip(most(schema)).map(|(count, most)| count.saturating_mul(most)),
+            count: context
+                .count
+                .zip(max_cardinality(schema))
+                .map(|(count, most)| count.saturating_mul(most)),
             root: false,
             uncorrelatable: context.uncorrelatable.clone(),
         };
         let here = || context.uncorrelatable.clone().or_else(|| Some(at.to_string()));
-        if let Additional::Of(of) = schema.additional() {
+        if let AdditionalProperties::Schema(of) = schema.additional() {
             self.visit(of, &at.field("additionalProperties"), &inner);
         }
         let properties = at.field("properties");
@@ -79,31 +88,36 @@ impl Judge<'_> {
         }
     }
 
-    fn rules(&mut self, schema: &Schema, at: &Path<'_>, context: &Context) {
+    fn rules(&mut self, schema: &JsonSchema, at: &FieldPath<'_>, context: &Context) {
         let all = at.field("x-kubernetes-validations");
-        let node = Node::of(schema.tree(), context.root || schema.is_embedded());
-        let Some(place) = Place::new(&node) else {
+        let node = DeclType::from_json_schema(
+            schema.tree(),
+            context.root || schema.is_embedded_resource(),
+        );
+        let Some(place) = NodeEnvironment::new(&node) else {
             let detail = "internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations";
             return self.errs.push(ErrorType::Internal, &all, object::NULL.clone(), detail);
         };
         let count = context.count.unwrap_or_else(|| node.cardinality());
         for (i, tree) in schema.validations().iter().enumerate() {
             let at = all.index(i);
-            let rule = place.compile(schema, Source::of(tree));
+            let rule = place.compile(schema, ValidationRule::of(tree));
             let (here, message) = (at.field("rule"), at.field("messageExpression"));
             match &rule.program {
                 Ok(program) => {
                     let cost = program.cost().max.saturating_mul(count);
                     self.cost("estimated rule cost", cost, &here);
                 }
-                Err(error) => self.errs.invalid_shown(&here, rule.source.shown(), error.clone()),
+                Err(error) => {
+                    self.errs.invalid_formatted(&here, rule.source.shown(), error.clone())
+                }
             }
             match &rule.message {
                 Some(Ok(program)) => {
                     self.cost("estimated messageExpression cost", program.cost().max, &message);
                 }
                 Some(Err(error)) => {
-                    self.errs.invalid_shown(&message, rule.source.shown(), error.clone());
+                    self.errs.invalid_formatted(&message, rule.source.shown(), error.clone());
                 }
                 None => {}
             }
@@ -119,7 +133,7 @@ impl Judge<'_> {
         }
     }
 
-    fn cost(&mut self, name: &str, cost: u64, at: &Path<'_>) {
+    fn cost(&mut self, name: &str, cost: u64, at: &FieldPath<'_>) {
         if cost > RULE_LIMIT {
             let detail = exceeded(name, cost, RULE_LIMIT);
             self.errs.push(ErrorType::Forbidden, at, object::NULL.clone(), detail);
@@ -132,7 +146,7 @@ impl Judge<'_> {
         }
     }
 
-    fn finish(self, at: &Path<'_>) {
+    fn finish(self, at: &FieldPath<'_>) {
         if self.total <= SCHEMA_LIMIT {
             return;
         }
@@ -153,10 +167,12 @@ impl Judge<'_> {
 }
 
 /// How many values a value of this schema holds, where something bounds them.
-fn most(schema: &Schema) -> Option<u64> {
+fn max_cardinality(schema: &JsonSchema) -> Option<u64> {
     let bound = |name: &str| schema.integer(name).map(|n| u64::try_from(n).unwrap_or_default());
     match schema.ty() {
-        "object" if !matches!(schema.additional(), Additional::Unsaid) => bound("maxProperties"),
+        "object" if !matches!(schema.additional(), AdditionalProperties::Unset) => {
+            bound("maxProperties")
+        }
         "array" => bound("maxItems"),
         _ => Some(1),
     }

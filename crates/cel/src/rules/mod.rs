@@ -4,13 +4,13 @@ mod compile;
 mod judge;
 mod run;
 
-pub use self::judge::Rules;
+pub use self::judge::CrdRuleCompiler;
 
 use object::{Text, Value};
-use schema::{ErrorType, Errors, FieldError, Path};
+use schema::{ErrorList, ErrorType, FieldError, FieldPath};
 
 /// What all rules together may cost for one object, about a second.
-const BUDGET: u64 = 10_000_000;
+const OBJECT_COST_BUDGET: u64 = 10_000_000;
 /// What a rule may be estimated to cost, and all of a schema together.
 const RULE_LIMIT: u64 = 10_000_000;
 const SCHEMA_LIMIT: u64 = 100_000_000;
@@ -19,7 +19,7 @@ const LONGEST_MESSAGE: usize = 5 * 1024;
 
 /// A rule as it is written.
 #[derive(Clone, Debug)]
-struct Source {
+struct ValidationRule {
     rule: Text,
     message: Text,
     message_expression: Text,
@@ -28,7 +28,7 @@ struct Source {
     optional_old_self: Option<bool>,
 }
 
-impl Source {
+impl ValidationRule {
     fn of(tree: &Value) -> Self {
         let text = |name: &str| Text::from(tree.get(name).as_str().unwrap_or_default());
         Self {
@@ -64,21 +64,27 @@ impl Source {
 }
 
 /// Adds an error; the object itself is `<nil>`.
-fn push(errs: &mut Errors, error: ErrorType, at: &str, bad: Value, detail: String) {
+fn push(errs: &mut ErrorList, error: ErrorType, at: &str, bad: Value, detail: String) {
     let path = if at.is_empty() { "<nil>".to_owned() } else { at.to_owned() };
-    errs.0.push(FieldError { error, path, bad, shown: None, detail });
+    errs.0.push(FieldError {
+        error_type: error,
+        path,
+        bad_value: bad,
+        formatted_value: None,
+        detail,
+    });
 }
 
 /// The same, where the message names no value.
-fn push_omitted(errs: &mut Errors, error: ErrorType, at: &str, detail: String) {
+fn push_omitted(errs: &mut ErrorList, error: ErrorType, at: &str, detail: String) {
     push(errs, error, at, Value::Null, detail);
     if let Some(last) = errs.0.last_mut() {
-        last.shown = Some(String::new());
+        last.formatted_value = Some(String::new());
     }
 }
 
 /// What comes after a path.
-fn child(at: &Path<'_>, more: &str) -> String {
+fn child(at: &FieldPath<'_>, more: &str) -> String {
     let at = at.to_string();
     match (at.is_empty(), more) {
         (_, "") => at,

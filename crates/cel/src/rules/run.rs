@@ -5,49 +5,50 @@ use std::sync::Arc;
 
 use object::{Text, Value as Tree};
 use schema::{
-    ErrorType, Errors, Path,
-    custom::{self, Additional, Schema},
+    ErrorList, ErrorType, FieldPath,
+    custom::{self, AdditionalProperties, JsonSchema},
 };
 
 use super::{
-    BUDGET, LONGEST_MESSAGE, Source, child,
-    compile::{Place, Rule},
+    LONGEST_MESSAGE, OBJECT_COST_BUDGET, ValidationRule, child,
+    compile::{CompiledRule, NodeEnvironment},
     push, push_omitted,
 };
-use crate::{error::Error, node::Node, program::Bindings, value::Value};
+use crate::{error::Error, node::DeclType, program::Bindings, value::Value};
 
 /// The rules at a place of a schema, and those below it.
 #[derive(Debug)]
-pub(super) struct RuleSet {
+pub(super) struct SchemaRules {
     ty: Text,
-    node: Arc<Node>,
-    rules: Vec<Rule>,
-    properties: Vec<(Text, RuleSet)>,
-    additional: Option<Box<RuleSet>>,
-    items: Option<Box<RuleSet>>,
+    node: Arc<DeclType>,
+    rules: Vec<CompiledRule>,
+    properties: Vec<(Text, SchemaRules)>,
+    additional: Option<Box<SchemaRules>>,
+    items: Option<Box<SchemaRules>>,
     /// What items are told apart by, where they are.
     keys: Option<Vec<Text>>,
     correlates: bool,
 }
 
-impl RuleSet {
-    pub(super) fn new(schema: &Schema) -> Self {
+impl SchemaRules {
+    pub(super) fn new(schema: &JsonSchema) -> Self {
         Self::at(schema, true)
     }
 
-    fn at(schema: &Schema, root: bool) -> Self {
-        let node = Node::of(schema.tree(), root || schema.is_embedded());
-        let place = if schema.validations().is_empty() { None } else { Place::new(&node) };
+    fn at(schema: &JsonSchema, root: bool) -> Self {
+        let node = DeclType::from_json_schema(schema.tree(), root || schema.is_embedded_resource());
+        let place =
+            if schema.validations().is_empty() { None } else { NodeEnvironment::new(&node) };
         let rules = place.iter().flat_map(|place| {
-            let sources = schema.validations().iter().map(Source::of);
+            let sources = schema.validations().iter().map(ValidationRule::of);
             sources.map(|source| place.compile(schema, source))
         });
-        let below = |schema: &Schema| {
-            let has = schema.has(&|schema| !schema.validations().is_empty());
+        let below = |schema: &JsonSchema| {
+            let has = schema.any_node(&|schema| !schema.validations().is_empty());
             has.then(|| Box::new(Self::at(schema, false)))
         };
         let additional = match schema.additional() {
-            Additional::Of(of) => below(of),
+            AdditionalProperties::Schema(of) => below(of),
             _ => None,
         };
         Self {
@@ -67,24 +68,24 @@ impl RuleSet {
     }
 }
 
-impl custom::Rules for RuleSet {
-    fn check(&self, object: &Tree, old: Option<&Tree>, errs: &mut Errors) {
-        let mut run = Run { errs, budget: Some(BUDGET) };
-        let past = Past { current: old.map(|old| (object, old)), parent: None };
-        run.visit(self, &Path::Root, Spot { object, old, past });
+impl custom::CelRules for SchemaRules {
+    fn check(&self, object: &Tree, old: Option<&Tree>, errs: &mut ErrorList) {
+        let mut run = RuleEvaluation { errs, budget: Some(OBJECT_COST_BUDGET) };
+        let past = Correlation { current: old.map(|old| (object, old)), parent: None };
+        run.visit(self, &FieldPath::Root, NodeValues { object, old, past });
     }
 }
 
 /// What a value was before, for telling whether it has been touched.
 #[derive(Clone, Copy)]
-struct Past<'a> {
+struct Correlation<'a> {
     current: Option<(&'a Tree, &'a Tree)>,
     /// That of the nearest value around it that has one.
     parent: Option<(&'a Tree, &'a Tree)>,
 }
 
-impl<'a> Past<'a> {
-    fn untouched(self) -> bool {
+impl<'a> Correlation<'a> {
+    fn is_unchanged(self) -> bool {
         self.current.or(self.parent).is_some_and(|(new, old)| new == old)
     }
 
@@ -108,21 +109,21 @@ impl<'a> Past<'a> {
 
 /// A value, and what it was.
 #[derive(Clone, Copy)]
-struct Spot<'a> {
+struct NodeValues<'a> {
     object: &'a Tree,
     old: Option<&'a Tree>,
-    past: Past<'a>,
+    past: Correlation<'a>,
 }
 
-struct Run<'e> {
-    errs: &'e mut Errors,
+struct RuleEvaluation<'e> {
+    errs: &'e mut ErrorList,
     /// Nothing once it has been exhausted.
     budget: Option<u64>,
 }
 
-impl Run<'_> {
-    fn visit(&mut self, set: &RuleSet, at: &Path<'_>, spot: Spot<'_>) {
-        let Spot { object, old, past } = spot;
+impl RuleEvaluation<'_> {
+    fn visit(&mut self, set: &SchemaRules, at: &FieldPath<'_>, spot: NodeValues<'_>) {
+        let NodeValues { object, old, past } = spot;
         if object.is_null() || self.budget.is_none() {
             return;
         }
@@ -131,13 +132,13 @@ impl Run<'_> {
             for (i, item) in items.iter().enumerate() {
                 let before = correlated(set, item, old);
                 let past = past.item(item, before);
-                self.visit(inner, &at.index(i), Spot { object: item, old: before, past });
+                self.visit(inner, &at.index(i), NodeValues { object: item, old: before, past });
             }
         }
         for (name, value) in object.entries() {
             let before = old.filter(|_| set.correlates).map(|old| old.get(name));
             let before = before.filter(|before| !before.is_null());
-            let spot = Spot { object: value, old: before, past: past.key(name) };
+            let spot = NodeValues { object: value, old: before, past: past.key(name) };
             let property = set.properties.iter().find(|(own, _)| own == name);
             if let Some((_, inner)) = property {
                 self.visit(inner, &at.field(name), spot);
@@ -147,14 +148,14 @@ impl Run<'_> {
         }
     }
 
-    fn rules(&mut self, set: &RuleSet, at: &Path<'_>, spot: Spot<'_>) {
-        let Spot { object, old, .. } = spot;
+    fn rules(&mut self, set: &SchemaRules, at: &FieldPath<'_>, spot: NodeValues<'_>) {
+        let NodeValues { object, old, .. } = spot;
         if self.budget == Some(0) && !set.rules.is_empty() {
             return self.exhausted(set, at);
         }
         for rule in set.rules.iter().filter(|rule| !rule.source.rule.trim().is_empty()) {
             let Some(budget) = self.budget else { return };
-            if rule.uses_old && old.is_none() && !rule.takes_none() {
+            if rule.uses_old && old.is_none() && !rule.has_optional_old_self() {
                 continue;
             }
             let program = match &rule.program {
@@ -164,7 +165,7 @@ impl Run<'_> {
                     continue;
                 }
             };
-            let optional = rule.takes_none();
+            let optional = rule.has_optional_old_self();
             let (outcome, cost) = match &bind(set, object, old, optional) {
                 Ok(bindings) => {
                     let (outcome, cost) = program.evaluate(bindings, u64::MAX);
@@ -184,15 +185,21 @@ impl Run<'_> {
         }
     }
 
-    fn exhausted(&mut self, set: &RuleSet, at: &Path<'_>) {
+    fn exhausted(&mut self, set: &SchemaRules, at: &FieldPath<'_>) {
         let detail = "validation failed due to running out of cost budget, no further validation rules will be run";
         self.invalid(set, at, detail.to_owned());
         self.budget = None;
     }
 
-    fn failed(&mut self, set: &RuleSet, rule: &Rule, at: &Path<'_>, error: &Error) {
+    fn failed(
+        &mut self,
+        set: &SchemaRules,
+        rule: &CompiledRule,
+        at: &FieldPath<'_>,
+        error: &Error,
+    ) {
         let name = rule.source.name();
-        let detail = if error.is_cost() {
+        let detail = if error.is_budget_exceeded() {
             self.budget = None;
             format!(
                 "'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {name}"
@@ -207,14 +214,20 @@ impl Run<'_> {
         self.invalid(set, at, detail);
     }
 
-    fn invalid(&mut self, set: &RuleSet, at: &Path<'_>, detail: String) {
+    fn invalid(&mut self, set: &SchemaRules, at: &FieldPath<'_>, detail: String) {
         let ty = set.ty.as_str().into();
         push(self.errs, ErrorType::Invalid, &at.to_string(), ty, detail);
     }
 
-    fn refuse(&mut self, set: &RuleSet, rule: &Rule, at: &Path<'_>, spot: Spot<'_>) {
+    fn refuse(
+        &mut self,
+        set: &SchemaRules,
+        rule: &CompiledRule,
+        at: &FieldPath<'_>,
+        spot: NodeValues<'_>,
+    ) {
         let path = child(at, &rule.field);
-        let mut errors = Errors::default();
+        let mut errors = ErrorList::default();
         match self.message(set, rule, spot) {
             Err(detail) => {
                 let ty = set.ty.as_str().into();
@@ -237,14 +250,19 @@ impl Run<'_> {
             }
         }
         // What nobody has touched is only told.
-        let forgiven = !rule.uses_old && spot.past.untouched();
+        let forgiven = !rule.uses_old && spot.past.is_unchanged();
         let told = if forgiven { &mut self.errs.1 } else { &mut self.errs.0 };
         told.append(&mut errors.0);
     }
 
     /// What a rule says: what its expression makes, if that can be used, or what stands there.
     /// The error says why no other rule is run.
-    fn message(&mut self, set: &RuleSet, rule: &Rule, spot: Spot<'_>) -> Result<String, String> {
+    fn message(
+        &mut self,
+        set: &SchemaRules,
+        rule: &CompiledRule,
+        spot: NodeValues<'_>,
+    ) -> Result<String, String> {
         if let (Some(Ok(program)), Some(budget)) = (&rule.message, self.budget) {
             // It sees the old value itself, also where the rule sees an optional.
             if let Ok(bindings) = bind(set, spot.object, spot.old, false) {
@@ -252,7 +270,7 @@ impl Run<'_> {
                 let rest = budget.checked_sub(cost).ok_or(
                     "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run",
                 )?;
-                if outcome.as_ref().is_err_and(Error::is_cost) {
+                if outcome.as_ref().is_err_and(Error::is_budget_exceeded) {
                     let source = object::quote::quote(&rule.source.message_expression);
                     return Err(format!(
                         "no further validation rules will be run due to call cost exceeds limit for messageExpression: {source}"
@@ -279,7 +297,7 @@ fn usable(value: &Value<'_>) -> Option<String> {
 }
 
 fn bind<'a>(
-    set: &'a RuleSet,
+    set: &'a SchemaRules,
     object: &'a Tree,
     old: Option<&'a Tree>,
     optional: bool,
@@ -297,7 +315,7 @@ fn bind<'a>(
 }
 
 /// What an item of a list was before: the one with the same keys.
-fn correlated<'a>(set: &RuleSet, item: &Tree, old: Option<&'a Tree>) -> Option<&'a Tree> {
+fn correlated<'a>(set: &SchemaRules, item: &Tree, old: Option<&'a Tree>) -> Option<&'a Tree> {
     let keys = set.keys.as_ref()?;
     let same = |other: &&Tree| keys.iter().all(|key| other.get(key) == item.get(key));
     old?.items().iter().find(same)

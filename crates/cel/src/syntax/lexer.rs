@@ -4,26 +4,29 @@
 
 use std::ops::Range;
 
-use crate::source::Problems;
+use crate::source::ErrorCollector;
 
 use super::token::Token;
 
 /// A token, with the characters that it spans.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lexeme {
+pub(crate) struct TokenSpan {
     pub(crate) token: Token,
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
 
 /// Cuts `text` into tokens, the last of which is the end; beside them, what is none.
-pub(crate) fn cut(text: &[char], problems: &mut Problems) -> (Vec<Lexeme>, Vec<Range<usize>>) {
+pub(crate) fn tokenize(
+    text: &[char],
+    problems: &mut ErrorCollector,
+) -> (Vec<TokenSpan>, Vec<Range<usize>>) {
     let mut lexer = Lexer { text, at: 0 };
     let (mut found, mut gaps) = (Vec::new(), Vec::new());
     while lexer.at < text.len() {
         let start = lexer.at;
         match lexer.next() {
-            Ok(Some(token)) => found.push(Lexeme { token, start, end: lexer.at }),
+            Ok(Some(token)) => found.push(TokenSpan { token, start, end: lexer.at }),
             Ok(None) => {}
             Err(stop) => {
                 let end = (stop + 1).min(text.len());
@@ -35,7 +38,7 @@ pub(crate) fn cut(text: &[char], problems: &mut Problems) -> (Vec<Lexeme>, Vec<R
             }
         }
     }
-    found.push(Lexeme { token: Token::End, start: text.len(), end: text.len() });
+    found.push(TokenSpan { token: Token::End, start: text.len(), end: text.len() });
     (found, gaps)
 }
 

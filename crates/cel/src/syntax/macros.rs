@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::ast::{ACCUMULATOR, Call, Element, Expr, Fold, Id, Kind, Literal, Select};
+use crate::ast::{ACCUMULATOR, Call, Comprehension, Element, Expr, ExprKind, Id, Literal, Select};
 
 use super::parser::Parser;
-use crate::source::BEFORE;
+use crate::source::BEFORE_START;
 
 /// Which macros a dialect has beside the usual ones.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,7 +22,7 @@ const MOST_NODES: usize = 250_000;
 const SORT_INPUT: &str = "@__sortBy_input__";
 
 /// A message, and the node that it is about.
-type Refused = (Id, String);
+type MacroError = (Id, String);
 
 /// The call, or what it stands for.
 pub(crate) fn expand(
@@ -33,7 +33,7 @@ pub(crate) fn expand(
     args: Vec<Expr>,
 ) -> Expr {
     let receiver = target.is_some();
-    let mut make = Maker { parser, place };
+    let mut make = MacroExpander { parser, place };
     let expanded = match (function, args.len(), receiver) {
         ("has", 1, false) => make.has(args),
         ("all" | "exists" | "exists_one", 2 | 3, true) | ("existsOne", 3, true) => {
@@ -49,32 +49,32 @@ pub(crate) fn expand(
         ("bind", 3, true) if make.parser.macros.bind && is_cel(target.as_ref()) => make.bind(args),
         _ => {
             let call = Call { function: function.into(), target, args };
-            return parser.node(place, Kind::Call(Box::new(call)));
+            return parser.node(place, ExprKind::Call(Box::new(call)));
         }
     };
     expanded.unwrap_or_else(|(id, message)| {
-        let place = parser.ast.place(id).unwrap_or(BEFORE);
+        let place = parser.ast.position(id).unwrap_or(BEFORE_START);
         parser.cursor.problems.add(Some(place), message);
         Expr::default()
     })
 }
 
 fn is_cel(target: Option<&Expr>) -> bool {
-    target.is_some_and(|target| matches!(&target.kind, Kind::Ident(name) if &**name == "cel"))
+    target.is_some_and(|target| matches!(&target.kind, ExprKind::Ident(name) if &**name == "cel"))
 }
 
-struct Maker<'p, 'a> {
+struct MacroExpander<'p, 'a> {
     parser: &'p mut Parser<'a>,
     place: usize,
 }
 
-impl Maker<'_, '_> {
-    fn has(&mut self, mut args: Vec<Expr>) -> Result<Expr, Refused> {
+impl MacroExpander<'_, '_> {
+    fn has(&mut self, mut args: Vec<Expr>) -> Result<Expr, MacroError> {
         let arg = args.pop().unwrap_or_default();
-        let Kind::Select(select) = arg.kind else {
+        let ExprKind::Select(select) = arg.kind else {
             return Err((arg.id, "invalid argument to has() macro".to_owned()));
         };
-        Ok(self.node(Kind::Select(Box::new(Select { test: true, ..*select }))))
+        Ok(self.node(ExprKind::Select(Box::new(Select { test_only: true, ..*select }))))
     }
 
     fn quantifier(
@@ -82,7 +82,7 @@ impl Maker<'_, '_> {
         function: &str,
         target: Option<Expr>,
         mut args: Vec<Expr>,
-    ) -> Result<Expr, Refused> {
+    ) -> Result<Expr, MacroError> {
         let predicate = args.pop().unwrap_or_default();
         let (iter, iter2) = variables(&args, "argument must be a simple name")?;
         let (init, condition, step, result) = match function {
@@ -121,10 +121,10 @@ impl Maker<'_, '_> {
         };
         let range = target.unwrap_or_default();
         let accu = ACCUMULATOR.into();
-        Ok(self.fold(Fold { range, iter, iter2, accu, init, condition, step, result }))
+        Ok(self.fold(Comprehension { range, iter, iter2, accu, init, condition, step, result }))
     }
 
-    fn map(&mut self, target: Option<Expr>, mut args: Vec<Expr>) -> Result<Expr, Refused> {
+    fn map(&mut self, target: Option<Expr>, mut args: Vec<Expr>) -> Result<Expr, MacroError> {
         let value = args.pop().unwrap_or_default();
         let filter = if args.len() == 2 { args.pop() } else { None };
         let (iter, _) = variables(&args, "argument is not an identifier")?;
@@ -134,7 +134,7 @@ impl Maker<'_, '_> {
         Ok(self.collect(target, (iter, None), (filter, step), false))
     }
 
-    fn filter(&mut self, target: Option<Expr>, mut args: Vec<Expr>) -> Result<Expr, Refused> {
+    fn filter(&mut self, target: Option<Expr>, mut args: Vec<Expr>) -> Result<Expr, MacroError> {
         let filter = args.pop();
         let (iter, _) = variables(&args, "argument is not an identifier")?;
         let list = self.list(args);
@@ -148,7 +148,7 @@ impl Maker<'_, '_> {
         function: &str,
         target: Option<Expr>,
         mut args: Vec<Expr>,
-    ) -> Result<Expr, Refused> {
+    ) -> Result<Expr, MacroError> {
         let value = args.pop().unwrap_or_default();
         let filter = if args.len() == 3 { args.pop() } else { None };
         let (iter, iter2) = variables(&args, "argument must be a simple name")?;
@@ -182,12 +182,12 @@ impl Maker<'_, '_> {
             let branches = vec![filter, step, self.accu()];
             step = self.call("_?_:_", branches);
         }
-        let init = if map { self.node(Kind::Map(Vec::new())) } else { self.list(Vec::new()) };
+        let init = if map { self.node(ExprKind::Map(Vec::new())) } else { self.list(Vec::new()) };
         let condition = self.literal(Literal::Bool(true));
         let result = self.accu();
         let range = target.unwrap_or_default();
         let accu = ACCUMULATOR.into();
-        self.fold(Fold { range, iter, iter2, accu, init, condition, step, result })
+        self.fold(Comprehension { range, iter, iter2, accu, init, condition, step, result })
     }
 
     fn opt_map(
@@ -195,15 +195,15 @@ impl Maker<'_, '_> {
         function: &str,
         target: Option<Expr>,
         mut args: Vec<Expr>,
-    ) -> Result<Expr, Refused> {
+    ) -> Result<Expr, MacroError> {
         let result = args.pop().unwrap_or_default();
-        let Some(Kind::Ident(name)) = args.first().map(|arg| &arg.kind) else {
+        let Some(ExprKind::Ident(name)) = args.first().map(|arg| &arg.kind) else {
             let id = args.first().map_or(0, |arg| arg.id);
             return Err((id, format!("{function}() variable name must be a simple identifier")));
         };
         let name = name.clone();
         let target = target.unwrap_or_default();
-        let mut nodes = self.parser.ast.places.len();
+        let mut nodes = self.parser.ast.positions.len();
         target.walk(&mut |_| nodes += 1);
         if nodes > MOST_NODES {
             return Err((target.id, format!("expression node limit exceeded: {MOST_NODES}")));
@@ -217,11 +217,15 @@ impl Maker<'_, '_> {
         Ok(self.call("_?_:_", vec![test, some, none]))
     }
 
-    fn sort_by(&mut self, target: Option<Expr>, args: Vec<Expr>) -> Result<Expr, Refused> {
+    fn sort_by(&mut self, target: Option<Expr>, args: Vec<Expr>) -> Result<Expr, MacroError> {
         let target = target.unwrap_or_default();
         let sortable = matches!(
             target.kind,
-            Kind::List(_) | Kind::Select(_) | Kind::Ident(_) | Kind::Fold(_) | Kind::Call(_)
+            ExprKind::List(_)
+                | ExprKind::Select(_)
+                | ExprKind::Ident(_)
+                | ExprKind::Fold(_)
+                | ExprKind::Call(_)
         );
         if !sortable {
             let message = "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
@@ -235,15 +239,15 @@ impl Maker<'_, '_> {
             target: Some(input),
             args: vec![keys],
         };
-        let call = self.node(Kind::Call(Box::new(call)));
+        let call = self.node(ExprKind::Call(Box::new(call)));
         Ok(self.bound(SORT_INPUT.into(), target, call))
     }
 
-    fn bind(&mut self, mut args: Vec<Expr>) -> Result<Expr, Refused> {
+    fn bind(&mut self, mut args: Vec<Expr>) -> Result<Expr, MacroError> {
         let result = args.pop().unwrap_or_default();
         let init = args.pop().unwrap_or_default();
         let name = args.pop().unwrap_or_default();
-        let Kind::Ident(variable) = name.kind else {
+        let ExprKind::Ident(variable) = name.kind else {
             let message = "cel.bind() variable names must be simple identifiers";
             return Err((name.id, message.to_owned()));
         };
@@ -256,15 +260,24 @@ impl Maker<'_, '_> {
         let condition = self.literal(Literal::Bool(false));
         let step = self.ident(&name);
         let iter = UNUSED.into();
-        self.fold(Fold { range, iter, iter2: None, accu: name, init, condition, step, result })
+        self.fold(Comprehension {
+            range,
+            iter,
+            iter2: None,
+            accu: name,
+            init,
+            condition,
+            step,
+            result,
+        })
     }
 
-    fn node(&mut self, kind: Kind) -> Expr {
+    fn node(&mut self, kind: ExprKind) -> Expr {
         self.parser.node(self.place, kind)
     }
 
-    fn fold(&mut self, fold: Fold) -> Expr {
-        self.node(Kind::Fold(Box::new(fold)))
+    fn fold(&mut self, fold: Comprehension) -> Expr {
+        self.node(ExprKind::Fold(Box::new(fold)))
     }
 
     fn accu(&mut self) -> Expr {
@@ -272,11 +285,11 @@ impl Maker<'_, '_> {
     }
 
     fn ident(&mut self, name: &str) -> Expr {
-        self.node(Kind::Ident(name.into()))
+        self.node(ExprKind::Ident(name.into()))
     }
 
     fn literal(&mut self, literal: Literal) -> Expr {
-        self.node(Kind::Literal(literal))
+        self.node(ExprKind::Literal(literal))
     }
 
     fn call(&mut self, function: &str, args: Vec<Expr>) -> Expr {
@@ -285,12 +298,12 @@ impl Maker<'_, '_> {
 
     fn member_call(&mut self, function: &str, target: Expr) -> Expr {
         let call = Call { function: function.into(), target: Some(target), args: Vec::new() };
-        self.node(Kind::Call(Box::new(call)))
+        self.node(ExprKind::Call(Box::new(call)))
     }
 
     fn list(&mut self, values: Vec<Expr>) -> Expr {
         let elements = values.into_iter().map(|value| Element { value, optional: false });
-        self.node(Kind::List(elements.collect()))
+        self.node(ExprKind::List(elements.collect()))
     }
 
     /// The same expression with nodes of its own.
@@ -301,17 +314,17 @@ impl Maker<'_, '_> {
     }
 
     fn renumber(&mut self, expr: &mut Expr) {
-        let place = self.parser.ast.place(expr.id).and_then(|place| usize::try_from(place).ok());
+        let place = self.parser.ast.position(expr.id).and_then(|place| usize::try_from(place).ok());
         expr.id = self.parser.id(place.unwrap_or(self.place));
         expr.children_mut().into_iter().for_each(|part| self.renumber(part));
     }
 }
 
 /// The one or two variables that a macro declares.
-fn variables(args: &[Expr], unnamed: &str) -> Result<(Arc<str>, Option<Arc<str>>), Refused> {
+fn variables(args: &[Expr], unnamed: &str) -> Result<(Arc<str>, Option<Arc<str>>), MacroError> {
     let mut names: Vec<Arc<str>> = Vec::new();
     for arg in args {
-        let Kind::Ident(name) = &arg.kind else { return Err((arg.id, unnamed.to_owned())) };
+        let ExprKind::Ident(name) = &arg.kind else { return Err((arg.id, unnamed.to_owned())) };
         if names.contains(name) {
             return Err((arg.id, format!("duplicate variable name: {name}")));
         }

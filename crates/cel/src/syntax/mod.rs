@@ -11,10 +11,10 @@ use std::thread;
 
 pub(crate) use self::macros::Macros;
 
-use self::{lexer::Lexeme, parser::Parser, recover::Cursor, token::Token};
+use self::{lexer::TokenSpan, parser::Parser, recover::Cursor, token::Token};
 use crate::{
     ast::{Ast, Expr},
-    source::{Errors, Problems},
+    source::{CompileErrors, ErrorCollector},
 };
 
 /// Longer texts are not parsed.
@@ -27,8 +27,8 @@ const STACK: usize = 64 << 20;
 const DEEPEST: usize = 400;
 
 /// Parses `source`, macros expanded.
-pub(crate) fn parse(source: &str, macros: Macros) -> Result<Ast, Errors> {
-    let mut problems = Problems::default();
+pub(crate) fn parse(source: &str, macros: Macros) -> Result<Ast, CompileErrors> {
+    let mut problems = ErrorCollector::default();
     let text: Vec<char> = source.chars().collect();
     if text.len() > LONGEST {
         let size = text.len();
@@ -37,9 +37,9 @@ pub(crate) fn parse(source: &str, macros: Macros) -> Result<Ast, Errors> {
         problems.add(None, message);
         return Err(problems.show(source));
     }
-    let (tokens, gaps) = lexer::cut(&text, &mut problems);
+    let (tokens, gaps) = lexer::tokenize(&text, &mut problems);
     let deep = nesting(&tokens) > DEEP;
-    let ast = Ast { root: Expr::default(), places: vec![None] };
+    let ast = Ast { root: Expr::default(), positions: vec![None] };
     let cursor = Cursor::new(&text, tokens, gaps, problems);
     let mut parser = Parser { cursor, ast, macros, partial: None };
     parser.ast.root = with_stack(deep, || {
@@ -70,7 +70,7 @@ pub(crate) fn with_stack<T: Send>(deep: bool, work: impl FnOnce() -> T + Send) -
 }
 
 /// How deep brackets and conditionals nest.
-fn nesting(tokens: &[Lexeme]) -> usize {
+fn nesting(tokens: &[TokenSpan]) -> usize {
     let (mut depth, mut deepest, mut choices) = (0_usize, 0, 0);
     for lexeme in tokens {
         match lexeme.token {

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::ast::{Ast, Call, Element, Entry, Expr, Field, Id, Kind, Literal, Select};
+use crate::ast::{Ast, Call, Element, Entry, Expr, ExprKind, Field, Id, Literal, Select};
 
 use super::{
-    lexer::Lexeme,
+    lexer::TokenSpan,
     literal::value,
     macros::{self, Macros},
-    recover::{Cursor, Failure, Follow, Parsed, Rule},
-    token::{EXPRESSION, FACTORS, FIELD, MEMBER, OPTIONAL, RELATIONS, Set, TERMS, Token},
+    recover::{Cursor, Failure, FollowSet, Parsed, Rule},
+    token::{EXPRESSION, FACTORS, FIELD, MEMBER, OPTIONAL, RELATIONS, TERMS, Token, TokenSet},
 };
 
 /// Names that no variable or function may have.
@@ -39,21 +39,21 @@ const RESERVED: [&str; 21] = [
 
 impl Default for Expr {
     fn default() -> Self {
-        Self { id: 0, kind: Kind::Error }
+        Self { id: 0, kind: ExprKind::Error }
     }
 }
 
-const fn then(tokens: &[Token]) -> Follow {
-    Follow { set: Set::of(tokens), ends: false }
+const fn then(tokens: &[Token]) -> FollowSet {
+    FollowSet { set: TokenSet::of(tokens), ends: false }
 }
 
-const fn maybe(set: Set) -> Follow {
-    Follow { set, ends: true }
+const fn maybe(set: TokenSet) -> FollowSet {
+    FollowSet { set, ends: true }
 }
 
-const NOTHING: Follow = maybe(Set::EMPTY);
-const OPERAND: Follow = Follow { set: EXPRESSION, ends: false };
-const SUFFIX: Set = Set::of(&[Token::Dot, Token::LeftBracket]);
+const NOTHING: FollowSet = maybe(TokenSet::EMPTY);
+const OPERAND: FollowSet = FollowSet { set: EXPRESSION, ends: false };
+const SUFFIX: TokenSet = TokenSet::of(&[Token::Dot, Token::LeftBracket]);
 
 /// What a rule leaves behind when it gives up: nothing, or the part that it has read.
 trait Leave: Default {
@@ -92,18 +92,18 @@ impl Parser<'_> {
 
     /// A new node at a place in the text.
     pub(crate) fn id(&mut self, place: usize) -> Id {
-        self.ast.places.push(u32::try_from(place).ok());
-        self.ast.places.len() - 1
+        self.ast.positions.push(u32::try_from(place).ok());
+        self.ast.positions.len() - 1
     }
 
-    pub(crate) fn node(&mut self, place: usize, kind: Kind) -> Expr {
+    pub(crate) fn node(&mut self, place: usize, kind: ExprKind) -> Expr {
         Expr { id: self.id(place), kind }
     }
 
     fn rule<T: Leave>(
         &mut self,
         rule: Rule,
-        follow: Follow,
+        follow: FollowSet,
         body: impl FnOnce(&mut Self) -> Parsed<T>,
     ) -> T {
         let depth = self.cursor.depth(rule);
@@ -121,23 +121,23 @@ impl Parser<'_> {
         self.cursor.tokens[self.cursor.at].start
     }
 
-    fn lexeme(&self) -> Lexeme {
+    fn lexeme(&self) -> TokenSpan {
         self.cursor.tokens[self.cursor.at]
     }
 
-    fn text(&self, lexeme: Lexeme) -> String {
+    fn text(&self, lexeme: TokenSpan) -> String {
         self.cursor.text[lexeme.start..lexeme.end].iter().collect()
     }
 
-    fn expr(&mut self, follow: Follow) -> Expr {
+    fn expr(&mut self, follow: FollowSet) -> Expr {
         self.rule(Rule::Expr, follow, |p| {
-            let condition = p.or(maybe(Set::of(&[Token::Question])));
+            let condition = p.or(maybe(TokenSet::of(&[Token::Question])));
             if p.cursor.peek(0) != Token::Question {
                 return Ok(condition);
             }
             let place = p.cursor.expect(Token::Question, OPERAND)?;
             let yes = p.or(then(&[Token::Colon]));
-            p.partial = Some(p.node(place, Kind::Error));
+            p.partial = Some(p.node(place, ExprKind::Error));
             p.cursor.expect(Token::Colon, OPERAND)?;
             p.partial = None;
             let no = p.expr(NOTHING);
@@ -145,11 +145,11 @@ impl Parser<'_> {
         })
     }
 
-    fn or(&mut self, follow: Follow) -> Expr {
+    fn or(&mut self, follow: FollowSet) -> Expr {
         self.rule(Rule::Or, follow, |p| p.chain(Token::Or, "_||_", Self::and))
     }
 
-    fn and(&mut self, follow: Follow) -> Expr {
+    fn and(&mut self, follow: FollowSet) -> Expr {
         self.rule(Rule::And, follow, |p| p.chain(Token::And, "_&&_", |p, f| p.relation(0, f)))
     }
 
@@ -158,9 +158,9 @@ impl Parser<'_> {
         &mut self,
         op: Token,
         function: &str,
-        part: fn(&mut Self, Follow) -> Expr,
+        part: fn(&mut Self, FollowSet) -> Expr,
     ) -> Parsed<Expr> {
-        let more = maybe(Set::of(&[op]));
+        let more = maybe(TokenSet::of(&[op]));
         let mut terms = vec![part(self, more)];
         let mut ids = Vec::new();
         while self.cursor.peek(0) == op {
@@ -171,7 +171,7 @@ impl Parser<'_> {
         Ok(balance(function, &ids, &mut terms))
     }
 
-    fn relation(&mut self, least: u8, follow: Follow) -> Expr {
+    fn relation(&mut self, least: u8, follow: FollowSet) -> Expr {
         self.rule(Rule::Relation, follow, |p| {
             let mut left = p.calc(0, maybe(RELATIONS));
             while least <= 1 && RELATIONS.has(p.cursor.peek(0)) {
@@ -194,7 +194,7 @@ impl Parser<'_> {
         })
     }
 
-    fn calc(&mut self, least: u8, follow: Follow) -> Expr {
+    fn calc(&mut self, least: u8, follow: FollowSet) -> Expr {
         self.rule(Rule::Calc, follow, |p| {
             let mut left = p.unary(maybe(FACTORS.or(TERMS)));
             loop {
@@ -221,11 +221,11 @@ impl Parser<'_> {
         })
     }
 
-    fn unary(&mut self, follow: Follow) -> Expr {
+    fn unary(&mut self, follow: FollowSet) -> Expr {
         self.rule(Rule::Unary, follow, |p| {
             let place = p.here();
             let fits = p.cursor.sync(EXPRESSION);
-            p.kept(fits, |p| p.node(place, Kind::Literal(Literal::Text("<<error>>".into()))))?;
+            p.kept(fits, |p| p.node(place, ExprKind::Literal(Literal::Text("<<error>>".into()))))?;
             let number = matches!(p.cursor.peek(1), Token::Int | Token::Float);
             match p.cursor.peek(0) {
                 Token::Not => p.signs(Token::Not, "!_"),
@@ -246,14 +246,14 @@ impl Parser<'_> {
         let mut count = 0;
         while self.cursor.peek(0) == sign {
             self.cursor.expect(sign, then(&[]))?;
-            self.cursor.sync_loop(MEMBER.or(Set::of(&[sign])))?;
+            self.cursor.sync_loop(MEMBER.or(TokenSet::of(&[sign])))?;
             count += 1;
         }
         let operand = self.member(NOTHING);
         Ok(if count % 2 == 0 { operand } else { self.call(place, function, vec![operand]) })
     }
 
-    fn member(&mut self, follow: Follow) -> Expr {
+    fn member(&mut self, follow: FollowSet) -> Expr {
         self.rule(Rule::Member, follow, |p| {
             let mut operand = p.primary(maybe(SUFFIX));
             while SUFFIX.has(p.cursor.peek(0)) {
@@ -320,10 +320,10 @@ impl Parser<'_> {
                 }
                 let field: Arc<str> = field.into();
                 if !optional {
-                    let select = Select { operand, field, test: false };
-                    return Ok(self.node(place, Kind::Select(Box::new(select))));
+                    let select = Select { operand, field, test_only: false };
+                    return Ok(self.node(place, ExprKind::Select(Box::new(select))));
                 }
-                let field = self.node(at, Kind::Literal(Literal::Text(field)));
+                let field = self.node(at, ExprKind::Literal(Literal::Text(field)));
                 Ok(self.call(place, "_?._", vec![operand, field]))
             }
             _ => self.complete(Some(Failure::NoViable { from, to: from + 1 }), operand),
@@ -339,9 +339,9 @@ impl Parser<'_> {
         Ok(optional)
     }
 
-    fn field_name(&mut self, follow: Follow) -> String {
+    fn field_name(&mut self, follow: FollowSet) -> String {
         self.rule(Rule::EscapeIdent, follow, |p| {
-            p.cursor.sync(Set::of(&[Token::Ident, Token::Quoted]))?;
+            p.cursor.sync(TokenSet::of(&[Token::Ident, Token::Quoted]))?;
             let lexeme = p.lexeme();
             let text = p.text(lexeme);
             match lexeme.token {
@@ -353,15 +353,15 @@ impl Parser<'_> {
     }
 
     /// `(a, b)`: the place of the parenthesis, what is in it, and whether it closes.
-    fn arguments(&mut self, next: Follow) -> Parsed<(usize, Vec<Expr>, Parsed<usize>)> {
+    fn arguments(&mut self, next: FollowSet) -> Parsed<(usize, Vec<Expr>, Parsed<usize>)> {
         let place = self.cursor.expect(Token::LeftParen, then(&[Token::RightParen]))?;
-        if let Err(failure) = self.cursor.sync(EXPRESSION.or(Set::of(&[Token::RightParen]))) {
+        if let Err(failure) = self.cursor.sync(EXPRESSION.or(TokenSet::of(&[Token::RightParen]))) {
             return Ok((place, Vec::new(), Err(failure)));
         }
         let mut args = Vec::new();
         if EXPRESSION.has(self.cursor.peek(0)) {
             args = self.rule(Rule::ExprList, then(&[Token::RightParen]), |p| {
-                let more = maybe(Set::of(&[Token::Comma]));
+                let more = maybe(TokenSet::of(&[Token::Comma]));
                 let mut args = vec![p.expr(more)];
                 while p.cursor.peek(0) == Token::Comma {
                     p.cursor.expect(Token::Comma, then(&[]))?;
@@ -374,7 +374,7 @@ impl Parser<'_> {
         Ok((place, args, closed))
     }
 
-    fn primary(&mut self, follow: Follow) -> Expr {
+    fn primary(&mut self, follow: FollowSet) -> Expr {
         self.rule(Rule::Primary, follow, |p| {
             p.cursor.sync(MEMBER)?;
             let place = p.here();
@@ -388,11 +388,11 @@ impl Parser<'_> {
                 }
                 Token::LeftBracket => {
                     let list = p.list(place);
-                    p.kept(list, |p| p.node(place, Kind::List(Vec::new())))
+                    p.kept(list, |p| p.node(place, ExprKind::List(Vec::new())))
                 }
                 Token::LeftBrace => {
                     let map = p.map(place);
-                    p.kept(map, |p| p.node(place, Kind::Map(Vec::new())))
+                    p.kept(map, |p| p.node(place, ExprKind::Map(Vec::new())))
                 }
                 token if MEMBER.has(token) => Ok(p.literal()),
                 _ => Err(Failure::NoViable { from: p.cursor.at, to: p.cursor.at }),
@@ -433,7 +433,7 @@ impl Parser<'_> {
             }
             let place = self.here();
             let message = self.message(&name);
-            let left = Kind::Struct(name.as_str().into(), Vec::new());
+            let left = ExprKind::Struct(name.as_str().into(), Vec::new());
             return self.kept(message, |p| p.node(place, left));
         }
         let call = self.cursor.peek(0) == Token::LeftParen;
@@ -441,25 +441,25 @@ impl Parser<'_> {
         if RESERVED.contains(&word.as_str()) {
             let message = format!("reserved identifier: {word}");
             self.cursor.problems.add(u32::try_from(place).ok(), message);
-            return Ok(self.node(place, Kind::Error));
+            return Ok(self.node(place, ExprKind::Error));
         }
         match arguments {
             Some((place, args, closed)) => {
                 let call = macros::expand(self, place, &name, None, args);
                 self.complete(closed.err(), call)
             }
-            None => Ok(self.node(at, Kind::Ident(name.into()))),
+            None => Ok(self.node(at, ExprKind::Ident(name.into()))),
         }
     }
 
     fn list(&mut self, place: usize) -> Parsed<Expr> {
-        let ends = Set::of(&[Token::Comma, Token::RightBracket]);
+        let ends = TokenSet::of(&[Token::Comma, Token::RightBracket]);
         self.cursor.expect(Token::LeftBracket, maybe(OPTIONAL.or(ends)))?;
         self.cursor.sync(OPTIONAL.or(ends))?;
         let mut elements = Vec::new();
         if OPTIONAL.has(self.cursor.peek(0)) {
-            elements = self.rule(Rule::ListInit, Follow { set: ends, ends: false }, |p| {
-                let more = maybe(Set::of(&[Token::Comma]));
+            elements = self.rule(Rule::ListInit, FollowSet { set: ends, ends: false }, |p| {
+                let more = maybe(TokenSet::of(&[Token::Comma]));
                 let mut elements = vec![p.optional_expr(more)];
                 while p.cursor.peek(0) == Token::Comma && OPTIONAL.has(p.cursor.peek(1)) {
                     p.cursor.expect(Token::Comma, then(&[]))?;
@@ -471,12 +471,12 @@ impl Parser<'_> {
         self.close(Token::RightBracket)?;
         let element = |(optional, value)| Element { value, optional };
         let elements = elements.into_iter().map(element).collect();
-        Ok(self.node(place, Kind::List(elements)))
+        Ok(self.node(place, ExprKind::List(elements)))
     }
 
     /// A comma that may be there, and the bracket that must.
     fn close(&mut self, bracket: Token) -> Parsed<()> {
-        self.cursor.sync(Set::of(&[Token::Comma, bracket]))?;
+        self.cursor.sync(TokenSet::of(&[Token::Comma, bracket]))?;
         if self.cursor.peek(0) == Token::Comma {
             self.cursor.expect(Token::Comma, then(&[bracket]))?;
         }
@@ -484,7 +484,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn optional_expr(&mut self, follow: Follow) -> (bool, Expr) {
+    fn optional_expr(&mut self, follow: FollowSet) -> (bool, Expr) {
         self.rule(Rule::OptExpr, follow, |p| {
             p.cursor.sync(OPTIONAL)?;
             let optional = p.optional()?;
@@ -493,17 +493,17 @@ impl Parser<'_> {
     }
 
     fn map(&mut self, place: usize) -> Parsed<Expr> {
-        let ends = Set::of(&[Token::Comma, Token::RightBrace]);
+        let ends = TokenSet::of(&[Token::Comma, Token::RightBrace]);
         self.cursor.expect(Token::LeftBrace, maybe(OPTIONAL.or(ends)))?;
         self.cursor.sync(OPTIONAL.or(ends))?;
         let mut entries = Vec::new();
         if OPTIONAL.has(self.cursor.peek(0)) {
-            entries = self.rule(Rule::MapInits, Follow { set: ends, ends: false }, |p| {
+            entries = self.rule(Rule::MapInits, FollowSet { set: ends, ends: false }, |p| {
                 let mut entries = Vec::new();
                 loop {
                     let (optional, key) = p.optional_expr(then(&[Token::Colon]));
                     p.cursor.expect(Token::Colon, OPERAND)?;
-                    let value = p.expr(maybe(Set::of(&[Token::Comma])));
+                    let value = p.expr(maybe(TokenSet::of(&[Token::Comma])));
                     entries.push(Entry { key, value, optional });
                     let more = p.cursor.peek(0) == Token::Comma;
                     if !more || !OPTIONAL.has(p.cursor.peek(1)) {
@@ -514,16 +514,16 @@ impl Parser<'_> {
             });
         }
         self.close(Token::RightBrace)?;
-        Ok(self.node(place, Kind::Map(entries)))
+        Ok(self.node(place, ExprKind::Map(entries)))
     }
 
     fn message(&mut self, name: &str) -> Parsed<Expr> {
-        let ends = Set::of(&[Token::Comma, Token::RightBrace]);
+        let ends = TokenSet::of(&[Token::Comma, Token::RightBrace]);
         let place = self.cursor.expect(Token::LeftBrace, maybe(FIELD.or(ends)))?;
         self.cursor.sync(FIELD.or(ends))?;
         let mut fields = Vec::new();
         if FIELD.has(self.cursor.peek(0)) {
-            fields = self.rule(Rule::FieldInits, Follow { set: ends, ends: false }, |p| {
+            fields = self.rule(Rule::FieldInits, FollowSet { set: ends, ends: false }, |p| {
                 let mut fields = Vec::new();
                 loop {
                     let (optional, name) = p.rule(Rule::OptField, then(&[Token::Colon]), |p| {
@@ -533,7 +533,7 @@ impl Parser<'_> {
                     });
                     let place = p.cursor.expect(Token::Colon, OPERAND)?;
                     let id = p.id(place);
-                    let value = p.expr(maybe(Set::of(&[Token::Comma])));
+                    let value = p.expr(maybe(TokenSet::of(&[Token::Comma])));
                     fields.push(Field { id, name: name.into(), value, optional });
                     let more = p.cursor.peek(0) == Token::Comma;
                     if !more || !FIELD.has(p.cursor.peek(1)) {
@@ -544,7 +544,7 @@ impl Parser<'_> {
             });
         }
         self.close(Token::RightBrace)?;
-        Ok(self.node(place, Kind::Struct(name.into(), fields)))
+        Ok(self.node(place, ExprKind::Struct(name.into(), fields)))
     }
 
     fn literal(&mut self) -> Expr {
@@ -562,10 +562,10 @@ impl Parser<'_> {
             p.cursor.expect(lexeme.token, NOTHING)?;
             let text = p.text(lexeme);
             match value(lexeme.token, &text, minus) {
-                Ok(literal) => Ok(p.node(place, Kind::Literal(literal))),
+                Ok(literal) => Ok(p.node(place, ExprKind::Literal(literal))),
                 Err(message) => {
                     p.cursor.problems.add(u32::try_from(place).ok(), message);
-                    Ok(p.node(place, Kind::Error))
+                    Ok(p.node(place, ExprKind::Error))
                 }
             }
         })
@@ -573,7 +573,7 @@ impl Parser<'_> {
 
     pub(crate) fn call(&mut self, place: usize, function: &str, args: Vec<Expr>) -> Expr {
         let call = Call { function: function.into(), target: None, args };
-        self.node(place, Kind::Call(Box::new(call)))
+        self.node(place, ExprKind::Call(Box::new(call)))
     }
 }
 
@@ -586,5 +586,5 @@ fn balance(function: &str, ids: &[Id], terms: &mut [Expr]) -> Expr {
     let args =
         vec![balance(function, &ids[..middle], left), balance(function, &ids[middle + 1..], right)];
     let call = Call { function: function.into(), target: None, args };
-    Expr { id: ids[middle], kind: Kind::Call(Box::new(call)) }
+    Expr { id: ids[middle], kind: ExprKind::Call(Box::new(call)) }
 }

@@ -9,11 +9,11 @@
 
 use std::ops::Range;
 
-use crate::source::Problems;
+use crate::source::ErrorCollector;
 
 use super::{
-    lexer::{Lexeme, show},
-    token::{Set, Token},
+    lexer::{TokenSpan, show},
+    token::{Token, TokenSet},
 };
 
 /// Rules nest no deeper than this, each counted for itself.
@@ -49,15 +49,15 @@ const RULES: usize = Rule::Literal as usize + 1;
 
 /// What may come after a rule in its caller, and whether the caller may end there.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Follow {
-    pub(crate) set: Set,
+pub(crate) struct FollowSet {
+    pub(crate) set: TokenSet,
     pub(crate) ends: bool,
 }
 
 /// Why a rule gives up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Failure {
-    Mismatch(Set),
+    Mismatch(TokenSet),
     /// No alternative fits the tokens from `from` to `to`.
     NoViable {
         from: usize,
@@ -73,12 +73,12 @@ pub(crate) type Parsed<T> = Result<T, Failure>;
 #[derive(Debug)]
 pub(crate) struct Cursor<'a> {
     pub(crate) text: &'a [char],
-    pub(crate) tokens: Vec<Lexeme>,
+    pub(crate) tokens: Vec<TokenSpan>,
     pub(crate) at: usize,
     /// What is no token.
     gaps: Vec<Range<usize>>,
-    pub(crate) problems: Problems,
-    follow: Vec<Follow>,
+    pub(crate) problems: ErrorCollector,
+    follow: Vec<FollowSet>,
     depth: [u16; RULES],
     recovering: bool,
     last_failure: Option<(usize, Vec<Rule>)>,
@@ -90,9 +90,9 @@ pub(crate) struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     pub(crate) fn new(
         text: &'a [char],
-        tokens: Vec<Lexeme>,
+        tokens: Vec<TokenSpan>,
         gaps: Vec<Range<usize>>,
-        problems: Problems,
+        problems: ErrorCollector,
     ) -> Self {
         let reports = problems.len();
         Self {
@@ -116,7 +116,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Enters a rule that `follow` comes after.
-    pub(crate) fn enter(&mut self, follow: Follow) {
+    pub(crate) fn enter(&mut self, follow: FollowSet) {
         self.follow.push(follow);
     }
 
@@ -142,11 +142,11 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads `token`, or repairs the text. The place of what was read.
-    pub(crate) fn expect(&mut self, token: Token, next: Follow) -> Parsed<usize> {
-        self.expect_any(Set::of(&[token]), next)
+    pub(crate) fn expect(&mut self, token: Token, next: FollowSet) -> Parsed<usize> {
+        self.expect_any(TokenSet::of(&[token]), next)
     }
 
-    pub(crate) fn expect_any(&mut self, set: Set, next: Follow) -> Parsed<usize> {
+    pub(crate) fn expect_any(&mut self, set: TokenSet, next: FollowSet) -> Parsed<usize> {
         let place = self.tokens[self.at].start;
         if set.has(self.peek(0)) {
             self.recovering = false;
@@ -174,7 +174,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Where one of `set` must come: drops a token that is too many, or fails.
-    pub(crate) fn sync(&mut self, set: Set) -> Parsed<()> {
+    pub(crate) fn sync(&mut self, set: TokenSet) -> Parsed<()> {
         if self.recovering || set.has(self.peek(0)) {
             return Ok(());
         }
@@ -188,7 +188,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// At the end of an iteration, where one of `set` must come: skips to it.
-    pub(crate) fn sync_loop(&mut self, set: Set) -> Parsed<()> {
+    pub(crate) fn sync_loop(&mut self, set: TokenSet) -> Parsed<()> {
         if self.recovering || set.has(self.peek(0)) {
             return Ok(());
         }
@@ -249,7 +249,7 @@ impl<'a> Cursor<'a> {
         if self.halted { Err(Failure::Halt) } else { Ok(()) }
     }
 
-    fn skip(&mut self, stop: Set) -> Parsed<()> {
+    fn skip(&mut self, stop: TokenSet) -> Parsed<()> {
         for _ in 0..=FURTHEST {
             if self.peek(0) == Token::End || stop.has(self.peek(0)) {
                 return Ok(());
@@ -263,12 +263,12 @@ impl<'a> Cursor<'a> {
     }
 
     /// What any of the callers can go on with.
-    fn recovery(&self) -> Set {
-        self.follow.iter().fold(Set::EMPTY, |all, follow| all.or(follow.set))
+    fn recovery(&self) -> TokenSet {
+        self.follow.iter().fold(TokenSet::EMPTY, |all, follow| all.or(follow.set))
     }
 
     /// What may come next, through the ends of rules.
-    fn after(&self, next: Follow) -> Set {
+    fn after(&self, next: FollowSet) -> TokenSet {
         let (mut set, mut ends) = (next.set, next.ends);
         for follow in self.follow.iter().rev() {
             if !ends {
@@ -287,7 +287,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn unwanted(&mut self, expected: Set) {
+    fn unwanted(&mut self, expected: TokenSet) {
         if !self.recovering {
             self.recovering = true;
             let found = self.found();

@@ -92,9 +92,9 @@ const NAMES: [(Token, &str); 36] = [
 
 /// A set of kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Set(u64);
+pub(crate) struct TokenSet(u64);
 
-impl Set {
+impl TokenSet {
     pub(crate) const EMPTY: Self = Self(0);
 
     pub(crate) const fn of(tokens: &[Token]) -> Self {
@@ -115,7 +115,7 @@ impl Set {
     }
 }
 
-impl fmt::Display for Set {
+impl fmt::Display for TokenSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = NAMES.iter().filter(|(token, _)| self.has(*token)).map(|(_, name)| *name);
         let names: Vec<&str> = names.collect();
@@ -127,7 +127,7 @@ impl fmt::Display for Set {
 }
 
 /// What may begin an operand without `!`.
-pub(crate) const MEMBER: Set = Set::of(&[
+pub(crate) const MEMBER: TokenSet = TokenSet::of(&[
     LeftBracket,
     LeftBrace,
     LeftParen,
@@ -144,12 +144,12 @@ pub(crate) const MEMBER: Set = Set::of(&[
     Ident,
 ]);
 /// What may begin an expression.
-pub(crate) const EXPRESSION: Set = MEMBER.or(Set::of(&[Not]));
+pub(crate) const EXPRESSION: TokenSet = MEMBER.or(TokenSet::of(&[Not]));
 /// What may begin one that may be optional.
-pub(crate) const OPTIONAL: Set = EXPRESSION.or(Set::of(&[Question]));
+pub(crate) const OPTIONAL: TokenSet = EXPRESSION.or(TokenSet::of(&[Question]));
 /// What may begin the name of a field.
-pub(crate) const FIELD: Set = Set::of(&[Question, Ident, Quoted]);
-pub(crate) const RELATIONS: Set =
-    Set::of(&[Less, LessEquals, GreaterEquals, Greater, Equals, NotEquals, In]);
-pub(crate) const FACTORS: Set = Set::of(&[Star, Slash, Percent]);
-pub(crate) const TERMS: Set = Set::of(&[Plus, Minus]);
+pub(crate) const FIELD: TokenSet = TokenSet::of(&[Question, Ident, Quoted]);
+pub(crate) const RELATIONS: TokenSet =
+    TokenSet::of(&[Less, LessEquals, GreaterEquals, Greater, Equals, NotEquals, In]);
+pub(crate) const FACTORS: TokenSet = TokenSet::of(&[Star, Slash, Percent]);
+pub(crate) const TERMS: TokenSet = TokenSet::of(&[Plus, Minus]);

@@ -66,8 +66,10 @@ impl Value<'_> {
     /// value: it is not deeper than objects may be.
     pub(crate) fn height(&self) -> u16 {
         match self {
-            Self::List(List::Made(items)) => items.extent.deepest + 1,
-            Self::Map(Map::Made(entries) | Map::Open(entries)) => entries.extent.deepest + 1,
+            Self::List(List::Owned(items)) => items.extent.deepest + 1,
+            Self::Map(Map::Made(entries) | Map::EmptyByDefault(entries)) => {
+                entries.extent.deepest + 1
+            }
             Self::Message(message) => message.extent.deepest + 1,
             Self::Optional(Some(held)) => held.height().saturating_add(1),
             _ => 0,
@@ -81,9 +83,9 @@ impl Value<'_> {
         match self {
             Self::Text(text) => bytes(text.len()),
             Self::Bytes(value) => bytes(value.len()),
-            Self::List(List::Made(items)) => items.extent.weight.saturating_add(SIMPLE),
+            Self::List(List::Owned(items)) => items.extent.weight.saturating_add(SIMPLE),
             Self::List(List::Tree { items, .. }) => weight_of_parts(items.iter()),
-            Self::Map(Map::Made(entries) | Map::Open(entries)) => {
+            Self::Map(Map::Made(entries) | Map::EmptyByDefault(entries)) => {
                 entries.extent.weight.saturating_add(bytes(entries.len() * 16))
             }
             Self::Map(Map::Tree { tree, .. }) => {

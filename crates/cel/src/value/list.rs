@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Extent, Made, Value, equal, from_tree};
 use crate::{
     error::Error,
-    node::{Merge, Node},
+    node::{DeclType, ListType},
 };
 
 #[derive(Clone, Debug)]
@@ -13,16 +13,16 @@ pub enum List<'a> {
     Tree {
         items: &'a [object::Value],
         /// How to read the items.
-        node: Option<&'a Node>,
-        merge: &'a Merge,
+        node: Option<&'a DeclType>,
+        merge: &'a ListType,
     },
-    Made(Arc<Made<Vec<Value<'a>>>>),
+    Owned(Arc<Made<Vec<Value<'a>>>>),
 }
 
 impl<'a> From<Vec<Value<'a>>> for List<'a> {
     fn from(items: Vec<Value<'a>>) -> Self {
         let extent = Extent::of(items.iter());
-        Self::Made(Arc::new(Made::new(items, extent)))
+        Self::Owned(Arc::new(Made::new(items, extent)))
     }
 }
 
@@ -30,7 +30,7 @@ impl<'a> List<'a> {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Tree { items, .. } => items.len(),
-            Self::Made(items) => items.len(),
+            Self::Owned(items) => items.len(),
         }
     }
 
@@ -38,7 +38,7 @@ impl<'a> List<'a> {
     pub(crate) fn get(&self, at: usize) -> Option<Result<Value<'a>, Error>> {
         match self {
             Self::Tree { items, node, .. } => items.get(at).map(|item| from_tree(item, *node)),
-            Self::Made(items) => items.get(at).cloned().map(Ok),
+            Self::Owned(items) => items.get(at).cloned().map(Ok),
         }
     }
 
@@ -47,34 +47,34 @@ impl<'a> List<'a> {
             Self::Tree { items, node, .. } => {
                 items.iter().map(|item| from_tree(item, *node)).collect()
             }
-            Self::Made(items) => Ok(items.to_vec()),
+            Self::Owned(items) => Ok(items.to_vec()),
         }
     }
 
     /// Whether adding others looks for each of them among those that are there.
     pub(crate) fn is_merged(&self) -> bool {
-        matches!(self, Self::Tree { merge, .. } if !matches!(merge, Merge::Atomic))
+        matches!(self, Self::Tree { merge, .. } if !matches!(merge, ListType::Atomic))
     }
 
     /// How two of them become one: as their schema says.
     pub(crate) fn concat(self, other: &List<'a>) -> Result<List<'a>, Error> {
-        let merge = if let Self::Tree { merge, .. } = &self { *merge } else { &Merge::Atomic };
-        if let (Merge::Atomic, Self::Made(mut items)) = (merge, self.clone()) {
+        let merge = if let Self::Tree { merge, .. } = &self { *merge } else { &ListType::Atomic };
+        if let (ListType::Atomic, Self::Owned(mut items)) = (merge, self.clone()) {
             drop(self);
             let more = other.values()?;
             let extent = Extent::of(more.iter());
             Arc::make_mut(&mut items).change(extent, |items| items.extend(more));
-            return Ok(Self::Made(items));
+            return Ok(Self::Owned(items));
         }
         let mut items = self.values()?;
         for item in other.values()? {
             let same = |old: &Value<'a>| match merge {
-                Merge::Atomic => Ok(false),
-                Merge::Set => equal(old, &item),
-                Merge::Map(keys) => have_same_keys(old, &item, keys),
+                ListType::Atomic => Ok(false),
+                ListType::Set => equal(old, &item),
+                ListType::Map(keys) => have_same_keys(old, &item, keys),
             };
             match position(&items, same)? {
-                Some(at) if matches!(merge, Merge::Map(_)) => {
+                Some(at) if matches!(merge, ListType::Map(_)) => {
                     if let Some(known) = items.get_mut(at) {
                         *known = item;
                     }
@@ -91,8 +91,8 @@ impl<'a> List<'a> {
         if self.len() != other.len() {
             return Ok(false);
         }
-        let merge = if let Self::Tree { merge, .. } = self { *merge } else { &Merge::Atomic };
-        if *merge == Merge::Atomic {
+        let merge = if let Self::Tree { merge, .. } = self { *merge } else { &ListType::Atomic };
+        if *merge == ListType::Atomic {
             for at in 0..self.len() {
                 if let (Some(a), Some(b)) = (self.get(at), other.get(at))
                     && !equal(&a?, &b?)?

@@ -3,17 +3,17 @@
 use std::{cmp::Ordering, collections::BTreeMap, fmt, sync::Arc};
 
 use super::{Extent, Made, Text, Value, equal, from_tree};
-use crate::{error::Error, node::Node};
+use crate::{error::Error, node::DeclType};
 
 #[derive(Clone, Debug)]
 pub enum Map<'a> {
     Tree {
         tree: &'a object::Value,
-        node: Option<&'a Node>,
+        node: Option<&'a DeclType>,
     },
     Made(Arc<Made<BTreeMap<Key<'a>, Value<'a>>>>),
     /// Whatever is not in it is an empty map.
-    Open(Arc<Made<BTreeMap<Key<'a>, Value<'a>>>>),
+    EmptyByDefault(Arc<Made<BTreeMap<Key<'a>, Value<'a>>>>),
 }
 
 /// What an entry may be found by. Numbers that are equal are the same key.
@@ -99,13 +99,13 @@ impl<'a> Map<'a> {
     /// A map in which whatever is not in it is an empty map.
     pub(crate) fn open(entries: BTreeMap<Key<'a>, Value<'a>>) -> Self {
         let extent = Extent::of(entries.values());
-        Self::Open(Arc::new(Made::new(entries, extent)))
+        Self::EmptyByDefault(Arc::new(Made::new(entries, extent)))
     }
 
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Tree { tree, .. } => tree.entries().len(),
-            Self::Made(entries) | Self::Open(entries) => entries.len(),
+            Self::Made(entries) | Self::EmptyByDefault(entries) => entries.len(),
         }
     }
 
@@ -113,7 +113,9 @@ impl<'a> Map<'a> {
     pub(crate) fn get(&self, key: &Key<'a>) -> Option<Result<Value<'a>, Error>> {
         match (self, key) {
             (Self::Made(entries), key) => entries.get(key).cloned().map(Ok),
-            (Self::Open(entries), key) => Some(Ok(entries.get(key).cloned().unwrap_or_else(empty))),
+            (Self::EmptyByDefault(entries), key) => {
+                Some(Ok(entries.get(key).cloned().unwrap_or_else(empty)))
+            }
             (Self::Tree { .. }, Key::Text(name)) => self.field(name),
             _ => None,
         }
@@ -146,13 +148,15 @@ impl<'a> Map<'a> {
                 };
                 tree.entries().map(|(name, _)| Key::Text(escaped(name))).collect()
             }
-            Self::Made(entries) | Self::Open(entries) => entries.keys().cloned().collect(),
+            Self::Made(entries) | Self::EmptyByDefault(entries) => {
+                entries.keys().cloned().collect()
+            }
         }
     }
 
     pub(crate) fn insert(self, key: Key<'a>, value: Value<'a>) -> Result<Self, Error> {
         let mut entries = match self {
-            Self::Made(entries) | Self::Open(entries) => entries,
+            Self::Made(entries) | Self::EmptyByDefault(entries) => entries,
             tree @ Self::Tree { .. } => {
                 let mut entries = BTreeMap::new();
                 for key in tree.keys() {

@@ -16,7 +16,7 @@ pub(crate) use self::{
     height::{Extent, Made},
     list::List,
     map::{Key, Map},
-    moment::{Civil, Moment, NANOS, duration_text, parse_duration},
+    moment::{Civil, NANOS, Timestamp, duration_text, parse_duration},
     text::Text,
     tree::{from_tree, to_tree},
 };
@@ -33,7 +33,7 @@ pub enum Value<'a> {
     Double(f64),
     Text(Text<'a>),
     Bytes(Arc<[u8]>),
-    Timestamp(Moment),
+    Timestamp(Timestamp),
     /// In nanoseconds.
     Duration(i64),
     List(List<'a>),
@@ -161,7 +161,7 @@ impl<'a> Value<'a> {
             Self::Double(n) => *n == 0.0,
             Self::Text(text) => text.is_empty(),
             Self::Bytes(bytes) => bytes.is_empty(),
-            Self::Timestamp(moment) => *moment == Moment::default(),
+            Self::Timestamp(moment) => *moment == Timestamp::default(),
             Self::Duration(nanos) => *nanos == 0,
             Self::List(list) => list.len() == 0,
             Self::Map(map) => map.len() == 0,

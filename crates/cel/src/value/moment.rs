@@ -14,12 +14,12 @@ const LAST: i64 = 253_402_300_799;
 
 /// A moment: seconds since 1970, and nanoseconds in the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment {
+pub struct Timestamp {
     pub(crate) seconds: i64,
     pub(crate) nanos: u32,
 }
 
-impl Default for Moment {
+impl Default for Timestamp {
     /// Go's zero: the first of January of the year 1.
     fn default() -> Self {
         Self { seconds: FIRST, nanos: 0 }
@@ -41,7 +41,7 @@ pub(crate) struct Civil {
     pub(crate) second: i64,
 }
 
-impl Moment {
+impl Timestamp {
     pub(crate) fn new(seconds: i64, nanos: u32) -> Result<Self, Error> {
         if (FIRST..=LAST).contains(&seconds) {
             Ok(Self { seconds, nanos })
@@ -132,7 +132,7 @@ impl Moment {
     }
 }
 
-impl fmt::Display for Moment {
+impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = self.civil(0);
         let (year, month, day, hour, minute, second) =
@@ -262,14 +262,14 @@ mod tests {
             "2024-02-29T23:59:59.5Z",
             "9999-12-31T23:59:59.999999999Z",
         ] {
-            assert_eq!(Moment::parse(text).map(|at| at.to_string()).as_deref(), Some(text));
+            assert_eq!(Timestamp::parse(text).map(|at| at.to_string()).as_deref(), Some(text));
         }
-        let east = Moment::parse("2024-01-02T03:04:05+01:30").map(|at| at.to_string());
+        let east = Timestamp::parse("2024-01-02T03:04:05+01:30").map(|at| at.to_string());
         assert_eq!(east.as_deref(), Some("2024-01-02T01:34:05Z"));
         for text in ["", "2024-02-30T00:00:00Z", "2024-01-01 00:00:00Z", "2024-01-01T24:00:00Z"] {
-            assert_eq!(Moment::parse(text), None, "{text}");
+            assert_eq!(Timestamp::parse(text), None, "{text}");
         }
-        let at = Moment::parse("2024-01-02T03:04:05Z").expect("valid").civil(0);
+        let at = Timestamp::parse("2024-01-02T03:04:05Z").expect("valid").civil(0);
         assert_eq!((at.day_of_week, at.day_of_year, at.hour), (2, 1, 3));
     }
 

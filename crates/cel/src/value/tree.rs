@@ -11,17 +11,17 @@ use base64::{
 
 use object::quote::quote;
 
-use super::{List, Map, Moment, Text, Value, map::Key};
+use super::{List, Map, Text, Timestamp, Value, map::Key};
 use crate::{
     error::Error,
     library::parse_openapi_duration,
-    node::{Merge, Node, Shape},
+    node::{DeclKind, DeclType, ListType},
 };
 
 /// A part of an object as a value; without a schema it is what its JSON is.
 pub(crate) fn from_tree<'a>(
     tree: &'a object::Value,
-    node: Option<&'a Node>,
+    node: Option<&'a DeclType>,
 ) -> Result<Value<'a>, Error> {
     let Some(node) = node else { return Ok(plain(tree)) };
     let mismatch = |wanted: &str| {
@@ -34,66 +34,75 @@ pub(crate) fn from_tree<'a>(
             Err(Error::new("invalid data, got null for schema with nullable=false"))
         };
     }
-    match (&node.shape, tree) {
-        (Shape::IntOrText, object::Value::Int(_) | object::Value::Text(_)) => Ok(plain(tree)),
-        (Shape::IntOrText, _) => Err(Error::new(
+    match (&node.kind, tree) {
+        (DeclKind::IntOrText, object::Value::Int(_) | object::Value::Text(_)) => Ok(plain(tree)),
+        (DeclKind::IntOrText, _) => Err(Error::new(
             "invalid data, expected XIntOrString value to be either a string or integer",
         )),
-        (Shape::Plain, tree) => Ok(plain(tree)),
-        (Shape::Object { .. } | Shape::Map(_) | Shape::Raw(_), tree) if tree.is_object() => {
+        (DeclKind::Plain, tree) => Ok(plain(tree)),
+        (DeclKind::Object { .. } | DeclKind::Map(_) | DeclKind::Raw(_), tree)
+            if tree.is_object() =>
+        {
             Ok(Value::Map(Map::Tree { tree, node: Some(node) }))
         }
-        (Shape::Object { .. } | Shape::Map(_) | Shape::Raw(_), _) => {
+        (DeclKind::Object { .. } | DeclKind::Map(_) | DeclKind::Raw(_), _) => {
             Err(Error::new("invalid data, expected a map for the provided schema with type=object"))
         }
-        (Shape::List { items, merge }, object::Value::List(list)) => {
+        (DeclKind::List { items, merge }, object::Value::List(list)) => {
             Ok(Value::List(List::Tree { items: list, node: items.as_deref(), merge }))
         }
-        (Shape::List { .. }, _) => Err(Error::new(
+        (DeclKind::List { .. }, _) => Err(Error::new(
             "invalid data, expected an array for the provided schema with type=array",
         )),
-        (Shape::Text, object::Value::Text(text)) => Ok(Value::Text(Text::Borrowed(text))),
-        (Shape::Bytes, object::Value::Text(text)) => bytes(text).map(Value::Bytes),
-        (Shape::Duration, object::Value::Text(text)) => {
+        (DeclKind::Text, object::Value::Text(text)) => Ok(Value::Text(Text::Borrowed(text))),
+        (DeclKind::Bytes, object::Value::Text(text)) => bytes(text).map(Value::Bytes),
+        (DeclKind::Duration, object::Value::Text(text)) => {
             parse_openapi_duration(text).map(Value::Duration).ok_or_else(|| {
                 let why = format!("unable to parse {text} as duration");
                 Error::new(format!("Invalid duration {text}: {why}"))
             })
         }
-        (Shape::Date, object::Value::Text(text)) => date(text).map(Value::Timestamp),
-        (Shape::DateTime, object::Value::Text(text)) => date_time(text).map(Value::Timestamp),
-        (Shape::Text | Shape::Bytes | Shape::Duration | Shape::Date | Shape::DateTime, _) => {
-            mismatch("string")
-        }
-        (Shape::Double, tree) => {
+        (DeclKind::Date, object::Value::Text(text)) => date(text).map(Value::Timestamp),
+        (DeclKind::DateTime, object::Value::Text(text)) => date_time(text).map(Value::Timestamp),
+        (
+            DeclKind::Text
+            | DeclKind::Bytes
+            | DeclKind::Duration
+            | DeclKind::Date
+            | DeclKind::DateTime,
+            _,
+        ) => mismatch("string"),
+        (DeclKind::Double, tree) => {
             tree.as_f64().map_or_else(|| mismatch("float"), |n| Ok(Value::Double(n)))
         }
-        (Shape::Int, tree) => tree.as_i64().map_or_else(|| mismatch("int"), |n| Ok(Value::Int(n))),
-        (Shape::Bool, tree) => {
+        (DeclKind::Int, tree) => {
+            tree.as_i64().map_or_else(|| mismatch("int"), |n| Ok(Value::Int(n)))
+        }
+        (DeclKind::Bool, tree) => {
             tree.as_bool().map_or_else(|| mismatch("bool"), |b| Ok(Value::Bool(b)))
         }
-        (Shape::Preserved, tree) => Ok(Value::Preserved(tree)),
+        (DeclKind::Preserved, tree) => Ok(Value::Preserved(tree)),
     }
 }
 
-fn date(text: &str) -> Result<Moment, Error> {
-    Moment::parse_date(text).ok_or_else(|| {
-        let begins = text.get(..10).is_some_and(|date| Moment::parse_date(date).is_some());
+fn date(text: &str) -> Result<Timestamp, Error> {
+    Timestamp::parse_date(text).ok_or_else(|| {
+        let begins = text.get(..10).is_some_and(|date| Timestamp::parse_date(date).is_some());
         let why = unreadable(text, "2006-01-02", text.get(10..).filter(|_| begins));
         Error::new(format!("Invalid date formatted string {text}: {why}"))
     })
 }
 
 /// With a zone or without one; nothing is the beginning of all.
-fn date_time(text: &str) -> Result<Moment, Error> {
+fn date_time(text: &str) -> Result<Timestamp, Error> {
     let begins = |end: usize| {
-        text.get(..end).is_some_and(|part| Moment::parse(&format!("{part}Z")).is_some())
+        text.get(..end).is_some_and(|part| Timestamp::parse(&format!("{part}Z")).is_some())
     };
     if text.is_empty() {
-        return Ok(Moment::default());
+        return Ok(Timestamp::default());
     }
-    let local = || Moment::parse(&format!("{text}Z"));
-    Moment::parse(text).or_else(local).ok_or_else(|| {
+    let local = || Timestamp::parse(&format!("{text}Z"));
+    Timestamp::parse(text).or_else(local).ok_or_else(|| {
         let rest = text.get(19..).filter(|_| begins(19));
         let why = unreadable(text, "2006-01-02T15:04:05", rest);
         Error::new(format!("Invalid date-time formatted string {text}: {why}"))
@@ -105,7 +114,7 @@ fn unreadable(text: &str, layout: &str, rest: Option<&str>) -> String {
     if let Some(rest) = rest {
         return format!("parsing time {}: extra text: {}", quote(text), quote(rest));
     }
-    let why = object::Time::canonical(text).err().unwrap_or_default();
+    let why = object::Time::canonicalize(text).err().unwrap_or_default();
     why.replace("2006-01-02T15:04:05Z07:00", layout)
 }
 
@@ -165,7 +174,7 @@ pub(crate) fn to_tree(value: &Value<'_>) -> Result<object::Value, Error> {
     })
 }
 
-static ATOMIC: Merge = Merge::Atomic;
+static ATOMIC: ListType = ListType::Atomic;
 
 fn plain(tree: &object::Value) -> Value<'_> {
     match tree {

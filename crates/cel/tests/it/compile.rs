@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cel::{Environment, Node, Type};
+use cel::{DeclType, Environment, Type};
 use object::from_json;
 
 const SCHEMA: &str = r#"{"type": "object", "properties": {
@@ -14,7 +14,8 @@ const SCHEMA: &str = r#"{"type": "object", "properties": {
 
 fn compile(source: &str) -> Result<Type, String> {
     let schema = from_json(SCHEMA.as_bytes()).expect("valid");
-    let environment = Environment::new().with_node("self", &Node::of(&schema, false));
+    let environment =
+        Environment::new().with_node("self", &DeclType::from_json_schema(&schema, false));
     let program = Arc::new(environment).compile(source).map_err(|errors| errors.to_string())?;
     Ok(program.output_type().clone())
 }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use cel::{Bindings, Environment, Node};
+use cel::{Bindings, DeclType, Environment};
 use object::from_json;
 
 fn most(schema: &str, source: &str) -> u64 {
     let schema = from_json(schema.as_bytes()).expect("valid");
-    let environment = Environment::new().with_node("self", &Node::of(&schema, false));
+    let environment =
+        Environment::new().with_node("self", &DeclType::from_json_schema(&schema, false));
     let program = Arc::new(environment).compile(source);
     program.unwrap_or_else(|errors| panic!("{source}: {errors}")).cost().max
 }
@@ -52,7 +53,7 @@ fn spent(source: &str, budget: u64) -> (String, u64) {
             "o": {"x": 1}, "n": null, "by": "/w=="}"#,
     );
     let value = value.expect("valid");
-    let node = Node::of(&from_json(SCHEMA.as_bytes()).expect("valid"), false);
+    let node = DeclType::from_json_schema(&from_json(SCHEMA.as_bytes()).expect("valid"), false);
     let environment = Arc::new(Environment::new().with_node("self", &node));
     let program = environment.compile(source);
     let program = program.unwrap_or_else(|errors| panic!("{source}: {errors}"));

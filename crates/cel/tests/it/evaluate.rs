@@ -214,7 +214,7 @@ fn a_budget_ends_an_evaluation() {
     let bindings = Bindings::new();
     let (outcome, _) = program.evaluate(&bindings, CALL_LIMIT);
     let error = outcome.expect_err("costs more than a call may");
-    assert!(error.is_cost());
+    assert!(error.is_budget_exceeded());
     assert_eq!(error.to_string(), "operation cancelled: actual cost limit exceeded");
     let (outcome, cost) =
         environment.compile("1 + 1").expect("compiles").evaluate(&bindings, 10).clone_value();

@@ -1,26 +1,26 @@
 //! Rules of custom resources: what of a schema is refused, and what of an object.
 
-use cel::Rules;
+use cel::CrdRuleCompiler;
 use object::{Value, from_json};
 use schema::{
-    Errors, Path,
-    custom::{CompileRules, Schema},
+    ErrorList, FieldPath,
+    custom::{CelRuleCompiler, JsonSchema},
 };
 
-fn schema(text: &str) -> Schema {
-    Schema::from(from_json(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}")))
+fn schema(text: &str) -> JsonSchema {
+    JsonSchema::from(from_json(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}")))
 }
 
 fn judged(text: &str) -> Vec<String> {
-    let mut errs = Errors::default();
-    Rules.check(&schema(text), None, &Path::Root.field("s"), &mut errs);
+    let mut errs = ErrorList::default();
+    CrdRuleCompiler.check(&schema(text), None, &FieldPath::Root.field("s"), &mut errs);
     errs.0.iter().map(ToString::to_string).collect()
 }
 
 fn checked(text: &str, object: &str, old: Option<&str>) -> Vec<String> {
     let value = |text: &str| -> Value { from_json(text.as_bytes()).expect("valid") };
-    let mut errs = Errors::default();
-    let rules = Rules.compile(&schema(text)).expect("has rules");
+    let mut errs = ErrorList::default();
+    let rules = CrdRuleCompiler.compile(&schema(text)).expect("has rules");
     rules.check(&value(object), old.map(value).as_ref(), &mut errs);
     errs.0.iter().map(ToString::to_string).collect()
 }
@@ -113,7 +113,8 @@ fn the_past_counts() {
 #[test]
 fn what_was_wrong_before_is_only_told() {
     let text = with_rule(r#""type": "integer""#, r#"{"rule": "self > 10", "message": "small"}"#);
-    let (rules, mut errs) = (Rules.compile(&schema(&text)).expect("has rules"), Errors::default());
+    let (rules, mut errs) =
+        (CrdRuleCompiler.compile(&schema(&text)).expect("has rules"), ErrorList::default());
     let value = |text: &str| -> Value { from_json(text.as_bytes()).expect("valid") };
     rules.check(&value(r#"{"f": 3}"#), Some(&value(r#"{"f": 3, "g": 1}"#)), &mut errs);
     let told: Vec<String> = errs.1.iter().map(ToString::to_string).collect();

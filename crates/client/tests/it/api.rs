@@ -1,17 +1,17 @@
 //! What requests look like, and what answers become.
 
 use client::{
-    Api, CAUSE_HEADER, Client, Delete, Deletion, Page, Patch, Propagation, Resource, Selection,
-    cause_from_header,
+    Api, ApiResource, CAUSE_HEADER, Client, DeleteParams, DeleteResult, ListParams, Patch,
+    Propagation, Selectors, cause_from_header,
 };
 use http::Method;
-use object::{Cause, Key, Value, from_json};
+use object::{NamespacedName, Value, WriteCause, from_json};
 use tokio::task::JoinSet;
 
 use crate::server::{Say, Server};
 
-pub(crate) fn deployments() -> Resource {
-    Resource {
+pub(crate) fn deployments() -> ApiResource {
+    ApiResource {
         group: "apps".into(),
         version: "v1".into(),
         plural: "deployments".into(),
@@ -21,7 +21,7 @@ pub(crate) fn deployments() -> Resource {
 }
 
 fn api(client: &Client) -> Api<Value> {
-    Api::of(client, deployments())
+    Api::for_resource(client, deployments())
 }
 
 fn web() -> Value {
@@ -32,15 +32,16 @@ fn web() -> Value {
 async fn a_write_says_who_and_why() {
     let server = Server::new(|_| Say::Json(201, r#"{"metadata":{"name":"web","uid":"7"}}"#));
     let mut tasks = JoinSet::new();
-    let cause = Cause {
-        rule: "because".into(),
+    let cause = WriteCause {
+        reason: "because".into(),
         kind: "Test".into(),
-        key: Key::new("", "t"),
+        key: NamespacedName::new("", "t"),
         uid: "1".into(),
         revision: 3,
     };
-    let client = server.on_pipe(&mut tasks).user_agent("tester/1").manager("tester");
-    let made = api(&client).because(&cause).create(web()).await.unwrap();
+    let client =
+        server.on_pipe(&mut tasks).with_user_agent("tester/1").with_field_manager("tester");
+    let made = api(&client).with_cause(&cause).create(web()).await.unwrap();
     assert_eq!(made["metadata"]["uid"].as_str(), Some("7"));
     let asked = &server.asked()[0];
     assert_eq!(asked.uri, "/apis/apps/v1/namespaces/ns/deployments?fieldManager=tester");
@@ -68,13 +69,13 @@ async fn lists_are_read_page_by_page() {
     });
     let mut tasks = JoinSet::new();
     let api = api(&server.on_pipe(&mut tasks)).namespaced("ns");
-    let all = api.list_all(&Selection::labels("app=web")).await.unwrap();
+    let all = api.list_all(&Selectors::labels("app=web")).await.unwrap();
     assert_eq!((all.items.len(), all.revision, &*all.continue_), (2, 9, ""));
     assert_eq!(all.items[1]["kind"].as_str(), Some("Deployment"), "items lack it on the wire");
     let first = "/apis/apps/v1/namespaces/ns/deployments?labelSelector=app%3Dweb&limit=500";
     assert_eq!(server.asked()[0].uri, first);
-    let page = Page { limit: 1, ..Page::default() };
-    assert_eq!(api.list(&Selection::default(), &page).await.unwrap().remaining, Some(1));
+    let page = ListParams { limit: 1, ..ListParams::default() };
+    assert_eq!(api.list(&Selectors::default(), &page).await.unwrap().remaining, Some(1));
 }
 
 #[tokio::test]
@@ -96,18 +97,18 @@ async fn a_deleted_object_is_gone_or_going() {
     });
     let mut tasks = JoinSet::new();
     let api = api(&server.on_pipe(&mut tasks)).namespaced("ns");
-    let delete = Delete {
+    let delete = DeleteParams {
         propagation: Some(Propagation::Foreground),
         grace_seconds: Some(5),
-        ..Delete::only("7")
+        ..DeleteParams::with_uid("7")
     };
-    let key = |name: &str| Key::new("", name);
+    let key = |name: &str| NamespacedName::new("", name);
     for name in ["going", "held"] {
         let answer = api.delete(&key(name), &delete).await.unwrap();
-        assert!(matches!(answer, Deletion::Terminating(_)), "{name}");
+        assert!(matches!(answer, DeleteResult::Terminating(_)), "{name}");
     }
-    assert!(matches!(api.delete(&key("last"), &delete).await, Ok(Deletion::Gone(Some(_)))));
-    assert!(matches!(api.delete(&key("x"), &delete).await, Ok(Deletion::Gone(None))));
+    assert!(matches!(api.delete(&key("last"), &delete).await, Ok(DeleteResult::Gone(Some(_)))));
+    assert!(matches!(api.delete(&key("x"), &delete).await, Ok(DeleteResult::Gone(None))));
     let body = &server.asked()[0].body;
     assert_eq!(body["preconditions"]["uid"].as_str(), Some("7"));
     assert_eq!(body["propagationPolicy"].as_str(), Some("Foreground"));
@@ -118,8 +119,8 @@ async fn a_deleted_object_is_gone_or_going() {
 async fn patches_have_their_types() {
     let server = Server::new(|_| Say::Json(200, "{}"));
     let mut tasks = JoinSet::new();
-    let api = api(&server.on_pipe(&mut tasks)).asking("dryRun", "All");
-    let key = Key::new("ns", "web");
+    let api = api(&server.on_pipe(&mut tasks)).with_write_param("dryRun", "All");
+    let key = NamespacedName::new("ns", "web");
     let apply = Patch::Apply { object: web(), manager: "me".into(), force: true };
     api.patch(&key, &Patch::Merge(Value::object())).await.unwrap();
     api.patch_status(&key, &apply).await.unwrap();
@@ -147,7 +148,7 @@ async fn failures_say_what_can_be_done() {
     });
     let mut tasks = JoinSet::new();
     let api = api(&server.on_pipe(&mut tasks)).namespaced("ns");
-    let fail = async |name: &str| api.get(&Key::new("", name)).await.unwrap_err();
+    let fail = async |name: &str| api.get(&NamespacedName::new("", name)).await.unwrap_err();
     assert!(fail("none").await.is_not_found());
     let stale = fail("stale").await;
     assert!(stale.is_conflict() && !stale.is_already_exists() && !stale.is_transient());

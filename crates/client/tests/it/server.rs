@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use client::{Client, Config, Pipe};
+use client::{Client, Config, PipeConnector};
 use futures_util::stream;
 use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
@@ -66,7 +66,7 @@ impl Server {
 
     /// A client on a pipe, served until the set is dropped.
     pub(crate) fn on_pipe(&self, tasks: &mut JoinSet<()>) -> Client {
-        let (pipe, mut ends) = Pipe::new();
+        let (pipe, mut ends) = PipeConnector::new();
         let this = self.clone();
         tasks.spawn(async move {
             let mut connections = JoinSet::new();

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use client::{Client, Config, Error, Kubeconfig};
 use futures_util::{SinkExt, StreamExt};
 use http::{HeaderMap, Method};
-use pki::{Authority, Leaf, Trust};
+use pki::{CertificateAuthority, CertificateSpec, ClientCaVerifier};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, UnixListener},
@@ -42,7 +42,7 @@ async fn warnings_reach_whoever_asked_for_them() {
 
 async fn get(client: &Client, path: &str) -> Result<Bytes, Error> {
     let answer = client.request(Method::GET, path, HeaderMap::new(), Bytes::new()).await?;
-    answer.success().await?.bytes().await
+    answer.error_for_status().await?.bytes().await
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,10 +88,12 @@ fn file(port: u16, cluster: &str, user: &str) -> Kubeconfig {
 #[tokio::test]
 async fn a_kubeconfig_leads_through_tls() {
     let now = object::Clock::now(&object::SystemClock);
-    let authority = Authority::create("kubernetes", now).unwrap();
-    let own = authority.issue(&Leaf::server("api", vec!["localhost".into()], vec![]), now).unwrap();
-    let jane = authority.issue(&Leaf::client("jane", &["dev"]), now).unwrap();
-    let trust = Trust::new(std::slice::from_ref(authority.certificate())).unwrap();
+    let authority = CertificateAuthority::create("kubernetes", now).unwrap();
+    let own = authority
+        .issue(&CertificateSpec::server("api", vec!["localhost".into()], vec![]), now)
+        .unwrap();
+    let jane = authority.issue(&CertificateSpec::client("jane", &["dev"]), now).unwrap();
+    let trust = ClientCaVerifier::new(std::slice::from_ref(authority.certificate())).unwrap();
     let config = Arc::new(pki::server_config(&own, Some(&trust)).unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -130,7 +132,7 @@ async fn a_kubeconfig_leads_through_tls() {
     get(&client, "/version").await.unwrap();
     let token = kubeconfig(port, &ca, "token: secret, as: joe, as-groups: [a, b]");
     get(&token, "/version").await.unwrap();
-    let nobody = file(port, &ca, &cert).config_of_nobody(None).unwrap();
+    let nobody = file(port, &ca, &cert).anonymous_config(None).unwrap();
     get(&Client::new(nobody), "/version").await.unwrap();
     assert_eq!(*names.lock().unwrap(), ["jane", "", ""], "nobody shows no certificate");
     let asked = server.asked();
@@ -139,7 +141,7 @@ async fn a_kubeconfig_leads_through_tls() {
     assert_eq!(asked[1].headers["impersonate-user"], "joe");
     assert_eq!(asked[1].headers.get_all("impersonate-group").iter().count(), 2);
 
-    let other = Authority::create("kubernetes", now).unwrap();
+    let other = CertificateAuthority::create("kubernetes", now).unwrap();
     let wrong = format!("certificate-authority-data: {}", data(other.certificate_pem()));
     assert!(get(&kubeconfig(port, &wrong, ""), "/version").await.is_err());
     let elsewhere = format!("{ca}, tls-server-name: elsewhere");
@@ -227,9 +229,9 @@ async fn a_proxy_stands_between() {
 #[tokio::test]
 async fn a_proxy_may_want_tls_itself() {
     let now = object::Clock::now(&object::SystemClock);
-    let authority = Authority::create("kubernetes", now).unwrap();
+    let authority = CertificateAuthority::create("kubernetes", now).unwrap();
     let named = |name: &str| {
-        let leaf = Leaf::server(name, vec![name.into()], vec![]);
+        let leaf = CertificateSpec::server(name, vec![name.into()], vec![]);
         let config = pki::server_config(&authority.issue(&leaf, now).unwrap(), None).unwrap();
         tokio_rustls::TlsAcceptor::from(Arc::new(config))
     };

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use client::{Api, Followed, Notice, Selection, Start};
-use object::{Key, Value};
+use client::{Api, Selectors, WatchEvent, WatchStart, WatchUpdate};
+use object::{NamespacedName, Value};
 use tokio::task::JoinSet;
 
 use crate::{
@@ -25,13 +25,15 @@ const EXPIRED: &str = concat!(
 );
 const WATCH: &str = "/apis/apps/v1/deployments?watch=true&allowWatchBookmarks=true&timeoutSeconds=";
 
-fn names(notice: &Notice<Value>) -> (&'static str, String) {
+fn names(notice: &WatchEvent<Value>) -> (&'static str, String) {
     let name = |object: &Value| object["metadata"]["name"].as_str().unwrap().to_owned();
     match notice {
-        Notice::Added(object) => ("added", name(object)),
-        Notice::Modified(object) => ("modified", name(object)),
-        Notice::Deleted(object) => ("deleted", name(object)),
-        Notice::Bookmark { revision, complete } => ("bookmark", format!("{revision} {complete}")),
+        WatchEvent::Added(object) => ("added", name(object)),
+        WatchEvent::Modified(object) => ("modified", name(object)),
+        WatchEvent::Deleted(object) => ("deleted", name(object)),
+        WatchEvent::Bookmark { revision, complete } => {
+            ("bookmark", format!("{revision} {complete}"))
+        }
     }
 }
 
@@ -41,8 +43,8 @@ async fn a_watch_begins_with_a_list_and_can_be_resumed() {
         Say::Json(200, if asked.uri.contains("sendInitialEvents") { EVENTS } else { EXPIRED })
     });
     let mut tasks = JoinSet::new();
-    let api = Api::<Value>::of(&server.on_pipe(&mut tasks), deployments());
-    let mut watch = api.watch(&Selection::default(), Start::List).await.unwrap();
+    let api = Api::<Value>::for_resource(&server.on_pipe(&mut tasks), deployments());
+    let mut watch = api.watch(&Selectors::default(), WatchStart::List).await.unwrap();
     let mut told = Vec::new();
     while let Some(notice) = watch.next().await.unwrap() {
         told.push(names(&notice));
@@ -51,7 +53,7 @@ async fn a_watch_begins_with_a_list_and_can_be_resumed() {
     assert_eq!(told, expected.map(|(what, text)| (what, text.to_owned())));
     assert_eq!(watch.revision(), 8);
 
-    let mut watch = api.watch(&Selection::default(), Start::After(8)).await.unwrap();
+    let mut watch = api.watch(&Selectors::default(), WatchStart::After(8)).await.unwrap();
     assert!(watch.next().await.unwrap_err().is_gone());
     let asked = server.asked();
     assert!(asked[0].uri.starts_with(WATCH));
@@ -74,8 +76,8 @@ async fn a_server_that_cannot_send_lists_is_asked_for_one() {
         }
     });
     let mut tasks = JoinSet::new();
-    let api = Api::<Value>::of(&server.on_pipe(&mut tasks), deployments());
-    let mut watch = api.watch(&Selection::default(), Start::List).await.unwrap();
+    let api = Api::<Value>::for_resource(&server.on_pipe(&mut tasks), deployments());
+    let mut watch = api.watch(&Selectors::default(), WatchStart::List).await.unwrap();
     assert_eq!(names(&watch.next().await.unwrap().unwrap()), ("added", "a".into()));
     assert_eq!(names(&watch.next().await.unwrap().unwrap()), ("bookmark", "6 true".into()));
     assert!(watch.next().await.unwrap().is_none());
@@ -87,22 +89,22 @@ async fn many_watches_leave_room_for_requests() {
         if asked.uri.contains("watch=true") { Say::Open(EVENTS) } else { Say::Json(200, "{}") }
     });
     let mut tasks = JoinSet::new();
-    let api = Api::<Value>::of(&server.on_pipe(&mut tasks), deployments());
+    let api = Api::<Value>::for_resource(&server.on_pipe(&mut tasks), deployments());
     let mut watches = Vec::new();
     for _ in 0..300 {
-        let mut watch = api.watch(&Selection::default(), Start::List).await.unwrap();
+        let mut watch = api.watch(&Selectors::default(), WatchStart::List).await.unwrap();
         watch.next().await.unwrap().unwrap();
         watches.push(watch);
     }
-    api.get(&Key::new("ns", "web")).await.unwrap();
+    api.get(&NamespacedName::new("ns", "web")).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_falls_silent_ends() {
     let server = Server::new(|_| Say::Open(EVENTS));
     let mut tasks = JoinSet::new();
-    let api = Api::<Value>::of(&server.on_pipe(&mut tasks), deployments());
-    let mut watch = api.watch(&Selection::default(), Start::List).await.unwrap();
+    let api = Api::<Value>::for_resource(&server.on_pipe(&mut tasks), deployments());
+    let mut watch = api.watch(&Selectors::default(), WatchStart::List).await.unwrap();
     for _ in 0..3 {
         watch.next().await.unwrap().unwrap();
     }
@@ -118,13 +120,13 @@ async fn a_followed_watch_goes_on_by_itself() {
         _ => Say::Json(200, EVENTS),
     });
     let mut tasks = JoinSet::new();
-    let api = Api::<Value>::of(&server.on_pipe(&mut tasks), deployments());
-    let mut followed = api.follow(&Selection::default(), Start::List);
+    let api = Api::<Value>::for_resource(&server.on_pipe(&mut tasks), deployments());
+    let mut followed = api.watch_resuming(&Selectors::default(), WatchStart::List);
     let mut told = Vec::new();
     for _ in 0..5 {
         told.push(match followed.next().await.unwrap() {
-            Followed::Told(notice) => names(&notice).0,
-            Followed::Again => "again",
+            WatchUpdate::Event(notice) => names(&notice).0,
+            WatchUpdate::Relist => "again",
         });
     }
     assert_eq!(told, ["added", "bookmark", "deleted", "again", "added"]);

@@ -11,25 +11,25 @@ use serde::Deserialize;
 
 use super::{
     Digest, Error, Image, Reference, Result,
-    entries::Entries,
+    entries::TarReader,
     layer::{self, LIMITS},
-    manifest::{self, ConfigFile, Descriptor, Document, Index, Manifest, Platform},
+    manifest::{self, ConfigFile, Descriptor, Index, Manifest, ManifestOrIndex, Platform},
     store::Inner,
 };
 
-const MOST_MEMBERS: usize = 100_000;
-pub(super) const FULL_NAME: &str = "io.containerd.image.name";
-pub(super) const REF_NAME: &str = "org.opencontainers.image.ref.name";
+const MAX_ENTRIES: usize = 100_000;
+pub(super) const IMAGE_NAME_ANNOTATION: &str = "io.containerd.image.name";
+pub(super) const REF_NAME_ANNOTATION: &str = "org.opencontainers.image.ref.name";
 
 pub(super) fn import(inner: &Inner, archive: impl Read) -> Result<Vec<Image>> {
-    let members = Members::read(inner, archive)?;
-    if let Some(index) = members.document("index.json")? {
+    let members = ArchiveEntries::read(inner, archive)?;
+    if let Some(index) = members.read_json("index.json")? {
         let index: Index = manifest::parse(&index, "index.json")?;
-        let ours = |image: &&Descriptor| image.platform.as_ref().is_none_or(Platform::fits);
+        let ours = |image: &&Descriptor| image.platform.as_ref().is_none_or(Platform::is_native);
         let images: Vec<_> = index.manifests.iter().filter(ours).collect();
-        let images = if images.is_empty() { vec![index.choose()?] } else { images };
+        let images = if images.is_empty() { vec![index.select_platform()?] } else { images };
         images.into_iter().map(|image| import_oci(inner, &members, image)).collect()
-    } else if let Some(list) = members.document("manifest.json")? {
+    } else if let Some(list) = members.read_json("manifest.json")? {
         let list: Vec<DockerImage> = manifest::parse(&list, "manifest.json")?;
         list.iter().map(|image| import_docker(inner, &members, image)).collect()
     } else {
@@ -49,27 +49,27 @@ struct DockerImage {
 }
 
 /// The files of an archive by path, and its symbolic links: `docker save` shares layers so.
-struct Members<'a> {
+struct ArchiveEntries<'a> {
     inner: &'a Inner,
     files: HashMap<String, (Digest, u64)>,
     links: HashMap<String, String>,
 }
 
-impl<'a> Members<'a> {
+impl<'a> ArchiveEntries<'a> {
     fn read(inner: &'a Inner, archive: impl Read) -> Result<Self> {
-        let mut entries = Entries::new(layer::decompress(archive)?.take(LIMITS.bytes));
+        let mut entries = TarReader::new(layer::decompress(archive)?.take(LIMITS.bytes));
         let (mut files, mut links) = (HashMap::new(), HashMap::new());
         while let Some(entry) = entries.next()? {
-            if files.len() + links.len() >= MOST_MEMBERS {
+            if files.len() + links.len() >= MAX_ENTRIES {
                 return Err(Error::malformed("archive with too many members"));
             }
-            let path = normal(&entry.path);
+            let path = normalize_path(&entry.path);
             if entry.kind.is_file() {
-                files.insert(path, inner.content.copy_in(&mut entries, LIMITS.bytes)?);
+                files.insert(path, inner.content.ingest(&mut entries, LIMITS.bytes)?);
             } else if entry.kind.is_symlink() {
                 links.insert(
                     path,
-                    normal(&entry.path.parent().unwrap_or(Path::new("")).join(&entry.link)),
+                    normalize_path(&entry.path.parent().unwrap_or(Path::new("")).join(&entry.link)),
                 );
             }
         }
@@ -77,16 +77,16 @@ impl<'a> Members<'a> {
     }
 
     fn get(&self, path: &str) -> Option<&(Digest, u64)> {
-        let path = normal(Path::new(path));
+        let path = normalize_path(Path::new(path));
         self.files.get(&path).or_else(|| self.files.get(self.links.get(&path)?))
     }
 
-    fn need(&self, path: &str) -> Result<&(Digest, u64)> {
+    fn require(&self, path: &str) -> Result<&(Digest, u64)> {
         self.get(path).ok_or_else(|| Error::malformed(format!("archive without {path}")))
     }
 
-    fn document(&self, path: &str) -> Result<Option<Vec<u8>>> {
-        self.get(path).map(|(digest, _)| self.inner.content.document(digest)).transpose()
+    fn read_json(&self, path: &str) -> Result<Option<Vec<u8>>> {
+        self.get(path).map(|(digest, _)| self.inner.content.read_document(digest)).transpose()
     }
 
     /// A blob named by an OCI document. It was taken in under the digest of its content, whatever its path said.
@@ -101,41 +101,46 @@ impl<'a> Members<'a> {
     }
 }
 
-fn import_oci(inner: &Inner, members: &Members<'_>, image: &Descriptor) -> Result<Image> {
+fn import_oci(inner: &Inner, members: &ArchiveEntries<'_>, image: &Descriptor) -> Result<Image> {
     members.blob(&image.digest)?;
     let names: Vec<_> = name(image)?.map(|name| (name, image.digest.clone())).into_iter().collect();
-    let image = match Document::parse(&inner.content.document(&image.digest)?)? {
-        Document::Index(index) => {
-            let chosen = index.choose()?.clone();
+    let image = match ManifestOrIndex::parse(&inner.content.read_document(&image.digest)?)? {
+        ManifestOrIndex::Index(index) => {
+            let chosen = index.select_platform()?.clone();
             members.blob(&chosen.digest)?;
             chosen
         }
-        Document::Manifest(_) => image.clone(),
+        ManifestOrIndex::Manifest(_) => image.clone(),
     };
-    let manifest = Manifest::parse(&inner.content.document(&image.digest)?)?;
+    let manifest = Manifest::parse(&inner.content.read_document(&image.digest)?)?;
     for part in manifest.layers.iter().chain([&manifest.config]) {
         members.blob(&part.digest)?;
     }
-    let (id, record) = inner.assemble(&image)?;
+    let (id, record) = inner.unpack_image(&image)?;
     inner.register(&id, record, &names)
 }
 
 /// The full name, or else OCI's if that is more than a tag.
 fn name(image: &Descriptor) -> Result<Option<Reference>> {
-    let full = image.annotations.get(FULL_NAME);
-    let name =
-        full.or_else(|| image.annotations.get(REF_NAME).filter(|name| name.contains([':', '/'])));
+    let full = image.annotations.get(IMAGE_NAME_ANNOTATION);
+    let name = full.or_else(|| {
+        image.annotations.get(REF_NAME_ANNOTATION).filter(|name| name.contains([':', '/']))
+    });
     name.map(|name| Reference::parse(name)).transpose()
 }
 
 /// Docker archives have no manifest of their own: one is written for them.
-fn import_docker(inner: &Inner, members: &Members<'_>, image: &DockerImage) -> Result<Image> {
+fn import_docker(
+    inner: &Inner,
+    members: &ArchiveEntries<'_>,
+    image: &DockerImage,
+) -> Result<Image> {
     let descriptor = |media_type: &str, path: &String| {
-        let (digest, size) = members.need(path)?.clone();
+        let (digest, size) = members.require(path)?.clone();
         Ok(Descriptor::new(media_type, digest, size))
     };
     let config = descriptor(manifest::CONFIG, &image.config)?;
-    ConfigFile::parse(&inner.content.document(&config.digest)?)?;
+    ConfigFile::parse(&inner.content.read_document(&config.digest)?)?;
     let layers =
         image.layers.iter().map(|path| descriptor(manifest::LAYER, path)).collect::<Result<_>>()?;
     let document = manifest::to_json(&Manifest {
@@ -149,12 +154,12 @@ fn import_docker(inner: &Inner, members: &Members<'_>, image: &DockerImage) -> R
         .map(|tag| Ok((Reference::parse(tag)?, digest.clone())))
         .collect::<Result<_>>()?;
     let manifest = Descriptor::new(manifest::MANIFEST, digest, document.len() as u64);
-    let (id, record) = inner.assemble(&manifest)?;
+    let (id, record) = inner.unpack_image(&manifest)?;
     inner.register(&id, record, &names)
 }
 
 /// `./a/../b` is `b`; a path never leaves the archive, since it is only a key.
-fn normal(path: &Path) -> String {
+fn normalize_path(path: &Path) -> String {
     let mut parts = Vec::new();
     for component in path.components() {
         match component {

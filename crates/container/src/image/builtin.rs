@@ -7,16 +7,16 @@ use std::{
 };
 
 use super::{
-    Config, Error, Image, Reference, Result, Usage,
-    digest::Hashing,
+    Config, DiskUsage, Error, Image, Reference, Result,
+    digest::DigestStream,
     export::pack,
     layer::LIMITS,
     manifest::{self, ConfigFile, Descriptor, Manifest, RootFs},
-    store::{Inner, Store},
+    store::{ImageStore, Inner},
 };
 
 #[derive(Clone, Debug)]
-pub struct Builtin {
+pub struct BuiltinImage {
     pub name: String,
     /// Appears in the image's root under its own file name; a hard link, so that its pages are shared.
     pub executable: PathBuf,
@@ -24,23 +24,23 @@ pub struct Builtin {
     pub cmd: Vec<String>,
 }
 
-impl Store {
+impl ImageStore {
     /// Makes a built-in image known, under a digest of its content, and pins it.
-    pub async fn register(&self, builtin: Builtin) -> Result<Image> {
+    pub async fn register(&self, builtin: BuiltinImage) -> Result<Image> {
         let _ingesting = self.ingesting().await;
         self.blocking(move |inner| register(inner, &builtin)).await
     }
 }
 
-fn register(inner: &Inner, builtin: &Builtin) -> Result<Image> {
+fn register(inner: &Inner, builtin: &BuiltinImage) -> Result<Image> {
     let reference = Reference::parse(&builtin.name)?;
     let root = inner.content.temporary();
-    let bytes = fill(&root, &builtin.executable)?;
-    let mut hashing = Hashing::new(std::io::sink(), LIMITS.bytes);
+    let bytes = create_layer(&root, &builtin.executable)?;
+    let mut hashing = DigestStream::new(std::io::sink(), LIMITS.bytes);
     pack(&root, &mut hashing)?;
     let (_, layer, size) = hashing.finish();
-    inner.content.place(&root, &inner.content.layer(&layer))?;
-    inner.records().layers.insert(layer.clone(), Usage { bytes, inodes: 5 });
+    inner.content.commit(&root, &inner.content.layer(&layer))?;
+    inner.records().layers.insert(layer.clone(), DiskUsage { bytes, inodes: 5 });
 
     let config = ConfigFile {
         architecture: manifest::architecture().to_owned(),
@@ -64,14 +64,14 @@ fn register(inner: &Inner, builtin: &Builtin) -> Result<Image> {
         layers: vec![Descriptor::new(manifest::LAYER, layer, size)],
     };
     let descriptor = put(manifest::MANIFEST, &manifest::to_json(&document))?;
-    let (id, mut record) = inner.assemble(&descriptor)?;
+    let (id, mut record) = inner.unpack_image(&descriptor)?;
     record.pinned = true;
-    inner.retire(&reference, &id)?;
+    inner.unpin_previous(&reference, &id)?;
     inner.register(&id, record, &[(reference, descriptor.digest)])
 }
 
 /// Lays the layer out and says how large it is.
-fn fill(root: &Path, executable: &Path) -> Result<u64> {
+fn create_layer(root: &Path, executable: &Path) -> Result<u64> {
     for (part, mode) in [("", 0o755), ("etc", 0o755), ("tmp", 0o1777)] {
         fs::create_dir(root.join(part))?;
         fs::set_permissions(root.join(part), fs::Permissions::from_mode(mode))?; // whatever the umask says

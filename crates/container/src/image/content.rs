@@ -12,16 +12,16 @@ use std::{
 };
 
 use super::{
-    Digest, Error, Result, Usage,
-    digest::Hashing,
+    Digest, DiskUsage, Error, Result,
+    digest::DigestStream,
     layer::{self, Limits},
-    manifest::LARGEST_DOCUMENT,
-    root::Root,
+    manifest::MAX_DOCUMENT_BYTES,
+    root::ExtractRoot,
     space::Reserving,
 };
 
 #[derive(Debug)]
-pub(super) struct Content {
+pub(super) struct ContentStore {
     dir: PathBuf,
     next: AtomicU64,
     /// Two runtimes on one store would remove each other's work.
@@ -30,9 +30,9 @@ pub(super) struct Content {
 
 /// Whatever is made at this path and not placed goes when this does.
 #[derive(Debug)]
-pub(super) struct Temporary(PathBuf);
+pub(super) struct IngestPath(PathBuf);
 
-impl Deref for Temporary {
+impl Deref for IngestPath {
     type Target = Path;
 
     fn deref(&self) -> &Path {
@@ -40,19 +40,19 @@ impl Deref for Temporary {
     }
 }
 
-impl AsRef<Path> for Temporary {
+impl AsRef<Path> for IngestPath {
     fn as_ref(&self) -> &Path {
         &self.0
     }
 }
 
-impl Drop for Temporary {
+impl Drop for IngestPath {
     fn drop(&mut self) {
         let _ = sys::tree::remove(&self.0); // mostly it has been placed; else the next start tries again
     }
 }
 
-impl Content {
+impl ContentStore {
     pub(super) fn open(dir: &Path) -> Result<Self> {
         for part in ["blobs/sha256", "layers", "ingest"] {
             fs::create_dir_all(dir.join(part))?;
@@ -82,9 +82,9 @@ impl Content {
     }
 
     /// A new path to make something at.
-    pub(super) fn temporary(&self) -> Temporary {
+    pub(super) fn temporary(&self) -> IngestPath {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        Temporary(self.dir.join("ingest").join(number.to_string()))
+        IngestPath(self.dir.join("ingest").join(number.to_string()))
     }
 
     pub(super) fn put(&self, bytes: &[u8]) -> Result<Digest> {
@@ -92,38 +92,38 @@ impl Content {
         if !self.blob(&digest).exists() {
             let path = self.temporary();
             fs::write(&path, bytes)?;
-            self.adopt(&path, &digest)?;
+            self.commit_blob(&path, &digest)?;
         }
         Ok(digest)
     }
 
     /// Takes a finished file in under a digest that the caller has computed from it.
-    pub(super) fn adopt(&self, file: &Path, digest: &Digest) -> Result<()> {
+    pub(super) fn commit_blob(&self, file: &Path, digest: &Digest) -> Result<()> {
         File::open(file)?.sync_all()?;
-        self.place(file, &self.blob(digest))
+        self.commit(file, &self.blob(digest))
     }
 
     /// Takes in all that `from` holds, at most `limit` bytes of it.
-    pub(super) fn copy_in(&self, from: &mut impl Read, limit: u64) -> Result<(Digest, u64)> {
+    pub(super) fn ingest(&self, from: &mut impl Read, limit: u64) -> Result<(Digest, u64)> {
         let path = self.temporary();
         let mut file =
-            Hashing::new(Reserving::new(File::create(&path)?, File::open(&self.dir)?)?, limit);
+            DigestStream::new(Reserving::new(File::create(&path)?, File::open(&self.dir)?)?, limit);
         io::copy(from, &mut file)?;
         file.flush()?;
         let (_, digest, size) = file.finish();
-        self.adopt(&path, &digest)?;
+        self.commit_blob(&path, &digest)?;
         Ok((digest, size))
     }
 
     /// A manifest or configuration.
-    pub(super) fn document(&self, digest: &Digest) -> Result<Vec<u8>> {
+    pub(super) fn read_document(&self, digest: &Digest) -> Result<Vec<u8>> {
         let file = File::open(self.blob(digest))
             .map_err(|_| Error::NotFound(format!("content {digest}")))?;
         let mut bytes = Vec::new();
-        file.take(LARGEST_DOCUMENT + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > LARGEST_DOCUMENT {
+        file.take(MAX_DOCUMENT_BYTES + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > MAX_DOCUMENT_BYTES {
             return Err(Error::malformed(format!(
-                "document {digest} is larger than {LARGEST_DOCUMENT} bytes"
+                "document {digest} is larger than {MAX_DOCUMENT_BYTES} bytes"
             )));
         }
         Ok(bytes)
@@ -143,12 +143,13 @@ impl Content {
         diff: &Digest,
         below: &[Digest],
         limits: &mut Limits,
-    ) -> Result<Usage> {
+    ) -> Result<DiskUsage> {
         let path = self.temporary();
         fs::create_dir(&path)?;
         let file =
             File::open(self.blob(blob)).map_err(|_| Error::NotFound(format!("layer {blob}")))?;
-        let root = Root::open(&path, below.iter().rev().map(|chain| self.layer(chain)).collect())?;
+        let root =
+            ExtractRoot::open(&path, below.iter().rev().map(|chain| self.layer(chain)).collect())?;
         let (found, usage) = layer::unpack(file, &root, limits)?;
         if found != *diff {
             return Err(Error::malformed(format!(
@@ -156,12 +157,12 @@ impl Content {
             )));
         }
         rustix::fs::syncfs(root.as_dir())?;
-        self.place(&path, &self.layer(&Digest::chain(below.last(), diff)))?;
+        self.commit(&path, &self.layer(&Digest::chain_id(below.last(), diff)))?;
         Ok(usage)
     }
 
     /// Renames into place; another who was as fast has made the same.
-    pub(super) fn place(&self, from: &Path, to: &Path) -> Result<()> {
+    pub(super) fn commit(&self, from: &Path, to: &Path) -> Result<()> {
         match fs::rename(from, to) {
             Err(_) if to.exists() => {}
             done => done?,
@@ -171,7 +172,7 @@ impl Content {
     }
 
     /// Removes every blob and layer that is not in `keep` (file names).
-    pub(super) fn sweep(&self, keep: &HashSet<PathBuf>) -> Result<()> {
+    pub(super) fn remove_unreferenced(&self, keep: &HashSet<PathBuf>) -> Result<()> {
         for part in ["blobs/sha256", "layers"] {
             for found in fs::read_dir(self.dir.join(part))? {
                 let path = found?.path();

@@ -19,7 +19,7 @@ impl Digest {
     }
 
     /// The name of a stack of layers: its lower part's name and the top layer's.
-    pub(super) fn chain(below: Option<&Digest>, diff: &Digest) -> Self {
+    pub(super) fn chain_id(below: Option<&Digest>, diff: &Digest) -> Self {
         below.map_or_else(|| diff.clone(), |below| Self::of(format!("{below} {diff}").as_bytes()))
     }
 
@@ -65,14 +65,14 @@ impl From<Digest> for String {
 }
 
 /// Computes the digest and the length of what is read or written through it.
-pub(super) struct Hashing<T> {
+pub(super) struct DigestStream<T> {
     inner: T,
     context: ring::digest::Context,
     length: u64,
     limit: u64,
 }
 
-impl<T> Hashing<T> {
+impl<T> DigestStream<T> {
     /// More than `limit` bytes are an error.
     pub(super) fn new(inner: T, limit: u64) -> Self {
         let context = ring::digest::Context::new(&ring::digest::SHA256);
@@ -83,7 +83,7 @@ impl<T> Hashing<T> {
         (self.inner, Digest::from_hash(self.context.finish().as_ref()), self.length)
     }
 
-    fn take_in(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn update(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.length += bytes.len() as u64;
         if self.length > self.limit {
             return Err(Error::malformed(format!("more than {} bytes", self.limit)).into());
@@ -93,18 +93,18 @@ impl<T> Hashing<T> {
     }
 }
 
-impl<R: Read> Read for Hashing<R> {
+impl<R: Read> Read for DigestStream<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
-        self.take_in(&buffer[..count])?;
+        self.update(&buffer[..count])?;
         Ok(count)
     }
 }
 
-impl<W: Write> Write for Hashing<W> {
+impl<W: Write> Write for DigestStream<W> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         let count = self.inner.write(buffer)?;
-        self.take_in(&buffer[..count])?;
+        self.update(&buffer[..count])?;
         Ok(count)
     }
 
@@ -136,7 +136,7 @@ mod tests {
     fn digest_and_limit() {
         let empty = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(Digest::of(b"").to_string(), empty);
-        let mut hashing = Hashing::new(io::sink(), 4);
+        let mut hashing = DigestStream::new(io::sink(), 4);
         hashing.write_all(b"four").expect("within the limit");
         assert!(hashing.write_all(b"!").is_err());
     }

@@ -14,11 +14,11 @@ use super::{Error, Result};
 
 const BLOCK: u64 = 512;
 /// Of all that stands before one entry.
-const LONGEST_EXTENSION: u64 = 1 << 20;
+const MAX_EXTENSION_BYTES: u64 = 1 << 20;
 const OVERSIZED: &str = "archive entry with an oversized name or extended header";
 
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct TarEntry {
     pub(super) path: PathBuf,
     pub(super) link: PathBuf,
     pub(super) kind: EntryType,
@@ -30,7 +30,7 @@ pub(super) struct Entry {
 }
 
 /// `next`, then read the entry's data from it, then `next` again.
-pub(super) struct Entries<R> {
+pub(super) struct TarReader<R> {
     reader: R,
     left: u64,
     padding: u64,
@@ -38,7 +38,7 @@ pub(super) struct Entries<R> {
 
 /// What the extension headers before an entry said about it.
 #[derive(Default)]
-struct Extensions {
+struct PaxHeaders {
     /// Bytes of all headers so far.
     length: u64,
     path: Option<Vec<u8>>,
@@ -50,13 +50,13 @@ struct Extensions {
     xattrs: Vec<(String, Vec<u8>)>,
 }
 
-impl<R: Read> Entries<R> {
+impl<R: Read> TarReader<R> {
     pub(super) fn new(reader: R) -> Self {
         Self { reader, left: 0, padding: 0 }
     }
 
-    pub(super) fn next(&mut self) -> Result<Option<Entry>> {
-        let mut extensions = Extensions::default();
+    pub(super) fn next(&mut self) -> Result<Option<TarEntry>> {
+        let mut extensions = PaxHeaders::default();
         loop {
             self.skip()?;
             let Some(header) = self.header()? else { return Ok(None) };
@@ -68,7 +68,7 @@ impl<R: Read> Entries<R> {
             let kind = header.entry_type();
             if kind.is_gnu_longname() || kind.is_gnu_longlink() || kind.is_pax_local_extensions() {
                 extensions.length = extensions.length.saturating_add(size);
-                if extensions.length > LONGEST_EXTENSION {
+                if extensions.length > MAX_EXTENSION_BYTES {
                     return Err(Error::malformed(OVERSIZED));
                 }
             }
@@ -137,7 +137,7 @@ impl<R: Read> Entries<R> {
     }
 
     fn extension(&mut self) -> Result<Vec<u8>> {
-        if self.left > LONGEST_EXTENSION {
+        if self.left > MAX_EXTENSION_BYTES {
             return Err(Error::malformed(OVERSIZED));
         }
         let mut bytes = Vec::new();
@@ -146,7 +146,7 @@ impl<R: Read> Entries<R> {
     }
 }
 
-impl<R: Read> Read for Entries<R> {
+impl<R: Read> Read for TarReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let want = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
         if want == 0 {
@@ -161,7 +161,7 @@ impl<R: Read> Read for Entries<R> {
     }
 }
 
-impl Extensions {
+impl PaxHeaders {
     fn read_pax(&mut self, bytes: &[u8]) -> Result<()> {
         for record in PaxExtensions::new(bytes) {
             let record = record?;
@@ -192,14 +192,14 @@ impl Extensions {
     }
 }
 
-fn entry(header: &Header, kind: EntryType, extensions: Extensions) -> Result<Entry> {
+fn entry(header: &Header, kind: EntryType, extensions: PaxHeaders) -> Result<TarEntry> {
     let narrow = |id: u64| {
         u32::try_from(id).map_err(|_| Error::malformed("archive entry with an invalid owner"))
     };
     let fields = header.as_old();
     let seconds = i64::try_from(number(&fields.mtime, || header.mtime())?).unwrap_or(0);
     let device = |number: io::Result<Option<u32>>| number.ok().flatten().unwrap_or(0);
-    Ok(Entry {
+    Ok(TarEntry {
         path: path(extensions.path.unwrap_or_else(|| header.path_bytes().into_owned())),
         link: path(
             extensions
@@ -259,7 +259,7 @@ mod tests {
         builder.append_data(&mut header, "empty", io::empty()).expect("in memory");
         let bytes = builder.into_inner().expect("in memory");
 
-        let mut entries = Entries::new(&bytes[..]);
+        let mut entries = TarReader::new(&bytes[..]);
         let entry = entries.next().expect("valid").expect("first");
         assert_eq!((entry.path, entry.mode), (PathBuf::from(long), 0o640));
         let mut data = String::new();
@@ -275,10 +275,10 @@ mod tests {
         header.set_entry_type(EntryType::GNULongName);
         header.set_size(1 << 40);
         header.set_cksum();
-        assert!(Entries::new(&header.as_bytes()[..]).next().is_err());
+        assert!(TarReader::new(&header.as_bytes()[..]).next().is_err());
         header.set_entry_type(EntryType::Regular);
         header.set_cksum();
-        let mut entries = Entries::new(&header.as_bytes()[..]);
+        let mut entries = TarReader::new(&header.as_bytes()[..]);
         entries.next().expect("header is valid");
         assert!(entries.next().is_err(), "ends within the entry");
     }
@@ -301,7 +301,7 @@ mod tests {
         file.set_cksum();
         let mut archive = pax("29 size=18446744073709551615\n");
         archive.extend(file.as_bytes());
-        let mut entries = Entries::new(&archive[..]);
+        let mut entries = TarReader::new(&archive[..]);
         entries.next().expect("header is valid");
         assert!(entries.next().is_err(), "ends within the entry");
 
@@ -309,7 +309,7 @@ mod tests {
         let record = format!("100000 SCHILY.xattr.user.a={value}\n");
         let record = format!("{} SCHILY.xattr.user.a={value}\n", record.len() - 1);
         let many: Vec<u8> = std::iter::repeat_n(pax(&record), 20).flatten().collect();
-        assert!(Entries::new(&many[..]).next().is_err(), "2 MB of headers before an entry");
+        assert!(TarReader::new(&many[..]).next().is_err(), "2 MB of headers before an entry");
     }
 
     #[test]

@@ -13,11 +13,11 @@ use tar::{Builder, EntryType, Header};
 use super::{
     Error, Reference, Result, archive,
     manifest::{self, Descriptor, Index, Manifest},
-    records::Record,
-    store::{Inner, Store},
+    records::ImageRecord,
+    store::{ImageStore, Inner},
 };
 
-impl Store {
+impl ImageStore {
     /// Writes `name` as an OCI archive.
     pub async fn export(&self, name: &str, writer: impl Write + Send + 'static) -> Result<()> {
         let name = name.to_owned();
@@ -29,7 +29,7 @@ impl Store {
 fn export(inner: &Inner, name: &str, writer: impl Write) -> Result<()> {
     let record = inner.records().find(name).map(|(_, record)| record.clone());
     let record = record.ok_or_else(|| Error::NotFound(name.to_owned()))?;
-    let document = inner.content.document(&record.manifest)?;
+    let document = inner.content.read_document(&record.manifest)?;
     let parsed = Manifest::parse(&document)?;
 
     let mut archive = Builder::new(writer);
@@ -48,9 +48,9 @@ fn export(inner: &Inner, name: &str, writer: impl Write) -> Result<()> {
     add(
         &mut archive,
         &path(parsed.config.digest.hex()),
-        &inner.content.document(&parsed.config.digest)?,
+        &inner.content.read_document(&parsed.config.digest)?,
     )?;
-    for (layer, chain) in parsed.layers.iter().zip(&record.chains) {
+    for (layer, chain) in parsed.layers.iter().zip(&record.chain_ids) {
         let blob = path(layer.digest.hex());
         if let Ok(file) = File::open(inner.content.blob(&layer.digest)) {
             add_file(&mut archive, &blob, &file)?;
@@ -101,12 +101,15 @@ fn pack_directory(archive: &mut Builder<impl Write>, root: &Path, below: &Path) 
     Ok(())
 }
 
-fn annotations(name: &str, record: &Record) -> BTreeMap<String, String> {
+fn annotations(name: &str, record: &ImageRecord) -> BTreeMap<String, String> {
     let asked = Reference::parse(name).map(|reference| reference.to_string()).ok();
     let asked = asked.filter(|name| record.tags.contains(name));
     let Some(name) = asked.or_else(|| record.tags.first().cloned()) else { return BTreeMap::new() };
     let tag = name.rsplit_once(':').map_or("latest", |(_, tag)| tag).to_owned();
-    BTreeMap::from([(archive::FULL_NAME.to_owned(), name), (archive::REF_NAME.to_owned(), tag)])
+    BTreeMap::from([
+        (archive::IMAGE_NAME_ANNOTATION.to_owned(), name),
+        (archive::REF_NAME_ANNOTATION.to_owned(), tag),
+    ])
 }
 
 fn add(archive: &mut Builder<impl Write>, path: &str, bytes: &[u8]) -> Result<()> {

@@ -12,7 +12,7 @@ use sys::record::{self, Durability};
 use super::{Digest, Error, Result, manifest};
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Holds {
+pub(super) struct LayerLeases {
     dir: PathBuf,
     held: BTreeMap<String, Vec<Digest>>,
     complete: bool,
@@ -21,7 +21,7 @@ pub(super) struct Holds {
 /// A hold names a few digests.
 const LARGEST: u64 = 1 << 20;
 
-impl Holds {
+impl LayerLeases {
     /// What cannot be read is put aside. The runtime asks for it again, where it needs it.
     pub(super) fn load(dir: &Path) -> Result<Self> {
         let dir = dir.join("holds");
@@ -78,7 +78,7 @@ impl Holds {
         self.held.values().flatten()
     }
 
-    pub(super) fn holders(&self) -> Vec<String> {
+    pub(super) fn owners(&self) -> Vec<String> {
         self.held.keys().cloned().collect()
     }
 }
@@ -91,7 +91,7 @@ mod tests {
     fn holds_outlive_the_process() {
         let folder = tempfile::tempdir().expect("a folder");
         let chain = Digest::of(b"layer");
-        let mut holds = Holds::load(folder.path()).expect("an empty folder");
+        let mut holds = LayerLeases::load(folder.path()).expect("an empty folder");
         holds.insert("a", vec![chain.clone()]).expect("a file");
         holds.insert("b", vec![chain.clone()]).expect("a file");
         assert_eq!(holds.remove("b").expect("a file"), std::slice::from_ref(&chain));
@@ -99,10 +99,10 @@ mod tests {
         fs::write(folder.path().join("holds/torn"), "[\"sha").expect("a file");
         fs::write(folder.path().join("holds/empty"), "").expect("a file");
         fs::create_dir_all(folder.path().join("holds/folder/below")).expect("a folder");
-        assert!(!Holds::load(folder.path()).expect("what is there").is_complete());
-        let holds = Holds::load(folder.path()).expect("what is there");
+        assert!(!LayerLeases::load(folder.path()).expect("what is there").is_complete());
+        let holds = LayerLeases::load(folder.path()).expect("what is there");
         assert_eq!(
-            (holds.holders(), holds.chains().collect()),
+            (holds.owners(), holds.chains().collect()),
             (vec!["a".to_owned()], vec![&chain])
         );
     }

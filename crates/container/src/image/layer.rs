@@ -18,9 +18,9 @@ use tar::EntryType;
 
 use super::{
     Digest, Error, Result,
-    digest::Hashing,
-    entries::{Entries, Entry},
-    root::{self, Place, Root},
+    digest::DigestStream,
+    entries::{TarEntry, TarReader},
+    root::{self, EntryPath, ExtractRoot},
     space::Reserving,
 };
 
@@ -47,17 +47,21 @@ impl Limits {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
+pub struct DiskUsage {
     pub bytes: u64,
     pub inodes: u64,
 }
 
 /// Unpacks `blob`, compressed or not, and names what was in it. What it costs is taken off the limits.
-pub(super) fn unpack(blob: impl Read, root: &Root, limits: &mut Limits) -> Result<(Digest, Usage)> {
+pub(super) fn unpack(
+    blob: impl Read,
+    root: &ExtractRoot,
+    limits: &mut Limits,
+) -> Result<(Digest, DiskUsage)> {
     let plain = Reserving::new(decompress(blob)?, root.as_dir().try_clone()?)?;
-    let mut entries = Entries::new(Hashing::new(plain, limits.bytes));
+    let mut entries = TarReader::new(DigestStream::new(plain, limits.bytes));
     let mut unpacking =
-        Unpacking { root, usage: Usage::default(), directories: Vec::new(), held: 0 };
+        LayerUnpacker { root, usage: DiskUsage::default(), directories: Vec::new(), held: 0 };
     while let Some(entry) = entries.next()? {
         if unpacking.usage.inodes >= limits.entries {
             return Err(Error::malformed(format!(
@@ -91,19 +95,19 @@ pub(super) fn decompress<'a>(blob: impl Read + 'a) -> Result<Box<dyn Read + 'a>>
     })
 }
 
-struct Unpacking<'a> {
-    root: &'a Root,
-    usage: Usage,
+struct LayerUnpacker<'a> {
+    root: &'a ExtractRoot,
+    usage: DiskUsage,
     /// Their times are set last, since filling a directory changes them.
     directories: Vec<(PathBuf, (i64, u32))>,
     /// Bytes of their paths.
     held: usize,
 }
 
-impl Unpacking<'_> {
-    fn add(&mut self, entry: &Entry, data: &mut impl Read) -> Result<()> {
+impl LayerUnpacker<'_> {
+    fn add(&mut self, entry: &TarEntry, data: &mut impl Read) -> Result<()> {
         self.usage.inodes += 1;
-        let Some(place) = self.root.place(&entry.path)? else {
+        let Some(place) = self.root.resolve_creating_parents(&entry.path)? else {
             return if entry.kind.is_dir() { self.add_root(entry) } else { Ok(()) };
         };
         if let Some(hidden) = place.name.as_bytes().strip_prefix(b".wh.") {
@@ -121,14 +125,14 @@ impl Unpacking<'_> {
         }
     }
 
-    fn add_root(&mut self, entry: &Entry) -> Result<()> {
+    fn add_root(&mut self, entry: &TarEntry) -> Result<()> {
         let (uid, gid) = owner(entry);
         fs::fchown(self.root.as_dir(), Some(uid), Some(gid))?;
         fs::fchmod(self.root.as_dir(), Mode::from_raw_mode(entry.mode))?;
         Ok(())
     }
 
-    fn add_directory(&mut self, entry: &Entry, place: &Place) -> Result<()> {
+    fn add_directory(&mut self, entry: &TarEntry, place: &EntryPath) -> Result<()> {
         let there = place
             .stat()?
             .is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
@@ -148,8 +152,8 @@ impl Unpacking<'_> {
     }
 
     /// Hard links share their first name's attributes, so none are set.
-    fn add_link(&mut self, entry: &Entry, place: &Place) -> Result<()> {
-        let target = self.root.existing(&entry.link)?;
+    fn add_link(&mut self, entry: &TarEntry, place: &EntryPath) -> Result<()> {
+        let target = self.root.resolve_existing(&entry.link)?;
         let missing = || {
             let (path, link) = (entry.path.display(), entry.link.display());
             Error::malformed(format!(
@@ -165,7 +169,12 @@ impl Unpacking<'_> {
             .map_err(|_| missing())
     }
 
-    fn add_leaf(&mut self, entry: &Entry, place: &Place, data: &mut impl Read) -> Result<()> {
+    fn add_leaf(
+        &mut self,
+        entry: &TarEntry,
+        place: &EntryPath,
+        data: &mut impl Read,
+    ) -> Result<()> {
         let node = |kind| {
             let device = fs::makedev(entry.device.0, entry.device.1);
             fs::mknodat(&place.parent, &place.name, kind, Mode::from_raw_mode(0o600), device)
@@ -190,7 +199,7 @@ impl Unpacking<'_> {
 
     fn finish(&mut self) -> Result<()> {
         for (path, modified) in self.directories.drain(..).rev() {
-            let Some(place) = self.root.place(&path)? else { continue };
+            let Some(place) = self.root.resolve_creating_parents(&path)? else { continue };
             let still = place
                 .stat()?
                 .is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
@@ -202,7 +211,7 @@ impl Unpacking<'_> {
     }
 }
 
-fn whiteout(place: &Place, hidden: &OsStr) -> Result<()> {
+fn whiteout(place: &EntryPath, hidden: &OsStr) -> Result<()> {
     match hidden.as_bytes() {
         b".wh..opq" => return root::make_opaque(&place.parent),
         other if other.starts_with(b".wh.") => return Ok(()), // bookkeeping of the old aufs driver
@@ -212,7 +221,7 @@ fn whiteout(place: &Place, hidden: &OsStr) -> Result<()> {
         _ => {}
     }
     let parent = place.parent.try_clone()?;
-    let hidden = Place { parent, name: hidden.to_owned() };
+    let hidden = EntryPath { parent, name: hidden.to_owned() };
     match hidden.stat()? {
         None => {
             let mode = Mode::from_raw_mode(0o600);
@@ -233,14 +242,14 @@ fn whiteout(place: &Place, hidden: &OsStr) -> Result<()> {
 }
 
 /// Owner first: it clears set-id bits and capabilities.
-fn set_attributes(entry: &Entry, place: &Place) -> Result<()> {
+fn set_attributes(entry: &TarEntry, place: &EntryPath) -> Result<()> {
     let (uid, gid) = owner(entry);
     fs::chownat(&place.parent, &place.name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
     if entry.kind != EntryType::Symlink {
         fs::chmodat(&place.parent, &place.name, Mode::from_raw_mode(entry.mode), AtFlags::empty())?;
     }
-    for (name, value) in entry.xattrs.iter().filter(|(name, _)| is_welcome(name)) {
-        match fs::lsetxattr(place.by_descriptor(), name.as_str(), value, XattrFlags::empty()) {
+    for (name, value) in entry.xattrs.iter().filter(|(name, _)| is_allowed_xattr(name)) {
+        match fs::lsetxattr(place.proc_fd_path(), name.as_str(), value, XattrFlags::empty()) {
             Ok(()) | Err(Errno::NOTSUP) => {} // file systems without user attributes
             Err(error) => return Err(error.into()),
         }
@@ -249,18 +258,18 @@ fn set_attributes(entry: &Entry, place: &Place) -> Result<()> {
 }
 
 /// `trusted.overlay.*` would steer the overlay mount, security labels are the host's to give.
-fn is_welcome(xattr: &str) -> bool {
+fn is_allowed_xattr(xattr: &str) -> bool {
     xattr == "security.capability"
         || (xattr.starts_with("user.") && !xattr.starts_with("user.overlay."))
         || xattr.starts_with("system.posix_acl_")
 }
 
-fn set_times(place: &Place, (seconds, nanos): (i64, u32)) -> Result<()> {
+fn set_times(place: &EntryPath, (seconds, nanos): (i64, u32)) -> Result<()> {
     let time = Timespec { tv_sec: seconds, tv_nsec: nanos.into() };
     let times = Timestamps { last_access: time, last_modification: time };
     Ok(fs::utimensat(&place.parent, &place.name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
-fn owner(entry: &Entry) -> (fs::Uid, fs::Gid) {
+fn owner(entry: &TarEntry) -> (fs::Uid, fs::Gid) {
     (fs::Uid::from_raw(entry.owner.0), fs::Gid::from_raw(entry.owner.1))
 }

@@ -7,14 +7,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::{Digest, Error, Result};
 
 /// Manifests, indexes and configurations are read into memory.
-pub(super) const LARGEST_DOCUMENT: u64 = 8 << 20;
+pub(super) const MAX_DOCUMENT_BYTES: u64 = 8 << 20;
 pub(super) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 pub(super) const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 pub(super) const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 pub(super) const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 pub(super) const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 pub(super) const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
-const MOST_LAYERS: usize = 500;
+const MAX_LAYERS: usize = 500;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -63,7 +63,7 @@ pub(super) struct Manifest {
 }
 
 /// Either answer to a question for a manifest.
-pub(super) enum Document {
+pub(super) enum ManifestOrIndex {
     Index(Index),
     Manifest(Manifest),
 }
@@ -123,7 +123,7 @@ impl Descriptor {
     }
 }
 
-impl Document {
+impl ManifestOrIndex {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -148,9 +148,10 @@ impl Document {
 
 impl Index {
     /// The manifest for this machine. Attestations and the like have a platform of their own ("unknown").
-    pub(super) fn choose(&self) -> Result<&Descriptor> {
-        let fits =
-            |descriptor: &&Descriptor| descriptor.platform.as_ref().is_some_and(Platform::fits);
+    pub(super) fn select_platform(&self) -> Result<&Descriptor> {
+        let fits = |descriptor: &&Descriptor| {
+            descriptor.platform.as_ref().is_some_and(Platform::is_native)
+        };
         self.manifests
             .iter()
             .find(fits)
@@ -165,7 +166,7 @@ impl Index {
 }
 
 impl Platform {
-    pub(super) fn fits(&self) -> bool {
+    pub(super) fn is_native(&self) -> bool {
         let variant = match architecture() {
             "arm64" => matches!(self.variant.as_str(), "" | "v8"),
             "amd64" => matches!(self.variant.as_str(), "" | "v1"),
@@ -177,12 +178,14 @@ impl Platform {
 
 impl Manifest {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self> {
-        match Document::parse(bytes)? {
-            Document::Manifest(manifest) if manifest.layers.len() <= MOST_LAYERS => Ok(manifest),
-            Document::Manifest(_) => {
-                Err(Error::malformed(format!("image with more than {MOST_LAYERS} layers")))
+        match ManifestOrIndex::parse(bytes)? {
+            ManifestOrIndex::Manifest(manifest) if manifest.layers.len() <= MAX_LAYERS => {
+                Ok(manifest)
             }
-            Document::Index(_) => Err(Error::malformed("index within an index")),
+            ManifestOrIndex::Manifest(_) => {
+                Err(Error::malformed(format!("image with more than {MAX_LAYERS} layers")))
+            }
+            ManifestOrIndex::Index(_) => Err(Error::malformed("index within an index")),
         }
     }
 }
@@ -308,11 +311,17 @@ mod tests {
             entry(2, r#"{"os":"unknown","architecture":"unknown"}"#),
             entry(3, &ours),
         );
-        let Ok(Document::Index(index)) = Document::parse(text.as_bytes()) else {
+        let Ok(ManifestOrIndex::Index(index)) = ManifestOrIndex::parse(text.as_bytes()) else {
             panic!("an index")
         };
-        assert_eq!(index.choose().expect("ours").digest.to_string(), digest(3));
+        assert_eq!(index.select_platform().expect("ours").digest.to_string(), digest(3));
         let index = Index { manifests: index.manifests[..2].to_vec(), ..index };
-        assert!(index.choose().expect_err("none").to_string().contains("no match for platform"));
+        assert!(
+            index
+                .select_platform()
+                .expect_err("none")
+                .to_string()
+                .contains("no match for platform")
+        );
     }
 }

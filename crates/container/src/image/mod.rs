@@ -26,11 +26,11 @@ mod root;
 mod space;
 mod store;
 
-pub use builtin::Builtin;
+pub use builtin::BuiltinImage;
 pub use digest::Digest;
 pub use error::{Error, Result};
-pub use layer::Usage;
+pub use layer::DiskUsage;
 pub use manifest::Config;
-pub use reference::{Reference, Version};
-pub use registry::{Auth, Registries};
-pub use store::{Image, Store};
+pub use reference::{Reference, TagOrDigest};
+pub use registry::{RegistryAuth, RegistryConfig};
+pub use store::{Image, ImageStore};

@@ -9,45 +9,47 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
 
 use super::{
-    Auth, Error, Image, Reference, Result, Version,
-    manifest::{Descriptor, Document, LARGEST_DOCUMENT, Manifest},
+    Error, Image, Reference, RegistryAuth, Result, TagOrDigest,
+    manifest::{Descriptor, MAX_DOCUMENT_BYTES, Manifest, ManifestOrIndex},
     registry::Client,
-    store::Store,
+    store::ImageStore,
 };
 
 const PARALLEL_DOWNLOADS: usize = 3;
 
-type Key = (String, Option<Auth>);
+type Key = (String, Option<RegistryAuth>);
 type Pull = OnceCell<Result<Image>>;
 
 /// The pulls on their way. Credentials are part of the key: nobody gets an image by another's.
 #[derive(Debug, Default)]
-pub(super) struct Pulls(Mutex<HashMap<Key, Weak<Pull>>>);
+pub(super) struct InFlightPulls(Mutex<HashMap<Key, Weak<Pull>>>);
 
-impl Store {
+impl ImageStore {
     /// Brings the newest of `reference` from its registry. A pinned image is never asked for.
-    pub async fn pull(&self, reference: &str, auth: Option<&Auth>) -> Result<Image> {
+    pub async fn pull(&self, reference: &str, auth: Option<&RegistryAuth>) -> Result<Image> {
         let reference = Reference::parse(reference)?;
         let name = reference.to_string();
         if let Some(pinned) = self.resolve(&name).filter(|image| image.pinned) {
             return Ok(pinned);
         }
-        let pull = self.inner.pulls.join((name, auth.cloned()));
+        let pull = self.inner.pulls.join_or_start((name, auth.cloned()));
         pull.get_or_init(|| self.fetch(&reference, auth.cloned())).await.clone()
     }
 
-    async fn fetch(&self, reference: &Reference, auth: Option<Auth>) -> Result<Image> {
+    async fn fetch(&self, reference: &Reference, auth: Option<RegistryAuth>) -> Result<Image> {
         let _ingesting = self.ingesting().await;
         let client = Client::new(&self.inner.registries, reference, auth)?;
         let (top, bytes) = client.manifest(&reference.version).await?;
-        let (image, bytes) = match Document::parse(&bytes)? {
-            Document::Manifest(_) => (top.clone(), bytes),
-            Document::Index(index) => {
-                client.manifest(&Version::Digest(index.choose()?.digest.clone())).await?
+        let (image, bytes) = match ManifestOrIndex::parse(&bytes)? {
+            ManifestOrIndex::Manifest(_) => (top.clone(), bytes),
+            ManifestOrIndex::Index(index) => {
+                client
+                    .manifest(&TagOrDigest::Digest(index.select_platform()?.digest.clone()))
+                    .await?
             }
         };
         let manifest = Manifest::parse(&bytes)?;
-        if manifest.config.size > LARGEST_DOCUMENT {
+        if manifest.config.size > MAX_DOCUMENT_BYTES {
             return Err(Error::malformed("image with an oversized configuration"));
         }
         self.inner.content.put(&bytes)?;
@@ -56,7 +58,7 @@ impl Store {
         stream::iter(downloads).buffer_unordered(PARALLEL_DOWNLOADS).try_collect::<()>().await?;
         let reference = reference.clone();
         self.blocking(move |inner| {
-            let (id, record) = inner.assemble(&image)?;
+            let (id, record) = inner.unpack_image(&image)?;
             inner.register(&id, record, &[(reference, top.digest)])
         })
         .await
@@ -68,12 +70,12 @@ impl Store {
         }
         let path = self.inner.content.temporary();
         client.blob(&blob, &path).await?;
-        self.blocking(move |inner| inner.content.adopt(&path, &blob.digest)).await
+        self.blocking(move |inner| inner.content.commit_blob(&path, &blob.digest)).await
     }
 }
 
-impl Pulls {
-    fn join(&self, key: Key) -> Arc<Pull> {
+impl InFlightPulls {
+    fn join_or_start(&self, key: Key) -> Arc<Pull> {
         let mut pulls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         pulls.retain(|_, pull| pull.strong_count() > 0);
         if let Some(pull) = pulls.get(&key).and_then(Weak::upgrade) {
@@ -92,9 +94,9 @@ mod tests {
     /// The CRI server awaits pulls in futures that move between threads.
     #[expect(dead_code, reason = "it is enough that it compiles")]
     fn a_pull_is_send<'a>(
-        store: &'a Store,
+        store: &'a ImageStore,
         name: &'a str,
     ) -> Box<dyn Future<Output = Result<Image>> + Send + 'a> {
-        Box::new(async move { store.pull(name, Some(&Auth::default())).await })
+        Box::new(async move { store.pull(name, Some(&RegistryAuth::default())).await })
     }
 }

@@ -9,20 +9,23 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sys::record::{self, Durability};
 
-use super::{Config, Digest, Reference, Result, Usage, content::Content, holds::Holds, manifest};
+use super::{
+    Config, Digest, DiskUsage, Reference, Result, content::ContentStore, holds::LayerLeases,
+    manifest,
+};
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Records {
-    pub(super) images: BTreeMap<Digest, Record>,
+pub(super) struct ImageMetadata {
+    pub(super) images: BTreeMap<Digest, ImageRecord>,
     /// What each unpacked stack adds to the disk.
-    pub(super) layers: BTreeMap<Digest, Usage>,
+    pub(super) layers: BTreeMap<Digest, DiskUsage>,
     /// Stacks that containers stand on: they outlive their image.
     #[serde(skip)]
-    pub(super) holds: Holds,
+    pub(super) holds: LayerLeases,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Record {
+pub(super) struct ImageRecord {
     pub(super) manifest: Digest,
     pub(super) tags: BTreeSet<String>,
     pub(super) digests: BTreeSet<String>,
@@ -31,7 +34,7 @@ pub(super) struct Record {
     /// Manifest, configuration and layers as they came.
     pub(super) blobs: Vec<Digest>,
     /// The unpacked stacks, lowest first.
-    pub(super) chains: Vec<Digest>,
+    pub(super) chain_ids: Vec<Digest>,
     pub(super) config: Config,
 }
 
@@ -40,7 +43,7 @@ const BEFORE: &str = "images.json.before";
 /// A few kilobytes for each image.
 const LARGEST: u64 = 256 << 20;
 
-impl Records {
+impl ImageMetadata {
     /// Where the records cannot be read, those before the last change count; where these cannot
     /// be read either, there are no images.
     pub(super) fn load(dir: &Path) -> Result<Self> {
@@ -53,7 +56,7 @@ impl Records {
                 read(&before).ok().flatten().unwrap_or_default()
             }
         };
-        Ok(Self { holds: Holds::load(dir)?, ..images })
+        Ok(Self { holds: LayerLeases::load(dir)?, ..images })
     }
 
     pub(super) fn save(&self, dir: &Path) -> Result<()> {
@@ -64,7 +67,7 @@ impl Records {
     }
 
     /// Adds an image; a tag it takes leaves the image that had it.
-    pub(super) fn insert(&mut self, id: Digest, mut record: Record) {
+    pub(super) fn insert(&mut self, id: Digest, mut record: ImageRecord) {
         for other in self.images.values_mut() {
             other.tags.retain(|tag| !record.tags.contains(tag));
         }
@@ -77,7 +80,7 @@ impl Records {
     }
 
     /// By id, full name, digest, or the beginning of an id, in this order.
-    pub(super) fn find(&self, text: &str) -> Option<(&Digest, &Record)> {
+    pub(super) fn find(&self, text: &str) -> Option<(&Digest, &ImageRecord)> {
         if let Some(found) =
             Digest::try_from(text.to_owned()).ok().and_then(|id| self.images.get_key_value(&id))
         {
@@ -85,7 +88,7 @@ impl Records {
         }
         if let Ok(reference) = Reference::parse(text) {
             let name = reference.to_string();
-            let named = |(_, record): &(&Digest, &Record)| {
+            let named = |(_, record): &(&Digest, &ImageRecord)| {
                 record.tags.contains(&name) || record.digests.contains(&name)
             };
             if let Some(found) = self.images.iter().find(named) {
@@ -102,7 +105,7 @@ impl Records {
     }
 
     /// The files that must stay.
-    pub(super) fn used(&self, content: &Content) -> HashSet<PathBuf> {
+    pub(super) fn referenced_files(&self, content: &ContentStore) -> HashSet<PathBuf> {
         let blobs = self
             .images
             .values()
@@ -112,18 +115,18 @@ impl Records {
     }
 
     /// Forgets the sizes of stacks that nobody has any more.
-    pub(super) fn forget_unused(&mut self) {
+    pub(super) fn prune_layer_sizes(&mut self) {
         let used: HashSet<Digest> = self.chains().cloned().collect();
         self.layers.retain(|chain, _| used.contains(chain));
     }
 
     /// The stacks that images are made of or containers stand on.
     pub(super) fn chains(&self) -> impl Iterator<Item = &Digest> {
-        self.images.values().flat_map(|record| &record.chains).chain(self.holds.chains())
+        self.images.values().flat_map(|record| &record.chain_ids).chain(self.holds.chains())
     }
 }
 
-fn read(path: &Path) -> Result<Option<Records>> {
+fn read(path: &Path) -> Result<Option<ImageMetadata>> {
     record::read(path, LARGEST)?.map(|bytes| manifest::parse(&bytes, FILE)).transpose()
 }
 
@@ -135,17 +138,17 @@ mod tests {
     fn damaged_records_lose_no_more_than_the_last_change() {
         let folder = tempfile::tempdir().expect("a folder");
         let dir = folder.path();
-        let mut records = Records::load(dir).expect("none yet");
-        records.layers.insert(Digest::of(b"a"), Usage::default());
+        let mut records = ImageMetadata::load(dir).expect("none yet");
+        records.layers.insert(Digest::of(b"a"), DiskUsage::default());
         records.save(dir).expect("saved");
-        records.layers.insert(Digest::of(b"b"), Usage::default());
+        records.layers.insert(Digest::of(b"b"), DiskUsage::default());
         records.save(dir).expect("saved");
-        assert_eq!(Records::load(dir).expect("loaded").layers.len(), 2);
+        assert_eq!(ImageMetadata::load(dir).expect("loaded").layers.len(), 2);
         fs::write(dir.join(FILE), "").expect("written");
-        assert_eq!(Records::load(dir).expect("loaded").layers.len(), 1);
+        assert_eq!(ImageMetadata::load(dir).expect("loaded").layers.len(), 1);
         fs::create_dir_all(dir.join(FILE).join("below")).expect("a folder");
         fs::write(dir.join(BEFORE), "{").expect("written");
-        assert_eq!(Records::load(dir).expect("loaded").layers.len(), 0);
+        assert_eq!(ImageMetadata::load(dir).expect("loaded").layers.len(), 0);
         records.save(dir).expect("saved");
     }
 }

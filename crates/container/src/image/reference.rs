@@ -14,11 +14,11 @@ const DEFAULT_ENDPOINT: &str = "index.docker.io";
 pub struct Reference {
     pub host: String,
     pub path: String,
-    pub version: Version,
+    pub version: TagOrDigest,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Version {
+pub enum TagOrDigest {
     Tag(String),
     Digest(Digest),
 }
@@ -47,8 +47,8 @@ impl Reference {
             return Err(invalid());
         }
         let version = match digest {
-            Some(digest) => Version::Digest(digest),
-            None => Version::Tag(tag.unwrap_or("latest").to_owned()),
+            Some(digest) => TagOrDigest::Digest(digest),
+            None => TagOrDigest::Tag(tag.unwrap_or("latest").to_owned()),
         };
         Ok(Self { host, path, version })
     }
@@ -59,20 +59,20 @@ impl Reference {
     }
 
     pub fn with_digest(&self, digest: &Digest) -> Self {
-        Self { version: Version::Digest(digest.clone()), ..self.clone() }
+        Self { version: TagOrDigest::Digest(digest.clone()), ..self.clone() }
     }
 }
 
 impl fmt::Display for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.version {
-            Version::Tag(tag) => write!(f, "{}/{}:{tag}", self.host, self.path),
-            Version::Digest(digest) => write!(f, "{}/{}@{digest}", self.host, self.path),
+            TagOrDigest::Tag(tag) => write!(f, "{}/{}:{tag}", self.host, self.path),
+            TagOrDigest::Digest(digest) => write!(f, "{}/{}@{digest}", self.host, self.path),
         }
     }
 }
 
-impl Version {
+impl TagOrDigest {
     pub(super) fn as_text(&self) -> String {
         match self {
             Self::Tag(tag) => tag.clone(),

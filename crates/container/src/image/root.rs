@@ -16,32 +16,32 @@ use rustix::{
 use super::{Error, Result};
 
 const OPAQUE: &str = "trusted.overlay.opaque";
-const DEEPEST: usize = 256;
+const MAX_PATH_DEPTH: usize = 256;
 
 #[derive(Debug)]
-pub(super) struct Root {
+pub(super) struct ExtractRoot {
     dir: OwnedFd,
     /// The layers below, nearest first: a parent directory that the archive leaves out looks as it does there.
-    below: Vec<PathBuf>,
+    lower_layers: Vec<PathBuf>,
 }
 
 /// Where an entry goes: an open directory and a name in it.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct EntryPath {
     pub(super) parent: OwnedFd,
     pub(super) name: OsString,
 }
 
-impl Root {
+impl ExtractRoot {
     pub(super) fn open(dir: &Path, below: Vec<PathBuf>) -> Result<Self> {
         let dir = fs::open(dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let root = Self { dir, below };
-        root.inherit(&root.dir, Path::new("."))?;
+        let root = Self { dir, lower_layers: below };
+        root.copy_lower_attributes(&root.dir, Path::new("."))?;
         Ok(root)
     }
 
     /// The place of `path`, with its parent directories made where they are missing. None is the root itself.
-    pub(super) fn place(&self, path: &Path) -> Result<Option<Place>> {
+    pub(super) fn resolve_creating_parents(&self, path: &Path) -> Result<Option<EntryPath>> {
         let mut names = names(path)?;
         let Some(name) = names.pop() else { return Ok(None) };
         let parent: PathBuf = names.iter().collect();
@@ -49,16 +49,16 @@ impl Root {
             Err(Errno::NOENT) => self.make(&names)?,
             found => found.map_err(|error| at(path, error))?,
         };
-        Ok(Some(Place { parent, name: name.to_owned() }))
+        Ok(Some(EntryPath { parent, name: name.to_owned() }))
     }
 
     /// The place of something that must already be there.
-    pub(super) fn existing(&self, path: &Path) -> Result<Place> {
+    pub(super) fn resolve_existing(&self, path: &Path) -> Result<EntryPath> {
         let mut names = names(path)?;
         let name = names.pop().ok_or_else(|| Error::malformed("archive links to its root"))?;
         let parent: PathBuf = names.iter().collect();
         let parent = self.directory(&parent).map_err(|error| at(path, error))?;
-        Ok(Place { parent, name: name.to_owned() })
+        Ok(EntryPath { parent, name: name.to_owned() })
     }
 
     pub(super) fn as_dir(&self) -> &OwnedFd {
@@ -88,7 +88,7 @@ impl Root {
                     fs::mkdirat(&current, *name, Mode::from_raw_mode(0o755))
                         .map_err(|error| at(&path, error))?;
                     let made = self.directory(&path).map_err(|error| at(&path, error))?;
-                    self.inherit(&made, &path)?;
+                    self.copy_lower_attributes(&made, &path)?;
                     made
                 }
                 found => found.map_err(|error| at(&path, error))?,
@@ -98,9 +98,9 @@ impl Root {
     }
 
     /// Owner and mode of the same directory in the layers below, or else overlayfs would show the new ones.
-    fn inherit(&self, made: &OwnedFd, path: &Path) -> Result<()> {
+    fn copy_lower_attributes(&self, made: &OwnedFd, path: &Path) -> Result<()> {
         fs::fchmod(made, Mode::from_raw_mode(0o755))?; // whatever the umask says
-        for below in &self.below {
+        for below in &self.lower_layers {
             let below = fs::open(below, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
@@ -119,7 +119,7 @@ impl Root {
     }
 }
 
-impl Place {
+impl EntryPath {
     pub(super) fn stat(&self) -> Result<Option<Stat>> {
         match fs::statat(&self.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
@@ -129,7 +129,7 @@ impl Place {
     }
 
     /// A path that leads here through the open directory; the last part is never followed by the calls used on it.
-    pub(super) fn by_descriptor(&self) -> PathBuf {
+    pub(super) fn proc_fd_path(&self) -> PathBuf {
         Path::new("/proc/self/fd")
             .join(self.parent.as_fd().as_raw_fd().to_string())
             .join(&self.name)
@@ -173,7 +173,7 @@ fn names(path: &Path) -> Result<Vec<&OsStr>> {
             }
         }
     }
-    if names.len() > DEEPEST {
+    if names.len() > MAX_PATH_DEPTH {
         return Err(Error::malformed("archive entry nested too deeply"));
     }
     Ok(names)

@@ -9,27 +9,27 @@ use std::{
 };
 
 use super::{
-    Config, Digest, Error, Reference, Registries, Result, Usage, archive,
-    content::Content,
+    Config, Digest, DiskUsage, Error, Reference, RegistryConfig, Result, archive,
+    content::ContentStore,
     manifest::{ConfigFile, Descriptor, Manifest},
-    pull::Pulls,
-    records::{Record, Records},
+    pull::InFlightPulls,
+    records::{ImageMetadata, ImageRecord},
 };
 
 /// A handle; clones share one store.
 #[derive(Clone, Debug)]
-pub struct Store {
+pub struct ImageStore {
     pub(super) inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
 pub(super) struct Inner {
-    pub(super) content: Content,
-    records: Mutex<Records>,
-    pub(super) registries: Registries,
-    pub(super) pulls: Pulls,
+    pub(super) content: ContentStore,
+    records: Mutex<ImageMetadata>,
+    pub(super) registries: RegistryConfig,
+    pub(super) pulls: InFlightPulls,
     /// Read-held while new content has no record yet: nothing is swept then.
-    ingesting: tokio::sync::RwLock<()>,
+    ingest_lock: tokio::sync::RwLock<()>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,21 +47,22 @@ pub struct Image {
     pub pinned: bool,
 }
 
-impl Store {
-    pub fn open(dir: &Path, registries: Registries) -> Result<Self> {
-        let content = Content::open(dir)?;
-        let records = Mutex::new(Records::load(dir)?);
-        let (pulls, ingesting) = (Pulls::default(), tokio::sync::RwLock::default());
-        let store =
-            Self { inner: Arc::new(Inner { content, records, registries, pulls, ingesting }) };
-        store.inner.sweep()?;
+impl ImageStore {
+    pub fn open(dir: &Path, registries: RegistryConfig) -> Result<Self> {
+        let content = ContentStore::open(dir)?;
+        let records = Mutex::new(ImageMetadata::load(dir)?);
+        let (pulls, ingesting) = (InFlightPulls::default(), tokio::sync::RwLock::default());
+        let store = Self {
+            inner: Arc::new(Inner { content, records, registries, pulls, ingest_lock: ingesting }),
+        };
+        store.inner.collect_garbage()?;
         Ok(store)
     }
 
     /// Takes in every image of an OCI or docker archive.
     pub async fn import(&self, archive: impl Read + Send + 'static) -> Result<Vec<Image>> {
         self.blocking(|inner| {
-            let _ingesting = inner.ingesting.blocking_read();
+            let _ingesting = inner.ingest_lock.blocking_read();
             archive::import(inner, archive)
         })
         .await
@@ -98,13 +99,13 @@ impl Store {
                 records.images.remove(&id);
                 Ok(())
             })?;
-            inner.sweep()
+            inner.collect_garbage()
         })
         .await
     }
 
     /// Keeps the layers of `images` as long as `holder`, a container, stands on them; also across restarts.
-    pub fn hold<'a>(
+    pub fn lease_layers<'a>(
         &self,
         holder: &str,
         images: impl IntoIterator<Item = &'a Image>,
@@ -113,7 +114,7 @@ impl Store {
         let mut chains = Vec::new();
         for image in images {
             let missing = || Error::NotFound(image.id.clone());
-            chains.extend(records.find(&image.id).ok_or_else(missing)?.1.chains.clone());
+            chains.extend(records.find(&image.id).ok_or_else(missing)?.1.chain_ids.clone());
         }
         records.holds.insert(holder, chains)
     }
@@ -129,30 +130,30 @@ impl Store {
         self.inner.records().holds.insert(holder, chains)
     }
 
-    pub async fn release(&self, holder: &str) -> Result<()> {
+    pub async fn release_layers(&self, holder: &str) -> Result<()> {
         let holder = holder.to_owned();
         self.blocking(move |inner| {
             let mut records = inner.records();
             let held = records.holds.remove(&holder)?;
             let all_used = held.iter().all(|chain| records.chains().any(|used| used == chain));
             drop(records);
-            if all_used { Ok(()) } else { inner.sweep() }
+            if all_used { Ok(()) } else { inner.collect_garbage() }
         })
         .await
     }
 
     /// Who holds layers: the runtime compares it with its containers after a crash.
     pub fn holders(&self) -> Vec<String> {
-        self.inner.records().holds.holders()
+        self.inner.records().holds.owners()
     }
 
     /// What the unpacked layers take.
-    pub fn usage(&self) -> Usage {
-        let add = |sum: Usage, layer: &Usage| Usage {
+    pub fn usage(&self) -> DiskUsage {
+        let add = |sum: DiskUsage, layer: &DiskUsage| DiskUsage {
             bytes: sum.bytes + layer.bytes,
             inodes: sum.inodes + layer.inodes,
         };
-        self.inner.records().layers.values().fold(Usage::default(), add)
+        self.inner.records().layers.values().fold(DiskUsage::default(), add)
     }
 
     /// Where the store lies, for questions about its file system.
@@ -169,15 +170,15 @@ impl Store {
     }
 
     pub(super) async fn ingesting(&self) -> tokio::sync::RwLockReadGuard<'_, ()> {
-        self.inner.ingesting.read().await
+        self.inner.ingest_lock.read().await
     }
 }
 
 impl Inner {
     /// Unpacks what is missing of an image whose blobs are all here.
-    pub(super) fn assemble(&self, manifest: &Descriptor) -> Result<(Digest, Record)> {
-        let document = Manifest::parse(&self.content.document(&manifest.digest)?)?;
-        let config = ConfigFile::parse(&self.content.document(&document.config.digest)?)?;
+    pub(super) fn unpack_image(&self, manifest: &Descriptor) -> Result<(Digest, ImageRecord)> {
+        let document = Manifest::parse(&self.content.read_document(&manifest.digest)?)?;
+        let config = ConfigFile::parse(&self.content.read_document(&document.config.digest)?)?;
         let diffs = &config.rootfs.diff_ids;
         if diffs.len() != document.layers.len() {
             let (have, want) = (document.layers.len(), diffs.len());
@@ -188,7 +189,7 @@ impl Inner {
         let mut chains: Vec<Digest> = Vec::new();
         let mut limits = self.content.limits_of(document.layers.iter().map(|layer| &layer.digest));
         for (layer, diff) in document.layers.iter().zip(diffs) {
-            let chain = Digest::chain(chains.last(), diff);
+            let chain = Digest::chain_id(chains.last(), diff);
             if !self.content.layer(&chain).exists() {
                 let usage = self.content.unpack(&layer.digest, diff, &chains, &mut limits)?;
                 self.records().layers.insert(chain.clone(), usage);
@@ -196,7 +197,7 @@ impl Inner {
             chains.push(chain);
         }
         let parts = || document.layers.iter().chain([&document.config]);
-        let record = Record {
+        let record = ImageRecord {
             manifest: manifest.digest.clone(),
             tags: BTreeSet::new(),
             digests: BTreeSet::new(),
@@ -206,7 +207,7 @@ impl Inner {
                 .map(|part| part.digest.clone())
                 .chain([manifest.digest.clone()])
                 .collect(),
-            chains,
+            chain_ids: chains,
             config: config.config,
         };
         Ok((document.config.digest, record))
@@ -216,12 +217,12 @@ impl Inner {
     pub(super) fn register(
         &self,
         id: &Digest,
-        mut record: Record,
+        mut record: ImageRecord,
         names: &[(Reference, Digest)],
     ) -> Result<Image> {
         for (reference, digest) in names {
             record.digests.insert(reference.with_digest(digest).to_string());
-            if matches!(reference.version, super::Version::Tag(_)) {
+            if matches!(reference.version, super::TagOrDigest::Tag(_)) {
                 record.tags.insert(reference.to_string());
             }
         }
@@ -232,7 +233,7 @@ impl Inner {
     }
 
     /// A built-in image of an earlier release under the same name is pinned no longer.
-    pub(super) fn retire(&self, reference: &Reference, id: &Digest) -> Result<()> {
+    pub(super) fn unpin_previous(&self, reference: &Reference, id: &Digest) -> Result<()> {
         let name = reference.to_string();
         self.change(|records| {
             for (other, record) in &mut records.images {
@@ -242,12 +243,12 @@ impl Inner {
         })
     }
 
-    pub(super) fn records(&self) -> MutexGuard<'_, Records> {
+    pub(super) fn records(&self) -> MutexGuard<'_, ImageMetadata> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the records in memory once they are on disk, or not at all.
-    fn change<T>(&self, work: impl FnOnce(&mut Records) -> Result<T>) -> Result<T> {
+    fn change<T>(&self, work: impl FnOnce(&mut ImageMetadata) -> Result<T>) -> Result<T> {
         let mut records = self.records();
         let mut next = records.clone();
         let answer = work(&mut next)?;
@@ -257,27 +258,27 @@ impl Inner {
     }
 
     /// Removes what no image and no container uses. While something comes in, this waits for the next time.
-    fn sweep(&self) -> Result<()> {
-        let Ok(_alone) = self.ingesting.try_write() else { return Ok(()) };
+    fn collect_garbage(&self) -> Result<()> {
+        let Ok(_alone) = self.ingest_lock.try_write() else { return Ok(()) };
         let keep = {
             let mut records = self.records();
             if !records.holds.is_complete() {
                 return Ok(()); // somebody may stand on what nobody seems to need
             }
-            records.forget_unused();
-            records.used(&self.content)
+            records.prune_layer_sizes();
+            records.referenced_files(&self.content)
         };
-        self.content.sweep(&keep)
+        self.content.remove_unreferenced(&keep)
     }
 
-    fn image(&self, id: &Digest, record: &Record) -> Image {
+    fn image(&self, id: &Digest, record: &ImageRecord) -> Image {
         Image {
             id: id.to_string(),
             repo_tags: record.tags.iter().cloned().collect(),
             repo_digests: record.digests.iter().cloned().collect(),
             size: record.size,
             config: record.config.clone(),
-            layers: record.chains.iter().map(|chain| self.content.layer(chain)).collect(),
+            layers: record.chain_ids.iter().map(|chain| self.content.layer(chain)).collect(),
             pinned: record.pinned,
         }
     }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::{
-    Inner, selected,
-    state::{Container, Sandbox},
+    Inner, matches_labels,
+    state::{ContainerRecord, SandboxRecord},
 };
 use crate::cri::{
     self, ContainerFilter, ContainerResources, ContainerStatus, ContainerUser, LinuxContainerUser,
@@ -14,7 +14,7 @@ use crate::cri::{
 };
 
 impl Inner {
-    pub(super) fn sandbox_status(sandbox: &Sandbox) -> PodSandboxStatus {
+    pub(super) fn sandbox_status(sandbox: &SandboxRecord) -> PodSandboxStatus {
         let config = sandbox.config();
         let mut ips = sandbox.ips.iter().cloned();
         PodSandboxStatus {
@@ -35,7 +35,7 @@ impl Inner {
         }
     }
 
-    pub(super) fn container_status(container: &Container) -> ContainerStatus {
+    pub(super) fn container_status(container: &ContainerRecord) -> ContainerStatus {
         let config = container.config();
         let user = LinuxContainerUser {
             uid: i64::from(container.uid),
@@ -70,22 +70,22 @@ impl Inner {
 
     pub(super) fn sandboxes(&self, filter: Option<PodSandboxFilter>) -> Vec<PodSandbox> {
         let filter = filter.unwrap_or_default();
-        let wanted = |one: &Sandbox| {
+        let wanted = |one: &SandboxRecord| {
             (filter.id.is_empty() || one.id.starts_with(&filter.id))
                 && filter.state.is_none_or(|state| state.state() == sandbox_state(one))
-                && selected(&filter.label_selector, &one.config().labels)
+                && matches_labels(&filter.label_selector, &one.config().labels)
         };
         self.state.sandboxes().iter().filter(|one| wanted(one)).map(listed_sandbox).collect()
     }
 
     pub(super) fn containers(&self, filter: Option<ContainerFilter>) -> Vec<cri::Container> {
         let filter = filter.unwrap_or_default();
-        let wanted = |one: &Container| {
+        let wanted = |one: &ContainerRecord| {
             (filter.id.is_empty() || one.id.starts_with(&filter.id))
                 && (filter.pod_sandbox_id.is_empty()
                     || one.sandbox.starts_with(&filter.pod_sandbox_id))
                 && filter.state.is_none_or(|state| state.state() == one.state())
-                && selected(&filter.label_selector, &one.config().labels)
+                && matches_labels(&filter.label_selector, &one.config().labels)
         };
         self.state.containers().iter().filter(|one| wanted(one)).map(listed_container).collect()
     }
@@ -119,11 +119,11 @@ impl Inner {
     }
 }
 
-fn sandbox_state(sandbox: &Sandbox) -> PodSandboxState {
+fn sandbox_state(sandbox: &SandboxRecord) -> PodSandboxState {
     if sandbox.ready { PodSandboxState::SandboxReady } else { PodSandboxState::SandboxNotready }
 }
 
-fn listed_sandbox(sandbox: &Sandbox) -> PodSandbox {
+fn listed_sandbox(sandbox: &SandboxRecord) -> PodSandbox {
     let config = sandbox.config();
     PodSandbox {
         id: sandbox.id.clone(),
@@ -136,7 +136,7 @@ fn listed_sandbox(sandbox: &Sandbox) -> PodSandbox {
     }
 }
 
-fn listed_container(container: &Container) -> cri::Container {
+fn listed_container(container: &ContainerRecord) -> cri::Container {
     let config = container.config();
     cri::Container {
         id: container.id.clone(),

@@ -95,14 +95,14 @@ impl Inner {
         if !self.config.owns_cgroup_root || self.config.cgroup_root.trim_matches('/').is_empty() {
             return Ok(());
         }
-        for path in self.groups.below(&self.config.cgroup_root, is_id)? {
+        for path in self.cgroups.below(&self.config.cgroup_root, is_id)? {
             let id = path.rsplit('/').next().unwrap_or_default();
             if self.has_folder(id) {
                 continue;
             }
             tracing::warn!(group = path, "removing a control group without a record");
             let removed =
-                self.group(&path).and_then(|group| group.kill().and_then(|()| group.remove()));
+                self.cgroup(&path).and_then(|group| group.kill_all().and_then(|()| group.remove()));
             if let Err(error) = removed {
                 tracing::warn!(group = path, %error, "cannot remove a control group");
             }

@@ -16,8 +16,8 @@ use super::{
     caller::Caller,
     devices, internal, now,
     sandbox::hostname,
-    spec::{self, Parts, limits, security},
-    state::{Container, Sandbox},
+    spec::{self, SpecInputs, limits, security},
+    state::{ContainerRecord, SandboxRecord},
 };
 use crate::{
     cri::{
@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// A container to make.
-struct New {
+struct NewContainer {
     id: String,
     cgroup: String,
     config: ContainerConfig,
@@ -37,7 +37,7 @@ struct New {
 }
 
 pub(super) const SPEC: &str = "config.json";
-const FILTER: &str = "seccomp.json";
+const SECCOMP_FILE: &str = "seccomp.json";
 
 impl Inner {
     pub(super) async fn create_container(
@@ -63,27 +63,32 @@ impl Inner {
         let id = self.new_id();
         let parent = sandbox.config().linux.as_ref().map(|linux| linux.cgroup_parent.clone());
         let cgroup = self.cgroup_path(&parent.unwrap_or_default(), &id);
-        let new = New { id: id.clone(), cgroup: cgroup.clone(), config, image };
+        let new = NewContainer { id: id.clone(), cgroup: cgroup.clone(), config, image };
         let (inner, pod) = (self.clone(), sandbox.clone());
-        if let Err(error) = blocking(move || inner.make(&pod, new, &caller)).await {
-            self.clear(&id, &cgroup).await;
+        if let Err(error) = blocking(move || inner.prepare_container(&pod, new, &caller)).await {
+            self.delete_container_resources(&id, &cgroup).await;
             return Err(error);
         }
         self.event(ContainerEventType::ContainerCreatedEvent, &id, &sandbox.id);
         Ok(id)
     }
 
-    fn make(&self, sandbox: &Sandbox, new: New, caller: &Caller) -> Result<(), Status> {
-        let New { id, cgroup, config, image } = new;
+    fn prepare_container(
+        &self,
+        sandbox: &SandboxRecord,
+        new: NewContainer,
+        caller: &Caller,
+    ) -> Result<(), Status> {
+        let NewContainer { id, cgroup, config, image } = new;
         let image = &image;
         let folder = self.state.container_folder(&id);
         let sandbox_folder = self.state.sandbox_folder(&sandbox.id);
-        let group = self.group(&cgroup).map_err(internal("find the cgroup"))?;
+        let group = self.cgroup(&cgroup).map_err(internal("find the cgroup"))?;
         let volumes = self.image_volumes(&config)?;
         self.store
-            .hold(&id, std::iter::once(image).chain(volumes.values()))
+            .lease_layers(&id, std::iter::once(image).chain(volumes.values()))
             .map_err(|error| Status::unknown(error.to_string()))?;
-        let parts = Parts {
+        let parts = SpecInputs {
             sandbox,
             sandbox_folder: &sandbox_folder,
             folder: &folder,
@@ -91,13 +96,13 @@ impl Inner {
             image,
             volumes: &volumes,
             cgroup: &cgroup,
-            cgroup_entrances: group.entrances(),
-            controllers: self.groups.controllers().into_iter().map(|(name, _)| name).collect(),
+            cgroup_procs: group.procs_files(),
+            controllers: self.cgroups.controllers().into_iter().map(|(name, _)| name).collect(),
             hostname: &hostname(sandbox.config(), sandbox.host_network()),
         };
         let mut spec = spec::container(&parts)?;
         let resources = config.linux.as_ref().and_then(|linux| linux.resources.clone());
-        let container = Container {
+        let container = ContainerRecord {
             id,
             sandbox: sandbox.id.clone(),
             image_id: image.id.clone(),
@@ -112,25 +117,25 @@ impl Inner {
             stop_signal: stop_signal(&config, image),
             resources: resources.clone(),
             config: Some(config.clone()),
-            ..Container::default()
+            ..ContainerRecord::default()
         };
         self.state.begin_container(&container).map_err(internal("record the container"))?;
         let security = security(&config);
         make_folders(&folder, image, sandbox).map_err(internal("make the container's folders"))?;
-        make_sources(&config).map_err(internal("make the sources of mounts"))?;
+        create_mount_sources(&config).map_err(internal("make the sources of mounts"))?;
         if let Some(filter) = self.filter(&security, spec.process.capabilities.bounding)? {
-            let path = folder.join(FILTER);
+            let path = folder.join(SECCOMP_FILE);
             fs::write(&path, filter).map_err(internal("write the filter"))?;
             spec.process.seccomp = Some(path);
         }
         let rules = if security.privileged {
             vec!["a".to_owned()]
         } else {
-            devices::wanted(&config.devices)?.1
+            devices::container_devices(&config.devices)?.1
         };
         let limited = group.create().and_then(|()| {
             let limits = resources.as_ref().map(limits).unwrap_or_default();
-            group.limit(&Limits { pids: self.config.pids_limit, ..limits })?;
+            group.apply_limits(&Limits { pids: self.config.pids_limit, ..limits })?;
             group.allow_devices(&rules)
         });
         limited.map_err(internal("limit the container"))?;
@@ -200,7 +205,7 @@ impl Inner {
             tracing::warn!(container = id, "{warning}");
         }
         self.event(ContainerEventType::ContainerStartedEvent, &id, &container.sandbox);
-        self.follow_container(container.sandbox, id);
+        self.watch_container(container.sandbox, id);
         Ok(())
     }
 
@@ -223,7 +228,7 @@ impl Inner {
     pub(super) fn change_container(
         self: &Arc<Self>,
         id: &str,
-        change: impl FnOnce(&mut Container),
+        change: impl FnOnce(&mut ContainerRecord),
     ) {
         self.state.change_container(id, change);
         let (inner, id) = (self.clone(), id.to_owned());
@@ -235,9 +240,9 @@ impl Inner {
 
     /// Ends all processes of a group and of those below it.
     pub(super) async fn kill_group(&self, path: &str) {
-        let group = self.group(path);
+        let group = self.cgroup(path);
         let killed = blocking(move || {
-            group.and_then(|group| group.kill()).map_err(internal("end the processes"))
+            group.and_then(|group| group.kill_all()).map_err(internal("end the processes"))
         });
         if let Err(status) = killed.await {
             tracing::warn!(group = path, error = status.message(), "processes remain");
@@ -255,19 +260,22 @@ impl Inner {
             let request = Request::Signal { id: container.id.clone(), signal };
             let shim = shim.clone();
             // Ended in the meantime, or its shim has: either way the end is on its way.
-            async move { drop(shim.tell(request).await) }
+            async move { drop(shim.request_done(request).await) }
         };
         if let Ok(grace @ 1..) = u64::try_from(grace) {
             signal(container.stop_signal).await;
-            let ended = self.state.ended(&container.id);
+            let ended = self.state.wait_until_stopped(&container.id);
             if tokio::time::timeout(Duration::from_secs(grace), ended).await.is_ok() {
                 return Ok(());
             }
         }
         signal(9).await;
         self.kill_group(&container.cgroup).await; // also what runs beside its first process, or is frozen
-        let ended =
-            tokio::time::timeout(Duration::from_mins(1), self.state.ended(&container.id)).await;
+        let ended = tokio::time::timeout(
+            Duration::from_mins(1),
+            self.state.wait_until_stopped(&container.id),
+        )
+        .await;
         ended.map_err(|_| Status::deadline_exceeded(format!("container {id} does not end")))
     }
 
@@ -275,37 +283,39 @@ impl Inner {
         let Ok(container) = self.state.container(id) else { return Ok(()) };
         self.stop_container(&container.id, 0).await?;
         // A shim that has gone remembers nothing.
-        let _ =
-            self.shim(&container.sandbox).tell(Request::Delete { id: container.id.clone() }).await;
+        let _ = self
+            .shim(&container.sandbox)
+            .request_done(Request::Delete { id: container.id.clone() })
+            .await;
         let (inner, forgotten) = (self.clone(), container.id.clone());
         blocking(move || {
             inner.state.forget_container(&forgotten);
             Ok(())
         })
         .await?;
-        self.clear(&container.id, &container.cgroup).await;
+        self.delete_container_resources(&container.id, &container.cgroup).await;
         self.event(ContainerEventType::ContainerDeletedEvent, &container.id, &container.sandbox);
         Ok(())
     }
 
     /// Removes all that a container has on disk and in the kernel.
-    pub(super) async fn clear(&self, id: &str, cgroup: &str) {
+    pub(super) async fn delete_container_resources(&self, id: &str, cgroup: &str) {
         let note = |what: &str, error: String| {
             tracing::warn!(container = id, error, "cannot remove {what}");
         };
-        let (group, folder) = (self.group(cgroup), self.state.container_folder(id));
+        let (group, folder) = (self.cgroup(cgroup), self.state.container_folder(id));
         let removed = blocking(move || {
-            let ended = group.and_then(|group| group.kill().and_then(|()| group.remove()));
+            let ended = group.and_then(|group| group.kill_all().and_then(|()| group.remove()));
             let removed = sys::tree::remove(&folder);
             ended.map_err(internal("the cgroup")).and(removed.map_err(internal("files")))
         });
         removed.await.unwrap_or_else(|status| note("all of it", status.message().to_owned()));
-        let released = self.store.release(id).await;
+        let released = self.store.release_layers(id).await;
         released.unwrap_or_else(|error| note("the hold on layers", error.to_string()));
     }
 }
 
-fn make_folders(folder: &Path, image: &Image, sandbox: &Sandbox) -> io::Result<()> {
+fn make_folders(folder: &Path, image: &Image, sandbox: &SandboxRecord) -> io::Result<()> {
     for name in ["upper", "work", "rootfs"] {
         fs::create_dir_all(folder.join(name))?;
     }
@@ -317,13 +327,13 @@ fn make_folders(folder: &Path, image: &Image, sandbox: &Sandbox) -> io::Result<(
 }
 
 /// Who is root in the pod.
-fn root_id(sandbox: &Sandbox) -> u32 {
+fn root_id(sandbox: &SandboxRecord) -> u32 {
     let users = sandbox.namespaces().userns_options.unwrap_or_default();
     users.uids.first().map_or(0, |map| map.host_id)
 }
 
 /// A path that is not there becomes a folder, as kubelets expect.
-fn make_sources(config: &ContainerConfig) -> io::Result<()> {
+fn create_mount_sources(config: &ContainerConfig) -> io::Result<()> {
     for mount in config.mounts.iter().filter(|mount| mount.image.is_none()) {
         let path = PathBuf::from(&mount.host_path);
         if !path.exists() {

@@ -28,7 +28,7 @@ const STANDARD_RULES: [&str; 11] = [
 ];
 
 /// The standard devices and the ones asked for, with the rules that allow them.
-pub(crate) fn wanted(asked: &[CriDevice]) -> Result<(Vec<Device>, Vec<String>), Status> {
+pub(crate) fn container_devices(asked: &[CriDevice]) -> Result<(Vec<Device>, Vec<String>), Status> {
     let mut devices: Vec<_> =
         STANDARD.iter().map(|name| device(&Path::new("/dev").join(name))).collect();
     let mut rules: Vec<_> = STANDARD_RULES.iter().map(|rule| (*rule).to_owned()).collect();
@@ -51,7 +51,7 @@ pub(crate) fn wanted(asked: &[CriDevice]) -> Result<(Vec<Device>, Vec<String>), 
 }
 
 /// Every device of the host.
-pub(crate) fn of_host() -> Vec<Device> {
+pub(crate) fn host_devices() -> Vec<Device> {
     below(Path::new("/dev")).iter().map(|path| device(path)).collect()
 }
 
@@ -97,10 +97,10 @@ mod tests {
             host_path: "/dev/zero".into(),
             permissions: "r".into(),
         };
-        let (devices, rules) = wanted(&[asked]).expect("devices");
+        let (devices, rules) = container_devices(&[asked]).expect("devices");
         assert!(devices.iter().any(|one| one.target == Path::new("/dev/mine")));
         assert!(rules.contains(&"c 1:5 r".to_owned()));
         let missing = CriDevice { host_path: "/no/such".into(), ..CriDevice::default() };
-        assert!(wanted(&[missing]).is_err());
+        assert!(container_devices(&[missing]).is_err());
     }
 }

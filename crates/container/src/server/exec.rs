@@ -7,14 +7,14 @@ use std::{
 };
 
 use rustix::pipe::{PipeFlags, pipe_with};
-use sys::stdio::Pipe;
+use sys::stdio::StdioStream;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tonic::Status;
 
 use super::{
     Inner, internal,
-    shim::{Answer, Shim},
-    state::Container,
+    shim::{ShimClient, ShimReply},
+    state::ContainerRecord,
 };
 use crate::{
     cri::{ContainerState, ExecSyncResponse},
@@ -30,7 +30,7 @@ const LONGEST_OF_ALL: usize = 256 << 20;
 const SHORTEST_OUTPUT: usize = 64 << 10;
 
 /// After a command has ended, what it started may hold its output open.
-const DRAIN: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Inner {
     pub(super) async fn exec_sync(
@@ -54,7 +54,9 @@ impl Inner {
             return done.map_err(internal("exec"));
         }
         if let Some(pid) = pid {
-            shim.tell(Request::KillExec { pid }).await.map_err(internal("end the command"))?;
+            shim.request_done(Request::KillExec { pid })
+                .await
+                .map_err(internal("end the command"))?;
         } // else the shim ends what nobody waits for
         let seconds = limit.as_secs();
         Err(Status::deadline_exceeded(format!(
@@ -62,7 +64,7 @@ impl Inner {
         )))
     }
 
-    pub(super) fn running(&self, id: &str) -> Result<Container, Status> {
+    pub(super) fn running(&self, id: &str) -> Result<ContainerRecord, Status> {
         let container = self.state.container(id)?;
         if container.state() == ContainerState::ContainerRunning {
             return Ok(container);
@@ -74,13 +76,13 @@ impl Inner {
     /// A further process has the rights of the first.
     pub(super) fn process(
         &self,
-        container: &Container,
+        container: &ContainerRecord,
         command: Vec<String>,
         terminal: bool,
     ) -> Result<spec::Process, Status> {
         let path = self.state.container_folder(&container.id).join("config.json");
         let read = fs::read(path).and_then(|bytes| {
-            serde_json::from_slice::<spec::Container>(&bytes).map_err(io::Error::from)
+            serde_json::from_slice::<spec::ContainerSpec>(&bytes).map_err(io::Error::from)
         });
         let spec = read.map_err(internal("read the specification"))?;
         if command.is_empty() {
@@ -91,37 +93,37 @@ impl Inner {
 }
 
 /// A command on its way, with its output.
-struct Run {
+struct SyncExec {
     pid: i32,
-    answer: Answer,
-    stdout: Pipe,
-    stderr: Pipe,
+    answer: ShimReply,
+    stdout: StdioStream,
+    stderr: StdioStream,
 }
 
-async fn run(shim: &Shim, id: String, process: spec::Process) -> io::Result<Run> {
+async fn run(shim: &ShimClient, id: String, process: spec::Process) -> io::Result<SyncExec> {
     let (from_stdout, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
     let (from_stderr, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
     let stdin = sys::descriptor::null()?;
-    let answer = shim.ask(Request::Exec { id, process }, vec![stdin, stdout, stderr]).await?;
+    let answer = shim.request(Request::Exec { id, process }, vec![stdin, stdout, stderr]).await?;
     let Reply::Started(started) = &answer.reply else {
         return Err(io::Error::other("the shim did not start the command"));
     };
-    Ok(Run {
+    Ok(SyncExec {
         pid: started.pid,
         answer,
-        stdout: Pipe::new(from_stdout)?,
-        stderr: Pipe::new(from_stderr)?,
+        stdout: StdioStream::new(from_stdout)?,
+        stderr: StdioStream::new(from_stderr)?,
     })
 }
 
-impl Run {
+impl SyncExec {
     async fn finish(self) -> io::Result<ExecSyncResponse> {
         let (mut stdout, mut stderr) = (Kept::new(&LEFT), Kept::new(&LEFT));
         let exit = {
             let read = async {
                 tokio::try_join!(
-                    collect(self.stdout, &mut stdout),
-                    collect(self.stderr, &mut stderr)
+                    read_capped(self.stdout, &mut stdout),
+                    read_capped(self.stderr, &mut stderr)
                 )
             };
             let ended = self.answer.exit();
@@ -134,7 +136,7 @@ impl Run {
                 }
             };
             if !drained {
-                let _ = tokio::time::timeout(DRAIN, read).await; // what is there by then is the output
+                let _ = tokio::time::timeout(DRAIN_TIMEOUT, read).await; // what is there by then is the output
             }
             exit
         };
@@ -187,7 +189,7 @@ impl Drop for Kept<'_> {
 }
 
 /// Keeps the beginning of an output; the rest is read all the same, so that the command does not wait for a reader.
-async fn collect(mut from: impl AsyncRead + Unpin, into: &mut Kept<'_>) -> io::Result<()> {
+async fn read_capped(mut from: impl AsyncRead + Unpin, into: &mut Kept<'_>) -> io::Result<()> {
     let mut chunk = vec![0; 64 << 10];
     loop {
         match from.read(&mut chunk).await? {
@@ -213,7 +215,7 @@ mod tests {
         };
         let left = AtomicUsize::new(100 << 20);
         let mut kept = Kept::new(&left);
-        let (written, collected) = tokio::join!(write, collect(from, &mut kept));
+        let (written, collected) = tokio::join!(write, read_capped(from, &mut kept));
         written.and(collected).expect("neither side waits for ever");
         assert_eq!(kept.bytes.len(), 16 << 20);
     }

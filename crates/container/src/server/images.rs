@@ -12,11 +12,11 @@ use crate::{
         PullImageRequest, PullImageResponse, RemoveImageRequest, RemoveImageResponse,
         StreamImagesRequest, StreamImagesResponse, image_service_server::ImageService,
     },
-    image::{Auth, Error, Image},
+    image::{Error, Image, RegistryAuth},
 };
 
 /// A pull without any end would keep its pod waiting for ever.
-const LONGEST_PULL: Duration = Duration::from_hours(1);
+const PULL_TIMEOUT: Duration = Duration::from_hours(1);
 
 #[tonic::async_trait]
 impl ImageService for Service {
@@ -43,7 +43,7 @@ impl ImageService for Service {
         request: Request<ImageStatusRequest>,
     ) -> Result<Response<ImageStatusResponse>, Status> {
         let spec = request.into_inner().image.unwrap_or_default();
-        let image = self.0.store.resolve(&spec.image).map(described);
+        let image = self.0.store.resolve(&spec.image).map(to_cri_image);
         Ok(Response::new(ImageStatusResponse { image, ..ImageStatusResponse::default() }))
     }
 
@@ -55,7 +55,7 @@ impl ImageService for Service {
         let spec = request.image.unwrap_or_default();
         let auth = request.auth.map(credentials).transpose()?.flatten();
         let pull = self.0.store.pull(&spec.image, auth.as_ref());
-        let pulled = tokio::time::timeout(LONGEST_PULL, pull).await.map_err(|_| {
+        let pulled = tokio::time::timeout(PULL_TIMEOUT, pull).await.map_err(|_| {
             Status::deadline_exceeded(format!("pull of {} took too long", spec.image))
         })?;
         let image = pulled.map_err(status)?;
@@ -84,13 +84,13 @@ impl ImageService for Service {
 impl Service {
     fn images(&self, filter: Option<ImageSpec>) -> Vec<CriImage> {
         match filter.filter(|spec| !spec.image.is_empty()) {
-            Some(spec) => self.0.store.resolve(&spec.image).into_iter().map(described).collect(),
-            None => self.0.store.list().into_iter().map(described).collect(),
+            Some(spec) => self.0.store.resolve(&spec.image).into_iter().map(to_cri_image).collect(),
+            None => self.0.store.list().into_iter().map(to_cri_image).collect(),
         }
     }
 }
 
-fn described(image: Image) -> CriImage {
+fn to_cri_image(image: Image) -> CriImage {
     let user = image.config.user.split(':').next().unwrap_or_default();
     // A number that no user can have is no number: whoever asks for "not root" must not be misled.
     let number = user.parse().ok().filter(|uid| (0..=i64::from(i32::MAX)).contains(uid));
@@ -112,14 +112,14 @@ fn described(image: Image) -> CriImage {
 }
 
 /// Empty fields mean that there are none.
-fn credentials(from: AuthConfig) -> Result<Option<Auth>, Status> {
+fn credentials(from: AuthConfig) -> Result<Option<RegistryAuth>, Status> {
     if from == AuthConfig::default() {
         return Ok(None);
     }
     if !from.auth.is_empty() {
-        return Auth::encoded(&from.auth).map(Some).map_err(status);
+        return RegistryAuth::from_base64(&from.auth).map(Some).map_err(status);
     }
-    Ok(Some(Auth {
+    Ok(Some(RegistryAuth {
         username: from.username,
         password: from.password,
         identity_token: from.identity_token,

@@ -31,14 +31,14 @@ use std::{
 };
 
 use ring::rand::{SecureRandom, SystemRandom};
-use sys::cgroup::{Group, Hierarchies};
+use sys::cgroup::{Cgroup, Hierarchies};
 use tokio::{net::UnixListener, sync::broadcast};
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{
     contained::Contained,
-    shim::{Program, Shim},
+    shim::{Program, ShimClient},
     state::State,
 };
 use crate::{
@@ -47,7 +47,7 @@ use crate::{
         ContainerEventResponse, image_service_server::ImageServiceServer,
         runtime_service_server::RuntimeServiceServer,
     },
-    image::Store,
+    image::ImageStore,
     status::BoundedStatus,
     streaming,
 };
@@ -83,9 +83,9 @@ pub struct Server {
 pub(crate) struct Inner {
     config: Config,
     state: State,
-    store: Store,
+    store: ImageStore,
     cni: Arc<dyn Cni>,
-    groups: Hierarchies,
+    cgroups: Hierarchies,
     program: Program,
     events: broadcast::Sender<ContainerEventResponse>,
     tasks: TaskTracker,
@@ -110,14 +110,14 @@ const LARGEST_SPEC: u64 = 64 << 20;
 
 impl Server {
     /// Loads what was there and meets the shims that still run.
-    pub async fn build(config: Config, cni: Arc<dyn Cni>, store: Store) -> io::Result<Self> {
+    pub async fn build(config: Config, cni: Arc<dyn Cni>, store: ImageStore) -> io::Result<Self> {
         fs::create_dir_all(&config.root)?;
         let (state, leftovers) = State::load(&config.root)?;
         let inner = Arc::new(Inner {
             state,
             store,
             cni,
-            groups: Hierarchies::detect()?,
+            cgroups: Hierarchies::detect()?,
             program: Program::open(&config.shim, &config.shim_args, &config.root.join(EMPTY))?,
             events: broadcast::Sender::new(1024),
             tasks: TaskTracker::new(),
@@ -128,7 +128,7 @@ impl Server {
             forwarded: streaming::Seats::of_forwarded_connections(),
             config,
         });
-        let sessions = Arc::new(sessions::Sessions(Arc::downgrade(&inner)));
+        let sessions = Arc::new(sessions::SessionHandler(Arc::downgrade(&inner)));
         let streaming = streaming::Server::bind(inner.config.streaming, sessions).await?;
         inner.streaming.set(streaming).expect("set nowhere else");
         inner.recover(leftovers).await;
@@ -160,12 +160,12 @@ impl Server {
 }
 
 impl Inner {
-    fn shim(&self, sandbox: &str) -> Shim {
-        Shim::at(self.state.sandbox_folder(sandbox))
+    fn shim(&self, sandbox: &str) -> ShimClient {
+        ShimClient::at(self.state.sandbox_folder(sandbox))
     }
 
-    fn group(&self, path: &str) -> io::Result<Group> {
-        self.groups.group(path)
+    fn cgroup(&self, path: &str) -> io::Result<Cgroup> {
+        self.cgroups.group(path)
     }
 
     fn new_id(&self) -> String {
@@ -180,7 +180,7 @@ impl Inner {
         if let Some(filter) = known.get(&capabilities) {
             return Ok(filter.clone());
         }
-        let compiled = crate::seccomp::default(sys::capability::Set(capabilities))?;
+        let compiled = crate::seccomp::default(sys::capability::CapabilitySet(capabilities))?;
         let filter: Arc<[u8]> = serde_json::to_vec(&compiled)?.into();
         if known.len() < 64 {
             known.insert(capabilities, filter.clone());
@@ -196,7 +196,7 @@ fn now() -> i64 {
 }
 
 /// Whether labels fit a selector.
-fn selected(selector: &HashMap<String, String>, labels: &HashMap<String, String>) -> bool {
+fn matches_labels(selector: &HashMap<String, String>, labels: &HashMap<String, String>) -> bool {
     selector.iter().all(|(key, value)| labels.get(key) == Some(value))
 }
 

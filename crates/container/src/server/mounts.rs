@@ -4,25 +4,25 @@ use std::path::{Component, Path, PathBuf};
 
 use tonic::Status;
 
-use super::spec::{Parts, id_maps};
+use super::spec::{SpecInputs, id_maps};
 use crate::{
     cri::{LinuxContainerSecurityContext, Mount as CriMount, MountPropagation, NamespaceMode},
-    spec::{Mount, Propagation, Source},
+    spec::{Mount, MountSource, Propagation},
 };
 
 pub(crate) fn mounts(
-    parts: &Parts<'_>,
+    parts: &SpecInputs<'_>,
     security: &LinuxContainerSecurityContext,
 ) -> Result<Vec<Mount>, Status> {
     let config = parts.config;
     let mut wanted: Vec<Mount> = Vec::new();
     for mount in &config.mounts {
-        wanted.push(given(parts, mount)?);
+        wanted.push(convert_mount(parts, mount)?);
     }
     for mount in &wanted {
         check_target(mount)?;
     }
-    let mut all = standard(parts, security);
+    let mut all = default_mounts(parts, security);
     let covered = |target: &Path| {
         wanted.iter().any(|mount| mount.target.components().eq(target.components()))
     };
@@ -70,7 +70,7 @@ fn check_target(mount: &Mount) -> Result<(), Status> {
     }
     let Ok(inside) = target.strip_prefix("proc") else { return Ok(()) };
     if inside.as_os_str().is_empty() {
-        let Source::Bind { path, .. } = &mount.source else {
+        let MountSource::Bind { path, .. } = &mount.source else {
             return refused("it is not of type proc");
         };
         let kind = rustix::fs::statfs(path).map(|stat| stat.f_type);
@@ -102,14 +102,14 @@ fn lexical(path: &Path) -> PathBuf {
     out
 }
 
-fn standard(parts: &Parts<'_>, security: &LinuxContainerSecurityContext) -> Vec<Mount> {
-    let plain = |target: &str, source: Source, read_only: bool| Mount {
+fn default_mounts(parts: &SpecInputs<'_>, security: &LinuxContainerSecurityContext) -> Vec<Mount> {
+    let plain = |target: &str, source: MountSource, read_only: bool| Mount {
         target: target.into(),
         source,
         read_only,
         recursive_read_only: false,
     };
-    let tmpfs = |options: &[(&str, &str)], no_exec| Source::Tmpfs {
+    let tmpfs = |options: &[(&str, &str)], no_exec| MountSource::Tmpfs {
         options: options
             .iter()
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
@@ -123,18 +123,18 @@ fn standard(parts: &Parts<'_>, security: &LinuxContainerSecurityContext) -> Vec<
     let queues = if host_ipc && Path::new("/dev/mqueue").exists() {
         bind("/dev/mqueue".into(), "/dev/mqueue", false)
     } else {
-        plain("/dev/mqueue", Source::MessageQueues, false)
+        plain("/dev/mqueue", MountSource::Mqueue, false)
     };
     vec![
-        plain("/proc", Source::Proc, false),
+        plain("/proc", MountSource::Proc, false),
         plain("/dev", tmpfs(&[("mode", "755"), ("size", "65536k")], false), false),
-        plain("/dev/pts", Source::Terminals, false),
+        plain("/dev/pts", MountSource::DevPts, false),
         queues,
         bind(shm, "/dev/shm", false),
-        plain("/sys", Source::Sys, !security.privileged),
+        plain("/sys", MountSource::Sys, !security.privileged),
         plain(
             "/sys/fs/cgroup",
-            Source::Cgroups { controllers: parts.controllers.clone() },
+            MountSource::Cgroups { controllers: parts.controllers.clone() },
             !security.privileged,
         ),
         bind(file("hostname"), "/etc/hostname", read_only),
@@ -145,11 +145,11 @@ fn standard(parts: &Parts<'_>, security: &LinuxContainerSecurityContext) -> Vec<
 
 fn bind(path: PathBuf, target: &str, read_only: bool) -> Mount {
     let source =
-        Source::Bind { path, propagation: Propagation::Private, maps: None, only_this: false };
+        MountSource::Bind { path, propagation: Propagation::Private, maps: None, only_this: false };
     Mount { target: target.into(), source, read_only, recursive_read_only: false }
 }
 
-fn given(parts: &Parts<'_>, mount: &CriMount) -> Result<Mount, Status> {
+fn convert_mount(parts: &SpecInputs<'_>, mount: &CriMount) -> Result<Mount, Status> {
     let wrong =
         |what: &str| Status::invalid_argument(format!("mount of {}: {what}", mount.container_path));
     let target = PathBuf::from(&mount.container_path);
@@ -175,9 +175,9 @@ fn given(parts: &Parts<'_>, mount: &CriMount) -> Result<Mount, Status> {
             let sub_path = PathBuf::from(&mount.image_sub_path);
             let found =
                 parts.volumes.get(&image.image).ok_or_else(|| wrong("the image is not here"))?;
-            Source::Layers { layers: found.layers.clone(), sub_path }
+            MountSource::Layers { layers: found.layers.clone(), sub_path }
         }
-        None => Source::Bind {
+        None => MountSource::Bind {
             path: PathBuf::from(&mount.host_path),
             propagation: match mount.propagation() {
                 MountPropagation::PropagationPrivate => Propagation::Private,

@@ -11,7 +11,7 @@ use std::{
 use prost::Message;
 use sys::record::{self, Durability};
 
-use super::state::{Container, Sandbox};
+use super::state::{ContainerRecord, SandboxRecord};
 
 /// A kind of record.
 pub(super) trait Record: Message + Default {
@@ -21,7 +21,7 @@ pub(super) trait Record: Message + Default {
     fn is_complete(&self) -> bool;
 }
 
-impl Record for Sandbox {
+impl Record for SandboxRecord {
     fn id(&self) -> &str {
         &self.id
     }
@@ -32,7 +32,7 @@ impl Record for Sandbox {
     }
 }
 
-impl Record for Container {
+impl Record for ContainerRecord {
     fn id(&self) -> &str {
         &self.id
     }
@@ -119,7 +119,7 @@ fn remove(folder: &Path) -> io::Result<()> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(1)).map(Path::new);
     for point in points.rev().filter(|point| point.starts_with(folder)) {
-        if let Err(error) = sys::mount::detach(point) {
+        if let Err(error) = sys::mount::lazy_unmount(point) {
             tracing::warn!(path = %point.display(), %error, "cannot detach a mount");
         }
     }

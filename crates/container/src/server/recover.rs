@@ -11,12 +11,12 @@ use std::{
 };
 
 use futures_util::{StreamExt, stream};
-use sys::netlink::{self, Family, NetworkNamespace, Socket};
+use sys::netlink::{self, NetlinkFamily, NetworkNamespace, Socket};
 
 use super::{
     Inner, blocking,
-    shim::Shim,
-    state::{Leftovers, Sandbox},
+    shim::ShimClient,
+    state::{Leftovers, SandboxRecord},
 };
 use crate::{
     cri::ContainerState,
@@ -44,7 +44,7 @@ impl Inner {
     /// Removes sandboxes and containers whose creation was never completed, and follows all others.
     pub(super) async fn recover(self: &Arc<Self>, leftovers: Leftovers) {
         for container in leftovers.unfinished_containers {
-            self.clear(&container.id, &container.cgroup).await;
+            self.delete_container_resources(&container.id, &container.cgroup).await;
         }
         for sandbox in leftovers.unfinished_sandboxes {
             self.tear_down(&sandbox).await;
@@ -56,7 +56,7 @@ impl Inner {
             tracing::error!(folder = %folder.display(), "a container of which nothing is known is left alone");
         }
         let restored = leftovers.restored_sandboxes;
-        let query = |sandbox: Sandbox| {
+        let query = |sandbox: SandboxRecord| {
             let restored = restored.contains(&sandbox.id);
             async move {
                 if sandbox.ready || restored {
@@ -71,19 +71,19 @@ impl Inner {
             .await;
         for container in self.state.containers() {
             if container.state() == ContainerState::ContainerRunning {
-                self.follow_container(container.sandbox, container.id);
+                self.watch_container(container.sandbox, container.id);
             }
         }
         self.check_holds().await;
     }
 
     /// Queries the shim of a pod, and records what was not recorded.
-    async fn meet(self: &Arc<Self>, sandbox: Sandbox, restored: bool) {
+    async fn meet(self: &Arc<Self>, sandbox: SandboxRecord, restored: bool) {
         let state = match query_until_started(&self.shim(&sandbox.id)).await {
             Ok(state) if state.pid != 0 => state,
             Err(error) if is_passing(&error) => {
                 tracing::warn!(sandbox = sandbox.id, %error, "a shim cannot be queried now");
-                return self.follow_sandbox(sandbox.id);
+                return self.watch_sandbox(sandbox.id);
             }
             _ => return self.sandbox_ended(&sandbox.id),
         };
@@ -116,12 +116,12 @@ impl Inner {
         for id in state.containers.keys().filter(|id| self.state.container(id).is_err()) {
             tracing::error!(sandbox, container = id, "a container without a record is left alone");
         }
-        self.follow_sandbox(sandbox);
+        self.watch_sandbox(sandbox);
     }
 
     /// Removes a sandbox that has no readable record, unless its shim says that it runs.
     async fn clear_unreadable(&self, folder: &Path) {
-        let shim = Shim::at(folder.to_owned());
+        let shim = ShimClient::at(folder.to_owned());
         match query(&shim).await {
             Ok(state) if state.pid != 0 => {
                 tracing::error!(folder = %folder.display(), "a pod without a record is left alone");
@@ -130,9 +130,9 @@ impl Inner {
             Err(error) if is_passing(&error) => return,
             _ => {}
         }
-        let _ = shim.tell(Request::Shutdown).await; // mostly it has ended
+        let _ = shim.request_done(Request::Shutdown).await; // mostly it has ended
         let shm = folder.join("shm");
-        while sys::mount::detach(&shm).is_ok() {}
+        while sys::mount::lazy_unmount(&shm).is_ok() {}
         tracing::error!(folder = %folder.display(), "what is left of a pod without a record is removed");
         if let Err(error) = fs::remove_dir_all(folder) {
             tracing::error!(folder = %folder.display(), %error, "it cannot be removed");
@@ -144,7 +144,7 @@ impl Inner {
     async fn check_holds(&self) {
         let holders = self.store.holders();
         for holder in holders.iter().filter(|holder| self.state.container(holder).is_err()) {
-            if let Err(error) = self.store.release(holder).await {
+            if let Err(error) = self.store.release_layers(holder).await {
                 tracing::warn!(container = holder, %error, "cannot release layers");
             }
         }
@@ -165,7 +165,7 @@ impl Inner {
     }
 
     /// Watches over a sandbox until it ends or the server stops.
-    pub(super) fn follow_sandbox(self: &Arc<Self>, id: String) {
+    pub(super) fn watch_sandbox(self: &Arc<Self>, id: String) {
         let inner = self.clone();
         self.tasks.spawn(async move {
             let shim = inner.shim(&id);
@@ -181,7 +181,7 @@ impl Inner {
     }
 
     /// Changes a record. The disk may be slow: nobody waits for it.
-    fn change_sandbox(self: &Arc<Self>, id: &str, change: impl FnOnce(&mut Sandbox)) {
+    fn change_sandbox(self: &Arc<Self>, id: &str, change: impl FnOnce(&mut SandboxRecord)) {
         self.state.change_sandbox(id, change);
         let (inner, id) = (self.clone(), id.to_owned());
         self.tasks.spawn(blocking(move || {
@@ -191,7 +191,7 @@ impl Inner {
     }
 
     /// Watches over a container until it ends or the server stops.
-    pub(super) fn follow_container(self: &Arc<Self>, sandbox: String, id: String) {
+    pub(super) fn watch_container(self: &Arc<Self>, sandbox: String, id: String) {
         let inner = self.clone();
         self.tasks.spawn(async move {
             let shim = inner.shim(&sandbox);
@@ -205,7 +205,7 @@ impl Inner {
 }
 
 /// Waits for the exit of a container. An error of our own, such as too many open files, is no loss of the shim.
-async fn wait(shim: &Shim, id: &str) -> io::Result<crate::shim::protocol::Exit> {
+async fn wait(shim: &ShimClient, id: &str) -> io::Result<crate::shim::protocol::Exit> {
     loop {
         match shim.wait(id).await {
             Err(error) if is_passing(&error) => tokio::time::sleep(RETRY).await,
@@ -216,7 +216,7 @@ async fn wait(shim: &Shim, id: &str) -> io::Result<crate::shim::protocol::Exit> 
 
 /// Queries a shim until no container is being started any more. Otherwise one that a former server began to start
 /// would run while its record says Created.
-async fn query_until_started(shim: &Shim) -> io::Result<ShimState> {
+async fn query_until_started(shim: &ShimClient) -> io::Result<ShimState> {
     let began = tokio::time::Instant::now();
     loop {
         let state = query(shim).await?;
@@ -227,8 +227,8 @@ async fn query_until_started(shim: &Shim) -> io::Result<ShimState> {
     }
 }
 
-async fn query(shim: &Shim) -> io::Result<ShimState> {
-    let reply = tokio::time::timeout(PATIENCE, shim.ask(Request::State, Vec::new()));
+async fn query(shim: &ShimClient) -> io::Result<ShimState> {
+    let reply = tokio::time::timeout(PATIENCE, shim.request(Request::State, Vec::new()));
     match reply.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??.reply {
         Reply::State { sandbox, containers, pending, .. } => {
             Ok(ShimState { pid: sandbox, containers: containers.into_iter().collect(), pending })
@@ -251,7 +251,9 @@ fn is_passing(error: &io::Error) -> bool {
 fn addresses(pid: i32) -> Vec<String> {
     let look = || {
         let namespace = NetworkNamespace::open(Path::new(&format!("/proc/{pid}/ns/net")))?;
-        netlink::within(&namespace, || netlink::addresses(&mut Socket::open(Family::Route)?))?
+        netlink::run_in_netns(&namespace, || {
+            netlink::addresses(&mut Socket::open(NetlinkFamily::Route)?)
+        })?
     };
     let global = |ip: &IpAddr| match ip {
         IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local(),
@@ -265,6 +267,6 @@ fn addresses(pid: i32) -> Vec<String> {
 fn layers(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let bytes = sys::record::read(&folder.join(super::container::SPEC), super::LARGEST_SPEC)?;
     let bytes = bytes.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-    let spec: spec::Container = serde_json::from_slice(&bytes)?;
+    let spec: spec::ContainerSpec = serde_json::from_slice(&bytes)?;
     Ok(spec.root.layers)
 }

@@ -13,12 +13,12 @@ use super::{
     Inner, blocking,
     caller::Caller,
     files, internal, now,
-    shim::Shim,
-    spec::{id_maps, limits, refuse_labels},
-    state::Sandbox,
+    shim::ShimClient,
+    spec::{id_maps, limits, reject_selinux_labels},
+    state::SandboxRecord,
 };
 use crate::{
-    cni::{Dns, PortMapping, Protocol, SandboxNetwork},
+    cni::{Dns, NetworkAttachment, PortMapping, Protocol},
     cri::{
         NamespaceMode, NamespaceOption, PodSandboxConfig, Protocol as CriProtocol,
         UpdatePodSandboxResourcesRequest, UserNamespace,
@@ -39,15 +39,15 @@ impl Inner {
         let parent =
             config.linux.as_ref().map(|linux| linux.cgroup_parent.clone()).unwrap_or_default();
         let cgroup = self.cgroup_path(&parent, &id);
-        let sandbox = Sandbox {
+        let sandbox = SandboxRecord {
             id: id.clone(),
             config: Some(config),
             created_at: now(),
             handler,
             cgroup,
-            ..Sandbox::default()
+            ..SandboxRecord::default()
         };
-        match self.bring_up(sandbox.clone(), caller).await {
+        match self.set_up_sandbox(sandbox.clone(), caller).await {
             Ok(()) => Ok(id),
             Err(error) => {
                 self.tear_down(&sandbox).await;
@@ -56,9 +56,9 @@ impl Inner {
         }
     }
 
-    async fn bring_up(
+    async fn set_up_sandbox(
         self: &Arc<Self>,
-        mut sandbox: Sandbox,
+        mut sandbox: SandboxRecord,
         caller: &Caller,
     ) -> Result<(), Status> {
         let folder = self.state.sandbox_folder(&sandbox.id);
@@ -68,7 +68,7 @@ impl Inner {
             blocking(move || prepare().map_err(internal("prepare the sandbox"))).await?
         };
         caller.check()?;
-        let started = Shim::start(&folder, &self.program, &spec).await;
+        let started = ShimClient::start(&folder, &self.program, &spec).await;
         let started = started.map_err(internal("start the sandbox"))?;
         (sandbox.pid, sandbox.ready) = (started.pid, true);
         caller.check()?;
@@ -90,11 +90,11 @@ impl Inner {
                 tokio::select! { _ = child.wait() => (), () = stop.cancelled() => () }
             }
         });
-        self.follow_sandbox(id);
+        self.watch_sandbox(id);
         Ok(())
     }
 
-    fn prepare(&self, sandbox: &Sandbox, folder: &Path) -> io::Result<spec::Sandbox> {
+    fn prepare(&self, sandbox: &SandboxRecord, folder: &Path) -> io::Result<spec::SandboxSpec> {
         let config = sandbox.config();
         self.state.begin_sandbox(sandbox)?;
         let options = sandbox.namespaces();
@@ -105,30 +105,30 @@ impl Inner {
         if own_ipc {
             let shm = folder.join("shm");
             fs::create_dir_all(&shm)?;
-            let tree = sys::mount::new(
+            let tree = sys::mount::new_filesystem(
                 "tmpfs",
                 &[("mode", Some("1777")), ("size", Some("65536k"))],
                 sys::mount::NO_SUID | sys::mount::NO_DEV | sys::mount::NO_EXEC,
             )?;
-            sys::mount::attach(tree, sys::descriptor::place(&shm)?)?;
+            sys::mount::attach_tree(tree, sys::descriptor::open_path(&shm)?)?;
         }
         if !config.log_directory.is_empty() {
             fs::create_dir_all(&config.log_directory)?;
         }
-        let group = self.group(&sandbox.cgroup)?;
+        let group = self.cgroup(&sandbox.cgroup)?;
         group.create()?;
         if let Some(resources) = config.linux.as_ref().and_then(|linux| linux.overhead.as_ref()) {
-            group.limit(&limits(resources))?;
+            group.apply_limits(&limits(resources))?;
         }
-        Ok(spec::Sandbox {
+        Ok(spec::SandboxSpec {
             hostname,
-            own_network: !host_network,
+            new_network_namespace: !host_network,
             own_ipc,
             own_pid: options.pid() == NamespaceMode::Pod,
             own_uts: !host_network,
             sysctls: sysctls(config, &options),
-            cgroup: group.entrances(),
-            users: users(options.userns_options.as_ref()),
+            cgroup_procs: group.procs_files(),
+            id_maps: users(options.userns_options.as_ref()),
             oom_score_adj: -998,
             shim_cgroup: self.shim_group()?,
         })
@@ -141,8 +141,8 @@ impl Inner {
     ) -> Result<(), Status> {
         let sandbox = self.state.sandbox(&request.pod_sandbox_id)?;
         if let Some(overhead) = &request.overhead {
-            let group = self.group(&sandbox.cgroup);
-            let limited = group.and_then(|group| group.limit(&limits(overhead)));
+            let group = self.cgroup(&sandbox.cgroup);
+            let limited = group.and_then(|group| group.apply_limits(&limits(overhead)));
             limited.map_err(internal("limit the sandbox"))?;
         }
         self.state.change_sandbox(&sandbox.id, |sandbox| {
@@ -164,7 +164,7 @@ impl Inner {
             let removed = self.cni.remove(&network(&sandbox)).await;
             removed.map_err(|error| Status::unknown(format!("remove the network: {error}")))?;
         }
-        self.end_processes(&sandbox).await;
+        self.kill_sandbox(&sandbox).await;
         self.sandbox_ended(&sandbox.id);
         Ok(())
     }
@@ -184,29 +184,29 @@ impl Inner {
     }
 
     /// Undoes what a failed start has done. Its error is what counts, not ours.
-    pub(super) async fn tear_down(self: &Arc<Self>, sandbox: &Sandbox) {
+    pub(super) async fn tear_down(self: &Arc<Self>, sandbox: &SandboxRecord) {
         if !sandbox.host_network() {
             let _ = self.cni.remove(&network(sandbox)).await; // nothing may have been added
         }
-        self.end_processes(sandbox).await;
+        self.kill_sandbox(sandbox).await;
         if let Err(error) = self.remove_files(sandbox) {
             tracing::warn!(sandbox = sandbox.id, %error, "leftovers of a sandbox that did not start");
         }
     }
 
-    async fn end_processes(self: &Arc<Self>, sandbox: &Sandbox) {
-        let sent = self.shim(&sandbox.id).tell(Request::Shutdown).await;
+    async fn kill_sandbox(self: &Arc<Self>, sandbox: &SandboxRecord) {
+        let sent = self.shim(&sandbox.id).request_done(Request::Shutdown).await;
         // A shim that has gone has nothing left to end; what it left is in the group. One that
         // does not listen, or not yet, is ended without asking it.
         let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
         let silent = sent.is_err_and(|error| !refused(&error));
-        let group = self.group(&sandbox.cgroup);
+        let group = self.cgroup(&sandbox.cgroup);
         let (inner, id) = (self.clone(), sandbox.id.clone());
         let removed = blocking(move || {
             if silent {
                 inner.end_shim(&id);
             }
-            let removed = group.and_then(|group| group.kill().and_then(|()| group.remove()));
+            let removed = group.and_then(|group| group.kill_all().and_then(|()| group.remove()));
             removed.map_err(internal("remove the cgroup"))
         });
         if let Err(status) = removed.await {
@@ -214,22 +214,22 @@ impl Inner {
         }
         let parent = sandbox.config().linux.as_ref().map(|linux| linux.cgroup_parent.as_str());
         if parent.unwrap_or_default().is_empty()
-            && let Ok(group) = self.group(&self.own_group())
+            && let Ok(group) = self.cgroup(&self.default_cgroup_parent())
         {
             group.remove_if_empty(); // ours, where no kubelet is
         }
         let shm = self.state.sandbox_folder(&sandbox.id).join("shm");
-        while sys::mount::detach(&shm).is_ok() {}
+        while sys::mount::lazy_unmount(&shm).is_ok() {}
     }
 
-    fn remove_files(&self, sandbox: &Sandbox) -> io::Result<()> {
+    fn remove_files(&self, sandbox: &SandboxRecord) -> io::Result<()> {
         sys::tree::remove(&self.state.sandbox_folder(&sandbox.id))
     }
 
     /// A group below the kubelet's, or below one of ours where no kubelet is.
     pub(super) fn cgroup_path(&self, parent: &str, id: &str) -> String {
         if parent.is_empty() {
-            return format!("{}/{id}", self.own_group());
+            return format!("{}/{id}", self.default_cgroup_parent());
         }
         format!("/{}/{id}", parent.trim_matches('/'))
     }
@@ -239,18 +239,18 @@ impl Inner {
         if self.config.shim_cgroup.is_empty() {
             return Ok(Vec::new());
         }
-        let group = self.group(&self.config.shim_cgroup)?;
+        let group = self.cgroup(&self.config.shim_cgroup)?;
         group.create()?;
-        Ok(group.entrances())
+        Ok(group.procs_files())
     }
 
-    fn own_group(&self) -> String {
+    fn default_cgroup_parent(&self) -> String {
         format!("{}/tiphys", self.config.cgroup_root.trim_end_matches('/'))
     }
 }
 
 /// What the network is told about a pod.
-pub(super) fn network(sandbox: &Sandbox) -> SandboxNetwork {
+pub(super) fn network(sandbox: &SandboxRecord) -> NetworkAttachment {
     let config = sandbox.config();
     let metadata = config.metadata.clone().unwrap_or_default();
     let port = |port: i32| u16::try_from(port).unwrap_or_default();
@@ -265,13 +265,13 @@ pub(super) fn network(sandbox: &Sandbox) -> SandboxNetwork {
         host_ip: one.host_ip.clone(),
     });
     let dns = config.dns_config.clone().unwrap_or_default();
-    SandboxNetwork {
+    NetworkAttachment {
         id: sandbox.id.clone(),
         namespace: metadata.namespace,
         name: metadata.name,
         uid: metadata.uid,
         netns: sandbox.netns(),
-        ports: ports.collect(),
+        port_mappings: ports.collect(),
         dns: Dns { servers: dns.servers, searches: dns.searches, options: dns.options },
         annotations: config.annotations.clone().into_iter().collect::<BTreeMap<_, _>>(),
     }
@@ -294,7 +294,7 @@ fn check(config: &PodSandboxConfig, handler: &str) -> Result<(), Status> {
         return Err(Status::not_found(format!("no runtime for {handler:?} is configured")));
     }
     let linux = config.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
-    refuse_labels(linux.and_then(|security| security.selinux_options.as_ref()))?;
+    reject_selinux_labels(linux.and_then(|security| security.selinux_options.as_ref()))?;
     let options = linux.and_then(|security| security.namespace_options.clone()).unwrap_or_default();
     for name in config.linux.iter().flat_map(|linux| linux.sysctls.keys()) {
         check_sysctl(&name.replace('/', "."), &options)?;

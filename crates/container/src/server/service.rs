@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use tokio_stream::wrappers::BroadcastStream;
 use tonic::{Request, Response, Status};
 
-use super::{Inner, blocking, caller::Caller, internal, now, spec::limits, state::Container};
+use super::{Inner, blocking, caller::Caller, internal, now, spec::limits, state::ContainerRecord};
 // In test builds the lint looks away, and an expectation would fail.
 #[cfg_attr(
     not(test),
@@ -62,7 +62,7 @@ impl RuntimeService for Service {
         let inner = self.0.clone();
         let (caller, _waiting) = Caller::new();
         let run = async move { inner.run_sandbox(config, request.runtime_handler, &caller).await };
-        let pod_sandbox_id = whole(run).await?;
+        let pod_sandbox_id = run_to_completion(run).await?;
         ok(RunPodSandboxResponse { pod_sandbox_id })
     }
 
@@ -128,7 +128,7 @@ impl RuntimeService for Service {
         let (caller, _waiting) = Caller::new();
         let made =
             async move { inner.create_container(&request.pod_sandbox_id, config, caller).await };
-        let container_id = whole(made).await?;
+        let container_id = run_to_completion(made).await?;
         ok(CreateContainerResponse { container_id })
     }
 
@@ -137,7 +137,7 @@ impl RuntimeService for Service {
         request: Request<StartContainerRequest>,
     ) -> Answer<StartContainerResponse> {
         let (inner, id) = (self.0.clone(), request.into_inner().container_id);
-        whole(async move { inner.start_container(&id).await }).await?;
+        run_to_completion(async move { inner.start_container(&id).await }).await?;
         ok(StartContainerResponse {})
     }
 
@@ -194,11 +194,11 @@ impl RuntimeService for Service {
         let Some(resources) = request.linux else { return ok(UpdateContainerResourcesResponse {}) };
         let inner = self.0.clone();
         let limit = move || {
-            let group = inner.group(&container.cgroup);
+            let group = inner.cgroup(&container.cgroup);
             group
-                .and_then(|group| group.limit(&limits(&resources)))
+                .and_then(|group| group.apply_limits(&limits(&resources)))
                 .map_err(internal("limit the container"))?;
-            let record = |one: &mut Container| one.resources = Some(resources);
+            let record = |one: &mut ContainerRecord| one.resources = Some(resources);
             inner.state.change_container(&container.id, record);
             inner.state.save_container(&container.id);
             Ok(())
@@ -213,7 +213,11 @@ impl RuntimeService for Service {
     ) -> Answer<ReopenContainerLogResponse> {
         let container = self.0.running(&request.into_inner().container_id)?;
         let reopen = protocol::Request::ReopenLog { id: container.id };
-        self.0.shim(&container.sandbox).tell(reopen).await.map_err(internal("reopen the log"))?;
+        self.0
+            .shim(&container.sandbox)
+            .request_done(reopen)
+            .await
+            .map_err(internal("reopen the log"))?;
         ok(ReopenContainerLogResponse {})
     }
 
@@ -383,7 +387,7 @@ impl RuntimeService for Service {
 }
 
 /// Runs to the end even if the caller goes away: what has begun must be recorded or undone.
-async fn whole<T: Send + 'static>(
+async fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = Result<T, Status>> + Send + 'static,
 ) -> Result<T, Status> {
     #[expect(

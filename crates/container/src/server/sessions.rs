@@ -13,7 +13,7 @@ use rustix::{
     net::{AddressFamily, SocketFlags, SocketType, socket_with},
     pipe::{PipeFlags, pipe_with},
 };
-use sys::stdio::Pipe;
+use sys::stdio::StdioStream;
 use tokio::{
     io::{AsyncWriteExt, copy},
     net::{TcpSocket, TcpStream},
@@ -25,8 +25,8 @@ use crate::{
     cri,
     shim::protocol::Request,
     streaming::{
-        self, AttachRequest, BoxFuture, Duplex, Error, ExecRequest, ExitStatus, Input, Io, Output,
-        PortForwardRequest,
+        self, AttachRequest, BoxFuture, Duplex, Error, ExecRequest, ExitStatus, Input, Output,
+        PortForwardRequest, SessionIo,
     },
 };
 
@@ -36,7 +36,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 
 /// What the streaming server calls back.
 #[derive(Debug)]
-pub(super) struct Sessions(pub(super) Weak<Inner>);
+pub(super) struct SessionHandler(pub(super) Weak<Inner>);
 
 impl Inner {
     fn streaming(&self) -> &streaming::Server {
@@ -88,41 +88,45 @@ impl Inner {
         metadata.map(|metadata| metadata.namespace).unwrap_or_default()
     }
 
-    async fn exec_session(&self, request: ExecRequest, io: Io) -> Result<ExitStatus, Status> {
+    async fn exec_session(
+        &self,
+        request: ExecRequest,
+        io: SessionIo,
+    ) -> Result<ExitStatus, Status> {
         let container = self.running(&request.container_id)?;
         let process = self.process(&container, request.cmd, request.tty)?;
         let (ends, passed) = if request.tty {
-            (Ends::default(), Vec::new())
+            (StdioEnds::default(), Vec::new())
         } else {
             pipes(io.stdin.is_some()).map_err(internal("exec"))?
         };
         let ask = Request::Exec { id: container.id, process };
         let mut answer =
-            self.shim(&container.sandbox).ask(ask, passed).await.map_err(internal("exec"))?;
+            self.shim(&container.sandbox).request(ask, passed).await.map_err(internal("exec"))?;
         let ends = match answer.passed.pop() {
-            Some(terminal) => Ends::terminal(terminal).map_err(internal("exec"))?,
+            Some(terminal) => StdioEnds::terminal(terminal).map_err(internal("exec"))?,
             None => ends,
         };
         let exit = ends.connect(io, answer.exit(), Leave::Never).await.map_err(internal("exec"))?;
         Ok(ExitStatus(exit.map_or(0, |exit| exit.code)))
     }
 
-    async fn attach_session(&self, request: AttachRequest, io: Io) -> Result<(), Status> {
+    async fn attach_session(&self, request: AttachRequest, io: SessionIo) -> Result<(), Status> {
         let container = self.running(&request.container_id)?;
         let (mut ends, mut passed) = pipes(false).map_err(internal("attach"))?;
         passed.remove(0); // no stdin from us: the container's own comes back
         let ask = Request::Attach { id: container.id.clone(), stdin: request.stdin };
         let mut answer =
-            self.shim(&container.sandbox).ask(ask, passed).await.map_err(internal("attach"))?;
+            self.shim(&container.sandbox).request(ask, passed).await.map_err(internal("attach"))?;
         if let Some(input) = answer.passed.pop() {
-            let input = Pipe::new(input).map_err(internal("attach"))?;
+            let input = StdioStream::new(input).map_err(internal("attach"))?;
             if container.config().tty {
                 ends.terminal = Some(input.clone());
             }
             ends.stdin = Some(input);
         }
         let ended = async {
-            self.state.ended(&container.id).await;
+            self.state.wait_until_stopped(&container.id).await;
             Ok(())
         };
         // Where the end of the client's input is not the container's, it is how the client leaves.
@@ -158,7 +162,7 @@ impl Inner {
 async fn connect(namespace: PathBuf, to: SocketAddr) -> io::Result<TcpStream> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = crate::threads::run(move || {
-        sys::namespace::in_network(&namespace, move || {
+        sys::namespace::run_in_network_namespace(&namespace, move || {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             Ok(socket_with(family, SocketType::STREAM, flags, None)?)
         })
@@ -168,12 +172,16 @@ async fn connect(namespace: PathBuf, to: SocketAddr) -> io::Result<TcpStream> {
     tokio::time::timeout(CONNECT, socket.connect(to)).await.map_err(late)?
 }
 
-impl streaming::Sessions for Sessions {
-    fn exec(&self, request: ExecRequest, io: Io) -> BoxFuture<'_, Result<ExitStatus, Error>> {
+impl streaming::StreamingRuntime for SessionHandler {
+    fn exec(
+        &self,
+        request: ExecRequest,
+        io: SessionIo,
+    ) -> BoxFuture<'_, Result<ExitStatus, Error>> {
         Box::pin(async move { self.inner()?.exec_session(request, io).await.map_err(error) })
     }
 
-    fn attach(&self, request: AttachRequest, io: Io) -> BoxFuture<'_, Result<(), Error>> {
+    fn attach(&self, request: AttachRequest, io: SessionIo) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move { self.inner()?.attach_session(request, io).await.map_err(error) })
     }
 
@@ -189,7 +197,7 @@ impl streaming::Sessions for Sessions {
     }
 }
 
-impl Sessions {
+impl SessionHandler {
     fn inner(&self) -> Result<Arc<Inner>, Error> {
         self.0.upgrade().ok_or_else(|| Error("the runtime has stopped".into()))
     }
@@ -210,35 +218,35 @@ enum Leave {
 
 /// Our ends of a process's streams.
 #[derive(Debug, Default)]
-struct Ends {
-    stdin: Option<Pipe>,
-    stdout: Option<Pipe>,
-    stderr: Option<Pipe>,
-    terminal: Option<Pipe>,
+struct StdioEnds {
+    stdin: Option<StdioStream>,
+    stdout: Option<StdioStream>,
+    stderr: Option<StdioStream>,
+    terminal: Option<StdioStream>,
 }
 
 /// Our ends, and the process's.
-fn pipes(stdin: bool) -> io::Result<(Ends, Vec<OwnedFd>)> {
+fn pipes(stdin: bool) -> io::Result<(StdioEnds, Vec<OwnedFd>)> {
     let (from_stdout, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
     let (from_stderr, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
     let (theirs, ours) = if stdin {
         let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
-        (theirs, Some(Pipe::new(ours)?))
+        (theirs, Some(StdioStream::new(ours)?))
     } else {
         (sys::descriptor::null()?, None)
     };
-    let ends = Ends {
+    let ends = StdioEnds {
         stdin: ours,
-        stdout: Some(Pipe::new(from_stdout)?),
-        stderr: Some(Pipe::new(from_stderr)?),
+        stdout: Some(StdioStream::new(from_stdout)?),
+        stderr: Some(StdioStream::new(from_stderr)?),
         terminal: None,
     };
     Ok((ends, vec![theirs, stdout, stderr]))
 }
 
-impl Ends {
+impl StdioEnds {
     fn terminal(fd: OwnedFd) -> io::Result<Self> {
-        let terminal = Pipe::new(fd)?;
+        let terminal = StdioStream::new(fd)?;
         Ok(Self {
             stdin: Some(terminal.clone()),
             stdout: Some(terminal.clone()),
@@ -250,17 +258,18 @@ impl Ends {
     /// Moves bytes until the process has `ended` and its output is through, or the client leaves: then `None`.
     async fn connect<T>(
         self,
-        io: Io,
+        io: SessionIo,
         ended: impl Future<Output = io::Result<T>>,
         leave: Leave,
     ) -> io::Result<Option<T>> {
         let Self { stdin, stdout, stderr, terminal } = self;
-        let output = async { tokio::join!(pass_on(stdout, io.stdout), pass_on(stderr, io.stderr)) };
-        let input = feed(io.stdin, stdin);
+        let output =
+            async { tokio::join!(copy_output(stdout, io.stdout), copy_output(stderr, io.stderr)) };
+        let input = copy_input(io.stdin, stdin);
         let sizes = async {
             let (Some(mut sizes), Some(terminal)) = (io.resize, terminal) else { return };
             while let Some(size) = sizes.recv().await {
-                let _ = terminal.resize(size.width, size.height); // a terminal that has gone needs no size
+                let _ = terminal.set_window_size(size.width, size.height); // a terminal that has gone needs no size
             }
         };
         tokio::pin!(output, input, sizes, ended);
@@ -284,7 +293,7 @@ impl Ends {
 }
 
 /// A client that has closed its side ends the copy, not the process.
-async fn pass_on(from: Option<Pipe>, to: Option<Output>) {
+async fn copy_output(from: Option<StdioStream>, to: Option<Output>) {
     let Some(mut from) = from else { return };
     if let Some(mut to) = to {
         let _ = copy(&mut from, &mut to).await; // the client has gone: the rest is for nobody
@@ -303,7 +312,7 @@ enum InputEnd {
 }
 
 /// When the client's input ends, our end of the process's is closed.
-async fn feed(from: Option<Input>, to: Option<Pipe>) -> InputEnd {
+async fn copy_input(from: Option<Input>, to: Option<StdioStream>) -> InputEnd {
     let (Some(mut from), Some(mut to)) = (from, to) else { return InputEnd::Process };
     match copy(&mut from, &mut to).await {
         Ok(_) => InputEnd::Client,

@@ -21,11 +21,11 @@ use crate::{
         SOCKET, SPEC,
         protocol::{self, Exit, Reply, Request, Started},
     },
-    spec::Sandbox,
+    spec::SandboxSpec,
 };
 
 /// How long a shim may take to start, or to answer what needs no waiting.
-const PATIENCE: Duration = Duration::from_secs(90);
+const SHIM_TIMEOUT: Duration = Duration::from_secs(90);
 
 const QUEUE_FULL: Duration = Duration::from_millis(20);
 
@@ -52,19 +52,19 @@ impl Program {
 
 /// A pod's shim, by its folder.
 #[derive(Clone, Debug)]
-pub(crate) struct Shim {
+pub(crate) struct ShimClient {
     folder: PathBuf,
 }
 
 /// An answer, with what came along.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ShimReply {
     pub(crate) reply: Reply,
     pub(crate) passed: Vec<OwnedFd>,
     rest: UnixStream,
 }
 
-impl Shim {
+impl ShimClient {
     pub(crate) fn at(folder: PathBuf) -> Self {
         Self { folder }
     }
@@ -74,7 +74,7 @@ impl Shim {
     pub(crate) async fn start(
         folder: &Path,
         program: &Program,
-        spec: &Sandbox,
+        spec: &SandboxSpec,
     ) -> io::Result<StartedShim> {
         std::fs::write(folder.join(SPEC), serde_json::to_vec(spec)?)?;
         let mut child = tokio::process::Command::new(program.by_descriptor())
@@ -100,12 +100,16 @@ impl Shim {
 
     /// Asks, with descriptors to pass, and reads the first answer. Nothing waits on a thread: a pod can make its
     /// shim slow.
-    pub(crate) async fn ask(&self, request: Request, passed: Vec<OwnedFd>) -> io::Result<Answer> {
-        let asked = tokio::time::timeout(PATIENCE, async {
+    pub(crate) async fn request(
+        &self,
+        request: Request,
+        passed: Vec<OwnedFd>,
+    ) -> io::Result<ShimReply> {
+        let asked = tokio::time::timeout(SHIM_TIMEOUT, async {
             let rest = self.send(&request, passed).await?;
             let mut passed = Vec::new();
             let reply = receive(&rest, &mut passed).await?.ok_or_else(ended)?;
-            Ok::<_, io::Error>(Answer { reply, passed, rest })
+            Ok::<_, io::Error>(ShimReply { reply, passed, rest })
         });
         let answer = asked.await.map_err(|_| slow())??;
         match answer.reply {
@@ -118,23 +122,23 @@ impl Shim {
         let socket = connect(&self.folder).await?;
         let frame = protocol::frame(request)?;
         let borrowed: Vec<_> = passed.iter().map(AsFd::as_fd).collect();
-        let first = || sys::descriptor::send(socket.as_fd(), &frame, &borrowed);
+        let first = || sys::descriptor::send_with_fds(socket.as_fd(), &frame, &borrowed);
         let mut sent = socket.async_io(Interest::WRITABLE, first).await?;
         while sent < frame.len() {
-            let more = || sys::descriptor::send(socket.as_fd(), &frame[sent..], &[]);
+            let more = || sys::descriptor::send_with_fds(socket.as_fd(), &frame[sent..], &[]);
             sent += socket.async_io(Interest::WRITABLE, more).await?;
         }
         Ok(socket)
     }
 
     /// Asks for something that has no result.
-    pub(crate) async fn tell(&self, request: Request) -> io::Result<()> {
-        self.ask(request, Vec::new()).await.map(drop)
+    pub(crate) async fn request_done(&self, request: Request) -> io::Result<()> {
+        self.request(request, Vec::new()).await.map(drop)
     }
 
     pub(crate) async fn start_container(&self, id: &str, spec: PathBuf) -> io::Result<Started> {
         let request = Request::Start { id: id.to_owned(), spec };
-        match self.ask(request, Vec::new()).await?.reply {
+        match self.request(request, Vec::new()).await?.reply {
             Reply::Started(started) => Ok(started),
             _ => Err(unexpected()),
         }
@@ -143,7 +147,7 @@ impl Shim {
     /// Waits until a container ends, or the sandbox if `id` is empty.
     pub(crate) async fn wait(&self, id: &str) -> io::Result<Exit> {
         let request = Request::Wait { id: id.to_owned() };
-        let socket = tokio::time::timeout(PATIENCE, self.send(&request, Vec::new()));
+        let socket = tokio::time::timeout(SHIM_TIMEOUT, self.send(&request, Vec::new()));
         next_exit(&socket.await.map_err(|_| slow())??).await
     }
 }
@@ -153,7 +157,7 @@ async fn read_pid(stdout: ChildStdout) -> io::Result<i32> {
     let mut line = String::new();
     let mut reader = BufReader::new(stdout.take(64 << 10));
     let read = reader.read_line(&mut line);
-    tokio::time::timeout(PATIENCE, read).await.map_err(|_| slow())??;
+    tokio::time::timeout(SHIM_TIMEOUT, read).await.map_err(|_| slow())??;
     let pid = line.trim().strip_prefix("ready ").and_then(|pid| pid.parse().ok());
     let why = || if line.is_empty() { "the shim ended".to_owned() } else { line.clone() };
     pid.ok_or_else(|| io::Error::other(why()))
@@ -176,7 +180,7 @@ impl StartedShim {
     }
 }
 
-impl Answer {
+impl ShimReply {
     /// The second answer to an `Exec`: how it ended.
     pub(crate) async fn exit(self) -> io::Result<Exit> {
         next_exit(&self.rest).await
@@ -212,7 +216,7 @@ async fn fill(
 ) -> io::Result<bool> {
     let mut got = 0;
     while got < buffer.len() {
-        let read = || sys::descriptor::receive(socket.as_fd(), &mut buffer[got..], passed);
+        let read = || sys::descriptor::receive_with_fds(socket.as_fd(), &mut buffer[got..], passed);
         match socket.async_io(Interest::READABLE, read).await? {
             0 if got == 0 => return Ok(false),
             0 => return Err(ended()),
@@ -224,7 +228,7 @@ async fn fill(
 
 /// A shim that is busy has a queue, and a queue can be full.
 async fn connect(folder: &Path) -> io::Result<UnixStream> {
-    let place = sys::descriptor::place(folder)?;
+    let place = sys::descriptor::open_path(folder)?;
     let path = format!("/proc/self/fd/{}/{SOCKET}", place.as_raw_fd());
     loop {
         match UnixStream::connect(&path).await {

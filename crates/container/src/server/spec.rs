@@ -6,25 +6,25 @@ use std::{
 };
 
 use sys::{
-    capability::{Set, bounding},
+    capability::{CapabilitySet, bounding},
     cgroup::Limits,
 };
 use tonic::Status;
 
-use super::{devices, mounts::mounts, state::Sandbox};
+use super::{devices, mounts::mounts, state::SandboxRecord};
 use crate::{
     cri::{
         ContainerConfig, IdMapping, LinuxContainerResources, LinuxContainerSecurityContext,
         NamespaceMode, SeLinuxOption, SupplementalGroupsPolicy,
     },
     image::{Config as ImageConfig, Image},
-    spec::{Capabilities, Container, IdMap, IdMaps, PidNamespace, Process, Root, User},
+    spec::{Capabilities, ContainerSpec, IdMap, IdMaps, PidNamespace, Process, Rootfs, User},
 };
 
 /// What a specification is made from.
 #[derive(Debug)]
-pub(crate) struct Parts<'a> {
-    pub(crate) sandbox: &'a Sandbox,
+pub(crate) struct SpecInputs<'a> {
+    pub(crate) sandbox: &'a SandboxRecord,
     pub(crate) sandbox_folder: &'a Path,
     pub(crate) folder: &'a Path,
     pub(crate) config: &'a ContainerConfig,
@@ -32,7 +32,7 @@ pub(crate) struct Parts<'a> {
     /// Images that are mounted as volumes, by reference.
     pub(crate) volumes: &'a BTreeMap<String, Image>,
     pub(crate) cgroup: &'a str,
-    pub(crate) cgroup_entrances: Vec<PathBuf>,
+    pub(crate) cgroup_procs: Vec<PathBuf>,
     /// Of version 1.
     pub(crate) controllers: Vec<String>,
     pub(crate) hostname: &'a str,
@@ -56,18 +56,22 @@ const DEFAULT_CAPABILITIES: [&str; 14] = [
     "AUDIT_WRITE",
 ];
 
-pub(crate) fn container(parts: &Parts<'_>) -> Result<Container, Status> {
+pub(crate) fn container(parts: &SpecInputs<'_>) -> Result<ContainerSpec, Status> {
     let config = parts.config;
     let security = security(config);
-    refuse(config, &security)?;
+    reject_unsupported(config, &security)?;
     let privileged = security.privileged;
     let path = |name: &str| parts.folder.join(name);
-    let devices = if privileged { devices::of_host() } else { devices::wanted(&config.devices)?.0 };
+    let devices = if privileged {
+        devices::host_devices()
+    } else {
+        devices::container_devices(&config.devices)?.0
+    };
     let lists = |paths: &[String]| -> Vec<PathBuf> {
         if privileged { Vec::new() } else { paths.iter().map(PathBuf::from).collect() }
     };
-    Ok(Container {
-        root: Root {
+    Ok(ContainerSpec {
+        root: Rootfs {
             layers: parts.image.layers.clone(),
             upper: path("upper"),
             work: path("work"),
@@ -76,11 +80,11 @@ pub(crate) fn container(parts: &Parts<'_>) -> Result<Container, Status> {
         },
         mounts: mounts(parts, &security)?,
         devices,
-        masked: lists(&security.masked_paths),
-        read_only: lists(&security.readonly_paths),
+        masked_paths: lists(&security.masked_paths),
+        read_only_paths: lists(&security.readonly_paths),
         pid: pid(&security)?,
         process: process(parts, &security)?,
-        cgroup: parts.cgroup_entrances.clone(),
+        cgroup_procs: parts.cgroup_procs.clone(),
         cgroup_path: parts.cgroup.to_owned(),
         log: log_path(parts),
         stdin: config.stdin,
@@ -93,14 +97,14 @@ pub(crate) fn security(config: &ContainerConfig) -> LinuxContainerSecurityContex
     linux.and_then(|linux| linux.security_context.clone()).unwrap_or_default()
 }
 
-fn log_path(parts: &Parts<'_>) -> Option<PathBuf> {
+fn log_path(parts: &SpecInputs<'_>) -> Option<PathBuf> {
     let folder = &parts.sandbox.config().log_directory;
     let wanted = !folder.is_empty() && !parts.config.log_path.is_empty();
     wanted.then(|| Path::new(folder).join(&parts.config.log_path))
 }
 
 /// What we cannot do, we say.
-fn refuse(
+fn reject_unsupported(
     config: &ContainerConfig,
     security: &LinuxContainerSecurityContext,
 ) -> Result<(), Status> {
@@ -110,7 +114,7 @@ fn refuse(
     if apparmor || confined(&security.apparmor_profile) {
         return Err(Status::invalid_argument("AppArmor profiles are not supported"));
     }
-    refuse_labels(security.selinux_options.as_ref())?;
+    reject_selinux_labels(security.selinux_options.as_ref())?;
     if !config.cdi_devices.is_empty() {
         return Err(Status::invalid_argument("CDI devices are not supported"));
     }
@@ -123,7 +127,7 @@ fn refuse(
 
 /// A label means nothing where the kernel has no SELinux, and pods for such nodes carry them too; where it has, to
 /// leave one out would be a hole.
-pub(crate) fn refuse_labels(options: Option<&SeLinuxOption>) -> Result<(), Status> {
+pub(crate) fn reject_selinux_labels(options: Option<&SeLinuxOption>) -> Result<(), Status> {
     let asked = options.is_some_and(|options| *options != SeLinuxOption::default());
     if asked && Path::new("/sys/fs/selinux/enforce").exists() {
         return Err(Status::invalid_argument("SELinux labels are not supported"));
@@ -144,7 +148,10 @@ fn pid(security: &LinuxContainerSecurityContext) -> Result<PidNamespace, Status>
     })
 }
 
-fn process(parts: &Parts<'_>, security: &LinuxContainerSecurityContext) -> Result<Process, Status> {
+fn process(
+    parts: &SpecInputs<'_>,
+    security: &LinuxContainerSecurityContext,
+) -> Result<Process, Status> {
     let (config, image) = (parts.config, &parts.image.config);
     let cwd = [&config.working_dir, &image.working_dir].into_iter().find(|one| !one.is_empty());
     let resources = config.linux.as_ref().and_then(|linux| linux.resources.as_ref());
@@ -176,7 +183,7 @@ fn args(config: &ContainerConfig, image: &ImageConfig) -> Result<Vec<String>, St
     if all.is_empty() { Err(Status::invalid_argument("no command specified")) } else { Ok(all) }
 }
 
-fn environment(parts: &Parts<'_>, image: &ImageConfig) -> Result<Vec<String>, Status> {
+fn environment(parts: &SpecInputs<'_>, image: &ImageConfig) -> Result<Vec<String>, Status> {
     let of_image = image.env.iter().map(|one| one.split_once('=').unwrap_or((one, "")));
     let mut all: Vec<_> = std::iter::once(("HOSTNAME", parts.hostname)).chain(of_image).collect();
     for one in &parts.config.envs {
@@ -215,7 +222,7 @@ fn user(security: &LinuxContainerSecurityContext, image: &ImageConfig) -> Result
             .iter()
             .map(|gid| number(*gid))
             .collect::<Result<_, _>>()?,
-        strict: security.supplemental_groups_policy() == SupplementalGroupsPolicy::Strict,
+        strict_groups: security.supplemental_groups_policy() == SupplementalGroupsPolicy::Strict,
     })
 }
 
@@ -227,30 +234,30 @@ pub(crate) fn capabilities(
         return Ok(Capabilities { bounding: possible.0, inheritable: 0, ambient: 0 });
     }
     let named = |names: &[String]| {
-        names.iter().try_fold(Set::default(), |all, name| {
+        names.iter().try_fold(CapabilitySet::default(), |all, name| {
             if name.eq_ignore_ascii_case("ALL") {
-                return Ok(Set::ALL);
+                return Ok(CapabilitySet::ALL);
             }
-            let one = Set::named(name)
+            let one = CapabilitySet::from_name(name)
                 .ok_or_else(|| Status::invalid_argument(format!("unknown capability {name:?}")))?;
-            Ok::<_, Status>(all.with(one))
+            Ok::<_, Status>(all.union(one))
         })
     };
     let wanted = security.capabilities.clone().unwrap_or_default();
     let default = DEFAULT_CAPABILITIES
         .iter()
-        .filter_map(|name| Set::named(name))
-        .fold(Set::default(), Set::with);
+        .filter_map(|name| CapabilitySet::from_name(name))
+        .fold(CapabilitySet::default(), CapabilitySet::union);
     let (add, drop) = (named(&wanted.add_capabilities)?, named(&wanted.drop_capabilities)?);
-    let ambient = named(&wanted.add_ambient_capabilities)?.both(possible);
+    let ambient = named(&wanted.add_ambient_capabilities)?.intersection(possible);
     // "drop ALL" comes before what is added, "add ALL" before what is dropped.
-    let set = if drop == Set::ALL { add } else { default.with(add).without(drop) };
-    let set = set.with(ambient);
-    let missing = add.without(possible);
-    if add != Set::ALL && missing != Set::default() {
+    let set = if drop == CapabilitySet::ALL { add } else { default.union(add).difference(drop) };
+    let set = set.union(ambient);
+    let missing = add.difference(possible);
+    if add != CapabilitySet::ALL && missing != CapabilitySet::default() {
         tracing::warn!(?missing, "this machine has not all capabilities that a container asks for");
     }
-    let set = set.both(possible);
+    let set = set.intersection(possible);
     Ok(Capabilities { bounding: set.0, inheritable: ambient.0, ambient: ambient.0 })
 }
 
@@ -279,8 +286,8 @@ pub(crate) fn limits(resources: &LinuxContainerResources) -> Limits {
         // Without a word on swap there is none: a limit on memory would be no limit.
         memory_and_swap: said(resources.memory_swap_limit_in_bytes).or(memory),
         pids: None,
-        cpus: text(&resources.cpuset_cpus),
-        memory_nodes: text(&resources.cpuset_mems),
+        cpuset_cpus: text(&resources.cpuset_cpus),
+        cpuset_mems: text(&resources.cpuset_mems),
         huge_pages: resources
             .hugepage_limits
             .iter()
@@ -299,7 +306,7 @@ mod tests {
     use super::*;
     use crate::cri::{Capability, Int64Value};
 
-    fn with(add: &[&str], drop: &[&str]) -> Set {
+    fn with(add: &[&str], drop: &[&str]) -> CapabilitySet {
         let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let capabilities = Capability {
             add_capabilities: list(add),
@@ -310,13 +317,13 @@ mod tests {
             capabilities: Some(capabilities),
             ..LinuxContainerSecurityContext::default()
         };
-        Set(super::capabilities(&security).expect("known").bounding)
+        CapabilitySet(super::capabilities(&security).expect("known").bounding)
     }
 
     #[test]
     fn capabilities_are_added_and_dropped() {
-        let one = |name: &str| Set::named(name).expect("known");
-        assert!(with(&["NET_ADMIN"], &[]).contains(one("NET_ADMIN").with(one("CHOWN"))));
+        let one = |name: &str| CapabilitySet::from_name(name).expect("known");
+        assert!(with(&["NET_ADMIN"], &[]).contains(one("NET_ADMIN").union(one("CHOWN"))));
         assert!(!with(&[], &["CHOWN"]).contains(one("CHOWN")));
         assert_eq!(with(&["CHOWN"], &["ALL"]), one("CHOWN"));
         assert!(!with(&["ALL"], &["CHOWN"]).contains(one("CHOWN")));
@@ -361,6 +368,6 @@ mod tests {
             run_as_group: Some(Int64Value { value: 5 }),
             ..LinuxContainerSecurityContext::default()
         };
-        assert!(refuse(&ContainerConfig::default(), &security).is_err());
+        assert!(reject_unsupported(&ContainerConfig::default(), &security).is_err());
     }
 }

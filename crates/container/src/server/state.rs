@@ -22,7 +22,7 @@ use crate::{
 
 /// A pod's sandbox. Stored as it is: fields may be added, numbers stay.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Sandbox {
+pub(crate) struct SandboxRecord {
     #[prost(string, tag = "1")]
     pub(crate) id: String,
     #[prost(message, optional, tag = "2")]
@@ -44,7 +44,7 @@ pub(crate) struct Sandbox {
 
 /// A container, as `Sandbox`.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Container {
+pub(crate) struct ContainerRecord {
     #[prost(string, tag = "1")]
     pub(crate) id: String,
     #[prost(string, tag = "2")]
@@ -83,7 +83,7 @@ pub(crate) struct Container {
     pub(crate) resources: Option<LinuxContainerResources>,
 }
 
-impl Sandbox {
+impl SandboxRecord {
     pub(crate) fn config(&self) -> &PodSandboxConfig {
         self.config.as_ref().expect("checked when it was made")
     }
@@ -108,7 +108,7 @@ impl Sandbox {
     }
 }
 
-impl Container {
+impl ContainerRecord {
     pub(crate) fn config(&self) -> &ContainerConfig {
         self.config.as_ref().expect("checked when it was made")
     }
@@ -155,7 +155,7 @@ impl Container {
 #[derive(Debug)]
 pub(crate) struct State {
     root: PathBuf,
-    tables: Mutex<Tables>,
+    tables: Mutex<Records>,
     /// Held while a record is written, one for each that was changed.
     turns: Mutex<HashMap<String, Arc<Mutex<()>>>>,
     /// Counts changes, to wait for them.
@@ -163,17 +163,17 @@ pub(crate) struct State {
 }
 
 #[derive(Debug, Default)]
-struct Tables {
-    sandboxes: BTreeMap<String, Sandbox>,
-    containers: BTreeMap<String, Container>,
+struct Records {
+    sandboxes: BTreeMap<String, SandboxRecord>,
+    containers: BTreeMap<String, ContainerRecord>,
 }
 
 /// What an earlier server has left that must be looked at.
 #[derive(Debug, Default)]
 pub(crate) struct Leftovers {
     /// Half made, and known to nobody.
-    pub(crate) unfinished_sandboxes: Vec<Sandbox>,
-    pub(crate) unfinished_containers: Vec<Container>,
+    pub(crate) unfinished_sandboxes: Vec<SandboxRecord>,
+    pub(crate) unfinished_containers: Vec<ContainerRecord>,
     /// Sandboxes whose own record was lost; their shims know whether they live.
     pub(crate) restored_sandboxes: Vec<String>,
     /// Folders of which nothing can be read.
@@ -183,8 +183,8 @@ pub(crate) struct Leftovers {
 
 impl State {
     pub(crate) fn load(root: &Path) -> io::Result<(Self, Leftovers)> {
-        let sandboxes = records::load::<Sandbox>(&root.join("sandboxes"))?;
-        let containers = records::load::<Container>(&root.join("containers"))?;
+        let sandboxes = records::load::<SandboxRecord>(&root.join("sandboxes"))?;
+        let containers = records::load::<ContainerRecord>(&root.join("containers"))?;
         let leftovers = Leftovers {
             unfinished_sandboxes: sandboxes.unfinished,
             unfinished_containers: containers.unfinished,
@@ -207,7 +207,7 @@ impl State {
     }
 
     /// Records that were lost are written again from what was begun.
-    fn put_back(&self, sandboxes: Vec<Sandbox>, containers: Vec<Container>) {
+    fn put_back(&self, sandboxes: Vec<SandboxRecord>, containers: Vec<ContainerRecord>) {
         let warn = |id: &str, written: io::Result<()>| {
             if let Err(error) = written {
                 tracing::error!(id, %error, "a restored record cannot be written");
@@ -232,49 +232,49 @@ impl State {
         self.root.join("containers").join(id)
     }
 
-    pub(crate) fn sandboxes(&self) -> Vec<Sandbox> {
+    pub(crate) fn sandboxes(&self) -> Vec<SandboxRecord> {
         self.tables().sandboxes.values().cloned().collect()
     }
 
-    pub(crate) fn containers(&self) -> Vec<Container> {
+    pub(crate) fn containers(&self) -> Vec<ContainerRecord> {
         self.tables().containers.values().cloned().collect()
     }
 
-    pub(crate) fn containers_of(&self, sandbox: &str) -> Vec<Container> {
+    pub(crate) fn containers_of(&self, sandbox: &str) -> Vec<ContainerRecord> {
         let tables = self.tables();
         tables.containers.values().filter(|one| one.sandbox == sandbox).cloned().collect()
     }
 
     /// By its identifier, or a beginning of it that no other has.
-    pub(crate) fn sandbox(&self, id: &str) -> Result<Sandbox, Status> {
+    pub(crate) fn sandbox(&self, id: &str) -> Result<SandboxRecord, Status> {
         find(&self.tables().sandboxes, id)
             .cloned()
             .ok_or_else(|| Status::not_found(format!("pod sandbox {id:?} not found")))
     }
 
-    pub(crate) fn container(&self, id: &str) -> Result<Container, Status> {
+    pub(crate) fn container(&self, id: &str) -> Result<ContainerRecord, Status> {
         find(&self.tables().containers, id)
             .cloned()
             .ok_or_else(|| Status::not_found(format!("container {id:?} not found")))
     }
 
     /// Makes the folder of a sandbox that is yet to be made.
-    pub(crate) fn begin_sandbox(&self, sandbox: &Sandbox) -> io::Result<()> {
+    pub(crate) fn begin_sandbox(&self, sandbox: &SandboxRecord) -> io::Result<()> {
         records::begin(&self.sandbox_folder(&sandbox.id), sandbox)
     }
 
-    pub(crate) fn begin_container(&self, container: &Container) -> io::Result<()> {
+    pub(crate) fn begin_container(&self, container: &ContainerRecord) -> io::Result<()> {
         records::begin(&self.container_folder(&container.id), container)
     }
 
-    pub(crate) fn put_sandbox(&self, sandbox: Sandbox) -> io::Result<()> {
+    pub(crate) fn put_sandbox(&self, sandbox: SandboxRecord) -> io::Result<()> {
         records::write(&self.sandbox_folder(&sandbox.id), &sandbox)?;
         self.tables().sandboxes.insert(sandbox.id.clone(), sandbox);
         self.changed();
         Ok(())
     }
 
-    pub(crate) fn put_container(&self, container: Container) -> io::Result<()> {
+    pub(crate) fn put_container(&self, container: ContainerRecord) -> io::Result<()> {
         records::write(&self.container_folder(&container.id), &container)?;
         self.tables().containers.insert(container.id.clone(), container);
         self.changed();
@@ -282,14 +282,14 @@ impl State {
     }
 
     /// Changes a container that is still there. It is seen at once; `save_container` records it.
-    pub(crate) fn change_container(&self, id: &str, change: impl FnOnce(&mut Container)) {
+    pub(crate) fn change_container(&self, id: &str, change: impl FnOnce(&mut ContainerRecord)) {
         if let Some(container) = self.tables().containers.get_mut(id) {
             change(container);
         }
         self.changed();
     }
 
-    pub(crate) fn change_sandbox(&self, id: &str, change: impl FnOnce(&mut Sandbox)) {
+    pub(crate) fn change_sandbox(&self, id: &str, change: impl FnOnce(&mut SandboxRecord)) {
         if let Some(sandbox) = self.tables().sandboxes.get_mut(id) {
             change(sandbox);
         }
@@ -334,11 +334,11 @@ impl State {
     }
 
     /// Waits until a container does not run, or is no more.
-    pub(crate) async fn ended(&self, id: &str) {
+    pub(crate) async fn wait_until_stopped(&self, id: &str) {
         let mut changes = self.changes.subscribe();
         loop {
             changes.mark_unchanged();
-            let running = |one: &Container| one.state() == ContainerState::ContainerRunning;
+            let running = |one: &ContainerRecord| one.state() == ContainerState::ContainerRunning;
             if !self.tables().containers.get(id).is_some_and(running) {
                 return;
             }
@@ -360,7 +360,7 @@ impl State {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tables(&self) -> MutexGuard<'_, Tables> {
+    fn tables(&self) -> MutexGuard<'_, Records> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -383,17 +383,17 @@ mod tests {
     use super::*;
     use crate::cri::{ContainerMetadata, PodSandboxMetadata};
 
-    fn sandbox(id: &str) -> Sandbox {
+    fn sandbox(id: &str) -> SandboxRecord {
         let metadata = Some(PodSandboxMetadata { name: "p".into(), ..Default::default() });
         let config = Some(PodSandboxConfig { metadata, ..Default::default() });
-        Sandbox { id: id.into(), cgroup: "/g".into(), config, ..Sandbox::default() }
+        SandboxRecord { id: id.into(), cgroup: "/g".into(), config, ..SandboxRecord::default() }
     }
 
-    fn container(id: &str) -> Container {
+    fn container(id: &str) -> ContainerRecord {
         let metadata = Some(ContainerMetadata { name: "c".into(), attempt: 0 });
         let config = Some(ContainerConfig { metadata, ..Default::default() });
         let (cgroup, sandbox) = ("/g".to_owned(), "s".to_owned());
-        Container { id: id.into(), cgroup, sandbox, config, ..Container::default() }
+        ContainerRecord { id: id.into(), cgroup, sandbox, config, ..ContainerRecord::default() }
     }
 
     #[test]
@@ -438,9 +438,9 @@ mod tests {
             let root = tempfile::tempdir().expect("a folder");
             let (state, _) = State::load(root.path()).expect("load");
             state.begin_sandbox(&sandbox("s")).expect("begin");
-            state.put_sandbox(Sandbox { ready: true, pid: 7, ..sandbox("s") }).expect("put");
+            state.put_sandbox(SandboxRecord { ready: true, pid: 7, ..sandbox("s") }).expect("put");
             state.begin_container(&container("c")).expect("begin");
-            state.put_container(Container { started_at: 5, ..container("c") }).expect("put");
+            state.put_container(ContainerRecord { started_at: 5, ..container("c") }).expect("put");
             damage(&state.sandbox_folder("s").join("record"), how);
             damage(&state.container_folder("c").join("record"), how);
             for start in 0..3 {

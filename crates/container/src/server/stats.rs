@@ -5,8 +5,8 @@ use std::{fs, path::Path};
 use sys::{cgroup::Usage, disk};
 
 use super::{
-    Inner, now, selected,
-    state::{Container, Sandbox},
+    Inner, matches_labels, now,
+    state::{ContainerRecord, SandboxRecord},
 };
 use crate::cri::{
     ContainerAttributes, ContainerState, ContainerStats, ContainerStatsFilter, CpuUsage,
@@ -16,15 +16,15 @@ use crate::cri::{
 };
 
 impl Inner {
-    pub(super) fn container_stats(&self, container: &Container) -> ContainerStats {
+    pub(super) fn container_stats(&self, container: &ContainerRecord) -> ContainerStats {
         let config = container.config();
         let usage = self.usage(&container.cgroup);
         let folder = self.state.container_folder(&container.id);
         // The pod's /etc/resolv.conf and the like are written to by its containers as well.
-        let shared = disk::below(&self.state.sandbox_folder(&container.sandbox)).0;
-        let (bytes, inodes) = disk::below(&folder.join("upper"));
+        let shared = disk::disk_usage(&self.state.sandbox_folder(&container.sandbox)).0;
+        let (bytes, inodes) = disk::disk_usage(&folder.join("upper"));
         // Those that the image names, where the root cannot be written.
-        let volumes = disk::below(&folder.join("volumes"));
+        let volumes = disk::disk_usage(&folder.join("volumes"));
         let bytes = bytes.saturating_add(shared).saturating_add(volumes.0);
         let inodes = inodes.saturating_add(volumes.1);
         ContainerStats {
@@ -53,12 +53,12 @@ impl Inner {
 
     pub(super) fn list_stats(&self, filter: Option<ContainerStatsFilter>) -> Vec<ContainerStats> {
         let filter = filter.unwrap_or_default();
-        let wanted = |one: &Container| {
+        let wanted = |one: &ContainerRecord| {
             one.state() == ContainerState::ContainerRunning
                 && (filter.id.is_empty() || one.id.starts_with(&filter.id))
                 && (filter.pod_sandbox_id.is_empty()
                     || one.sandbox.starts_with(&filter.pod_sandbox_id))
-                && selected(&filter.label_selector, &one.config().labels)
+                && matches_labels(&filter.label_selector, &one.config().labels)
         };
         self.state
             .containers()
@@ -68,7 +68,7 @@ impl Inner {
             .collect()
     }
 
-    pub(super) fn sandbox_stats(&self, sandbox: &Sandbox) -> PodSandboxStats {
+    pub(super) fn sandbox_stats(&self, sandbox: &SandboxRecord) -> PodSandboxStats {
         let config = sandbox.config();
         let containers: Vec<_> = self
             .state
@@ -108,10 +108,10 @@ impl Inner {
         filter: Option<PodSandboxStatsFilter>,
     ) -> Vec<PodSandboxStats> {
         let filter = filter.unwrap_or_default();
-        let wanted = |one: &Sandbox| {
+        let wanted = |one: &SandboxRecord| {
             one.ready
                 && (filter.id.is_empty() || one.id.starts_with(&filter.id))
-                && selected(&filter.label_selector, &one.config().labels)
+                && matches_labels(&filter.label_selector, &one.config().labels)
         };
         self.state
             .sandboxes()
@@ -123,7 +123,7 @@ impl Inner {
 
     pub(super) fn image_fs_info(&self) -> ImageFsInfoResponse {
         let usage = self.store.usage();
-        let (bytes, inodes) = disk::below(&self.config.root.join("containers"));
+        let (bytes, inodes) = disk::disk_usage(&self.config.root.join("containers"));
         let of = |path: &Path, bytes, inodes| FilesystemUsage {
             timestamp: now(),
             fs_id: Some(identifier(path)),
@@ -138,7 +138,7 @@ impl Inner {
 
     /// `None` when the group has gone.
     fn usage(&self, cgroup: &str) -> Option<Usage> {
-        self.group(cgroup).and_then(|group| group.usage()).ok()
+        self.cgroup(cgroup).and_then(|group| group.usage()).ok()
     }
 }
 
@@ -175,7 +175,7 @@ fn identifier(path: &Path) -> FilesystemIdentifier {
 }
 
 /// The interfaces of the pod, as its own /proc shows them.
-fn network(sandbox: &Sandbox) -> Option<NetworkUsage> {
+fn network(sandbox: &SandboxRecord) -> Option<NetworkUsage> {
     if !sandbox.ready || sandbox.host_network() {
         return None;
     }

@@ -24,7 +24,7 @@ use sys::{exemption::SharedPid, process};
 
 use super::{
     protocol::{self, Exit, Started},
-    root::Doing,
+    root::ErrorContext,
 };
 
 /// Mounts of a dead network file system may hang; then the container fails, not the pod.
@@ -36,7 +36,7 @@ const LONGEST_ERROR: usize = 4 << 10;
 
 /// What a new process says before it becomes the program.
 #[derive(Debug, Serialize, Deserialize)]
-enum Report {
+enum InitReport {
     /// All is prepared. The terminal comes along, if there is one.
     Ready(Started),
     Failed(String),
@@ -130,13 +130,13 @@ impl Birth {
 
     /// Reads the next report. `Some` when it is decided.
     pub(super) fn hear(&mut self) -> Option<Result<SpawnedProcess, String>> {
-        match protocol::receive::<Report>(&self.reports, &mut self.passed) {
+        match protocol::receive::<InitReport>(&self.reports, &mut self.passed) {
             // Later reports may come from whoever traces the process.
-            Ok(Some(Report::Ready(_))) if self.started.is_some() => {
+            Ok(Some(InitReport::Ready(_))) if self.started.is_some() => {
                 return Some(Err("the process reported twice".into()));
             }
-            Ok(Some(Report::Ready(started))) => self.started = Some(started),
-            Ok(Some(Report::Failed(mut error))) => {
+            Ok(Some(InitReport::Ready(started))) => self.started = Some(started),
+            Ok(Some(InitReport::Failed(mut error))) => {
                 error.truncate(error.floor_char_boundary(LONGEST_ERROR));
                 return Some(Err(error));
             }
@@ -197,13 +197,13 @@ impl Birth {
 impl Reporter {
     pub(super) fn ready(&self, started: Started, terminal: Option<&OwnedFd>) -> io::Result<()> {
         let passed: Vec<_> = terminal.iter().map(|fd| fd.as_fd()).collect();
-        protocol::send(&self.socket, &Report::Ready(started), &passed)
+        protocol::send(&self.socket, &InitReport::Ready(started), &passed)
     }
 
     pub(super) fn fail(&self, mut error: String) -> i32 {
         error.truncate(error.floor_char_boundary(LONGEST_ERROR));
         // who has gone sees the end of the stream
-        let _ = protocol::send(&self.socket, &Report::Failed(error), &[]);
+        let _ = protocol::send(&self.socket, &InitReport::Failed(error), &[]);
         1
     }
 

@@ -10,7 +10,7 @@ use std::{
 use rustix::fs::OFlags;
 
 /// Lines longer than this are written in parts.
-const LONGEST: usize = 16 << 10;
+const MAX_LINE_BYTES: usize = 16 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stream {
@@ -27,7 +27,7 @@ pub(super) struct Log {
 
 /// The line that a stream has begun.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct PartialLine {
     begun: Vec<u8>,
 }
 
@@ -49,7 +49,7 @@ impl Log {
     pub(super) fn write(
         &mut self,
         stream: Stream,
-        line: &mut Line,
+        line: &mut PartialLine,
         bytes: &[u8],
     ) -> (usize, io::Result<()>) {
         let mut out = Vec::with_capacity(bytes.len() + 128);
@@ -59,7 +59,7 @@ impl Log {
     }
 
     /// Writes what has no end of line, when no more will come.
-    pub(super) fn finish(&mut self, stream: Stream, line: &mut Line) -> io::Result<()> {
+    pub(super) fn finish(&mut self, stream: Stream, line: &mut PartialLine) -> io::Result<()> {
         if line.begun.is_empty() {
             return Ok(());
         }
@@ -75,7 +75,13 @@ impl Log {
     }
 }
 
-fn entries(stamp: &str, stream: Stream, line: &mut Line, mut bytes: &[u8], out: &mut Vec<u8>) {
+fn entries(
+    stamp: &str,
+    stream: Stream,
+    line: &mut PartialLine,
+    mut bytes: &[u8],
+    out: &mut Vec<u8>,
+) {
     while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
         parts(stamp, stream, line, &bytes[..end], out);
         entry(stamp, stream, b'F', &std::mem::take(&mut line.begun), out);
@@ -84,9 +90,9 @@ fn entries(stamp: &str, stream: Stream, line: &mut Line, mut bytes: &[u8], out: 
     parts(stamp, stream, line, bytes, out);
 }
 
-fn parts(stamp: &str, stream: Stream, line: &mut Line, mut bytes: &[u8], out: &mut Vec<u8>) {
-    while line.begun.len() + bytes.len() > LONGEST {
-        let (head, tail) = bytes.split_at(LONGEST - line.begun.len());
+fn parts(stamp: &str, stream: Stream, line: &mut PartialLine, mut bytes: &[u8], out: &mut Vec<u8>) {
+    while line.begun.len() + bytes.len() > MAX_LINE_BYTES {
+        let (head, tail) = bytes.split_at(MAX_LINE_BYTES - line.begun.len());
         line.begun.extend_from_slice(head);
         entry(stamp, stream, b'P', &std::mem::take(&mut line.begun), out);
         bytes = tail;
@@ -130,12 +136,12 @@ mod tests {
 
     #[test]
     fn lines_and_parts() {
-        let (mut line, mut out) = (Line::default(), Vec::new());
+        let (mut line, mut out) = (PartialLine::default(), Vec::new());
         entries("T", Stream::Stdout, &mut line, b"one\ntw", &mut out);
         entries("T", Stream::Stdout, &mut line, b"o\n", &mut out);
         assert_eq!(out, b"T stdout F one\nT stdout F two\n");
         out.clear();
-        let long = vec![b'x'; LONGEST + 1];
+        let long = vec![b'x'; MAX_LINE_BYTES + 1];
         entries("T", Stream::Stderr, &mut line, &long, &mut out);
         assert!(out.starts_with(b"T stderr P xxx"));
         assert_eq!(line.begun, b"x");

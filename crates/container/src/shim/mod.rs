@@ -33,13 +33,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use self::{
     birth::Birth,
     log::Log,
-    native::{Existing, Native, Oci, Pod},
+    native::{BuiltinRuntime, Existing, OciRuntime, PodNamespaces},
     pending::{NewContainer, Pending, What},
     process::Stdio,
     protocol::{Exit, Reply, Request, VERSION, receive, send},
-    running::{Pipes, Running, answer},
+    running::{Pipes, RunningContainer, answer},
 };
-use crate::spec::{Container, PidNamespace, Process, Sandbox};
+use crate::spec::{ContainerSpec, PidNamespace, Process, SandboxSpec};
 
 /// In the pod's folder: the sandbox's specification, and the socket.
 pub(crate) const SPEC: &str = "sandbox.json";
@@ -65,7 +65,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
         }
     };
     println!("ready {}", shim.sandbox);
-    silence(1);
+    detach_stdio(1);
     match shim.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -76,17 +76,17 @@ pub fn main(args: &[OsString]) -> ExitCode {
 }
 
 struct Shim {
-    spec: Sandbox,
+    spec: SandboxSpec,
     sandbox: i32,
     sandbox_waiters: Vec<UnixStream>,
     listener: UnixListener,
     signals: OwnedFd,
-    containers: BTreeMap<String, Running>,
+    containers: BTreeMap<String, RunningContainer>,
     /// By process id; who started it hears of its end.
     execs: BTreeMap<i32, UnixStream>,
     /// Processes on their way.
     pending: Vec<Pending>,
-    runtime: Box<dyn Oci>,
+    runtime: Box<dyn OciRuntime>,
     /// Whether the server has recorded the pod. Until then its standard input is the shim's
     /// lifeline: when it closes, the server has died or given up, and nobody else knows the pod.
     recorded: bool,
@@ -103,18 +103,18 @@ struct Woken {
 impl Shim {
     fn start(folder: &Path) -> Result<Self, String> {
         let text = fs::read(folder.join(SPEC)).map_err(|error| format!("read {SPEC}: {error}"))?;
-        let spec: Sandbox =
+        let spec: SandboxSpec =
             serde_json::from_slice(&text).map_err(|error| format!("read {SPEC}: {error}"))?;
         sys::process::new_session();
         sys::process::set_name(c"tiphys-shim");
         let begin = || -> io::Result<_> {
-            sys::process::forbid_inspection()?;
+            sys::process::set_non_dumpable()?;
             sys::process::become_subreaper()?;
             rustix::process::chdir("/")?;
-            Ok((listen(folder)?, sys::process::signals(&[17])?))
+            Ok((listen(folder)?, sys::process::signalfd(&[17])?))
         };
         let (listener, signals) = begin().map_err(|error| format!("shim: {error}"))?;
-        process::join(&spec.shim_cgroup)?;
+        process::join_cgroup(&spec.shim_cgroup)?;
         if lifeline_is_cut() {
             return Err("shim: the server has gone".into());
         }
@@ -128,7 +128,7 @@ impl Shim {
             containers: BTreeMap::new(),
             execs: BTreeMap::new(),
             pending: Vec::new(),
-            runtime: Box::new(Native),
+            runtime: Box::new(BuiltinRuntime),
             recorded: false,
             ended: false,
         })
@@ -147,7 +147,7 @@ impl Shim {
             }
             for container in self.containers.values_mut() {
                 for at in (0..container.outputs.len()).rev() {
-                    let _ = panics::catch("shim", || container.pump(at));
+                    let _ = panics::catch("shim", || container.forward_output(at));
                 }
             }
             self.follow_pending();
@@ -170,10 +170,10 @@ impl Shim {
         }
         // One moment for both: who is not followed now must be waited for.
         let now = Instant::now();
-        let paused = |container: &&Running| container.pause(now).is_some();
+        let paused = |container: &&RunningContainer| container.pause(now).is_some();
         let followed = self.containers.values().filter(|container| !paused(container));
         for output in followed.flat_map(|container| &container.outputs) {
-            let behind = output.attached.iter().filter(|one| one.behind());
+            let behind = output.attached.iter().filter(|one| one.has_pending());
             let before = fds.len();
             fds.extend(behind.map(|one| PollFd::new(&one.file, PollFlags::OUT)));
             if fds.len() == before {
@@ -204,7 +204,7 @@ impl Shim {
         match rustix::io::read(io::stdin(), &mut [0; 1]) {
             Ok(1) => {
                 self.recorded = true;
-                silence(0);
+                detach_stdio(0);
             }
             Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
             _ => self.shut_down(),
@@ -225,7 +225,7 @@ impl Shim {
             } else if let Some(container) =
                 self.containers.values_mut().find(|one| one.pid == pid && one.exit.is_none())
             {
-                exit.out_of_memory = after(&container.spec);
+                exit.out_of_memory = clean_up_after_exit(&container.spec);
                 container.end(exit);
             } else {
                 self.pending.iter_mut().any(|one| one.birth.ended(pid, exit));
@@ -240,13 +240,13 @@ impl Shim {
         let _ = peer.set_write_timeout(Some(Duration::from_secs(2)));
         let mut passed = Vec::new();
         match receive::<Request>(&peer, &mut passed) {
-            Ok(Some(request)) => self.obey(peer, request, passed),
+            Ok(Some(request)) => self.handle_request(peer, request, passed),
             Ok(None) => {}
             Err(error) => answer(&peer, &Reply::Failed(format!("request: {error}"))),
         }
     }
 
-    fn obey(&mut self, peer: UnixStream, request: Request, passed: Vec<OwnedFd>) {
+    fn handle_request(&mut self, peer: UnixStream, request: Request, passed: Vec<OwnedFd>) {
         let done = match request {
             Request::State => Ok(self.state()),
             Request::Start { id, spec } => return self.start_container(peer, id, &spec),
@@ -294,7 +294,7 @@ impl Shim {
             return Err(format!("container {id} was started before"));
         }
         let text = fs::read(spec).map_err(|error| format!("read the specification: {error}"))?;
-        let spec: Container =
+        let spec: ContainerSpec =
             serde_json::from_slice(&text).map_err(|error| format!("specification: {error}"))?;
         let log = spec.log.clone().map(Log::open).transpose();
         let log = log.map_err(|error| format!("open the log: {error}"))?;
@@ -305,18 +305,18 @@ impl Shim {
                 Pipes::open(spec.stdin).map_err(|error| format!("make pipes: {error}"))?;
             (pipes, Some(stdio))
         };
-        let pod = Pod {
+        let pod = PodNamespaces {
             sandbox: self.sandbox,
-            own_user: self.spec.users.is_some(),
+            has_user_namespace: self.spec.id_maps.is_some(),
             target: self.target(&spec)?,
         };
         let birth = self.runtime.start(&pod, &spec, stdio)?;
         // What the process is told, its secrets among it, is not kept.
-        let spec = Container { process: Process::default(), ..spec };
+        let spec = ContainerSpec { process: Process::default(), ..spec };
         Ok((birth, What::Container(Box::new(NewContainer { id, spec, pipes, log }))))
     }
 
-    fn target(&self, spec: &Container) -> Result<Option<i32>, String> {
+    fn target(&self, spec: &ContainerSpec) -> Result<Option<i32>, String> {
         let PidNamespace::Target(id) = &spec.pid else { return Ok(None) };
         let found = self.containers.get(id).filter(|one| one.exit.is_none());
         found.map(|one| Some(one.pid)).ok_or_else(|| format!("target container {id} does not run"))
@@ -366,7 +366,7 @@ impl Shim {
         }
         let container = self.containers.get(id).filter(|one| one.exit.is_none());
         let container = container.ok_or_else(|| format!("container {id} is not running"))?;
-        let own_user = self.spec.users.is_some();
+        let own_user = self.spec.id_maps.is_some();
         let existing = Existing { spec: &container.spec, init: container.pid, own_user };
         self.runtime.exec(&existing, process, stdio)
     }
@@ -414,27 +414,27 @@ impl Shim {
         self.ended = true;
     }
 
-    fn container(&mut self, id: &str) -> Result<&mut Running, String> {
+    fn container(&mut self, id: &str) -> Result<&mut RunningContainer, String> {
         self.containers.get_mut(id).ok_or_else(|| format!("container {id} was never started"))
     }
 }
 
 /// What the first process leaves behind: whether memory ran out, and, without a pid namespace of
 /// their own, processes that the kernel does not end with it.
-fn after(spec: &Container) -> bool {
+fn clean_up_after_exit(spec: &ContainerSpec) -> bool {
     if spec.pid != PidNamespace::Own {
         end_group(spec);
     }
-    group(spec).is_ok_and(|group| group.memory_kills() > 0)
+    group(spec).is_ok_and(|group| group.oom_kills() > 0)
 }
 
-fn end_group(spec: &Container) {
-    if let Err(error) = group(spec).and_then(|group| group.kill()) {
+fn end_group(spec: &ContainerSpec) {
+    if let Err(error) = group(spec).and_then(|group| group.kill_all()) {
         eprintln!("end the container's group: {error}");
     }
 }
 
-fn group(spec: &Container) -> io::Result<sys::cgroup::Group> {
+fn group(spec: &ContainerSpec) -> io::Result<sys::cgroup::Cgroup> {
     sys::cgroup::Hierarchies::detect()?.group(&spec.cgroup_path)
 }
 
@@ -446,7 +446,7 @@ fn now() -> i64 {
 
 /// Paths over 107 bytes do not fit into a socket's address: it is bound through its folder's descriptor.
 fn listen(folder: &Path) -> io::Result<UnixListener> {
-    let place = sys::descriptor::place(folder)?;
+    let place = sys::descriptor::open_path(folder)?;
     let path = format!("/proc/self/fd/{}/{SOCKET}", place.as_raw_fd());
     let _ = fs::remove_file(&path); // of a shim that is no more
     let listener = UnixListener::bind(&path)?;
@@ -463,8 +463,8 @@ fn lifeline_is_cut() -> bool {
 }
 
 /// Replaces a standard descriptor that has nobody at its other end any more.
-fn silence(standard: i32) {
+fn detach_stdio(standard: i32) {
     if let Ok(null) = fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
-        let _ = sys::process::set_standard(null.as_fd(), standard); // stays as it was
+        let _ = sys::process::redirect_standard_fd(null.as_fd(), standard); // stays as it was
     }
 }

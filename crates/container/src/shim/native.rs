@@ -12,16 +12,21 @@ use sys::{descriptor, namespace, process};
 
 use super::{
     birth::{Birth, Reporter},
-    process::{Stdio, adjust_oom_score, join, limit_resources, prepare, read_filters},
-    root::{self, Doing, Processes},
+    process::{Stdio, adjust_oom_score, join_cgroup, limit_resources, prepare, read_filters},
+    root::{self, ErrorContext, Processes},
     user::Accounts,
 };
-use crate::spec::{Container, PidNamespace, Process};
+use crate::spec::{ContainerSpec, PidNamespace, Process};
 
 /// How containers of a pod come to be.
-pub(super) trait Oci {
+pub(super) trait OciRuntime {
     /// Begins a container's first process. Without `stdio` it gets a terminal, whose other end comes back.
-    fn start(&self, pod: &Pod, spec: &Container, stdio: Option<Stdio>) -> Result<Birth, String>;
+    fn start(
+        &self,
+        pod: &PodNamespaces,
+        spec: &ContainerSpec,
+        stdio: Option<Stdio>,
+    ) -> Result<Birth, String>;
 
     /// Begins a further process in a running container.
     fn exec(
@@ -34,10 +39,10 @@ pub(super) trait Oci {
 
 /// What a container shares with its pod. Its processes are children of the shim that it has not waited for.
 #[derive(Debug)]
-pub(super) struct Pod {
+pub(super) struct PodNamespaces {
     /// The holder of the namespaces.
     pub(super) sandbox: i32,
-    pub(super) own_user: bool,
+    pub(super) has_user_namespace: bool,
     /// The process whose pid namespace is to be entered, if another's.
     pub(super) target: Option<i32>,
 }
@@ -45,17 +50,22 @@ pub(super) struct Pod {
 /// A container that runs.
 #[derive(Debug)]
 pub(super) struct Existing<'a> {
-    pub(super) spec: &'a Container,
+    pub(super) spec: &'a ContainerSpec,
     /// Its first process, which has not been waited for.
     pub(super) init: i32,
     pub(super) own_user: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Native;
+pub(super) struct BuiltinRuntime;
 
-impl Oci for Native {
-    fn start(&self, pod: &Pod, spec: &Container, stdio: Option<Stdio>) -> Result<Birth, String> {
+impl OciRuntime for BuiltinRuntime {
+    fn start(
+        &self,
+        pod: &PodNamespaces,
+        spec: &ContainerSpec,
+        stdio: Option<Stdio>,
+    ) -> Result<Birth, String> {
         let joined = match &spec.pid {
             PidNamespace::Own | PidNamespace::Host => None,
             PidNamespace::Pod => Some(pod.sandbox),
@@ -66,7 +76,7 @@ impl Oci for Native {
             let pids =
                 joined.map(|pid| namespace::open(format!("/proc/{pid}/ns/pid"))).transpose()?;
             let users = format!("/proc/{}/ns/user", pod.sandbox);
-            let users = pod.own_user.then(|| namespace::open(users)).transpose()?;
+            let users = pod.has_user_namespace.then(|| namespace::open(users)).transpose()?;
             Ok((process::pidfd(pod.sandbox)?, pids, users))
         };
         let (sandbox, pids, users) = opened().doing(|| "open the pod's namespaces".into())?;
@@ -85,13 +95,13 @@ impl Oci for Native {
         stdio: Option<Stdio>,
     ) -> Result<Birth, String> {
         let opened = || -> io::Result<_> {
-            let root = descriptor::place(Path::new(&format!("/proc/{}/root", container.init)))?;
+            let root = descriptor::open_path(Path::new(&format!("/proc/{}/root", container.init)))?;
             Ok((process::pidfd(container.init)?, root))
         };
         let (init, root) = opened().doing(|| "open the container's namespaces".into())?;
         let shares_pids = container.spec.pid == PidNamespace::Host;
         Birth::begin(0, !shares_pids, |report| {
-            enter_existing(container, (&init, &root), (process, stdio), report)
+            enter_container_namespaces(container, (&init, &root), (process, stdio), report)
                 .unwrap_or_else(|error| error)
         })
     }
@@ -109,7 +119,7 @@ impl Namespaces<'_> {
     /// Sets a container up and becomes its process. Returns what went wrong, either way.
     fn start(
         &self,
-        spec: &Container,
+        spec: &ContainerSpec,
         stdio: Option<Stdio>,
         report: &Reporter,
     ) -> Result<String, String> {
@@ -117,21 +127,21 @@ impl Namespaces<'_> {
         kept.extend(self.pids.iter().chain(&self.users).map(|file| file.as_fd()));
         isolate(&kept, stdio.as_ref(), report)?;
         let mut warnings = Vec::new();
-        join(&spec.cgroup)?;
+        join_cgroup(&spec.cgroup_procs)?;
         adjust_oom_score(spec.process.oom_score_adj, &mut warnings);
         let filters = read_filters(&spec.process)?;
         let processes = self.pids.map(root::processes_of).transpose()?;
         let processes = processes.map_or(Processes::Own, Processes::Other);
         let prepared = root::prepare(spec, self.users, processes)?;
         namespace::unshare(namespace::MOUNT | namespace::CGROUP).doing(|| "unshare".into())?;
-        namespace::enter(self.sandbox, namespace::NETWORK | namespace::IPC | namespace::UTS)
+        namespace::setns(self.sandbox, namespace::NETWORK | namespace::IPC | namespace::UTS)
             .doing(|| "enter the pod".into())?;
         let accounts = prepared.build(spec)?;
         if let Some(pids) = self.pids {
-            namespace::enter(pids, namespace::PID).doing(|| "enter the pid namespace".into())?;
+            namespace::setns(pids, namespace::PID).doing(|| "enter the pid namespace".into())?;
         }
         if let Some(users) = self.users {
-            enter_users(users)?;
+            enter_user_namespace(users)?;
         }
         let (ready, started, terminal) = prepare(&spec.process, &filters, stdio, &accounts)?;
         report.ready(started.with(warnings), terminal.as_ref()).doing(|| "report".into())?;
@@ -144,7 +154,7 @@ impl Namespaces<'_> {
 }
 
 /// Enters a container and becomes a process of it. Returns what went wrong, either way.
-fn enter_existing(
+fn enter_container_namespaces(
     container: &Existing<'_>,
     (init, root): (&OwnedFd, &OwnedFd),
     (process, stdio): (&Process, Option<Stdio>),
@@ -152,7 +162,7 @@ fn enter_existing(
 ) -> Result<String, String> {
     isolate(&[init.as_fd(), root.as_fd()], stdio.as_ref(), report)?;
     let mut warnings = Vec::new();
-    join(&container.spec.cgroup)?;
+    join_cgroup(&container.spec.cgroup_procs)?;
     adjust_oom_score(process.oom_score_adj, &mut warnings);
     let filters = read_filters(process)?;
     let accounts = Accounts::read(root);
@@ -163,9 +173,9 @@ fn enter_existing(
         | namespace::UTS
         | namespace::MOUNT
         | if shares_pids { 0 } else { namespace::PID };
-    namespace::enter(init, kinds).doing(|| "enter the container".into())?;
+    namespace::setns(init, kinds).doing(|| "enter the container".into())?;
     if container.own_user {
-        enter_users(init)?;
+        enter_user_namespace(init)?;
     }
     let (ready, started, terminal) = prepare(process, &filters, stdio, &accounts)?;
     report.ready(started.with(warnings), terminal.as_ref()).doing(|| "report".into())?;
@@ -181,11 +191,11 @@ fn isolate(
     report: &Reporter,
 ) -> Result<(), String> {
     let isolated = || -> io::Result<()> {
-        process::forbid_inspection()?;
+        process::set_non_dumpable()?;
         let mut kept = kept.to_vec();
         kept.push(report.as_fd());
         kept.extend(stdio.iter().flat_map(|stdio| stdio.all()));
-        process::close_others_now(&kept)?;
+        process::close_fds_except(&kept)?;
         process::new_session_keyring()?;
         umask(Mode::from_raw_mode(0o022));
         process::reset_scheduling();
@@ -195,7 +205,7 @@ fn isolate(
 }
 
 /// Last, because inside we have no rights over what belongs to the host.
-fn enter_users(users: impl AsFd) -> Result<(), String> {
-    namespace::enter(users, namespace::USER).doing(|| "enter the user namespace".into())?;
+fn enter_user_namespace(users: impl AsFd) -> Result<(), String> {
+    namespace::setns(users, namespace::USER).doing(|| "enter the user namespace".into())?;
     process::become_user(0, 0, &[]).doing(|| "become root of the user namespace".into())
 }

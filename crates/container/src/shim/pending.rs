@@ -9,9 +9,9 @@ use super::{
     birth::{Birth, SpawnedProcess},
     log::Log,
     protocol::{Reply, send},
-    running::{Pipes, Running, answer},
+    running::{Pipes, RunningContainer, answer},
 };
-use crate::spec::Container;
+use crate::spec::ContainerSpec;
 
 /// A process on its way, and who waits for it.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(super) enum What {
 #[derive(Debug)]
 pub(super) struct NewContainer {
     pub(super) id: String,
-    pub(super) spec: Container,
+    pub(super) spec: ContainerSpec,
     pub(super) pipes: Pipes,
     pub(super) log: Option<Log>,
 }
@@ -116,10 +116,10 @@ impl Shim {
     ) {
         spawned.started.at = super::now();
         let (started, exit) = (spawned.started.clone(), spawned.exit);
-        match Running::new(new.spec, spawned, new.pipes, new.log) {
+        match RunningContainer::new(new.spec, spawned, new.pipes, new.log) {
             Ok(mut running) => {
                 if let Some(mut exit) = exit {
-                    exit.out_of_memory = super::after(&running.spec);
+                    exit.out_of_memory = super::clean_up_after_exit(&running.spec);
                     running.end(exit);
                 }
                 self.containers.insert(new.id, running);

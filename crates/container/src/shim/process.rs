@@ -12,7 +12,7 @@ use rustix::{
     process::Resource,
 };
 use sys::{
-    capability::{self, Set},
+    capability::{self, CapabilitySet},
     exemption::Exemption,
     process,
     resource_limit::{self, UNLIMITED},
@@ -22,8 +22,8 @@ use sys::{
 use super::{
     birth::Reporter,
     protocol::Started,
-    root::Doing,
-    user::{Accounts, Ids},
+    root::ErrorContext,
+    user::{Accounts, ResolvedUser},
 };
 use crate::spec::Process;
 
@@ -42,7 +42,7 @@ impl Stdio {
 }
 
 /// Enters the groups. The first step, so that all that follows is accounted for.
-pub(super) fn join(cgroup: &[std::path::PathBuf]) -> Result<(), String> {
+pub(super) fn join_cgroup(cgroup: &[std::path::PathBuf]) -> Result<(), String> {
     for file in cgroup {
         fs::write(file, "0").doing(|| format!("join {}", file.display()))?;
     }
@@ -114,20 +114,22 @@ pub(super) fn prepare<'a>(
         Ok::<_, io::Error>((seccomp::with_exemption(filters, &exemption)?, exemption))
     };
     let (filters, exemption) = exempted().doing(|| "load the seccomp filter".into())?;
-    let bounding = Set(process.capabilities.bounding);
-    capability::limit(bounding).doing(|| "limit capabilities".into())?;
+    let bounding = CapabilitySet(process.capabilities.bounding);
+    capability::limit_bounding_set(bounding).doing(|| "limit capabilities".into())?;
     process::become_user(ids.uid, ids.gid, &ids.groups)
         .doing(|| format!("become user {}:{}", ids.uid, ids.gid))?;
     let loads_as_root = !filters.is_empty() && !process.no_new_privileges;
-    let admin = Set::named("SYS_ADMIN").filter(|_| loads_as_root).unwrap_or_default();
-    let held = bounding.with(admin);
-    let (inheritable, ambient) =
-        (Set(process.capabilities.inheritable), Set(process.capabilities.ambient));
+    let admin = CapabilitySet::from_name("SYS_ADMIN").filter(|_| loads_as_root).unwrap_or_default();
+    let held = bounding.union(admin);
+    let (inheritable, ambient) = (
+        CapabilitySet(process.capabilities.inheritable),
+        CapabilitySet(process.capabilities.ambient),
+    );
     capability::set(held, held, inheritable, ambient).doing(|| "set capabilities".into())?;
     if process.no_new_privileges {
         process::no_new_privileges().doing(|| "forbid new privileges".into())?;
     }
-    process::forbid_inspection().doing(|| "forbid inspection".into())?; // a new user allows it
+    process::set_non_dumpable().doing(|| "forbid inspection".into())?; // a new user allows it
     // A folder may be the user's alone, not even root's.
     in_folder
         .or_else(|_| enter_folder(&process.cwd))
@@ -163,14 +165,14 @@ impl Ready<'_> {
     /// Loads the filter and gives up what that takes.
     fn confine(&self) -> Result<(), String> {
         process::reset_signals();
-        process::close_others_on_exec().doing(|| "close descriptors".into())?;
+        process::set_cloexec_from_3().doing(|| "close descriptors".into())?;
         let load = || seccomp::load(&self.filters).doing(|| "load the seccomp filter".into());
         if !self.process.no_new_privileges {
             load()?;
         }
         let rights = &self.process.capabilities;
         self.exemption
-            .set_capabilities(Set(rights.bounding), Set(rights.inheritable))
+            .set_capabilities(CapabilitySet(rights.bounding), CapabilitySet(rights.inheritable))
             .doing(|| "set capabilities".into())?;
         if self.process.no_new_privileges {
             load()?;
@@ -194,7 +196,7 @@ impl Ready<'_> {
 /// Goes to a folder of the container. It is opened as one in its root, so that no link of /proc leads out, and must
 /// be one that the root reaches.
 fn enter_folder(path: &Path) -> io::Result<()> {
-    let root = sys::descriptor::place(Path::new("/"))?;
+    let root = sys::descriptor::open_path(Path::new("/"))?;
     let flags = OFlags::PATH | OFlags::DIRECTORY;
     let folder = sys::descriptor::open_in(root, path, flags, Mode::empty())?;
     rustix::process::fchdir(folder)?;
@@ -205,24 +207,24 @@ fn enter_folder(path: &Path) -> io::Result<()> {
 }
 
 /// Connects the standard descriptors; gives back our end of the terminal, if there is one.
-fn connect(stdio: Option<Stdio>, ids: &Ids) -> io::Result<Option<OwnedFd>> {
+fn connect(stdio: Option<Stdio>, ids: &ResolvedUser) -> io::Result<Option<OwnedFd>> {
     let Some(stdio) = stdio else {
-        let (ours, theirs) = sys::descriptor::terminal()?;
-        own(&theirs, ids);
+        let (ours, theirs) = sys::descriptor::open_pty()?;
+        chown_stdio(&theirs, ids);
         for standard in 0..3 {
-            process::set_standard(theirs.as_fd(), standard)?;
+            process::redirect_standard_fd(theirs.as_fd(), standard)?;
         }
         return Ok(Some(ours));
     };
     for (standard, fd) in [(0, stdio.stdin), (1, stdio.stdout), (2, stdio.stderr)] {
-        own(&fd, ids);
-        process::set_standard(fd.as_fd(), standard)?;
+        chown_stdio(&fd, ids);
+        process::redirect_standard_fd(fd.as_fd(), standard)?;
     }
     Ok(None)
 }
 
 /// So that programs can open /dev/stdout again. Devices such as /dev/null keep their owner.
-fn own(fd: &OwnedFd, ids: &Ids) {
+fn chown_stdio(fd: &OwnedFd, ids: &ResolvedUser) {
     use rustix::fs::{FileType, Gid, Uid, fchown, fstat};
     let Ok(stat) = fstat(fd) else { return };
     let kind = FileType::from_raw_mode(stat.st_mode);
@@ -233,7 +235,7 @@ fn own(fd: &OwnedFd, ids: &Ids) {
     }
 }
 
-fn environment(process: &Process, ids: &Ids) -> Vec<String> {
+fn environment(process: &Process, ids: &ResolvedUser) -> Vec<String> {
     let mut env = process.env.clone();
     env.retain(|one| one != "HOME="); // empty counts as missing
     let has = |env: &[String], key: &str| {

@@ -118,7 +118,7 @@ pub(crate) fn send<T: Serialize>(
     passed: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
     let frame = frame(message)?;
-    let sent = sys::descriptor::send(socket.as_fd(), &frame, passed)?;
+    let sent = sys::descriptor::send_with_fds(socket.as_fd(), &frame, passed)?;
     socket.write_all(&frame[sent..])
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn receive<T: DeserializeOwned>(
     passed: &mut Vec<OwnedFd>,
 ) -> io::Result<Option<T>> {
     let mut head = [0; 4];
-    match sys::descriptor::receive(socket.as_fd(), &mut head, passed)? {
+    match sys::descriptor::receive_with_fds(socket.as_fd(), &mut head, passed)? {
         0 => return Ok(None),
         got => socket.read_exact(&mut head[got..])?,
     }

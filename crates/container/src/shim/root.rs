@@ -13,16 +13,18 @@ use std::{
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, mknodat, statat, symlinkat};
 use sys::{
-    descriptor::{make_file, make_folder, make_plain_folder, null_mount, place, place_in},
+    descriptor::{
+        create_dir_in, create_file_in, make_plain_folder, null_mount, open_path, open_path_in,
+    },
     mount, namespace, process,
 };
 
 use super::user::Accounts;
-use crate::spec::{Container, Device, IdMaps, Mount, Propagation, Source};
+use crate::spec::{ContainerSpec, Device, IdMaps, Mount, MountSource, Propagation};
 
 /// What must be opened before the mount namespace is left: the host's files.
 #[derive(Debug)]
-pub(super) struct Prepared {
+pub(super) struct PreparedRootfs {
     root: OwnedFd,
     /// For each mount of the specification.
     sources: Vec<Option<OwnedFd>>,
@@ -42,11 +44,11 @@ pub(super) enum Processes {
 type Result<T> = std::result::Result<T, String>;
 
 /// Says what was tried.
-pub(super) trait Doing<T> {
+pub(super) trait ErrorContext<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
 }
 
-impl<T, E: std::fmt::Display> Doing<T> for std::result::Result<T, E> {
+impl<T, E: std::fmt::Display> ErrorContext<T> for std::result::Result<T, E> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
         self.map_err(|error| format!("{}: {error}", what()))
     }
@@ -54,18 +56,18 @@ impl<T, E: std::fmt::Display> Doing<T> for std::result::Result<T, E> {
 
 /// Opens everything of the host's.
 pub(super) fn prepare(
-    spec: &Container,
+    spec: &ContainerSpec,
     users: Option<&File>,
     processes: Processes,
-) -> Result<Prepared> {
+) -> Result<PreparedRootfs> {
     let root = overlay(spec, users).doing(|| "mount the root file system".into())?;
     let sources = spec.mounts.iter().map(open_source).collect::<Result<_>>()?;
     let device = |device: &Device| {
-        let stat = place(&device.host).and_then(|host| Ok(fstat(host)?));
+        let stat = open_path(&device.host).and_then(|host| Ok(fstat(host)?));
         stat.doing(|| format!("open device {}", device.host.display()))
     };
     let devices = spec.devices.iter().map(device).collect::<Result<_>>()?;
-    Ok(Prepared { root, sources, devices, processes })
+    Ok(PreparedRootfs { root, sources, devices, processes })
 }
 
 /// The file system of the processes of a pid namespace.
@@ -79,17 +81,18 @@ pub(super) fn processes_of(pids: &File) -> Result<OwnedFd> {
 fn processes_from_inside(pids: &File) -> io::Result<OwnedFd> {
     let own = namespace::open("/proc/self/ns/pid")?;
     let (ours, theirs) = UnixStream::pair()?;
-    namespace::enter(pids, namespace::PID)?;
+    namespace::setns(pids, namespace::PID)?;
     let child = process::fork(0, || {
-        let made = mount::new("proc", &[], QUIET);
-        let sent = made.and_then(|made| sys::descriptor::send(&theirs, b"\0", &[made.as_fd()]));
+        let made = mount::new_filesystem("proc", &[], QUIET);
+        let sent =
+            made.and_then(|made| sys::descriptor::send_with_fds(&theirs, b"\0", &[made.as_fd()]));
         i32::from(sent.is_err())
     });
-    namespace::enter(own, namespace::PID)?;
+    namespace::setns(own, namespace::PID)?;
     let child = child?;
     drop(theirs);
     let mut passed = Vec::new();
-    let received = sys::descriptor::receive(&ours, &mut [0], &mut passed);
+    let received = sys::descriptor::receive_with_fds(&ours, &mut [0], &mut passed);
     let _ = (&ours).read(&mut [0]); // until it has ended
     process::wait(child)?;
     received?;
@@ -99,14 +102,14 @@ fn processes_from_inside(pids: &File) -> io::Result<OwnedFd> {
 /// For file systems that hold no programs.
 const QUIET: u64 = mount::NO_SUID | mount::NO_DEV | mount::NO_EXEC;
 
-fn overlay(spec: &Container, users: Option<&File>) -> io::Result<OwnedFd> {
+fn overlay(spec: &ContainerSpec, users: Option<&File>) -> io::Result<OwnedFd> {
     let path = |path: &Path| {
         path.to_str().map(str::to_owned).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))
     };
     let mut held = Vec::new(); // mapped layers, until the overlay has them
     let mut layers = Vec::new();
     for layer in spec.root.layers.iter().rev() {
-        layers.push(path(&mapped(layer, users, &mut held)?)?);
+        layers.push(path(&idmap_layer(layer, users, &mut held)?)?);
     }
     let upper = path(&spec.root.upper)?;
     let work = path(&spec.root.work)?;
@@ -115,7 +118,7 @@ fn overlay(spec: &Container, users: Option<&File>) -> io::Result<OwnedFd> {
         // kernels before 6.15 take only what is attached somewhere
         Err(error) if !held.is_empty() && error.raw_os_error() == Some(22) => {
             let beside = spec.root.upper.with_file_name("mapped");
-            let attached = Attached::new(held, &beside)?;
+            let attached = MountGuard::new(held, &beside)?;
             let paths: io::Result<Vec<String>> = attached.0.iter().map(|at| path(at)).collect();
             mount::overlay(&paths?, above)
         }
@@ -124,25 +127,25 @@ fn overlay(spec: &Container, users: Option<&File>) -> io::Result<OwnedFd> {
 }
 
 /// Trees that are attached as long as this lives.
-struct Attached(Vec<std::path::PathBuf>);
+struct MountGuard(Vec<std::path::PathBuf>);
 
-impl Attached {
+impl MountGuard {
     fn new(trees: Vec<OwnedFd>, folder: &Path) -> io::Result<Self> {
         let mut attached = Self(Vec::new());
         for (number, tree) in trees.into_iter().enumerate() {
             let at = folder.join(number.to_string());
             std::fs::create_dir_all(&at)?;
-            mount::attach(tree, place(&at)?)?;
+            mount::attach_tree(tree, open_path(&at)?)?;
             attached.0.push(at);
         }
         Ok(attached)
     }
 }
 
-impl Drop for Attached {
+impl Drop for MountGuard {
     fn drop(&mut self) {
         for at in &self.0 {
-            if let Err(error) = mount::detach(at) {
+            if let Err(error) = mount::lazy_unmount(at) {
                 eprintln!("{}: {error}", at.display()); // the shim has no other log
             }
         }
@@ -150,14 +153,14 @@ impl Drop for Attached {
 }
 
 /// Layers belong to the host's users; in a user namespace they are shown with its own.
-fn mapped(
+fn idmap_layer(
     layer: &Path,
     users: Option<&File>,
     held: &mut Vec<OwnedFd>,
 ) -> io::Result<std::path::PathBuf> {
     let Some(users) = users else { return Ok(layer.to_owned()) };
-    let tree = mount::copy(place(layer)?, false)?;
-    mount::map_ids(&tree, users, false)?;
+    let tree = mount::clone_tree(open_path(layer)?, false)?;
+    mount::set_id_map(&tree, users, false)?;
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&tree));
     held.push(tree);
     Ok(path.into())
@@ -166,12 +169,14 @@ fn mapped(
 fn open_source(mount: &Mount) -> Result<Option<OwnedFd>> {
     let doing = || format!("open the source of {}", mount.target.display());
     match &mount.source {
-        Source::Bind { path, propagation, maps, only_this } => {
+        MountSource::Bind { path, propagation, maps, only_this } => {
             bind(path, *propagation, maps.as_ref(), !only_this)
                 .doing(|| format!("bind {} to {}", path.display(), mount.target.display()))
                 .map(Some)
         }
-        Source::Layers { layers, sub_path } => stacked(layers, sub_path).doing(doing).map(Some),
+        MountSource::Layers { layers, sub_path } => {
+            image_volume_tree(layers, sub_path).doing(doing).map(Some)
+        }
         _ => Ok(None),
     }
 }
@@ -182,27 +187,27 @@ fn bind(
     maps: Option<&IdMaps>,
     recursive: bool,
 ) -> io::Result<OwnedFd> {
-    let tree = mount::copy(place(path)?, recursive)?;
+    let tree = mount::clone_tree(open_path(path)?, recursive)?;
     let how = match propagation {
         Propagation::Private => mount::Propagation::Private,
         Propagation::HostToContainer => mount::Propagation::Slave,
         Propagation::Bidirectional => mount::Propagation::Shared,
     };
-    mount::propagate(&tree, how, recursive)?;
+    mount::set_propagation(&tree, how, recursive)?;
     if let Some(maps) = maps {
-        mount::map_ids(&tree, super::users::holder(maps)?, recursive)?;
+        mount::set_id_map(&tree, super::users::create(maps)?, recursive)?;
     }
     Ok(tree)
 }
 
 /// An image as a volume.
-fn stacked(layers: &[std::path::PathBuf], sub_path: &Path) -> io::Result<OwnedFd> {
+fn image_volume_tree(layers: &[std::path::PathBuf], sub_path: &Path) -> io::Result<OwnedFd> {
     let tree = match layers {
-        [one] => mount::copy(place(one)?, false)?,
+        [one] => mount::clone_tree(open_path(one)?, false)?,
         many => {
             let layers: Vec<_> = many.iter().rev().filter_map(|layer| layer.to_str()).collect();
             let tree = mount::overlay(&layers, None)?;
-            mount::restrict(&tree, mount::READ_ONLY, false)?;
+            mount::set_attributes(&tree, mount::READ_ONLY, false)?;
             tree
         }
     };
@@ -210,22 +215,24 @@ fn stacked(layers: &[std::path::PathBuf], sub_path: &Path) -> io::Result<OwnedFd
         return Ok(tree);
     }
     // A detached tree cannot be copied in part on older kernels: attach it where only this process sees it.
-    mount::copy(place_in(&tree, sub_path)?, false)
+    mount::clone_tree(open_path_in(&tree, sub_path)?, false)
 }
 
-impl Prepared {
+impl PreparedRootfs {
     /// Puts everything in its place and makes it the root. The namespaces of the container have been entered.
-    pub(super) fn build(mut self, spec: &Container) -> Result<Accounts> {
-        let host = place(Path::new("/")).doing(|| "open /".into())?;
-        mount::propagate(&host, mount::Propagation::Private, true)
+    pub(super) fn build(mut self, spec: &ContainerSpec) -> Result<Accounts> {
+        let host = open_path(Path::new("/")).doing(|| "open /".into())?;
+        mount::set_propagation(&host, mount::Propagation::Private, true)
             .doing(|| "leave the host's mounts".into())?;
-        let target = place(&spec.root.target).doing(|| "open the bundle".into())?;
-        mount::attach(&self.root, target).doing(|| "attach the root".into())?;
+        let target = open_path(&spec.root.target).doing(|| "open the bundle".into())?;
+        mount::attach_tree(&self.root, target).doing(|| "attach the root".into())?;
         let root = &self.root;
         for (mount, source) in spec.mounts.iter().zip(self.sources) {
-            place_mount(root, mount, source, &mut self.processes)
+            attach_mount(root, mount, source, &mut self.processes)
                 .doing(|| format!("mount {}", mount.target.display()))?;
-            if mount.target == Path::new("/dev") && !matches!(mount.source, Source::Bind { .. }) {
+            if mount.target == Path::new("/dev")
+                && !matches!(mount.source, MountSource::Bind { .. })
+            {
                 links(root).doing(|| "fill /dev".into())?;
                 for (device, like) in spec.devices.iter().zip(&self.devices) {
                     make_device(root, device, like)
@@ -234,27 +241,28 @@ impl Prepared {
             }
         }
         let dev_bound = |mount: &Mount| {
-            mount.target == Path::new("/dev") && matches!(mount.source, Source::Bind { .. })
+            mount.target == Path::new("/dev") && matches!(mount.source, MountSource::Bind { .. })
         };
         if !spec.mounts.iter().any(dev_bound) {
             link(root, "pts/ptmx", "/dev/ptmx").doing(|| "fill /dev".into())?;
         }
-        for path in &spec.read_only {
-            freeze(root, path).doing(|| format!("make {} read-only", path.display()))?;
+        for path in &spec.read_only_paths {
+            make_read_only(root, path).doing(|| format!("make {} read-only", path.display()))?;
         }
-        for path in &spec.masked {
+        for path in &spec.masked_paths {
             mask(root, path).doing(|| format!("mask {}", path.display()))?;
         }
-        make_folder(root, &spec.process.cwd)
+        create_dir_in(root, &spec.process.cwd)
             .map(drop)
             .or_else(exists)
             .doing(|| format!("make the working directory {}", spec.process.cwd.display()))?;
         if spec.root.read_only {
-            mount::restrict(root, mount::READ_ONLY, false).doing(|| "make / read-only".into())?;
+            mount::set_attributes(root, mount::READ_ONLY, false)
+                .doing(|| "make / read-only".into())?;
         }
         let accounts = Accounts::read(root);
         rustix::process::fchdir(root).doing(|| "enter the root".into())?;
-        mount::change_root().doing(|| "change the root".into())?;
+        mount::pivot_root().doing(|| "change the root".into())?;
         Ok(accounts)
     }
 }
@@ -264,7 +272,7 @@ fn exists(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::ReadOnlyFilesystem { Ok(()) } else { Err(error) }
 }
 
-fn place_mount(
+fn attach_mount(
     root: &OwnedFd,
     at: &Mount,
     source: Option<OwnedFd>,
@@ -272,27 +280,30 @@ fn place_mount(
 ) -> io::Result<()> {
     let tree = match (&at.source, source) {
         (_, Some(tree)) => tree,
-        (Source::Cgroups { controllers }, None) => return cgroups(root, at, controllers),
-        (Source::Proc, None) => match std::mem::replace(processes, Processes::Own) {
-            Processes::Own => mount::new("proc", &[], QUIET)?,
+        (MountSource::Cgroups { controllers }, None) => return cgroups(root, at, controllers),
+        (MountSource::Proc, None) => match std::mem::replace(processes, Processes::Own) {
+            Processes::Own => mount::new_filesystem("proc", &[], QUIET)?,
             Processes::Other(tree) => tree,
         },
-        (source, None) => fresh(source)?,
+        (source, None) => new_filesystem(source)?,
     };
     if at.read_only {
-        mount::restrict(&tree, mount::READ_ONLY, at.recursive_read_only)?;
+        mount::set_attributes(&tree, mount::READ_ONLY, at.recursive_read_only)?;
     }
     let folder = FileType::from_raw_mode(fstat(&tree)?.st_mode) == FileType::Directory;
     let target = match &at.source {
-        Source::Bind { .. } | Source::Layers { .. } => {
-            let place =
-                if folder { make_folder(root, &at.target)? } else { make_file(root, &at.target)? };
+        MountSource::Bind { .. } | MountSource::Layers { .. } => {
+            let place = if folder {
+                create_dir_in(root, &at.target)?
+            } else {
+                create_file_in(root, &at.target)?
+            };
             refuse_proc(&place, &at.target)?;
             place
         }
         _ => own_place(root, &at.target)?,
     };
-    mount::attach(&tree, target)
+    mount::attach_tree(&tree, target)
 }
 
 /// Which paths of /proc a volume may cover was decided by their names: a link in the image or in another volume must
@@ -316,28 +327,34 @@ fn own_place(root: &OwnedFd, target: &Path) -> io::Result<OwnedFd> {
     })
 }
 
-fn fresh(source: &Source) -> io::Result<OwnedFd> {
+fn new_filesystem(source: &MountSource) -> io::Result<OwnedFd> {
     match source {
-        Source::Sys => mount::new("sysfs", &[], QUIET),
-        Source::MessageQueues => mount::new("mqueue", &[], QUIET),
-        Source::Terminals => {
+        MountSource::Sys => mount::new_filesystem("sysfs", &[], QUIET),
+        MountSource::Mqueue => mount::new_filesystem("mqueue", &[], QUIET),
+        MountSource::DevPts => {
             let options = [
                 ("newinstance", None),
                 ("ptmxmode", Some("0666")),
                 ("mode", Some("0620")),
                 ("gid", Some("5")),
             ];
-            mount::new("devpts", &options, mount::NO_SUID | mount::NO_EXEC)
-                .or_else(|_| mount::new("devpts", &options[..3], mount::NO_SUID | mount::NO_EXEC))
+            mount::new_filesystem("devpts", &options, mount::NO_SUID | mount::NO_EXEC).or_else(
+                |_| mount::new_filesystem("devpts", &options[..3], mount::NO_SUID | mount::NO_EXEC),
+            )
         }
-        Source::Tmpfs { options, no_exec } => {
+        MountSource::Tmpfs { options, no_exec } => {
             let options: Vec<_> =
                 options.iter().map(|(key, value)| (key.as_str(), Some(value.as_str()))).collect();
-            mount::new("tmpfs", &options, mount::NO_SUID | if *no_exec { QUIET } else { 0 })
+            mount::new_filesystem(
+                "tmpfs",
+                &options,
+                mount::NO_SUID | if *no_exec { QUIET } else { 0 },
+            )
         }
-        Source::Bind { .. } | Source::Layers { .. } | Source::Cgroups { .. } | Source::Proc => {
-            Err(io::Error::other("no source was opened"))
-        }
+        MountSource::Bind { .. }
+        | MountSource::Layers { .. }
+        | MountSource::Cgroups { .. }
+        | MountSource::Proc => Err(io::Error::other("no source was opened")),
     }
 }
 
@@ -345,16 +362,20 @@ fn cgroups(root: &OwnedFd, at: &Mount, controllers: &[String]) -> io::Result<()>
     let attributes = QUIET | if at.read_only { mount::READ_ONLY } else { 0 };
     let target = own_place(root, &at.target)?;
     if controllers.is_empty() {
-        return mount::attach(mount::new("cgroup2", &[], attributes)?, target);
+        return mount::attach_tree(mount::new_filesystem("cgroup2", &[], attributes)?, target);
     }
-    let folder = mount::new("tmpfs", &[("mode", Some("755"))], mount::NO_SUID | mount::NO_DEV)?;
-    mount::attach(&folder, target)?;
+    let folder =
+        mount::new_filesystem("tmpfs", &[("mode", Some("755"))], mount::NO_SUID | mount::NO_DEV)?;
+    mount::attach_tree(&folder, target)?;
     for controller in controllers {
-        let target = make_folder(&folder, Path::new(controller))?;
-        mount::attach(mount::new("cgroup", &[(controller, None)], attributes)?, target)?;
+        let target = create_dir_in(&folder, Path::new(controller))?;
+        mount::attach_tree(
+            mount::new_filesystem("cgroup", &[(controller, None)], attributes)?,
+            target,
+        )?;
     }
     if at.read_only {
-        mount::restrict(&folder, mount::READ_ONLY, false)?;
+        mount::set_attributes(&folder, mount::READ_ONLY, false)?;
     }
     Ok(())
 }
@@ -368,7 +389,7 @@ fn links(root: &OwnedFd) -> io::Result<()> {
 
 fn link(root: &OwnedFd, to: &str, at: &str) -> io::Result<()> {
     let at = Path::new(at);
-    let folder = make_folder(root, at.parent().unwrap_or(Path::new("/")))?;
+    let folder = create_dir_in(root, at.parent().unwrap_or(Path::new("/")))?;
     match symlinkat(to, &folder, at.file_name().unwrap_or_default()) {
         Err(rustix::io::Errno::EXIST) | Ok(()) => Ok(()),
         Err(error) => Err(error.into()),
@@ -377,7 +398,7 @@ fn link(root: &OwnedFd, to: &str, at: &str) -> io::Result<()> {
 
 fn make_device(root: &OwnedFd, device: &Device, like: &Stat) -> io::Result<()> {
     let kind = FileType::from_raw_mode(like.st_mode);
-    let parent = make_folder(root, device.target.parent().unwrap_or(Path::new("/")))?;
+    let parent = create_dir_in(root, device.target.parent().unwrap_or(Path::new("/")))?;
     let name = device.target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let mode = Mode::from_raw_mode(like.st_mode & 0o7777);
     match mknodat(&parent, name, kind, mode, like.st_rdev) {
@@ -391,11 +412,11 @@ fn make_device(root: &OwnedFd, device: &Device, like: &Stat) -> io::Result<()> {
     Ok(rustix::fs::chownat(&device, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?)
 }
 
-fn freeze(root: &OwnedFd, path: &Path) -> io::Result<()> {
+fn make_read_only(root: &OwnedFd, path: &Path) -> io::Result<()> {
     let Some(at) = found(root, path)? else { return Ok(()) };
-    let tree = mount::copy(&at, true)?;
-    mount::restrict(&tree, mount::READ_ONLY, true)?;
-    mount::attach(tree, at)
+    let tree = mount::clone_tree(&at, true)?;
+    mount::set_attributes(&tree, mount::READ_ONLY, true)?;
+    mount::attach_tree(tree, at)
 }
 
 fn mask(root: &OwnedFd, path: &Path) -> io::Result<()> {
@@ -403,15 +424,19 @@ fn mask(root: &OwnedFd, path: &Path) -> io::Result<()> {
     let folder = FileType::from_raw_mode(statat(&at, "", AtFlags::EMPTY_PATH)?.st_mode)
         == FileType::Directory;
     let cover = if folder {
-        mount::new("tmpfs", &[("size", Some("0")), ("mode", Some("755"))], mount::READ_ONLY)?
+        mount::new_filesystem(
+            "tmpfs",
+            &[("size", Some("0")), ("mode", Some("755"))],
+            mount::READ_ONLY,
+        )?
     } else {
         null_mount()? // the container's own may be anything
     };
-    mount::attach(cover, at)
+    mount::attach_tree(cover, at)
 }
 
 fn found(root: impl AsFd, path: &Path) -> io::Result<Option<OwnedFd>> {
-    match place_in(root, path) {
+    match open_path_in(root, path) {
         Ok(at) => Ok(Some(at)),
         Err(error) if matches!(error.raw_os_error(), Some(2 | 20)) => Ok(None), // no such path
         Err(error) => Err(error),

@@ -14,12 +14,12 @@ use rustix::{
 
 use super::{
     birth::SpawnedProcess,
-    log::{Line, Log, Stream},
+    log::{Log, PartialLine, Stream},
     pace::Pace,
     process::Stdio,
     protocol::{Exit, Reply, Started, Status, send},
 };
-use crate::spec::Container;
+use crate::spec::ContainerSpec;
 
 const CHUNK: usize = 8 << 10;
 /// What is read of an output after the first process has ended: as much as a pipe holds. Its processes are dead by
@@ -27,8 +27,8 @@ const CHUNK: usize = 8 << 10;
 const LAST_CHUNKS: usize = (1 << 20) / CHUNK;
 
 #[derive(Debug)]
-pub(super) struct Running {
-    pub(super) spec: Container,
+pub(super) struct RunningContainer {
+    pub(super) spec: ContainerSpec,
     pub(super) pid: i32,
     started: Started,
     pub(super) exit: Option<Exit>,
@@ -45,15 +45,15 @@ pub(super) struct Running {
 pub(super) struct Output {
     pub(super) source: File,
     stream: Stream,
-    line: Line,
-    pub(super) attached: Vec<Attached>,
+    line: PartialLine,
+    pub(super) attached: Vec<AttachedClient>,
     /// Chunks that are still read once the first process has ended.
     last_chunks: usize,
 }
 
 /// Somebody who follows a stream, and what has not been taken yet.
 #[derive(Debug)]
-pub(super) struct Attached {
+pub(super) struct AttachedClient {
     pub(super) file: File,
     pending: Vec<u8>,
 }
@@ -84,9 +84,9 @@ impl Pipes {
     }
 }
 
-impl Running {
+impl RunningContainer {
     pub(super) fn new(
-        spec: Container,
+        spec: ContainerSpec,
         spawned: SpawnedProcess,
         pipes: Pipes,
         log: Option<Log>,
@@ -126,7 +126,7 @@ impl Running {
     pub(super) fn end(&mut self, exit: Exit) {
         self.exit = Some(exit);
         for at in (0..self.outputs.len()).rev() {
-            while self.pump(at) {}
+            while self.forward_output(at) {}
         }
         (self.stdin, self.terminal) = (None, None);
         for waiter in self.waiters.drain(..) {
@@ -149,7 +149,7 @@ impl Running {
         }
         for (output, writer) in self.outputs.iter_mut().zip(writers) {
             unblock(&writer)?;
-            output.attached.push(Attached { file: writer.into(), pending: Vec::new() });
+            output.attached.push(AttachedClient { file: writer.into(), pending: Vec::new() });
         }
         if let Some(terminal) = &self.terminal {
             return terminal.try_clone().map(Some);
@@ -169,7 +169,7 @@ impl Running {
     }
 
     /// Moves output on. `false` when there is none now; at its end the stream is removed.
-    pub(super) fn pump(&mut self, at: usize) -> bool {
+    pub(super) fn forward_output(&mut self, at: usize) -> bool {
         let mut buffer = [0; CHUNK];
         let has_ended = self.exit.is_some();
         if !has_ended && self.pause(Instant::now()).is_some() {
@@ -188,10 +188,10 @@ impl Running {
                 if let Some(log) = &mut self.log {
                     let (size, written) =
                         log.write(output.stream, &mut output.line, &buffer[..got]);
-                    written.unwrap_or_else(|error| complain(&error));
+                    written.unwrap_or_else(|error| report_log_error(&error));
                     self.pace.spend(size, Instant::now());
                 }
-                output.pass_on(&buffer[..got]);
+                output.broadcast(&buffer[..got]);
                 output.last_chunks -= usize::from(has_ended);
                 if output.last_chunks > 0 {
                     return true;
@@ -205,7 +205,8 @@ impl Running {
     fn close(&mut self, at: usize) {
         let mut output = self.outputs.remove(at);
         if let Some(log) = &mut self.log {
-            log.finish(output.stream, &mut output.line).unwrap_or_else(|error| complain(&error));
+            log.finish(output.stream, &mut output.line)
+                .unwrap_or_else(|error| report_log_error(&error));
         }
     }
 }
@@ -213,18 +214,18 @@ impl Running {
 impl Output {
     fn new(source: OwnedFd, stream: Stream) -> io::Result<Self> {
         unblock(&source)?;
-        let (line, attached) = (Line::default(), Vec::new());
+        let (line, attached) = (PartialLine::default(), Vec::new());
         let last_chunks = LAST_CHUNKS;
         Ok(Self { source: source.into(), stream, line, attached, last_chunks })
     }
 
     /// Whether everyone attached has taken everything. Who has gone is forgotten.
     pub(super) fn flush(&mut self) -> bool {
-        self.attached.retain_mut(Attached::flush);
+        self.attached.retain_mut(AttachedClient::flush);
         self.attached.iter().all(|one| one.pending.is_empty())
     }
 
-    fn pass_on(&mut self, bytes: &[u8]) {
+    fn broadcast(&mut self, bytes: &[u8]) {
         for one in &mut self.attached {
             one.pending.extend_from_slice(bytes);
         }
@@ -232,8 +233,8 @@ impl Output {
     }
 }
 
-impl Attached {
-    pub(super) fn behind(&self) -> bool {
+impl AttachedClient {
+    pub(super) fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
 
@@ -261,6 +262,6 @@ fn unblock(fd: &OwnedFd) -> io::Result<()> {
 }
 
 /// A full disk must not stop the container.
-fn complain(error: &io::Error) {
+fn report_log_error(error: &io::Error) {
     eprintln!("write the log: {error}");
 }

@@ -8,38 +8,38 @@ use std::{
 };
 
 use sys::{
-    capability::{self, Set},
+    capability::{self, CapabilitySet},
     descriptor, mount, namespace, process,
 };
 
 use super::{
-    process::{adjust_oom_score, join},
-    root::Doing,
+    process::{adjust_oom_score, join_cgroup},
+    root::ErrorContext,
 };
-use crate::spec::Sandbox;
+use crate::spec::SandboxSpec;
 
 /// Starts it and returns its process id when all is set up.
-pub(super) fn start(spec: &Sandbox) -> Result<i32, String> {
+pub(super) fn start(spec: &SandboxSpec) -> Result<i32, String> {
     let kinds = [
-        (spec.own_network, namespace::NETWORK),
+        (spec.new_network_namespace, namespace::NETWORK),
         (spec.own_ipc, namespace::IPC),
         (spec.own_pid, namespace::PID),
         (spec.own_uts, namespace::UTS),
-        (spec.users.is_some(), namespace::USER),
+        (spec.id_maps.is_some(), namespace::USER),
     ];
     let new = kinds.iter().filter(|(own, _)| *own).fold(0, |all, (_, kind)| all | kind);
     let (mut ours, theirs) = UnixStream::pair().doing(|| "make a report".into())?;
     let pid = process::fork(new, || {
         use std::io::Write;
-        if spec.users.is_some() && (&theirs).read_exact(&mut [0]).is_err() {
+        if spec.id_maps.is_some() && (&theirs).read_exact(&mut [0]).is_err() {
             return 1;
         }
         match set_up(spec) {
             Ok(()) => {
                 let _ = (&theirs).write_all(b"\0"); // a parent that is gone needs no report
                 process::set_name(c"tiphys-pause");
-                match process::close_others_now(&[]) {
-                    Ok(()) => match process::pause() {},
+                match process::close_fds_except(&[]) {
+                    Ok(()) => match process::reap_forever() {},
                     Err(_) => 1,
                 }
             }
@@ -51,9 +51,9 @@ pub(super) fn start(spec: &Sandbox) -> Result<i32, String> {
     })
     .doing(|| "fork the sandbox".into())?;
     drop(theirs);
-    if let Some(maps) = &spec.users {
+    if let Some(maps) = &spec.id_maps {
         use std::io::Write;
-        super::users::write(pid, maps).doing(|| "write the user maps".into())?;
+        super::users::write_id_maps(pid, maps).doing(|| "write the user maps".into())?;
         ours.write_all(b"\0").doing(|| "wake the sandbox".into())?;
     }
     // Entered from outside: inside a user namespace the files would not open.
@@ -66,16 +66,16 @@ pub(super) fn start(spec: &Sandbox) -> Result<i32, String> {
     Err(format!("sandbox: {}", String::from_utf8_lossy(&report)))
 }
 
-fn set_up(spec: &Sandbox) -> Result<(), String> {
+fn set_up(spec: &SandboxSpec) -> Result<(), String> {
     process::die_with_parent(9).doing(|| "follow the shim".into())?;
     let warnings = &mut Vec::new();
     adjust_oom_score(Some(spec.oom_score_adj).filter(|score| *score != 0), warnings);
-    join(&spec.cgroup)?;
+    join_cgroup(&spec.cgroup_procs)?;
     process::new_session();
     if spec.own_uts && !spec.hostname.is_empty() {
         namespace::set_hostname(&spec.hostname).doing(|| "set the host name".into())?;
     }
-    if spec.own_network {
+    if spec.new_network_namespace {
         namespace::loopback_up().doing(|| "bring up loopback".into())?;
     }
     for (name, value) in &spec.sysctls {
@@ -84,7 +84,7 @@ fn set_up(spec: &Sandbox) -> Result<(), String> {
     if spec.own_pid {
         leave_host().doing(|| "leave the host's files".into())?;
     }
-    process::forbid_inspection().doing(|| "forbid inspection".into())
+    process::set_non_dumpable().doing(|| "forbid inspection".into())
 }
 
 /// Containers see this process where they share its pid namespace, and with it the root of its mount namespace: one
@@ -92,16 +92,22 @@ fn set_up(spec: &Sandbox) -> Result<(), String> {
 fn leave_host() -> io::Result<()> {
     process::new_session_keyring()?;
     namespace::unshare(namespace::MOUNT)?;
-    let host = descriptor::place(Path::new("/"))?;
-    mount::propagate(&host, mount::Propagation::Private, true)?;
+    let host = descriptor::open_path(Path::new("/"))?;
+    mount::set_propagation(&host, mount::Propagation::Private, true)?;
     let limits = mount::READ_ONLY | mount::NO_SUID | mount::NO_DEV | mount::NO_EXEC;
-    let empty = mount::new("tmpfs", &[("size", Some("0")), ("mode", Some("555"))], limits)?;
-    mount::attach(&empty, &host)?;
+    let empty =
+        mount::new_filesystem("tmpfs", &[("size", Some("0")), ("mode", Some("555"))], limits)?;
+    mount::attach_tree(&empty, &host)?;
     rustix::process::fchdir(&empty)?;
-    mount::change_root()?;
+    mount::pivot_root()?;
     // The signals of a pod's namespaces are all it needs rights for, and those it has as their first process.
-    capability::limit(Set::default())?;
-    capability::set(Set::default(), Set::default(), Set::default(), Set::default())
+    capability::limit_bounding_set(CapabilitySet::default())?;
+    capability::set(
+        CapabilitySet::default(),
+        CapabilitySet::default(),
+        CapabilitySet::default(),
+        CapabilitySet::default(),
+    )
 }
 
 /// Both spellings are in use, `net.ipv4.ip_forward` and `net/ipv4/ip_forward`.

@@ -8,7 +8,7 @@ use crate::spec::User;
 
 /// The numbers of a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ids {
+pub(super) struct ResolvedUser {
     pub(super) uid: u32,
     pub(super) gid: u32,
     /// The primary group first.
@@ -40,7 +40,7 @@ impl Accounts {
         Self { passwd: text("/etc/passwd"), group: text("/etc/group") }
     }
 
-    pub(super) fn look_up(&self, user: &User) -> Result<Ids, String> {
+    pub(super) fn look_up(&self, user: &User) -> Result<ResolvedUser, String> {
         let Self { passwd, group } = self;
         let (name, of_group) = user.name.split_once(':').unwrap_or((&user.name, ""));
         let name = if name.is_empty() { "0" } else { name };
@@ -63,7 +63,7 @@ impl Accounts {
                 groups.push(gid);
             }
         };
-        if let Some(entry) = known.as_ref().filter(|_| !user.strict) {
+        if let Some(entry) = known.as_ref().filter(|_| !user.strict_groups) {
             members(entry[0], group).for_each(&mut add);
         }
         user.groups.iter().copied().for_each(&mut add);
@@ -71,7 +71,7 @@ impl Accounts {
             return Err(format!("user or group {id} is out of range"));
         }
         let home = known.and_then(|entry| entry.get(5).map(|home| (*home).to_owned()));
-        Ok(Ids { uid, gid, groups, home })
+        Ok(ResolvedUser { uid, gid, groups, home })
     }
 }
 
@@ -113,8 +113,9 @@ mod tests {
         wide:x:7:4294967295::/:/bin/sh\n";
     const GROUP: &str = "root:x:0:\nextra:x:50:web,other\n-1:x:0:\n";
 
-    fn ids(name: &str, strict: bool) -> Result<Ids, String> {
-        let user = User { name: name.into(), groups: vec![7], strict, ..User::default() };
+    fn ids(name: &str, strict: bool) -> Result<ResolvedUser, String> {
+        let user =
+            User { name: name.into(), groups: vec![7], strict_groups: strict, ..User::default() };
         Accounts { passwd: PASSWD.into(), group: GROUP.into() }.look_up(&user)
     }
 

@@ -7,21 +7,21 @@ use sys::{namespace, process};
 use crate::spec::{IdMap, IdMaps};
 
 /// A user namespace with these maps. A process holds it until it is open.
-pub(super) fn holder(maps: &IdMaps) -> io::Result<File> {
+pub(super) fn create(maps: &IdMaps) -> io::Result<File> {
     let (_ours, theirs) = UnixStream::pair()?;
     let child = process::fork(namespace::USER, || {
         let _ = io::Read::read(&mut &theirs, &mut [0]); // waits to be killed
         0
     })?;
     let opened =
-        write(child, maps).and_then(|()| namespace::open(format!("/proc/{child}/ns/user")));
+        write_id_maps(child, maps).and_then(|()| namespace::open(format!("/proc/{child}/ns/user")));
     process::kill(child, 9)?;
     process::wait(child)?;
     opened
 }
 
 /// Gives a new user namespace its maps, from outside.
-pub(super) fn write(pid: i32, maps: &IdMaps) -> io::Result<()> {
+pub(super) fn write_id_maps(pid: i32, maps: &IdMaps) -> io::Result<()> {
     let text = |maps: &[IdMap]| {
         let line = |map: &IdMap| format!("{} {} {}", map.inside, map.outside, map.length);
         maps.iter().map(line).collect::<Vec<_>>().join("\n") + "\n"

@@ -19,15 +19,15 @@ use tokio::{
 use tokio_tungstenite::tungstenite::{self, Message};
 
 use super::{
-    PortForwardRequest, Sessions, port_forward,
-    web_socket::{self, BUFFER, Output, PARTING},
+    PortForwardRequest, StreamingRuntime, port_forward,
+    web_socket::{self, BUFFER, CLOSE_TIMEOUT, Output},
 };
 
 /// The first byte of a message numbers two channels a port, as a digit or letter in base64.
 const MOST_PORTS: usize = 32;
 
 /// How long the client may still send once it gets nothing more: it has no word for its end.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The client's first choice that we know, and whether that is in base64.
 pub(super) fn choose(offered: &[String]) -> Option<(&'static str, bool)> {
@@ -50,7 +50,7 @@ pub(super) async fn serve(
     io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     base64: bool,
     forward: PortForwardRequest,
-    sessions: Arc<dyn Sessions>,
+    sessions: Arc<dyn StreamingRuntime>,
 ) {
     let (sink, messages) = web_socket::accept(io).await.split();
     let outbox = Outbox::default();
@@ -70,20 +70,20 @@ pub(super) async fn serve(
         forwards.push(async move {
             tokio::select! {
                 () = connection => {}
-                () = async { ended.notified().await; sleep(LAST_WORDS).await } => {}
+                () = async { ended.notified().await; sleep(LINGER_TIMEOUT).await } => {}
             }
         });
     }
     let work = async {
         join_all(forwards).await;
-        let _ = outbox.push(web_socket::farewell()); // the client may be gone
+        let _ = outbox.push(web_socket::close_frame()); // the client may be gone
         outbox.finish();
     };
     let reading = read(messages, base64, pipes);
     tokio::pin!(reading);
     tokio::select! {
         _ = async { tokio::join!(work, web_socket::write(sink, &outbox)) } => {
-            let _ = timeout(PARTING, reading).await; // until the client has closed, too
+            let _ = timeout(CLOSE_TIMEOUT, reading).await; // until the client has closed, too
         }
         () = &mut reading => {}
     }

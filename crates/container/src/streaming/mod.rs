@@ -28,10 +28,11 @@ pub type Output = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// What the runtime does for a session. Each call returns when the session is over and everything has been
 /// written; it is dropped when the client goes away.
-pub trait Sessions: Send + Sync + 'static {
-    fn exec(&self, request: ExecRequest, io: Io) -> BoxFuture<'_, Result<ExitStatus, Error>>;
+pub trait StreamingRuntime: Send + Sync + 'static {
+    fn exec(&self, request: ExecRequest, io: SessionIo)
+    -> BoxFuture<'_, Result<ExitStatus, Error>>;
 
-    fn attach(&self, request: AttachRequest, io: Io) -> BoxFuture<'_, Result<(), Error>>;
+    fn attach(&self, request: AttachRequest, io: SessionIo) -> BoxFuture<'_, Result<(), Error>>;
 
     /// Connects `stream` with a port inside the sandbox.
     fn port_forward(
@@ -75,17 +76,17 @@ pub struct PortForwardRequest {
 }
 
 /// The client's ends. What it did not ask for is absent; with a terminal there is no stderr.
-pub struct Io {
+pub struct SessionIo {
     pub stdin: Option<Input>,
     pub stdout: Option<Output>,
     pub stderr: Option<Output>,
     /// Sizes of the client's terminal, the first soon after the start.
-    pub resize: Option<mpsc::Receiver<Size>>,
+    pub resize: Option<mpsc::Receiver<TerminalSize>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub struct Size {
+pub struct TerminalSize {
     pub width: u16,
     pub height: u16,
 }
@@ -101,7 +102,7 @@ pub struct Error(pub String);
 pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-impl fmt::Debug for Io {
+impl fmt::Debug for SessionIo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Io")
             .field("stdin", &self.stdin.is_some())

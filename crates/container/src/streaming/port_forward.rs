@@ -13,14 +13,14 @@ use tokio::{
 use tokio_tungstenite::tungstenite::{self, Message};
 
 use super::{
-    Duplex, Sessions,
-    web_socket::{self, BUFFER, PARTING},
+    Duplex, StreamingRuntime,
+    web_socket::{self, BUFFER, CLOSE_TIMEOUT},
 };
 
 const PROTOCOL: &str = "portforward.k8s.io";
 const TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
-const HALF_PAIRS: usize = 256;
-const SECOND_HALF: Duration = Duration::from_secs(30);
+const MAX_UNPAIRED: usize = 256;
+const PAIR_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) fn choose_spdy(offered: &[String]) -> Option<&'static str> {
     if offered.is_empty() {
@@ -38,9 +38,9 @@ pub(super) fn choose_tunnel(offered: &[String]) -> Option<&'static str> {
 pub(super) async fn serve(
     mut connection: Connection,
     sandbox_id: String,
-    sessions: Arc<dyn Sessions>,
+    sessions: Arc<dyn StreamingRuntime>,
 ) {
-    let mut halves: HashMap<String, Half> = HashMap::new();
+    let mut halves: HashMap<String, PortStream> = HashMap::new();
     let mut pairs = JoinSet::new();
     loop {
         let stream = tokio::select! {
@@ -48,14 +48,14 @@ pub(super) async fn serve(
             Some(_) = pairs.join_next() => continue,
         };
         let Some(stream) = stream else { break };
-        halves.retain(|_, half| half.since.elapsed() < SECOND_HALF);
-        let Some(half) = Half::of(stream) else { continue }; // dropped: the client sees it end
+        halves.retain(|_, half| half.since.elapsed() < PAIR_TIMEOUT);
+        let Some(half) = PortStream::of(stream) else { continue }; // dropped: the client sees it end
         match halves.remove(&half.request) {
             Some(other) if other.is_error != half.is_error && other.port == half.port => {
                 let (data, error) = if half.is_error { (other, half) } else { (half, other) };
                 pairs.spawn(forward(sandbox_id.clone(), data, error.stream, sessions.clone()));
             }
-            _ if halves.len() < HALF_PAIRS => drop(halves.insert(half.request.clone(), half)),
+            _ if halves.len() < MAX_UNPAIRED => drop(halves.insert(half.request.clone(), half)),
             _ => tracing::debug!("too many half-open port-forwards"),
         }
     }
@@ -66,7 +66,7 @@ pub(super) async fn serve(
 pub(super) async fn serve_tunnel(
     io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     sandbox_id: String,
-    sessions: Arc<dyn Sessions>,
+    sessions: Arc<dyn StreamingRuntime>,
 ) {
     let (sink, messages) = web_socket::accept(io).await.split();
     let (near, far) = duplex(BUFFER);
@@ -75,14 +75,14 @@ pub(super) async fn serve_tunnel(
     tokio::pin!(reading);
     tokio::select! {
         _ = async { tokio::join!(serve(Connection::server(near), sandbox_id, sessions), wrap(from, sink)) } => {
-            let _ = timeout(PARTING, reading).await; // until the client has closed, too
+            let _ = timeout(CLOSE_TIMEOUT, reading).await; // until the client has closed, too
         }
         () = &mut reading => {}
     }
 }
 
 /// One of the two streams of a forwarded connection.
-struct Half {
+struct PortStream {
     stream: Stream,
     request: String,
     port: u16,
@@ -90,7 +90,7 @@ struct Half {
     since: Instant,
 }
 
-impl Half {
+impl PortStream {
     fn of(stream: Stream) -> Option<Self> {
         let header = |name| stream.headers().get(name);
         let port = header("port")?.parse().ok().filter(|port| *port > 0)?;
@@ -107,13 +107,18 @@ impl Half {
     }
 }
 
-async fn forward(sandbox_id: String, data: Half, error: Stream, sessions: Arc<dyn Sessions>) {
+async fn forward(
+    sandbox_id: String,
+    data: PortStream,
+    error: Stream,
+    sessions: Arc<dyn StreamingRuntime>,
+) {
     connect(&*sessions, sandbox_id, data.port, Box::new(data.stream), error).await;
 }
 
 /// Joins `data` and the port; what goes wrong is written to `error`.
 pub(super) async fn connect(
-    sessions: &dyn Sessions,
+    sessions: &dyn StreamingRuntime,
     sandbox_id: String,
     port: u16,
     data: Box<dyn Duplex>,
@@ -145,5 +150,5 @@ async fn wrap(mut from: ReadHalf<impl AsyncRead>, mut sink: impl Sink<Message> +
             return;
         }
     }
-    let _ = sink.send(web_socket::farewell()).await; // the client may have closed first
+    let _ = sink.send(web_socket::close_frame()).await; // the client may have closed first
 }

@@ -12,10 +12,11 @@ use tokio::{
 };
 
 use super::{
-    AttachRequest, Error, ExecRequest, ExitStatus, Io, PortForwardRequest, Sessions, Size, tokens,
+    AttachRequest, Error, ExecRequest, ExitStatus, PortForwardRequest, SessionIo, StreamingRuntime,
+    TerminalSize, tokens,
 };
 
-const STREAMS: Duration = Duration::from_secs(30);
+const STREAM_TIMEOUT: Duration = Duration::from_secs(30);
 const SIZES: usize = 16;
 const LARGEST_SIZE: usize = 4096;
 
@@ -37,7 +38,7 @@ pub(super) enum Session {
 
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "as in the CRI")]
-pub(super) struct Wants {
+pub(super) struct RequestedStreams {
     pub(super) stdin: bool,
     pub(super) stdout: bool,
     pub(super) stderr: bool,
@@ -63,10 +64,11 @@ pub(super) async fn serve(
     io: impl AsyncRead + AsyncWrite + Send + 'static,
     version: Version,
     session: Session,
-    sessions: Arc<dyn Sessions>,
+    sessions: Arc<dyn StreamingRuntime>,
 ) {
     let mut connection = Connection::server(io);
-    match timeout(STREAMS, Streams::collect(&mut connection, session.wants(), version)).await {
+    match timeout(STREAM_TIMEOUT, Streams::collect(&mut connection, session.wants(), version)).await
+    {
         Ok(Ok(streams)) => streams.run(&connection, version, session, &*sessions).await,
         Ok(Err(error)) => tracing::debug!(%error, "streaming session refused"),
         Err(_) => tracing::debug!("timed out waiting for client to create streams"),
@@ -76,25 +78,30 @@ pub(super) async fn serve(
 
 impl Session {
     /// Port-forwards are of another kind.
-    pub(super) fn from(request: tokens::Request) -> Result<Self, PortForwardRequest> {
+    pub(super) fn from(request: tokens::SessionRequest) -> Result<Self, PortForwardRequest> {
         match request {
-            tokens::Request::Exec(request) => Ok(Self::Exec(request)),
-            tokens::Request::Attach(request) => Ok(Self::Attach(request)),
-            tokens::Request::PortForward(request) => Err(request),
+            tokens::SessionRequest::Exec(request) => Ok(Self::Exec(request)),
+            tokens::SessionRequest::Attach(request) => Ok(Self::Attach(request)),
+            tokens::SessionRequest::PortForward(request) => Err(request),
         }
     }
 
-    pub(super) fn wants(&self) -> Wants {
+    pub(super) fn wants(&self) -> RequestedStreams {
         match self {
             Self::Exec(ExecRequest { stdin, stdout, stderr, tty, .. })
             | Self::Attach(AttachRequest { stdin, stdout, stderr, tty, .. }) => {
-                Wants { stdin: *stdin, stdout: *stdout, stderr: *stderr, tty: *tty }
+                RequestedStreams { stdin: *stdin, stdout: *stdout, stderr: *stderr, tty: *tty }
             }
         }
     }
 
     /// Runs it, and says how it ended in the words of `version`; nothing if there is nothing to say.
-    pub(super) async fn run(self, sessions: &dyn Sessions, io: Io, version: Version) -> Vec<u8> {
+    pub(super) async fn run(
+        self,
+        sessions: &dyn StreamingRuntime,
+        io: SessionIo,
+        version: Version,
+    ) -> Vec<u8> {
         let end = match self {
             Self::Exec(request) => sessions.exec(request, io).await,
             Self::Attach(request) => sessions.attach(request, io).await.map(|()| ExitStatus(0)),
@@ -121,7 +128,7 @@ struct Streams {
 impl Streams {
     async fn collect(
         connection: &mut Connection,
-        wants: Wants,
+        wants: RequestedStreams,
         version: Version,
     ) -> io::Result<Self> {
         let mut streams = Self::default();
@@ -153,10 +160,10 @@ impl Streams {
         connection: &Connection,
         version: Version,
         session: Session,
-        sessions: &dyn Sessions,
+        sessions: &dyn StreamingRuntime,
     ) {
         let (sizes, resize) = mpsc::channel(SIZES);
-        let io = Io {
+        let io = SessionIo {
             stdin: self.stdin.map(|stream| Box::new(stream) as _),
             stdout: self.stdout.map(|stream| Box::new(stream) as _),
             stderr: self.stderr.map(|stream| Box::new(stream) as _),
@@ -181,12 +188,12 @@ impl Streams {
 }
 
 /// Terminal sizes, one JSON value after another.
-async fn read_sizes(mut from: impl AsyncRead + Unpin, sizes: mpsc::Sender<Size>) {
+async fn read_sizes(mut from: impl AsyncRead + Unpin, sizes: mpsc::Sender<TerminalSize>) {
     let mut buffer = Vec::new();
     while buffer.len() < LARGEST_SIZE
         && from.read_buf(&mut buffer).await.is_ok_and(|count| count > 0)
     {
-        let mut values = serde_json::Deserializer::from_slice(&buffer).into_iter::<Size>();
+        let mut values = serde_json::Deserializer::from_slice(&buffer).into_iter::<TerminalSize>();
         for size in values.by_ref().map_while(Result::ok) {
             let _ = sizes.try_send(size); // whoever lags behind by so many gets the next
         }
@@ -238,7 +245,11 @@ mod tests {
         let got = [sizes.recv().await, sizes.recv().await, sizes.recv().await];
         assert_eq!(
             got,
-            [Some(Size { width: 80, height: 24 }), Some(Size { width: 1, height: 2 }), None]
+            [
+                Some(TerminalSize { width: 80, height: 24 }),
+                Some(TerminalSize { width: 1, height: 2 }),
+                None
+            ]
         );
     }
 

@@ -20,7 +20,8 @@ use tokio_util::{
 };
 
 use super::{
-    AttachRequest, Error, ExecRequest, PortForwardRequest, Sessions, channels, port_forward,
+    AttachRequest, Error, ExecRequest, PortForwardRequest, StreamingRuntime, channels,
+    port_forward,
     remote_command::{self, Session},
     seats::{Seat, Seats},
     tokens::{self, Tokens},
@@ -32,7 +33,7 @@ type Answer = Response<Full<Bytes>>;
 /// Connections before they become sessions.
 const MOST_WAITING: usize = 1024;
 
-struct Refusal(StatusCode, &'static str);
+struct HttpError(StatusCode, &'static str);
 
 /// Serves until it is dropped.
 #[derive(Debug)]
@@ -45,7 +46,10 @@ pub struct Server {
 }
 
 impl Server {
-    pub async fn bind(address: SocketAddr, sessions: Arc<dyn Sessions>) -> io::Result<Self> {
+    pub async fn bind(
+        address: SocketAddr,
+        sessions: Arc<dyn StreamingRuntime>,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let (address, tokens, tasks) =
             (listener.local_addr()?, Arc::<Tokens>::default(), TaskTracker::new());
@@ -68,18 +72,18 @@ impl Server {
     pub fn url_for_exec(&self, request: ExecRequest) -> Result<String, Error> {
         check(request.tty, request.stderr, request.stdin || request.stdout || request.stderr)?;
         let seat = self.seats.take(&request.namespace)?;
-        self.url("exec", (tokens::Request::Exec(request), seat))
+        self.url("exec", (tokens::SessionRequest::Exec(request), seat))
     }
 
     pub fn url_for_attach(&self, request: AttachRequest) -> Result<String, Error> {
         check(request.tty, request.stderr, request.stdin || request.stdout || request.stderr)?;
         let seat = self.seats.take(&request.namespace)?;
-        self.url("attach", (tokens::Request::Attach(request), seat))
+        self.url("attach", (tokens::SessionRequest::Attach(request), seat))
     }
 
     pub fn url_for_port_forward(&self, request: PortForwardRequest) -> Result<String, Error> {
         let seat = self.seats.take(&request.namespace)?;
-        self.url("portforward", (tokens::Request::PortForward(request), seat))
+        self.url("portforward", (tokens::SessionRequest::PortForward(request), seat))
     }
 
     /// Ends all sessions.
@@ -89,7 +93,7 @@ impl Server {
         self.tasks.wait().await;
     }
 
-    fn url(&self, path: &str, granted: (tokens::Request, Seat)) -> Result<String, Error> {
+    fn url(&self, path: &str, granted: (tokens::SessionRequest, Seat)) -> Result<String, Error> {
         Ok(format!("http://{}/{path}/{}", self.address, self.tokens.add(granted, Instant::now())?))
     }
 }
@@ -103,7 +107,7 @@ fn check(tty: bool, stderr: bool, any: bool) -> Result<(), Error> {
 }
 
 struct Shared {
-    sessions: Arc<dyn Sessions>,
+    sessions: Arc<dyn StreamingRuntime>,
     tokens: Arc<Tokens>,
     /// Connections without a request yet. Every process of the host's network can connect.
     waiting: Arc<Semaphore>,
@@ -145,7 +149,7 @@ impl Shared {
         let service = service_fn(|request| {
             let answer = self
                 .answer(request)
-                .unwrap_or_else(|Refusal(status, reason)| respond(status, reason));
+                .unwrap_or_else(|HttpError(status, reason)| respond(status, reason));
             async { Ok::<_, Infallible>(answer) }
         });
         let connection = http1::Builder::new()
@@ -158,14 +162,14 @@ impl Shared {
         }
     }
 
-    fn answer(&self, request: Request<Incoming>) -> Result<Answer, Refusal> {
+    fn answer(&self, request: Request<Incoming>) -> Result<Answer, HttpError> {
         if !matches!(*request.method(), Method::GET | Method::POST) {
-            return Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, "only GET and POST"));
+            return Err(HttpError(StatusCode::METHOD_NOT_ALLOWED, "only GET and POST"));
         }
         let token = request.uri().path().rsplit('/').next().unwrap_or_default();
         let known = self.tokens.take(token, Instant::now());
         let granted =
-            known.ok_or(Refusal(StatusCode::NOT_FOUND, "no such session, or it has expired"))?;
+            known.ok_or(HttpError(StatusCode::NOT_FOUND, "no such session, or it has expired"))?;
         let upgrade = request
             .headers()
             .get(header::UPGRADE)
@@ -176,7 +180,7 @@ impl Shared {
         } else if upgrade.eq_ignore_ascii_case("websocket") {
             self.start_web_socket(request, granted)
         } else {
-            Err(Refusal(
+            Err(HttpError(
                 StatusCode::BAD_REQUEST,
                 "unable to upgrade: missing upgrade headers in request",
             ))
@@ -186,13 +190,13 @@ impl Shared {
     fn start_spdy(
         &self,
         request: Request<Incoming>,
-        (session_request, seat): (tokens::Request, Seat),
-    ) -> Result<Answer, Refusal> {
+        (session_request, seat): (tokens::SessionRequest, Seat),
+    ) -> Result<Answer, HttpError> {
         const HEADER: &str = "x-stream-protocol-version";
         let offered = offered(request.headers(), HEADER);
         let sessions = self.sessions.clone();
         let forbidden =
-            || Refusal(StatusCode::FORBIDDEN, "unable to upgrade: unable to negotiate protocol");
+            || HttpError(StatusCode::FORBIDDEN, "unable to upgrade: unable to negotiate protocol");
         let chosen = match Session::from(session_request) {
             Ok(session) => {
                 let (name, version) =
@@ -217,9 +221,9 @@ impl Shared {
     fn start_web_socket(
         &self,
         request: Request<Incoming>,
-        (session_request, seat): (tokens::Request, Seat),
-    ) -> Result<Answer, Refusal> {
-        let bad = |reason| Refusal(StatusCode::BAD_REQUEST, reason);
+        (session_request, seat): (tokens::SessionRequest, Seat),
+    ) -> Result<Answer, HttpError> {
+        let bad = |reason| HttpError(StatusCode::BAD_REQUEST, reason);
         let key = request
             .headers()
             .get(header::SEC_WEBSOCKET_KEY)

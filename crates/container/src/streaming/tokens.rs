@@ -16,14 +16,14 @@ const LIFETIME: Duration = Duration::from_mins(1);
 const MOST_TOKENS: usize = 1000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Request {
+pub(super) enum SessionRequest {
     Exec(ExecRequest),
     Attach(AttachRequest),
     PortForward(PortForwardRequest),
 }
 
 /// A request and the session slot that was reserved for it.
-type Granted = (Request, Seat);
+type Granted = (SessionRequest, Seat);
 
 #[derive(Debug, Default)]
 pub(super) struct Tokens(Mutex<HashMap<String, (Instant, Granted)>>);
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn once_and_for_a_minute() {
         let (tokens, now) = (Tokens::default(), Instant::now());
-        let request = Request::PortForward(PortForwardRequest::default());
+        let request = SessionRequest::PortForward(PortForwardRequest::default());
         let seats = Seats::of_sessions();
         let number = std::cell::Cell::new(0);
         let add = |at| {

@@ -29,7 +29,7 @@ use tokio_tungstenite::{
 };
 
 use super::{
-    Io, Sessions, Size,
+    SessionIo, StreamingRuntime, TerminalSize,
     remote_command::{Session, Version},
 };
 
@@ -37,16 +37,16 @@ pub(super) const BUFFER: usize = 64 << 10;
 const LARGEST_WRITE: usize = 32 << 10;
 const LARGEST_MESSAGE: usize = 4 << 20;
 const SIZES: usize = 16;
-pub(super) const PARTING: Duration = Duration::from_secs(10);
+pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Dialect {
+pub(super) struct Subprotocol {
     version: Version,
     base64: bool,
 }
 
 /// The client's first choice that we know. One who names none speaks the oldest.
-pub(super) fn choose(offered: &[String]) -> Option<(&'static str, Dialect)> {
+pub(super) fn choose(offered: &[String]) -> Option<(&'static str, Subprotocol)> {
     const KNOWN: [(&str, Version, bool); 6] = [
         ("v5.channel.k8s.io", Version::V5, false),
         ("v4.channel.k8s.io", Version::V4, false),
@@ -58,7 +58,7 @@ pub(super) fn choose(offered: &[String]) -> Option<(&'static str, Dialect)> {
     let find = |name: &str| KNOWN.into_iter().find(|(known, ..)| *known == name);
     let (name, version, base64) =
         if offered.is_empty() { find("") } else { offered.iter().find_map(|name| find(name)) }?;
-    Some((name, Dialect { version, base64 }))
+    Some((name, Subprotocol { version, base64 }))
 }
 
 /// The server's end of a WebSocket on an upgraded connection.
@@ -70,15 +70,15 @@ pub(super) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(io: S) -> WebSocke
 }
 
 /// Clients take any other end for a failure.
-pub(super) fn farewell() -> Message {
+pub(super) fn close_frame() -> Message {
     Message::Close(Some(CloseFrame { code: CloseCode::Normal, reason: "".into() }))
 }
 
 pub(super) async fn serve(
     io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    dialect: Dialect,
+    dialect: Subprotocol,
     session: Session,
-    sessions: Arc<dyn Sessions>,
+    sessions: Arc<dyn StreamingRuntime>,
 ) {
     let (sink, messages) = accept(io).await.split();
     let (wants, outbox) = (session.wants(), Outbox::default());
@@ -86,7 +86,7 @@ pub(super) async fn serve(
     let boxed = |wanted: bool, channel| wanted.then(|| Box::new(output(channel)) as _);
     let (stdin, into_stdin) = duplex(BUFFER);
     let (sizes, resize) = mpsc::channel(SIZES);
-    let ends = Io {
+    let ends = SessionIo {
         stdin: wants.stdin.then(|| Box::new(stdin) as _),
         stdout: boxed(wants.stdout, STDOUT),
         stderr: boxed(wants.stderr, STDERR),
@@ -105,14 +105,14 @@ pub(super) async fn serve(
     let work = async {
         let end = session.run(&*sessions, ends, dialect.version).await;
         let _ = outbox.push(output(ERROR).message(&end)); // fails if the client is gone
-        let _ = outbox.push(farewell());
+        let _ = outbox.push(close_frame());
         outbox.finish();
     };
     let reading = read(messages, dialect, wants.stdin.then_some(into_stdin), sizes);
     tokio::pin!(reading);
     tokio::select! {
         _ = async { tokio::join!(work, write(sink, &outbox)) } => {
-            let _ = timeout(PARTING, reading).await; // until the client has closed, too
+            let _ = timeout(CLOSE_TIMEOUT, reading).await; // until the client has closed, too
         }
         () = &mut reading => {}
     }
@@ -121,9 +121,9 @@ pub(super) async fn serve(
 /// Hands out what arrives; returns when the client is gone.
 async fn read(
     mut messages: impl Stream<Item = tungstenite::Result<Message>> + Unpin,
-    dialect: Dialect,
+    dialect: Subprotocol,
     mut stdin: Option<DuplexStream>,
-    sizes: mpsc::Sender<Size>,
+    sizes: mpsc::Sender<TerminalSize>,
 ) {
     while let Some(Ok(message)) = messages.next().await {
         let bytes = match message {

@@ -29,7 +29,7 @@ fn privileged(mut config: ContainerConfig) -> ContainerConfig {
 fn folders(runtime: &Runtime, id: &str) -> Vec<PathBuf> {
     let group = format!("{}/tiphys/{id}", runtime.cgroup());
     let group = Hierarchies::detect().and_then(|all| all.group(&group)).expect("a group");
-    let files = group.entrances().into_iter();
+    let files = group.procs_files().into_iter();
     files.filter_map(|file| Some(file.parent()?.to_owned())).collect()
 }
 

@@ -13,7 +13,7 @@ use std::{
 };
 
 use container::{
-    cni::{Cni, NetworkError, NetworkStatus, SandboxNetwork},
+    cni::{Cni, NetworkAttachment, NetworkError, NetworkStatus},
     cri::{ListPodSandboxRequest, RunPodSandboxRequest},
 };
 use tokio::sync::Notify;
@@ -31,14 +31,14 @@ struct SlowNetwork {
 
 #[tonic::async_trait]
 impl Cni for SlowNetwork {
-    async fn add(&self, _: &SandboxNetwork) -> Result<NetworkStatus, NetworkError> {
+    async fn add(&self, _: &NetworkAttachment) -> Result<NetworkStatus, NetworkError> {
         self.adding.notify_one();
         self.go_on.notified().await;
         self.added.store(true, Ordering::SeqCst);
         Ok(NetworkStatus::default())
     }
 
-    async fn remove(&self, _: &SandboxNetwork) -> Result<(), NetworkError> {
+    async fn remove(&self, _: &NetworkAttachment) -> Result<(), NetworkError> {
         self.added.store(false, Ordering::SeqCst);
         Ok(())
     }
@@ -111,9 +111,9 @@ async fn a_server_collects_what_it_has_no_record_of() {
         fs::remove_file(root.join("sandboxes").join(&half).join("record")).expect("removed");
         // a removal that was cut short, with something mounted in it
         fs::create_dir_all(empty.join("upper/a")).expect("a folder");
-        let tmpfs = sys::mount::new("tmpfs", &[], 0).expect("a file system");
-        let place = sys::descriptor::place(&empty.join("upper/a")).expect("a folder");
-        sys::mount::attach(tmpfs, place).expect("mounted");
+        let tmpfs = sys::mount::new_filesystem("tmpfs", &[], 0).expect("a file system");
+        let place = sys::descriptor::open_path(&empty.join("upper/a")).expect("a folder");
+        sys::mount::attach_tree(tmpfs, place).expect("mounted");
     };
     runtime = runtime.restart_after(forget).await;
     let folder = runtime.folder().to_str().expect("text").to_owned();

@@ -10,7 +10,7 @@ use std::{
 };
 
 use container::{
-    Config, Cri, Server,
+    Config, CriClient, Server,
     cni::{Cni, Loopback},
     cri::{
         ContainerConfig, ContainerMetadata, CreateContainerRequest, ExecSyncRequest, ImageSpec,
@@ -18,7 +18,7 @@ use container::{
         LinuxSandboxSecurityContext, NamespaceMode, NamespaceOption, PodSandboxConfig,
         PodSandboxMetadata, RemovePodSandboxRequest, RunPodSandboxRequest, StartContainerRequest,
     },
-    image::{Registries, Store},
+    image::{ImageStore, RegistryConfig},
 };
 use tokio::{net::UnixListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -29,8 +29,8 @@ pub(crate) const SHIM: &str = env!("CARGO_BIN_EXE_container-shim");
 
 pub(crate) struct Runtime {
     folder: tempfile::TempDir,
-    pub(crate) cri: Cri,
-    store: Store,
+    pub(crate) cri: CriClient,
+    store: ImageStore,
     stop: CancellationToken,
     served: JoinHandle<()>,
 }
@@ -60,13 +60,13 @@ impl Runtime {
         Self::serve_with(folder, store, (SHIM.into(), Vec::new()), cni).await
     }
 
-    async fn serve(folder: tempfile::TempDir, store: Store) -> Self {
+    async fn serve(folder: tempfile::TempDir, store: ImageStore) -> Self {
         Self::serve_with(folder, store, (SHIM.into(), Vec::new()), Arc::new(Loopback)).await
     }
 
     async fn serve_with(
         folder: tempfile::TempDir,
-        store: Store,
+        store: ImageStore,
         (shim, shim_args): (PathBuf, Vec<OsString>),
         cni: Arc<dyn Cni>,
     ) -> Self {
@@ -89,7 +89,7 @@ impl Runtime {
         #[expect(clippy::disallowed_methods, reason = "joined by restart and end")]
         let served =
             tokio::spawn(async move { built.serve(listener, ended).await.expect("serve") });
-        let cri = Cri::connect(&socket).await.expect("connect");
+        let cri = CriClient::connect(&socket).await.expect("connect");
         Self { folder, cri, store, stop, served }
     }
 
@@ -313,8 +313,8 @@ pub(crate) async fn wait_for(path: &Path, text: &str) -> String {
     panic!("{} lacks {text:?}: {content:?}", path.display());
 }
 
-fn store(folder: &Path) -> Store {
-    Store::open(&folder.join("images"), Registries::default()).expect("open the store")
+fn store(folder: &Path) -> ImageStore {
+    ImageStore::open(&folder.join("images"), RegistryConfig::default()).expect("open the store")
 }
 
 fn cgroup(folder: &Path) -> String {

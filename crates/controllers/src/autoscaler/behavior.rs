@@ -8,25 +8,25 @@ use object::List;
 /// How long a smaller number waits for larger ones to be forgotten, in seconds.
 const DOWN_WINDOW: i64 = 300;
 /// More is never remembered, in seconds.
-const LONGEST: i64 = 3600;
+const MAX_HISTORY_SECONDS: i64 = 3600;
 
 /// What is remembered of an autoscaler.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct ScaleHistory {
     /// When, and how many were wanted.
-    wanted: Vec<(i64, i32)>,
+    recommendations: Vec<(i64, i32)>,
     /// When, and by how many the number changed.
-    changes: Vec<(i64, i32)>,
+    scale_events: Vec<(i64, i32)>,
 }
 
 /// A condition's reason and message.
-pub(super) type Why = (&'static str, &'static str);
+pub(super) type ConditionReason = (&'static str, &'static str);
 
-const UP: Why = (
+const UP: ConditionReason = (
     "ScaleUpStabilized",
     "recent recommendations were lower than current one, applying the lowest recent recommendation",
 );
-const DOWN: Why = (
+const DOWN: ConditionReason = (
     "ScaleDownStabilized",
     "recent recommendations were higher than current one, applying the highest recent \
      recommendation",
@@ -34,29 +34,29 @@ const DOWN: Why = (
 
 /// What may be done now.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Verdict {
+pub(super) struct ScaleDecision {
     pub(super) replicas: i32,
     /// Why an earlier wish counts.
-    pub(super) stabilized: Option<Why>,
+    pub(super) stabilized: Option<ConditionReason>,
     /// Whether it is less or more than wished, and why.
-    pub(super) limited: (bool, Why),
+    pub(super) limited: (bool, ConditionReason),
 }
 
-impl Memory {
+impl ScaleHistory {
     /// A change was made.
     pub(super) fn changed(&mut self, from: i32, to: i32, now: i64) {
-        self.changes.retain(|(at, _)| at + LONGEST > now);
-        self.changes.push((now, to.saturating_sub(from)));
+        self.scale_events.retain(|(at, _)| at + MAX_HISTORY_SECONDS > now);
+        self.scale_events.push((now, to.saturating_sub(from)));
     }
 
     /// Takes note of a wish, and says what may become of it.
-    pub(super) fn judge(
+    pub(super) fn normalize(
         &mut self,
         scaler: &HorizontalPodAutoscaler,
         current: i32,
         wish: i32,
         now: i64,
-    ) -> Verdict {
+    ) -> ScaleDecision {
         let behavior = scaler.spec().behavior();
         let rules = |of: Option<&HPAScalingRules>, window: i64| {
             let own = of.and_then(HPAScalingRules::stabilization_window_seconds);
@@ -66,18 +66,18 @@ impl Memory {
         let down = behavior.and_then(HorizontalPodAutoscalerBehavior::scale_down);
         let (up_window, down_window) = (rules(up, 0), rules(down, DOWN_WINDOW));
         let recent = |window: i64| {
-            self.wanted.iter().filter(move |(at, _)| at + window > now).map(|(_, n)| *n)
+            self.recommendations.iter().filter(move |(at, _)| at + window > now).map(|(_, n)| *n)
         };
         let lowest = recent(up_window).chain([wish]).min().unwrap_or(wish);
         let highest = recent(down_window).chain([wish]).max().unwrap_or(wish);
         let stable = current.max(lowest).min(highest);
         let keep = up_window.max(down_window);
-        self.wanted.retain(|(at, _)| at + keep > now);
-        self.wanted.push((now, wish));
+        self.recommendations.retain(|(at, _)| at + keep > now);
+        self.recommendations.push((now, wish));
         let why = if wish >= current { UP } else { DOWN };
         let stabilized = (stable != wish).then_some(why);
         let (replicas, why) = self.limit(scaler, (current, stable), (up, down), now);
-        Verdict { replicas, stabilized, limited: (replicas != stable, why) }
+        ScaleDecision { replicas, stabilized, limited: (replicas != stable, why) }
     }
 
     fn limit(
@@ -86,12 +86,12 @@ impl Memory {
         (current, wish): (i32, i32),
         (up, down): (Option<&HPAScalingRules>, Option<&HPAScalingRules>),
         now: i64,
-    ) -> (i32, Why) {
-        const WITHIN: Why =
+    ) -> (i32, ConditionReason) {
+        const WITHIN: ConditionReason =
             ("DesiredWithinRange", "the desired count is within the acceptable range");
         let (least, most) = (scaler.spec().min_replicas(), scaler.spec().max_replicas());
         if wish > current {
-            let fastest = self.fastest(up, current, now, true).max(current);
+            let fastest = self.policy_limit(up, current, now, true).max(current);
             let (most, why) = if most > fastest {
                 (
                     fastest,
@@ -111,7 +111,7 @@ impl Memory {
             };
             if wish > most { (most, why) } else { (wish, WITHIN) }
         } else if wish < current {
-            let fastest = self.fastest(down, current, now, false).min(current);
+            let fastest = self.policy_limit(down, current, now, false).min(current);
             let (least, why) = if least < fastest {
                 (
                     fastest,
@@ -152,14 +152,20 @@ impl Memory {
     }
 
     /// The number that may be reached now, going up or down.
-    fn fastest(&self, rules: Option<&HPAScalingRules>, current: i32, now: i64, up: bool) -> i32 {
+    fn policy_limit(
+        &self,
+        rules: Option<&HPAScalingRules>,
+        current: i32,
+        now: i64,
+        up: bool,
+    ) -> i32 {
         let policies = match rules.map(HPAScalingRules::policies).filter(|all| !all.is_empty()) {
             Some(own) => own.clone(),
-            None => usual(up),
+            None => default_policies(up),
         };
         let proposals = policies.iter().map(|policy| {
             let period = i64::from(policy.period_seconds());
-            let recent = self.changes.iter().filter(|(at, _)| at + period > now);
+            let recent = self.scale_events.iter().filter(|(at, _)| at + period > now);
             let start = recent.fold(current, |start, (_, change)| start.saturating_sub(*change));
             let part = policy.type_() == "Percent";
             let share = i64::from(start) * i64::from(policy.value());
@@ -177,7 +183,7 @@ impl Memory {
 }
 
 /// What counts where nothing is said: double, or four more; down to nothing.
-fn usual(up: bool) -> List<HPAScalingPolicy> {
+fn default_policies(up: bool) -> List<HPAScalingPolicy> {
     let policy = |what: &str, value| {
         HPAScalingPolicy::new().with_type(what).with_value(value).with_period_seconds(15)
     };
@@ -201,15 +207,15 @@ mod tests {
 
     #[test]
     fn fewer_wait_and_more_do_not_come_at_once() {
-        let (plain, mut memory) = (scaler(""), Memory::default());
-        let up = memory.judge(&plain, 2, 40, 1000);
+        let (plain, mut memory) = (scaler(""), ScaleHistory::default());
+        let up = memory.normalize(&plain, 2, 40, 1000);
         assert_eq!((up.replicas, up.limited.0, up.limited.1.0), (6, true, "ScaleUpLimit"));
-        let mut memory = Memory::default();
-        assert_eq!(memory.judge(&plain, 10, 10, 1000).replicas, 10);
-        let down = memory.judge(&plain, 10, 3, 1100);
+        let mut memory = ScaleHistory::default();
+        assert_eq!(memory.normalize(&plain, 10, 10, 1000).replicas, 10);
+        let down = memory.normalize(&plain, 10, 3, 1100);
         assert_eq!((down.replicas, down.stabilized.unwrap().0), (10, "ScaleDownStabilized"));
-        assert_eq!(memory.judge(&plain, 10, 3, 1301).replicas, 3);
-        let none = memory.judge(&plain, 10, 0, 5000);
+        assert_eq!(memory.normalize(&plain, 10, 3, 1301).replicas, 3);
+        let none = memory.normalize(&plain, 10, 0, 5000);
         assert_eq!((none.replicas, none.limited.1.0), (1, "TooFewReplicas"));
     }
 
@@ -221,15 +227,19 @@ mod tests {
             {"stabilizationWindowSeconds":0,"selectPolicy":"Min","policies":
             [{"type":"Percent","value":50,"periodSeconds":60},{"type":"Pods","value":1,"periodSeconds":60}]}}"#,
         );
-        let mut memory = Memory::default();
-        assert_eq!(memory.judge(&slow, 4, 20, 0).replicas, 6);
+        let mut memory = ScaleHistory::default();
+        assert_eq!(memory.normalize(&slow, 4, 20, 0).replicas, 6);
         memory.changed(4, 6, 0);
-        assert_eq!(memory.judge(&slow, 6, 20, 30).replicas, 6, "not twice in a minute");
-        assert_eq!(memory.judge(&slow, 6, 20, 61).replicas, 8);
-        assert_eq!(Memory::default().judge(&slow, 10, 1, 0).replicas, 9, "the smaller change");
+        assert_eq!(memory.normalize(&slow, 6, 20, 30).replicas, 6, "not twice in a minute");
+        assert_eq!(memory.normalize(&slow, 6, 20, 61).replicas, 8);
+        assert_eq!(
+            ScaleHistory::default().normalize(&slow, 10, 1, 0).replicas,
+            9,
+            "the smaller change"
+        );
         let never = scaler(
             r#","behavior":{"scaleDown":{"stabilizationWindowSeconds":0,"selectPolicy":"Disabled"}}"#,
         );
-        assert_eq!(Memory::default().judge(&never, 10, 1, 0).replicas, 10);
+        assert_eq!(ScaleHistory::default().normalize(&never, 10, 1, 0).replicas, 10);
     }
 }

@@ -24,14 +24,16 @@ use api::{
     },
     core::Pod,
 };
-use client::{Api, Error, Resource, Selection};
-use object::{Clock, Key, List, Quantity, Text, Time, Value, quantity::Format, selector::Selector};
-use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder};
+use client::{Api, ApiResource, Error, Selectors};
+use object::{
+    Clock, List, NamespacedName, Quantity, Text, Time, Value, quantity::Format, selector::Selector,
+};
+use runtime::{CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue};
 use schema::Kind;
 
 use self::{
-    behavior::Memory,
-    replicas::{Ask, Proposal, Target, Tolerance, propose, samples},
+    behavior::ScaleHistory,
+    replicas::{MetricQuery, Proposal, Target, Tolerance, propose_replicas, samples},
 };
 use crate::Config;
 
@@ -39,11 +41,11 @@ use crate::Config;
 const TOLERANCE: f64 = 0.1;
 
 pub(crate) fn start(cx: &Context, config: &Config) {
-    let scalers = Scalers {
-        scalers: cx.objects(),
-        pods: cx.objects(),
-        memories: Mutex::default(),
-        events: Recorder::start(cx, "horizontal-pod-autoscaler", ""),
+    let scalers = Autoscalers {
+        scalers: cx.cached_api(),
+        pods: cx.cached_api(),
+        histories: Mutex::default(),
+        events: EventRecorder::start(cx, "horizontal-pod-autoscaler", ""),
         period: config.autoscaler_period,
         clock: config.clock.clone(),
     };
@@ -51,12 +53,12 @@ pub(crate) fn start(cx: &Context, config: &Config) {
 }
 
 #[derive(Debug)]
-struct Scalers {
-    scalers: Objects<HorizontalPodAutoscaler>,
-    pods: Objects<Pod>,
+struct Autoscalers {
+    scalers: CachedApi<HorizontalPodAutoscaler>,
+    pods: CachedApi<Pod>,
     /// By uid.
-    memories: Mutex<HashMap<Text, Memory>>,
-    events: Recorder,
+    histories: Mutex<HashMap<Text, ScaleHistory>>,
+    events: EventRecorder,
     period: Duration,
     clock: Arc<dyn Clock>,
 }
@@ -69,41 +71,41 @@ struct Scale {
 }
 
 /// What metrics are about.
-struct Seen<'a> {
+struct MetricContext<'a> {
     selector: &'a str,
     pods: &'a [Pod],
     current: i32,
     now: i64,
 }
 
-impl Reconcile for Scalers {
+impl Reconcile for Autoscalers {
     type Kind = HorizontalPodAutoscaler;
 
     async fn reconcile(
         &self,
-        _: &Key,
+        _: &NamespacedName,
         scaler: Option<HorizontalPodAutoscaler>,
-    ) -> Result<Next, Error> {
+    ) -> Result<Requeue, Error> {
         let Some(scaler) = scaler.filter(|scaler| !scaler.is_terminating()) else {
-            return Ok(Next::OnChange);
+            return Ok(Requeue::OnChange);
         };
-        let mut report = Report::new(&scaler, self.clock.now());
+        let mut report = StatusBuilder::new(&scaler, self.clock.now());
         let failed = self.scale(&scaler, &mut report).await;
         let status = report.finish(&scaler);
         if status != *scaler.status() {
-            let because = scaler.causes("status has changed");
-            self.scalers.because(&because).update_status(scaler.with_status(status)).await?;
+            let because = scaler.write_cause("status has changed");
+            self.scalers.with_cause(&because).update_status(scaler.with_status(status)).await?;
         }
         failed?;
-        Ok(Next::After(self.period))
+        Ok(Requeue::After(self.period))
     }
 }
 
-impl Scalers {
+impl Autoscalers {
     async fn scale(
         &self,
         scaler: &HorizontalPodAutoscaler,
-        report: &mut Report,
+        report: &mut StatusBuilder,
     ) -> Result<(), Error> {
         let scale = match self.find(scaler).await {
             Ok(scale) => scale,
@@ -126,7 +128,7 @@ impl Scalers {
         if wanted == scale.replicas {
             return Ok(());
         }
-        self.resize(scaler, scale, (wanted, &reason), report).await
+        self.update_scale(scaler, scale, (wanted, &reason), report).await
     }
 
     /// How many replicas there shall be, and why. `None`: that cannot be told.
@@ -134,7 +136,7 @@ impl Scalers {
         &self,
         scaler: &HorizontalPodAutoscaler,
         scale: &Scale,
-        report: &mut Report,
+        report: &mut StatusBuilder,
     ) -> Option<(i32, String)> {
         let (current, spec) = (scale.replicas, scaler.spec());
         if current == 0 && spec.min_replicas() != 0 {
@@ -163,9 +165,9 @@ impl Scalers {
         let why = format!("the HPA was able to successfully calculate a replica count from {name}");
         report.put("ScalingActive", "True", "ValidMetricFound", &why);
         let verdict = {
-            let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut memories = self.histories.lock().unwrap_or_else(PoisonError::into_inner);
             let memory = memories.entry(scaler.metadata().uid().into()).or_default();
-            memory.judge(scaler, current, wish, report.now)
+            memory.normalize(scaler, current, wish, report.now)
         };
         let (reason, why) = verdict
             .stabilized
@@ -186,7 +188,7 @@ impl Scalers {
         &self,
         scaler: &HorizontalPodAutoscaler,
         scale: &Scale,
-        report: &mut Report,
+        report: &mut StatusBuilder,
     ) -> Result<(i32, String), (&'static str, String)> {
         let selector = scale.tree["status"]["selector"].as_str().unwrap_or_default();
         if selector.is_empty() {
@@ -202,11 +204,11 @@ impl Scalers {
         let mut pods = self.pods.in_namespace(scaler.metadata().namespace());
         pods.retain(|pod| parsed.matches(pod.metadata().labels()));
         let (current, now) = (scale.replicas, report.now);
-        let seen = Seen { selector, pods: &pods, current, now };
+        let seen = MetricContext { selector, pods: &pods, current, now };
         let (mut best, mut failures) = (None, Vec::new());
         let all = scaler.spec().metrics();
         for metric in all.iter() {
-            match self.ask(scaler, metric, &seen).await {
+            match self.evaluate_metric(scaler, metric, &seen).await {
                 Ok((proposal, name, status)) => {
                     report.metrics.push(status);
                     if best.as_ref().is_none_or(|(most, _)| proposal.replicas > *most) {
@@ -227,13 +229,13 @@ impl Scalers {
         }
     }
 
-    async fn ask(
+    async fn evaluate_metric(
         &self,
         scaler: &HorizontalPodAutoscaler,
         metric: &MetricSpec,
-        seen: &Seen<'_>,
+        seen: &MetricContext<'_>,
     ) -> Result<(Proposal, String, MetricStatus), (&'static str, String)> {
-        let Seen { selector, pods, current, now } = *seen;
+        let MetricContext { selector, pods, current, now } = *seen;
         let (resource, container, target, reason) =
             match (metric.resource(), metric.container_resource()) {
                 (Some(it), _) => (it.name(), "", it.target(), "FailedGetResourceMetric"),
@@ -256,29 +258,30 @@ impl Scalers {
         let list = self.list(scaler.metadata().namespace(), selector).await.map_err(failed)?;
         let samples = samples(&list, resource, container);
         let tolerance = tolerance(scaler);
-        let ask = Ask { resource, container, target, tolerance, current, now };
-        let proposal = propose(&ask, pods, samples).map_err(failed)?;
+        let ask = MetricQuery { resource, container, target, tolerance, current, now };
+        let proposal = propose_replicas(&ask, pods, samples).map_err(failed)?;
         let name = match (target, container) {
             (Target::Average(_), _) => format!("{resource} resource"),
             (_, "") => format!("{resource} resource utilization (percentage of request)"),
             _ => format!("{resource} container resource utilization (percentage of request)"),
         };
-        Ok((proposal, name, shown(&ask, &proposal)))
+        Ok((proposal, name, metric_status(&ask, &proposal)))
     }
 
     /// What pods use now.
     async fn list(&self, namespace: &str, selector: &str) -> Result<Value, String> {
         let failed =
             |error: Error| format!("unable to fetch metrics from resource metrics API: {error}");
-        let resource = Resource {
+        let resource = ApiResource {
             group: "metrics.k8s.io".into(),
             version: "v1beta1".into(),
             plural: "pods".into(),
             kind: "PodMetrics".into(),
             namespaced: true,
         };
-        let api = Api::<Value>::of(self.scalers.api().client(), resource).namespaced(namespace);
-        let found = api.list_all(&Selection::labels(selector)).await.map_err(failed)?;
+        let api =
+            Api::<Value>::for_resource(self.scalers.api().client(), resource).namespaced(namespace);
+        let found = api.list_all(&Selectors::labels(selector)).await.map_err(failed)?;
         if found.items.is_empty() {
             return Err("no metrics returned from resource metrics API".into());
         }
@@ -295,23 +298,23 @@ impl Scalers {
             let (kind, version) = (target.kind(), target.api_version());
             Error::Invalid(format!("no matches for kind {kind:?} in version {version:?}"))
         })?;
-        let because = scaler.causes("metrics ask for another size");
-        let api = Api::<Value>::of(client, found.resource.clone()).because(&because);
-        let tree = api.get_sub(&key(scaler), "scale").await?;
+        let because = scaler.write_cause("metrics ask for another size");
+        let api = Api::<Value>::for_resource(client, found.resource.clone()).with_cause(&because);
+        let tree = api.get_subresource(&key(scaler), "scale").await?;
         let replicas = tree["spec"]["replicas"].as_i64().unwrap_or_default();
         Ok(Scale { api, tree, replicas: i32::try_from(replicas).unwrap_or(i32::MAX) })
     }
 
-    async fn resize(
+    async fn update_scale(
         &self,
         scaler: &HorizontalPodAutoscaler,
         scale: Scale,
         (to, reason): (i32, &str),
-        report: &mut Report,
+        report: &mut StatusBuilder,
     ) -> Result<(), Error> {
         let Scale { api, mut tree, replicas } = scale;
         tree["spec"]["replicas"] = i64::from(to).into();
-        if let Err(error) = api.update_sub(&key(scaler), "scale", &tree).await {
+        if let Err(error) = api.update_subresource(&key(scaler), "scale", &tree).await {
             let message = format!("New size: {to}; reason: {reason}; error: {error}");
             self.events.warning(scaler, "FailedRescale", message);
             let why = format!("the HPA controller was unable to update the target scale: {error}");
@@ -323,7 +326,7 @@ impl Scalers {
         report.put("AbleToScale", "True", "SucceededRescale", &why);
         let message = format!("New size: {to}; reason: {reason}");
         self.events.normal(scaler, "SuccessfulRescale", message);
-        let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memories = self.histories.lock().unwrap_or_else(PoisonError::into_inner);
         let memory = memories.entry(scaler.metadata().uid().into()).or_default();
         memory.changed(replicas, to, report.now);
         report.scaled = true;
@@ -331,8 +334,8 @@ impl Scalers {
     }
 }
 
-fn key(scaler: &HorizontalPodAutoscaler) -> Key {
-    Key::new(scaler.metadata().namespace(), scaler.spec().scale_target_ref().name())
+fn key(scaler: &HorizontalPodAutoscaler) -> NamespacedName {
+    NamespacedName::new(scaler.metadata().namespace(), scaler.spec().scale_target_ref().name())
 }
 
 fn read(target: &MetricTarget) -> Option<Target> {
@@ -343,7 +346,7 @@ fn read(target: &MetricTarget) -> Option<Target> {
 fn tolerance(scaler: &HorizontalPodAutoscaler) -> Tolerance {
     let own = |rules: Option<&HPAScalingRules>| {
         let own = rules.and_then(HPAScalingRules::tolerance);
-        own.map_or(TOLERANCE, |own| own.approximate())
+        own.map_or(TOLERANCE, |own| own.as_approximate_f64())
     };
     let behavior = scaler.spec().behavior();
     Tolerance {
@@ -353,7 +356,7 @@ fn tolerance(scaler: &HorizontalPodAutoscaler) -> Tolerance {
 }
 
 /// What the status says of a metric.
-fn shown(ask: &Ask<'_>, proposal: &Proposal) -> MetricStatus {
+fn metric_status(ask: &MetricQuery<'_>, proposal: &Proposal) -> MetricStatus {
     let amount = if ask.resource == "memory" {
         Quantity::new(proposal.average / 1000, Format::BinarySi)
     } else {
@@ -375,7 +378,7 @@ fn shown(ask: &Ask<'_>, proposal: &Proposal) -> MetricStatus {
 }
 
 /// What an autoscaler will say of itself.
-struct Report {
+struct StatusBuilder {
     now: i64,
     current: i32,
     desired: i32,
@@ -384,7 +387,7 @@ struct Report {
     conditions: List<HorizontalPodAutoscalerCondition>,
 }
 
-impl Report {
+impl StatusBuilder {
     fn new(scaler: &HorizontalPodAutoscaler, now: i64) -> Self {
         let status = scaler.status();
         Self {
@@ -405,10 +408,10 @@ impl Report {
         let condition = HorizontalPodAutoscalerCondition::new()
             .with_type(name)
             .with_status(verdict)
-            .with_last_transition_time(since.map_or_else(|| Time::text(self.now), Text::from))
+            .with_last_transition_time(since.map_or_else(|| Time::format(self.now), Text::from))
             .with_reason(reason)
             .with_message(message);
-        self.conditions.put(condition, |one| one.type_() == name);
+        self.conditions.upsert(condition, |one| one.type_() == name);
     }
 
     fn finish(self, scaler: &HorizontalPodAutoscaler) -> HorizontalPodAutoscalerStatus {
@@ -423,7 +426,7 @@ impl Report {
             .with_current_metrics(metrics)
             .with_conditions(self.conditions);
         if self.scaled {
-            status.set_last_scale_time(Time::text(self.now));
+            status.set_last_scale_time(Time::format(self.now));
         }
         status
     }

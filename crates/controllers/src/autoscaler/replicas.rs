@@ -9,9 +9,9 @@ use api::core::Pod;
 use object::{Duration, Time, Value};
 
 /// How long a new pod's CPU is not believed, in seconds.
-const WARM_UP: i64 = 300;
+const CPU_INITIALIZATION_PERIOD: i64 = 300;
 /// A pod that became unready so soon after its start was never ready, in seconds.
-const FIRST_READY: i64 = 30;
+const INITIAL_READINESS_DELAY: i64 = 30;
 
 /// What one pod uses, in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,7 +48,7 @@ pub(super) struct Proposal {
 
 /// A question about one resource.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ask<'a> {
+pub(super) struct MetricQuery<'a> {
     pub(super) resource: &'a str,
     /// One container only; empty: the whole pod.
     pub(super) container: &'a str,
@@ -76,10 +76,10 @@ pub(super) fn samples(list: &Value, resource: &str, container: &str) -> HashMap<
         if values.is_empty() || name.is_empty() {
             continue;
         }
-        let window = item["window"].as_str().and_then(|text| Duration::nanos(text).ok());
+        let window = item["window"].as_str().and_then(|text| Duration::parse_nanos(text).ok());
         let sample = Sample {
             value: values.into_iter().fold(0, i64::saturating_add),
-            at: item["timestamp"].as_str().and_then(Time::seconds).unwrap_or_default(),
+            at: item["timestamp"].as_str().and_then(Time::parse_seconds).unwrap_or_default(),
             window: window.unwrap_or_default() / 1_000_000_000,
         };
         found.insert(name.to_owned(), sample);
@@ -87,8 +87,8 @@ pub(super) fn samples(list: &Value, resource: &str, container: &str) -> HashMap<
     found
 }
 
-pub(super) fn propose(
-    ask: &Ask<'_>,
+pub(super) fn propose_replicas(
+    ask: &MetricQuery<'_>,
     pods: &[Pod],
     mut samples: HashMap<String, Sample>,
 ) -> Result<Proposal, String> {
@@ -142,15 +142,19 @@ pub(super) fn propose(
 }
 
 #[derive(Debug, Default)]
-struct Groups<'a> {
+struct PodGroups<'a> {
     ready: usize,
     unready: Vec<&'a str>,
     missing: Vec<&'a str>,
     ignored: Vec<&'a str>,
 }
 
-fn group<'a>(ask: &Ask<'_>, pods: &'a [Pod], samples: &HashMap<String, Sample>) -> Groups<'a> {
-    let mut groups = Groups::default();
+fn group<'a>(
+    ask: &MetricQuery<'_>,
+    pods: &'a [Pod],
+    samples: &HashMap<String, Sample>,
+) -> PodGroups<'a> {
+    let mut groups = PodGroups::default();
     for pod in pods {
         let name = pod.metadata().name();
         if pod.metadata().is_terminating() || pod.status().phase() == "Failed" {
@@ -160,7 +164,7 @@ fn group<'a>(ask: &Ask<'_>, pods: &'a [Pod], samples: &HashMap<String, Sample>) 
         } else {
             match samples.get(name) {
                 None => groups.missing.push(name),
-                Some(sample) if ask.resource == "cpu" && is_cold(pod, sample, ask.now) => {
+                Some(sample) if ask.resource == "cpu" && is_initializing(pod, sample, ask.now) => {
                     groups.unready.push(name);
                 }
                 Some(_) => groups.ready += 1,
@@ -171,21 +175,21 @@ fn group<'a>(ask: &Ask<'_>, pods: &'a [Pod], samples: &HashMap<String, Sample>) 
 }
 
 /// Whether what a pod uses now says nothing of what it will use.
-fn is_cold(pod: &Pod, sample: &Sample, now: i64) -> bool {
+fn is_initializing(pod: &Pod, sample: &Sample, now: i64) -> bool {
     let ready = pod.status().condition("Ready");
-    let start = pod.status().start_time().and_then(Time::seconds);
+    let start = pod.status().start_time().and_then(Time::parse_seconds);
     let (Some(ready), Some(start)) = (ready, start) else { return true };
-    let since = Time::seconds(ready.last_transition_time()).unwrap_or_default();
+    let since = Time::parse_seconds(ready.last_transition_time()).unwrap_or_default();
     let unready = ready.status() == "False";
-    if start + WARM_UP > now {
+    if start + CPU_INITIALIZATION_PERIOD > now {
         unready || sample.at < since.saturating_add(sample.window)
     } else {
-        unready && start + FIRST_READY > since
+        unready && start + INITIAL_READINESS_DELAY > since
     }
 }
 
 /// What each pod requests, in thousandths.
-fn requests(ask: &Ask<'_>, pods: &[Pod]) -> Result<HashMap<String, i64>, String> {
+fn requests(ask: &MetricQuery<'_>, pods: &[Pod]) -> Result<HashMap<String, i64>, String> {
     let mut all = HashMap::new();
     for pod in pods {
         let name = pod.metadata().name();
@@ -279,8 +283,9 @@ mod tests {
             Some(((*name).to_owned(), Sample { value: (*value)?, at: 1000, window: 30 }))
         });
         let tolerance = Tolerance { down: 0.1, up: 0.1 };
-        let ask = Ask { resource: "cpu", container: "", target, tolerance, current, now: 2000 };
-        propose(&ask, &all, samples.collect()).unwrap().replicas
+        let ask =
+            MetricQuery { resource: "cpu", container: "", target, tolerance, current, now: 2000 };
+        propose_replicas(&ask, &all, samples.collect()).unwrap().replicas
     }
 
     #[test]
@@ -315,8 +320,15 @@ mod tests {
         assert_eq!((all.len(), samples(&list, "cpu", "c")["a"].value), (1, 250));
         let tolerance = Tolerance { down: 0.1, up: 0.1 };
         let target = Target::Utilization(50);
-        let ask = Ask { resource: "memory", container: "", target, tolerance, current: 1, now: 0 };
-        let failed = propose(&ask, &[pod("a", "Running", true)], all).unwrap_err();
+        let ask = MetricQuery {
+            resource: "memory",
+            container: "",
+            target,
+            tolerance,
+            current: 1,
+            now: 0,
+        };
+        let failed = propose_replicas(&ask, &[pod("a", "Running", true)], all).unwrap_err();
         assert_eq!(failed, "missing request for memory in container c of Pod a");
     }
 }

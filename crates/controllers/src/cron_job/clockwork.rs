@@ -1,34 +1,34 @@
 //! When a CronJob's schedule is due.
 
-use api::batch::{CronJob, Moment, Schedule};
+use api::batch::{CalendarMinute, CronJob, CronSchedule};
 use jiff::{Timestamp, ToSpan, Zoned, tz::TimeZone};
 use object::Time;
 
 /// A schedule without a moment in so many years has none.
 const YEARS: i64 = 5;
 /// More missed times than this are worth a warning.
-const MANY: i64 = 100;
+const MAX_MISSED: i64 = 100;
 
 /// A schedule, in its time zone.
 #[derive(Clone, Debug)]
-pub(super) struct Clockwork {
-    schedule: Schedule,
+pub(super) struct ZonedSchedule {
+    schedule: CronSchedule,
     zone: TimeZone,
 }
 
 /// The last time that was due and is not done.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Due {
+pub(super) struct MissedRun {
     pub(super) at: i64,
     /// Too many were missed before it.
-    pub(super) many: bool,
+    pub(super) too_many_missed: bool,
 }
 
 /// What a CronJob's clock cannot be made of: the event's reason and message.
-pub(super) type Wrong = (&'static str, String);
+pub(super) type ScheduleError = (&'static str, String);
 
-impl Clockwork {
-    pub(super) fn of(cron: &CronJob) -> Result<Self, Wrong> {
+impl ZonedSchedule {
+    pub(super) fn of(cron: &CronJob) -> Result<Self, ScheduleError> {
         let (text, zone) = (cron.spec().schedule(), cron.spec().time_zone());
         if let Some(name) = zone {
             let wrong = |error| ("UnknownTimeZone", format!("invalid timeZone: {name:?}: {error}"));
@@ -36,7 +36,7 @@ impl Clockwork {
         }
         let wrong =
             |error| ("UnparseableSchedule", format!("unparseable schedule: {text:?} : {error}"));
-        let schedule = Schedule::parse(text).map_err(wrong)?;
+        let schedule = CronSchedule::parse(text).map_err(wrong)?;
         let inline = text.strip_prefix("CRON_TZ=").or(text.strip_prefix("TZ="));
         let inline = inline.and_then(|rest| rest.split_whitespace().next());
         let zone = inline.or(zone).map_or(Ok(TimeZone::UTC), find).map_err(wrong)?;
@@ -63,10 +63,10 @@ impl Clockwork {
     }
 
     /// To the next moment that could be meant.
-    fn skip(&self, at: &Zoned, moment: Moment) -> Option<Zoned> {
+    fn skip(&self, at: &Zoned, moment: CalendarMinute) -> Option<Zoned> {
         let has = |bits: u64, n: u32| bits >> n & 1 == 1;
-        let any_time = |moment: Moment| {
-            let times = Schedule { minutes: u64::MAX, hours: u64::MAX, ..self.schedule };
+        let any_time = |moment: CalendarMinute| {
+            let times = CronSchedule { minutes: u64::MAX, hours: u64::MAX, ..self.schedule };
             times.matches(moment)
         };
         if !has(self.schedule.months, moment.month) {
@@ -81,16 +81,19 @@ impl Clockwork {
 
     /// The newest time not after `now` that has not been done. Where a deadline counts,
     /// what is older than that does not.
-    pub(super) fn due(&self, cron: &CronJob, now: i64) -> Result<Option<Due>, Wrong> {
+    pub(super) fn due(&self, cron: &CronJob, now: i64) -> Result<Option<MissedRun>, ScheduleError> {
         let deadline = cron.spec().starting_deadline_seconds();
-        let from =
-            deadline.map_or(i64::MIN, |seconds| now.saturating_sub(seconds)).max(began(cron));
-        Ok(self.last(from, now)?.map(|(at, missed)| Due { at, many: missed > MANY }))
+        let from = deadline
+            .map_or(i64::MIN, |seconds| now.saturating_sub(seconds))
+            .max(earliest_time(cron));
+        Ok(self
+            .last(from, now)?
+            .map(|(at, missed)| MissedRun { at, too_many_missed: missed > MAX_MISSED }))
     }
 
     /// When to look again.
-    pub(super) fn following(&self, cron: &CronJob, now: i64) -> Option<i64> {
-        let from = began(cron);
+    pub(super) fn next_wakeup(&self, cron: &CronJob, now: i64) -> Option<i64> {
+        let from = earliest_time(cron);
         let last = match self.last(from, now) {
             Ok(Some((at, _))) => at,
             Ok(None) if self.next(from).is_some_and(|next| next > now) => from,
@@ -100,7 +103,7 @@ impl Clockwork {
     }
 
     /// The last time in (`from`, `now`], and about how many there were.
-    fn last(&self, from: i64, now: i64) -> Result<Option<(i64, i64)>, Wrong> {
+    fn last(&self, from: i64, now: i64) -> Result<Option<(i64, i64)>, ScheduleError> {
         let Some(first) = self.next(from).filter(|first| *first <= now) else { return Ok(None) };
         let Some(second) = self.next(first).filter(|second| *second <= now) else {
             return Ok(Some((first, 0)));
@@ -119,9 +122,9 @@ impl Clockwork {
     }
 
     /// A moment as people in the zone write it.
-    pub(super) fn shown(cron: &CronJob, at: i64) -> String {
+    pub(super) fn format_time(cron: &CronJob, at: i64) -> String {
         let zone = cron.spec().time_zone().and_then(|name| find(name).ok());
-        let Some(zone) = zone else { return Time::text(at).into() };
+        let Some(zone) = zone else { return Time::format(at).into() };
         let moment = Timestamp::from_second(at).unwrap_or(Timestamp::MAX).to_zoned(zone);
         let text = moment.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string();
         text.strip_suffix("+00:00").map_or(text.clone(), |text| format!("{text}Z"))
@@ -129,24 +132,24 @@ impl Clockwork {
 }
 
 /// A moment as mails write it.
-pub(super) fn mail_date(at: i64) -> String {
+pub(super) fn format_rfc1123(at: i64) -> String {
     let moment = Timestamp::from_second(at).unwrap_or(Timestamp::MAX);
     moment.strftime("%a, %d %b %Y %H:%M:%S +0000").to_string()
 }
 
 /// What came before this moment is done, or never was to be.
-fn began(cron: &CronJob) -> i64 {
-    let last = cron.status().last_schedule_time().and_then(Time::seconds);
-    last.or_else(|| Time::seconds(cron.metadata().creation_timestamp())).unwrap_or_default()
+fn earliest_time(cron: &CronJob) -> i64 {
+    let last = cron.status().last_schedule_time().and_then(Time::parse_seconds);
+    last.or_else(|| Time::parse_seconds(cron.metadata().creation_timestamp())).unwrap_or_default()
 }
 
 fn find(name: &str) -> Result<TimeZone, String> {
     TimeZone::get(name).map_err(|_| format!("unknown time zone {name}"))
 }
 
-fn moment(at: &Zoned) -> Moment {
+fn moment(at: &Zoned) -> CalendarMinute {
     let number = |n: i8| u32::try_from(n).unwrap_or_default();
-    Moment {
+    CalendarMinute {
         minute: number(at.minute()),
         hour: number(at.hour()),
         day: number(at.day()),
@@ -174,9 +177,9 @@ mod tests {
         if !zone.is_empty() {
             cron.spec_mut().set_time_zone(zone);
         }
-        let clock = Clockwork::of(&cron).unwrap();
-        let next = clock.next(Time::seconds(after).unwrap());
-        next.map_or_else(|| "never".into(), |at| Time::text(at).into())
+        let clock = ZonedSchedule::of(&cron).unwrap();
+        let next = clock.next(Time::parse_seconds(after).unwrap());
+        next.map_or_else(|| "never".into(), |at| Time::format(at).into())
     }
 
     #[test]
@@ -203,12 +206,12 @@ mod tests {
     fn what_was_missed_is_due_once() {
         let mut cron = cron("*/10 * * * *", "2026-01-01T00:00:00Z");
         let due = |cron: &CronJob, now: &str| {
-            let clock = Clockwork::of(cron).unwrap();
-            let now = Time::seconds(now).unwrap();
+            let clock = ZonedSchedule::of(cron).unwrap();
+            let now = Time::parse_seconds(now).unwrap();
             let due = clock.due(cron, now).unwrap();
-            let shown = |at| Time::text(at).to_string();
-            let next = clock.following(cron, now).map(shown).unwrap();
-            (due.map(|due| (shown(due.at), due.many)), next)
+            let shown = |at| Time::format(at).to_string();
+            let next = clock.next_wakeup(cron, now).map(shown).unwrap();
+            (due.map(|due| (shown(due.at), due.too_many_missed)), next)
         };
         let at = |text: &str| format!("2026-01-01T{text}:00Z");
         assert_eq!(due(&cron, &at("00:05")), (None, at("00:10")));
@@ -225,13 +228,13 @@ mod tests {
     #[test]
     fn says_what_is_wrong() {
         let mut bad = cron("* * *", "2026-01-01T00:00:00Z");
-        assert_eq!(Clockwork::of(&bad).unwrap_err().0, "UnparseableSchedule");
+        assert_eq!(ZonedSchedule::of(&bad).unwrap_err().0, "UnparseableSchedule");
         bad.spec_mut().set_time_zone("Nowhere/At_all");
-        assert_eq!(Clockwork::of(&bad).unwrap_err().0, "UnknownTimeZone");
+        assert_eq!(ZonedSchedule::of(&bad).unwrap_err().0, "UnknownTimeZone");
         let mut zoned = cron("* * * * *", "2026-01-01T00:00:00Z");
-        assert_eq!(Clockwork::shown(&zoned, 0), "1970-01-01T00:00:00Z");
+        assert_eq!(ZonedSchedule::format_time(&zoned, 0), "1970-01-01T00:00:00Z");
         zoned.spec_mut().set_time_zone("Asia/Tokyo");
-        assert_eq!(Clockwork::shown(&zoned, 0), "1970-01-01T09:00:00+09:00");
-        assert_eq!(mail_date(0), "Thu, 01 Jan 1970 00:00:00 +0000");
+        assert_eq!(ZonedSchedule::format_time(&zoned, 0), "1970-01-01T09:00:00+09:00");
+        assert_eq!(format_rfc1123(0), "Thu, 01 Jan 1970 00:00:00 +0000");
     }
 }

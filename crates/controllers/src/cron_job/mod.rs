@@ -12,22 +12,22 @@ mod plan;
 use std::{sync::Arc, time::Duration};
 
 use api::batch::{CronJob, CronJobStatus, Job};
-use client::{Delete, Error, Propagation};
-use object::{Cause, Clock, Key, Time};
-use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder, Reference};
+use client::{DeleteParams, Error, Propagation};
+use object::{Clock, NamespacedName, Time, WriteCause};
+use runtime::{CachedApi, Context, Controller, EventRecorder, InvolvedObject, Reconcile, Requeue};
 use schema::Kind;
 
-use self::plan::{Act, Scene, drop_active, plan, reference};
+use self::plan::{Action, PlanInput, drop_active, plan, reference};
 use crate::Config;
 
 /// Clocks are not so exact.
-const LATER: i64 = 100_000;
+const NEXT_SCHEDULE_DELTA_MICROS: i64 = 100_000;
 
 pub(crate) fn start(cx: &Context, config: &Config) {
     let crons = CronJobs {
-        crons: cx.objects(),
-        jobs: cx.objects(),
-        events: Recorder::start(cx, "cronjob-controller", ""),
+        crons: cx.cached_api(),
+        jobs: cx.cached_api(),
+        events: EventRecorder::start(cx, "cronjob-controller", ""),
         clock: config.clock.clone(),
     };
     Controller::new("cronjob", cx, crons).owns::<Job>().start();
@@ -35,41 +35,41 @@ pub(crate) fn start(cx: &Context, config: &Config) {
 
 #[derive(Debug)]
 struct CronJobs {
-    crons: Objects<CronJob>,
-    jobs: Objects<Job>,
-    events: Recorder,
+    crons: CachedApi<CronJob>,
+    jobs: CachedApi<Job>,
+    events: EventRecorder,
     clock: Arc<dyn Clock>,
 }
 
 impl Reconcile for CronJobs {
     type Kind = CronJob;
 
-    async fn reconcile(&self, _: &Key, cron: Option<CronJob>) -> Result<Next, Error> {
-        let Some(cron) = cron else { return Ok(Next::OnChange) };
-        let micros = self.clock.micros();
+    async fn reconcile(&self, _: &NamespacedName, cron: Option<CronJob>) -> Result<Requeue, Error> {
+        let Some(cron) = cron else { return Ok(Requeue::OnChange) };
+        let micros = self.clock.now_micros();
         let jobs = self.jobs.owned_by(&cron);
         let now = micros.div_euclid(1_000_000);
-        let plan = plan(Scene { cron: &cron, jobs: &jobs, now });
+        let plan = plan(PlanInput { cron: &cron, jobs: &jobs, now });
         let (mut status, mut failed) = (plan.status, Ok(()));
         for step in plan.steps {
-            failed = self.act(&cron, step.act, &step.because, &mut status).await;
+            failed = self.act(&cron, step.action, &step.cause, &mut status).await;
             if failed.is_err() {
                 break;
             }
         }
         if status != *cron.status() {
-            let because = cron.causes("status has changed");
-            self.crons.because(&because).update_status(cron.with_status(status)).await?;
+            let because = cron.write_cause("status has changed");
+            self.crons.with_cause(&because).update_status(cron.with_status(status)).await?;
         }
         failed?;
         let left = plan.wake.map(|at| {
             at.saturating_mul(1_000_000)
-                .saturating_add(LATER)
+                .saturating_add(NEXT_SCHEDULE_DELTA_MICROS)
                 .saturating_sub(micros)
                 .max(0)
                 .unsigned_abs()
         });
-        Ok(left.map_or(Next::OnChange, |left| Next::After(Duration::from_micros(left))))
+        Ok(left.map_or(Requeue::OnChange, |left| Requeue::After(Duration::from_micros(left))))
     }
 }
 
@@ -77,19 +77,21 @@ impl CronJobs {
     async fn act(
         &self,
         cron: &CronJob,
-        act: Act,
-        because: &Cause,
+        act: Action,
+        because: &WriteCause,
         status: &mut CronJobStatus,
     ) -> Result<(), Error> {
         match act {
-            Act::Tell(severity, reason, message) => {
-                self.events.tell(Reference::to(cron), severity, reason, message);
+            Action::RecordEvent(severity, reason, message) => {
+                self.events.record(InvolvedObject::of(cron), severity, reason, message);
                 Ok(())
             }
-            Act::Delete(job) => {
-                let with_pods =
-                    Delete { propagation: Some(Propagation::Background), ..Delete::default() };
-                let deleted = self.jobs.because(because).delete_with(&job, with_pods).await;
+            Action::Delete(job) => {
+                let with_pods = DeleteParams {
+                    propagation: Some(Propagation::Background),
+                    ..DeleteParams::default()
+                };
+                let deleted = self.jobs.with_cause(because).delete_with(&job, with_pods).await;
                 if let Err(error) = deleted {
                     self.events.warning(cron, "FailedDelete", format!("Deleted job: {error}"));
                     return Err(error);
@@ -99,11 +101,11 @@ impl CronJobs {
                 self.events.normal(cron, "SuccessfulDelete", message);
                 Ok(())
             }
-            Act::Start(job, at) => {
-                if let Some(made) = self.begin(cron, job, because).await? {
+            Action::Start(job, at) => {
+                if let Some(made) = self.create_job(cron, job, because).await? {
                     drop_active(status, made.metadata().uid());
                     status.active_mut().push(reference(&made));
-                    status.set_last_schedule_time(Time::text(at));
+                    status.set_last_schedule_time(Time::format(at));
                 }
                 Ok(())
             }
@@ -111,9 +113,14 @@ impl CronJobs {
     }
 
     /// Makes a job, unless another has its name.
-    async fn begin(&self, cron: &CronJob, job: Job, because: &Cause) -> Result<Option<Job>, Error> {
-        let key = Key::of(job.metadata());
-        match self.jobs.because(because).create(job).await {
+    async fn create_job(
+        &self,
+        cron: &CronJob,
+        job: Job,
+        because: &WriteCause,
+    ) -> Result<Option<Job>, Error> {
+        let key = NamespacedName::from_meta(job.metadata());
+        match self.jobs.with_cause(because).create(job).await {
             Ok(made) => {
                 let message = format!("Created job {}", made.metadata().name());
                 self.events.normal(cron, "SuccessfulCreate", message);
@@ -121,7 +128,7 @@ impl CronJobs {
             }
             Err(error) if error.is_already_exists() => {
                 let other = self.jobs.api().get(&key).await?;
-                let owner = other.metadata().controller();
+                let owner = other.metadata().controller_ref();
                 let ours = owner.is_some_and(|owner| owner.uid() == cron.meta().uid());
                 Ok(Some(other).filter(|_| ours)) // made before, and not noted
             }

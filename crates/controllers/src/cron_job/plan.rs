@@ -5,16 +5,16 @@ use api::{
     core::ObjectReference,
 };
 use object::{List, ObjectMeta, Time};
-use runtime::{Severity, Step};
+use runtime::{EventType, Step};
 use schema::Kind;
 
-use super::clockwork::{Clockwork, mail_date};
+use super::clockwork::{ZonedSchedule, format_rfc1123};
 
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
 /// What there is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scene<'a> {
+pub(super) struct PlanInput<'a> {
     pub(super) cron: &'a CronJob,
     /// Those that it controls.
     pub(super) jobs: &'a [Job],
@@ -22,30 +22,30 @@ pub(super) struct Scene<'a> {
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Act {
+pub(super) enum Action {
     Delete(Job),
     /// The job that is due, and when it was.
     Start(Job, i64),
-    Tell(Severity, &'static str, String),
+    RecordEvent(EventType, &'static str, String),
 }
 
 #[derive(Debug)]
 pub(super) struct Plan {
-    pub(super) steps: Vec<Step<Act>>,
+    pub(super) steps: Vec<Step<Action>>,
     /// As it is before jobs are deleted and started.
     pub(super) status: CronJobStatus,
     /// When to look again.
     pub(super) wake: Option<i64>,
 }
 
-pub(super) fn plan(scene: Scene<'_>) -> Plan {
+pub(super) fn plan(scene: PlanInput<'_>) -> Plan {
     let cron = scene.cron;
     let mut planner =
         Planner { scene, status: cron.status().clone(), acts: Vec::new(), gone: Vec::new() };
-    planner.forget();
-    planner.notice();
+    planner.clean_up_finished_jobs();
+    planner.update_active();
     let wake = if cron.is_terminating() { None } else { planner.schedule() };
-    let step = |(act, rule): (Act, &str)| Step { act, because: cron.causes(rule) };
+    let step = |(act, rule): (Action, &str)| Step { action: act, cause: cron.write_cause(rule) };
     let steps = planner.acts.into_iter().map(step).collect();
     Plan { steps, status: planner.status, wake }
 }
@@ -71,16 +71,16 @@ pub(super) fn drop_active(status: &mut CronJobStatus, uid: &str) {
 }
 
 struct Planner<'a> {
-    scene: Scene<'a>,
+    scene: PlanInput<'a>,
     status: CronJobStatus,
-    acts: Vec<(Act, &'static str)>,
+    acts: Vec<(Action, &'static str)>,
     /// Uids of jobs that are to be deleted.
     gone: Vec<&'a str>,
 }
 
 impl Planner<'_> {
     /// Deletes ended jobs that are more than the user wants to keep.
-    fn forget(&mut self) {
+    fn clean_up_finished_jobs(&mut self) {
         let spec = self.scene.cron.spec();
         let limits = [
             ("Complete", spec.successful_jobs_history_limit()),
@@ -96,20 +96,20 @@ impl Planner<'_> {
             let many = ended.len().saturating_sub(limit);
             for job in ended.into_iter().take(many).filter(|job| !job.is_terminating()) {
                 self.gone.push(job.metadata().uid());
-                self.acts.push((Act::Delete(job.clone()), "the history is too long"));
+                self.acts.push((Action::Delete(job.clone()), "the history is too long"));
             }
         }
     }
 
     /// Takes note of jobs that have ended, and of those that are missing.
-    fn notice(&mut self) {
+    fn update_active(&mut self) {
         for job in self.scene.jobs {
             let (name, uid) = (job.metadata().name(), job.metadata().uid());
             let listed = self.status.active().iter().any(|one| one.uid() == uid);
             if !job.is_finished() {
                 if !listed {
                     let why = "Saw a job that the controller did not create or forgot";
-                    self.tell(Severity::Warning, "UnexpectedJob", format!("{why}: {name}"));
+                    self.tell(EventType::Warning, "UnexpectedJob", format!("{why}: {name}"));
                 }
                 continue;
             }
@@ -117,7 +117,7 @@ impl Planner<'_> {
             if listed {
                 drop_active(&mut self.status, uid);
                 let why = format!("Saw completed job: {name}, condition: {how}");
-                self.tell(Severity::Normal, "SawCompletedJob", why);
+                self.tell(EventType::Normal, "SawCompletedJob", why);
             }
             let end = job.status().completion_time().filter(|_| how == "Complete");
             let last = self.status.last_successful_time();
@@ -130,18 +130,18 @@ impl Planner<'_> {
         for lost in active.iter().filter(|one| !known(one.uid())) {
             drop_active(&mut self.status, lost.uid());
             let why = format!("Active job went missing: {}", lost.name());
-            self.tell(Severity::Normal, "MissingJob", why);
+            self.tell(EventType::Normal, "MissingJob", why);
         }
     }
 
     /// Starts what is due. When to look again.
     fn schedule(&mut self) -> Option<i64> {
-        let Scene { cron, now, .. } = self.scene;
-        let warn = |this: &mut Self, (reason, why)| this.tell(Severity::Warning, reason, why);
+        let PlanInput { cron, now, .. } = self.scene;
+        let warn = |this: &mut Self, (reason, why)| this.tell(EventType::Warning, reason, why);
         if cron.spec().suspend() {
             return None;
         }
-        let clock = match Clockwork::of(cron) {
+        let clock = match ZonedSchedule::of(cron) {
             Ok(clock) => clock,
             Err(wrong) => {
                 warn(self, wrong);
@@ -156,20 +156,20 @@ impl Planner<'_> {
                 return None;
             }
         };
-        let Some(due) = due else { return clock.following(cron, now) };
-        if due.many {
+        let Some(due) = due else { return clock.next_wakeup(cron, now) };
+        if due.too_many_missed {
             let why = "too many missed start times. Set or decrease \
                        .spec.startingDeadlineSeconds or check clock skew";
             warn(self, ("TooManyMissedTimes", why.to_owned()));
         }
         let late = cron.spec().starting_deadline_seconds();
         if late.is_some_and(|seconds| due.at.saturating_add(seconds) < now) {
-            let why = format!("Missed scheduled time to start a job: {}", mail_date(due.at));
+            let why = format!("Missed scheduled time to start a job: {}", format_rfc1123(due.at));
             warn(self, ("MissSchedule", why));
         } else {
             self.start(due.at);
         }
-        clock.following(cron, now)
+        clock.next_wakeup(cron, now)
     }
 
     fn start(&mut self, at: i64) {
@@ -177,7 +177,7 @@ impl Planner<'_> {
         let job = new_job(cron, at);
         let name = job.metadata().name();
         let active = self.status.active().clone();
-        let done = cron.status().last_schedule_time().and_then(Time::seconds) == Some(at);
+        let done = cron.status().last_schedule_time().and_then(Time::parse_seconds) == Some(at);
         if done || active.iter().any(|one| one.name() == name) {
             return;
         }
@@ -185,7 +185,7 @@ impl Planner<'_> {
             "Forbid" if !active.is_empty() => {
                 let why = "Not starting job because prior execution is running and concurrency \
                            policy is Forbid";
-                return self.tell(Severity::Normal, "JobAlreadyActive", why.to_owned());
+                return self.tell(EventType::Normal, "JobAlreadyActive", why.to_owned());
             }
             "Replace" => {
                 let running = |job: &&Job| active.iter().any(|one| one.uid() == job.meta().uid());
@@ -193,28 +193,28 @@ impl Planner<'_> {
                     !self.gone.contains(&job.metadata().uid()) && !job.is_terminating()
                 });
                 let rule = "the next job replaces it";
-                self.acts.extend(old.map(|job| (Act::Delete(job.clone()), rule)));
+                self.acts.extend(old.map(|job| (Action::Delete(job.clone()), rule)));
             }
             _ => {}
         }
-        self.acts.push((Act::Start(job, at), "the schedule is due"));
+        self.acts.push((Action::Start(job, at), "the schedule is due"));
     }
 
-    fn tell(&mut self, severity: Severity, reason: &'static str, message: String) {
-        self.acts.push((Act::Tell(severity, reason, message), "status has changed"));
+    fn tell(&mut self, severity: EventType, reason: &'static str, message: String) {
+        self.acts.push((Action::RecordEvent(severity, reason, message), "status has changed"));
     }
 }
 
 fn new_job(cron: &CronJob, at: i64) -> Job {
     let template = cron.spec().job_template();
     let mut annotations = template.metadata().annotations().clone();
-    annotations.insert(SCHEDULED, Clockwork::shown(cron, at));
+    annotations.insert(SCHEDULED, ZonedSchedule::format_time(cron, at));
     let metadata = ObjectMeta::new()
         .with_name(format!("{}-{}", cron.metadata().name(), at / 60))
         .with_namespace(cron.metadata().namespace())
         .with_labels(template.metadata().labels().clone())
         .with_annotations(annotations)
-        .with_owner_references([cron.controls()]);
+        .with_owner_references([cron.controller_ref()]);
     Job::new().with_metadata(metadata).with_spec(template.spec().clone())
 }
 
@@ -244,14 +244,14 @@ mod tests {
     }
 
     fn acts(cron: &CronJob, jobs: &[Job], at: &str) -> (Vec<String>, String) {
-        let now = Time::seconds(&format!("2026-01-01T{at}Z")).unwrap();
-        let plan = plan(Scene { cron, jobs, now });
-        let said = plan.steps.into_iter().map(|step| match step.act {
-            Act::Delete(job) => format!("delete {}", job.metadata().name()),
-            Act::Start(job, at) => format!("start {} {}", job.metadata().name(), at % 3600 / 60),
-            Act::Tell(_, reason, _) => reason.to_owned(),
+        let now = Time::parse_seconds(&format!("2026-01-01T{at}Z")).unwrap();
+        let plan = plan(PlanInput { cron, jobs, now });
+        let said = plan.steps.into_iter().map(|step| match step.action {
+            Action::Delete(job) => format!("delete {}", job.metadata().name()),
+            Action::Start(job, at) => format!("start {} {}", job.metadata().name(), at % 3600 / 60),
+            Action::RecordEvent(_, reason, _) => reason.to_owned(),
         });
-        let wake = plan.wake.map_or_else(String::new, |at| Time::text(at)[11..16].to_owned());
+        let wake = plan.wake.map_or_else(String::new, |at| Time::format(at)[11..16].to_owned());
         (said.collect(), wake)
     }
 
@@ -287,7 +287,7 @@ mod tests {
         let jobs = [job("aa", "Complete"), job("a", "Complete"), job("f", "Failed")];
         let (said, _) = acts(&cron, &jobs, "00:05:00");
         assert_eq!(said, ["delete a", "SawCompletedJob"]);
-        let plan = plan(Scene { cron: &cron, jobs: &jobs, now: 0 });
+        let plan = plan(PlanInput { cron: &cron, jobs: &jobs, now: 0 });
         assert!(plan.status.active().is_empty());
         assert_eq!(plan.status.last_successful_time(), Some("2026-01-01T00:01:00Z"));
         assert_eq!(acts(&cron, &[], "00:05:00").0, ["MissingJob"]);

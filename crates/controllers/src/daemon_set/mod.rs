@@ -24,31 +24,31 @@ use api::{
     core::{Node, Pod},
 };
 use client::{Error, Patch};
-use object::{Cause, Clock, Key, Text, Value, wait_seconds};
-use runtime::{Context, Controller, Next, Objects, Reconcile, Step};
+use object::{Clock, NamespacedName, Text, Value, WriteCause, wait_seconds};
+use runtime::{CachedApi, Context, Controller, Reconcile, Requeue, Step};
 
 use self::{
-    place::Placing,
-    plan::{Act, Scene, plan},
+    place::DaemonPlacement,
+    plan::{Action, PlanInput, plan},
 };
 use crate::{
     Config,
-    claim::{claimed, index_orphans, wanted_by},
+    claim::{claim_owned, index_orphans, potential_owners},
     history,
-    pods::{Pods, slow_start},
+    pods::{PodControl, slow_start_batch},
 };
 
 /// How long a node is spared after a pod has failed there: doubled each time.
-const FIRST_REST: i64 = 1;
-const LAST_REST: i64 = 15 * 60;
+const INITIAL_BACKOFF: i64 = 1;
+const MAX_BACKOFF: i64 = 15 * 60;
 
 pub(crate) fn start(cx: &Context, config: &Config) {
     let sets = DaemonSets {
-        sets: cx.objects(),
-        nodes: cx.objects(),
-        revisions: cx.objects(),
-        pods: Pods::new(cx, "daemonset-controller"),
-        rests: Mutex::default(),
+        sets: cx.cached_api(),
+        nodes: cx.cached_api(),
+        revisions: cx.cached_api(),
+        pods: PodControl::new(cx, "daemonset-controller"),
+        failed_pod_backoffs: Mutex::default(),
         clock: config.clock.clone(),
     };
     index_orphans(&sets.pods.objects);
@@ -57,24 +57,24 @@ pub(crate) fn start(cx: &Context, config: &Config) {
     let by_pod = known.clone();
     Controller::new("daemonset", cx, sets)
         .owns::<Pod>()
-        .watches::<Pod>(move |pod| wanted_by(pod, &by_pod))
-        .watches::<Node>(move |node| concerned(node, &known, &nodes, &pods))
+        .watches::<Pod>(move |pod| potential_owners(pod, &by_pod))
+        .watches::<Node>(move |node| affected_sets(node, &known, &nodes, &pods))
         .start();
 }
 
 #[derive(Debug)]
 struct DaemonSets {
-    sets: Objects<DaemonSet>,
-    nodes: Objects<Node>,
-    revisions: Objects<ControllerRevision>,
-    pods: Pods,
+    sets: CachedApi<DaemonSet>,
+    nodes: CachedApi<Node>,
+    revisions: CachedApi<ControllerRevision>,
+    pods: PodControl,
     /// Where pods have failed: by set, its generation and node.
-    rests: Mutex<HashMap<(Text, i64, Text), Rest>>,
+    failed_pod_backoffs: Mutex<HashMap<(Text, i64, Text), NodeBackoff>>,
     clock: Arc<dyn Clock>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Rest {
+struct NodeBackoff {
     until: i64,
     length: i64,
 }
@@ -82,57 +82,61 @@ struct Rest {
 impl Reconcile for DaemonSets {
     type Kind = DaemonSet;
 
-    async fn reconcile(&self, _: &Key, set: Option<DaemonSet>) -> Result<Next, Error> {
+    async fn reconcile(
+        &self,
+        _: &NamespacedName,
+        set: Option<DaemonSet>,
+    ) -> Result<Requeue, Error> {
         let Some(set) = set.filter(|set| !set.metadata().is_terminating()) else {
-            return Ok(Next::OnChange); // what it has made is the collector's
+            return Ok(Requeue::OnChange); // what it has made is the collector's
         };
         let now = self.clock.now();
-        let resting = self.resting(&set, now);
-        let scene = Scene {
+        let resting = self.nodes_in_backoff(&set, now);
+        let scene = PlanInput {
             set: &set,
-            pods: claimed(&set, &self.sets, &self.pods.objects).await?,
-            revisions: claimed(&set, &self.sets, &self.revisions).await?,
+            pods: claim_owned(&set, &self.sets, &self.pods.objects).await?,
+            revisions: claim_owned(&set, &self.sets, &self.revisions).await?,
             nodes: self.nodes.all(),
-            resting: resting.keys().cloned().collect(),
+            nodes_in_backoff: resting.keys().cloned().collect(),
             now,
         };
         let steps = plan(&scene);
-        let recorded = steps.iter().any(|step| matches!(step.act, Act::Record(_)));
+        let recorded = steps.iter().any(|step| matches!(step.action, Action::CreateRevision(_)));
         self.act(&set, steps).await?;
         if recorded {
-            return Ok(Next::After(Duration::ZERO)); // revisions wake nobody
+            return Ok(Requeue::After(Duration::ZERO)); // revisions wake nobody
         }
         let wake = resting.values().map(|rest| rest.until - now);
         let wake = wake.chain(status::next(&scene)).filter(|left| *left > 0).min();
-        Ok(wake.map_or(Next::OnChange, |left| Next::After(wait_seconds(left))))
+        Ok(wake.map_or(Requeue::OnChange, |left| Requeue::After(wait_seconds(left))))
     }
 }
 
 impl DaemonSets {
-    async fn act(&self, set: &DaemonSet, steps: Vec<Step<Act>>) -> Result<(), Error> {
+    async fn act(&self, set: &DaemonSet, steps: Vec<Step<Action>>) -> Result<(), Error> {
         let (mut creates, mut deletes, mut report) = (Vec::new(), Vec::new(), None);
-        for Step { act, because } in steps {
-            let revisions = self.revisions.because(&because);
+        for Step { action: act, cause: because } in steps {
+            let revisions = self.revisions.with_cause(&because);
             match act {
-                Act::Record(revision) => self.record(set, revision, &because).await?,
-                Act::Renumber(revision) => drop(revisions.update(revision).await?),
-                Act::Forget(revision) => revisions.delete(&revision).await?,
-                Act::Relabel(pod, hash) => self.relabel(&pod, hash, &because).await?,
-                Act::Create(pod) => creates.push((pod, because)),
-                Act::Delete(pod) => deletes.push((pod, because)),
-                Act::Replace { pod, node } => {
-                    self.tell_end(set, &pod, &node);
+                Action::CreateRevision(revision) => self.record(set, revision, &because).await?,
+                Action::UpdateRevision(revision) => drop(revisions.update(revision).await?),
+                Action::DeleteRevision(revision) => revisions.delete(&revision).await?,
+                Action::Relabel(pod, hash) => self.relabel(&pod, hash, &because).await?,
+                Action::Create(pod) => creates.push((pod, because)),
+                Action::Delete(pod) => deletes.push((pod, because)),
+                Action::Replace { pod, node } => {
+                    self.record_pod_finished(set, &pod, &node);
                     deletes.push((pod, because));
                 }
-                Act::Report(status) => report = Some((status, because)),
+                Action::UpdateStatus(status) => report = Some((status, because)),
             }
         }
         let create = async |(pod, because)| self.pods.create(set, pod, &because).await;
-        let made = slow_start(creates, create).await;
+        let made = slow_start_batch(creates, create).await;
         let ended = self.pods.delete_all(set, &deletes).await;
         if let Some((status, because)) = report {
             let new = set.clone().with_status(status);
-            self.sets.because(&because).update_status(new).await?;
+            self.sets.with_cause(&because).update_status(new).await?;
         }
         made.and(ended)
     }
@@ -143,28 +147,28 @@ impl DaemonSets {
         &self,
         set: &DaemonSet,
         revision: ControllerRevision,
-        because: &Cause,
+        because: &WriteCause,
     ) -> Result<(), Error> {
-        if history::record(&self.revisions, revision, because).await? {
+        if history::create_revision(&self.revisions, revision, because).await? {
             return Ok(());
         }
         let mut set = set.clone();
         let collisions = set.status().collision_count().unwrap_or_default().saturating_add(1);
         set.status_mut().set_collision_count(collisions);
-        self.sets.because(because).update_status(set).await.map(drop)
+        self.sets.with_cause(because).update_status(set).await.map(drop)
     }
 
-    async fn relabel(&self, pod: &Pod, hash: Text, because: &Cause) -> Result<(), Error> {
+    async fn relabel(&self, pod: &Pod, hash: Text, because: &WriteCause) -> Result<(), Error> {
         let mut patch = Value::object();
         patch["metadata"]["labels"][history::HASH] = hash.into();
-        let pods = self.pods.objects.because(because);
-        pods.patch(&Key::of(pod.metadata()), &Patch::Merge(patch)).await.map(drop)
+        let pods = self.pods.objects.with_cause(because);
+        pods.patch(&NamespacedName::from_meta(pod.metadata()), &Patch::Merge(patch)).await.map(drop)
     }
 
-    fn tell_end(&self, set: &DaemonSet, pod: &Pod, node: &str) {
-        let key = Key::of(pod.metadata());
+    fn record_pod_finished(&self, set: &DaemonSet, pod: &Pod, node: &str) {
+        let key = NamespacedName::from_meta(pod.metadata());
         if pod.status().phase() == "Failed" {
-            self.rest(set, node);
+            self.back_off(set, node);
             let message =
                 format!("Found failed daemon pod {key} on node {node}, will try to kill it");
             self.pods.events.warning(set, "FailedDaemonPod", message);
@@ -176,18 +180,19 @@ impl DaemonSets {
     }
 
     /// Spares a node for a while, longer each time.
-    fn rest(&self, set: &DaemonSet, node: &str) {
+    fn back_off(&self, set: &DaemonSet, node: &str) {
         let now = self.clock.now();
         let key = (set.metadata().uid().into(), set.metadata().generation(), node.into());
-        let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
-        rests.retain(|_, rest| rest.until + 2 * LAST_REST > now);
-        let length = rests.get(&key).map_or(FIRST_REST, |rest| (rest.length * 2).min(LAST_REST));
-        rests.insert(key, Rest { until: now + length, length });
+        let mut rests = self.failed_pod_backoffs.lock().unwrap_or_else(PoisonError::into_inner);
+        rests.retain(|_, rest| rest.until + 2 * MAX_BACKOFF > now);
+        let length =
+            rests.get(&key).map_or(INITIAL_BACKOFF, |rest| (rest.length * 2).min(MAX_BACKOFF));
+        rests.insert(key, NodeBackoff { until: now + length, length });
     }
 
     /// The nodes that are spared now.
-    fn resting(&self, set: &DaemonSet, now: i64) -> HashMap<Text, Rest> {
-        let rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
+    fn nodes_in_backoff(&self, set: &DaemonSet, now: i64) -> HashMap<Text, NodeBackoff> {
+        let rests = self.failed_pod_backoffs.lock().unwrap_or_else(PoisonError::into_inner);
         let (uid, generation) = (set.metadata().uid(), set.metadata().generation());
         let ours = rests
             .iter()
@@ -197,22 +202,22 @@ impl DaemonSets {
 }
 
 /// The sets for which a node makes a difference.
-fn concerned(
+fn affected_sets(
     node: &Node,
-    sets: &Objects<DaemonSet>,
-    nodes: &Objects<Node>,
-    pods: &Objects<Pod>,
-) -> Vec<Key> {
+    sets: &CachedApi<DaemonSet>,
+    nodes: &CachedApi<Node>,
+    pods: &CachedApi<Pod>,
+) -> Vec<NamespacedName> {
     let name = node.metadata().name();
-    let gone = nodes.get(&Key::new("", name)).is_none();
-    let here = pods.by("spec.nodeName", name);
+    let gone = nodes.get(&NamespacedName::new("", name)).is_none();
+    let here = pods.by_index("spec.nodeName", name);
     let owners: HashSet<&str> =
-        here.iter().filter_map(|pod| Some(pod.metadata().controller()?.uid())).collect();
+        here.iter().filter_map(|pod| Some(pod.metadata().controller_ref()?.uid())).collect();
     let all = sets.all().into_iter().filter(|set| {
-        let fit = Placing::of(set).fit(node);
+        let fit = DaemonPlacement::of(set).fit(node);
         let placed = owners.contains(set.metadata().uid());
         let misplaced = placed && set.status().number_misscheduled() > 0;
-        gone || fit.starts && !placed || !fit.stays && placed || misplaced
+        gone || fit.should_run && !placed || !fit.should_continue_running && placed || misplaced
     });
-    all.map(|set| Key::of(set.metadata())).collect()
+    all.map(|set| NamespacedName::from_meta(set.metadata())).collect()
 }

@@ -15,7 +15,7 @@ const GENERATION: &str = "pod-template-generation";
 const GENERATION_NOTE: &str = "deprecated.daemonset.template.generation";
 
 /// What a node does to every daemon, and must not drive it away.
-const TROUBLES: [(&str, &str); 6] = [
+const DEFAULT_TOLERATIONS: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
     ("node.kubernetes.io/disk-pressure", "NoSchedule"),
@@ -27,7 +27,7 @@ const NO_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoS
 
 /// How pods of one set are placed.
 #[derive(Debug)]
-pub(super) struct Placing<'a> {
+pub(super) struct DaemonPlacement<'a> {
     set: &'a DaemonSet,
     tolerations: List<Toleration>,
 }
@@ -35,12 +35,12 @@ pub(super) struct Placing<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fit {
     /// A new pod may start.
-    pub(super) starts: bool,
+    pub(super) should_run: bool,
     /// One that is there may stay.
-    pub(super) stays: bool,
+    pub(super) should_continue_running: bool,
 }
 
-impl<'a> Placing<'a> {
+impl<'a> DaemonPlacement<'a> {
     pub(super) fn of(set: &'a DaemonSet) -> Self {
         Self { set, tolerations: tolerations(set.spec().template()) }
     }
@@ -49,12 +49,15 @@ impl<'a> Placing<'a> {
         let spec = self.set.spec().template().spec();
         let named = spec.node_name().is_empty() || spec.node_name() == node.metadata().name();
         if !named || !spec.fits_node(node) {
-            return Fit { starts: false, stays: false };
+            return Fit { should_run: false, should_continue_running: false };
         }
         let bars = |effects: &[&str]| {
             untolerated(node.spec().taints(), &self.tolerations, effects).is_some()
         };
-        Fit { starts: !bars(&["NoExecute", "NoSchedule"]), stays: !bars(&["NoExecute"]) }
+        Fit {
+            should_run: !bars(&["NoExecute", "NoSchedule"]),
+            should_continue_running: !bars(&["NoExecute"]),
+        }
     }
 
     /// A pod for one node. The scheduler puts it there.
@@ -68,7 +71,7 @@ impl<'a> Placing<'a> {
         let spec = template.spec_mut();
         spec.set_tolerations(self.tolerations.clone());
         let mut affinity = spec.affinity().cloned().unwrap_or_else(Affinity::new);
-        pin(&mut affinity, node);
+        pin_to_node(&mut affinity, node);
         spec.set_affinity(affinity);
         template::new_pod(self.set, &template)
     }
@@ -99,7 +102,7 @@ fn generation(set: &DaemonSet) -> Option<i64> {
     set.metadata().annotations().get(GENERATION_NOTE)?.parse().ok()
 }
 
-fn pin(affinity: &mut Affinity, node: &str) {
+fn pin_to_node(affinity: &mut Affinity, node: &str) {
     let by_name = NodeSelectorRequirement::new()
         .with_key("metadata.name")
         .with_operator("In")
@@ -114,13 +117,13 @@ fn pin(affinity: &mut Affinity, node: &str) {
 fn tolerations(template: &PodTemplateSpec) -> List<Toleration> {
     let mut all = template.spec().tolerations().clone();
     let network = template.spec().host_network().then_some(NO_NETWORK);
-    for (key, effect) in TROUBLES.into_iter().chain(network) {
+    for (key, effect) in DEFAULT_TOLERATIONS.into_iter().chain(network) {
         let one = Toleration::new().with_key(key).with_operator("Exists").with_effect(effect);
         let same = |other: &Toleration| {
             (other.key(), other.effect(), other.operator(), other.value())
                 == (key, effect, "Exists", "")
         };
-        all.put(one, same);
+        all.upsert(one, same);
     }
     all
 }
@@ -143,11 +146,11 @@ mod tests {
     fn taints_bar_and_drive_away() {
         let mut set = DaemonSet::new();
         let fit = |set: &DaemonSet, taints: &[(&str, &str)]| {
-            let fit = Placing::of(set).fit(&node("a", taints));
-            (fit.starts, fit.stays)
+            let fit = DaemonPlacement::of(set).fit(&node("a", taints));
+            (fit.should_run, fit.should_continue_running)
         };
         assert_eq!(fit(&set, &[]), (true, true));
-        assert_eq!(fit(&set, &TROUBLES), (true, true), "daemons stand these");
+        assert_eq!(fit(&set, &DEFAULT_TOLERATIONS), (true, true), "daemons stand these");
         assert_eq!(fit(&set, &[NO_NETWORK]), (false, true));
         assert_eq!(fit(&set, &[("own", "NoExecute")]), (false, false));
         set.spec_mut().template_mut().spec_mut().set_host_network(true);
@@ -161,12 +164,12 @@ mod tests {
         let mut set = DaemonSet::new();
         set.metadata_mut().set_name("ds");
         set.metadata_mut().set_annotations([(GENERATION_NOTE, "7")]);
-        let pod = Placing::of(&set).pod("n1", "abc");
+        let pod = DaemonPlacement::of(&set).pod("n1", "abc");
         assert_eq!(target(&pod), Some("n1"));
         assert_eq!(pod.metadata().labels().get(history::HASH), Some("abc"));
         assert!(is_current(&pod, &set, "abc") && is_current(&pod, &set, "other"), "by number");
         set.metadata_mut().set_annotations([(GENERATION_NOTE, "8")]);
         assert!(is_current(&pod, &set, "abc") && !is_current(&pod, &set, "other"));
-        assert_eq!(pod.spec().tolerations().len(), TROUBLES.len());
+        assert_eq!(pod.spec().tolerations().len(), DEFAULT_TOLERATIONS.len());
     }
 }

@@ -11,13 +11,13 @@ use runtime::Step;
 use schema::Kind;
 
 use super::{
-    place::{Placing, target},
-    rollout::{self, Limits},
+    place::{DaemonPlacement, target},
+    rollout::{self, RolloutLimits},
     status,
 };
 use crate::{
-    history::{self, History},
-    pods::seniority,
+    history::{self, RevisionHistory},
+    pods::preference_order,
     template,
 };
 
@@ -26,22 +26,22 @@ const BURST: usize = 250;
 
 /// What there is.
 #[derive(Debug)]
-pub(super) struct Scene<'a> {
+pub(super) struct PlanInput<'a> {
     pub(super) set: &'a DaemonSet,
     pub(super) pods: Vec<Pod>,
     pub(super) revisions: Vec<ControllerRevision>,
     pub(super) nodes: Vec<Node>,
     /// Nodes on which a failed pod is left alone for now.
-    pub(super) resting: HashSet<Text>,
+    pub(super) nodes_in_backoff: HashSet<Text>,
     pub(super) now: i64,
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Act {
+pub(super) enum Action {
     /// The template has no revision yet.
-    Record(ControllerRevision),
-    Renumber(ControllerRevision),
-    Forget(ControllerRevision),
+    CreateRevision(ControllerRevision),
+    UpdateRevision(ControllerRevision),
+    DeleteRevision(ControllerRevision),
     Relabel(Pod, Text),
     Create(Pod),
     Delete(Pod),
@@ -50,13 +50,13 @@ pub(super) enum Act {
         pod: Pod,
         node: Text,
     },
-    Report(DaemonSetStatus),
+    UpdateStatus(DaemonSetStatus),
 }
 
 /// The pods of each node, of which those that are over and deleted do not count.
 pub(super) type ByNode<'a> = BTreeMap<&'a str, Vec<&'a Pod>>;
 
-pub(super) fn by_node<'a>(scene: &'a Scene<'_>) -> ByNode<'a> {
+pub(super) fn by_node<'a>(scene: &'a PlanInput<'_>) -> ByNode<'a> {
     let mut nodes = ByNode::new();
     for pod in scene.pods.iter().filter(|pod| !(pod.is_terminating() && pod.is_finished())) {
         if let Some(node) = target(pod) {
@@ -64,30 +64,30 @@ pub(super) fn by_node<'a>(scene: &'a Scene<'_>) -> ByNode<'a> {
         }
     }
     for pods in nodes.values_mut() {
-        pods.sort_by_cached_key(|pod| seniority(pod));
+        pods.sort_by_cached_key(|pod| preference_order(pod));
     }
     nodes
 }
 
-pub(super) fn plan(scene: &Scene<'_>) -> Vec<Step<Act>> {
+pub(super) fn plan(scene: &PlanInput<'_>) -> Vec<Step<Action>> {
     let set = scene.set;
     let step = |rule: &str| {
-        let because = set.causes(rule);
-        move |act| Step { act, because: because.clone() }
+        let because = set.write_cause(rule);
+        move |act| Step { action: act, cause: because.clone() }
     };
     let patch = history::patch(set.spec().template());
-    let history = History::new(scene.revisions.clone(), &patch);
+    let history = RevisionHistory::new(scene.revisions.clone(), &patch);
     let Some(current) = history.current.last() else {
         let hash = template::hash(set.spec().template(), set.status().collision_count());
         let mut labels = set.spec().template().metadata().labels().clone();
         labels.insert(history::HASH, hash.clone());
         let new = history::revision(set, &labels, (&hash, patch), history.number());
-        return vec![step("the template has no revision")(Act::Record(new))];
+        return vec![step("the template has no revision")(Action::CreateRevision(new))];
     };
     let mut steps: Vec<_> =
         number(scene, &history, current).into_iter().map(step("the revision is current")).collect();
     let hash = hash_of(current);
-    let daemons = Daemons { scene, placing: Placing::of(set), nodes: by_node(scene), hash };
+    let daemons = Planner { scene, placing: DaemonPlacement::of(set), nodes: by_node(scene), hash };
     let managed = daemons.manage();
     if managed.is_empty() && set.spec().update_strategy().type_() == "RollingUpdate" {
         let rolled = daemons.roll();
@@ -96,7 +96,7 @@ pub(super) fn plan(scene: &Scene<'_>) -> Vec<Step<Act>> {
     steps.extend(managed.into_iter().map(step("every node has one pod")));
     steps.extend(daemons.forget(&history).into_iter().map(step("the history is too long")));
     let status = status::status(scene, &daemons.placing, &daemons.nodes, hash);
-    let changed = (status != *set.status()).then_some(Act::Report(status));
+    let changed = (status != *set.status()).then_some(Action::UpdateStatus(status));
     steps.extend(changed.into_iter().map(step("status has changed")));
     steps
 }
@@ -107,10 +107,14 @@ pub(super) fn hash_of(revision: &ControllerRevision) -> &str {
 }
 
 /// The current revision has the highest number, and is the only one of its kind.
-fn number(scene: &Scene<'_>, history: &History, current: &ControllerRevision) -> Vec<Act> {
+fn number(
+    scene: &PlanInput<'_>,
+    history: &RevisionHistory,
+    current: &ControllerRevision,
+) -> Vec<Action> {
     let mut acts = Vec::new();
     if current.revision() < history.number() {
-        acts.push(Act::Renumber(current.clone().with_revision(history.number())));
+        acts.push(Action::UpdateRevision(current.clone().with_revision(history.number())));
     }
     let hash = hash_of(current);
     let [doubles @ .., _] = &*history.current else { return acts };
@@ -120,31 +124,33 @@ fn number(scene: &Scene<'_>, history: &History, current: &ControllerRevision) ->
             doubles.iter().any(|double| label == Some(hash_of(double)))
         };
         let moved = scene.pods.iter().filter(other);
-        acts.extend(moved.map(|pod| Act::Relabel(pod.clone(), hash.into())));
-        acts.extend(doubles.iter().cloned().map(Act::Forget));
+        acts.extend(moved.map(|pod| Action::Relabel(pod.clone(), hash.into())));
+        acts.extend(doubles.iter().cloned().map(Action::DeleteRevision));
     }
     acts
 }
 
-struct Daemons<'a> {
-    scene: &'a Scene<'a>,
-    placing: Placing<'a>,
+struct Planner<'a> {
+    scene: &'a PlanInput<'a>,
+    placing: DaemonPlacement<'a>,
     nodes: ByNode<'a>,
     hash: &'a str,
 }
 
-impl Daemons<'_> {
+impl Planner<'_> {
     /// One pod on every node that the set fits, and none elsewhere.
-    fn manage(&self) -> Vec<Act> {
+    fn manage(&self) -> Vec<Action> {
         let (mut acts, mut known) = (Vec::new(), HashSet::new());
         for node in &self.scene.nodes {
             let name = node.metadata().name();
             known.insert(name);
             let (fit, pods) = (self.placing.fit(node), self.nodes.get(name));
             match pods {
-                None if fit.starts => acts.push(self.create(name)),
+                None if fit.should_run => acts.push(self.create(name)),
                 None => {}
-                Some(pods) if fit.stays => acts.extend(self.keep(name, pods, fit.starts)),
+                Some(pods) if fit.should_continue_running => {
+                    acts.extend(self.plan_node(name, pods, fit.should_run))
+                }
                 Some(pods) => acts.extend(delete(pods.iter().copied())),
             }
         }
@@ -157,68 +163,70 @@ impl Daemons<'_> {
     }
 
     /// What becomes of the pods of a node that the set fits.
-    fn keep(&self, node: &str, pods: &[&Pod], starts: bool) -> Vec<Act> {
+    fn plan_node(&self, node: &str, pods: &[&Pod], starts: bool) -> Vec<Action> {
         let alive = pods.iter().copied().filter(|pod| !pod.is_terminating());
         let (ended, running): (Vec<&Pod>, Vec<&Pod>) = alive.partition(|pod| pod.is_finished());
-        let rests =
-            |pod: &&&Pod| pod.status().phase() == "Failed" && self.scene.resting.contains(node);
+        let rests = |pod: &&&Pod| {
+            pod.status().phase() == "Failed" && self.scene.nodes_in_backoff.contains(node)
+        };
         let replaced = ended.iter().filter(|pod| !rests(pod));
-        let mut acts: Vec<Act> =
-            replaced.map(|pod| Act::Replace { pod: (*pod).clone(), node: node.into() }).collect();
-        if !Limits::surges(self.scene.set) {
+        let mut acts: Vec<Action> = replaced
+            .map(|pod| Action::Replace { pod: (*pod).clone(), node: node.into() })
+            .collect();
+        if !RolloutLimits::surges(self.scene.set) {
             acts.extend(delete(running.into_iter().skip(1)));
             return acts;
         }
         if running.is_empty() && starts {
             acts.push(self.create(node));
         } else if running.len() > 1 {
-            acts.extend(self.keep_two(&running));
+            acts.extend(self.plan_surge_node(&running));
         }
         acts
     }
 
     /// An old pod stays beside a new one as long as it serves and the new one does not.
-    fn keep_two(&self, running: &[&Pod]) -> Vec<Act> {
+    fn plan_surge_node(&self, running: &[&Pod]) -> Vec<Action> {
         let is_new = |pod: &&&Pod| pod.metadata().labels().get(history::HASH) == Some(self.hash);
         let (new, old): (Vec<&Pod>, Vec<&Pod>) = running.iter().partition(|pod| is_new(pod));
         let extra = new.iter().skip(1).chain(old.iter().skip(1)).copied();
-        let mut acts: Vec<Act> = delete(extra).collect();
+        let mut acts: Vec<Action> = delete(extra).collect();
         if let (Some(new), Some(old)) = (new.first(), old.first())
             && (!old.is_ready() || rollout::is_available(new, self.scene))
         {
-            acts.push(Act::Delete((*old).clone()));
+            acts.push(Action::Delete((*old).clone()));
         }
         acts
     }
 
-    fn roll(&self) -> Vec<Act> {
+    fn roll(&self) -> Vec<Action> {
         let rolled = rollout::roll(self.scene, &self.placing, &self.nodes, self.hash);
         let created = rolled.nodes.into_iter().map(|node| self.create(node));
-        let deleted = rolled.pods.into_iter().map(|pod| Act::Delete(pod.clone()));
+        let deleted = rolled.pods.into_iter().map(|pod| Action::Delete(pod.clone()));
         limit(created.chain(deleted).collect())
     }
 
-    fn create(&self, node: &str) -> Act {
-        Act::Create(self.placing.pod(node, self.hash))
+    fn create(&self, node: &str) -> Action {
+        Action::Create(self.placing.pod(node, self.hash))
     }
 
-    fn forget(&self, history: &History) -> Vec<Act> {
+    fn forget(&self, history: &RevisionHistory) -> Vec<Action> {
         let used = self.scene.pods.iter();
         let used = used.filter_map(|pod| pod.metadata().labels().get(history::HASH)).collect();
         let limit = self.scene.set.spec().revision_history_limit();
         let gone = history.outdated(limit, &used, hash_of);
-        gone.into_iter().cloned().map(Act::Forget).collect()
+        gone.into_iter().cloned().map(Action::DeleteRevision).collect()
     }
 }
 
-fn delete<'a>(pods: impl Iterator<Item = &'a Pod>) -> impl Iterator<Item = Act> {
-    pods.filter(|pod| !pod.is_terminating()).map(|pod| Act::Delete(pod.clone()))
+fn delete<'a>(pods: impl Iterator<Item = &'a Pod>) -> impl Iterator<Item = Action> {
+    pods.filter(|pod| !pod.is_terminating()).map(|pod| Action::Delete(pod.clone()))
 }
 
-fn limit(mut acts: Vec<Act>) -> Vec<Act> {
+fn limit(mut acts: Vec<Action>) -> Vec<Action> {
     let (mut creates, mut deletes) = (0, 0);
     acts.retain(|act| {
-        let counted = if matches!(act, Act::Create(_)) { &mut creates } else { &mut deletes };
+        let counted = if matches!(act, Action::Create(_)) { &mut creates } else { &mut deletes };
         *counted += 1;
         *counted <= BURST
     });

@@ -9,35 +9,37 @@ use api::{
     apps::DaemonSet,
     core::{Node, Pod},
 };
-use object::{IntOrString, count};
+use object::{IntOrString, saturating_i32};
 
 use super::{
-    place::{Placing, is_current},
-    plan::{ByNode, Scene},
+    place::{DaemonPlacement, is_current},
+    plan::{ByNode, PlanInput},
 };
 
 /// How many pods may be missing, or too many, at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Limits {
+pub(super) struct RolloutLimits {
     pub(super) unavailable: usize,
     pub(super) surge: usize,
 }
 
 /// What may be done now.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Rolled<'a> {
+pub(super) struct RolloutStep<'a> {
     /// Old pods that may go.
     pub(super) pods: Vec<&'a Pod>,
     /// Nodes that may have a new pod beside the old.
     pub(super) nodes: Vec<&'a str>,
 }
 
-impl Limits {
+impl RolloutLimits {
     pub(super) fn of(set: &DaemonSet, wanted: usize) -> Self {
         let strategy = set.spec().update_strategy();
         let rolling = strategy.rolling_update().filter(|_| strategy.type_() == "RollingUpdate");
         let amount = |share: Option<IntOrString>| {
-            let n = share.and_then(|share| share.of(count(wanted), true)).unwrap_or_default();
+            let n = share
+                .and_then(|share| share.scaled_value(saturating_i32(wanted), true))
+                .unwrap_or_default();
             usize::try_from(n).unwrap_or_default()
         };
         let mut unavailable = amount(rolling.and_then(|rolling| rolling.max_unavailable()));
@@ -54,24 +56,24 @@ impl Limits {
     }
 }
 
-pub(super) fn is_available(pod: &Pod, scene: &Scene<'_>) -> bool {
+pub(super) fn is_available(pod: &Pod, scene: &PlanInput<'_>) -> bool {
     pod.is_available(scene.set.spec().min_ready_seconds(), scene.now)
 }
 
 pub(super) fn roll<'a>(
-    scene: &'a Scene<'_>,
-    placing: &Placing<'_>,
+    scene: &'a PlanInput<'_>,
+    placing: &DaemonPlacement<'_>,
     nodes: &ByNode<'a>,
     hash: &str,
-) -> Rolled<'a> {
-    let fits = |node: &&Node| placing.fit(node).starts;
+) -> RolloutStep<'a> {
+    let fits = |node: &&Node| placing.fit(node).should_run;
     let wanted: Vec<&str> =
         scene.nodes.iter().filter(fits).map(|node| node.metadata().name()).collect();
-    let limits = Limits::of(scene.set, wanted.len());
-    let mut all: Vec<(&str, Option<Pair<'_>>)> =
-        nodes.iter().map(|(node, pods)| (*node, Pair::of(pods, scene.set, hash))).collect();
+    let limits = RolloutLimits::of(scene.set, wanted.len());
+    let mut all: Vec<(&str, Option<OldAndNewPod<'_>>)> =
+        nodes.iter().map(|(node, pods)| (*node, OldAndNewPod::of(pods, scene.set, hash))).collect();
     let bare = wanted.iter().filter(|node| !nodes.contains_key(**node));
-    all.extend(bare.map(|node| (*node, Some(Pair::default()))));
+    all.extend(bare.map(|node| (*node, Some(OldAndNewPod::default()))));
     if limits.surge == 0 {
         replace(scene, &all, limits.unavailable)
     } else {
@@ -81,12 +83,12 @@ pub(super) fn roll<'a>(
 
 /// The pods of a node, of which there may be one of each.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pair<'a> {
+struct OldAndNewPod<'a> {
     new: Option<&'a Pod>,
     old: Option<&'a Pod>,
 }
 
-impl<'a> Pair<'a> {
+impl<'a> OldAndNewPod<'a> {
     /// `None`: there are too many.
     fn of(pods: &[&'a Pod], set: &DaemonSet, hash: &str) -> Option<Self> {
         let mut pair = Self::default();
@@ -101,17 +103,21 @@ impl<'a> Pair<'a> {
 }
 
 /// Deletes old pods: those that are not available, and as many others as may be missing.
-fn replace<'a>(scene: &Scene<'_>, all: &[(&'a str, Option<Pair<'a>>)], most: usize) -> Rolled<'a> {
-    let (mut missing, mut candidates, mut rolled) = (0, Vec::new(), Rolled::default());
+fn replace<'a>(
+    scene: &PlanInput<'_>,
+    all: &[(&'a str, Option<OldAndNewPod<'a>>)],
+    most: usize,
+) -> RolloutStep<'a> {
+    let (mut missing, mut candidates, mut rolled) = (0, Vec::new(), RolloutStep::default());
     for (_, pair) in all {
         match pair {
-            Some(Pair { new: Some(new), old: None }) => {
+            Some(OldAndNewPod { new: Some(new), old: None }) => {
                 missing += usize::from(!is_available(new, scene));
             }
-            Some(Pair { new: None, old: Some(old) }) if is_available(old, scene) => {
+            Some(OldAndNewPod { new: None, old: Some(old) }) if is_available(old, scene) => {
                 candidates.push(*old);
             }
-            Some(Pair { new: None, old: Some(old) }) => {
+            Some(OldAndNewPod { new: None, old: Some(old) }) => {
                 rolled.pods.push(old);
                 missing += 1;
             }
@@ -125,15 +131,16 @@ fn replace<'a>(scene: &Scene<'_>, all: &[(&'a str, Option<Pair<'a>>)], most: usi
 /// Makes new pods beside old ones, and deletes old ones that a new one stands in for. On
 /// nodes that the set has left, an old pod goes when there are enough elsewhere.
 fn surge<'a>(
-    scene: &Scene<'_>,
-    all: &[(&'a str, Option<Pair<'a>>)],
+    scene: &PlanInput<'_>,
+    all: &[(&'a str, Option<OldAndNewPod<'a>>)],
     wanted: &[&str],
     most: usize,
-) -> Rolled<'a> {
+) -> RolloutStep<'a> {
     let (mut surging, mut available) = (0, 0);
-    let (mut candidates, mut misplaced, mut rolled) = (Vec::new(), Vec::new(), Rolled::default());
+    let (mut candidates, mut misplaced, mut rolled) =
+        (Vec::new(), Vec::new(), RolloutStep::default());
     for (node, pair) in all {
-        let Some(Pair { new, old }) = pair else {
+        let Some(OldAndNewPod { new, old }) = pair else {
             surging += 1;
             continue;
         };

@@ -4,14 +4,14 @@ use api::{apps::DaemonSetStatus, core::Pod};
 use object::{Time, seconds_left};
 
 use super::{
-    place::{Placing, is_current},
-    plan::{ByNode, Scene},
+    place::{DaemonPlacement, is_current},
+    plan::{ByNode, PlanInput},
     rollout::is_available,
 };
 
 pub(super) fn status(
-    scene: &Scene<'_>,
-    placing: &Placing<'_>,
+    scene: &PlanInput<'_>,
+    placing: &DaemonPlacement<'_>,
     nodes: &ByNode<'_>,
     hash: &str,
 ) -> DaemonSetStatus {
@@ -20,7 +20,7 @@ pub(super) fn status(
     for node in &scene.nodes {
         // The oldest speaks for the node.
         let pod = nodes.get(node.metadata().name()).and_then(|pods| pods.first());
-        if !placing.fit(node).starts {
+        if !placing.fit(node).should_run {
             misplaced += i32::from(pod.is_some());
             continue;
         }
@@ -46,11 +46,11 @@ pub(super) fn status(
 }
 
 /// In how many seconds the next pod becomes available by time alone.
-pub(super) fn next(scene: &Scene<'_>) -> Option<i64> {
+pub(super) fn next(scene: &PlanInput<'_>) -> Option<i64> {
     let wait = i64::from(scene.set.spec().min_ready_seconds());
     let left = |pod: &Pod| {
         let ready = pod.status().condition("Ready")?;
-        Some(seconds_left(Time::seconds(ready.last_transition_time())?, wait, scene.now))
+        Some(seconds_left(Time::parse_seconds(ready.last_transition_time())?, wait, scene.now))
     };
     let ready = scene.pods.iter().filter(|pod| pod.is_ready());
     ready.filter_map(left).filter(|left| *left > 0).min()

@@ -21,82 +21,93 @@ use api::{
     core::Pod,
 };
 use client::Error;
-use object::{Cause, Clock, Key, wait_seconds};
-use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder, Step};
+use object::{Clock, NamespacedName, WriteCause, wait_seconds};
+use runtime::{CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue, Step};
 use schema::Kind;
 
-use self::plan::{Act, Scene, plan};
+use self::plan::{Action, PlanInput, plan};
 use crate::{
     Config,
-    claim::{claimed, index_orphans, wanted_by},
+    claim::{claim_owned, index_orphans, potential_owners},
 };
 
 pub(crate) fn start(cx: &Context, config: &Config) {
-    let deployments = Rollouts {
-        deployments: cx.objects(),
-        sets: cx.objects(),
-        pods: cx.objects(),
-        events: Recorder::start(cx, "deployment-controller", ""),
+    let deployments = Deployments {
+        deployments: cx.cached_api(),
+        sets: cx.cached_api(),
+        pods: cx.cached_api(),
+        events: EventRecorder::start(cx, "deployment-controller", ""),
         clock: config.clock.clone(),
     };
     index_orphans(&deployments.sets);
     let (known, sets) = (deployments.deployments.clone(), deployments.sets.clone());
     Controller::new("deployment", cx, deployments)
         .owns::<ReplicaSet>()
-        .watches::<ReplicaSet>(move |set| wanted_by(set, &known))
-        .watches::<Pod>(move |pod| waiting_for(pod, &sets))
+        .watches::<ReplicaSet>(move |set| potential_owners(set, &known))
+        .watches::<Pod>(move |pod| recreate_deployments_of(pod, &sets))
         .start();
 }
 
 #[derive(Debug)]
-struct Rollouts {
-    deployments: Objects<Deployment>,
-    sets: Objects<ReplicaSet>,
-    pods: Objects<Pod>,
-    events: Recorder,
+struct Deployments {
+    deployments: CachedApi<Deployment>,
+    sets: CachedApi<ReplicaSet>,
+    pods: CachedApi<Pod>,
+    events: EventRecorder,
     clock: Arc<dyn Clock>,
 }
 
-impl Reconcile for Rollouts {
+impl Reconcile for Deployments {
     type Kind = Deployment;
 
-    async fn reconcile(&self, _: &Key, deployment: Option<Deployment>) -> Result<Next, Error> {
-        let Some(deployment) = deployment else { return Ok(Next::OnChange) };
-        let sets = claimed(&deployment, &self.deployments, &self.sets).await?;
+    async fn reconcile(
+        &self,
+        _: &NamespacedName,
+        deployment: Option<Deployment>,
+    ) -> Result<Requeue, Error> {
+        let Some(deployment) = deployment else { return Ok(Requeue::OnChange) };
+        let sets = claim_owned(&deployment, &self.deployments, &self.sets).await?;
         let pods = sets.iter().flat_map(|set| self.pods.owned_by(set)).collect();
         let now = self.clock.now();
-        let steps = plan(&Scene { deployment: &deployment, sets, pods, now });
+        let steps = plan(&PlanInput { deployment: &deployment, sets, pods, now });
         let mut latest = deployment;
-        for Step { act, because } in steps {
+        for Step { action: act, cause: because } in steps {
             latest = self.act(latest, act, &because).await?;
         }
-        Ok(status::deadline(&latest, now).map_or(Next::OnChange, Next::After))
+        Ok(status::deadline(&latest, now).map_or(Requeue::OnChange, Requeue::After))
     }
 }
 
-impl Rollouts {
+impl Deployments {
     /// Does one step; gives back the Deployment as it is then.
-    async fn act(&self, old: Deployment, act: Act, because: &Cause) -> Result<Deployment, Error> {
-        let sets = self.sets.because(because);
-        let deployments = self.deployments.because(because);
+    async fn act(
+        &self,
+        old: Deployment,
+        act: Action,
+        because: &WriteCause,
+    ) -> Result<Deployment, Error> {
+        let sets = self.sets.with_cause(because);
+        let deployments = self.deployments.with_cause(because);
         match act {
-            Act::Create(set) => return self.create(old, set, because).await,
-            Act::Update(set) => drop(sets.update(set).await?),
-            Act::Scale { set, from, to } => {
+            Action::Create(set) => return self.create(old, set, because).await,
+            Action::Update(set) => drop(sets.update(set).await?),
+            Action::Scale { set, from, to } => {
                 let way = if from < to { "up" } else { "down" };
                 let name = set.metadata().name().to_owned();
                 sets.update(set).await?;
                 let message = format!("Scaled {way} replica set {name} from {from} to {to}");
                 self.events.normal(&old, "ScalingReplicaSet", message);
             }
-            Act::Delete(set) => sets.delete(&set).await?,
-            Act::Annotate(annotations) => {
+            Action::Delete(set) => sets.delete(&set).await?,
+            Action::Annotate(annotations) => {
                 let mut new = old;
                 new.metadata_mut().set_annotations(annotations);
                 // beside the status, where it does not count as a change of what is wanted
                 return deployments.update_status(new).await;
             }
-            Act::Report(status) => return deployments.update_status(old.with_status(status)).await,
+            Action::UpdateStatus(status) => {
+                return deployments.update_status(old.with_status(status)).await;
+            }
         }
         Ok(old)
     }
@@ -105,11 +116,11 @@ impl Rollouts {
         &self,
         mut old: Deployment,
         set: ReplicaSet,
-        because: &Cause,
+        because: &WriteCause,
     ) -> Result<Deployment, Error> {
         let (name, replicas) = (set.metadata().name().to_owned(), set.spec().replicas());
         let wanted = set.clone();
-        match self.sets.because(because).create(set).await {
+        match self.sets.with_cause(because).create(set).await {
             Ok(_) if replicas > 0 => {
                 let message = format!("Scaled up replica set {name} from 0 to {replicas}");
                 self.events.normal(&old, "ScalingReplicaSet", message);
@@ -117,18 +128,20 @@ impl Rollouts {
             Ok(_) => {}
             Err(error) if error.is_namespace_terminating() => {}
             Err(error) if error.is_already_exists() => {
-                let key = Key::of(wanted.metadata());
+                let key = NamespacedName::from_meta(wanted.metadata());
                 let other = self.sets.api().get(&key).await?;
-                let is_ours =
-                    other.metadata().controller().is_some_and(|o| o.uid() == old.metadata().uid());
+                let is_ours = other
+                    .metadata()
+                    .controller_ref()
+                    .is_some_and(|o| o.uid() == old.metadata().uid());
                 if is_ours && revision::same_template(&other, &old) {
-                    self.sets.cache().wrote(&other); // we made it, and have not seen it yet
+                    self.sets.cache().observe_write(&other); // we made it, and have not seen it yet
                     return Ok(old);
                 }
                 let collisions =
                     old.status().collision_count().unwrap_or_default().saturating_add(1);
                 old.status_mut().set_collision_count(collisions);
-                return self.deployments.because(because).update_status(old).await;
+                return self.deployments.with_cause(because).update_status(old).await;
             }
             Err(error) => {
                 let message = format!("Failed to create new replica set {name:?}: {error}");
@@ -139,22 +152,25 @@ impl Rollouts {
         let now = self.clock.now();
         let why = format!("Created new replica set {name:?}");
         status::progress(old.status_mut(), "True", "NewReplicaSetCreated", why, now);
-        self.deployments.because(because).update_status(old).await
+        self.deployments.with_cause(because).update_status(old).await
     }
 }
 
 /// A Deployment that recreates its pods waits for the old ones to end.
-fn waiting_for(pod: &Pod, sets: &Objects<ReplicaSet>) -> Vec<Key> {
-    let Some(owner) = pod.metadata().controller().filter(|owner| owner.kind() == "ReplicaSet")
+fn recreate_deployments_of(pod: &Pod, sets: &CachedApi<ReplicaSet>) -> Vec<NamespacedName> {
+    let Some(owner) = pod.metadata().controller_ref().filter(|owner| owner.kind() == "ReplicaSet")
     else {
         return Vec::new();
     };
     if !(pod.is_terminating() || pod.is_finished()) {
         return Vec::new();
     }
-    let set = sets.get(&Key::new(pod.metadata().namespace(), owner.name()));
-    let above = set.as_ref().and_then(|set| set.meta().controller());
-    above.map(|above| Key::new(pod.metadata().namespace(), above.name())).into_iter().collect()
+    let set = sets.get(&NamespacedName::new(pod.metadata().namespace(), owner.name()));
+    let above = set.as_ref().and_then(|set| set.meta().controller_ref());
+    above
+        .map(|above| NamespacedName::new(pod.metadata().namespace(), above.name()))
+        .into_iter()
+        .collect()
 }
 
 /// Seconds, as time to wait.

@@ -12,13 +12,13 @@ use schema::Kind;
 
 use super::{
     revision::{self, same_template},
-    rollout::{self, Bounds, proportional},
+    rollout::{self, RolloutBounds, proportional},
     status,
 };
 
 /// What there is.
 #[derive(Debug)]
-pub(super) struct Scene<'a> {
+pub(super) struct PlanInput<'a> {
     pub(super) deployment: &'a Deployment,
     pub(super) sets: Vec<ReplicaSet>,
     /// The pods of all these sets.
@@ -27,7 +27,7 @@ pub(super) struct Scene<'a> {
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Act {
+pub(super) enum Action {
     Create(ReplicaSet),
     Update(ReplicaSet),
     /// The set is as it shall be.
@@ -38,33 +38,34 @@ pub(super) enum Act {
     },
     Delete(ReplicaSet),
     Annotate(Map<String>),
-    Report(DeploymentStatus),
+    UpdateStatus(DeploymentStatus),
 }
 
-pub(super) fn plan(scene: &Scene<'_>) -> Vec<Step<Act>> {
+pub(super) fn plan(scene: &PlanInput<'_>) -> Vec<Step<Action>> {
     let deployment = scene.deployment;
     let mut sets: Vec<&ReplicaSet> = scene.sets.iter().collect();
     sets.sort_by_key(|set| (set.metadata().creation_timestamp(), set.metadata().name()));
     let new = sets.iter().copied().find(|set| same_template(set, deployment));
     let old: Vec<_> =
         sets.iter().copied().filter(|set| new.is_none_or(|new| set != &new)).collect();
-    let rollout = Rollout { scene, new, old, bounds: Bounds::of(deployment) };
+    let rollout = Rollout { scene, new, old, bounds: RolloutBounds::of(deployment) };
     let mut steps = if deployment.is_terminating() { Vec::new() } else { rollout.steps() };
-    write_once(&mut steps);
-    let acts = steps.iter().any(|step| !matches!(step.act, Act::Annotate(_) | Act::Update(_)));
+    merge_updates(&mut steps);
+    let acts =
+        steps.iter().any(|step| !matches!(step.action, Action::Annotate(_) | Action::Update(_)));
     if !acts && !deployment.is_terminating() {
-        steps.extend(rollout.forget());
+        steps.extend(rollout.clean_up_old_sets());
     }
-    if !steps.iter().any(|step| matches!(step.act, Act::Create(_))) {
+    if !steps.iter().any(|step| matches!(step.action, Action::Create(_))) {
         steps.extend(rollout.report());
     }
     steps
 }
 
 /// Two updates of one set would be in conflict; the last holds what the first does.
-fn write_once(steps: &mut Vec<Step<Act>>) {
-    let name = |step: &Step<Act>| match &step.act {
-        Act::Update(set) | Act::Scale { set, .. } => Some(set.metadata().name().to_owned()),
+fn merge_updates(steps: &mut Vec<Step<Action>>) {
+    let name = |step: &Step<Action>| match &step.action {
+        Action::Update(set) | Action::Scale { set, .. } => Some(set.metadata().name().to_owned()),
         _ => None,
     };
     let names: Vec<_> = steps.iter().map(name).collect();
@@ -76,20 +77,20 @@ fn write_once(steps: &mut Vec<Step<Act>>) {
 }
 
 struct Rollout<'a> {
-    scene: &'a Scene<'a>,
+    scene: &'a PlanInput<'a>,
     /// The set of the current template.
     new: Option<&'a ReplicaSet>,
     /// All others, the oldest first.
     old: Vec<&'a ReplicaSet>,
-    bounds: Bounds,
+    bounds: RolloutBounds,
 }
 
 impl Rollout<'_> {
-    fn steps(&self) -> Vec<Step<Act>> {
+    fn steps(&self) -> Vec<Step<Action>> {
         let deployment = self.scene.deployment;
         if deployment.spec().paused() || self.was_scaled() {
-            let mut steps = self.number();
-            steps.extend(self.resize());
+            let mut steps = self.plan_revision_annotations();
+            steps.extend(self.scale_proportionally());
             return steps;
         }
         if deployment.spec().strategy().type_() == "Recreate" {
@@ -100,29 +101,29 @@ impl Rollout<'_> {
     }
 
     /// A few of the new, a few of the old.
-    fn roll(&self) -> Vec<Step<Act>> {
+    fn roll(&self) -> Vec<Step<Action>> {
         let all = rollout::sum(self.all().map(|set| set.spec().replicas()));
         let Some(new) = self.new else {
-            return vec![self.create(self.bounds.newest(0, all))];
+            return vec![self.create(self.bounds.new_set_size(0, all))];
         };
-        let mut steps = self.number();
-        let size = self.bounds.newest(new.spec().replicas(), all);
+        let mut steps = self.plan_revision_annotations();
+        let size = self.bounds.new_set_size(new.spec().replicas(), all);
         let grown = self.scale(new, size, "the new template has too few pods");
         if grown.is_some() {
             steps.extend(grown);
             return steps;
         }
-        for (set, size) in self.old.iter().zip(self.bounds.olds(new, &self.old)) {
+        for (set, size) in self.old.iter().zip(self.bounds.old_set_sizes(new, &self.old)) {
             steps.extend(self.scale(set, size, "an old template has too many pods"));
         }
         steps
     }
 
     /// All of the old must end before the new begin.
-    fn recreate(&self) -> Vec<Step<Act>> {
+    fn recreate(&self) -> Vec<Step<Action>> {
         let down = self.old.iter().filter_map(|set| self.scale(set, 0, "old pods must go first"));
         let down: Vec<_> = down.collect();
-        let mut steps = self.number();
+        let mut steps = self.plan_revision_annotations();
         if !down.is_empty() || self.old_pods_run() {
             steps.extend(down);
             return steps;
@@ -138,7 +139,7 @@ impl Rollout<'_> {
 
     fn old_pods_run(&self) -> bool {
         let is_new = |pod: &Pod| {
-            let owner = pod.metadata().controller().map(OwnerReference::uid);
+            let owner = pod.metadata().controller_ref().map(OwnerReference::uid);
             self.new.is_some_and(|new| owner == Some(new.metadata().uid()))
         };
         self.scene.pods.iter().any(|pod| !pod.is_finished() && !is_new(pod))
@@ -151,7 +152,7 @@ impl Rollout<'_> {
     }
 
     /// Spreads the Deployment's size over its sets, without rolling.
-    fn resize(&self) -> Vec<Step<Act>> {
+    fn scale_proportionally(&self) -> Vec<Step<Action>> {
         const WHY: &str = "the deployment was scaled";
         let active: Vec<_> = self.all().filter(|set| set.spec().replicas() > 0).collect();
         let replicas = self.bounds.replicas;
@@ -181,14 +182,15 @@ impl Rollout<'_> {
     }
 
     /// Revisions of the current set and of the Deployment.
-    fn number(&self) -> Vec<Step<Act>> {
+    fn plan_revision_annotations(&self) -> Vec<Step<Action>> {
         let Some(new) = self.new else { return Vec::new() };
         let number = self.next_number();
-        let renewed = revision::renewed(new, self.scene.deployment, number);
+        let renewed = revision::with_current_annotations(new, self.scene.deployment, number);
         let current = renewed.as_ref().unwrap_or(new).metadata().annotations();
         let notes = revision::numbered(self.scene.deployment, current.get(revision::REVISION));
-        let update = renewed.map(|set| self.step(Act::Update(set), "the revision is current"));
-        let note = notes.map(|notes| self.step(Act::Annotate(notes), "the revision has changed"));
+        let update = renewed.map(|set| self.step(Action::Update(set), "the revision is current"));
+        let note =
+            notes.map(|notes| self.step(Action::Annotate(notes), "the revision has changed"));
         update.into_iter().chain(note).collect()
     }
 
@@ -197,36 +199,40 @@ impl Rollout<'_> {
         last.unwrap_or_default().saturating_add(1)
     }
 
-    fn create(&self, size: i32) -> Step<Act> {
+    fn create(&self, size: i32) -> Step<Action> {
         let deployment = self.scene.deployment;
-        let set = revision::new_set(deployment, size, self.bounds.most(), self.next_number());
-        self.step(Act::Create(set), "no replica set has this template")
+        let set = revision::new_set(deployment, size, self.bounds.max_total(), self.next_number());
+        self.step(Action::Create(set), "no replica set has this template")
     }
 
     /// The set with another size, or another note of its Deployment's size.
-    fn scale(&self, set: &ReplicaSet, to: i32, why: &str) -> Option<Step<Act>> {
+    fn scale(&self, set: &ReplicaSet, to: i32, why: &str) -> Option<Step<Action>> {
         let from = set.spec().replicas();
-        let mut set = match self.renewal(set) {
+        let mut set = match self.pending_annotations(set) {
             Some(renewed) => renewed,
             None => set.clone(),
         };
-        let noted = revision::note_size(&mut set, self.bounds.replicas, self.bounds.most());
+        let noted = revision::set_replicas_annotations(
+            &mut set,
+            self.bounds.replicas,
+            self.bounds.max_total(),
+        );
         if from == to {
             let worth = noted && to > 0;
-            return worth.then(|| self.step(Act::Update(set), "the deployment was scaled"));
+            return worth.then(|| self.step(Action::Update(set), "the deployment was scaled"));
         }
         set.spec_mut().set_replicas(to);
-        Some(self.step(Act::Scale { set, from, to }, why))
+        Some(self.step(Action::Scale { set, from, to }, why))
     }
 
     /// The set with what `number` would write to it.
-    fn renewal(&self, set: &ReplicaSet) -> Option<ReplicaSet> {
+    fn pending_annotations(&self, set: &ReplicaSet) -> Option<ReplicaSet> {
         let new = self.new.filter(|new| *new == set)?;
-        revision::renewed(new, self.scene.deployment, self.next_number())
+        revision::with_current_annotations(new, self.scene.deployment, self.next_number())
     }
 
     /// Deletes sets that are too old to roll back to.
-    fn forget(&self) -> Vec<Step<Act>> {
+    fn clean_up_old_sets(&self) -> Vec<Step<Action>> {
         let deployment = self.scene.deployment;
         let complete = status::is_complete(deployment, deployment.status());
         let limit = usize::try_from(deployment.spec().revision_history_limit()).unwrap_or_default();
@@ -242,11 +248,11 @@ impl Rollout<'_> {
         let mut past: Vec<_> = self.old.iter().filter(is_empty).copied().collect();
         past.sort_by_key(|set| Reverse(revision::revision(set.metadata())));
         let gone = past.into_iter().skip(limit);
-        gone.map(|set| self.step(Act::Delete(set.clone()), "the history is too long")).collect()
+        gone.map(|set| self.step(Action::Delete(set.clone()), "the history is too long")).collect()
     }
 
-    fn report(&self) -> Option<Step<Act>> {
-        let Scene { deployment, now, .. } = *self.scene;
+    fn report(&self) -> Option<Step<Action>> {
+        let PlanInput { deployment, now, .. } = *self.scene;
         let all: Vec<_> = self.all().collect();
         let mut status = status::status(deployment, self.new, &all, now);
         let paused = deployment.spec().paused();
@@ -261,18 +267,18 @@ impl Rollout<'_> {
             let why = "Deployment is resumed".to_owned();
             status::progress(&mut status, "Unknown", "DeploymentResumed", why, now);
         } else if !paused {
-            status::advance(&mut status, deployment, self.new, now);
+            status::update_progress(&mut status, deployment, self.new, now);
         }
         let changed = status != *deployment.status();
-        changed.then(|| self.step(Act::Report(status), "status has changed"))
+        changed.then(|| self.step(Action::UpdateStatus(status), "status has changed"))
     }
 
     fn all(&self) -> impl Iterator<Item = &ReplicaSet> {
         self.old.iter().copied().chain(self.new)
     }
 
-    fn step(&self, act: Act, rule: &str) -> Step<Act> {
-        Step { act, because: self.scene.deployment.causes(rule) }
+    fn step(&self, act: Action, rule: &str) -> Step<Action> {
+        Step { action: act, cause: self.scene.deployment.write_cause(rule) }
     }
 }
 
@@ -298,25 +304,25 @@ mod tests {
     }
 
     fn set(of: &Deployment, revision: i64, size: i32, available: i32) -> ReplicaSet {
-        let bounds = Bounds::of(of);
-        let mut set = revision::new_set(of, size, bounds.most(), revision);
+        let bounds = RolloutBounds::of(of);
+        let mut set = revision::new_set(of, size, bounds.max_total(), revision);
         set.metadata_mut().set_creation_timestamp(format!("2030-01-01T00:00:0{revision}Z"));
         let status = ReplicaSetStatus::new().with_replicas(size);
         set.with_status(status.with_available_replicas(available))
     }
 
     fn acts(deployment: &Deployment, sets: Vec<ReplicaSet>) -> Vec<String> {
-        let steps = plan(&Scene { deployment, sets, pods: vec![], now: 0 });
+        let steps = plan(&PlanInput { deployment, sets, pods: vec![], now: 0 });
         let named = |set: &ReplicaSet| {
             format!("{} {}", revision::revision(set.metadata()), set.spec().replicas())
         };
-        let said = steps.iter().filter_map(|step| match &step.act {
-            Act::Create(set) => Some(format!("create {}", named(set))),
-            Act::Update(set) => Some(format!("update {}", named(set))),
-            Act::Scale { set, .. } => Some(format!("scale {}", named(set))),
-            Act::Delete(set) => Some(format!("delete {}", named(set))),
-            Act::Annotate(notes) => notes.get(revision::REVISION).map(|n| format!("number {n}")),
-            Act::Report(_) => None,
+        let said = steps.iter().filter_map(|step| match &step.action {
+            Action::Create(set) => Some(format!("create {}", named(set))),
+            Action::Update(set) => Some(format!("update {}", named(set))),
+            Action::Scale { set, .. } => Some(format!("scale {}", named(set))),
+            Action::Delete(set) => Some(format!("delete {}", named(set))),
+            Action::Annotate(notes) => notes.get(revision::REVISION).map(|n| format!("number {n}")),
+            Action::UpdateStatus(_) => None,
         });
         said.collect()
     }
@@ -363,13 +369,14 @@ mod tests {
         now.spec_mut().set_revision_history_limit(1);
         let sets: Vec<_> = (1..=3).map(|n| set(&deployment(1, &n.to_string()), n, 0, 0)).collect();
         let current = set(&now, 4, 1, 1);
-        let status = plan(&Scene {
+        let status = plan(&PlanInput {
             deployment: &now,
             sets: [sets.clone(), vec![current.clone()]].concat(),
             pods: vec![],
             now: 0,
         });
-        let Some(Step { act: Act::Report(status), .. }) = status.into_iter().last() else {
+        let Some(Step { action: Action::UpdateStatus(status), .. }) = status.into_iter().last()
+        else {
             panic!("no report")
         };
         let now = now.with_status(status);

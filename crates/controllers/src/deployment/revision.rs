@@ -10,14 +10,14 @@ pub(super) const HASH: &str = "pod-template-hash";
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
 const HISTORY: &str = "deployment.kubernetes.io/revision-history";
 const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
-const MOST: &str = "deployment.kubernetes.io/max-replicas";
+const MAX_REPLICAS_ANNOTATION: &str = "deployment.kubernetes.io/max-replicas";
 /// What a set does not take over from its Deployment.
-const OWN: [&str; 6] = [
+const SKIPPED_ANNOTATIONS: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
     HISTORY,
     DESIRED,
-    MOST,
+    MAX_REPLICAS_ANNOTATION,
     "deprecated.deployment.rollback.to",
 ];
 /// Past revisions that are remembered take at most this much.
@@ -45,20 +45,20 @@ pub(super) fn desired(set: &ReplicaSet) -> Option<i32> {
 }
 
 /// How many it could have had at most then.
-pub(super) fn most(set: &ReplicaSet) -> Option<i32> {
-    set.metadata().annotations().get(MOST)?.parse().ok()
+pub(super) fn max_replicas(set: &ReplicaSet) -> Option<i32> {
+    set.metadata().annotations().get(MAX_REPLICAS_ANNOTATION)?.parse().ok()
 }
 
 /// Notes on a set how large its Deployment is. Whether that is new.
-pub(super) fn note_size(set: &mut ReplicaSet, desired: i32, most: i32) -> bool {
+pub(super) fn set_replicas_annotations(set: &mut ReplicaSet, desired: i32, most: i32) -> bool {
     let notes = set.metadata().annotations();
     let (desired, most) = (desired.to_string(), most.to_string());
-    if notes.get(DESIRED) == Some(&*desired) && notes.get(MOST) == Some(&*most) {
+    if notes.get(DESIRED) == Some(&*desired) && notes.get(MAX_REPLICAS_ANNOTATION) == Some(&*most) {
         return false;
     }
     let notes = set.metadata_mut().annotations_mut();
     notes.insert(DESIRED, desired);
-    notes.insert(MOST, most);
+    notes.insert(MAX_REPLICAS_ANNOTATION, most);
     true
 }
 
@@ -79,7 +79,7 @@ pub(super) fn new_set(
         .with_name(format!("{}-{hash}", deployment.metadata().name()))
         .with_namespace(deployment.metadata().namespace())
         .with_labels(template.metadata().labels().clone())
-        .with_owner_references([deployment.controls()]);
+        .with_owner_references([deployment.controller_ref()]);
     let mut set = ReplicaSet::new().with_metadata(metadata).with_spec(
         ReplicaSetSpec::new()
             .with_replicas(replicas)
@@ -89,13 +89,13 @@ pub(super) fn new_set(
     );
     take_annotations(&mut set, deployment);
     set.metadata_mut().annotations_mut().insert(REVISION, number.to_string());
-    note_size(&mut set, spec.replicas(), most);
+    set_replicas_annotations(&mut set, spec.replicas(), most);
     set
 }
 
 /// The set of the current template as it should be noted, if it is not: its revision is
 /// the newest, even if it is an old one that a rollback made current.
-pub(super) fn renewed(
+pub(super) fn with_current_annotations(
     set: &ReplicaSet,
     deployment: &Deployment,
     number: i64,
@@ -126,7 +126,7 @@ pub(super) fn numbered(deployment: &Deployment, number: Option<&str>) -> Option<
 fn take_annotations(set: &mut ReplicaSet, deployment: &Deployment) {
     for (name, value) in deployment.metadata().annotations().iter() {
         let known = set.metadata().annotations().get(name) == Some(value);
-        if !OWN.contains(&name) && !known {
+        if !SKIPPED_ANNOTATIONS.contains(&name) && !known {
             set.metadata_mut().annotations_mut().insert(name, value);
         }
     }

@@ -6,20 +6,21 @@ use super::revision;
 
 /// The bounds of a rollout, in pods.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Bounds {
+pub(super) struct RolloutBounds {
     pub(super) replicas: i32,
     pub(super) surge: i32,
     pub(super) unavailable: i32,
 }
 
-impl Bounds {
+impl RolloutBounds {
     pub(super) fn of(deployment: &Deployment) -> Self {
         let replicas = deployment.spec().replicas();
         let strategy = deployment.spec().strategy();
         let rolling = strategy.rolling_update().filter(|_| strategy.type_() == "RollingUpdate");
         let Some(rolling) = rolling else { return Self { replicas, surge: 0, unavailable: 0 } };
-        let surge = rolling.max_surge().and_then(|n| n.of(replicas, true)).unwrap_or_default();
-        let unavailable = rolling.max_unavailable().and_then(|n| n.of(replicas, false));
+        let surge =
+            rolling.max_surge().and_then(|n| n.scaled_value(replicas, true)).unwrap_or_default();
+        let unavailable = rolling.max_unavailable().and_then(|n| n.scaled_value(replicas, false));
         let mut unavailable = unavailable.unwrap_or_default();
         if surge == 0 && unavailable == 0 {
             unavailable = 1; // or nothing would ever move
@@ -28,31 +29,31 @@ impl Bounds {
     }
 
     /// The most pods there may be.
-    pub(super) fn most(self) -> i32 {
+    pub(super) fn max_total(self) -> i32 {
         self.replicas.saturating_add(self.surge)
     }
 
     /// The fewest that must be available.
-    pub(super) fn least(self) -> i32 {
+    pub(super) fn min_available(self) -> i32 {
         self.replicas.saturating_sub(self.unavailable)
     }
 
     /// How large the newest set may be now, where `all` pods are wanted by all sets.
-    pub(super) fn newest(self, new: i32, all: i32) -> i32 {
+    pub(super) fn new_set_size(self, new: i32, all: i32) -> i32 {
         if new >= self.replicas {
             return self.replicas;
         }
-        let room = self.most().saturating_sub(all);
+        let room = self.max_total().saturating_sub(all);
         new.saturating_add(room.clamp(0, self.replicas.saturating_sub(new)))
     }
 
     /// The sizes that old sets may be reduced to: first what is not available anyway,
     /// then as much as availability allows. `old` is sorted by age, the oldest first.
-    pub(super) fn olds(self, new: &ReplicaSet, old: &[&ReplicaSet]) -> Vec<i32> {
+    pub(super) fn old_set_sizes(self, new: &ReplicaSet, old: &[&ReplicaSet]) -> Vec<i32> {
         let mut sizes: Vec<i32> = old.iter().map(|set| set.spec().replicas()).collect();
         let all = sum(sizes.iter().copied().chain([new.spec().replicas()]));
         let new_missing = new.spec().replicas().saturating_sub(new.status().available_replicas());
-        let mut spare = all.saturating_sub(self.least()).saturating_sub(new_missing);
+        let mut spare = all.saturating_sub(self.min_available()).saturating_sub(new_missing);
         if spare <= 0 {
             return sizes;
         }
@@ -63,7 +64,7 @@ impl Bounds {
         }
         let sets = old.iter().copied().chain([new]);
         let available = sum(sets.map(|set| set.status().available_replicas()));
-        let mut spare = available.saturating_sub(self.least()).max(0);
+        let mut spare = available.saturating_sub(self.min_available()).max(0);
         for size in &mut sizes {
             let less = (*size).min(spare);
             *size = size.saturating_sub(less);
@@ -75,9 +76,9 @@ impl Bounds {
 
 /// Sizes after the Deployment itself was scaled in the middle of a rollout: each set
 /// gets its share. `sets` are those that have pods.
-pub(super) fn proportional(bounds: Bounds, sets: &[&ReplicaSet]) -> Vec<i32> {
+pub(super) fn proportional(bounds: RolloutBounds, sets: &[&ReplicaSet]) -> Vec<i32> {
     let sizes: Vec<i32> = sets.iter().map(|set| set.spec().replicas()).collect();
-    let allowed = if bounds.replicas > 0 { bounds.most() } else { 0 };
+    let allowed = if bounds.replicas > 0 { bounds.max_total() } else { 0 };
     let to_add = allowed.saturating_sub(sum(sizes.iter().copied()));
     let mut order: Vec<usize> = (0..sets.len()).collect();
     let newest_first = |at: &usize| sets[*at].metadata().creation_timestamp().to_owned();
@@ -102,13 +103,13 @@ pub(super) fn proportional(bounds: Bounds, sets: &[&ReplicaSet]) -> Vec<i32> {
 }
 
 /// How much a set grows with its Deployment.
-fn share(bounds: Bounds, set: &ReplicaSet) -> i32 {
+fn share(bounds: RolloutBounds, set: &ReplicaSet) -> i32 {
     let size = set.spec().replicas();
     if bounds.replicas == 0 {
         return size.saturating_neg();
     }
-    let before = revision::most(set).filter(|n| *n > 0).unwrap_or_else(|| size.max(1));
-    let scaled = i64::from(size) * i64::from(bounds.most());
+    let before = revision::max_replicas(set).filter(|n| *n > 0).unwrap_or_else(|| size.max(1));
+    let scaled = i64::from(size) * i64::from(bounds.max_total());
     let before = i64::from(before);
     let rounded = (scaled * 2 + before).div_euclid(before * 2);
     i32::try_from(rounded).unwrap_or(i32::MAX).saturating_sub(size)
@@ -131,12 +132,12 @@ mod tests {
             .with_status(ReplicaSetStatus::new().with_available_replicas(available))
     }
 
-    const BOUNDS: Bounds = Bounds { replicas: 10, surge: 3, unavailable: 2 };
+    const BOUNDS: RolloutBounds = RolloutBounds { replicas: 10, surge: 3, unavailable: 2 };
 
     #[test]
     fn the_newest_grows_within_the_surge() {
         for (new, all, size) in [(0, 10, 3), (3, 13, 3), (3, 11, 5), (9, 10, 10), (12, 12, 10)] {
-            assert_eq!(BOUNDS.newest(new, all), size, "{new} of {all}");
+            assert_eq!(BOUNDS.new_set_size(new, all), size, "{new} of {all}");
         }
     }
 
@@ -152,7 +153,7 @@ mod tests {
         for ((size, available), old, expected) in cases {
             let old: Vec<_> = old.into_iter().map(|(size, ok)| set(size, ok)).collect();
             let refs: Vec<_> = old.iter().collect();
-            let sizes = BOUNDS.olds(&set(size, available), &refs);
+            let sizes = BOUNDS.old_set_sizes(&set(size, available), &refs);
             assert_eq!(sizes, expected, "{size} new, {available} available");
         }
     }
@@ -161,12 +162,12 @@ mod tests {
     fn each_set_grows_in_proportion() {
         let mut sets = [set(8, 8), set(5, 2)];
         for set in &mut sets {
-            revision::note_size(set, 10, 13);
+            revision::set_replicas_annotations(set, 10, 13);
         }
-        let double = Bounds { replicas: 20, surge: 6, unavailable: 5 };
+        let double = RolloutBounds { replicas: 20, surge: 6, unavailable: 5 };
         let refs: Vec<_> = sets.iter().collect();
         assert_eq!(proportional(double, &refs), [16, 10]);
-        let none = Bounds { replicas: 0, surge: 0, unavailable: 0 };
+        let none = RolloutBounds { replicas: 0, surge: 0, unavailable: 0 };
         assert_eq!(proportional(none, &refs), [0, 0]);
     }
 }

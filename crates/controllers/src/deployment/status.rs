@@ -7,7 +7,7 @@ use api::apps::{
 };
 use object::{List, Time, seconds_left};
 
-use super::rollout::{self, Bounds};
+use super::rollout::{self, RolloutBounds};
 
 /// Without end, as upstream says it.
 const NO_DEADLINE: i32 = i32::MAX;
@@ -38,7 +38,7 @@ pub(super) fn status(
     if let Some(collisions) = old.collision_count() {
         status.set_collision_count(collisions);
     }
-    if available >= Bounds::of(deployment).least() {
+    if available >= RolloutBounds::of(deployment).min_available() {
         let why = "Deployment has minimum availability.";
         put(&mut status, ("Available", "True", "MinimumReplicasAvailable"), why.into(), now);
     } else {
@@ -50,7 +50,7 @@ pub(super) fn status(
 }
 
 /// Adds how the rollout comes along.
-pub(super) fn advance(
+pub(super) fn update_progress(
     status: &mut DeploymentStatus,
     deployment: &Deployment,
     new: Option<&ReplicaSet>,
@@ -75,7 +75,7 @@ pub(super) fn advance(
         let why = format!("{what} is progressing.");
         drop_condition_unless_true(status);
         progress(status, "True", "ReplicaSetUpdated", why, now);
-        touch(status, now);
+        reset_progress_deadline(status, now);
     } else if deadline(deployment, now).is_some_and(|left| left.is_zero()) {
         let why = format!("{what} has timed out progressing.");
         progress(status, "False", "ProgressDeadlineExceeded", why, now);
@@ -119,7 +119,7 @@ pub(super) fn deadline(deployment: &Deployment, now: i64) -> Option<Duration> {
     if !has_deadline(deployment) || deployment.spec().paused() || !waits {
         return None;
     }
-    let since = Time::seconds(current.last_update_time())?;
+    let since = Time::parse_seconds(current.last_update_time())?;
     let allowed = deployment.spec().progress_deadline_seconds().into();
     Some(super::seconds(seconds_left(since, allowed, now)))
 }
@@ -162,11 +162,11 @@ fn put(status: &mut DeploymentStatus, what: (&str, &str, &str), why: String, now
     }
     let since =
         old.filter(|old| old.status() == verdict).map(DeploymentCondition::last_transition_time);
-    let since = since.map_or_else(|| Time::text(now), Into::into);
+    let since = since.map_or_else(|| Time::format(now), Into::into);
     let new = DeploymentCondition::new()
         .with_type(name)
         .with_status(verdict)
-        .with_last_update_time(Time::text(now))
+        .with_last_update_time(Time::format(now))
         .with_last_transition_time(since)
         .with_reason(reason)
         .with_message(why);
@@ -189,10 +189,10 @@ fn drop_condition_unless_true(status: &mut DeploymentStatus) {
 }
 
 /// Progress was made just now: the deadline begins again.
-fn touch(status: &mut DeploymentStatus, now: i64) {
+fn reset_progress_deadline(status: &mut DeploymentStatus, now: i64) {
     for condition in status.conditions_mut().iter_mut() {
         if condition.type_() == "Progressing" {
-            condition.set_last_update_time(Time::text(now));
+            condition.set_last_update_time(Time::format(now));
         }
     }
 }
@@ -224,7 +224,7 @@ mod tests {
 
     fn after(deployment: &Deployment, set: &ReplicaSet, now: i64) -> DeploymentStatus {
         let mut status = status(deployment, Some(set), &[set], now);
-        advance(&mut status, deployment, Some(set), now);
+        update_progress(&mut status, deployment, Some(set), now);
         status
     }
 

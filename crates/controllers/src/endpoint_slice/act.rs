@@ -2,28 +2,28 @@
 
 use api::EndpointSlice;
 use client::Error;
-use runtime::{Objects, Step};
+use runtime::{CachedApi, Step};
 
 #[derive(Debug, PartialEq)]
-pub(crate) enum Act {
+pub(crate) enum Action {
     Create(EndpointSlice),
     Update(EndpointSlice),
     Delete(EndpointSlice),
 }
 
-pub(crate) async fn carry_out(
-    slices: &Objects<EndpointSlice>,
-    steps: Vec<Step<Act>>,
+pub(crate) async fn execute(
+    slices: &CachedApi<EndpointSlice>,
+    steps: Vec<Step<Action>>,
 ) -> Result<(), Error> {
-    for Step { act, because } in steps {
-        let slices = slices.because(&because);
+    for Step { action: act, cause: because } in steps {
+        let slices = slices.with_cause(&because);
         match act {
-            Act::Create(slice) => match slices.create(slice).await {
+            Action::Create(slice) => match slices.create(slice).await {
                 Err(error) if error.is_namespace_terminating() => {}
                 made => drop(made?),
             },
-            Act::Update(slice) => drop(slices.update(slice).await?),
-            Act::Delete(slice) => slices.delete(&slice).await?,
+            Action::Update(slice) => drop(slices.update(slice).await?),
+            Action::Delete(slice) => slices.delete(&slice).await?,
         }
     }
     Ok(())

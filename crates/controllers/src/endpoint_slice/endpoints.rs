@@ -2,8 +2,8 @@
 
 use api::core::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Pod, Service};
 use client::Error;
-use object::{Key, List, ObjectMeta};
-use runtime::{Context, Controller, Next, Objects, Reconcile, Step};
+use object::{List, NamespacedName, ObjectMeta};
+use runtime::{CachedApi, Context, Controller, Reconcile, Requeue, Step};
 use schema::Kind;
 
 use super::{grouped, selecting, selector};
@@ -13,20 +13,23 @@ const MANAGED: &str = "endpoints.kubernetes.io/managed-by";
 const MANAGER: &str = "endpoint-controller";
 
 pub(crate) fn start(cx: &Context, _: &Config) {
-    let controller =
-        OfServices { services: cx.objects(), pods: cx.objects(), endpoints: cx.objects() };
+    let controller = EndpointsReconciler {
+        services: cx.cached_api(),
+        pods: cx.cached_api(),
+        endpoints: cx.cached_api(),
+    };
     let services = controller.services.clone();
     Controller::new("endpoints", cx, controller)
         .watches::<Pod>(move |pod| selecting(pod, &services))
-        .watches::<Endpoints>(|own| vec![Key::of(own.metadata())])
+        .watches::<Endpoints>(|own| vec![NamespacedName::from_meta(own.metadata())])
         .start();
 }
 
 #[derive(Debug)]
-struct OfServices {
-    services: Objects<Service>,
-    pods: Objects<Pod>,
-    endpoints: Objects<Endpoints>,
+struct EndpointsReconciler {
+    services: CachedApi<Service>,
+    pods: CachedApi<Pod>,
+    endpoints: CachedApi<Endpoints>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -36,20 +39,24 @@ enum Act {
     Delete(Endpoints),
 }
 
-impl Reconcile for OfServices {
+impl Reconcile for EndpointsReconciler {
     type Kind = Service;
 
-    async fn reconcile(&self, key: &Key, service: Option<Service>) -> Result<Next, Error> {
+    async fn reconcile(
+        &self,
+        key: &NamespacedName,
+        service: Option<Service>,
+    ) -> Result<Requeue, Error> {
         let found = self.endpoints.get(key);
         let step = match service {
             Some(service) => plan(&service, &self.pods.in_namespace(&key.namespace), found),
             None => found.filter(is_ours).map(|own| {
-                let because = own.causes("its service is gone");
-                Step { act: Act::Delete(own), because }
+                let because = own.write_cause("its service is gone");
+                Step { action: Act::Delete(own), cause: because }
             }),
         };
-        let Some(Step { act, because }) = step else { return Ok(Next::OnChange) };
-        let endpoints = self.endpoints.because(&because);
+        let Some(Step { action: act, cause: because }) = step else { return Ok(Requeue::OnChange) };
+        let endpoints = self.endpoints.with_cause(&because);
         match act {
             Act::Create(own) => match endpoints.create(own).await {
                 Err(error) if error.is_namespace_terminating() => {}
@@ -58,7 +65,7 @@ impl Reconcile for OfServices {
             Act::Update(own) => drop(endpoints.update(own).await?),
             Act::Delete(own) => endpoints.delete(&own).await?,
         }
-        Ok(Next::OnChange)
+        Ok(Requeue::OnChange)
     }
 }
 
@@ -86,7 +93,7 @@ fn plan(service: &Service, pods: &[Pod], found: Option<Endpoints>) -> Option<Ste
             Act::Create(own.with_subsets(subsets))
         }
     };
-    Some(Step { act, because: service.causes("its pods have changed") })
+    Some(Step { action: act, cause: service.write_cause("its pods have changed") })
 }
 
 fn subset((ports, endpoints): &super::Group) -> EndpointSubset {
@@ -129,7 +136,7 @@ mod tests {
     fn tells_the_ready_from_the_others() {
         let pods = [pod("a", "10.0.0.1", true), pod("b", "10.0.0.2", false)];
         let step = plan(&service("http"), &pods, None).expect("nothing is there yet");
-        let Act::Create(own) = step.act else { panic!("{step:?}") };
+        let Act::Create(own) = step.action else { panic!("{step:?}") };
         let subset = own.subsets().iter().next().expect("one");
         assert_eq!((subset.addresses().len(), subset.not_ready_addresses().len()), (1, 1));
         assert_eq!(subset.ports().iter().next().map(api::core::EndpointPort::port), Some(8080));

@@ -22,15 +22,15 @@ pub(super) fn pod(name: &str, ip: &str, ready: bool) -> Pod {
     Pod::new().with_metadata(meta).with_spec(spec).with_status(status)
 }
 
-fn only(steps: Vec<Step<Act>>) -> Act {
-    let [step] = <[Step<Act>; 1]>::try_from(steps).expect("one step");
-    step.act
+fn only(steps: Vec<Step<Action>>) -> Action {
+    let [step] = <[Step<Action>; 1]>::try_from(steps).expect("one step");
+    step.action
 }
 
 #[test]
 fn names_the_pods_and_their_ports() {
     let pods = [pod("b", "10.0.0.2", false), pod("a", "10.0.0.1", true), pod("c", "", true)];
-    let Act::Create(slice) = only(plan(&service("http"), &pods, Vec::new())) else { panic!() };
+    let Action::Create(slice) = only(plan(&service("http"), &pods, Vec::new())) else { panic!() };
     let ips: Vec<_> = slice
         .endpoints()
         .iter()
@@ -47,20 +47,21 @@ fn names_the_pods_and_their_ports() {
 #[test]
 fn changes_nothing_that_is_right_and_little_that_is_not() {
     let (service, first) = (service(0), pod("a", "10.0.0.1", true));
-    let Act::Create(slice) = only(plan(&service, std::slice::from_ref(&first), Vec::new())) else {
+    let Action::Create(slice) = only(plan(&service, std::slice::from_ref(&first), Vec::new()))
+    else {
         panic!()
     };
     assert!(plan(&service, std::slice::from_ref(&first), vec![slice.clone()]).is_empty());
     let changed = plan(&service, &[first, pod("b", "10.0.0.2", true)], vec![slice.clone()]);
-    assert!(matches!(only(changed), Act::Update(new) if new.endpoints().len() == 2));
+    assert!(matches!(only(changed), Action::Update(new) if new.endpoints().len() == 2));
     let mut other = service;
     other.spec_mut().set_selector(object::Map::<String>::from([("", ""); 0]));
-    assert!(matches!(only(plan(&other, &[], vec![slice])), Act::Delete(_)));
+    assert!(matches!(only(plan(&other, &[], vec![slice])), Action::Delete(_)));
 }
 
 #[test]
 fn an_empty_slice_stays_however_the_server_writes_it() {
-    let Act::Create(mut slice) = only(plan(&service(0), &[], Vec::new())) else { panic!() };
+    let Action::Create(mut slice) = only(plan(&service(0), &[], Vec::new())) else { panic!() };
     for field in ["ports", "endpoints"] {
         let mut tree = object::Value::from(slice);
         tree[field] = object::Value::Null;
@@ -75,8 +76,8 @@ fn a_slice_holds_no_more_than_a_hundred() {
         (0..250).map(|n| pod(&format!("p{n:03}"), &format!("10.0.1.{n}"), true)).collect();
     let sizes: Vec<_> = plan(&service(0), &pods, Vec::new())
         .into_iter()
-        .map(|step| match step.act {
-            Act::Create(slice) => slice.endpoints().len(),
+        .map(|step| match step.action {
+            Action::Create(slice) => slice.endpoints().len(),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -89,13 +90,13 @@ fn an_address_that_cannot_be_an_endpoint_leaves_the_others_alone() {
         ["127.0.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "fe80::1", "fd00::1", "x"];
     let pods = hostile.iter().map(|ip| pod("hostile", ip, true));
     let pods: Vec<_> = pods.chain([pod("good", "10.0.0.1", true)]).collect();
-    let Act::Create(slice) = only(plan(&service(80), &pods, Vec::new())) else { panic!() };
+    let Action::Create(slice) = only(plan(&service(80), &pods, Vec::new())) else { panic!() };
     let addresses: Vec<_> =
         slice.endpoints().iter().flat_map(|endpoint| endpoint.addresses().iter()).collect();
     assert_eq!(addresses, ["10.0.0.1"]);
     let mut six = service(80);
     six.spec_mut().set_ip_families(["IPv6"]);
-    let Act::Create(slice) = only(plan(&six, &pods, Vec::new())) else { panic!() };
+    let Action::Create(slice) = only(plan(&six, &pods, Vec::new())) else { panic!() };
     let addresses: Vec<_> =
         slice.endpoints().iter().flat_map(|endpoint| endpoint.addresses().iter()).collect();
     assert_eq!(addresses, ["fd00::1"]);

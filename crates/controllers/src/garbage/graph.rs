@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use client::Resource;
-use object::{Key, ObjectMeta, OwnerReference, Text};
+use client::ApiResource;
+use object::{NamespacedName, ObjectMeta, OwnerReference, Text};
 
 use super::verdict::FOREGROUND;
 
 /// One object, as far as the collector cares.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
-    pub(super) resource: Resource,
-    pub(super) key: Key,
+    pub(super) resource: ApiResource,
+    pub(super) key: NamespacedName,
     pub(super) uid: Text,
     pub(super) revision: u64,
     pub(super) owners: Vec<OwnerReference>,
@@ -21,15 +21,15 @@ pub(super) struct Node {
 
 impl Default for Node {
     fn default() -> Self {
-        Self::new(&Resource::default(), &ObjectMeta::new())
+        Self::new(&ApiResource::default(), &ObjectMeta::new())
     }
 }
 
 impl Node {
-    pub(super) fn new(resource: &Resource, meta: &ObjectMeta) -> Self {
+    pub(super) fn new(resource: &ApiResource, meta: &ObjectMeta) -> Self {
         Self {
             resource: resource.clone(),
-            key: Key::of(meta),
+            key: NamespacedName::from_meta(meta),
             uid: meta.uid().into(),
             revision: meta.revision(),
             owners: meta.owner_references().iter().cloned().collect(),
@@ -106,7 +106,7 @@ impl Graph {
     }
 
     /// Objects of a resource, whatever its version, that are not among the uids.
-    pub(super) fn lost(&self, resource: &Resource, listed: &HashSet<&str>) -> Vec<Text> {
+    pub(super) fn lost(&self, resource: &ApiResource, listed: &HashSet<&str>) -> Vec<Text> {
         let same = |node: &&Node| {
             node.resource.group == resource.group && node.resource.plural == resource.plural
         };
@@ -159,7 +159,8 @@ mod tests {
     #[test]
     fn nobody_owns_what_is_in_another_namespace() {
         let mut graph = Graph::default();
-        let at = |namespace: &str, node: Node| Node { key: Key::new(namespace, "x"), ..node };
+        let at =
+            |namespace: &str, node: Node| Node { key: NamespacedName::new(namespace, "x"), ..node };
         graph.put(at("a", node("owner", &[])));
         graph.put(at("", node("cluster", &[])));
         for (namespace, uid) in [("a", "own"), ("b", "foreign"), ("", "wide")] {

@@ -23,32 +23,35 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use client::{Api, Delete, Error, Found, Mapper, Page, Patch, Propagation, Selection};
-use object::{Cause, Key, List, OwnerReference, Status, Text, Value};
-use runtime::{Any, Context, Queue};
+use client::{
+    Api, DeleteParams, DiscoveredResource, Error, ListParams, Patch, Propagation, RestMapper,
+    Selectors,
+};
+use object::{List, NamespacedName, OwnerReference, Status, Text, Value, WriteCause};
+use runtime::{Context, DynamicObject, WorkQueue};
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
 use self::{
     graph::{Graph, Node},
     monitors::is_followed,
-    verdict::{FOREGROUND, ORPHAN, Owner, Verdict, judge},
+    verdict::{FOREGROUND, GcDecision, ORPHAN, OwnerState, decide},
 };
 use crate::Config;
 
 const WORKERS: usize = 20;
 /// Owners that are known not to exist; more are asked for again.
-const ABSENT: usize = 500;
+const ABSENT_OWNER_CACHE_SIZE: usize = 500;
 /// How much of a list is read at once.
 const PAGE: u32 = 500;
 
 pub(crate) fn start(cx: &Context, _: &Config) {
     // Caches of its own: a resource that cannot be listed must not hold others back.
-    let part = cx.part();
+    let part = cx.child();
     let collector = Arc::new(Collector {
         cx: part.clone(),
         graph: Mutex::default(),
-        queue: Queue::default(),
+        queue: WorkQueue::default(),
         mapper: Mutex::default(),
         absent: Mutex::default(),
         ready: watch::channel(false).0,
@@ -66,8 +69,8 @@ struct Collector {
     cx: Context,
     graph: Mutex<Graph>,
     /// Uids of those that may have to go, or to be let go.
-    queue: Queue<Text>,
-    mapper: Mutex<Arc<Mapper>>,
+    queue: WorkQueue<Text>,
+    mapper: Mutex<Arc<RestMapper>>,
     absent: Mutex<HashSet<Absent>>,
     /// Whether all caches have been filled, as far as they can be.
     ready: watch::Sender<bool>,
@@ -83,7 +86,7 @@ impl Collector {
         loop {
             let uid = self.queue.next().await;
             let _ = ready.wait_for(|ready| *ready).await; // it lives as long as this
-            let done = panics::contain("garbage-collector", self.attend(&uid)).await;
+            let done = panics::contain("garbage-collector", self.process_item(&uid)).await;
             let done = done.unwrap_or_else(|why| Err(Error::Invalid(why.to_string())));
             match &done {
                 Err(error) if error.is_conflict() => debug!(%uid, %error, "will look again"),
@@ -94,29 +97,36 @@ impl Collector {
         }
     }
 
-    async fn attend(&self, uid: &str) -> Result<(), Error> {
+    async fn process_item(&self, uid: &str) -> Result<(), Error> {
         let Some((node, dependents)) = self.graph().get(uid) else { return Ok(()) };
         let mut owners = Vec::new();
         for owner in &node.owners {
             owners.push((owner.uid().into(), self.look_up(&node, owner).await?));
         }
-        match judge(&node, &owners, &dependents) {
-            Verdict::Keep => Ok(()),
-            Verdict::Delete(propagation, why) => self.delete(&node, propagation, why).await,
-            Verdict::BreakCircle => {
-                let node = self.unblock(&node).await?;
+        match decide(&node, &owners, &dependents) {
+            GcDecision::Keep => Ok(()),
+            GcDecision::Delete(propagation, why) => self.delete(&node, propagation, why).await,
+            GcDecision::BreakCycle => {
+                let node = self.clear_block_owner_deletion(&node).await?;
                 let why = "its owner waits for it";
                 self.delete(&node, Propagation::Foreground, why).await
             }
-            Verdict::Disown(gone) => self.disown(&node, &gone, "an owner is gone").await,
-            Verdict::Orphan => {
-                for one in self.referring(&node).await? {
-                    self.disown(&one, slice::from_ref(&node.uid), "its owner orphans it").await?;
-                }
-                self.let_go(&node, ORPHAN).await
+            GcDecision::RemoveOwnerReferences(gone) => {
+                self.remove_owner_references(&node, &gone, "an owner is gone").await
             }
-            Verdict::LetGo => self.let_go(&node, FOREGROUND).await,
-            Verdict::Wait(others) => {
+            GcDecision::Orphan => {
+                for one in self.referring(&node).await? {
+                    self.remove_owner_references(
+                        &one,
+                        slice::from_ref(&node.uid),
+                        "its owner orphans it",
+                    )
+                    .await?;
+                }
+                self.remove_finalizer(&node, ORPHAN).await
+            }
+            GcDecision::RemoveFinalizer => self.remove_finalizer(&node, FOREGROUND).await,
+            GcDecision::Wait(others) => {
                 for other in others {
                     self.queue.add(other);
                 }
@@ -126,30 +136,30 @@ impl Collector {
     }
 
     /// Whether an owner exists: the graph may be late, so its absence is asked for.
-    async fn look_up(&self, node: &Node, owner: &OwnerReference) -> Result<Owner, Error> {
+    async fn look_up(&self, node: &Node, owner: &OwnerReference) -> Result<OwnerState, Error> {
         let known = self.graph().get(owner.uid()).map(|(owner, _)| owner);
         if let Some(known) = known {
             return Ok(match (known.can_own(node), known.is_waiting()) {
-                (false, _) => Owner::Gone,
-                (true, true) => Owner::Waiting,
-                (true, false) => Owner::Solid,
+                (false, _) => OwnerState::Gone,
+                (true, true) => OwnerState::WaitingForDependents,
+                (true, false) => OwnerState::Solid,
             });
         }
         let reference =
             [&node.key.namespace, owner.api_version(), owner.kind(), owner.name(), owner.uid()]
                 .map(Text::from);
         if self.absent().contains(&reference) {
-            return Ok(Owner::Gone);
+            return Ok(OwnerState::Gone);
         }
         let found = self.exists(node, owner).await?;
         if !found {
             let mut absent = self.absent();
-            if absent.len() >= ABSENT {
+            if absent.len() >= ABSENT_OWNER_CACHE_SIZE {
                 absent.clear();
             }
             absent.insert(reference);
         }
-        Ok(if found { Owner::Solid } else { Owner::Gone })
+        Ok(if found { OwnerState::Solid } else { OwnerState::Gone })
     }
 
     /// Asks the API for an owner, in whatever version it has the kind now.
@@ -167,8 +177,8 @@ impl Collector {
                 "a cluster-wide object is owned by one in a namespace".into(),
             ));
         }
-        let api = Api::<Any>::of(self.cx.client(), found.resource.clone());
-        match api.get(&Key::new(namespace, owner.name())).await {
+        let api = Api::<DynamicObject>::for_resource(self.cx.client(), found.resource.clone());
+        match api.get(&NamespacedName::new(namespace, owner.name())).await {
             Ok(found) => Ok(found.metadata().uid() == owner.uid()),
             Err(error) if is_missing(&error, owner.name()) => Ok(false),
             Err(error) => Err(error),
@@ -180,14 +190,17 @@ impl Collector {
     async fn referring(&self, node: &Node) -> Result<Vec<Node>, Error> {
         let (mapper, namespace) = (self.mapper(), &*node.key.namespace);
         let mut found = Vec::new();
-        for Found { resource, .. } in mapper.found.iter().filter(|found| is_followed(found)) {
+        for DiscoveredResource { resource, .. } in
+            mapper.found.iter().filter(|found| is_followed(found))
+        {
             if !namespace.is_empty() && !resource.namespaced {
                 continue; // those are owned by no object of a namespace
             }
-            let api = Api::<Any>::of(self.cx.client(), resource.clone()).namespaced(namespace);
-            let mut page = Page { limit: PAGE, ..Page::default() };
+            let api = Api::<DynamicObject>::for_resource(self.cx.client(), resource.clone())
+                .namespaced(namespace);
+            let mut page = ListParams { limit: PAGE, ..ListParams::default() };
             loop {
-                let list = api.list(&Selection::default(), &page).await?;
+                let list = api.list(&Selectors::default(), &page).await?;
                 let all = list.items.iter().map(|object| Node::new(resource, object.metadata()));
                 found.extend(all.filter(|one| one.owners.iter().any(|o| o.uid() == node.uid)));
                 if list.continue_.is_empty() {
@@ -200,17 +213,22 @@ impl Collector {
     }
 
     async fn delete(&self, node: &Node, how: Propagation, why: &str) -> Result<(), Error> {
-        let delete = Delete {
+        let delete = DeleteParams {
             uid: node.uid.clone(),
             resource_version: node.revision.to_string().into(),
             propagation: Some(how),
-            ..Delete::default()
+            ..DeleteParams::default()
         };
-        missing_is_fine(self.api(node, why).delete(&node.key, &delete).await)
+        ignore_not_found(self.api(node, why).delete(&node.key, &delete).await)
     }
 
     /// Takes the references to `owners` off.
-    async fn disown(&self, node: &Node, owners: &[Text], why: &str) -> Result<(), Error> {
+    async fn remove_owner_references(
+        &self,
+        node: &Node,
+        owners: &[Text],
+        why: &str,
+    ) -> Result<(), Error> {
         let gone: HashSet<&str> = owners.iter().map(|uid| &**uid).collect();
         let stay = node.owners.iter().filter(|owner| !gone.contains(owner.uid()));
         let stay: List<OwnerReference> = stay.cloned().collect();
@@ -218,7 +236,7 @@ impl Collector {
     }
 
     /// Its owners need not wait for it. Gives the object as it is then.
-    async fn unblock(&self, node: &Node) -> Result<Node, Error> {
+    async fn clear_block_owner_deletion(&self, node: &Node) -> Result<Node, Error> {
         let free = |owner: &OwnerReference| owner.clone().with_block_owner_deletion(false);
         let owners: List<OwnerReference> = node.owners.iter().map(free).collect();
         let mut body = Value::object();
@@ -230,7 +248,7 @@ impl Collector {
     }
 
     /// Takes our finalizer off.
-    async fn let_go(&self, node: &Node, finalizer: &str) -> Result<(), Error> {
+    async fn remove_finalizer(&self, node: &Node, finalizer: &str) -> Result<(), Error> {
         let stay: List<String> =
             node.finalizers.iter().filter(|name| *name != finalizer).cloned().collect();
         self.patch(node, "finalizers", stay.into(), "what it owned is settled").await
@@ -241,25 +259,25 @@ impl Collector {
         body["metadata"]["uid"] = node.uid.clone().into();
         body["metadata"]["resourceVersion"] = node.revision.to_string().as_str().into();
         *body["metadata"].get_mut(field) = to;
-        missing_is_fine(self.api(node, why).patch(&node.key, &Patch::Merge(body)).await)
+        ignore_not_found(self.api(node, why).patch(&node.key, &Patch::Merge(body)).await)
     }
 
-    fn api(&self, node: &Node, why: &str) -> Api<Any> {
-        let because = Cause {
-            rule: why.into(),
+    fn api(&self, node: &Node, why: &str) -> Api<DynamicObject> {
+        let because = WriteCause {
+            reason: why.into(),
             kind: node.resource.kind.clone(),
             key: node.key.clone(),
             uid: node.uid.clone(),
             revision: node.revision,
         };
-        Api::of(self.cx.client(), node.resource.clone()).because(&because)
+        Api::for_resource(self.cx.client(), node.resource.clone()).with_cause(&because)
     }
 
-    fn mapper(&self) -> Arc<Mapper> {
+    fn mapper(&self) -> Arc<RestMapper> {
         self.mapper.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set_mapper(&self, mapper: Arc<Mapper>) {
+    fn set_mapper(&self, mapper: Arc<RestMapper>) {
         *self.mapper.lock().unwrap_or_else(PoisonError::into_inner) = mapper;
     }
 
@@ -279,7 +297,7 @@ fn is_missing(error: &Error, name: &str) -> bool {
     error.is_not_found() && matches!(error, Error::Status(status) if named(status))
 }
 
-fn missing_is_fine<T>(done: Result<T, Error>) -> Result<(), Error> {
+fn ignore_not_found<T>(done: Result<T, Error>) -> Result<(), Error> {
     match done {
         Err(error) if error.is_not_found() => Ok(()),
         done => done.map(drop),

@@ -8,9 +8,9 @@ use std::{
     time::Duration,
 };
 
-use client::{Found, Mapper, Resource, Selection};
+use client::{ApiResource, DiscoveredResource, RestMapper, Selectors};
 use object::Text;
-use runtime::{Any, Cache, Context};
+use runtime::{Cache, Context, DynamicObject};
 use tokio::time::{sleep, timeout};
 use tracing::warn;
 
@@ -26,8 +26,8 @@ type Name = (Text, Text);
 
 #[derive(Debug)]
 struct Monitor {
-    resource: Resource,
-    cache: Arc<Cache<Any>>,
+    resource: ApiResource,
+    cache: Arc<Cache<DynamicObject>>,
     /// What it runs in, to be stopped alone.
     part: Context,
 }
@@ -45,11 +45,11 @@ impl Collector {
         }
     }
 
-    async fn align(self: &Arc<Self>, mapper: Mapper, running: &mut HashMap<Name, Monitor>) {
+    async fn align(self: &Arc<Self>, mapper: RestMapper, running: &mut HashMap<Name, Monitor>) {
         let mapper = Arc::new(with_stale(mapper, &self.mapper()));
         self.set_mapper(mapper.clone());
         let followed = mapper.found.iter().filter(|found| is_followed(found));
-        let wanted: HashMap<Name, &Resource> =
+        let wanted: HashMap<Name, &ApiResource> =
             followed.map(|found| (name(&found.resource), &found.resource)).collect();
         let old: Vec<Name> = running
             .iter()
@@ -78,9 +78,9 @@ impl Collector {
         self.ready.send_replace(true);
     }
 
-    fn follow(self: &Arc<Self>, resource: Resource) -> Monitor {
-        let part = self.cx.part();
-        let cache = part.cache_any(&resource, &Selection::default());
+    fn follow(self: &Arc<Self>, resource: ApiResource) -> Monitor {
+        let part = self.cx.child();
+        let cache = part.dynamic_cache(&resource, &Selectors::default());
         let (this, of) = (self.clone(), resource.clone());
         cache.on_change(move |old, new| {
             let touched = match (old, new) {
@@ -97,7 +97,7 @@ impl Collector {
     async fn fill(&self, monitor: &Monitor) {
         let mut synced = monitor.cache.synced();
         if !matches!(timeout(SYNC, synced.wait_for(|synced| *synced)).await, Ok(Ok(_))) {
-            let Resource { group, version, plural, .. } = &monitor.resource;
+            let ApiResource { group, version, plural, .. } = &monitor.resource;
             warn!(%group, %version, %plural, "cannot be listed; others are collected without it");
             return;
         }
@@ -110,21 +110,22 @@ impl Collector {
     }
 }
 
-fn name(resource: &Resource) -> Name {
+fn name(resource: &ApiResource) -> Name {
     (resource.group.clone(), resource.plural.clone())
 }
 
 /// What was last known of groups that cannot be asked now.
-fn with_stale(mut mapper: Mapper, before: &Mapper) -> Mapper {
-    let is_stale =
-        |found: &&Found| mapper.stale.iter().any(|stale| *stale == found.resource.api_version());
-    let kept: Vec<Found> = before.found.iter().filter(is_stale).cloned().collect();
+fn with_stale(mut mapper: RestMapper, before: &RestMapper) -> RestMapper {
+    let is_stale = |found: &&DiscoveredResource| {
+        mapper.stale.iter().any(|stale| *stale == found.resource.api_version())
+    };
+    let kept: Vec<DiscoveredResource> = before.found.iter().filter(is_stale).cloned().collect();
     mapper.found.extend(kept);
     mapper
 }
 
 /// Events come and go by themselves, and own nothing.
-pub(super) fn is_followed(found: &Found) -> bool {
+pub(super) fn is_followed(found: &DiscoveredResource) -> bool {
     let can = |verb: &str| found.verbs.iter().any(|known| known == verb);
     let usable = can("list") && can("watch") && can("delete");
     found.preferred && usable && found.resource.plural != "events"
@@ -132,11 +133,15 @@ pub(super) fn is_followed(found: &Found) -> bool {
 
 #[test]
 fn what_is_stale_is_as_it_was() {
-    let found = |version: &str| Found {
-        resource: Resource { group: "x.io".into(), version: version.into(), ..Resource::default() },
-        ..Found::default()
+    let found = |version: &str| DiscoveredResource {
+        resource: ApiResource {
+            group: "x.io".into(),
+            version: version.into(),
+            ..ApiResource::default()
+        },
+        ..DiscoveredResource::default()
     };
-    let before = Mapper { found: vec![found("v1"), found("v2")], stale: Vec::new() };
-    let now = Mapper { found: Vec::new(), stale: vec!["x.io/v2".into()] };
+    let before = RestMapper { found: vec![found("v1"), found("v2")], stale: Vec::new() };
+    let now = RestMapper { found: Vec::new(), stale: vec!["x.io/v2".into()] };
     assert_eq!(with_stale(now, &before).found, [found("v2")]);
 }

@@ -10,71 +10,76 @@ pub(super) const ORPHAN: &str = "orphan";
 
 /// What has become of an owner.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Owner {
+pub(super) enum OwnerState {
     Solid,
     /// It is being deleted, and waits for what it owns.
-    Waiting,
+    WaitingForDependents,
     Gone,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Verdict {
+pub(super) enum GcDecision {
     Keep,
     Delete(Propagation, &'static str),
     /// Its owner waits for it, and what it owns waits too: a circle in which nobody would
     /// ever go. It holds its owners back no longer, and is deleted.
-    BreakCircle,
+    BreakCycle,
     /// Others own it still; these references are to go.
-    Disown(Vec<Text>),
+    RemoveOwnerReferences(Vec<Text>),
     /// Whatever it owns is to lose the reference to it; then it may go.
     Orphan,
     /// Nothing holds it back any more.
-    LetGo,
+    RemoveFinalizer,
     /// These must go first.
     Wait(Vec<Text>),
 }
 
-pub(super) fn judge(node: &Node, owners: &[(Text, Owner)], owned: &[Node]) -> Verdict {
+pub(super) fn decide(node: &Node, owners: &[(Text, OwnerState)], owned: &[Node]) -> GcDecision {
     if node.terminating {
-        return going(node, owned);
+        return decide_terminating(node, owned);
     }
-    let of = |what: Owner| {
+    let of = |what: OwnerState| {
         let some = owners.iter().filter(move |(_, owner)| *owner == what);
         some.map(|(uid, _)| uid.clone()).collect::<Vec<_>>()
     };
-    let (solid, waiting, gone) = (of(Owner::Solid), of(Owner::Waiting), of(Owner::Gone));
+    let (solid, waiting, gone) =
+        (of(OwnerState::Solid), of(OwnerState::WaitingForDependents), of(OwnerState::Gone));
     match (owners, &*solid, &*waiting, &*gone) {
-        ([], ..) | (_, _, [], []) => Verdict::Keep,
-        (_, [_, ..], ..) => Verdict::Disown([gone, waiting].concat()),
-        (_, [], [_, ..], _) if owned.iter().any(Node::is_waiting) => Verdict::BreakCircle,
+        ([], ..) | (_, _, [], []) => GcDecision::Keep,
+        (_, [_, ..], ..) => GcDecision::RemoveOwnerReferences([gone, waiting].concat()),
+        (_, [], [_, ..], _) if owned.iter().any(Node::is_waiting) => GcDecision::BreakCycle,
         (_, [], [_, ..], _) if !owned.is_empty() => {
-            Verdict::Delete(Propagation::Foreground, "its owner waits for it")
+            GcDecision::Delete(Propagation::Foreground, "its owner waits for it")
         }
-        (_, [], [_, ..], _) => Verdict::Delete(own_wish(node), "its owner waits for it"),
-        (_, [], [], _) => Verdict::Delete(own_wish(node), "all its owners are gone"),
+        (_, [], [_, ..], _) => {
+            GcDecision::Delete(propagation_from_finalizers(node), "its owner waits for it")
+        }
+        (_, [], [], _) => {
+            GcDecision::Delete(propagation_from_finalizers(node), "all its owners are gone")
+        }
     }
 }
 
 /// It is being deleted: what does it wait for?
-fn going(node: &Node, owned: &[Node]) -> Verdict {
+fn decide_terminating(node: &Node, owned: &[Node]) -> GcDecision {
     if node.has(ORPHAN) {
-        return Verdict::Orphan;
+        return GcDecision::Orphan;
     }
     if !node.has(FOREGROUND) {
-        return Verdict::Keep;
+        return GcDecision::Keep;
     }
     let blocking: Vec<_> =
         owned.iter().filter(|one| one.blocks(&node.uid)).map(|one| one.uid.clone()).collect();
     let started = |uid: &Text| owned.iter().any(|one| one.uid == *uid && one.terminating);
     if blocking.is_empty() {
-        Verdict::LetGo
+        GcDecision::RemoveFinalizer
     } else {
-        Verdict::Wait(blocking.into_iter().filter(|uid| !started(uid)).collect())
+        GcDecision::Wait(blocking.into_iter().filter(|uid| !started(uid)).collect())
     }
 }
 
 /// Finalizers that somebody put there beforehand say how it shall be deleted.
-fn own_wish(node: &Node) -> Propagation {
+fn propagation_from_finalizers(node: &Node) -> Propagation {
     if node.has(ORPHAN) {
         Propagation::Orphan
     } else if node.has(FOREGROUND) {
@@ -95,31 +100,46 @@ mod tests {
         Node { uid: "n".into(), finalizers, terminating, ..Node::default() }
     }
 
-    fn owners(all: &[Owner]) -> Vec<(Text, Owner)> {
+    fn owners(all: &[OwnerState]) -> Vec<(Text, OwnerState)> {
         all.iter().enumerate().map(|(at, owner)| (at.to_string().into(), *owner)).collect()
     }
 
     #[test]
     fn owners_decide() {
-        use Owner::{Gone, Solid, Waiting};
+        use OwnerState::{Gone, Solid, WaitingForDependents};
         use Propagation::{Background, Foreground};
         let (none, some) = (vec![], vec![Node::default()]);
         let cases = [
-            (vec![], &none, Verdict::Keep),
-            (vec![Solid], &none, Verdict::Keep),
-            (vec![Solid, Gone, Waiting], &none, Verdict::Disown(vec!["1".into(), "2".into()])),
-            (vec![Gone], &some, Verdict::Delete(Background, "all its owners are gone")),
-            (vec![Gone, Waiting], &none, Verdict::Delete(Background, "its owner waits for it")),
-            (vec![Waiting], &some, Verdict::Delete(Foreground, "its owner waits for it")),
+            (vec![], &none, GcDecision::Keep),
+            (vec![Solid], &none, GcDecision::Keep),
+            (
+                vec![Solid, Gone, WaitingForDependents],
+                &none,
+                GcDecision::RemoveOwnerReferences(vec!["1".into(), "2".into()]),
+            ),
+            (vec![Gone], &some, GcDecision::Delete(Background, "all its owners are gone")),
+            (
+                vec![Gone, WaitingForDependents],
+                &none,
+                GcDecision::Delete(Background, "its owner waits for it"),
+            ),
+            (
+                vec![WaitingForDependents],
+                &some,
+                GcDecision::Delete(Foreground, "its owner waits for it"),
+            ),
         ];
         let circle = vec![Node {
             terminating: true,
             finalizers: vec![FOREGROUND.into()],
             ..Node::default()
         }];
-        assert_eq!(judge(&node(&[], false), &owners(&[Waiting]), &circle), Verdict::BreakCircle);
+        assert_eq!(
+            decide(&node(&[], false), &owners(&[WaitingForDependents]), &circle),
+            GcDecision::BreakCycle
+        );
         for (what, owned, verdict) in cases {
-            assert_eq!(judge(&node(&[], false), &owners(&what), owned), verdict, "{what:?}");
+            assert_eq!(decide(&node(&[], false), &owners(&what), owned), verdict, "{what:?}");
         }
     }
 
@@ -133,10 +153,10 @@ mod tests {
         };
         let free = Node { uid: "q".into(), ..Node::default() };
         let waiting = node(&[FOREGROUND], true);
-        assert_eq!(judge(&waiting, &[], &[blocking(false)]), Verdict::Wait(vec!["p".into()]));
-        assert_eq!(judge(&waiting, &[], &[blocking(true)]), Verdict::Wait(vec![]));
-        assert_eq!(judge(&waiting, &[], &[free]), Verdict::LetGo);
-        assert_eq!(judge(&node(&[ORPHAN], true), &[], &[]), Verdict::Orphan);
-        assert_eq!(judge(&node(&["other"], true), &[], &[]), Verdict::Keep);
+        assert_eq!(decide(&waiting, &[], &[blocking(false)]), GcDecision::Wait(vec!["p".into()]));
+        assert_eq!(decide(&waiting, &[], &[blocking(true)]), GcDecision::Wait(vec![]));
+        assert_eq!(decide(&waiting, &[], &[free]), GcDecision::RemoveFinalizer);
+        assert_eq!(decide(&node(&[ORPHAN], true), &[], &[]), GcDecision::Orphan);
+        assert_eq!(decide(&node(&["other"], true), &[], &[]), GcDecision::Keep);
     }
 }

@@ -35,7 +35,7 @@ impl Backoff {
     }
 
     /// The seconds still to wait.
-    pub(super) fn left(self, now: i64) -> i64 {
+    pub(super) fn remaining(self, now: i64) -> i64 {
         let Some(doubled) = self.failures.checked_sub(1) else { return 0 };
         let wait = FIRST.saturating_mul(1 << doubled.min(10)).min(LAST);
         // A node says when a pod ended: no later than now.
@@ -47,15 +47,15 @@ impl Backoff {
 pub(super) fn finished_at(pod: &Pod) -> i64 {
     let meta = pod.metadata();
     let unready = pod.status().condition("Ready").filter(|ready| ready.status() == "False");
-    let unready = unready.and_then(|ready| Time::seconds(ready.last_transition_time()));
+    let unready = unready.and_then(|ready| Time::parse_seconds(ready.last_transition_time()));
     let deleted = || {
-        let end = Time::seconds(meta.deletion_timestamp()?)?;
+        let end = Time::parse_seconds(meta.deletion_timestamp()?)?;
         Some(end.saturating_sub(meta.deletion_grace_period_seconds().unwrap_or_default()))
     };
     by_containers(pod)
         .or(unready)
         .or_else(deleted)
-        .or_else(|| Time::seconds(meta.creation_timestamp()))
+        .or_else(|| Time::parse_seconds(meta.creation_timestamp()))
         .unwrap_or_default()
 }
 
@@ -63,7 +63,9 @@ fn by_containers(pod: &Pod) -> Option<i64> {
     let ended = |all: &List<ContainerStatus>, counts: &dyn Fn(&ContainerStatus) -> bool| {
         let counted = all.iter().filter(|one| counts(one));
         counted
-            .map(|one| one.state().terminated().and_then(|end| Time::seconds(end.finished_at())))
+            .map(|one| {
+                one.state().terminated().and_then(|end| Time::parse_seconds(end.finished_at()))
+            })
             .collect::<Option<Vec<i64>>>()
     };
     let sidecar = |one: &ContainerStatus| {
@@ -84,7 +86,7 @@ mod tests {
         let text = format!(
             r#"{{"status":{{"containerStatuses":[{{"name":"c","state":{{"terminated":
             {{"exitCode":1,"finishedAt":"{}"}}}}}}]}}}}"#,
-            Time::text(at)
+            Time::format(at)
         );
         Pod::view(&from_json(text.as_bytes()).unwrap()).clone()
     }
@@ -93,13 +95,13 @@ mod tests {
     fn each_failure_doubles_the_wait_until_one_succeeds() {
         let (a, b, c) = (pod(100), pod(105), pod(110));
         let one = Backoff::default().with(&[], &[&a]);
-        assert_eq!((one.left(100), one.left(104), one.left(110)), (10, 6, 0));
+        assert_eq!((one.remaining(100), one.remaining(104), one.remaining(110)), (10, 6, 0));
         let more = one.with(&[], &[&c, &b]);
-        assert_eq!(more.left(110), 40);
-        assert_eq!(more.with(&[&c], &[]).left(110), 0);
-        assert_eq!(more.with(&[&b], &[&a, &c]).left(110), 10, "only what failed since counts");
-        assert_eq!(Backoff { failures: 90, last: 0 }.left(0), LAST);
+        assert_eq!(more.remaining(110), 40);
+        assert_eq!(more.with(&[&c], &[]).remaining(110), 0);
+        assert_eq!(more.with(&[&b], &[&a, &c]).remaining(110), 10, "only what failed since counts");
+        assert_eq!(Backoff { failures: 90, last: 0 }.remaining(0), LAST);
         let future = Backoff::default().with(&[], &[&pod(250_000_000_000)]);
-        assert_eq!(future.left(100), 10, "no node delays a Job by what it says of the future");
+        assert_eq!(future.remaining(100), 10, "no node delays a Job by what it says of the future");
     }
 }

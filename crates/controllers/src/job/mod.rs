@@ -28,26 +28,26 @@ use std::{
 use api::{batch::Job, core::Pod};
 use client::Error;
 use futures_util::future::join_all;
-use object::{Cause, Clock, Key, Text, wait_seconds};
-use runtime::{Context, Controller, Next, Objects, Reconcile, Step};
+use object::{Clock, NamespacedName, Text, WriteCause, wait_seconds};
+use runtime::{CachedApi, Context, Controller, Reconcile, Requeue, Step};
 use schema::Kind;
 
 use self::{
     backoff::Backoff,
-    plan::{Act, Plan, plan},
-    sight::{Scene, Sight},
-    track::{Done, finish, is_foreign, settle, track},
+    plan::{Action, Plan, plan},
+    sight::{JobInput, JobObservation},
+    track::{ActionCounts, count_released, finish, is_managed_elsewhere, track},
 };
 use crate::{
     Config,
-    claim::{claimed, index_orphans, wanted_by},
-    pods::{Pods, slow_start},
+    claim::{claim_owned, index_orphans, potential_owners},
+    pods::{PodControl, slow_start_batch},
 };
 
 pub(crate) fn start(cx: &Context, config: &Config) {
-    let jobs = Running {
-        jobs: cx.objects(),
-        pods: Pods::new(cx, "job-controller"),
+    let jobs = Jobs {
+        jobs: cx.cached_api(),
+        pods: PodControl::new(cx, "job-controller"),
         backoffs: Mutex::default(),
         clock: config.clock.clone(),
     };
@@ -55,58 +55,60 @@ pub(crate) fn start(cx: &Context, config: &Config) {
     let known = jobs.jobs.clone();
     Controller::new("job", cx, jobs)
         .owns::<Pod>()
-        .watches::<Pod>(move |pod| wanted_by(pod, &known))
+        .watches::<Pod>(move |pod| potential_owners(pod, &known))
         .start();
     orphans::start(cx);
 }
 
 #[derive(Debug)]
-struct Running {
-    jobs: Objects<Job>,
-    pods: Pods,
+struct Jobs {
+    jobs: CachedApi<Job>,
+    pods: PodControl,
     /// By uid.
     backoffs: Mutex<HashMap<Text, Backoff>>,
     clock: Arc<dyn Clock>,
 }
 
-impl Reconcile for Running {
+impl Reconcile for Jobs {
     type Kind = Job;
 
-    async fn reconcile(&self, _: &Key, job: Option<Job>) -> Result<Next, Error> {
-        let Some(job) = job.filter(|job| !is_foreign(job)) else { return Ok(Next::OnChange) };
+    async fn reconcile(&self, _: &NamespacedName, job: Option<Job>) -> Result<Requeue, Error> {
+        let Some(job) = job.filter(|job| !is_managed_elsewhere(job)) else {
+            return Ok(Requeue::OnChange);
+        };
         if job.is_finished() {
             self.backoffs
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .remove(job.metadata().uid());
-            return Ok(Next::OnChange);
+            return Ok(Requeue::OnChange);
         }
-        let pods = claimed(&job, &self.jobs, &self.pods.objects).await?;
+        let pods = claim_owned(&job, &self.jobs, &self.pods.objects).await?;
         let now = self.clock.now();
-        let scene = Scene { job: &job, pods: &pods, backoff: self.backoff(&job), now };
-        let sight = Sight::of(scene);
-        let Plan { steps, wake } = plan(&sight);
+        let scene = JobInput { job: &job, pods: &pods, backoff: self.backoff(&job), now };
+        let sight = JobObservation::of(scene);
+        let Plan { steps, requeue_after: wake } = plan(&sight);
         let (done, failed) = self.act(&job, steps).await;
         self.track(&sight, done).await?;
         failed?;
-        Ok(wake.map_or(Next::OnChange, |left| Next::After(wait_seconds(left))))
+        Ok(wake.map_or(Requeue::OnChange, |left| Requeue::After(wait_seconds(left))))
     }
 }
 
-impl Running {
+impl Jobs {
     fn backoff(&self, job: &Job) -> Backoff {
         let known = self.backoffs.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(job.metadata().uid()).copied().unwrap_or_default()
     }
 
     /// Makes and removes pods; tells how many, and the first failure.
-    async fn act(&self, job: &Job, steps: Vec<Step<Act>>) -> (Done, Result<(), Error>) {
+    async fn act(&self, job: &Job, steps: Vec<Step<Action>>) -> (ActionCounts, Result<(), Error>) {
         let (mut creates, mut ends) = (Vec::new(), Vec::new());
-        for Step { act, because } in steps {
+        for Step { action: act, cause: because } in steps {
             match act {
-                Act::Create(pod) => creates.push((pod, because)),
-                Act::Delete(pod) => ends.push((pod, because, false)),
-                Act::Remove(pod) => ends.push((pod, because, true)),
+                Action::Create(pod) => creates.push((pod, because)),
+                Action::Delete(pod) => ends.push((pod, because, false)),
+                Action::ReleaseAndDelete(pod) => ends.push((pod, because, true)),
             }
         }
         let created = Mutex::new(0);
@@ -115,12 +117,13 @@ impl Running {
             *created.lock().unwrap_or_else(PoisonError::into_inner) += i32::from(made.is_some());
             Ok(())
         };
-        let made = slow_start(creates, create).await;
-        let ended = ends.iter().map(|(pod, because, let_go)| self.end(job, pod, because, *let_go));
+        let made = slow_start_batch(creates, create).await;
+        let ended =
+            ends.iter().map(|(pod, because, let_go)| self.delete_pod(job, pod, because, *let_go));
         let ended = join_all(ended).await;
-        let mut done = Done {
+        let mut done = ActionCounts {
             created: *created.lock().unwrap_or_else(PoisonError::into_inner),
-            ..Done::default()
+            ..ActionCounts::default()
         };
         for ((pod, ..), ended) in ends.iter().zip(&ended) {
             done.deleted += i32::from(ended.is_ok());
@@ -130,29 +133,35 @@ impl Running {
         (done, made.and(ended.into_iter().collect()))
     }
 
-    async fn end(&self, job: &Job, pod: &Pod, because: &Cause, let_go: bool) -> Result<(), Error> {
+    async fn delete_pod(
+        &self,
+        job: &Job,
+        pod: &Pod,
+        because: &WriteCause,
+        let_go: bool,
+    ) -> Result<(), Error> {
         if let_go {
-            self.release(pod, because).await?;
+            self.remove_finalizer(pod, because).await?;
         }
         self.pods.delete(job, pod, because).await
     }
 
     /// Writes down what has ended, lets it go, and counts it.
-    async fn track(&self, sight: &Sight<'_>, done: Done) -> Result<(), Error> {
+    async fn track(&self, sight: &JobObservation<'_>, done: ActionCounts) -> Result<(), Error> {
         let (job, now) = (sight.scene.job, sight.scene.now);
         let tracked = track(sight, done);
-        let because = job.causes("pods have ended or changed");
+        let because = job.write_cause("pods have ended or changed");
         let mut latest = job.clone();
         if tracked.status != *job.status() {
             latest.set_status(tracked.status);
-            latest = self.jobs.because(&because).update_status(latest).await?;
+            latest = self.jobs.with_cause(&because).update_status(latest).await?;
             let uid = job.metadata().uid().into();
             self.backoffs.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, sight.backoff);
         }
-        if let Some((reason, message)) = tracked.told {
+        if let Some((reason, message)) = tracked.event {
             self.pods.events.normal(job, reason, message);
         }
-        let released = tracked.release.iter().map(|pod| self.release(pod, &because));
+        let released = tracked.release.iter().map(|pod| self.remove_finalizer(pod, &because));
         let released = join_all(released).await;
         let mut held: HashSet<&str> = sight
             .scene
@@ -167,12 +176,12 @@ impl Running {
             }
         }
         let mut status = latest.status().clone();
-        settle(&mut status, &held);
+        count_released(&mut status, &held);
         let ended = tracked.end.filter(|end| finish(&mut status, end, now));
         if status != *latest.status() {
-            let because = job.causes("pods have been counted");
+            let because = job.write_cause("pods have been counted");
             latest.set_status(status);
-            latest = self.jobs.because(&because).update_status(latest).await?;
+            latest = self.jobs.with_cause(&because).update_status(latest).await?;
         }
         if let Some(end) = ended {
             self.tell(&latest, &end);
@@ -180,18 +189,18 @@ impl Running {
         released.into_iter().collect()
     }
 
-    async fn release(&self, pod: &Pod, because: &Cause) -> Result<(), Error> {
-        let pods = self.pods.objects.because(because);
+    async fn remove_finalizer(&self, pod: &Pod, because: &WriteCause) -> Result<(), Error> {
+        let pods = self.pods.objects.with_cause(because);
         if !pod::is_tracked(pod) {
             return Ok(());
         }
-        match pods.patch(&Key::of(pod.metadata()), &pod::release()).await {
+        match pods.patch(&NamespacedName::from_meta(pod.metadata()), &pod::release()).await {
             Err(error) if error.is_not_found() => Ok(()),
             done => done.map(drop),
         }
     }
 
-    fn tell(&self, job: &Job, end: &sight::Verdict) {
+    fn tell(&self, job: &Job, end: &sight::JobOutcome) {
         let events = &self.pods.events;
         if !end.success {
             return events.warning(job, &end.reason, end.message.clone());

@@ -2,56 +2,62 @@
 
 use api::{batch::Job, core::Pod};
 use client::Error;
-use object::Key;
-use runtime::{Context, Controller, Next, Objects, Reconcile};
+use object::NamespacedName;
+use runtime::{CachedApi, Context, Controller, Reconcile, Requeue};
 use schema::Kind;
 
 use super::pod::{is_tracked, release};
 
 pub(super) fn start(cx: &Context) {
-    let orphans = Orphans { jobs: cx.objects(), pods: cx.objects() };
+    let orphans = Orphans { jobs: cx.cached_api(), pods: cx.cached_api() };
     let pods = orphans.pods.clone();
     Controller::new("job-orphans", cx, orphans)
         .watches::<Job>(move |job| {
-            pods.owned_by(job).iter().map(|pod| Key::of(pod.metadata())).collect()
+            pods.owned_by(job).iter().map(|pod| NamespacedName::from_meta(pod.metadata())).collect()
         })
         .start();
 }
 
 #[derive(Debug)]
 struct Orphans {
-    jobs: Objects<Job>,
-    pods: Objects<Pod>,
+    jobs: CachedApi<Job>,
+    pods: CachedApi<Pod>,
 }
 
 impl Reconcile for Orphans {
     type Kind = Pod;
 
-    async fn reconcile(&self, key: &Key, pod: Option<Pod>) -> Result<Next, Error> {
-        let Some(pod) = pod.filter(is_tracked) else { return Ok(Next::OnChange) };
-        let owner = pod.metadata().controller();
+    async fn reconcile(&self, key: &NamespacedName, pod: Option<Pod>) -> Result<Requeue, Error> {
+        let Some(pod) = pod.filter(is_tracked) else { return Ok(Requeue::OnChange) };
+        let owner = pod.metadata().controller_ref();
         let job = owner.filter(|owner| owner.kind() == "Job").and_then(|owner| {
-            let job = self.jobs.get(&Key::new(&key.namespace, owner.name()));
+            let job = self.jobs.get(&NamespacedName::new(&key.namespace, owner.name()));
             job.filter(|job| job.metadata().uid() == owner.uid())
         });
         if job.is_none() && !self.is_there(&pod).await? {
-            let pods = self.pods.because(&pod.causes("no job will count the pod"));
+            let pods = self.pods.with_cause(&pod.write_cause("no job will count the pod"));
             match pods.patch(key, &release()).await {
                 Err(error) if error.is_not_found() => {}
                 done => drop(done?),
             }
         }
-        Ok(Next::OnChange)
+        Ok(Requeue::OnChange)
     }
 }
 
 impl Orphans {
     /// The pod may be known before its Job is: the server knows better.
     async fn is_there(&self, pod: &Pod) -> Result<bool, Error> {
-        let Some(owner) = pod.metadata().controller().filter(|owner| owner.kind() == "Job") else {
+        let Some(owner) = pod.metadata().controller_ref().filter(|owner| owner.kind() == "Job")
+        else {
             return Ok(false);
         };
-        match self.jobs.api().get(&Key::new(pod.metadata().namespace(), owner.name())).await {
+        match self
+            .jobs
+            .api()
+            .get(&NamespacedName::new(pod.metadata().namespace(), owner.name()))
+            .await
+        {
             Ok(job) => Ok(job.metadata().uid() == owner.uid()),
             Err(error) if error.is_not_found() => Ok(false),
             Err(error) => Err(error),

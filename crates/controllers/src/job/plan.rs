@@ -3,62 +3,63 @@
 use std::cmp::Reverse;
 
 use api::{batch::Job, core::Pod};
-use object::{Time, count};
+use object::{Time, saturating_i32};
 use runtime::Step;
 use schema::Kind;
 
 use super::{
     backoff::Backoff,
     pod::{failures_before, index, new_pod, replaces_only_failed},
-    sight::{Scene, Sight, deadline, is_indexed, is_suspended},
+    sight::{JobInput, JobObservation, deadline, is_indexed, is_suspended},
 };
 
 /// More at a time would only make failures more.
 const BURST: usize = 500;
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Act {
+pub(super) enum Action {
     Create(Pod),
     /// It will be counted when it has gone.
     Delete(Pod),
     /// It is let go first: it does not count.
-    Remove(Pod),
+    ReleaseAndDelete(Pod),
 }
 
 /// What to do, and when to look again.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    pub(super) steps: Vec<Step<Act>>,
+    pub(super) steps: Vec<Step<Action>>,
     /// In so many seconds.
-    pub(super) wake: Option<i64>,
+    pub(super) requeue_after: Option<i64>,
 }
 
-pub(super) fn plan(sight: &Sight<'_>) -> Plan {
-    let Scene { job, now, .. } = sight.scene;
-    if sight.verdict.is_some() {
+pub(super) fn plan(sight: &JobObservation<'_>) -> Plan {
+    let JobInput { job, now, .. } = sight.scene;
+    if sight.outcome.is_some() {
         let rule = "the job is over";
-        let steps = sight.active.iter().map(|pod| step(job, Act::Delete((*pod).clone()), rule));
-        return Plan { steps: steps.collect(), wake: None };
+        let steps = sight.active.iter().map(|pod| step(job, Action::Delete((*pod).clone()), rule));
+        return Plan { steps: steps.collect(), requeue_after: None };
     }
     let mut plan = if job.is_terminating() { Plan::default() } else { manage(sight) };
-    plan.wake = [plan.wake, deadline(job, now)].into_iter().flatten().filter(|n| *n > 0).min();
+    plan.requeue_after =
+        [plan.requeue_after, deadline(job, now)].into_iter().flatten().filter(|n| *n > 0).min();
     plan
 }
 
-fn manage(sight: &Sight<'_>) -> Plan {
+fn manage(sight: &JobObservation<'_>) -> Plan {
     let job = sight.scene.job;
-    let active = count(sight.active.len());
-    let remove = |least: i32, rule: &str| -> Vec<Step<Act>> {
+    let active = saturating_i32(sight.active.len());
+    let remove = |least: i32, rule: &str| -> Vec<Step<Action>> {
         let gone = surplus(sight, usize::try_from(least).unwrap_or_default()).into_iter();
-        gone.take(BURST).map(|pod| step(job, Act::Remove(pod.clone()), rule)).collect()
+        gone.take(BURST).map(|pod| step(job, Action::ReleaseAndDelete(pod.clone()), rule)).collect()
     };
     if is_suspended(job) {
-        return Plan { steps: remove(active, "the job is suspended"), wake: None };
+        return Plan { steps: remove(active, "the job is suspended"), requeue_after: None };
     }
-    let wanted = wanted(sight);
+    let wanted = wanted_active(sight);
     let steps = remove(active.saturating_sub(wanted).max(0), "too many pods");
     if !steps.is_empty() {
-        return Plan { steps, wake: None };
+        return Plan { steps, requeue_after: None };
     }
     let going = if replaces_only_failed(job) { sight.terminating } else { 0 };
     let missing =
@@ -67,51 +68,51 @@ fn manage(sight: &Sight<'_>) -> Plan {
 }
 
 /// How many pods there should be now.
-fn wanted(sight: &Sight<'_>) -> i32 {
+fn wanted_active(sight: &JobObservation<'_>) -> i32 {
     let spec = sight.scene.job.spec();
     let parallelism = spec.parallelism().unwrap_or(1);
     match spec.completions() {
         Some(completions) => {
             completions.saturating_sub(sight.succeeded).clamp(0, parallelism.max(0))
         }
-        None if sight.succeeded > 0 => count(sight.active.len()), // let them end
+        None if sight.succeeded > 0 => saturating_i32(sight.active.len()), // let them end
         None => parallelism,
     }
 }
 
-fn create(sight: &Sight<'_>, missing: usize) -> Plan {
+fn create(sight: &JobObservation<'_>, missing: usize) -> Plan {
     const RULE: &str = "too few pods";
-    let Scene { job, now, .. } = sight.scene;
+    let JobInput { job, now, .. } = sight.scene;
     let per_index = job.spec().backoff_limit_per_index().is_some();
     if missing == 0 {
         return Plan::default();
     }
-    if !per_index && sight.backoff.left(now) > 0 {
-        return Plan { steps: Vec::new(), wake: Some(sight.backoff.left(now)) };
+    if !per_index && sight.backoff.remaining(now) > 0 {
+        return Plan { steps: Vec::new(), requeue_after: Some(sight.backoff.remaining(now)) };
     }
     if !is_indexed(job) {
-        let steps = (0..missing).map(|_| step(job, Act::Create(new_pod(job, None, None)), RULE));
-        return Plan { steps: steps.collect(), wake: None };
+        let steps = (0..missing).map(|_| step(job, Action::Create(new_pod(job, None, None)), RULE));
+        return Plan { steps: steps.collect(), requeue_after: None };
     }
     let wait = |at: &i32| {
-        let last = sight.kept.get(at);
+        let last = sight.last_failed_by_index.get(at);
         last.map_or(0, |pod| {
-            Backoff::of_index(failures_before(pod).0.saturating_add(1), pod).left(now)
+            Backoff::of_index(failures_before(pod).0.saturating_add(1), pod).remaining(now)
         })
     };
     let pending = pending(sight, missing);
     let wake = pending.iter().map(wait).filter(|left| *left > 0).min();
     let ready = pending.into_iter().filter(|at| wait(at) == 0);
-    let pod = |at| new_pod(job, Some(at), sight.kept.get(&at).copied());
-    let steps: Vec<_> = ready.map(|at| step(job, Act::Create(pod(at)), RULE)).collect();
-    Plan { steps, wake }
+    let pod = |at| new_pod(job, Some(at), sight.last_failed_by_index.get(&at).copied());
+    let steps: Vec<_> = ready.map(|at| step(job, Action::Create(pod(at)), RULE)).collect();
+    Plan { steps, requeue_after: wake }
 }
 
 /// The first indexes that need a pod.
-fn pending(sight: &Sight<'_>, missing: usize) -> Vec<i32> {
-    let Scene { job, pods, .. } = sight.scene;
-    let mut taken = sight.done.clone();
-    sight.lost.iter().for_each(|lost| taken.merge(lost));
+fn pending(sight: &JobObservation<'_>, missing: usize) -> Vec<i32> {
+    let JobInput { job, pods, .. } = sight.scene;
+    let mut taken = sight.succeeded_indexes.clone();
+    sight.failed_indexes.iter().for_each(|lost| taken.merge(lost));
     let going = pods
         .iter()
         .filter(|pod| replaces_only_failed(job) && pod.is_terminating() && !pod.is_finished());
@@ -122,10 +123,10 @@ fn pending(sight: &Sight<'_>, missing: usize) -> Vec<i32> {
 
 /// Active pods to remove, at least so many: doubles of an index, and those without one
 /// that counts.
-fn surplus<'a>(sight: &Sight<'a>, least: usize) -> Vec<&'a Pod> {
+fn surplus<'a>(sight: &JobObservation<'a>, least: usize) -> Vec<&'a Pod> {
     let job = sight.scene.job;
     let mut left = sight.active.clone();
-    left.sort_by_cached_key(|pod| worth(pod));
+    left.sort_by_cached_key(|pod| deletion_rank(pod));
     if !is_indexed(job) {
         left.truncate(least);
         return left;
@@ -144,9 +145,9 @@ fn surplus<'a>(sight: &Sight<'a>, least: usize) -> Vec<&'a Pod> {
 
 /// The least is removed first: not placed, not running, not ready, ready for a short
 /// time, young.
-fn worth(pod: &Pod) -> (bool, bool, bool, Reverse<i64>, Reverse<String>) {
+fn deletion_rank(pod: &Pod) -> (bool, bool, bool, Reverse<i64>, Reverse<String>) {
     let ready = pod.status().condition("Ready").filter(|_| pod.is_ready());
-    let since = ready.and_then(|ready| Time::seconds(ready.last_transition_time()));
+    let since = ready.and_then(|ready| Time::parse_seconds(ready.last_transition_time()));
     (
         pod.is_scheduled(),
         pod.status().phase() == "Running",
@@ -156,6 +157,6 @@ fn worth(pod: &Pod) -> (bool, bool, bool, Reverse<i64>, Reverse<String>) {
     )
 }
 
-fn step(job: &Job, act: Act, rule: &str) -> Step<Act> {
-    Step { act, because: job.causes(rule) }
+fn step(job: &Job, act: Action, rule: &str) -> Step<Action> {
+    Step { action: act, cause: job.write_cause(rule) }
 }

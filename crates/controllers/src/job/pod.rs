@@ -7,11 +7,11 @@ use api::{
 use client::Patch;
 use object::Value;
 
-use super::policy::{Failure, failure};
+use super::policy::{FailureAction, failure};
 use crate::template;
 
 /// Holds a pod until it has been counted.
-pub(super) const TRACKED: &str = "batch.kubernetes.io/job-tracking";
+pub(super) const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
 const IGNORED: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
@@ -20,7 +20,7 @@ const VARIABLE: &str = "JOB_COMPLETION_INDEX";
 const LONGEST_PREFIX: usize = 58;
 
 pub(super) fn is_tracked(pod: &Pod) -> bool {
-    pod.metadata().finalizers().iter().any(|finalizer| finalizer == TRACKED)
+    pod.metadata().finalizers().iter().any(|finalizer| finalizer == TRACKING_FINALIZER)
 }
 
 /// The completion index of the pod, if it is one of the Job's.
@@ -53,7 +53,7 @@ pub(super) fn replaces_only_failed(job: &Job) -> bool {
 /// A patch that lets go of a pod.
 pub(super) fn release() -> Patch {
     let mut patch = Value::object();
-    let list = Value::List([Value::from(TRACKED)].into_iter().collect());
+    let list = Value::List([Value::from(TRACKING_FINALIZER)].into_iter().collect());
     patch["metadata"]["$deleteFromPrimitiveList/finalizers"] = list;
     Patch::Strategic(patch)
 }
@@ -62,7 +62,7 @@ pub(super) fn release() -> Patch {
 pub(super) fn new_pod(job: &Job, index: Option<i32>, replaced: Option<&Pod>) -> Pod {
     let mut pod = template::new_pod(job, job.spec().template());
     if !is_tracked(&pod) {
-        pod.metadata_mut().finalizers_mut().push(TRACKED);
+        pod.metadata_mut().finalizers_mut().push(TRACKING_FINALIZER);
     }
     let Some(index) = index else { return pod };
     let (name, number) = (job.metadata().name(), index.to_string());
@@ -90,7 +90,7 @@ fn note_failures(pod: &mut Pod, job: &Job, replaced: Option<&Pod>) {
         let (all, before) = failures_before(replaced);
         (counted, ignored) = (before, all.saturating_sub(before));
         match failure(job, replaced) {
-            Failure::Ignored => ignored = ignored.saturating_add(1),
+            FailureAction::Ignored => ignored = ignored.saturating_add(1),
             _ => counted = counted.saturating_add(1),
         }
     }

@@ -7,13 +7,13 @@ use api::{
     },
     core::{ContainerStateTerminated, ContainerStatus, Pod, PodStatus},
 };
-use object::{Key, List};
+use object::{List, NamespacedName};
 
 use super::indexes::Indexes;
 
 /// What becomes of a failure.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Failure {
+pub(super) enum FailureAction {
     /// It counts toward the limit.
     Counts,
     Ignored,
@@ -24,8 +24,10 @@ pub(super) enum Failure {
 }
 
 /// What the first rule says that matches.
-pub(super) fn failure(job: &Job, pod: &Pod) -> Failure {
-    job.spec().pod_failure_policy().map_or(Failure::Counts, |policy| judge(policy, pod))
+pub(super) fn failure(job: &Job, pod: &Pod) -> FailureAction {
+    job.spec()
+        .pod_failure_policy()
+        .map_or(FailureAction::Counts, |policy| match_failure_policy(policy, pod))
 }
 
 /// Which rule for success is fulfilled, for people.
@@ -49,9 +51,9 @@ pub(super) fn success(
     Some(format!("Matched rules at index {at}"))
 }
 
-fn judge(policy: &PodFailurePolicy, pod: &Pod) -> Failure {
+fn match_failure_policy(policy: &PodFailurePolicy, pod: &Pod) -> FailureAction {
     for (at, rule) in policy.rules().iter().enumerate() {
-        let key = Key::of(pod.metadata());
+        let key = NamespacedName::from_meta(pod.metadata());
         let found = match rule.on_exit_codes() {
             Some(codes) => exited(pod.status(), codes).map(|container| {
                 let name = container.name();
@@ -63,16 +65,18 @@ fn judge(policy: &PodFailurePolicy, pod: &Pod) -> Failure {
                 .map(|name| format!("Pod {key} has condition {name}")),
         };
         match (found, rule.action()) {
-            (Some(_), "Ignore") => return Failure::Ignored,
-            (Some(_), "FailIndex") => return Failure::FailsIndex,
-            (Some(_), "Count") => return Failure::Counts,
+            (Some(_), "Ignore") => return FailureAction::Ignored,
+            (Some(_), "FailIndex") => return FailureAction::FailsIndex,
+            (Some(_), "Count") => return FailureAction::Counts,
             (Some(why), "FailJob") => {
-                return Failure::FailsJob(format!("{why} matching FailJob rule at index {at}"));
+                return FailureAction::FailsJob(format!(
+                    "{why} matching FailJob rule at index {at}"
+                ));
             }
             _ => {}
         }
     }
-    Failure::Counts
+    FailureAction::Counts
 }
 
 /// The container that ended as is asked for.
@@ -130,15 +134,15 @@ mod tests {
                 "state":{{"terminated":{{"exitCode":{code}}}}}}}]}}}}"#,
                 if disrupted { "True" } else { "False" }
             );
-            judge(&policy, Pod::view(&from_json(text.as_bytes()).unwrap()))
+            match_failure_policy(&policy, Pod::view(&from_json(text.as_bytes()).unwrap()))
         };
         let why =
             "Container a for pod n/p failed with exit code 42 matching FailJob rule at index 1";
-        assert_eq!(judged("a", 42, false), Failure::FailsJob(why.into()));
-        assert_eq!(judged("a", 42, true), Failure::Ignored);
-        assert_eq!(judged("b", 42, false), Failure::Counts);
-        assert_eq!(judged("b", 7, false), Failure::FailsIndex);
-        assert_eq!(judged("b", 0, false), Failure::Counts);
+        assert_eq!(judged("a", 42, false), FailureAction::FailsJob(why.into()));
+        assert_eq!(judged("a", 42, true), FailureAction::Ignored);
+        assert_eq!(judged("b", 42, false), FailureAction::Counts);
+        assert_eq!(judged("b", 7, false), FailureAction::FailsIndex);
+        assert_eq!(judged("b", 0, false), FailureAction::Counts);
     }
 
     #[test]

@@ -7,18 +7,18 @@ use api::{
     batch::{Job, JobCondition},
     core::{ContainerStatus, Pod},
 };
-use object::{Time, count, seconds_left};
+use object::{Time, saturating_i32, seconds_left};
 
 use super::{
     backoff::{Backoff, finished_at},
     indexes::Indexes,
     pod::{failures_before, has_failed, index, is_tracked},
-    policy::{self, Failure, failure},
+    policy::{self, FailureAction, failure},
 };
 
 /// What there is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scene<'a> {
+pub(super) struct JobInput<'a> {
     pub(super) job: &'a Job,
     pub(super) pods: &'a [Pod],
     /// What is remembered of earlier failures.
@@ -28,7 +28,7 @@ pub(super) struct Scene<'a> {
 
 /// How it ends.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Verdict {
+pub(super) struct JobOutcome {
     pub(super) success: bool,
     /// Whether an earlier reconcile found it, and the status says so.
     pub(super) known: bool,
@@ -37,8 +37,8 @@ pub(super) struct Verdict {
 }
 
 #[derive(Debug)]
-pub(super) struct Sight<'a> {
-    pub(super) scene: Scene<'a>,
+pub(super) struct JobObservation<'a> {
+    pub(super) scene: JobInput<'a>,
     pub(super) active: Vec<&'a Pod>,
     pub(super) terminating: i32,
     pub(super) succeeded: i32,
@@ -46,16 +46,16 @@ pub(super) struct Sight<'a> {
     /// The indexes that the status has as completed.
     pub(super) completed: Indexes,
     /// With those of pods that have succeeded since.
-    pub(super) done: Indexes,
+    pub(super) succeeded_indexes: Indexes,
     /// The indexes that are given up, where each has a limit of its own.
-    pub(super) lost: Option<Indexes>,
+    pub(super) failed_indexes: Option<Indexes>,
     /// By index, failed pods that are kept until there is another: it takes over counts.
-    pub(super) kept: HashMap<i32, &'a Pod>,
+    pub(super) last_failed_by_index: HashMap<i32, &'a Pod>,
     pub(super) backoff: Backoff,
-    pub(super) verdict: Option<Verdict>,
+    pub(super) outcome: Option<JobOutcome>,
 }
 
-impl Verdict {
+impl JobOutcome {
     pub(super) fn new(success: bool, reason: &str, message: &str) -> Self {
         Self { success, known: false, reason: reason.into(), message: message.into() }
     }
@@ -65,9 +65,9 @@ impl Verdict {
     }
 }
 
-impl<'a> Sight<'a> {
-    pub(super) fn of(scene: Scene<'a>) -> Self {
-        let Scene { job, pods, .. } = scene;
+impl<'a> JobObservation<'a> {
+    pub(super) fn of(scene: JobInput<'a>) -> Self {
+        let JobInput { job, pods, .. } = scene;
         let new = |counted: &HashSet<&str>, is: &dyn Fn(&Pod) -> bool| -> Vec<&'a Pod> {
             let valid = |pod: &&Pod| !is_indexed(job) || index(pod, job).is_some();
             let open = |pod: &&Pod| is_tracked(pod) && !counted.contains(pod.metadata().uid());
@@ -76,51 +76,56 @@ impl<'a> Sight<'a> {
         let (uncounted_succeeded, uncounted_failed) = uncounted(job);
         let succeeded = new(&uncounted_succeeded, &|pod| pod.status().phase() == "Succeeded");
         let failed = new(&uncounted_failed, &|pod| has_failed(pod, job));
-        let counted = failed.iter().filter(|pod| failure(job, pod) != Failure::Ignored).count();
+        let counted =
+            failed.iter().filter(|pod| failure(job, pod) != FailureAction::Ignored).count();
         let status = job.status();
         let going = |pod: &&Pod| pod.metadata().is_terminating() && !pod.is_finished();
         let mut sight = Self {
             scene,
             active: pods.iter().filter(|pod| pod.is_active()).collect(),
-            terminating: count(pods.iter().filter(going).count()),
+            terminating: saturating_i32(pods.iter().filter(going).count()),
             succeeded: status
                 .succeeded()
-                .saturating_add(count(succeeded.len() + uncounted_succeeded.len())),
-            failed: status.failed().saturating_add(count(counted + uncounted_failed.len())),
+                .saturating_add(saturating_i32(succeeded.len() + uncounted_succeeded.len())),
+            failed: status
+                .failed()
+                .saturating_add(saturating_i32(counted + uncounted_failed.len())),
             completed: Indexes::default(),
-            done: Indexes::default(),
-            lost: None,
-            kept: HashMap::new(),
+            succeeded_indexes: Indexes::default(),
+            failed_indexes: None,
+            last_failed_by_index: HashMap::new(),
             backoff: scene.backoff.with(&succeeded, &failed),
-            verdict: None,
+            outcome: None,
         };
         if is_indexed(job) {
             sight.count_indexes();
         }
-        sight.verdict = sight.judge();
+        sight.outcome = sight.determine_outcome();
         sight
     }
 
     fn count_indexes(&mut self) {
-        let Scene { job, pods, .. } = self.scene;
+        let JobInput { job, pods, .. } = self.scene;
         let end = job.spec().completions().unwrap_or_default();
         self.completed = Indexes::parse(job.status().completed_indexes(), end);
-        self.done = self.completed.clone();
+        self.succeeded_indexes = self.completed.clone();
         let tracked = || {
             let tracked = pods.iter().filter(|pod| is_tracked(pod));
             tracked.filter_map(|pod| Some((index(pod, job)?, pod)))
         };
         for (at, _) in tracked().filter(|(_, pod)| pod.status().phase() == "Succeeded") {
-            self.done.insert(at);
+            self.succeeded_indexes.insert(at);
         }
-        self.succeeded = self.done.total();
+        self.succeeded = self.succeeded_indexes.total();
         let Some(limit) = job.spec().backoff_limit_per_index() else { return };
         let mut lost = Indexes::parse(job.status().failed_indexes().unwrap_or_default(), end);
         for (at, pod) in tracked().filter(|(_, pod)| has_failed(pod, job)) {
             let gives_up = match failure(job, pod) {
-                Failure::FailsIndex => true,
-                Failure::Ignored => false,
-                Failure::Counts | Failure::FailsJob(_) => failures_before(pod).1 >= limit,
+                FailureAction::FailsIndex => true,
+                FailureAction::Ignored => false,
+                FailureAction::Counts | FailureAction::FailsJob(_) => {
+                    failures_before(pod).1 >= limit
+                }
             };
             if gives_up {
                 lost.insert(at);
@@ -128,32 +133,33 @@ impl<'a> Sight<'a> {
         }
         let active: HashSet<i32> = self.active.iter().filter_map(|pod| index(pod, job)).collect();
         for (at, pod) in tracked().filter(|(_, pod)| has_failed(pod, job)) {
-            if self.done.has(at) || lost.has(at) || active.contains(&at) {
+            if self.succeeded_indexes.has(at) || lost.has(at) || active.contains(&at) {
                 continue;
             }
             let worth = |pod: &Pod| (failures_before(pod).0, finished_at(pod));
-            let (new, last) = (worth(pod), self.kept.get(&at).map(|last| worth(last)));
+            let (new, last) =
+                (worth(pod), self.last_failed_by_index.get(&at).map(|last| worth(last)));
             if last.is_none_or(|last| last.0 <= new.0 && last.1 <= new.1) {
-                self.kept.insert(at, pod);
+                self.last_failed_by_index.insert(at, pod);
             }
         }
-        self.lost = Some(lost);
+        self.failed_indexes = Some(lost);
     }
 
-    fn judge(&self) -> Option<Verdict> {
-        let Scene { job, pods, now, .. } = self.scene;
+    fn determine_outcome(&self) -> Option<JobOutcome> {
+        let JobInput { job, pods, now, .. } = self.scene;
         let known = |name: &str| {
             job.status().conditions().find(|one| one.type_() == name && one.status() == "True")
         };
         if let Some(condition) = known("SuccessCriteriaMet") {
-            return Some(Verdict::known(true, condition));
+            return Some(JobOutcome::known(true, condition));
         }
         if let Some(condition) = known("FailureTarget") {
-            return Some(Verdict::known(false, condition));
+            return Some(JobOutcome::known(false, condition));
         }
-        let failed = |reason: &str, message: &str| Some(Verdict::new(false, reason, message));
+        let failed = |reason: &str, message: &str| Some(JobOutcome::new(false, reason, message));
         let fatal = pods.iter().filter(|pod| has_failed(pod, job)).find_map(|pod| {
-            if let Failure::FailsJob(why) = failure(job, pod) { Some(why) } else { None }
+            if let FailureAction::FailsJob(why) = failure(job, pod) { Some(why) } else { None }
         });
         if let Some(why) = fatal {
             return failed("PodFailurePolicy", &why);
@@ -168,20 +174,20 @@ impl<'a> Sight<'a> {
         self.judge_indexes()
     }
 
-    fn judge_indexes(&self) -> Option<Verdict> {
+    fn judge_indexes(&self) -> Option<JobOutcome> {
         let spec = self.scene.job.spec();
         let completions = spec.completions().filter(|_| is_indexed(self.scene.job))?;
-        if let Some(lost) = self.lost.as_ref().map(Indexes::total) {
+        if let Some(lost) = self.failed_indexes.as_ref().map(Indexes::total) {
             if spec.max_failed_indexes().is_some_and(|most| lost > most) {
                 let why = "Job has exceeded the specified maximal number of failed indexes";
-                return Some(Verdict::new(false, "MaxFailedIndexesExceeded", why));
+                return Some(JobOutcome::new(false, "MaxFailedIndexesExceeded", why));
             }
-            if lost > 0 && lost.saturating_add(self.done.total()) >= completions {
-                return Some(Verdict::new(false, "FailedIndexes", "Job has failed indexes"));
+            if lost > 0 && lost.saturating_add(self.succeeded_indexes.total()) >= completions {
+                return Some(JobOutcome::new(false, "FailedIndexes", "Job has failed indexes"));
             }
         }
-        let met = policy::success(spec.success_policy()?, &self.done, completions)?;
-        Some(Verdict::new(true, "SuccessPolicy", &met))
+        let met = policy::success(spec.success_policy()?, &self.succeeded_indexes, completions)?;
+        Some(JobOutcome::new(true, "SuccessPolicy", &met))
     }
 
     /// Containers that are restarted in their pod count too.
@@ -211,7 +217,7 @@ pub(super) fn is_suspended(job: &Job) -> bool {
 
 /// The seconds that the Job may still be active.
 pub(super) fn deadline(job: &Job, now: i64) -> Option<i64> {
-    let start = job.status().start_time().and_then(Time::seconds);
+    let start = job.status().start_time().and_then(Time::parse_seconds);
     let seconds = job.spec().active_deadline_seconds().filter(|_| !is_suspended(job))?;
     Some(seconds_left(start.unwrap_or(now), seconds, now))
 }

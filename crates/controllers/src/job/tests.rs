@@ -31,12 +31,12 @@ impl World {
             return "over".into();
         }
         let (job, pods) = (self.job.clone(), self.pods.clone());
-        let scene = Scene { job: &job, pods: &pods, backoff: self.backoff, now: self.now };
-        let sight = Sight::of(scene);
+        let scene = JobInput { job: &job, pods: &pods, backoff: self.backoff, now: self.now };
+        let sight = JobObservation::of(scene);
         let plan = plan(&sight);
-        let mut done = Done::default();
+        let mut done = ActionCounts::default();
         for step in plan.steps {
-            self.act(step.act, &mut done);
+            self.act(step.action, &mut done);
         }
         let tracked = track(&sight, done);
         self.backoff = sight.backoff;
@@ -54,20 +54,20 @@ impl World {
             .filter(|pod| pod::is_tracked(pod))
             .map(|pod| pod.metadata().uid())
             .collect();
-        settle(self.job.status_mut(), &held);
+        count_released(self.job.status_mut(), &held);
         if let Some(end) = &tracked.end
             && finish(self.job.status_mut(), end, self.now)
         {
             self.said.push(end.reason.clone());
         }
-        self.said.extend(tracked.told.map(|(reason, _)| reason.to_owned()));
-        self.said.extend(plan.wake.map(|left| format!("wait {left}")));
+        self.said.extend(tracked.event.map(|(reason, _)| reason.to_owned()));
+        self.said.extend(plan.requeue_after.map(|left| format!("wait {left}")));
         self.said.join(" ")
     }
 
-    fn act(&mut self, act: Act, done: &mut Done) {
+    fn act(&mut self, act: Action, done: &mut ActionCounts) {
         match act {
-            Act::Create(mut pod) => {
+            Action::Create(mut pod) => {
                 self.made += 1;
                 done.created += 1;
                 let at = pod::index(&pod, &self.job).map_or_else(String::new, |at| at.to_string());
@@ -75,12 +75,12 @@ impl World {
                 pod.metadata_mut().set_uid(format!("p{}", self.made));
                 self.pods.push(pod);
             }
-            Act::Delete(pod) => {
+            Action::Delete(pod) => {
                 self.said.push("-".into());
                 done.deleted += 1;
                 self.of(&pod).metadata_mut().set_deletion_timestamp("2030-01-01T00:00:00Z");
             }
-            Act::Remove(pod) => {
+            Action::ReleaseAndDelete(pod) => {
                 self.said.push("-".into());
                 done.deleted += 1;
                 self.pods.retain(|one| *one != pod);
@@ -93,7 +93,7 @@ impl World {
     }
 
     fn end(&mut self, uid: &str, code: i32) {
-        let at = object::Time::text(self.now);
+        let at = object::Time::format(self.now);
         let pod = self.pods.iter_mut().find(|pod| pod.metadata().uid() == uid).expect("there");
         let text = format!(
             r#"{{"phase":"{}","containerStatuses":[{{"name":"c","state":{{"terminated":
@@ -217,10 +217,10 @@ fn rules_say_which_failures_count() {
 fn a_pod_that_is_deleted_counts_as_failed_and_is_replaced() {
     let mut world = World::new(r#""completions":1"#);
     world.go();
-    world.pods[0].metadata_mut().set_deletion_timestamp(object::Time::text(NOW - 60));
+    world.pods[0].metadata_mut().set_deletion_timestamp(object::Time::format(NOW - 60));
     assert_eq!((world.go(), world.counts()), ("+".into(), (1, 0, 1)));
     let mut patient = World::new(r#""completions":1,"podReplacementPolicy":"Failed""#);
     patient.go();
-    patient.pods[0].metadata_mut().set_deletion_timestamp(object::Time::text(NOW - 60));
+    patient.pods[0].metadata_mut().set_deletion_timestamp(object::Time::format(NOW - 60));
     assert_eq!((patient.go(), patient.counts()), (String::new(), (0, 0, 0)));
 }

@@ -13,13 +13,13 @@ use api::{
     batch::{Job, JobCondition, JobStatus, UncountedTerminatedPods},
     core::Pod,
 };
-use object::{List, Text, Time, count};
+use object::{List, Text, Time, saturating_i32};
 use schema::Kind;
 
 use super::{
     pod::{has_failed, index, is_tracked},
-    policy::{Failure, failure},
-    sight::{Scene, Sight, Verdict, is_indexed, is_suspended},
+    policy::{FailureAction, failure},
+    sight::{JobInput, JobObservation, JobOutcome, is_indexed, is_suspended},
 };
 
 /// The status must not become too large.
@@ -27,7 +27,7 @@ const MOST_UNCOUNTED: usize = 500;
 
 /// What became of the plan's steps.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Done {
+pub(super) struct ActionCounts {
     pub(super) created: i32,
     pub(super) deleted: i32,
     /// Of those deleted.
@@ -38,34 +38,34 @@ pub(super) struct Done {
 
 /// What to write down, and what to do then.
 #[derive(Debug)]
-pub(super) struct Tracked<'a> {
+pub(super) struct TrackingUpdate<'a> {
     pub(super) status: JobStatus,
     /// Pods to let go.
     pub(super) release: Vec<&'a Pod>,
     /// What to say when all are counted.
-    pub(super) end: Option<Verdict>,
+    pub(super) end: Option<JobOutcome>,
     /// An event's reason and message.
-    pub(super) told: Option<(&'static str, &'static str)>,
+    pub(super) event: Option<(&'static str, &'static str)>,
 }
 
-pub(super) fn track<'a>(sight: &Sight<'a>, done: Done) -> Tracked<'a> {
-    let Scene { job, now, .. } = sight.scene;
+pub(super) fn track<'a>(sight: &JobObservation<'a>, done: ActionCounts) -> TrackingUpdate<'a> {
+    let JobInput { job, now, .. } = sight.scene;
     let mut status = job.status().clone();
     if status.start_time().is_none() && !is_suspended(job) {
-        status.set_start_time(Time::text(now));
+        status.set_start_time(Time::format(now));
     }
-    let active = count(sight.active.len()) + done.created - done.deleted;
-    let mut end = sight.verdict.clone().filter(|_| !done.failed);
+    let active = saturating_i32(sight.active.len()) + done.created - done.deleted;
+    let mut end = sight.outcome.clone().filter(|_| !done.failed);
     let mut told = None;
-    if sight.verdict.is_none() {
+    if sight.outcome.is_none() {
         if is_complete(sight, active) {
             let why = "Reached expected number of succeeded pods";
-            end = Some(Verdict::new(true, "CompletionsReached", why));
+            end = Some(JobOutcome::new(true, "CompletionsReached", why));
         } else if !job.is_terminating() {
             told = suspend(&mut status, is_suspended(job), now);
         }
     }
-    let ready = count(sight.active.iter().filter(|pod| pod.is_ready()).count());
+    let ready = saturating_i32(sight.active.iter().filter(|pod| pod.is_ready()).count());
     status.set_active(active);
     status.set_ready(ready - done.ready);
     status.set_terminating(sight.terminating + done.deleted);
@@ -77,22 +77,22 @@ pub(super) fn track<'a>(sight: &Sight<'a>, done: Done) -> Tracked<'a> {
         .filter(|pod| is_tracked(pod))
         .map(|pod| pod.metadata().uid())
         .collect();
-    settle(&mut status, &with_finalizer);
+    count_released(&mut status, &with_finalizer);
     let (release, full) = count_ended(sight, &mut status, end.as_ref());
     if let Some(verdict) = end.as_ref().filter(|verdict| !verdict.known) {
         let name = if verdict.success { "SuccessCriteriaMet" } else { "FailureTarget" };
         put(&mut status, (name, "True", &verdict.reason, &verdict.message), now);
     }
-    Tracked { status, release, end: end.filter(|_| !full), told }
+    TrackingUpdate { status, release, end: end.filter(|_| !full), event: told }
 }
 
 /// Moves what is uncounted and no longer held into the numbers.
-pub(super) fn settle(status: &mut JobStatus, held: &HashSet<&str>) {
+pub(super) fn count_released(status: &mut JobStatus, held: &HashSet<&str>) {
     let old = status.uncounted_terminated_pods().cloned();
     let old = old.unwrap_or_else(|| UncountedTerminatedPods::from(object::Value::object()));
     let split = |uids: &List<String>| {
         let kept: List<String> = uids.iter().filter(|uid| held.contains(uid)).collect();
-        let gone = count(uids.len() - kept.len());
+        let gone = saturating_i32(uids.len() - kept.len());
         (kept, gone)
     };
     let ((succeeded, more), (failed, lost)) = (split(old.succeeded()), split(old.failed()));
@@ -104,7 +104,7 @@ pub(super) fn settle(status: &mut JobStatus, held: &HashSet<&str>) {
 }
 
 /// Says that the Job has ended, unless something is still to be counted or going.
-pub(super) fn finish(status: &mut JobStatus, end: &Verdict, now: i64) -> bool {
+pub(super) fn finish(status: &mut JobStatus, end: &JobOutcome, now: i64) -> bool {
     let open = status.uncounted_terminated_pods();
     let open = open.is_some_and(|it| !it.succeeded().is_empty() || !it.failed().is_empty());
     if open || status.terminating().unwrap_or_default() > 0 {
@@ -113,12 +113,12 @@ pub(super) fn finish(status: &mut JobStatus, end: &Verdict, now: i64) -> bool {
     let name = if end.success { "Complete" } else { "Failed" };
     put(status, (name, "True", &end.reason, &end.message), now);
     if end.success {
-        status.set_completion_time(Time::text(now));
+        status.set_completion_time(Time::format(now));
     }
     true
 }
 
-fn is_complete(sight: &Sight<'_>, active: i32) -> bool {
+fn is_complete(sight: &JobObservation<'_>, active: i32) -> bool {
     let enough = match sight.scene.job.spec().completions() {
         Some(completions) => sight.succeeded >= completions,
         None => sight.succeeded > 0,
@@ -129,11 +129,11 @@ fn is_complete(sight: &Sight<'_>, active: i32) -> bool {
 /// Writes down pods that have ended, and names those that may be let go. Whether the
 /// status is full.
 fn count_ended<'a>(
-    sight: &Sight<'a>,
+    sight: &JobObservation<'a>,
     status: &mut JobStatus,
-    end: Option<&Verdict>,
+    end: Option<&JobOutcome>,
 ) -> (Vec<&'a Pod>, bool) {
-    let Scene { job, pods, .. } = sight.scene;
+    let JobInput { job, pods, .. } = sight.scene;
     let mut tracked: Vec<&Pod> = pods.iter().filter(|pod| is_tracked(pod)).collect();
     tracked.sort_by_key(|pod| index(pod, job));
     let lists = status.uncounted_terminated_pods().cloned().unwrap_or_default();
@@ -144,7 +144,7 @@ fn count_ended<'a>(
     for pod in tracked {
         let (uid, at) = (pod.metadata().uid(), index(pod, job));
         let fails = has_failed(pod, job);
-        if !may_go(sight, pod, fails, end) {
+        if !can_remove_finalizer(sight, pod, fails, end) {
             continue;
         }
         release.push(pod);
@@ -160,7 +160,7 @@ fn count_ended<'a>(
         } else if fails || end.is_some_and(|end| !end.success) {
             let valid = !is_indexed(job) || at.is_some();
             let known = failed.iter().any(|known| known == uid);
-            if valid && !known && failure(job, pod) != Failure::Ignored {
+            if valid && !known && failure(job, pod) != FailureAction::Ignored {
                 failed.push(uid.into());
             }
         }
@@ -172,7 +172,7 @@ fn count_ended<'a>(
     if is_indexed(job) {
         status.set_succeeded(completed.total());
         status.set_completed_indexes(completed.to_string());
-        match &sight.lost {
+        match &sight.failed_indexes {
             Some(lost) => status.set_failed_indexes(lost.to_string()),
             None => status.clear_failed_indexes(),
         }
@@ -185,12 +185,17 @@ fn count_ended<'a>(
 }
 
 /// Whether a pod need not be held any longer.
-fn may_go(sight: &Sight<'_>, pod: &Pod, fails: bool, end: Option<&Verdict>) -> bool {
+fn can_remove_finalizer(
+    sight: &JobObservation<'_>,
+    pod: &Pod,
+    fails: bool,
+    end: Option<&JobOutcome>,
+) -> bool {
     let job = sight.scene.job;
     if job.is_terminating() || end.is_some() || pod.status().phase() == "Succeeded" {
         return true;
     }
-    let kept = index(pod, job).and_then(|at| sight.kept.get(&at));
+    let kept = index(pod, job).and_then(|at| sight.last_failed_by_index.get(&at));
     fails && kept.is_none_or(|kept| kept.metadata().uid() != pod.metadata().uid())
 }
 
@@ -210,7 +215,7 @@ fn suspend(
         }
         (false, true) => {
             put(status, ("Suspended", "False", "JobResumed", "Job resumed"), now);
-            status.set_start_time(Time::text(now));
+            status.set_start_time(Time::format(now));
             Some(("Resumed", "Job resumed"))
         }
         _ => None,
@@ -221,14 +226,14 @@ fn put(status: &mut JobStatus, (name, verdict, reason, why): (&str, &str, &str, 
     let condition = JobCondition::new()
         .with_type(name)
         .with_status(verdict)
-        .with_last_probe_time(Time::text(now))
-        .with_last_transition_time(Time::text(now))
+        .with_last_probe_time(Time::format(now))
+        .with_last_transition_time(Time::format(now))
         .with_reason(reason)
         .with_message(why);
-    status.conditions_mut().put(condition, |one| one.type_() == name);
+    status.conditions_mut().upsert(condition, |one| one.type_() == name);
 }
 
 /// Whether somebody else cares for the Job.
-pub(super) fn is_foreign(job: &Job) -> bool {
+pub(super) fn is_managed_elsewhere(job: &Job) -> bool {
     job.spec().managed_by().is_some_and(|by| by != "kubernetes.io/job-controller")
 }

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use api::core::{Namespace, NamespaceCondition, Pod};
-use client::Resource;
+use client::ApiResource;
 use object::{List, Time, View};
-use runtime::Any;
+use runtime::DynamicObject;
 
 use super::{age, is_pods};
 
 /// What is left after everything was told to go.
 #[derive(Debug, Default)]
-pub(super) struct Left {
+pub(super) struct RemainingContent {
     /// Objects by resource.
     pub(super) objects: BTreeMap<String, usize>,
     /// Objects by the finalizer that they wait for.
@@ -21,7 +21,7 @@ pub(super) struct Left {
     pub(super) undiscovered: Option<String>,
 }
 
-impl Left {
+impl RemainingContent {
     pub(super) fn is_empty(&self) -> bool {
         self.objects.is_empty() && self.failures.is_empty() && self.undiscovered.is_none()
     }
@@ -29,14 +29,14 @@ impl Left {
     pub(super) fn add(
         &mut self,
         namespace: &Namespace,
-        resource: &Resource,
-        objects: &[Any],
+        resource: &ApiResource,
+        objects: &[DynamicObject],
         now: i64,
     ) {
         if objects.is_empty() {
             return;
         }
-        let Resource { group, version, plural, .. } = resource;
+        let ApiResource { group, version, plural, .. } = resource;
         self.objects.insert(format!("{plural}.{group}"), objects.len());
         let finalizers = objects.iter().flat_map(|object| object.metadata().finalizers().iter());
         let mut held = false;
@@ -55,15 +55,15 @@ impl Left {
 }
 
 /// One thing that may be in the way, in upstream's words.
-struct Obstacle {
+struct DeletionCondition {
     name: &'static str,
     /// Reason and message while it is there.
     bad: (&'static str, Option<String>),
     good: (&'static str, &'static str),
 }
 
-impl Left {
-    fn obstacles(&self) -> [Obstacle; 5] {
+impl RemainingContent {
+    fn obstacles(&self) -> [DeletionCondition; 5] {
         let listed = |what: &BTreeMap<String, usize>, word: &str, head: &str| {
             let each = what.iter().map(|(name, n)| format!("{name} {word} {n} resource instances"));
             let each: Vec<_> = each.collect();
@@ -75,7 +75,7 @@ impl Left {
         let (count, failures) = (failures.len(), failures.join(", "));
         let failed = (count > 0)
             .then(|| format!("Failed to delete all resource types, {count} remaining: {failures}"));
-        let obstacle = |name, bad, good| Obstacle { name, bad, good };
+        let obstacle = |name, bad, good| DeletionCondition { name, bad, good };
         [
             obstacle(
                 "NamespaceDeletionDiscoveryFailure",
@@ -112,28 +112,37 @@ impl Left {
     }
 }
 
-pub(super) fn conditions(namespace: &Namespace, left: &Left, now: i64) -> List<NamespaceCondition> {
+pub(super) fn conditions(
+    namespace: &Namespace,
+    left: &RemainingContent,
+    now: i64,
+) -> List<NamespaceCondition> {
     let mut all = namespace.status().conditions().clone();
-    for Obstacle { name, bad, good } in left.obstacles() {
+    for DeletionCondition { name, bad, good } in left.obstacles() {
         let (status, reason, message) = match bad {
             (reason, Some(message)) => ("True", reason, message),
             _ => ("False", good.0, good.1.to_owned()),
         };
         let old = all.find(|old| old.type_() == name && old.status() == status);
-        let since = old.map_or_else(|| Time::text(now), |old| old.last_transition_time().into());
+        let since = old.map_or_else(|| Time::format(now), |old| old.last_transition_time().into());
         let condition = NamespaceCondition::new()
             .with_type(name)
             .with_status(status)
             .with_last_transition_time(since)
             .with_reason(reason)
             .with_message(message);
-        all.put(condition, |old| old.type_() == name);
+        all.upsert(condition, |old| old.type_() == name);
     }
     all
 }
 
 /// Whether what remains is within its time: pods are given some to end.
-fn may_take_longer(namespace: &Namespace, resource: &Resource, all: &[Any], now: i64) -> bool {
+fn may_take_longer(
+    namespace: &Namespace,
+    resource: &ApiResource,
+    all: &[DynamicObject],
+    now: i64,
+) -> bool {
     if !is_pods(resource) {
         return false;
     }
@@ -154,15 +163,15 @@ mod tests {
         *,
     };
 
-    fn pod(grace: i64) -> Any {
+    fn pod(grace: i64) -> DynamicObject {
         let mut pod = Pod::new();
         pod.spec_mut().set_termination_grace_period_seconds(grace);
-        Any::from(Value::from(pod))
+        DynamicObject::from(Value::from(pod))
     }
 
     #[test]
     fn what_remains_is_told() {
-        let mut held = Any::default().tree().clone();
+        let mut held = DynamicObject::default().tree().clone();
         held["metadata"]["finalizers"] = List::<String>::from(["x.io/hold"]).into();
         let cases: [(_, _, &[&str]); 3] = [
             (
@@ -172,7 +181,7 @@ mod tests {
             ),
             (
                 resource("x.io", "things"),
-                vec![Any::from(held)],
+                vec![DynamicObject::from(held)],
                 &[
                     "Some resources are remaining: things.x.io has 1 resource instances",
                     "Some content in the namespace has finalizers remaining: x.io/hold in 1 resource \
@@ -181,7 +190,7 @@ mod tests {
             ),
             (
                 resource("apps", "deployments"),
-                vec![Any::default()],
+                vec![DynamicObject::default()],
                 &[
                     "Failed to delete all resource types, 1 remaining: unexpected items still remain \
                  in namespace: a for gvr: apps/v1, Resource=deployments",
@@ -190,29 +199,30 @@ mod tests {
             ),
         ];
         for (resource, objects, told) in cases {
-            let (namespace, mut left) = (deleted_at(100), Left::default());
+            let (namespace, mut left) = (deleted_at(100), RemainingContent::default());
             left.add(&namespace, &resource, &objects, 120);
             let all = conditions(&namespace, &left, 120);
             let bad = all.iter().filter(|c| c.status() == "True").map(NamespaceCondition::message);
             assert_eq!(bad.collect::<Vec<_>>(), told, "{}", resource.plural);
             assert_eq!(all.len(), 5);
         }
-        let mut left = Left::default();
+        let mut left = RemainingContent::default();
         left.add(&deleted_at(100), &resource("", "pods"), &[pod(30)], 131);
         assert_eq!(left.failures.len(), 1, "longer than its grace");
     }
 
     #[test]
     fn conditions_keep_the_time_of_their_last_change() {
-        let undiscovered = Left { undiscovered: Some("no".into()), ..Left::default() };
+        let undiscovered =
+            RemainingContent { undiscovered: Some("no".into()), ..RemainingContent::default() };
         let mut namespace = deleted_at(100);
         let before = conditions(&namespace, &undiscovered, 110);
         namespace.status_mut().set_conditions(before);
         let again = conditions(&namespace, &undiscovered, 120);
         assert_eq!(again, *namespace.status().conditions());
-        let found = conditions(&namespace, &Left::default(), 120);
+        let found = conditions(&namespace, &RemainingContent::default(), 120);
         let times: Vec<_> =
             found.iter().take(2).map(NamespaceCondition::last_transition_time).collect();
-        assert_eq!(times, [Time::text(120), Time::text(110)]);
+        assert_eq!(times, [Time::format(120), Time::format(110)]);
     }
 }

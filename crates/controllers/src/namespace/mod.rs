@@ -5,39 +5,47 @@ mod left;
 use std::{sync::Arc, time::Duration};
 
 use api::core::Namespace;
-use client::{Api, Client, Delete, Error, Found, Propagation, Resource, Selection};
-use object::{Clock, Key, List, Time, Value};
-use runtime::{Any, Context, Controller, Next, Objects, Reconcile};
+use client::{
+    Api, ApiResource, Client, DeleteParams, DiscoveredResource, Error, Propagation, Selectors,
+};
+use object::{Clock, List, NamespacedName, Time, Value};
+use runtime::{CachedApi, Context, Controller, DynamicObject, Reconcile, Requeue};
 use schema::Kind;
 
-use self::left::{Left, conditions};
+use self::left::{RemainingContent, conditions};
 use crate::Config;
 
 const FINALIZER: &str = "kubernetes";
 
 pub(crate) fn start(cx: &Context, config: &Config) {
-    let namespaces = Namespaces { namespaces: cx.objects(), clock: config.clock.clone() };
+    let namespaces = Namespaces { namespaces: cx.cached_api(), clock: config.clock.clone() };
     Controller::new("namespace", cx, namespaces).start();
 }
 
 #[derive(Debug)]
 struct Namespaces {
-    namespaces: Objects<Namespace>,
+    namespaces: CachedApi<Namespace>,
     clock: Arc<dyn Clock>,
 }
 
 impl Reconcile for Namespaces {
     type Kind = Namespace;
 
-    async fn reconcile(&self, key: &Key, namespace: Option<Namespace>) -> Result<Next, Error> {
-        let Some(namespace) = namespace.filter(is_ours) else { return Ok(Next::OnChange) };
-        let namespaces = self.namespaces.because(&namespace.causes("the namespace is deleted"));
+    async fn reconcile(
+        &self,
+        key: &NamespacedName,
+        namespace: Option<Namespace>,
+    ) -> Result<Requeue, Error> {
+        let Some(namespace) = namespace.filter(is_ours) else { return Ok(Requeue::OnChange) };
+        let namespaces =
+            self.namespaces.with_cause(&namespace.write_cause("the namespace is deleted"));
         let client = namespaces.api().client();
-        let mut left = Left::default();
+        let mut left = RemainingContent::default();
         match client.discover().await {
             Ok(found) => {
                 let now = self.clock.now();
-                empty_all(client, in_order(&found.found), &namespace, now, &mut left).await;
+                delete_all_content(client, in_order(&found.found), &namespace, now, &mut left)
+                    .await;
                 // who does not answer may have objects of the namespace
                 left.undiscovered = found.incomplete().map(|why| {
                     let count = found.stale.len();
@@ -53,16 +61,16 @@ impl Reconcile for Namespaces {
             // Not through the cache: by its metadata alone, the answer looks like the last
             // that there will be of the namespace.
             told = match namespaces.api().update_status(told).await {
-                Err(error) if error.is_not_found() => return Ok(Next::OnChange),
+                Err(error) if error.is_not_found() => return Ok(Requeue::OnChange),
                 told => told?,
             };
         }
         if !left.is_empty() {
-            return Ok(Next::After(pause(&namespace, now)));
+            return Ok(Requeue::After(pause(&namespace, now)));
         }
-        match namespaces.api().update_sub(key, "finalize", &let_go(told)).await {
-            Err(error) if error.is_not_found() => Ok(Next::OnChange),
-            done => done.map(|_| Next::OnChange),
+        match namespaces.api().update_subresource(key, "finalize", &remove_finalizer(told)).await {
+            Err(error) if error.is_not_found() => Ok(Requeue::OnChange),
+            done => done.map(|_| Requeue::OnChange),
         }
     }
 }
@@ -75,8 +83,8 @@ fn is_ours(namespace: &Namespace) -> bool {
 
 /// Resources with objects that are in namespaces and can be deleted. Pods come first,
 /// so that what they use is there until they have ended.
-fn in_order(found: &[Found]) -> Vec<&Found> {
-    let is_content = |found: &&Found| {
+fn in_order(found: &[DiscoveredResource]) -> Vec<&DiscoveredResource> {
+    let is_content = |found: &&DiscoveredResource| {
         found.resource.namespaced && found.preferred && can(found, "list") && can(found, "delete")
     };
     let mut all: Vec<_> = found.iter().filter(is_content).collect();
@@ -84,24 +92,24 @@ fn in_order(found: &[Found]) -> Vec<&Found> {
     all
 }
 
-fn can(found: &Found, verb: &str) -> bool {
+fn can(found: &DiscoveredResource, verb: &str) -> bool {
     found.verbs.iter().any(|known| known == verb)
 }
 
-fn is_pods(resource: &Resource) -> bool {
+fn is_pods(resource: &ApiResource) -> bool {
     resource.group.is_empty() && resource.plural == "pods"
 }
 
-async fn empty_all(
+async fn delete_all_content(
     client: &Client,
-    all: Vec<&Found>,
+    all: Vec<&DiscoveredResource>,
     namespace: &Namespace,
     now: i64,
-    left: &mut Left,
+    left: &mut RemainingContent,
 ) {
     for found in all {
-        let api = Api::<Any>::of(client, found.resource.clone());
-        match empty(&api.namespaced(namespace.metadata().name()), found).await {
+        let api = Api::<DynamicObject>::for_resource(client, found.resource.clone());
+        match delete_all_of(&api.namespaced(namespace.metadata().name()), found).await {
             Ok(remaining) => left.add(namespace, &found.resource, &remaining, now),
             // Its paths lead nowhere, as those of a custom resource named `status` do: it has no
             // objects there, and no namespace waits for it.
@@ -115,18 +123,22 @@ async fn empty_all(
 }
 
 /// Deletes all objects of a resource, and says which remain.
-async fn empty(api: &Api<Any>, found: &Found) -> Result<Vec<Any>, Error> {
-    let all = Selection::default();
+async fn delete_all_of(
+    api: &Api<DynamicObject>,
+    found: &DiscoveredResource,
+) -> Result<Vec<DynamicObject>, Error> {
+    let all = Selectors::default();
     let objects = api.list_all(&all).await?.items;
     if objects.is_empty() {
         return Ok(objects);
     }
-    let delete = Delete { propagation: Some(Propagation::Background), ..Delete::default() };
+    let delete =
+        DeleteParams { propagation: Some(Propagation::Background), ..DeleteParams::default() };
     if can(found, "deletecollection") {
         api.delete_collection(&all, &delete).await?;
     } else {
         for object in objects {
-            match api.delete(&Key::of(object.metadata()), &delete).await {
+            match api.delete(&NamespacedName::from_meta(object.metadata()), &delete).await {
                 Err(error) if error.is_not_found() => {}
                 done => drop(done?),
             }
@@ -137,7 +149,7 @@ async fn empty(api: &Api<Any>, found: &Found) -> Result<Vec<Any>, Error> {
 
 /// Seconds since the namespace was deleted.
 fn age(namespace: &Namespace, now: i64) -> i64 {
-    let since = namespace.metadata().deletion_timestamp().and_then(Time::seconds);
+    let since = namespace.metadata().deletion_timestamp().and_then(Time::parse_seconds);
     since.map_or(0, |since| (now - since).max(0))
 }
 
@@ -147,7 +159,7 @@ fn pause(namespace: &Namespace, now: i64) -> Duration {
 }
 
 /// The namespace, held by us no longer.
-fn let_go(mut namespace: Namespace) -> Value {
+fn remove_finalizer(mut namespace: Namespace) -> Value {
     let all = namespace.spec().finalizers().iter();
     let others: List<String> = all.filter(|name| *name != FINALIZER).collect();
     namespace.spec_mut().set_finalizers(others);
@@ -164,27 +176,27 @@ mod tests {
     use super::*;
 
     pub(super) fn deleted_at(seconds: i64) -> Namespace {
-        let meta = ObjectMeta::new().with_name("a").with_deletion_timestamp(Time::text(seconds));
+        let meta = ObjectMeta::new().with_name("a").with_deletion_timestamp(Time::format(seconds));
         Namespace::new().with_metadata(meta)
     }
 
-    pub(super) fn resource(group: &str, plural: &str) -> Resource {
-        Resource {
+    pub(super) fn resource(group: &str, plural: &str) -> ApiResource {
+        ApiResource {
             group: group.into(),
             version: "v1".into(),
             plural: plural.into(),
             namespaced: true,
-            ..Resource::default()
+            ..ApiResource::default()
         }
     }
 
     #[test]
     fn pods_go_first_and_what_cannot_be_deleted_stays() {
-        let found = |plural: &str, verbs: &[&str], namespaced| Found {
-            resource: Resource { namespaced, ..resource("", plural) },
+        let found = |plural: &str, verbs: &[&str], namespaced| DiscoveredResource {
+            resource: ApiResource { namespaced, ..resource("", plural) },
             verbs: verbs.iter().map(|verb| (*verb).into()).collect(),
             preferred: true,
-            ..Found::default()
+            ..DiscoveredResource::default()
         };
         let all = [
             found("bindings", &["create"], true),
@@ -202,7 +214,7 @@ mod tests {
         let mut namespace = deleted_at(100);
         namespace.spec_mut().set_finalizers(["kubernetes", "x.io/other"]);
         assert!(is_ours(&namespace));
-        let body = let_go(namespace);
+        let body = remove_finalizer(namespace);
         assert!(!is_ours(Namespace::view(&body)));
         assert_eq!(body["spec"]["finalizers"].items().len(), 1);
         assert!(!is_ours(&Namespace::new()));

@@ -7,50 +7,50 @@ use std::{
 
 use api::core::{Node, Pod, PodCondition, Taint};
 use client::{Error, Patch};
-use object::{Clock, Key, Lens, List, Text, Time, Value, seconds_left, wait_seconds};
-use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder};
+use object::{Clock, Lens, List, NamespacedName, Text, Time, Value, seconds_left, wait_seconds};
+use runtime::{CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue};
 use schema::Kind;
 
 use crate::Config;
 
 pub(crate) fn start(cx: &Context, config: &Config) {
     let eviction = Eviction {
-        pods: cx.objects(),
-        nodes: cx.objects(),
+        pods: cx.cached_api(),
+        nodes: cx.cached_api(),
         waiting: Mutex::default(),
-        events: Recorder::start(cx, "taint-eviction-controller", ""),
+        events: EventRecorder::start(cx, "taint-eviction-controller", ""),
         clock: config.clock.clone(),
     };
     let pods = eviction.pods.clone();
     Controller::new("taint-eviction", cx, eviction)
         .watches::<Node>(move |node| {
-            if !node.spec().taints().iter().any(sends_away) {
+            if !node.spec().taints().iter().any(is_no_execute) {
                 return Vec::new();
             }
-            let here = pods.by("spec.nodeName", node.metadata().name()).into_iter();
-            here.map(|pod| Key::of(pod.metadata())).collect()
+            let here = pods.by_index("spec.nodeName", node.metadata().name()).into_iter();
+            here.map(|pod| NamespacedName::from_meta(pod.metadata())).collect()
         })
         .start();
 }
 
 #[derive(Debug)]
 struct Eviction {
-    pods: Objects<Pod>,
-    nodes: Objects<Node>,
-    waiting: Mutex<Waiting>,
-    events: Recorder,
+    pods: CachedApi<Pod>,
+    nodes: CachedApi<Node>,
+    waiting: Mutex<ScheduledEvictions>,
+    events: EventRecorder,
     clock: Arc<dyn Clock>,
 }
 
 /// Since when pods tolerate taints for a while, by uid. Taints need not say when they
 /// were added, and a pod may have come later.
-type Waiting = HashMap<Key, (Text, i64)>;
+type ScheduledEvictions = HashMap<NamespacedName, (Text, i64)>;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Fate {
+enum EvictionDecision {
     Stay,
     /// It was to be deleted, and may stay after all.
-    Pardoned,
+    Cancelled,
     /// To be deleted in so many seconds.
     Wait(i64),
     Delete,
@@ -59,13 +59,13 @@ enum Fate {
 impl Reconcile for Eviction {
     type Kind = Pod;
 
-    async fn reconcile(&self, key: &Key, pod: Option<Pod>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &NamespacedName, pod: Option<Pod>) -> Result<Requeue, Error> {
         let Some(pod) = pod.filter(|pod| pod.is_scheduled() && !pod.is_terminating()) else {
             self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
-            return Ok(Next::OnChange);
+            return Ok(Requeue::OnChange);
         };
-        let Some(node) = self.nodes.get(&Key::new("", pod.spec().node_name())) else {
-            return Ok(Next::OnChange);
+        let Some(node) = self.nodes.get(&NamespacedName::new("", pod.spec().node_name())) else {
+            return Ok(Requeue::OnChange);
         };
         let now = self.clock.now();
         let fate = decide(
@@ -75,25 +75,28 @@ impl Reconcile for Eviction {
             now,
         );
         match fate {
-            Fate::Stay => Ok(Next::OnChange),
-            Fate::Pardoned => {
+            EvictionDecision::Stay => Ok(Requeue::OnChange),
+            EvictionDecision::Cancelled => {
                 let message = format!("Cancelling deletion of Pod {key}");
                 self.events.normal(&pod, "TaintManagerEviction", message);
-                Ok(Next::OnChange)
+                Ok(Requeue::OnChange)
             }
-            Fate::Wait(left) => Ok(Next::After(wait_seconds(left))),
-            Fate::Delete => self.delete(&pod, &node, now).await.map(|()| Next::OnChange),
+            EvictionDecision::Wait(left) => Ok(Requeue::After(wait_seconds(left))),
+            EvictionDecision::Delete => {
+                self.delete(&pod, &node, now).await.map(|()| Requeue::OnChange)
+            }
         }
     }
 }
 
 impl Eviction {
     async fn delete(&self, pod: &Pod, node: &Node, now: i64) -> Result<(), Error> {
-        let key = Key::of(pod.metadata());
-        let pods = self.pods.because(&node.causes("the pod does not tolerate a NoExecute taint"));
+        let key = NamespacedName::from_meta(pod.metadata());
+        let pods =
+            self.pods.with_cause(&node.write_cause("the pod does not tolerate a NoExecute taint"));
         let message = format!("Marking for deletion Pod {key}");
         self.events.normal(pod, "TaintManagerEviction", message);
-        match pods.patch_status(&key, &say_why(pod, now)).await {
+        match pods.patch_status(&key, &disruption_target_patch(pod, now)).await {
             // Gone, or another pod of that name by now.
             Err(error) if error.is_not_found() || error.is_conflict() => return Ok(()),
             done => drop(done?),
@@ -102,35 +105,35 @@ impl Eviction {
     }
 }
 
-fn sends_away(taint: &Taint) -> bool {
+fn is_no_execute(taint: &Taint) -> bool {
     taint.effect() == "NoExecute"
 }
 
 /// What becomes of a pod, and from when its time counts.
-fn decide(pod: &Pod, node: &Node, waiting: &mut Waiting, now: i64) -> Fate {
-    let (key, uid) = (Key::of(pod.metadata()), Text::from(pod.metadata().uid()));
+fn decide(pod: &Pod, node: &Node, waiting: &mut ScheduledEvictions, now: i64) -> EvictionDecision {
+    let (key, uid) = (NamespacedName::from_meta(pod.metadata()), Text::from(pod.metadata().uid()));
     let known = waiting.get(&key).filter(|(known, _)| *known == uid).map(|(_, since)| *since);
-    match tolerated_for(pod, node.spec().taints()) {
+    match toleration_seconds(pod, node.spec().taints()) {
         None => {
             waiting.remove(&key);
-            if known.is_some() { Fate::Pardoned } else { Fate::Stay }
+            if known.is_some() { EvictionDecision::Cancelled } else { EvictionDecision::Stay }
         }
         Some(seconds) => {
             let since = known.unwrap_or(now);
             let left = seconds_left(since, seconds, now);
             if left > 0 {
                 waiting.insert(key, (uid, since));
-                Fate::Wait(left)
+                EvictionDecision::Wait(left)
             } else {
-                Fate::Delete
+                EvictionDecision::Delete
             }
         }
     }
 }
 
 /// How many seconds the pod bears all the taints; `None`: for ever.
-fn tolerated_for(pod: &Pod, taints: &List<Taint>) -> Option<i64> {
-    let taints = taints.iter().filter(|taint| sends_away(taint));
+fn toleration_seconds(pod: &Pod, taints: &List<Taint>) -> Option<i64> {
+    let taints = taints.iter().filter(|taint| is_no_execute(taint));
     let each = taints.filter_map(|taint| {
         match pod.spec().tolerations().find(|toleration| toleration.tolerates(taint)) {
             None => Some(0),
@@ -140,11 +143,11 @@ fn tolerated_for(pod: &Pod, taints: &List<Taint>) -> Option<i64> {
     each.min()
 }
 
-fn say_why(pod: &Pod, now: i64) -> Patch {
+fn disruption_target_patch(pod: &Pod, now: i64) -> Patch {
     let condition = PodCondition::new()
         .with_type("DisruptionTarget")
         .with_status("True")
-        .with_last_transition_time(Time::text(now))
+        .with_last_transition_time(Time::format(now))
         .with_reason("DeletionByTaintManager")
         .with_message("Taint manager: deleting due to NoExecute taint")
         .with_observed_generation(pod.metadata().generation());
@@ -196,7 +199,7 @@ mod tests {
             (&[("a", Some(300)), ("a", None)], &[a], Some(300)),
         ];
         for (tolerations, taints, expected) in cases {
-            let seconds = tolerated_for(&pod(tolerations), node(taints).spec().taints());
+            let seconds = toleration_seconds(&pod(tolerations), node(taints).spec().taints());
             assert_eq!(seconds, expected, "{tolerations:?} {taints:?}");
         }
     }
@@ -204,14 +207,14 @@ mod tests {
     #[test]
     fn time_counts_from_when_the_taint_was_seen() {
         let (pod, tainted) = (pod(&[("a", Some(30))]), node(&[("a", "NoExecute")]));
-        let mut waiting = Waiting::new();
-        assert_eq!(decide(&pod, &node(&[]), &mut waiting, 100), Fate::Stay);
-        assert_eq!(decide(&pod, &tainted, &mut waiting, 100), Fate::Wait(30));
-        assert_eq!(decide(&pod, &tainted, &mut waiting, 110), Fate::Wait(20));
-        assert_eq!(decide(&pod, &tainted, &mut waiting, 130), Fate::Delete);
-        assert_eq!(decide(&pod, &node(&[]), &mut waiting, 131), Fate::Pardoned);
-        assert_eq!(decide(&pod, &tainted, &mut waiting, 140), Fate::Wait(30), "anew");
+        let mut waiting = ScheduledEvictions::new();
+        assert_eq!(decide(&pod, &node(&[]), &mut waiting, 100), EvictionDecision::Stay);
+        assert_eq!(decide(&pod, &tainted, &mut waiting, 100), EvictionDecision::Wait(30));
+        assert_eq!(decide(&pod, &tainted, &mut waiting, 110), EvictionDecision::Wait(20));
+        assert_eq!(decide(&pod, &tainted, &mut waiting, 130), EvictionDecision::Delete);
+        assert_eq!(decide(&pod, &node(&[]), &mut waiting, 131), EvictionDecision::Cancelled);
+        assert_eq!(decide(&pod, &tainted, &mut waiting, 140), EvictionDecision::Wait(30), "anew");
         let other = pod.clone().with_metadata(pod.metadata().clone().with_uid("2"));
-        assert_eq!(decide(&other, &tainted, &mut waiting, 150), Fate::Wait(30));
+        assert_eq!(decide(&other, &tainted, &mut waiting, 150), EvictionDecision::Wait(30));
     }
 }

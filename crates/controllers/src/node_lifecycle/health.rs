@@ -16,7 +16,7 @@ const REPORTED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPres
 
 /// The last sign of life.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Sign {
+pub(super) struct NodeHealth {
     /// The node that gave it: a new one of the same name begins anew.
     pub(super) uid: Text,
     heartbeat: Option<Text>,
@@ -25,9 +25,9 @@ pub(super) struct Sign {
     at: i64,
 }
 
-impl Sign {
+impl NodeHealth {
     /// The last sign, after a look at what is there now.
-    pub(super) fn seen(
+    pub(super) fn observe(
         before: Option<&Self>,
         node: &Node,
         lease: Option<&Lease>,
@@ -42,7 +42,7 @@ impl Sign {
         let at = match known {
             Some(known) if known.heartbeat == heartbeat && known.renewed == renewed => known.at,
             None if heartbeat.is_none() && renewed.is_none() => {
-                Time::seconds(node.metadata().creation_timestamp()).unwrap_or(now)
+                Time::parse_seconds(node.metadata().creation_timestamp()).unwrap_or(now)
             }
             _ => now,
         };
@@ -50,14 +50,14 @@ impl Sign {
     }
 
     /// Seconds until the node counts as lost; not positive: it does.
-    pub(super) fn left(&self, grace: i64, now: i64) -> i64 {
+    pub(super) fn remaining_grace(&self, grace: i64, now: i64) -> i64 {
         let grace = if self.heartbeat.is_some() { grace } else { grace.max(STARTUP_GRACE) };
         self.at.saturating_add(grace).saturating_add(1).saturating_sub(now)
     }
 }
 
 /// The node with every condition of its own unknown; `None`: they are already.
-pub(super) fn unknown(node: &Node, now: i64) -> Option<Node> {
+pub(super) fn with_unknown_conditions(node: &Node, now: i64) -> Option<Node> {
     let mut lost = node.clone();
     for name in REPORTED {
         let condition = match node.condition(name) {
@@ -72,8 +72,9 @@ pub(super) fn unknown(node: &Node, now: i64) -> Option<Node> {
                 .with_reason("NodeStatusNeverUpdated")
                 .with_message("Kubelet never posted node status."),
         };
-        let condition = condition.with_status("Unknown").with_last_transition_time(Time::text(now));
-        lost.status_mut().conditions_mut().put(condition, |known| known.type_() == name);
+        let condition =
+            condition.with_status("Unknown").with_last_transition_time(Time::format(now));
+        lost.status_mut().conditions_mut().upsert(condition, |known| known.type_() == name);
     }
     (lost != *node).then_some(lost)
 }
@@ -86,13 +87,13 @@ mod tests {
     use super::*;
 
     fn node(heartbeat: Option<i64>) -> Node {
-        let meta = ObjectMeta::new().with_uid("1").with_creation_timestamp(Time::text(100));
+        let meta = ObjectMeta::new().with_uid("1").with_creation_timestamp(Time::format(100));
         let ready = heartbeat.map(|at| {
             NodeCondition::new()
                 .with_type("Ready")
                 .with_status("True")
                 .with_reason("KubeletReady")
-                .with_last_heartbeat_time(Time::text(at))
+                .with_last_heartbeat_time(Time::format(at))
         });
         let status =
             NodeStatus::new().with_conditions(ready.into_iter().collect::<object::List<_>>());
@@ -100,14 +101,14 @@ mod tests {
     }
 
     fn lease(renewed: i64) -> Lease {
-        let spec = LeaseSpec::new().with_renew_time(MicroTime::text(renewed * 1_000_000));
+        let spec = LeaseSpec::new().with_renew_time(MicroTime::format(renewed * 1_000_000));
         Lease::new().with_spec(spec)
     }
 
     #[test]
     fn any_change_is_a_sign_of_life() {
-        let known = Sign::seen(None, &node(Some(5)), Some(&lease(5)), 1_000);
-        assert_eq!(known.left(40, 1_000), 41, "first seen now, whatever its clock says");
+        let known = NodeHealth::observe(None, &node(Some(5)), Some(&lease(5)), 1_000);
+        assert_eq!(known.remaining_grace(40, 1_000), 41, "first seen now, whatever its clock says");
         let cases = [
             (node(Some(5)), Some(lease(5)), 1),
             (node(Some(6)), Some(lease(5)), 41),
@@ -116,23 +117,26 @@ mod tests {
             (node(Some(5)), None, 1),
         ];
         for (case, (node, lease, left)) in cases.into_iter().enumerate() {
-            let sign = Sign::seen(Some(&known), &node, lease.as_ref(), 1_040);
-            assert_eq!(sign.left(40, 1_040), left, "case {case}");
+            let sign = NodeHealth::observe(Some(&known), &node, lease.as_ref(), 1_040);
+            assert_eq!(sign.remaining_grace(40, 1_040), left, "case {case}");
         }
         let mut other = node(Some(5));
         other.metadata_mut().set_uid("2");
-        assert_eq!(Sign::seen(Some(&known), &other, None, 1_040).left(40, 1_040), 41);
+        assert_eq!(
+            NodeHealth::observe(Some(&known), &other, None, 1_040).remaining_grace(40, 1_040),
+            41
+        );
     }
 
     #[test]
     fn a_node_that_never_reported_has_longer() {
-        let sign = Sign::seen(None, &node(None), None, 120);
-        assert_eq!(sign.left(40, 120), 41, "60 seconds from its creation");
+        let sign = NodeHealth::observe(None, &node(None), None, 120);
+        assert_eq!(sign.remaining_grace(40, 120), 41, "60 seconds from its creation");
     }
 
     #[test]
     fn lost_nodes_know_nothing() {
-        let lost = unknown(&node(Some(5)), 200).unwrap();
+        let lost = with_unknown_conditions(&node(Some(5)), 200).unwrap();
         let all: Vec<_> =
             lost.status().conditions().iter().map(|c| (c.type_(), c.reason())).collect();
         assert_eq!(
@@ -146,7 +150,7 @@ mod tests {
         );
         let ready = lost.condition("Ready").unwrap();
         assert_eq!(ready.status(), "Unknown");
-        assert_eq!(ready.last_heartbeat_time(), Time::text(5), "not a sign of life");
-        assert_eq!(unknown(&lost, 300), None);
+        assert_eq!(ready.last_heartbeat_time(), Time::format(5), "not a sign of life");
+        assert_eq!(with_unknown_conditions(&lost, 300), None);
     }
 }

@@ -21,14 +21,15 @@ use api::{
     coordination::Lease,
     core::{Node, Pod},
 };
-use client::{Api, Error, Selection};
-use object::{Clock, Key, Text, Time, wait_seconds};
+use client::{Api, Error, Selectors};
+use object::{Clock, NamespacedName, Text, Time, wait_seconds};
 use runtime::{
-    Cache, Context, Controller, Next, Objects, Reconcile, Recorder, Reference, Severity,
+    Cache, CachedApi, Context, Controller, EventRecorder, EventType, InvolvedObject, Reconcile,
+    Requeue,
 };
 use schema::Kind;
 
-use self::{health::Sign, taints::Evict, zones::Turns};
+use self::{health::NodeHealth, taints::EvictionPermission, zones::ZoneEvictionTimes};
 use crate::Config;
 
 const LEASES: &str = "kube-node-lease";
@@ -38,67 +39,70 @@ const PERIOD: Duration = Duration::from_secs(5);
 
 pub(crate) fn start(cx: &Context, config: &Config) {
     let lifecycle = NodeLifecycle {
-        nodes: cx.objects(),
-        pods: cx.objects(),
-        leases: cx.cache_in(LEASES, &Selection::default()),
-        live: cx.api(),
+        nodes: cx.cached_api(),
+        pods: cx.cached_api(),
+        leases: cx.cache_in_namespace(LEASES, &Selectors::default()),
+        lease_api: cx.api(),
         seen: Mutex::default(),
-        turns: Mutex::default(),
+        zone_evictions: Mutex::default(),
         grace: i64::try_from(config.node_monitor_grace.as_secs()).unwrap_or(i64::MAX / 2),
-        events: Recorder::start(cx, "node-controller", ""),
+        events: EventRecorder::start(cx, "node-controller", ""),
         clock: config.clock.clone(),
     };
     Controller::new("nodelifecycle", cx, lifecycle)
         .watches::<Pod>(|pod| {
             let suspicious = pod.is_ready() && pod.is_scheduled();
-            suspicious.then(|| Key::new("", pod.spec().node_name())).into_iter().collect()
+            suspicious
+                .then(|| NamespacedName::new("", pod.spec().node_name()))
+                .into_iter()
+                .collect()
         })
         .start();
 }
 
 #[derive(Debug)]
 struct NodeLifecycle {
-    nodes: Objects<Node>,
-    pods: Objects<Pod>,
+    nodes: CachedApi<Node>,
+    pods: CachedApi<Pod>,
     leases: Arc<Cache<Lease>>,
-    live: Api<Lease>,
+    lease_api: Api<Lease>,
     /// The last sign of life of each node.
-    seen: Mutex<HashMap<Text, Sign>>,
-    turns: Mutex<Turns>,
+    seen: Mutex<HashMap<Text, NodeHealth>>,
+    zone_evictions: Mutex<ZoneEvictionTimes>,
     grace: i64,
-    events: Recorder,
+    events: EventRecorder,
     clock: Arc<dyn Clock>,
 }
 
 impl Reconcile for NodeLifecycle {
     type Kind = Node;
 
-    async fn reconcile(&self, key: &Key, node: Option<Node>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &NamespacedName, node: Option<Node>) -> Result<Requeue, Error> {
         let Some(mut node) = node else {
             self.forget(key);
-            return Ok(Next::OnChange);
+            return Ok(Requeue::OnChange);
         };
         let now = self.clock.now();
-        let lease = self.leases.get(&Key::new(LEASES, &key.name));
+        let lease = self.leases.get(&NamespacedName::new(LEASES, &key.name));
         let mut left = self.look(&node, lease.as_ref(), now);
         if left <= 0
-            && let Some(lost) = health::unknown(&node, now)
+            && let Some(lost) = health::with_unknown_conditions(&node, now)
         {
             // Nobody is lost because our own view is late.
             let lease = self.live_lease(&key.name).await?;
             left = self.look(&node, lease.as_ref(), now);
             if left <= 0 {
-                node = self.lose(&node, lost).await?;
+                node = self.mark_unknown(&node, lost).await?;
             }
         }
         let evict = self.evict(&node, now);
-        if let Some(aligned) = taints::aligned(&node, evict, now) {
-            let because = node.causes("taints follow the state of the node");
-            node = self.nodes.because(&because).update(aligned).await?;
+        if let Some(aligned) = taints::with_expected_taints(&node, evict, now) {
+            let because = node.write_cause("taints follow the state of the node");
+            node = self.nodes.with_cause(&because).update(aligned).await?;
         }
         self.mark_pods(&node, now).await?;
         let wait = if left > 0 { wait_seconds(left) } else { PERIOD };
-        Ok(Next::After(if node.is_ready() { wait } else { wait.min(PERIOD) }))
+        Ok(Requeue::After(if node.is_ready() { wait } else { wait.min(PERIOD) }))
     }
 }
 
@@ -108,43 +112,43 @@ impl NodeLifecycle {
         let name = Text::from(node.metadata().name());
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let before = seen.get(&name);
-        let sign = Sign::seen(before, node, lease, now);
+        let sign = NodeHealth::observe(before, node, lease, now);
         if before.is_none_or(|before| before.uid != sign.uid) {
             let message = format!("Node {name} event: Registered Node {name} in Controller");
             self.events.normal(node, "RegisteredNode", message);
         }
-        let left = sign.left(self.grace, now);
+        let left = sign.remaining_grace(self.grace, now);
         seen.insert(name, sign);
         left
     }
 
-    fn forget(&self, key: &Key) {
+    fn forget(&self, key: &NamespacedName) {
         let Some(sign) = self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(&key.name)
         else {
             return;
         };
-        let about = Reference {
+        let about = InvolvedObject {
             api_version: "v1".into(),
             kind: "Node".into(),
             key: Some(key.clone()),
             uid: sign.uid,
-            ..Reference::default()
+            ..InvolvedObject::default()
         };
         let name = &key.name;
         let message = format!("Node {name} event: Removing Node {name} from Controller");
-        self.events.tell(about, Severity::Normal, "RemovingNode", message);
+        self.events.record(about, EventType::Normal, "RemovingNode", message);
     }
 
     async fn live_lease(&self, name: &str) -> Result<Option<Lease>, Error> {
-        match self.live.get(&Key::new(LEASES, name)).await {
+        match self.lease_api.get(&NamespacedName::new(LEASES, name)).await {
             Err(error) if error.is_not_found() => Ok(None),
             lease => lease.map(Some),
         }
     }
 
-    async fn lose(&self, node: &Node, lost: Node) -> Result<Node, Error> {
-        let because = node.causes("the node gives no sign of life");
-        let lost = self.nodes.because(&because).update_status(lost).await?;
+    async fn mark_unknown(&self, node: &Node, lost: Node) -> Result<Node, Error> {
+        let because = node.write_cause("the node gives no sign of life");
+        let lost = self.nodes.with_cause(&because).update_status(lost).await?;
         if node.is_ready() {
             let name = node.metadata().name();
             let message = format!("Node {name} status is now: NodeNotReady");
@@ -153,12 +157,12 @@ impl NodeLifecycle {
         Ok(lost)
     }
 
-    fn evict(&self, node: &Node, now: i64) -> Evict {
-        if taints::evicting(node).is_none() {
-            return Evict::Later; // there is nothing to decide
+    fn evict(&self, node: &Node, now: i64) -> EvictionPermission {
+        if taints::no_execute_taint(node).is_none() {
+            return EvictionPermission::Later; // there is nothing to decide
         }
         let tainted = taints::is_evicting(node);
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = self.zone_evictions.lock().unwrap_or_else(PoisonError::into_inner);
         zones::decide(node, tainted, &self.nodes.all(), &mut turns, now)
     }
 
@@ -168,9 +172,9 @@ impl NodeLifecycle {
         if node.condition("Ready").is_none_or(|ready| ready.status() != "Unknown") {
             return Ok(());
         }
-        for pod in self.pods.by("spec.nodeName", node.metadata().name()) {
+        for pod in self.pods.by_index("spec.nodeName", node.metadata().name()) {
             let Some(marked) = not_ready(&pod, now) else { continue };
-            let pods = self.pods.because(&node.causes("the node of the pod is lost"));
+            let pods = self.pods.with_cause(&node.write_cause("the node of the pod is lost"));
             match pods.update_status(marked).await {
                 Err(error) if error.is_not_found() => continue,
                 done => drop(done?),
@@ -184,9 +188,9 @@ impl NodeLifecycle {
 /// The pod, not ready any more; `None`: it was not.
 fn not_ready(pod: &Pod, now: i64) -> Option<Pod> {
     let ready = pod.status().condition("Ready").filter(|ready| ready.status() == "True")?;
-    let ready = ready.clone().with_status("False").with_last_transition_time(Time::text(now));
+    let ready = ready.clone().with_status("False").with_last_transition_time(Time::format(now));
     let mut pod = pod.clone();
-    pod.status_mut().conditions_mut().put(ready, |known| known.type_() == "Ready");
+    pod.status_mut().conditions_mut().upsert(ready, |known| known.type_() == "Ready");
     Some(pod)
 }
 
@@ -199,7 +203,7 @@ fn only_pods_that_are_ready_become_not_ready() {
     };
     let marked = not_ready(&with("True"), 100).unwrap();
     let ready = marked.status().condition("Ready").unwrap();
-    assert_eq!((ready.status(), ready.last_transition_time()), ("False", &*Time::text(100)));
+    assert_eq!((ready.status(), ready.last_transition_time()), ("False", &*Time::format(100)));
     assert_eq!(not_ready(&with("False"), 100), None);
     assert_eq!(not_ready(&Pod::new(), 100), None);
 }

@@ -25,7 +25,7 @@ const OLD_LABELS: [(&str, &str); 2] = [
 
 /// Whether pods that are on the node may be sent away.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Evict {
+pub(super) enum EvictionPermission {
     Now,
     /// Not yet: only those of a node that is tainted already.
     Later,
@@ -34,7 +34,7 @@ pub(super) enum Evict {
 }
 
 /// The taint that sends pods away from the node as it is.
-pub(super) fn evicting(node: &Node) -> Option<&'static str> {
+pub(super) fn no_execute_taint(node: &Node) -> Option<&'static str> {
     match node.condition("Ready")?.status() {
         "False" => Some(NOT_READY),
         "Unknown" => Some(UNREACHABLE),
@@ -50,7 +50,11 @@ pub(super) fn is_evicting(node: &Node) -> bool {
 }
 
 /// The node with the taints and labels that it should have; `None`: it has them.
-pub(super) fn aligned(node: &Node, evict: Evict, now: i64) -> Option<Node> {
+pub(super) fn with_expected_taints(
+    node: &Node,
+    evict: EvictionPermission,
+    now: i64,
+) -> Option<Node> {
     let mut new = node.clone();
     let wanted = wanted(node, evict);
     let old = node.spec().taints();
@@ -71,15 +75,16 @@ pub(super) fn aligned(node: &Node, evict: Evict, now: i64) -> Option<Node> {
 /// Key and effect.
 type Wanted = (&'static str, &'static str);
 
-fn wanted(node: &Node, evict: Evict) -> Vec<Wanted> {
+fn wanted(node: &Node, evict: EvictionPermission) -> Vec<Wanted> {
     let holds = |(name, status, _): &&(&str, &str, &str)| {
         node.condition(name).is_some_and(|condition| condition.status() == *status)
     };
     let conditions = BY_CONDITION.iter().filter(holds).map(|(_, _, key)| *key);
     let cordoned = node.spec().unschedulable().then_some(UNSCHEDULABLE);
     let mut wanted: Vec<_> = conditions.chain(cordoned).map(|key| (key, "NoSchedule")).collect();
-    let evict = evict == Evict::Now || evict == Evict::Later && is_evicting(node);
-    wanted.extend(evicting(node).filter(|_| evict).map(|key| (key, "NoExecute")));
+    let evict =
+        evict == EvictionPermission::Now || evict == EvictionPermission::Later && is_evicting(node);
+    wanted.extend(no_execute_taint(node).filter(|_| evict).map(|key| (key, "NoExecute")));
     wanted
 }
 
@@ -88,7 +93,7 @@ fn merged(old: &List<Taint>, wanted: &[Wanted], now: i64) -> List<Taint> {
     let stays = |taint: &&Taint| !is_ours(taint) || wanted.iter().any(|wanted| is(taint, *wanted));
     let missing = wanted.iter().filter(|wanted| !old.iter().any(|taint| is(taint, **wanted)));
     let new = missing.map(|(key, effect)| {
-        Taint::new().with_key(*key).with_effect(*effect).with_time_added(Time::text(now))
+        Taint::new().with_key(*key).with_effect(*effect).with_time_added(Time::format(now))
     });
     old.iter().filter(stays).cloned().chain(new).collect()
 }
@@ -117,7 +122,7 @@ mod tests {
 
     type Pair = (&'static str, &'static str);
     /// Conditions, what may happen, taints before and after.
-    type Case<'a> = (&'a [Pair], Evict, &'a [Pair], &'a [&'a str]);
+    type Case<'a> = (&'a [Pair], EvictionPermission, &'a [Pair], &'a [&'a str]);
 
     fn node(conditions: &[Pair], taints: &[Pair]) -> Node {
         let condition = |(name, status): &(&str, &str)| {
@@ -145,53 +150,62 @@ mod tests {
         let cases: [Case; 7] = [
             (
                 &[("Ready", "False")],
-                Evict::Now,
+                EvictionPermission::Now,
                 &[],
                 &["not-ready:NoSchedule", "not-ready:NoExecute"],
             ),
-            (&[("Ready", "Unknown")], Evict::Later, &[], &["unreachable:NoSchedule"]),
+            (&[("Ready", "Unknown")], EvictionPermission::Later, &[], &["unreachable:NoSchedule"]),
             (
                 &[("Ready", "Unknown")],
-                Evict::Later,
+                EvictionPermission::Later,
                 &[not_ready],
                 &["unreachable:NoSchedule", "unreachable:NoExecute"],
             ),
-            (&[("Ready", "Unknown")], Evict::Never, &[unreachable], &["unreachable:NoSchedule"]),
+            (
+                &[("Ready", "Unknown")],
+                EvictionPermission::Never,
+                &[unreachable],
+                &["unreachable:NoSchedule"],
+            ),
             (
                 &[("Ready", "True")],
-                Evict::Now,
+                EvictionPermission::Now,
                 &[unreachable, ("x", "NoExecute")],
                 &["x:NoExecute"],
             ),
             (
                 &[("Ready", "True"), ("DiskPressure", "True")],
-                Evict::Now,
+                EvictionPermission::Now,
                 &[],
                 &["disk-pressure:NoSchedule"],
             ),
             (
                 &[("NetworkUnavailable", "True")],
-                Evict::Now,
+                EvictionPermission::Now,
                 &[(UNSCHEDULABLE, "NoSchedule")],
                 &["network-unavailable:NoSchedule"],
             ),
         ];
         for (conditions, evict, taints, expected) in cases {
-            let aligned = aligned(&node(conditions, taints), evict, 100).unwrap();
+            let aligned = with_expected_taints(&node(conditions, taints), evict, 100).unwrap();
             assert_eq!(keys(&aligned), expected, "{conditions:?} {evict:?}");
-            assert_eq!(super::aligned(&aligned, evict, 200), None, "{conditions:?}: once");
+            assert_eq!(
+                super::with_expected_taints(&aligned, evict, 200),
+                None,
+                "{conditions:?}: once"
+            );
         }
     }
 
     #[test]
     fn cordoned_nodes_take_no_pods() {
         let mut cordoned = node(&[("Ready", "True")], &[]);
-        assert_eq!(aligned(&cordoned, Evict::Now, 100), None);
+        assert_eq!(with_expected_taints(&cordoned, EvictionPermission::Now, 100), None);
         cordoned.spec_mut().set_unschedulable(true);
-        let tainted = aligned(&cordoned, Evict::Now, 100).unwrap();
+        let tainted = with_expected_taints(&cordoned, EvictionPermission::Now, 100).unwrap();
         assert_eq!(keys(&tainted), ["unschedulable:NoSchedule"]);
         let taint = tainted.spec().taints().iter().next().unwrap();
-        assert_eq!(taint.time_added(), Some(&*Time::text(100)));
+        assert_eq!(taint.time_added(), Some(&*Time::format(100)));
     }
 
     #[test]
@@ -201,7 +215,9 @@ mod tests {
         for (name, value) in labels {
             meta.labels_mut().insert(name, value);
         }
-        let aligned = aligned(&Node::new().with_metadata(meta), Evict::Now, 0).unwrap();
+        let aligned =
+            with_expected_taints(&Node::new().with_metadata(meta), EvictionPermission::Now, 0)
+                .unwrap();
         let labels = aligned.metadata().labels();
         assert_eq!(labels.get("beta.kubernetes.io/os"), Some("linux"));
         assert_eq!(labels.get("beta.kubernetes.io/arch"), Some("arm64"));

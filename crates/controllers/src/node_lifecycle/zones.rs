@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use api::core::Node;
 
-use super::taints::Evict;
+use super::taints::EvictionPermission;
 
 /// Seconds from one node of a zone to the next.
-const PAUSE: i64 = 10;
+const EVICTION_INTERVAL: i64 = 10;
 /// The same in a large zone of which much is lost.
-const LONG_PAUSE: i64 = 100;
+const SECONDARY_EVICTION_INTERVAL: i64 = 100;
 /// Zones with more nodes are large.
-const LARGE: usize = 50;
+const LARGE_CLUSTER_THRESHOLD: usize = 50;
 
 /// Marks nodes that say nothing about their zone.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
@@ -25,7 +25,7 @@ struct Zone {
 }
 
 /// When each zone had a node whose pods were sent away.
-pub(super) type Turns = HashMap<String, i64>;
+pub(super) type ZoneEvictionTimes = HashMap<String, i64>;
 
 /// What may happen to the pods of `node` now. Takes the zone's turn if they may go and
 /// were not told to before (`tainted`).
@@ -33,39 +33,43 @@ pub(super) fn decide(
     node: &Node,
     tainted: bool,
     all: &[Node],
-    turns: &mut Turns,
+    turns: &mut ZoneEvictionTimes,
     now: i64,
-) -> Evict {
+) -> EvictionPermission {
     let mut zones = BTreeMap::<String, Zone>::new();
     for other in all.iter().filter(|other| other.metadata().labels().get(EXCLUDED).is_none()) {
         let zone = zones.entry(zone_of(other)).or_default();
         *if other.is_ready() { &mut zone.ready } else { &mut zone.lost } += 1;
     }
     if !zones.is_empty() && zones.values().all(|zone| zone.ready == 0) {
-        return Evict::Never;
+        return EvictionPermission::Never;
     }
     if tainted {
-        return Evict::Later;
+        return EvictionPermission::Later;
     }
     let name = zone_of(node);
-    let Some(pause) = zones.get(&name).copied().unwrap_or_default().pause() else {
-        return Evict::Later;
+    let Some(pause) = zones.get(&name).copied().unwrap_or_default().eviction_interval() else {
+        return EvictionPermission::Later;
     };
     match turns.get(&name) {
-        Some(last) if now - last < pause => Evict::Later,
+        Some(last) if now - last < pause => EvictionPermission::Later,
         _ => {
             turns.insert(name, now);
-            Evict::Now
+            EvictionPermission::Now
         }
     }
 }
 
 impl Zone {
     /// `None`: nobody is sent away.
-    fn pause(self) -> Option<i64> {
+    fn eviction_interval(self) -> Option<i64> {
         let Self { ready, lost } = self;
         let partly = ready > 0 && lost > 2 && lost * 100 >= (ready + lost) * 55;
-        if partly { (ready + lost > LARGE).then_some(LONG_PAUSE) } else { Some(PAUSE) }
+        if partly {
+            (ready + lost > LARGE_CLUSTER_THRESHOLD).then_some(SECONDARY_EVICTION_INTERVAL)
+        } else {
+            Some(EVICTION_INTERVAL)
+        }
     }
 }
 
@@ -93,17 +97,18 @@ mod tests {
     fn the_more_are_lost_the_slower() {
         // Ready and lost nodes of zone a, ready ones of zone b.
         let cases = [
-            (1, 1, 0, Evict::Now, "one of two"),
-            (0, 3, 0, Evict::Never, "all there are"),
-            (0, 3, 1, Evict::Now, "all of one zone"),
-            (2, 3, 0, Evict::Later, "most of a small zone"),
-            (20, 40, 0, Evict::Now, "most of a large zone"),
+            (1, 1, 0, EvictionPermission::Now, "one of two"),
+            (0, 3, 0, EvictionPermission::Never, "all there are"),
+            (0, 3, 1, EvictionPermission::Now, "all of one zone"),
+            (2, 3, 0, EvictionPermission::Later, "most of a small zone"),
+            (20, 40, 0, EvictionPermission::Now, "most of a large zone"),
         ];
         for (ready, lost, others, expected, what) in cases {
             let mut all = vec![node("a", true); ready];
             all.extend(vec![node("a", false); lost]);
             all.extend(vec![node("b", true); others]);
-            let decided = decide(&node("a", false), false, &all, &mut Turns::new(), 100);
+            let decided =
+                decide(&node("a", false), false, &all, &mut ZoneEvictionTimes::new(), 100);
             assert_eq!(decided, expected, "{what}");
         }
     }
@@ -111,20 +116,20 @@ mod tests {
     #[test]
     fn one_node_after_the_other() {
         let all = [node("a", true), node("a", true), node("a", false), node("b", false)];
-        let mut turns = Turns::new();
+        let mut turns = ZoneEvictionTimes::new();
         let mut decide = |at: usize, now| decide(&all[at], false, &all, &mut turns, now);
-        assert_eq!(decide(2, 100), Evict::Now);
-        assert_eq!(decide(2, 109), Evict::Later);
-        assert_eq!(decide(3, 109), Evict::Now, "zones do not wait for each other");
-        assert_eq!(decide(2, 110), Evict::Now);
+        assert_eq!(decide(2, 100), EvictionPermission::Now);
+        assert_eq!(decide(2, 109), EvictionPermission::Later);
+        assert_eq!(decide(3, 109), EvictionPermission::Now, "zones do not wait for each other");
+        assert_eq!(decide(2, 110), EvictionPermission::Now);
     }
 
     #[test]
     fn large_zones_that_are_mostly_lost_take_long() {
         let mut all = vec![node("a", true); 20];
         all.extend(vec![node("a", false); 40]);
-        let mut turns = Turns::from([("/a".to_owned(), 100)]);
-        assert_eq!(decide(&all[20], false, &all, &mut turns, 150), Evict::Later);
-        assert_eq!(decide(&all[20], false, &all, &mut turns, 200), Evict::Now);
+        let mut turns = ZoneEvictionTimes::from([("/a".to_owned(), 100)]);
+        assert_eq!(decide(&all[20], false, &all, &mut turns, 150), EvictionPermission::Later);
+        assert_eq!(decide(&all[20], false, &all, &mut turns, 200), EvictionPermission::Now);
     }
 }

@@ -9,47 +9,47 @@ use api::{
     admissionregistration::ValidatingAdmissionPolicy, apiextensions::CustomResourceDefinition,
 };
 use cel::{
-    Environment, Node,
-    policy::{Expected, Expression, Scope, Variables},
+    DeclType, Environment,
+    policy::{Expected, Expression, VariableScope, Variables},
 };
 use client::{Error, Patch};
-use object::{Key, Lens, Value};
-use runtime::{Context, Controller, Next, Objects, Reconcile};
+use object::{Lens, NamespacedName, Value};
+use runtime::{CachedApi, Context, Controller, Reconcile, Requeue};
 
 use crate::Config;
 
 const MANAGER: &str = "validatingadmissionpolicy-status";
 /// More kinds of one policy are not looked at.
-const MOST: usize = 10;
+const MAX_TYPES: usize = 10;
 
 pub(crate) fn start(cx: &Context, _: &Config) {
-    let checker = Checker { policies: cx.objects(), definitions: cx.objects() };
+    let checker = TypeChecker { policies: cx.cached_api(), definitions: cx.cached_api() };
     Controller::new(MANAGER, cx, checker).start();
 }
 
 #[derive(Debug)]
-struct Checker {
-    policies: Objects<ValidatingAdmissionPolicy>,
-    definitions: Objects<CustomResourceDefinition>,
+struct TypeChecker {
+    policies: CachedApi<ValidatingAdmissionPolicy>,
+    definitions: CachedApi<CustomResourceDefinition>,
 }
 
 /// Group, version, kind, in the order in which they are told.
 type Name = (String, String, String);
 
-impl Reconcile for Checker {
+impl Reconcile for TypeChecker {
     type Kind = ValidatingAdmissionPolicy;
 
     async fn reconcile(
         &self,
-        key: &Key,
+        key: &NamespacedName,
         policy: Option<ValidatingAdmissionPolicy>,
-    ) -> Result<Next, Error> {
-        let Some(policy) = policy else { return Ok(Next::OnChange) };
+    ) -> Result<Requeue, Error> {
+        let Some(policy) = policy else { return Ok(Requeue::OnChange) };
         let tree = policy.tree();
         let generation = tree.get("metadata").get("generation").as_i64().unwrap_or_default();
         let seen = tree.get("status").get("observedGeneration").as_i64().unwrap_or_default();
         if generation <= seen {
-            return Ok(Next::OnChange);
+            return Ok(Requeue::OnChange);
         }
         let warnings = warnings(tree.get("spec"), &self.kinds(tree.get("spec")), |name| {
             let is = |group: &str, version: &str, kind: &str, _: &str| {
@@ -68,15 +68,15 @@ impl Reconcile for Checker {
         }
         let patch = Patch::Apply { object: status, manager: MANAGER.to_owned(), force: true };
         self.policies.patch_status(key, &patch).await?;
-        Ok(Next::OnChange)
+        Ok(Requeue::OnChange)
     }
 }
 
-impl Checker {
+impl TypeChecker {
     /// The kinds that the rules of a policy name, each with its types, as far as they can be
     /// told: a rule with a star says nothing.
-    fn kinds(&self, spec: &Value) -> Vec<(Name, Arc<Node>)> {
-        let mut all: Vec<(Name, Arc<Node>)> = Vec::new();
+    fn kinds(&self, spec: &Value) -> Vec<(Name, Arc<DeclType>)> {
+        let mut all: Vec<(Name, Arc<DeclType>)> = Vec::new();
         let mut seen = BTreeSet::new();
         for rule in spec.get("matchConstraints").get("resourceRules").items() {
             let list = |name: &str| -> Vec<String> {
@@ -102,21 +102,21 @@ impl Checker {
             }
         }
         all.sort_by(|one, other| one.0.cmp(&other.0));
-        all.truncate(MOST);
+        all.truncate(MAX_TYPES);
         all
     }
 
     /// The types of kinds: built in, or declared by definitions. `is` is asked about group,
     /// version, kind and plural.
-    fn nodes(&self, is: &dyn Fn(&str, &str, &str, &str) -> bool) -> Vec<(Name, Arc<Node>)> {
+    fn nodes(&self, is: &dyn Fn(&str, &str, &str, &str) -> bool) -> Vec<(Name, Arc<DeclType>)> {
         let name = |group: &str, version: &str, kind: &str| {
             (group.to_owned(), version.to_owned(), kind.to_owned())
         };
         let mut all = Vec::new();
-        for kind in api::kinds() {
+        for kind in api::builtin_resources() {
             let names = &kind.names;
             if is(names.group, names.version, names.kind, names.plural) {
-                let node = types::of_shape(&kind.shape);
+                let node = types::of_shape(&kind.schema);
                 all.push((name(names.group, names.version, names.kind), node));
             }
         }
@@ -149,8 +149,8 @@ fn pairs<'a>(
 /// What is to be said of the expressions of a policy.
 fn warnings(
     spec: &Value,
-    kinds: &[(Name, Arc<Node>)],
-    node: impl Fn(&Name) -> Option<Arc<Node>>,
+    kinds: &[(Name, Arc<DeclType>)],
+    node: impl Fn(&Name) -> Option<Arc<DeclType>>,
 ) -> Vec<Value> {
     let text = |tree: &Value, name: &str| tree.get(name).as_str().unwrap_or_default().to_owned();
     let parameters = spec.get("paramKind");
@@ -168,7 +168,7 @@ fn warnings(
             }
             let said: Vec<String> = kinds
                 .iter()
-                .filter_map(|kind| complaint(spec, &source, kind, params.as_ref()))
+                .filter_map(|kind| type_error(spec, &source, kind, params.as_ref()))
                 .collect();
             if !said.is_empty() {
                 let mut warning = Value::object();
@@ -181,13 +181,13 @@ fn warnings(
     all
 }
 
-fn complaint(
+fn type_error(
     spec: &Value,
     source: &str,
-    ((group, version, kind), object): &(Name, Arc<Node>),
-    params: Option<&Option<Arc<Node>>>,
+    ((group, version, kind), object): &(Name, Arc<DeclType>),
+    params: Option<&Option<Arc<DeclType>>>,
 ) -> Option<String> {
-    let scope = Scope {
+    let scope = VariableScope {
         params: params.is_some(),
         authorizer: true,
         mutation: false,
@@ -217,8 +217,8 @@ mod tests {
 
     fn check_of(kind: &str, spec: &str) -> Vec<Value> {
         let spec = from_json(spec.as_bytes()).unwrap();
-        let kind = api::kinds().into_iter().find(|own| own.names.kind == kind).unwrap();
-        let node = types::of_shape(&kind.shape);
+        let kind = api::builtin_resources().into_iter().find(|own| own.names.kind == kind).unwrap();
+        let node = types::of_shape(&kind.schema);
         let [group, version, kind] = [kind.names.group, kind.names.version, kind.names.kind];
         let name = (group.to_owned(), version.to_owned(), kind.to_owned());
         warnings(&spec, &[(name, node)], |_| None)

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use cel::Node;
-use object::{Lens, ObjectMeta, Struct, Text, Type, Value};
+use cel::DeclType;
+use object::{Lens, ObjectMeta, StructSchema, Text, Type, Value};
 
 /// Those of a kind that is built in.
-pub(super) fn of_shape(shape: &Struct) -> Arc<Node> {
-    Node::of(&whole(structure(shape, &mut Vec::new())), false)
+pub(super) fn of_shape(shape: &StructSchema) -> Arc<DeclType> {
+    DeclType::from_json_schema(&whole(structure(shape, &mut Vec::new())), false)
 }
 
 /// Those that a definition declares.
-pub(super) fn of_schema(schema: &Value) -> Arc<Node> {
-    Node::of(&whole(schema.clone()), false)
+pub(super) fn of_schema(schema: &Value) -> Arc<DeclType> {
+    DeclType::from_json_schema(&whole(schema.clone()), false)
 }
 
 /// Every object has a version, a kind and metadata, whatever is declared of them.
@@ -25,14 +25,14 @@ fn whole(mut schema: Value) -> Value {
 }
 
 /// `within`: the types that this one is in. One within itself has no fields.
-fn structure(shape: &Struct, within: &mut Vec<Text>) -> Value {
+fn structure(shape: &StructSchema, within: &mut Vec<Text>) -> Value {
     let mut schema = simple("object", "");
     schema["properties"] = Value::object();
     if within.contains(&shape.name) {
         return schema;
     }
     within.push(shape.name.clone());
-    for field in shape.flat() {
+    for field in shape.json_fields() {
         if let Some(own) = of(&field.ty, within) {
             schema["properties"][field.name.as_str()] = own;
         }
@@ -51,7 +51,7 @@ fn of(ty: &Type, within: &mut Vec<Text>) -> Option<Value> {
         Type::Bytes => simple("string", "byte"),
         Type::Time | Type::MicroTime => simple("string", "date-time"),
         Type::IntOrString => open(),
-        Type::Quantity | Type::Either(..) => return None,
+        Type::Quantity | Type::StructOr(..) => return None,
         Type::Any if within.last().is_some_and(|own| own == "JSONSchemaProps") => return None,
         Type::Any => {
             let mut schema = simple("object", "");

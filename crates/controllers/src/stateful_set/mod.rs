@@ -20,23 +20,23 @@ use api::{
     core::{PersistentVolumeClaim, Pod},
 };
 use client::Error;
-use object::{Cause, Clock, Key, wait_seconds};
-use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder, Step};
+use object::{Clock, NamespacedName, WriteCause, wait_seconds};
+use runtime::{CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue, Step};
 
-use self::plan::{Act, Scene, plan};
+use self::plan::{Action, PlanInput, plan};
 use crate::{
     Config,
-    claim::{claimed, claimed_if, index_orphans, wanted_by},
+    claim::{claim_owned, claim_owned_if, index_orphans, potential_owners},
     history,
 };
 
 pub(crate) fn start(cx: &Context, config: &Config) {
     let sets = StatefulSets {
-        sets: cx.objects(),
-        pods: cx.objects(),
-        claims: cx.objects(),
-        revisions: cx.objects(),
-        events: Recorder::start(cx, "statefulset-controller", ""),
+        sets: cx.cached_api(),
+        pods: cx.cached_api(),
+        claims: cx.cached_api(),
+        revisions: cx.cached_api(),
+        events: EventRecorder::start(cx, "statefulset-controller", ""),
         clock: config.clock.clone(),
     };
     index_orphans(&sets.pods);
@@ -44,76 +44,80 @@ pub(crate) fn start(cx: &Context, config: &Config) {
     let (by_pod, by_claim) = (sets.sets.clone(), sets.sets.clone());
     Controller::new("statefulset", cx, sets)
         .owns::<Pod>()
-        .watches::<Pod>(move |pod| wanted_by(pod, &by_pod))
+        .watches::<Pod>(move |pod| potential_owners(pod, &by_pod))
         .watches::<PersistentVolumeClaim>(move |claim| waiting_for(claim, &by_claim))
         .start();
 }
 
 #[derive(Debug)]
 struct StatefulSets {
-    sets: Objects<StatefulSet>,
-    pods: Objects<Pod>,
-    claims: Objects<PersistentVolumeClaim>,
-    revisions: Objects<ControllerRevision>,
-    events: Recorder,
+    sets: CachedApi<StatefulSet>,
+    pods: CachedApi<Pod>,
+    claims: CachedApi<PersistentVolumeClaim>,
+    revisions: CachedApi<ControllerRevision>,
+    events: EventRecorder,
     clock: Arc<dyn Clock>,
 }
 
 impl Reconcile for StatefulSets {
     type Kind = StatefulSet;
 
-    async fn reconcile(&self, key: &Key, set: Option<StatefulSet>) -> Result<Next, Error> {
-        let Some(set) = set else { return Ok(Next::OnChange) };
+    async fn reconcile(
+        &self,
+        key: &NamespacedName,
+        set: Option<StatefulSet>,
+    ) -> Result<Requeue, Error> {
+        let Some(set) = set else { return Ok(Requeue::OnChange) };
         let member = |pod: &Pod| pod::ordinal(&set, pod).is_some();
-        let pods = claimed_if(&set, &self.sets, &self.pods, member).await?;
+        let pods = claim_owned_if(&set, &self.sets, &self.pods, member).await?;
         let claims = if set.spec().volume_claim_templates().is_empty() {
             Vec::new()
         } else {
             self.claims.in_namespace(&key.namespace)
         };
         let named = |claim: PersistentVolumeClaim| (claim.metadata().name().to_owned(), claim);
-        let scene = Scene {
+        let scene = PlanInput {
             set: &set,
-            revisions: claimed(&set, &self.sets, &self.revisions).await?,
+            revisions: claim_owned(&set, &self.sets, &self.revisions).await?,
             claims: claims.into_iter().map(named).collect(),
             pods,
             now: self.clock.now(),
         };
         let steps = plan(&scene);
-        let recorded = steps.iter().any(|step| matches!(step.act, Act::Record(_)));
+        let recorded = steps.iter().any(|step| matches!(step.action, Action::CreateRevision(_)));
         let mut failed = Ok(());
-        for Step { act, because } in steps {
+        for Step { action: act, cause: because } in steps {
             // What it says of itself is written even if something could not be done.
-            if failed.is_ok() || matches!(act, Act::Report(_)) {
+            if failed.is_ok() || matches!(act, Action::UpdateStatus(_)) {
                 failed = failed.and(self.act(&set, act, &because).await);
             }
         }
         failed?;
         if recorded {
-            return Ok(Next::After(Duration::ZERO)); // revisions wake nobody
+            return Ok(Requeue::After(Duration::ZERO)); // revisions wake nobody
         }
         let wait = set.spec().min_ready_seconds();
         let ripens =
             scene.pods.iter().any(|pod| pod.is_ready() && !pod.is_available(wait, scene.now));
-        Ok(if ripens { Next::After(wait_seconds(wait.into())) } else { Next::OnChange })
+        Ok(if ripens { Requeue::After(wait_seconds(wait.into())) } else { Requeue::OnChange })
     }
 }
 
 impl StatefulSets {
-    async fn act(&self, set: &StatefulSet, act: Act, because: &Cause) -> Result<(), Error> {
-        let (pods, claims) = (self.pods.because(because), self.claims.because(because));
-        let revisions = self.revisions.because(because);
+    async fn act(&self, set: &StatefulSet, act: Action, because: &WriteCause) -> Result<(), Error> {
+        let (pods, claims) = (self.pods.with_cause(because), self.claims.with_cause(because));
+        let revisions = self.revisions.with_cause(because);
         let of = set.metadata().name();
         match act {
-            Act::Record(revision) => self.record(set, revision, because).await,
-            Act::Renumber(revision) => revisions.update(revision).await.map(drop),
-            Act::Forget(revision) => revisions.delete(&revision).await,
-            Act::Report(status) => {
+            Action::CreateRevision(revision) => self.record(set, revision, because).await,
+            Action::Renumber(revision) => revisions.update(revision).await.map(drop),
+            Action::Forget(revision) => revisions.delete(&revision).await,
+            Action::UpdateStatus(status) => {
                 let new = set.clone().with_status(status);
-                self.sets.because(because).update_status(new).await.map(drop)
+                self.sets.with_cause(because).update_status(new).await.map(drop)
             }
-            Act::Own(claim) => claims.update(claim).await.map(drop),
-            Act::Conflict(name) => {
+            Action::UpdateClaimOwners(claim) => claims.update(claim).await.map(drop),
+            Action::Conflict(name) => {
                 let message = format!(
                     "PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a \
                      manging controller, the retention policy is ignored for this claim"
@@ -121,7 +125,7 @@ impl StatefulSets {
                 self.events.warning(set, "ConflictingController", message);
                 Ok(())
             }
-            Act::Claim(claim, pod) => {
+            Action::CreateClaim(claim, pod) => {
                 let (name, pod) = (claim.metadata().name().to_owned(), pod.metadata().name());
                 let made = claims.create(claim).await.map(drop);
                 if made.as_ref().is_err_and(Error::is_already_exists) {
@@ -131,7 +135,7 @@ impl StatefulSets {
                 let not = format!("Claim {name} for Pod {pod} in StatefulSet {of} failed error");
                 self.tell(set, "Create", made, (&done, &not))
             }
-            Act::Create(pod) => {
+            Action::Create(pod) => {
                 let told = told(&pod, of);
                 let made = pods.create(pod).await.map(drop);
                 if made.as_ref().is_err_and(Error::is_already_exists) {
@@ -139,12 +143,12 @@ impl StatefulSets {
                 }
                 self.tell(set, "Create", made, (&told.0, &told.1))
             }
-            Act::Update(pod) => {
+            Action::Update(pod) => {
                 let told = told(&pod, of);
                 let done = pods.update(pod).await.map(drop);
                 self.tell(set, "Update", done, (&told.0, &told.1))
             }
-            Act::Delete(pod) => {
+            Action::Delete(pod) => {
                 let told = told(&pod, of);
                 let done = pods.delete(&pod).await;
                 self.tell(set, "Delete", done, (&told.0, &told.1))
@@ -176,15 +180,15 @@ impl StatefulSets {
         &self,
         set: &StatefulSet,
         revision: ControllerRevision,
-        because: &Cause,
+        because: &WriteCause,
     ) -> Result<(), Error> {
-        if history::record(&self.revisions, revision, because).await? {
+        if history::create_revision(&self.revisions, revision, because).await? {
             return Ok(());
         }
         let mut set = set.clone();
         let collisions = set.status().collision_count().unwrap_or_default().saturating_add(1);
         set.status_mut().set_collision_count(collisions);
-        self.sets.because(because).update_status(set).await.map(drop)
+        self.sets.with_cause(because).update_status(set).await.map(drop)
     }
 }
 
@@ -198,7 +202,10 @@ fn told(pod: &Pod, set: &str) -> (String, String) {
 }
 
 /// The sets that a claim could be for: by its name.
-fn waiting_for(claim: &PersistentVolumeClaim, sets: &Objects<StatefulSet>) -> Vec<Key> {
+fn waiting_for(
+    claim: &PersistentVolumeClaim,
+    sets: &CachedApi<StatefulSet>,
+) -> Vec<NamespacedName> {
     let meta = claim.metadata();
     let all = sets.in_namespace(meta.namespace()).into_iter().filter(|set| {
         set.spec().volume_claim_templates().iter().any(|template| {
@@ -206,5 +213,5 @@ fn waiting_for(claim: &PersistentVolumeClaim, sets: &Objects<StatefulSet>) -> Ve
             meta.name().strip_prefix(&*prefix).is_some_and(|rest| rest.parse::<u32>().is_ok())
         })
     });
-    all.map(|set| Key::of(set.metadata())).collect()
+    all.map(|set| NamespacedName::from_meta(set.metadata())).collect()
 }

@@ -14,10 +14,10 @@ use runtime::Step;
 use schema::Kind;
 
 use super::{
-    pod::{claims, corrected, new_pod, ordinal, range, revision},
+    pod::{claims, new_pod, ordinal, range, revision, with_identity_and_storage},
     retention,
 };
-use crate::history::{self, History};
+use crate::history::{self, RevisionHistory};
 
 /// Beside the template's labels, a revision has its hash.
 const HASH: &str = "controller.kubernetes.io/hash";
@@ -26,7 +26,7 @@ const BURST: usize = 500;
 
 /// What there is.
 #[derive(Debug)]
-pub(super) struct Scene<'a> {
+pub(super) struct PlanInput<'a> {
     pub(super) set: &'a StatefulSet,
     pub(super) pods: Vec<Pod>,
     pub(super) revisions: Vec<ControllerRevision>,
@@ -36,33 +36,33 @@ pub(super) struct Scene<'a> {
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Act {
-    Record(ControllerRevision),
+pub(super) enum Action {
+    CreateRevision(ControllerRevision),
     Renumber(ControllerRevision),
     Forget(ControllerRevision),
     /// A claim for a pod.
-    Claim(PersistentVolumeClaim, Pod),
+    CreateClaim(PersistentVolumeClaim, Pod),
     /// A claim as its owners shall be.
-    Own(PersistentVolumeClaim),
+    UpdateClaimOwners(PersistentVolumeClaim),
     /// A claim that the policy speaks of is another's.
     Conflict(String),
     Create(Pod),
     Update(Pod),
     Delete(Pod),
-    Report(StatefulSetStatus),
+    UpdateStatus(StatefulSetStatus),
 }
 
-pub(super) fn plan(scene: &Scene<'_>) -> Vec<Step<Act>> {
+pub(super) fn plan(scene: &PlanInput<'_>) -> Vec<Step<Action>> {
     let set = scene.set;
     let patch = history::patch(set.spec().template());
-    let history = History::new(scene.revisions.clone(), &patch);
+    let history = RevisionHistory::new(scene.revisions.clone(), &patch);
     let Some(update) = history.current.last() else {
         let hash = history::hash(&patch, Some(set.status().collision_count().unwrap_or_default()));
         let mut labels: Map<String> = set.spec().template().metadata().labels().clone();
         labels.insert(HASH, hash.clone());
         let new = history::revision(set, &labels, (&hash, patch), history.number());
-        let because = set.causes("the template has no revision");
-        return vec![Step { act: Act::Record(new), because }];
+        let cause = set.write_cause("the template has no revision");
+        return vec![Step { action: Action::CreateRevision(new), cause }];
     };
     let named = |revision: &&ControllerRevision| {
         revision.metadata().name() == set.status().current_revision()
@@ -71,7 +71,7 @@ pub(super) fn plan(scene: &Scene<'_>) -> Vec<Step<Act>> {
     let mut planner = Planner { scene, current, update, steps: Vec::new() };
     if update.revision() < history.number() {
         let renumbered = update.clone().with_revision(history.number());
-        planner.step(Act::Renumber(renumbered), "the revision is current");
+        planner.step(Action::Renumber(renumbered), "the revision is current");
     }
     if !set.is_terminating() {
         planner.manage();
@@ -82,10 +82,10 @@ pub(super) fn plan(scene: &Scene<'_>) -> Vec<Step<Act>> {
 }
 
 struct Planner<'a> {
-    scene: &'a Scene<'a>,
+    scene: &'a PlanInput<'a>,
     current: &'a ControllerRevision,
     update: &'a ControllerRevision,
-    steps: Vec<Step<Act>>,
+    steps: Vec<Step<Action>>,
 }
 
 impl Planner<'_> {
@@ -115,14 +115,15 @@ impl Planner<'_> {
         for (number, pod) in &condemned {
             self.own_claims(*number, pod);
         }
-        let sick = replicas.values().copied().find(|pod| !self.serves(pod));
-        let sick = sick
-            .or_else(|| condemned.iter().rev().map(|(_, pod)| *pod).find(|pod| !self.serves(pod)));
+        let sick = replicas.values().copied().find(|pod| !self.is_serving(pod));
+        let sick = sick.or_else(|| {
+            condemned.iter().rev().map(|(_, pod)| *pod).find(|pod| !self.is_serving(pod))
+        });
         for (_, pod) in &condemned {
             let waits = pod.is_terminating()
                 || ordered && !self.is_available(pod) && sick.is_none_or(|sick| sick != *pod);
             if !waits {
-                self.step(Act::Delete((*pod).clone()), "the set was scaled");
+                self.step(Action::Delete((*pod).clone()), "the set was scaled");
             }
             if ordered {
                 return;
@@ -144,7 +145,7 @@ impl Planner<'_> {
         };
         if pod.is_finished() {
             if !pod.is_terminating() {
-                self.step(Act::Delete(pod.clone()), "the pod has ended");
+                self.step(Action::Delete(pod.clone()), "the pod has ended");
             }
             return false;
         }
@@ -156,8 +157,8 @@ impl Planner<'_> {
         }
         if !pod.is_terminating() {
             self.own_claims(number, pod);
-            if let Some(corrected) = corrected(self.scene.set, pod, number) {
-                self.step(Act::Update(corrected), "the pod has lost its identity");
+            if let Some(corrected) = with_identity_and_storage(self.scene.set, pod, number) {
+                self.step(Action::Update(corrected), "the pod has lost its identity");
             }
         }
         true
@@ -179,7 +180,7 @@ impl Planner<'_> {
             return; // first they must go
         }
         self.make_claims(number, &pod);
-        self.step(Act::Create(pod), "too few pods");
+        self.step(Action::Create(pod), "too few pods");
     }
 
     /// The template that the pod of this number shall have, and the revision's name.
@@ -199,7 +200,7 @@ impl Planner<'_> {
     fn make_claims(&mut self, number: i32, pod: &Pod) {
         for claim in claims(self.scene.set, number) {
             if !self.scene.claims.contains_key(claim.metadata().name()) {
-                self.step(Act::Claim(claim, pod.clone()), "the pod has no such claim");
+                self.step(Action::CreateClaim(claim, pod.clone()), "the pod has no such claim");
             }
         }
     }
@@ -209,12 +210,14 @@ impl Planner<'_> {
         let away = !range(set).contains(&number);
         for wanted in claims(set, number) {
             let Some(claim) = scene.claims.get(wanted.metadata().name()) else { continue };
-            let Some(owned) = retention::owned(claim, set, pod, away) else { continue };
-            if retention::is_foreign(claim, set, pod) {
+            let Some(owned) = retention::with_retention_owners(claim, set, pod, away) else {
+                continue;
+            };
+            if retention::is_controlled_elsewhere(claim, set, pod) {
                 let name = claim.metadata().name();
-                self.step(Act::Conflict(name.into()), "the claim is another's");
+                self.step(Action::Conflict(name.into()), "the claim is another's");
             }
-            self.step(Act::Own(owned), "the policy decides whose a claim is");
+            self.step(Action::UpdateClaimOwners(owned), "the policy decides whose a claim is");
         }
     }
 
@@ -223,28 +226,28 @@ impl Planner<'_> {
         let set = self.scene.set;
         let rolling = set.spec().update_strategy().rolling_update();
         let most = rolling.and_then(|rolling| rolling.max_unavailable());
-        let most = most.unwrap_or(IntOrString::Int(1)).of(set.spec().replicas(), false);
+        let most = most.unwrap_or(IntOrString::Int(1)).scaled_value(set.spec().replicas(), false);
         let most = usize::try_from(most.unwrap_or(1).max(1)).unwrap_or(1);
         let partition =
             rolling.and_then(RollingUpdateStatefulSetStrategy::partition).unwrap_or_default();
         let partition = usize::try_from(partition).unwrap_or_default().min(pods.len());
         let is_old =
             |pod: &&&Pod| revision(pod) != self.update.metadata().name() && !pod.is_terminating();
-        let missing = pods.iter().filter(|pod| !self.serves(pod)).count();
+        let missing = pods.iter().filter(|pod| !self.is_serving(pod)).count();
         let spare = most.saturating_sub(missing);
         let old = || pods[partition..].iter().rev().filter(is_old).copied();
         let gone: Vec<&Pod> = if ordered {
             old().take(spare).collect()
         } else {
-            let (serving, sick): (Vec<_>, Vec<_>) = old().partition(|pod| self.serves(pod));
+            let (serving, sick): (Vec<_>, Vec<_>) = old().partition(|pod| self.is_serving(pod));
             sick.into_iter().chain(serving.into_iter().take(spare)).collect()
         };
         for pod in gone {
-            self.step(Act::Delete(pod.clone()), "the template has changed");
+            self.step(Action::Delete(pod.clone()), "the template has changed");
         }
     }
 
-    fn forget(&mut self, history: &History) {
+    fn forget(&mut self, history: &RevisionHistory) {
         let mut used: HashSet<&str> = self.scene.pods.iter().map(revision).collect();
         used.insert(self.current.metadata().name());
         used.insert(self.update.metadata().name());
@@ -252,7 +255,7 @@ impl Planner<'_> {
         let limit = self.scene.set.spec().revision_history_limit();
         let many = idle.clone().count().saturating_sub(usize::try_from(limit).unwrap_or_default());
         for old in idle.take(many) {
-            self.step(Act::Forget(old.clone()), "the history is too long");
+            self.step(Action::Forget(old.clone()), "the history is too long");
         }
     }
 
@@ -260,7 +263,7 @@ impl Planner<'_> {
         let set = self.scene.set;
         let (current, update) = (self.current.metadata().name(), self.update.metadata().name());
         let how_many = |is: &dyn Fn(&Pod) -> bool| {
-            object::count(self.scene.pods.iter().filter(|pod| is(pod)).count())
+            object::saturating_i32(self.scene.pods.iter().filter(|pod| is(pod)).count())
         };
         let of = |name: &str| how_many(&|pod| revision(pod) == name && !pod.is_terminating());
         let mut status = set
@@ -281,7 +284,7 @@ impl Planner<'_> {
             status.set_current_revision(update);
         }
         if status != *set.status() {
-            self.step(Act::Report(status), "status has changed");
+            self.step(Action::UpdateStatus(status), "status has changed");
         }
     }
 
@@ -289,12 +292,12 @@ impl Planner<'_> {
         pod.is_available(self.scene.set.spec().min_ready_seconds(), self.scene.now)
     }
 
-    fn serves(&self, pod: &Pod) -> bool {
+    fn is_serving(&self, pod: &Pod) -> bool {
         self.is_available(pod) && !pod.is_terminating()
     }
 
-    fn step(&mut self, act: Act, rule: &str) {
-        self.steps.push(Step { act, because: self.scene.set.causes(rule) });
+    fn step(&mut self, act: Action, rule: &str) {
+        self.steps.push(Step { action: act, cause: self.scene.set.write_cause(rule) });
     }
 }
 
@@ -303,7 +306,7 @@ fn runs(pod: &Pod) -> bool {
 }
 
 fn template_of(revision: &ControllerRevision) -> PodTemplateSpec {
-    let mut template = revision.data().unpacked().get("spec").get("template").clone();
+    let mut template = revision.data().with_raw_expanded().get("spec").get("template").clone();
     template.remove("$patch");
     template.into()
 }

@@ -40,19 +40,19 @@ pub(super) fn new_pod(
     let mut pod = template::new_pod(set, template);
     pod.metadata_mut().set_generate_name("");
     pod.metadata_mut().labels_mut().insert(history::HASH, revision);
-    identify(&mut pod, set, number);
+    set_identity(&mut pod, set, number);
     let name = pod.metadata().name().to_owned();
     pod.spec_mut().set_hostname(name);
     pod.spec_mut().set_subdomain(set.spec().service_name());
-    attach(&mut pod, set, number);
+    set_storage(&mut pod, set, number);
     pod
 }
 
 /// The pod with the marks and the volumes that it should have, if it has others.
-pub(super) fn corrected(set: &StatefulSet, pod: &Pod, number: i32) -> Option<Pod> {
+pub(super) fn with_identity_and_storage(set: &StatefulSet, pod: &Pod, number: i32) -> Option<Pod> {
     let mut new = pod.clone();
     if pod.metadata().labels().get(NAME) != Some(pod.metadata().name()) {
-        identify(&mut new, set, number);
+        set_identity(&mut new, set, number);
     }
     let attached = set.spec().volume_claim_templates().iter().all(|template| {
         let volume =
@@ -61,7 +61,7 @@ pub(super) fn corrected(set: &StatefulSet, pod: &Pod, number: i32) -> Option<Pod
         claim.is_some_and(|claim| claim.claim_name() == claim_name(set, template, number))
     });
     if !attached {
-        attach(&mut new, set, number);
+        set_storage(&mut new, set, number);
     }
     (new != *pod).then_some(new)
 }
@@ -86,7 +86,7 @@ fn claim_name(set: &StatefulSet, template: &PersistentVolumeClaim, number: i32) 
     format!("{}-{}-{number}", template.metadata().name(), set.metadata().name())
 }
 
-fn identify(pod: &mut Pod, set: &StatefulSet, number: i32) {
+fn set_identity(pod: &mut Pod, set: &StatefulSet, number: i32) {
     let name = format!("{}-{number}", set.metadata().name());
     let meta = pod.metadata_mut();
     meta.labels_mut().insert(NAME, &*name);
@@ -94,7 +94,7 @@ fn identify(pod: &mut Pod, set: &StatefulSet, number: i32) {
     meta.set_name(name);
 }
 
-fn attach(pod: &mut Pod, set: &StatefulSet, number: i32) {
+fn set_storage(pod: &mut Pod, set: &StatefulSet, number: i32) {
     let templates = set.spec().volume_claim_templates();
     if templates.is_empty() {
         return;

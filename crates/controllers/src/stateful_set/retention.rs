@@ -13,7 +13,7 @@ use object::{List, OwnerReference};
 use schema::Kind;
 
 /// The claim with the owners that it should have, if it has others.
-pub(super) fn owned(
+pub(super) fn with_retention_owners(
     claim: &PersistentVolumeClaim,
     set: &StatefulSet,
     pod: &Pod,
@@ -24,7 +24,7 @@ pub(super) fn owned(
     }
     let (by_set, by_pod) = owners(set, scaled_away);
     let (by_set, by_pod) =
-        if is_foreign(claim, set, pod) { (false, false) } else { (by_set, by_pod) };
+        if is_controlled_elsewhere(claim, set, pod) { (false, false) } else { (by_set, by_pod) };
     let has = |uid: &str, controls: bool| {
         let owner = claim.metadata().owner_references().find(|owner| owner.uid() == uid);
         owner.is_some_and(|owner| !controls || owner.controller() == Some(true))
@@ -35,7 +35,7 @@ pub(super) fn owned(
     }
     let others = claim.metadata().owner_references().iter();
     let others = others.filter(|owner| !is(owner, set) && !is(owner, pod)).cloned();
-    let own = [by_set.then(|| set.controls()), by_pod.then(|| pod.controls())];
+    let own = [by_set.then(|| set.controller_ref()), by_pod.then(|| pod.controller_ref())];
     let all: List<OwnerReference> = others.chain(own.into_iter().flatten()).collect();
     let mut claim = claim.clone();
     claim.metadata_mut().set_owner_references(all);
@@ -43,7 +43,11 @@ pub(super) fn owned(
 }
 
 /// Whether a claim is another's who controls it, though the policy speaks of it.
-pub(super) fn is_foreign(claim: &PersistentVolumeClaim, set: &StatefulSet, pod: &Pod) -> bool {
+pub(super) fn is_controlled_elsewhere(
+    claim: &PersistentVolumeClaim,
+    set: &StatefulSet,
+    pod: &Pod,
+) -> bool {
     if owners(set, true) == (false, false) && owners(set, false) == (false, false) {
         return false;
     }
@@ -113,11 +117,11 @@ mod tests {
                 .with_metadata(ObjectMeta::new().with_name("s").with_uid("s"))
                 .with_spec(spec.with_persistent_volume_claim_retention_policy(policy));
             let bare = PersistentVolumeClaim::new();
-            let claim = owned(&bare, &set, &pod, away).unwrap_or(bare);
+            let claim = with_retention_owners(&bare, &set, &pod, away).unwrap_or(bare);
             let uids: String =
                 claim.metadata().owner_references().iter().map(OwnerReference::uid).collect();
             assert_eq!(uids, expected, "{deleted} {scaled} {away}");
-            assert_eq!(owned(&claim, &set, &pod, away), None, "it stays so");
+            assert_eq!(with_retention_owners(&claim, &set, &pod, away), None, "it stays so");
         }
     }
 
@@ -129,7 +133,7 @@ mod tests {
         let mut claim = PersistentVolumeClaim::new();
         let other = OwnerReference::new().with_kind("X").with_uid("x").with_controller(true);
         claim.metadata_mut().set_owner_references([other]);
-        assert!(is_foreign(&claim, &set, &Pod::new()));
-        assert_eq!(owned(&claim, &set, &Pod::new(), false), None);
+        assert!(is_controlled_elsewhere(&claim, &set, &Pod::new()));
+        assert_eq!(with_retention_owners(&claim, &set, &Pod::new(), false), None);
     }
 }

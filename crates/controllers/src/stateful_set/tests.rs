@@ -25,7 +25,7 @@ impl World {
     }
 
     fn go(&mut self) -> String {
-        let scene = Scene {
+        let scene = PlanInput {
             set: &self.set,
             pods: self.pods.clone(),
             revisions: self.revisions.clone(),
@@ -33,40 +33,40 @@ impl World {
             now: 1_900_000_000,
         };
         let steps = plan(&scene);
-        let said = steps.into_iter().filter_map(|step| self.act(step.act));
+        let said = steps.into_iter().filter_map(|step| self.act(step.action));
         said.collect::<Vec<_>>().join(" ")
     }
 
-    fn act(&mut self, act: Act) -> Option<String> {
+    fn act(&mut self, act: Action) -> Option<String> {
         let short = |pod: &Pod| pod.metadata().name().trim_start_matches("s-").to_owned();
         Some(match act {
-            Act::Record(revision) => {
+            Action::CreateRevision(revision) => {
                 let said = format!("record {}", revision.revision());
                 self.revisions.push(revision);
                 said
             }
-            Act::Renumber(new) => {
+            Action::Renumber(new) => {
                 self.revisions.retain(|old| old.metadata().name() != new.metadata().name());
                 let said = format!("renumber {}", new.revision());
                 self.revisions.push(new);
                 said
             }
-            Act::Forget(old) => {
+            Action::Forget(old) => {
                 self.revisions.retain(|one| *one != old);
                 format!("forget {}", old.revision())
             }
-            Act::Claim(claim, _) => {
+            Action::CreateClaim(claim, _) => {
                 let said = format!("claim {}", claim.metadata().name());
                 self.claims.insert(claim.metadata().name().into(), claim);
                 said
             }
-            Act::Own(claim) => {
+            Action::UpdateClaimOwners(claim) => {
                 let said = format!("own {}", claim.metadata().name());
                 self.claims.insert(claim.metadata().name().into(), claim);
                 said
             }
-            Act::Conflict(name) => format!("conflict {name}"),
-            Act::Create(mut pod) => {
+            Action::Conflict(name) => format!("conflict {name}"),
+            Action::Create(mut pod) => {
                 let name = pod.metadata().name().to_owned();
                 pod.metadata_mut().set_uid(name);
                 pod.set_status(PodStatus::new().with_phase("Pending"));
@@ -74,12 +74,12 @@ impl World {
                 self.pods.push(pod);
                 said
             }
-            Act::Update(pod) => format!("update {}", short(&pod)),
-            Act::Delete(pod) => {
+            Action::Update(pod) => format!("update {}", short(&pod)),
+            Action::Delete(pod) => {
                 self.pods.retain(|one| *one != pod);
                 format!("-{}", short(&pod))
             }
-            Act::Report(status) => {
+            Action::UpdateStatus(status) => {
                 self.set.set_status(status);
                 return None;
             }
@@ -175,7 +175,7 @@ fn each_pod_has_its_claims() {
     assert_eq!(volume.volume_source().persistent_volume_claim().unwrap().claim_name(), "data-s-0");
     world.set.spec_mut().set_replicas(0);
     assert_eq!(world.go(), "own data-s-0 -0");
-    let owner = world.claims["data-s-0"].metadata().controller().unwrap().clone();
+    let owner = world.claims["data-s-0"].metadata().controller_ref().unwrap().clone();
     assert_eq!(owner.kind(), "Pod");
     world.set.spec_mut().set_replicas(1);
     assert_eq!(world.go(), "", "the claim must go first");

@@ -44,7 +44,7 @@ pub(super) fn same_mode(volume: &PersistentVolume, claim: &PersistentVolumeClaim
 
 /// The best volume for a claim: one that names it, or else the smallest that will do, of
 /// those that can least. `delayed`: the scheduler chooses, so only one that names it.
-pub(super) fn best<'a>(
+pub(super) fn find_matching_volume<'a>(
     claim: &PersistentVolumeClaim,
     volumes: &'a [PersistentVolume],
     delayed: bool,

@@ -21,19 +21,20 @@ use api::{
     storage::StorageClass,
 };
 use client::Error;
-use object::{Cause, Clock, Key};
+use object::{Clock, NamespacedName, WriteCause};
 use runtime::{
-    Context, Controller, Next, Objects, Queue, Reconcile, Recorder, Reference, Severity,
+    CachedApi, Context, Controller, EventRecorder, EventType, InvolvedObject, Reconcile, Requeue,
+    WorkQueue,
 };
 use schema::Kind;
 
 use self::plan::{
-    Act, Fate, Scene, bound_claim, bound_status, bound_volume, in_phase, judge, plan_claim,
-    unbound_volume, unreclaimable,
+    Action, PlanInput, VolumeAction, bound_claim, bound_status, bound_volume, in_phase, plan_claim,
+    unbound_volume, unreclaimable, volume_action,
 };
 use crate::{
     Config,
-    protection::{CLAIMS, index_claims},
+    protection::{CLAIM_INDEX, index_claims},
 };
 
 /// Claims that wait are looked at again: volumes and provisioners come and go.
@@ -41,37 +42,37 @@ const RESYNC: Duration = Duration::from_secs(15);
 
 pub(crate) fn start(cx: &Context, config: &Config) {
     let binder = Binder {
-        claims: cx.objects(),
-        volumes: cx.objects(),
-        classes: cx.objects(),
-        pods: cx.objects(),
-        events: Recorder::start(cx, "persistentvolume-controller", ""),
+        claims: cx.cached_api(),
+        volumes: cx.cached_api(),
+        classes: cx.cached_api(),
+        pods: cx.cached_api(),
+        events: EventRecorder::start(cx, "persistentvolume-controller", ""),
         clock: config.clock.clone(),
     };
     index_claims(&binder.pods);
     let claims = Controller::new("persistentvolume-binder", cx, Claims(binder.clone()))
         .watches::<PersistentVolume>(|volume| {
             let reference = volume.spec().claim_ref();
-            reference.map(|it| Key::new(it.namespace(), it.name())).into_iter().collect()
+            reference.map(|it| NamespacedName::new(it.namespace(), it.name())).into_iter().collect()
         })
         .workers(1); // two claims must not choose one volume at a time
     let waiting = claims.queue();
-    claims.every(RESYNC).start();
+    claims.resync_every(RESYNC).start();
     Controller::new("persistentvolume-binder", cx, Volumes { binder, waiting })
         .watches::<PersistentVolumeClaim>(|claim| {
             let name = claim.spec().volume_name();
-            (!name.is_empty()).then(|| Key::new("", name)).into_iter().collect()
+            (!name.is_empty()).then(|| NamespacedName::new("", name)).into_iter().collect()
         })
         .start();
 }
 
 #[derive(Clone, Debug)]
 struct Binder {
-    claims: Objects<PersistentVolumeClaim>,
-    volumes: Objects<PersistentVolume>,
-    classes: Objects<StorageClass>,
-    pods: Objects<Pod>,
-    events: Recorder,
+    claims: CachedApi<PersistentVolumeClaim>,
+    volumes: CachedApi<PersistentVolume>,
+    classes: CachedApi<StorageClass>,
+    pods: CachedApi<Pod>,
+    events: EventRecorder,
     clock: Arc<dyn Clock>,
 }
 
@@ -82,7 +83,7 @@ struct Claims(Binder);
 struct Volumes {
     binder: Binder,
     /// Claims that a volume is for.
-    waiting: Arc<Queue>,
+    waiting: Arc<WorkQueue>,
 }
 
 impl Reconcile for Claims {
@@ -90,55 +91,61 @@ impl Reconcile for Claims {
 
     async fn reconcile(
         &self,
-        key: &Key,
+        key: &NamespacedName,
         claim: Option<PersistentVolumeClaim>,
-    ) -> Result<Next, Error> {
-        let Some(claim) = claim else { return Ok(Next::OnChange) };
+    ) -> Result<Requeue, Error> {
+        let Some(claim) = claim else { return Ok(Requeue::OnChange) };
         let binder = &self.0;
         let waiting: Vec<String> = binder
             .pods
-            .by(CLAIMS, &key.to_string())
+            .by_index(CLAIM_INDEX, &key.to_string())
             .iter()
             .filter(|pod| !pod.is_scheduled() && !pod.is_finished())
             .map(|pod| pod.metadata().name().to_owned())
             .collect();
         let (volumes, classes) = (binder.volumes.all(), binder.classes.all());
         let scene =
-            Scene { claim: &claim, volumes: &volumes, classes: &classes, waiting: &waiting };
-        let because = claim.causes("a claim needs a volume");
+            PlanInput { claim: &claim, volumes: &volumes, classes: &classes, waiting: &waiting };
+        let because = claim.write_cause("a claim needs a volume");
         for act in plan_claim(scene) {
             binder.act(&claim, act, &because).await?;
         }
-        Ok(Next::OnChange)
+        Ok(Requeue::OnChange)
     }
 }
 
 impl Reconcile for Volumes {
     type Kind = PersistentVolume;
 
-    async fn reconcile(&self, _: &Key, volume: Option<PersistentVolume>) -> Result<Next, Error> {
-        let Some(volume) = volume else { return Ok(Next::OnChange) };
+    async fn reconcile(
+        &self,
+        _: &NamespacedName,
+        volume: Option<PersistentVolume>,
+    ) -> Result<Requeue, Error> {
+        let Some(volume) = volume else { return Ok(Requeue::OnChange) };
         let binder = &self.binder;
         let reference = volume.spec().claim_ref();
-        let key = reference.map(|it| Key::new(it.namespace(), it.name()));
+        let key = reference.map(|it| NamespacedName::new(it.namespace(), it.name()));
         let claim = match &key {
             Some(key) => binder.claim(key, &volume).await?,
             None => None,
         };
-        let because = volume.causes("a volume follows its claim");
-        match (judge(&volume, claim.as_ref()), claim) {
-            (Fate::Phase(phase), _) => drop(binder.put(volume, phase, "", &because).await?),
-            (Fate::Released, _) => binder.release(volume, &because).await?,
-            (Fate::Unbind, _) => {
-                let free = unbound_volume(&volume);
-                let free = binder.volumes.because(&because).update(free).await?;
-                binder.put(free, "Available", "", &because).await?;
+        let because = volume.write_cause("a volume follows its claim");
+        match (volume_action(&volume, claim.as_ref()), claim) {
+            (VolumeAction::Phase(phase), _) => {
+                drop(binder.set_phase(volume, phase, "", &because).await?)
             }
-            (Fate::Claim, _) => self.waiting.add(key.expect("it has a claim")),
-            (Fate::Mismatch, Some(claim)) => binder.tell_mismatch(&volume, &claim),
-            (Fate::Mismatch, None) => {}
+            (VolumeAction::Released, _) => binder.release(volume, &because).await?,
+            (VolumeAction::Unbind, _) => {
+                let free = unbound_volume(&volume);
+                let free = binder.volumes.with_cause(&because).update(free).await?;
+                binder.set_phase(free, "Available", "", &because).await?;
+            }
+            (VolumeAction::Claim, _) => self.waiting.add(key.expect("it has a claim")),
+            (VolumeAction::Mismatch, Some(claim)) => binder.tell_mismatch(&volume, &claim),
+            (VolumeAction::Mismatch, None) => {}
         }
-        Ok(Next::OnChange)
+        Ok(Requeue::OnChange)
     }
 }
 
@@ -146,21 +153,21 @@ impl Binder {
     async fn act(
         &self,
         claim: &PersistentVolumeClaim,
-        act: Act,
-        because: &Cause,
+        act: Action,
+        because: &WriteCause,
     ) -> Result<(), Error> {
-        let claims = self.claims.because(because);
+        let claims = self.claims.with_cause(because);
         match act {
-            Act::Bind(volume) => self.bind(claim, volume, because).await,
-            Act::UpdateClaim(claim) => claims.update(claim).await.map(drop),
-            Act::ClaimStatus(status) => {
+            Action::Bind(volume) => self.bind(claim, volume, because).await,
+            Action::UpdateClaim(claim) => claims.update(claim).await.map(drop),
+            Action::ClaimStatus(status) => {
                 claims.update_status(claim.clone().with_status(status)).await.map(drop)
             }
-            Act::Tell(severity, reason, why) => {
-                self.events.tell(Reference::to(claim), severity, reason, why);
+            Action::RecordEvent(severity, reason, why) => {
+                self.events.record(InvolvedObject::of(claim), severity, reason, why);
                 Ok(())
             }
-            Act::Fail(why) => Err(Error::Invalid(why)),
+            Action::Fail(why) => Err(Error::Invalid(why)),
         }
     }
 
@@ -169,45 +176,45 @@ impl Binder {
         &self,
         claim: &PersistentVolumeClaim,
         mut volume: PersistentVolume,
-        because: &Cause,
+        because: &WriteCause,
     ) -> Result<(), Error> {
         if let Some(bound) = bound_volume(&volume, claim) {
-            volume = self.volumes.because(because).update(bound).await?;
+            volume = self.volumes.with_cause(because).update(bound).await?;
         }
-        volume = self.put(volume, "Bound", "", because).await?;
+        volume = self.set_phase(volume, "Bound", "", because).await?;
         let mut claim = claim.clone();
         if let Some(bound) = bound_claim(&claim, &volume) {
-            claim = self.claims.because(because).update(bound).await?;
+            claim = self.claims.with_cause(because).update(bound).await?;
         }
         if let Some(status) = bound_status(&claim, &volume) {
-            self.claims.because(because).update_status(claim.with_status(status)).await?;
+            self.claims.with_cause(because).update_status(claim.with_status(status)).await?;
         }
         Ok(())
     }
 
     /// Puts a volume into another phase.
-    async fn put(
+    async fn set_phase(
         &self,
         volume: PersistentVolume,
         phase: &str,
         why: &str,
-        because: &Cause,
+        because: &WriteCause,
     ) -> Result<PersistentVolume, Error> {
         match in_phase(&volume, phase, why, self.clock.now()) {
-            Some(new) => self.volumes.because(because).update_status(new).await,
+            Some(new) => self.volumes.with_cause(because).update_status(new).await,
             None => Ok(volume),
         }
     }
 
-    async fn release(&self, volume: PersistentVolume, because: &Cause) -> Result<(), Error> {
+    async fn release(&self, volume: PersistentVolume, because: &WriteCause) -> Result<(), Error> {
         let phase = volume.status().phase();
         let volume = match phase {
             "Released" | "Failed" => volume,
-            _ => self.put(volume, "Released", "", because).await?,
+            _ => self.set_phase(volume, "Released", "", because).await?,
         };
         let failed = unreclaimable(&volume).filter(|_| volume.status().phase() != "Failed");
         if let Some((reason, why)) = failed {
-            let volume = self.put(volume, "Failed", &why, because).await?;
+            let volume = self.set_phase(volume, "Failed", &why, because).await?;
             self.events.warning(&volume, reason, why);
         }
         Ok(())
@@ -216,7 +223,7 @@ impl Binder {
     /// The claim that a volume names. That it is gone must be certain.
     async fn claim(
         &self,
-        key: &Key,
+        key: &NamespacedName,
         volume: &PersistentVolume,
     ) -> Result<Option<PersistentVolumeClaim>, Error> {
         let uid = volume.spec().claim_ref().map_or("", |reference| reference.uid());
@@ -242,6 +249,6 @@ impl Binder {
             "Cannot bind PersistentVolume {own:?} to requested PersistentVolumeClaim due to \
              incompatible volumeMode."
         );
-        self.events.tell(Reference::to(claim), Severity::Warning, "VolumeMismatch", why);
+        self.events.record(InvolvedObject::of(claim), EventType::Warning, "VolumeMismatch", why);
     }
 }

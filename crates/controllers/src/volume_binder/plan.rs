@@ -1,12 +1,12 @@
 //! Decides what to do for claims and volumes. Pure, so its tests need no cluster.
 
-use super::matching::{best, is_for, mismatch, same_mode};
+use super::matching::{find_matching_volume, is_for, mismatch, same_mode};
 use api::{
     core::{ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimStatus},
     storage::StorageClass,
 };
 use object::{List, Time};
-use runtime::Severity;
+use runtime::EventType;
 
 pub(super) const COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 pub(super) const BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
@@ -22,7 +22,7 @@ const DEFAULT_CLASS: [&str; 2] = [
 
 /// What there is, for a claim.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scene<'a> {
+pub(super) struct PlanInput<'a> {
     pub(super) claim: &'a PersistentVolumeClaim,
     pub(super) volumes: &'a [PersistentVolume],
     pub(super) classes: &'a [StorageClass],
@@ -31,64 +31,64 @@ pub(super) struct Scene<'a> {
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Act {
+pub(super) enum Action {
     /// Volume and claim belong together.
     Bind(PersistentVolume),
     UpdateClaim(PersistentVolumeClaim),
     ClaimStatus(PersistentVolumeClaimStatus),
     /// Only with another act, or each time.
-    Tell(Severity, &'static str, String),
+    RecordEvent(EventType, &'static str, String),
     /// The claim is about something that cannot be.
     Fail(String),
 }
 
-pub(super) fn plan_claim(scene: Scene<'_>) -> Vec<Act> {
+pub(super) fn plan_claim(scene: PlanInput<'_>) -> Vec<Action> {
     let annotations = scene.claim.metadata().annotations();
     if annotations.get(COMPLETED).is_some() { bound(scene) } else { unbound(scene) }
 }
 
-fn unbound(scene: Scene<'_>) -> Vec<Act> {
+fn unbound(scene: PlanInput<'_>) -> Vec<Action> {
     let claim = scene.claim;
     let name = claim.spec().volume_name();
     if name.is_empty() {
-        return choose(scene);
+        return find_or_provision(scene);
     }
     let Some(volume) = scene.volumes.iter().find(|volume| volume.metadata().name() == name) else {
         return pending(claim, None);
     };
     if is_for(volume, claim) {
-        return vec![Act::Bind(volume.clone())];
+        return vec![Action::Bind(volume.clone())];
     }
     if volume.spec().claim_ref().is_some() {
         let why = format!("volume {name:?} already bound to a different claim.");
-        let mut acts = pending(claim, Some((Severity::Warning, "FailedBinding", why)));
+        let mut acts = pending(claim, Some((EventType::Warning, "FailedBinding", why)));
         if claim.metadata().annotations().get(BY_CONTROLLER).is_some() {
-            acts.push(Act::Fail(format!("the claim is bound to {name:?}, which is another's")));
+            acts.push(Action::Fail(format!("the claim is bound to {name:?}, which is another's")));
         }
         return acts;
     }
     match mismatch(volume, claim) {
         Some(why) => {
             let why = format!("Cannot bind to requested volume {name:?}: {why}");
-            pending(claim, Some((Severity::Warning, "VolumeMismatch", why)))
+            pending(claim, Some((EventType::Warning, "VolumeMismatch", why)))
         }
-        None => vec![Act::Bind(volume.clone())],
+        None => vec![Action::Bind(volume.clone())],
     }
 }
 
 /// A volume for a claim that has none in mind.
-fn choose(scene: Scene<'_>) -> Vec<Act> {
+fn find_or_provision(scene: PlanInput<'_>) -> Vec<Action> {
     let claim = scene.claim;
     let class = scene.classes.iter().find(|class| class.metadata().name() == claim.class());
     let delayed = class.is_some_and(|class| class.volume_binding_mode() == "WaitForFirstConsumer");
-    if let Some(volume) = best(claim, scene.volumes, delayed) {
-        return vec![Act::Bind(volume.clone())];
+    if let Some(volume) = find_matching_volume(claim, scene.volumes, delayed) {
+        return vec![Action::Bind(volume.clone())];
     }
     let unsaid = claim.class().is_empty() && claim.spec().storage_class_name().is_none();
     if let Some(default) = default_class(scene.classes).filter(|_| unsaid) {
         let mut claim = claim.clone();
         claim.spec_mut().set_storage_class_name(default.metadata().name());
-        return vec![Act::UpdateClaim(claim)];
+        return vec![Action::UpdateClaim(claim)];
     }
     let placed = claim.metadata().annotations().get(SELECTED_NODE).is_some();
     if delayed && !placed {
@@ -103,18 +103,19 @@ fn choose(scene: Scene<'_>) -> Vec<Act> {
                 format!("waiting for pods {} to be scheduled", all.join(",")),
             ),
         };
-        return pending(claim, Some((Severity::Normal, reason, why)));
+        return pending(claim, Some((EventType::Normal, reason, why)));
     }
     if claim.class().is_empty() {
         let why = "no persistent volumes available for this claim and no storage class is set";
-        return pending(claim, Some((Severity::Normal, "FailedBinding", why.to_owned())));
+        return pending(claim, Some((EventType::Normal, "FailedBinding", why.to_owned())));
     }
     provision(claim, class)
 }
 
 /// Asks who makes volumes of the class for one.
-fn provision(claim: &PersistentVolumeClaim, class: Option<&StorageClass>) -> Vec<Act> {
-    let failed = |why: String| vec![Act::Tell(Severity::Warning, "ProvisioningFailed", why)];
+fn provision(claim: &PersistentVolumeClaim, class: Option<&StorageClass>) -> Vec<Action> {
+    let failed =
+        |why: String| vec![Action::RecordEvent(EventType::Warning, "ProvisioningFailed", why)];
     let Some(class) = class else {
         let name = claim.class();
         return failed(format!("storageclass.storage.k8s.io {name:?} not found"));
@@ -128,24 +129,24 @@ fn provision(claim: &PersistentVolumeClaim, class: Option<&StorageClass>) -> Vec
          manually by the system administrator. If volume creation is delayed, please verify that \
          the provisioner is running and correctly registered."
     );
-    let mut acts = vec![Act::Tell(Severity::Normal, "ExternalProvisioning", why)];
+    let mut acts = vec![Action::RecordEvent(EventType::Normal, "ExternalProvisioning", why)];
     if claim.metadata().annotations().get(PROVISIONER) != Some(provisioner) {
         let mut claim = claim.clone();
         claim.metadata_mut().annotations_mut().insert(PROVISIONER, provisioner);
         claim.metadata_mut().annotations_mut().insert(OLD_PROVISIONER, provisioner);
-        acts.insert(0, Act::UpdateClaim(claim));
+        acts.insert(0, Action::UpdateClaim(claim));
     }
     acts
 }
 
-fn bound(scene: Scene<'_>) -> Vec<Act> {
+fn bound(scene: PlanInput<'_>) -> Vec<Action> {
     let claim = scene.claim;
     let name = claim.spec().volume_name();
     let volume = scene.volumes.iter().find(|volume| volume.metadata().name() == name);
     let (reason, why) = match (volume, volume.and_then(|volume| volume.spec().claim_ref())) {
-        (Some(volume), None) => return vec![Act::Bind(volume.clone())],
+        (Some(volume), None) => return vec![Action::Bind(volume.clone())],
         (Some(volume), Some(reference)) if reference.uid() == claim.metadata().uid() => {
-            return vec![Act::Bind(volume.clone())];
+            return vec![Action::Bind(volume.clone())];
         }
         (Some(_), Some(_)) => (
             "ClaimMisbound",
@@ -163,16 +164,19 @@ fn bound(scene: Scene<'_>) -> Vec<Act> {
         return Vec::new();
     }
     let status = unbound_status(claim, "Lost");
-    vec![Act::ClaimStatus(status), Act::Tell(Severity::Warning, reason, why.to_owned())]
+    vec![
+        Action::ClaimStatus(status),
+        Action::RecordEvent(EventType::Warning, reason, why.to_owned()),
+    ]
 }
 
 fn pending(
     claim: &PersistentVolumeClaim,
-    told: Option<(Severity, &'static str, String)>,
-) -> Vec<Act> {
+    told: Option<(EventType, &'static str, String)>,
+) -> Vec<Action> {
     let status = unbound_status(claim, "Pending");
-    let status = (status != *claim.status()).then_some(Act::ClaimStatus(status));
-    let told = told.map(|(severity, reason, why)| Act::Tell(severity, reason, why));
+    let status = (status != *claim.status()).then_some(Action::ClaimStatus(status));
+    let told = told.map(|(severity, reason, why)| Action::RecordEvent(severity, reason, why));
     told.into_iter().chain(status).collect()
 }
 
@@ -278,7 +282,7 @@ pub(super) fn bound_status(
 
 /// What becomes of a volume.
 #[derive(Debug, PartialEq)]
-pub(super) enum Fate {
+pub(super) enum VolumeAction {
     /// Nothing but its phase.
     Phase(&'static str),
     /// Its claim must be looked at.
@@ -292,31 +296,34 @@ pub(super) enum Fate {
 }
 
 /// `claim` is the one that the volume names, if there is one with that uid.
-pub(super) fn judge(volume: &PersistentVolume, claim: Option<&PersistentVolumeClaim>) -> Fate {
+pub(super) fn volume_action(
+    volume: &PersistentVolume,
+    claim: Option<&PersistentVolumeClaim>,
+) -> VolumeAction {
     let Some(reference) = volume.spec().claim_ref().filter(|it| !it.uid().is_empty()) else {
-        return Fate::Phase("Available");
+        return VolumeAction::Phase("Available");
     };
     let claim = claim.filter(|claim| claim.metadata().uid() == reference.uid());
     let notes = volume.metadata().annotations();
     match claim {
-        None => Fate::Released,
+        None => VolumeAction::Released,
         Some(claim) if claim.spec().volume_name().is_empty() => {
             if same_mode(volume, claim) {
-                Fate::Claim
+                VolumeAction::Claim
             } else {
-                Fate::Mismatch
+                VolumeAction::Mismatch
             }
         }
         Some(claim) if claim.spec().volume_name() == volume.metadata().name() => {
-            Fate::Phase("Bound")
+            VolumeAction::Phase("Bound")
         }
         Some(_)
             if notes.get(PROVISIONED_BY).is_some()
                 && volume.spec().persistent_volume_reclaim_policy() == "Delete" =>
         {
-            Fate::Released
+            VolumeAction::Released
         }
-        Some(_) => Fate::Unbind,
+        Some(_) => VolumeAction::Unbind,
     }
 }
 
@@ -380,6 +387,6 @@ pub(super) fn in_phase(
     let mut new = volume.clone();
     new.status_mut().set_phase(phase);
     new.status_mut().set_message(why);
-    new.status_mut().set_last_phase_transition_time(Time::text(now));
+    new.status_mut().set_last_phase_transition_time(Time::format(now));
     Some(new)
 }

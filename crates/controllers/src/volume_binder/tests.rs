@@ -34,13 +34,13 @@ fn acts(
     classes: &[StorageClass],
 ) -> String {
     let waiting = [];
-    let acts = plan_claim(Scene { claim, volumes, classes, waiting: &waiting });
+    let acts = plan_claim(PlanInput { claim, volumes, classes, waiting: &waiting });
     let said = acts.into_iter().map(|act| match act {
-        Act::Bind(volume) => format!("bind {}", volume.metadata().name()),
-        Act::UpdateClaim(claim) => format!("update {}", claim.class()),
-        Act::ClaimStatus(status) => status.phase().to_owned(),
-        Act::Tell(_, reason, _) => reason.to_owned(),
-        Act::Fail(_) => "fail".into(),
+        Action::Bind(volume) => format!("bind {}", volume.metadata().name()),
+        Action::UpdateClaim(claim) => format!("update {}", claim.class()),
+        Action::ClaimStatus(status) => status.phase().to_owned(),
+        Action::RecordEvent(_, reason, _) => reason.to_owned(),
+        Action::Fail(_) => "fail".into(),
     });
     said.collect::<Vec<_>>().join(" ")
 }
@@ -106,13 +106,16 @@ fn binding_is_written_on_both_sides_and_undone() {
     assert_eq!(status.capacity().get("storage").unwrap().to_string(), "6Gi");
     let bound = bound.with_status(status);
     assert_eq!(bound_status(&bound, &owned), None);
-    assert_eq!(judge(&owned, Some(&bound)), Fate::Phase("Bound"));
-    assert_eq!(judge(&owned, None), Fate::Released);
+    assert_eq!(volume_action(&owned, Some(&bound)), VolumeAction::Phase("Bound"));
+    assert_eq!(volume_action(&owned, None), VolumeAction::Released);
     let mut other = bound.clone();
     other.spec_mut().set_volume_name("w");
-    assert_eq!(judge(&owned, Some(&other)), Fate::Unbind);
+    assert_eq!(volume_action(&owned, Some(&other)), VolumeAction::Unbind);
     let free = unbound_volume(&owned);
-    assert_eq!((free.spec().claim_ref(), judge(&free, None)), (None, Fate::Phase("Available")));
+    assert_eq!(
+        (free.spec().claim_ref(), volume_action(&free, None)),
+        (None, VolumeAction::Phase("Available"))
+    );
 }
 
 #[test]

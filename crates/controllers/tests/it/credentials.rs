@@ -5,10 +5,10 @@ use api::{
     core::{ConfigMap, PersistentVolumeClaim, Pod, Secret, ServiceAccount},
     rbac::ClusterRoleBinding,
 };
-use client::{Api, Selection};
-use controllers::{Config, Signing};
-use object::{Bytes, Clock, Key, SystemClock};
-use pki::{Authority, Request};
+use client::{Api, Selectors};
+use controllers::{Config, SigningConfig};
+use object::{Bytes, Clock, NamespacedName, SystemClock};
+use pki::{CertificateAuthority, CertificateRequest};
 
 use crate::{
     World,
@@ -17,11 +17,12 @@ use crate::{
 
 fn config(controllers: &[&str]) -> Config {
     let now = SystemClock.now();
-    let authority = Arc::new(Authority::create("test", now).expect("a key"));
-    let signer = pki::Signer::new(pki::Key::generate().expect("a key"), "https://issuer");
+    let authority = Arc::new(CertificateAuthority::create("test", now).expect("a key"));
+    let signer =
+        pki::TokenSigner::new(pki::PrivateKey::generate().expect("a key"), "https://issuer");
     Config {
         controllers: controllers.iter().map(ToString::to_string).collect(),
-        signing: Some(Signing { authority, longest: Duration::from_hours(24) }),
+        signing: Some(SigningConfig { authority, max_duration: Duration::from_hours(24) }),
         token_signer: Some(Arc::new(signer)),
         root_ca: "root".into(),
         ..Config::default()
@@ -38,22 +39,23 @@ async fn a_kubelet_gets_its_certificate() {
         "apiGroup":"rbac.authorization.k8s.io","name":"system:nodes"}}]}}"#
     );
     world.make::<ClusterRoleBinding>(&binding).await;
-    let key = pki::Key::generate().expect("a key");
+    let key = pki::PrivateKey::generate().expect("a key");
     let nodes = ["system:nodes".to_owned()];
-    let pem = Request::create(&key, "system:node:a", &nodes, (&[], &[])).expect("a request");
+    let pem =
+        CertificateRequest::create(&key, "system:node:a", &nodes, (&[], &[])).expect("a request");
     let text = format!(
         r#"{{"metadata":{{"name":"csr"}},"spec":{{"request":"{}",
         "signerName":"kubernetes.io/kube-apiserver-client-kubelet","expirationSeconds":7200,
         "username":"system:node:a","groups":["system:nodes"],
         "usages":["digital signature","client auth"]}}}}"#,
-        Bytes::text(pem.as_bytes())
+        Bytes::encode(pem.as_bytes())
     );
     world.make::<CertificateSigningRequest>(&text).await;
     let signed = |request: &CertificateSigningRequest| !request.status().certificate().is_empty();
     let request = world.until_one("csr", "a certificate", signed).await;
     let pem = Bytes::decode(request.status().certificate()).expect("base64");
     let chain = pki::certificates(&pem).expect("PEM");
-    let who = pki::Identity::of(&chain[0]).expect("a certificate");
+    let who = pki::CertificateIdentity::of(&chain[0]).expect("a certificate");
     assert_eq!(who.common_name, "system:node:a");
     assert!(who.not_after - SystemClock.now() <= 7200);
     let condition = request.status().conditions().iter().next().expect("approved").clone();
@@ -81,7 +83,7 @@ async fn a_secret_has_the_token_of_its_account() {
 #[tokio::test]
 async fn tokens_for_joining_sign_and_end() {
     let world = World::start_with(config(&["bootstrapsigner", "tokencleaner"])).await;
-    let b = |text: &str| Bytes::text(text.as_bytes());
+    let b = |text: &str| Bytes::encode(text.as_bytes());
     let token = |id: &str, expires: &str| {
         format!(
             r#"{{"metadata":{{"name":"bootstrap-token-{id}","namespace":"kube-system"}},
@@ -100,13 +102,16 @@ async fn tokens_for_joining_sign_and_end() {
     secrets.create(tree(&token("abcdef", "2099-01-01T00:00:00Z")).into()).await.expect("new");
     secrets.create(tree(&token("uvwxyz", "2000-01-01T00:00:00Z")).into()).await.expect("new");
     until("a signature", async || {
-        let map = maps.get(&Key::new("kube-public", "cluster-info")).await.expect("it is there");
+        let map = maps
+            .get(&NamespacedName::new("kube-public", "cluster-info"))
+            .await
+            .expect("it is there");
         let names: Vec<&str> = map.data().iter().map(|(name, _)| name).collect();
         if names == ["jws-kubeconfig-abcdef", "kubeconfig"] { Ok(()) } else { Err(map) }
     })
     .await;
     until("the old token is gone", async || {
-        let all = secrets.namespaced("kube-system").list_all(&Selection::default()).await;
+        let all = secrets.namespaced("kube-system").list_all(&Selectors::default()).await;
         let all = all.expect("a list").items;
         if all.len() == 1 { Ok(()) } else { Err(all.len()) }
     })
@@ -122,7 +127,7 @@ async fn a_volume_of_a_pod_has_its_claim() {
         "accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}}}]}}"#;
     let pod = world.make::<Pod>(pod).await;
     let owned = |claim: &PersistentVolumeClaim| {
-        claim.metadata().controller().is_some_and(|owner| owner.uid() == pod.metadata().uid())
+        claim.metadata().controller_ref().is_some_and(|owner| owner.uid() == pod.metadata().uid())
     };
     world.until_one::<PersistentVolumeClaim>("p-v", "its claim", owned).await;
     world.stop().await;

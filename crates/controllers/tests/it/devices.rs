@@ -5,7 +5,7 @@ use api::{
     resource::{ResourceClaim, ResourceClaimTemplate},
 };
 use client::Patch;
-use object::{Key, Lens};
+use object::{Lens, NamespacedName};
 
 use crate::{World, world::tree};
 
@@ -28,7 +28,7 @@ async fn a_pod_has_the_claims_that_its_templates_say() {
     let name = status.resource_claim_name().expect("it has one").to_owned();
     assert!(name.starts_with("p-gpu-"), "{name}");
     let claim = world.get::<ResourceClaim>(&name).await;
-    let owner = claim.metadata().controller().map(object::OwnerReference::uid);
+    let owner = claim.metadata().controller_ref().map(object::OwnerReference::uid);
     assert_eq!(owner, Some(pod.metadata().uid()));
     assert_eq!(claim.metadata().labels().get("a"), Some("b"));
     assert_eq!(claim.spec().devices().requests().iter().count(), 1);
@@ -39,7 +39,7 @@ async fn a_pod_has_the_claims_that_its_templates_say() {
         r#"{"status":{"allocation":{"devices":{"results":[{"request":"r","driver":"gpu.example.com",
         "pool":"n","device":"d0"}]}}}}"#,
     );
-    let key = Key::new("default", &name);
+    let key = NamespacedName::new("default", &name);
     let claims = world.api::<ResourceClaim>();
     claims.patch_status(&key, &Patch::Merge(allocated)).await.expect("a status");
     let reserved = |claim: &ResourceClaim| claim.status().reserved_for().iter().next().is_some();
@@ -60,7 +60,7 @@ async fn a_claim_of_a_user_is_freed_and_stays() {
         r#"{"status":{"allocation":{"devices":{"results":[{"request":"r","driver":"gpu.example.com",
         "pool":"n","device":"d0"}]}},"reservedFor":[{"resource":"pods","name":"gone","uid":"1"}]}}"#,
     );
-    let key = Key::new("default", "own");
+    let key = NamespacedName::new("default", "own");
     world.api::<ResourceClaim>().patch_status(&key, &Patch::Merge(status)).await.expect("a status");
     let free = |claim: &ResourceClaim| {
         let status = claim.tree().get("status");

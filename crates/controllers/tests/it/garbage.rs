@@ -10,12 +10,12 @@ use api::{
     core::{ConfigMap, Namespace, Pod, Secret},
     rbac::{ClusterRole, ClusterRoleBinding},
 };
-use client::{Api, Delete, Propagation, Resource};
+use client::{Api, ApiResource, DeleteParams, Propagation};
 use controllers::Config;
-use object::{Key, Value};
+use object::{NamespacedName, Value};
 use runtime::Context;
 use schema::Kind;
-use testkit::Cluster;
+use testkit::TestCluster;
 use tokio::time::sleep;
 
 use crate::{
@@ -32,13 +32,13 @@ fn owned_pod(name: &str, uid: &str) -> Pod {
     )))
 }
 
-async fn make<K: Kind>(cluster: &Cluster, text: &str) -> K {
-    let made = Api::<K>::new(&cluster.admin()).create(K::from(tree(text))).await;
+async fn make<K: Kind>(cluster: &TestCluster, text: &str) -> K {
+    let made = Api::<K>::new(&cluster.admin_client()).create(K::from(tree(text))).await;
     made.unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 /// Starts controllers whose caches are read by a user that may list these alone.
-async fn start(cluster: &Cluster, controllers: &[&str], rules: &str) -> Context {
+async fn start(cluster: &TestCluster, controllers: &[&str], rules: &str) -> Context {
     let role = format!(r#"{{"metadata":{{"name":"reader"}},"rules":[{rules}]}}"#);
     make::<ClusterRole>(cluster, &role).await;
     make::<ClusterRoleBinding>(
@@ -47,12 +47,12 @@ async fn start(cluster: &Cluster, controllers: &[&str], rules: &str) -> Context 
             "kind":"ClusterRole","name":"reader"},"subjects":[{"kind":"User","name":"reader"}]}"#,
     )
     .await;
-    let cx = Context::new(&cluster.client("reader", &[]));
+    let cx = Context::new(&cluster.client_as("reader", &[]));
     let words = controllers.iter().map(ToString::to_string).collect();
     let config = Config { controllers: words, ..Config::default() };
     let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
     controllers::start(&cx, &config, &|account| {
-        cluster.client(&format!("system:serviceaccount:kube-system:{account}"), &groups)
+        cluster.client_as(&format!("system:serviceaccount:kube-system:{account}"), &groups)
     });
     cx
 }
@@ -60,7 +60,7 @@ async fn start(cluster: &Cluster, controllers: &[&str], rules: &str) -> Context 
 /// After a fail-over the caches fill in any order: here that of pods does not fill at all.
 #[tokio::test]
 async fn what_is_to_be_orphaned_is_orphaned_though_a_cache_lacks_it() {
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     let set = r#"{"metadata":{"name":"set","namespace":"default"},"spec":{"replicas":0,"selector":
         {"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":
         [{"name":"c","image":"i"}]}}}}"#;
@@ -71,11 +71,11 @@ async fn what_is_to_be_orphaned_is_orphaned_though_a_cache_lacks_it() {
     .await;
     let set = make::<ReplicaSet>(&cluster, set).await;
     let (sets, pods) =
-        (Api::<ReplicaSet>::new(&cluster.admin()), Api::<Pod>::new(&cluster.admin()));
+        (Api::<ReplicaSet>::new(&cluster.admin_client()), Api::<Pod>::new(&cluster.admin_client()));
     for name in ["one", "two"] {
         pods.create(owned_pod(name, set.metadata().uid())).await.expect("a pod");
     }
-    let orphan = Delete { propagation: Some(Propagation::Orphan), ..Delete::default() };
+    let orphan = DeleteParams { propagation: Some(Propagation::Orphan), ..DeleteParams::default() };
     sets.delete(&key::<ReplicaSet>("set"), &orphan).await.expect("it waits for the collector");
     let apps = r#"{"apiGroups":["apps"],"resources":["*"],"verbs":["list","watch"]}"#;
     let cx = start(&cluster, &["garbagecollector"], apps).await;
@@ -95,7 +95,7 @@ async fn what_is_to_be_orphaned_is_orphaned_though_a_cache_lacks_it() {
 
 #[tokio::test]
 async fn one_resource_that_cannot_be_listed_stops_no_other_controller() {
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     make::<api::core::ServiceAccount>(
         &cluster,
         r#"{"metadata":{"name":"default","namespace":"default"}}"#,
@@ -108,9 +108,9 @@ async fn one_resource_that_cannot_be_listed_stops_no_other_controller() {
         {"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":
         [{"name":"c","image":"i"}]}}}}"#;
     make::<ReplicaSet>(&cluster, set).await;
-    let pods = Api::<Pod>::new(&cluster.admin()).namespaced("default");
+    let pods = Api::<Pod>::new(&cluster.admin_client()).namespaced("default");
     until("a pod of the set", async || {
-        let all = pods.list_all(&client::Selection::default()).await.expect("a list").items;
+        let all = pods.list_all(&client::Selectors::default()).await.expect("a list").items;
         if all.is_empty() { Err(all) } else { Ok(()) }
     })
     .await;
@@ -129,14 +129,14 @@ async fn objects_are_collected_when_their_version_has_moved() {
     world.make::<CustomResourceDefinition>(DEFINITION).await;
     let owner = world.make::<ConfigMap>(r#"{"metadata":{"name":"owner"}}"#).await;
     let things = |version: &str| {
-        let resource = Resource {
+        let resource = ApiResource {
             group: "x.io".into(),
             version: version.into(),
             plural: "things".into(),
             kind: "Thing".into(),
             namespaced: true,
         };
-        Api::<Value>::of(&world.admin, resource).namespaced("default")
+        Api::<Value>::for_resource(&world.admin, resource).namespaced("default")
     };
     let thing = |name: &str| {
         tree(&format!(
@@ -157,7 +157,7 @@ async fn objects_are_collected_when_their_version_has_moved() {
     until("the new version is served", async || new.create(thing("b")).await.map(drop)).await;
     world.delete::<ConfigMap>("owner").await;
     until("both are collected", async || {
-        let all = new.list_all(&client::Selection::default()).await.map_err(|e| e.to_string())?;
+        let all = new.list_all(&client::Selectors::default()).await.map_err(|e| e.to_string())?;
         if all.items.is_empty() { Ok(()) } else { Err(format!("{:?}", all.items)) }
     })
     .await;
@@ -193,7 +193,8 @@ async fn a_namespace_stays_while_a_group_does_not_say_what_it_has() {
     let namespace = world.get::<Namespace>("going").await;
     assert!(namespace.spec().finalizers().iter().any(|name| name == "kubernetes"), "held");
     world.delete::<APIService>("v1.away.example.com").await;
-    let gone = async || match world.api::<Namespace>().get(&Key::new("", "going")).await {
+    let gone = async || match world.api::<Namespace>().get(&NamespacedName::new("", "going")).await
+    {
         Err(error) if error.is_not_found() => Ok(()),
         found => Err(found),
     };
@@ -204,7 +205,7 @@ async fn a_namespace_stays_while_a_group_does_not_say_what_it_has() {
 /// What one object says of an owner counts for that object: the same uid may be meant elsewhere.
 #[tokio::test]
 async fn a_false_reference_makes_no_owner_absent_for_others() {
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     let owner =
         make::<Secret>(&cluster, r#"{"metadata":{"name":"owner","namespace":"default"}}"#).await;
     let child = |name: &str, of: &str| {
@@ -218,7 +219,7 @@ async fn a_false_reference_makes_no_owner_absent_for_others() {
     // no cache has the owner
     let rule = r#"{"apiGroups":[""],"resources":["configmaps"],"verbs":["list","watch"]}"#;
     let cx = start(&cluster, &["garbagecollector"], rule).await;
-    let maps = Api::<ConfigMap>::new(&cluster.admin());
+    let maps = Api::<ConfigMap>::new(&cluster.admin_client());
     until("the first is collected", async || match maps.get(&key::<ConfigMap>("false")).await {
         Err(error) if error.is_not_found() => Ok(()),
         found => Err(found),

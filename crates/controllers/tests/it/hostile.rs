@@ -7,10 +7,10 @@ use api::{
     apps::ReplicaSet,
     core::{Pod, ResourceQuota},
 };
-use client::{Api, Delete, Error, Patch, Resource, Selection};
-use object::{Key, Type, Value, yaml::from_yaml};
+use client::{Api, ApiResource, DeleteParams, Error, Patch, Selectors};
+use object::{NamespacedName, Type, Value, yaml::from_yaml};
 use runtime::Context;
-use schema::{Definition, Scope};
+use schema::{ResourceDefinition, Scope};
 use tokio::time::sleep;
 
 use crate::{World, world::until};
@@ -33,7 +33,7 @@ async fn extreme_numbers_make_no_loop_panic() {
     // replicas beyond number are asked for
     let quota = r#"{"metadata":{"name":"quota"},"spec":{"hard":{"pods":"30"}}}"#;
     world.make::<ResourceQuota>(quota).await;
-    let kinds = api::kinds();
+    let kinds = api::builtin_resources();
     let (mut taken, mut refused) = (0, 0);
     for (at, text) in BASES.split("\n---\n").enumerate() {
         let base = from_yaml(text).expect("an object");
@@ -42,12 +42,13 @@ async fn extreme_numbers_make_no_loop_panic() {
         let name = base["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         api.create(base.clone()).await.unwrap_or_else(|error| panic!("{name}: {error}"));
         let mut numbers = Vec::new();
-        for field in definition.shape.fields.iter().filter(|field| field.name != "metadata") {
+        for field in definition.schema.fields.iter().filter(|field| field.name != "metadata") {
             let place = vec![field.name.to_string()];
             find(&field.ty, base.get(&field.name), place, &mut numbers);
         }
         for (nth, (place, value)) in numbers.iter().enumerate() {
-            let key = Key::new(if is_namespaced(definition) { "default" } else { "" }, &name);
+            let key =
+                NamespacedName::new(if is_namespaced(definition) { "default" } else { "" }, &name);
             let done = if place.first().is_some_and(|first| first == "status") {
                 let mut patch = Value::object();
                 patch["status"] = base["status"].clone();
@@ -85,28 +86,28 @@ fn caught() -> String {
     text.lines().filter(inside).collect::<Vec<_>>().join("\n")
 }
 
-fn definition<'a>(kinds: &'a [Definition], base: &Value) -> &'a Definition {
-    let is = |one: &&Definition| {
+fn definition<'a>(kinds: &'a [ResourceDefinition], base: &Value) -> &'a ResourceDefinition {
+    let is = |one: &&ResourceDefinition| {
         Some(&*one.names.api_version()) == base["apiVersion"].as_str()
             && Some(one.names.kind) == base["kind"].as_str()
     };
     kinds.iter().find(is).unwrap_or_else(|| panic!("no kind: {base:?}"))
 }
 
-fn is_namespaced(definition: &Definition) -> bool {
+fn is_namespaced(definition: &ResourceDefinition) -> bool {
     definition.scope == Scope::Namespaced
 }
 
-fn objects(world: &World, definition: &Definition) -> Api<Value> {
+fn objects(world: &World, definition: &ResourceDefinition) -> Api<Value> {
     let names = &definition.names;
-    let resource = Resource {
+    let resource = ApiResource {
         group: names.group.into(),
         version: names.version.into(),
         plural: names.plural.into(),
         kind: names.kind.into(),
         namespaced: is_namespaced(definition),
     };
-    let api = Api::of(&world.admin, resource);
+    let api = Api::for_resource(&world.admin, resource);
     if is_namespaced(definition) { api.namespaced("default") } else { api }
 }
 
@@ -132,7 +133,7 @@ fn find(ty: &Type, base: &Value, place: Place, out: &mut Vec<(Place, Value)>) {
             text(&["0001-01-01T00:00:00.000000Z", "9999-12-31T23:59:59.999999Z"])
         }
         Type::Duration => text(&["2562047h47m16.854775807s", "-2562047h47m16s", "0s"]),
-        Type::Object(shape) | Type::Either(shape, _) if place.len() < DEPTH => {
+        Type::Object(shape) | Type::StructOr(shape, _) if place.len() < DEPTH => {
             // what nobody has written is looked into only where there is little of it
             if !base.is_null() || place.len() < 4 {
                 for field in shape.fields.iter() {
@@ -172,17 +173,17 @@ fn set(object: &mut Value, place: &[String], value: &Value) {
 }
 
 /// Removes all objects of the kind, but those that were there before.
-async fn clear(api: &Api<Value>, definition: &Definition) {
+async fn clear(api: &Api<Value>, definition: &ResourceDefinition) {
     let own = |object: &Value| {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         name.starts_with("hostile")
     };
-    let all = api.list_all(&Selection::default()).await.expect("a list").items;
+    let all = api.list_all(&Selectors::default()).await.expect("a list").items;
     for object in all.iter().filter(|object| own(object)) {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let key = Key::new(if is_namespaced(definition) { "default" } else { "" }, name);
+        let key = NamespacedName::new(if is_namespaced(definition) { "default" } else { "" }, name);
         for grace in [i64::MAX, 0] {
-            let delete = Delete { grace_seconds: Some(grace), ..Delete::default() };
+            let delete = DeleteParams { grace_seconds: Some(grace), ..DeleteParams::default() };
             match api.delete(&key, &delete).await {
                 Err(error) if is_fault(&error) => panic!("delete {name}: {error}"),
                 _ => {}
@@ -201,7 +202,7 @@ async fn alive(world: &World) {
         "conditions":[{"type":"Ready","status":"True"}]}}"#;
     let patch = Patch::Merge(crate::world::tree(room));
     let api = world.api::<api::core::Node>();
-    api.patch_status(&Key::new("", "alive"), &patch).await.expect("a status");
+    api.patch_status(&NamespacedName::new("", "alive"), &patch).await.expect("a status");
     world.make::<ReplicaSet>(set).await;
     until("a pod of the new set has a node", async || {
         let pods = world.all::<Pod>().await;

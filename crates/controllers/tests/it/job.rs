@@ -2,7 +2,7 @@ use api::{
     batch::{CronJob, Job},
     core::Pod,
 };
-use object::{Key, Time};
+use object::{NamespacedName, Time};
 
 use crate::World;
 
@@ -79,7 +79,7 @@ async fn a_cron_job_starts_jobs() {
     let jobs = world.until_all::<Job>("a job", |jobs| jobs.len() == 1).await;
     let at =
         jobs[0].metadata().annotations().get("batch.kubernetes.io/cronjob-scheduled-timestamp");
-    assert!(at.and_then(Time::seconds).is_some());
+    assert!(at.and_then(Time::parse_seconds).is_some());
     let noted = |cron: &CronJob| cron.status().active().len() == 1;
     let cron = world.until_one::<CronJob>("c", "it is noted", noted).await;
     assert!(cron.status().last_schedule_time().is_some());
@@ -87,7 +87,7 @@ async fn a_cron_job_starts_jobs() {
     let pods = world.until_all::<Pod>("a pod", |pods| active(pods) == 1).await;
     world.phase(&pods[0], "Succeeded", false).await;
     world.until_event("c", "SawCompletedJob").await;
-    let key = Key::new("default", jobs[0].metadata().name());
+    let key = NamespacedName::new("default", jobs[0].metadata().name());
     assert!(world.api::<Job>().get(&key).await.expect("kept").has_condition("Complete"));
     world.stop().await;
 }

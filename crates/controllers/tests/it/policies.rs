@@ -9,7 +9,7 @@ use api::{
 };
 use client::Patch;
 use controllers::Config;
-use object::{Clock, Key, Lens, SystemClock};
+use object::{Clock, Lens, NamespacedName, SystemClock};
 
 use crate::{World, world::tree};
 
@@ -44,14 +44,16 @@ async fn a_policy_is_told_what_cannot_be_right() {
 
 #[tokio::test]
 async fn certificates_are_published_as_a_bundle() {
-    let authority = pki::Authority::create("root", SystemClock.now()).expect("a key");
+    let authority = pki::CertificateAuthority::create("root", SystemClock.now()).expect("a key");
     let world = World::start_with(Config {
         controllers: vec!["kube-apiserver-serving-clustertrustbundle-publisher-controller".into()],
         root_ca: authority.certificate_pem(),
         ..Config::default()
     })
     .await;
-    let old = pki::Authority::create("old", SystemClock.now()).expect("a key").certificate_pem();
+    let old = pki::CertificateAuthority::create("old", SystemClock.now())
+        .expect("a key")
+        .certificate_pem();
     let text = format!(
         r#"{{"metadata":{{"name":"kubernetes.io:kube-apiserver-serving:old"}},
         "spec":{{"signerName":"kubernetes.io/kube-apiserver-serving","trustBundle":{old:?}}}}}"#
@@ -117,7 +119,7 @@ async fn a_claim_that_grows_is_left_to_others() {
         "storageClassName":"","resources":{"requests":{"storage":"2Gi"}}}}"#;
     world.make::<PersistentVolumeClaim>(claim).await;
     let status = tree(r#"{"status":{"phase":"Bound","capacity":{"storage":"1Gi"}}}"#);
-    let key = Key::new("default", "c");
+    let key = NamespacedName::new("default", "c");
     let claims = world.api::<PersistentVolumeClaim>();
     claims.patch_status(&key, &Patch::Merge(status)).await.expect("a status");
     let event = world.until_event("c", "ExternalExpanding").await;

@@ -13,12 +13,12 @@ use api::{
     core::{Namespace, Service, ServiceAccount},
     rbac::{ClusterRoleBinding, RoleBinding},
 };
-use client::{Api, Client, Error, Patch, Selection};
+use client::{Api, Client, Error, Patch, Selectors};
 use controllers::{CONTROLLERS, Config};
-use object::{Key, ObjectMeta, SystemClock, Value, from_json, yaml::from_yaml};
+use object::{NamespacedName, ObjectMeta, SystemClock, Value, from_json, yaml::from_yaml};
 use runtime::Context;
 use schema::Kind;
-use testkit::Cluster;
+use testkit::TestCluster;
 use tokio::time::{Instant, sleep};
 
 const POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\n\
@@ -47,7 +47,7 @@ const IDLE: [&str; 12] = [
 ];
 
 struct Place {
-    cluster: Cluster,
+    cluster: TestCluster,
     admin: Client,
     log: PathBuf,
     /// How far the log has been read.
@@ -106,7 +106,7 @@ impl Place {
             let object = from_yaml(&text.replace("ROUND", &name)).expect("an object");
             let word = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
             let kind = found.of_kind(&word("apiVersion"), &word("kind")).expect("a kind");
-            let api = Api::<Value>::of(&self.admin, kind.resource.clone());
+            let api = Api::<Value>::for_resource(&self.admin, kind.resource.clone());
             let space = if kind.resource.namespaced { &*name } else { "" };
             let api = api.namespaced(space);
             let status = object["status"].clone();
@@ -114,14 +114,17 @@ impl Place {
             if !status.is_null() {
                 let mut patch = Value::object();
                 patch["status"] = status;
-                let key = Key::new(space, made["metadata"]["name"].as_str().unwrap_or_default());
+                let key = NamespacedName::new(
+                    space,
+                    made["metadata"]["name"].as_str().unwrap_or_default(),
+                );
                 drop(api.patch_status(&key, &Patch::Merge(patch)).await);
             }
         }
         let going = ObjectMeta::new().with_name(format!("{name}-going"));
         let going = namespaces.create(Namespace::new().with_metadata(going)).await;
-        let key = Key::of(going.expect("a namespace").metadata());
-        namespaces.delete(&key, &client::Delete::default()).await.expect("it was there");
+        let key = NamespacedName::from_meta(going.expect("a namespace").metadata());
+        namespaces.delete(&key, &client::DeleteParams::default()).await.expect("it was there");
     }
 
     /// Removes all bindings of a subject; what is to be put back.
@@ -154,12 +157,12 @@ impl Place {
 
 async fn take<K: Kind>(admin: &Client, is: impl Fn(&Value) -> bool) -> Vec<Value> {
     let api = Api::<K>::new(admin);
-    let all = api.list_all(&Selection::default()).await.expect("a list").items;
+    let all = api.list_all(&Selectors::default()).await.expect("a list").items;
     let mut gone = Vec::new();
     for binding in all {
         if binding.tree()["subjects"].items().iter().any(&is) {
-            let key = Key::of(binding.meta());
-            api.delete(&key, &client::Delete::default()).await.expect("it was there");
+            let key = NamespacedName::from_meta(binding.meta());
+            api.delete(&key, &client::DeleteParams::default()).await.expect("it was there");
             gone.push(binding.tree().clone());
         }
     }
@@ -172,13 +175,13 @@ async fn start() -> (Place, Context, Context) {
     let (policy, log) = (folder.join("policy"), folder.join("audit.log"));
     fs::write(&policy, POLICY).expect("room for a policy");
     let to = log.clone();
-    let cluster = Cluster::start_flags(Arc::new(SystemClock), move |flags| {
+    let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), move |flags| {
         flags.audit_policy_file = Some(policy);
         flags.audit_log_path = Some(to);
     })
     .await;
-    let admin = cluster.admin();
-    let cx = Context::new(&cluster.client("system:kube-controller-manager", &[]));
+    let admin = cluster.admin_client();
+    let cx = Context::new(&cluster.client_as("system:kube-controller-manager", &[]));
     let config = Config {
         cluster_cidr: "10.10.0.0/16".into(),
         root_ca: "certificates".into(),
@@ -186,9 +189,9 @@ async fn start() -> (Place, Context, Context) {
     };
     let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
     controllers::start(&cx, &config, &|account| {
-        cluster.client(&format!("{ACCOUNT}{account}"), &groups)
+        cluster.client_as(&format!("{ACCOUNT}{account}"), &groups)
     });
-    let scheduling = Context::new(&cluster.client("system:kube-scheduler", &[]));
+    let scheduling = Context::new(&cluster.client_as("system:kube-scheduler", &[]));
     scheduler::start(&scheduling, scheduler::Config::default());
     (Place { cluster, admin, log, read: 0, round: 0 }, cx, scheduling)
 }
@@ -203,7 +206,7 @@ async fn without_its_role_a_component_is_refused_and_no_other() {
 
     let accounts: BTreeSet<&str> = CONTROLLERS
         .iter()
-        .filter(|entry| entry.usual && !entry.account.is_empty())
+        .filter(|entry| entry.enabled_by_default && !entry.account.is_empty())
         .map(|entry| entry.account)
         .collect();
     let (idle, busy): (Vec<&str>, Vec<&str>) =
@@ -244,12 +247,12 @@ async fn without_its_role_a_component_is_refused_and_no_other() {
     assert_eq!(others.collect::<Vec<_>>(), ["system:kube-scheduler"], "{refused:#?}");
     place.bind(gone).await;
 
-    let proxy = place.cluster.client("system:kube-proxy", &["system:node-proxier"]);
+    let proxy = place.cluster.client_as("system:kube-proxy", &["system:node-proxier"]);
     let services = Api::<Service>::new(&proxy);
-    assert!(services.list_all(&Selection::default()).await.is_ok());
+    assert!(services.list_all(&Selectors::default()).await.is_ok());
     let is = |subject: &Value| subject["name"].as_str() == Some("system:kube-proxy");
     place.unbind(is).await;
-    let refused = services.list_all(&Selection::default()).await;
+    let refused = services.list_all(&Selectors::default()).await;
     assert!(refused.is_err_and(|error| error.is_forbidden()));
     for part in [cx, scheduling] {
         part.stop().await;

@@ -2,7 +2,7 @@ use api::{
     core::{PersistentVolume, PersistentVolumeClaim, Pod},
     storage::StorageClass,
 };
-use object::Key;
+use object::NamespacedName;
 
 use crate::World;
 
@@ -39,9 +39,9 @@ async fn claims_and_volumes_find_each_other_and_are_kept_while_used() {
         "containers":[{"name":"c","image":"i"}],
         "volumes":[{"name":"d","persistentVolumeClaim":{"claimName":"c"}}]}}"#;
     world.make::<Pod>(pod).await;
-    let delete = client::Delete::default();
+    let delete = client::DeleteParams::default();
     let claims = world.api::<PersistentVolumeClaim>();
-    claims.delete(&Key::new("default", "c"), &delete).await.expect("it is there");
+    claims.delete(&NamespacedName::new("default", "c"), &delete).await.expect("it is there");
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     assert_eq!(world.all::<PersistentVolumeClaim>().await.len(), 1, "a pod uses it");
     world.delete::<Pod>("p").await;
@@ -49,7 +49,7 @@ async fn claims_and_volumes_find_each_other_and_are_kept_while_used() {
     let free = |volume: &PersistentVolume| volume.status().phase() == "Released";
     world.until_one::<PersistentVolume>("v", "released", free).await;
     let volumes = world.api::<PersistentVolume>();
-    volumes.delete(&Key::new("", "v"), &delete).await.expect("it is there");
+    volumes.delete(&NamespacedName::new("", "v"), &delete).await.expect("it is there");
     world.until_all::<PersistentVolume>("no volume", <[_]>::is_empty).await;
     world.stop().await;
 }

@@ -5,17 +5,17 @@ use std::{fmt::Debug, panic::Location, time::Duration};
 use api::core::{Event, Node, Pod, PodCondition, PodStatus, ServiceAccount};
 use client::{Api, Client};
 use controllers::Config;
-use object::{Key, Time, Value, from_json};
+use object::{NamespacedName, Time, Value, from_json};
 use runtime::Context;
 use schema::{Kind, Scope};
-use testkit::Cluster;
+use testkit::TestCluster;
 use tokio::time::{sleep, timeout};
 
 /// Longer than anything takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) struct World {
-    pub(crate) cluster: Cluster,
+    pub(crate) cluster: TestCluster,
     pub(crate) admin: Client,
     cx: Context,
 }
@@ -31,12 +31,12 @@ impl World {
     }
 
     pub(crate) async fn start_with(config: Config) -> Self {
-        let cluster = Cluster::start().await;
-        let admin = cluster.admin();
-        let cx = Context::new(&cluster.client("system:kube-controller-manager", &[]));
+        let cluster = TestCluster::start().await;
+        let admin = cluster.admin_client();
+        let cx = Context::new(&cluster.client_as("system:kube-controller-manager", &[]));
         let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
         controllers::start(&cx, &config, &|account| {
-            cluster.client(&format!("system:serviceaccount:kube-system:{account}"), &groups)
+            cluster.client_as(&format!("system:serviceaccount:kube-system:{account}"), &groups)
         });
         let world = Self { cluster, admin, cx };
         world.make::<ServiceAccount>(r#"{"metadata":{"name":"default"}}"#).await;
@@ -64,7 +64,7 @@ impl World {
     }
 
     pub(crate) async fn all<K: Kind>(&self) -> Vec<K> {
-        self.api::<K>().list_all(&client::Selection::default()).await.expect("a list").items
+        self.api::<K>().list_all(&client::Selectors::default()).await.expect("a list").items
     }
 
     /// Changes an object by a merge patch.
@@ -74,7 +74,8 @@ impl World {
     }
 
     pub(crate) async fn delete<K: Kind>(&self, name: &str) {
-        let now = client::Delete { grace_seconds: Some(0), ..client::Delete::default() };
+        let now =
+            client::DeleteParams { grace_seconds: Some(0), ..client::DeleteParams::default() };
         self.api::<K>().delete(&key::<K>(name), &now).await.expect("it was there");
     }
 
@@ -120,7 +121,7 @@ impl World {
     }
 
     pub(crate) async fn phase(&self, pod: &Pod, phase: &str, ready: bool) {
-        let since = Time::text(Time::seconds("2026-01-01T00:00:00Z").expect("a time"));
+        let since = Time::format(Time::parse_seconds("2026-01-01T00:00:00Z").expect("a time"));
         let condition = PodCondition::new()
             .with_type("Ready")
             .with_status(if ready { "True" } else { "False" })
@@ -181,6 +182,6 @@ pub(crate) fn tree(text: &str) -> Value {
     from_json(text.as_bytes()).expect("written in a test")
 }
 
-pub(crate) fn key<K: Kind>(name: &str) -> Key {
-    Key::new(if K::SCOPE == Scope::Namespaced { "default" } else { "" }, name)
+pub(crate) fn key<K: Kind>(name: &str) -> NamespacedName {
+    NamespacedName::new(if K::SCOPE == Scope::Namespaced { "default" } else { "" }, name)
 }

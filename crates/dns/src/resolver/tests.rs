@@ -1,7 +1,7 @@
 //! Over real sockets on the loopback.
 
 use super::*;
-use crate::{entry::Entry, serve};
+use crate::{entry::ServiceEntry, serve};
 use object::yaml::from_yaml;
 use std::{
     fmt::Write, net::Ipv4Addr, sync::atomic::AtomicUsize, sync::atomic::Ordering, time::Duration,
@@ -25,9 +25,9 @@ struct World {
 impl World {
     async fn new(upstreams: Vec<SocketAddr>) -> Self {
         let metrics = Arc::new(Metrics::default());
-        let forward = Forward::new(upstreams, metrics.clone());
+        let forward = Forwarder::new(upstreams, metrics.clone());
         let zone = Arc::new(RwLock::new(zone()));
-        let resolver = Arc::new(Resolver::new(zone, Source::none(), forward, metrics));
+        let resolver = Arc::new(Resolver::new(zone, ZoneSync::none(), forward, metrics));
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
         let address = tcp.local_addr().expect("an address");
         let udp = UdpSocket::bind(address).await.expect("the same port");
@@ -77,7 +77,7 @@ fn zone() -> Zone {
         let service = from_yaml(&format!("spec:\n  {spec}")).expect("a service").into();
         let slices = [from_yaml(&slice).expect("a slice").into()];
         let slices = if name == "many" { &slices[..] } else { &[] };
-        zone.set_service("shop", name, Some(Entry::new(&service, slices)));
+        zone.set_service("shop", name, Some(ServiceEntry::new(&service, slices)));
     }
     zone
 }
@@ -179,7 +179,7 @@ async fn other_names_are_asked_for_and_remembered() {
     let answer = world.ask("outside.shop.svc.cluster.local.", RecordType::A).await;
     assert_eq!(texts(&answer), ["www.example.com.", "192.0.2.1"]);
     assert_eq!(asked.load(Ordering::SeqCst), 1);
-    let report = world.resolver.report();
+    let report = world.resolver.metrics_text();
     assert!(report.contains("coredns_cache_hits_total 3\n"), "{report}");
     assert!(report.contains("{family=\"1\",proto=\"udp\",type=\"A\"} 4\n"), "{report}");
 }
@@ -237,5 +237,5 @@ async fn nonsense_is_refused() {
     let mut answer = good;
     answer[2] |= 0x80;
     let from = world.address;
-    assert!(matches!(world.resolver.begin(&answer, from, Transport::Udp), Reply::None));
+    assert!(matches!(world.resolver.handle(&answer, from, Transport::Udp), Outcome::Drop));
 }

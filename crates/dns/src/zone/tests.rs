@@ -24,12 +24,12 @@ endpoints:
 - {addresses: [10.244.0.4], hostname: db-2, conditions: {ready: false}}
 ";
 
-fn entry(service: &str, slices: &[&str]) -> Entry {
+fn entry(service: &str, slices: &[&str]) -> ServiceEntry {
     let slices: Vec<_> = slices
         .iter()
         .map(|slice| EndpointSlice::from(from_yaml(slice).expect("a slice")))
         .collect();
-    Entry::new(&Service::from(from_yaml(service).expect("a service")), &slices)
+    ServiceEntry::new(&Service::from(from_yaml(service).expect("a service")), &slices)
 }
 
 fn zone() -> Zone {
@@ -52,11 +52,11 @@ fn name(text: &str) -> Name {
 
 /// In short: the data of the records, or what else was found.
 fn ask(zone: &Zone, question: &str, kind: RecordType) -> String {
-    match zone.find(&name(question), kind) {
-        Found::Elsewhere => "elsewhere".to_owned(),
-        Found::NoName => "no name".to_owned(),
-        Found::Alias(to) => format!("alias {to}"),
-        Found::Records(all, _) => {
+    match zone.lookup(&name(question), kind) {
+        Lookup::NotInZone => "elsewhere".to_owned(),
+        Lookup::NxDomain => "no name".to_owned(),
+        Lookup::Cname(to) => format!("alias {to}"),
+        Lookup::Records(all, _) => {
             let all: Vec<_> = all.iter().map(|record| record.data.to_string()).collect();
             all.join(", ")
         }
@@ -125,14 +125,16 @@ fn questions_and_answers() {
 #[test]
 fn answers_carry_the_name_as_it_was_asked() {
     let asked = name("WeB.shop.svc.cluster.local.");
-    let Found::Records(all, _) = zone().find(&asked, RecordType::A) else { panic!("no records") };
+    let Lookup::Records(all, _) = zone().lookup(&asked, RecordType::A) else {
+        panic!("no records")
+    };
     assert!(all[0].name.eq_case(&asked));
 }
 
 #[test]
 fn addresses_of_service_targets_come_along() {
     let asked = name("_http._tcp.web.shop.svc.cluster.local.");
-    let Found::Records(_, more) = zone().find(&asked, RecordType::SRV) else { panic!() };
+    let Lookup::Records(_, more) = zone().lookup(&asked, RecordType::SRV) else { panic!() };
     assert_eq!(more.len(), 2, "one a family");
 }
 
@@ -180,9 +182,10 @@ fn many_addresses_cost_little() {
     let service = Service::from(from_yaml(DB).expect("a service"));
     let mut zone = zone();
     for _ in 0..2 {
-        zone.set_service("shop", "many", Some(Entry::new(&service, &slices)));
+        zone.set_service("shop", "many", Some(ServiceEntry::new(&service, &slices)));
         for kind in [RecordType::A, RecordType::SRV] {
-            let Found::Records(all, more) = zone.find(&name("many.shop.svc.cluster.local."), kind)
+            let Lookup::Records(all, more) =
+                zone.lookup(&name("many.shop.svc.cluster.local."), kind)
             else {
                 panic!("records")
             };

@@ -9,14 +9,14 @@ use api::{
     core::{Namespace, Service},
     discovery::EndpointSlice,
 };
-use client::{Api, Client, Delete};
+use client::{Api, Client, DeleteParams};
 use hickory_proto::{
     op::{Message, MessageType, OpCode, Query, ResponseCode},
     rr::{Name, RecordType},
 };
-use object::{Key, yaml::from_yaml};
+use object::{NamespacedName, yaml::from_yaml};
 use runtime::Context;
-use testkit::Cluster;
+use testkit::TestCluster;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpSocket, TcpStream, UdpSocket},
@@ -104,29 +104,33 @@ async fn fill(client: &Client) {
 
 #[tokio::test]
 async fn names_follow_the_api() {
-    let (cluster, mut tasks) = (Cluster::start().await, JoinSet::new());
-    let client = cluster.admin();
+    let (cluster, mut tasks) = (TestCluster::start().await, JoinSet::new());
+    let client = cluster.admin_client();
     fill(&client).await;
-    let (listen, http) = (free().await, free().await);
+    let (listen, http_listen) = (free().await, free().await);
     let config = dns::Config {
         listen: vec![listen],
         domain: "cluster.local".to_owned(),
         upstreams: Vec::new(),
-        http,
+        http_listen,
     };
     let cx = Context::new(&client);
     let running = cx.clone();
     tasks.spawn(async move { dns::run(&running, config).await.expect("served") });
-    cx.synced().await;
+    cx.wait_for_cache_sync().await;
 
     becomes(listen, "web.shop.svc.cluster.local.", (ResponseCode::NoError, &["10.96.0.7"])).await;
     becomes(listen, "db.shop.svc.cluster.local.", (ResponseCode::NXDomain, &[])).await;
-    assert!(get(http, "/ready").await.starts_with("HTTP/1.1 200"));
-    assert!(get(http, "/health").await.starts_with("HTTP/1.1 200"));
-    assert!(get(http, "/metrics").await.contains("coredns_dns_responses_total{rcode=\"NOERROR\"}"));
-    assert!(get(http, "/other").await.starts_with("HTTP/1.1 404"));
-    let held = (hold(http).await, hold(listen).await);
-    let probe = timeout(LONG / 4, get(http, "/health")).await;
+    assert!(get(http_listen, "/ready").await.starts_with("HTTP/1.1 200"));
+    assert!(get(http_listen, "/health").await.starts_with("HTTP/1.1 200"));
+    assert!(
+        get(http_listen, "/metrics")
+            .await
+            .contains("coredns_dns_responses_total{rcode=\"NOERROR\"}")
+    );
+    assert!(get(http_listen, "/other").await.starts_with("HTTP/1.1 404"));
+    let held = (hold(http_listen).await, hold(listen).await);
+    let probe = timeout(LONG / 4, get(http_listen, "/health")).await;
     assert!(probe.expect("not kept out").starts_with("HTTP/1.1 200"));
     let web = Name::from_ascii("web.shop.svc.cluster.local.").expect("a name");
     timeout(LONG / 4, ask_over_tcp(listen, web)).await.expect("not kept out");
@@ -143,7 +147,10 @@ endpoints: [{addresses: [10.244.0.2], hostname: db-0, conditions: {ready: true}}
     becomes(listen, "db-0.db.shop.svc.cluster.local.", found).await;
 
     let services = Api::<Service>::new(&client);
-    services.delete(&Key::new("shop", "web"), &Delete::default()).await.expect("gone");
+    services
+        .delete(&NamespacedName::new("shop", "web"), &DeleteParams::default())
+        .await
+        .expect("gone");
     becomes(listen, "web.shop.svc.cluster.local.", (ResponseCode::NXDomain, &[])).await;
     becomes(listen, "example.com.", (ResponseCode::ServFail, &[])).await;
     cx.stop().await;

@@ -7,12 +7,12 @@ use super::{
     write_query,
 };
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    call::Invocation,
+    fail::{CommandError, Result},
     flags::Flag,
-    print::{self, Output},
-    record::{self, Record},
-    select::{How, Info},
+    print::{self, OutputFormat},
+    record::{self, ChangeCause},
+    select::{BuilderOptions, Info},
     server::PatchType,
 };
 
@@ -39,51 +39,60 @@ pub(crate) const ANNOTATE: Command =
     Command::new("annotate", FLAGS, |call| run(call, &ANNOTATIONS));
 
 /// What is set: labels or annotations.
-struct What {
+struct MetadataField {
     field: &'static str,
     noun: &'static str,
     done: &'static str,
     undone: &'static str,
 }
 
-const LABELS: What = What { field: "labels", noun: "label", done: "labeled", undone: "unlabeled" };
-const ANNOTATIONS: What =
-    What { field: "annotations", noun: "annotation", done: "annotated", undone: "annotated" };
+const LABELS: MetadataField =
+    MetadataField { field: "labels", noun: "label", done: "labeled", undone: "unlabeled" };
+const ANNOTATIONS: MetadataField = MetadataField {
+    field: "annotations",
+    noun: "annotation",
+    done: "annotated",
+    undone: "annotated",
+};
 
-fn run(call: &Call<'_>, what: &What) -> Result {
+fn run(call: &Invocation<'_>, what: &MetadataField) -> Result {
     let is_change = |word: &String| {
         !word.is_empty()
             && (word.find('=').is_some_and(|at| at > 0) || word.ends_with('-') && word.len() > 1)
     };
-    let split = call.words().iter().position(is_change).unwrap_or(call.words().len());
-    let (words, changes) = call.words().split_at(split);
+    let split = call.args().iter().position(is_change).unwrap_or(call.args().len());
+    let (words, changes) = call.args().split_at(split);
     if words.is_empty() && !call.has_files() {
-        return Err(Fail::error(
+        return Err(CommandError::error(
             "one or more resources must be specified as <resource> <name> or <resource>/<name>",
         ));
     }
-    let list = call.flags.on("list");
+    let list = call.flags.is_true("list");
     if changes.is_empty() && !list {
-        return Err(Fail::error(format!("at least one {} update is required", what.noun)));
+        return Err(CommandError::error(format!("at least one {} update is required", what.noun)));
     }
     let (put, remove) = read(changes, what)?;
-    let local = call.flags.on("local");
+    let local = call.flags.is_true("local");
     if local && !call.has_files() {
-        return Err(Fail::error(
+        return Err(CommandError::error(
             "you must specify resources by --filename when --local is set.\nExample resource specifications include:\n   '-f rsrc.yaml'\n   '--filename=rsrc.json'",
         ));
     }
     let dry_run = if local { DryRun::Client } else { DryRun::of(call)? };
-    let output = Output::of(call, false)?;
+    let output = OutputFormat::of(call, false)?;
     let query = write_query(
         call,
         dry_run,
         &format!("kubectl-{}", if what.field == "labels" { "label" } else { "annotate" }),
     )?;
-    let (infos, mut fails) =
-        call.select(words, How { fetch: !local, local: true, ..How::default() })?;
+    let (infos, mut fails) = call.select(
+        words,
+        BuilderOptions { fetch: !local, default_namespace: true, ..BuilderOptions::default() },
+    )?;
     if infos.len() > 1 && !call.flags.text("resource-version").is_empty() {
-        return Err(Fail::error("--resource-version may only be used with a single resource"));
+        return Err(CommandError::error(
+            "--resource-version may only be used with a single resource",
+        ));
     }
     let many = infos.len() > 1;
     for info in infos {
@@ -92,20 +101,20 @@ fn run(call: &Call<'_>, what: &What) -> Result {
             fails.push(fail);
         }
     }
-    Fail::collect(fails)
+    CommandError::collect(fails)
 }
 
 /// What is set, and what is removed.
 type Changes<'a> = (Vec<(&'a str, &'a str)>, Vec<&'a str>);
 
-fn read<'a>(changes: &'a [String], what: &What) -> Result<Changes<'a>> {
+fn read<'a>(changes: &'a [String], what: &MetadataField) -> Result<Changes<'a>> {
     let (mut put, mut remove) = (Vec::new(), Vec::new());
     for change in changes {
         if let Some((name, value)) = change.split_once('=') {
             if what.field == "labels" {
                 let wrong = names::label_value(value);
                 if !wrong.is_empty() {
-                    return Err(Fail::error(format!(
+                    return Err(CommandError::error(format!(
                         "invalid label value: {}: {}",
                         quote(change),
                         wrong.join(";")
@@ -116,12 +125,12 @@ fn read<'a>(changes: &'a [String], what: &What) -> Result<Changes<'a>> {
         } else if let Some(name) = change.strip_suffix('-') {
             remove.push(name);
         } else {
-            return Err(Fail::error(format!("unknown {} spec: {change}", what.noun)));
+            return Err(CommandError::error(format!("unknown {} spec: {change}", what.noun)));
         }
     }
     for name in &remove {
         if put.iter().any(|(other, _)| other == name) {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "can not both modify and remove {} in the same command",
                 article(what)
             )));
@@ -130,12 +139,12 @@ fn read<'a>(changes: &'a [String], what: &What) -> Result<Changes<'a>> {
     Ok((put, remove))
 }
 
-fn article(what: &What) -> String {
+fn article(what: &MetadataField) -> String {
     if what.noun == "label" { "a label".to_owned() } else { "an annotation".to_owned() }
 }
 
 struct Change<'a> {
-    what: &'a What,
+    what: &'a MetadataField,
     /// Whether there are other objects besides.
     many: bool,
     put: &'a [(&'a str, &'a str)],
@@ -144,15 +153,15 @@ struct Change<'a> {
     dry_run: DryRun,
 }
 
-fn one(call: &Call<'_>, info: &Info, change: &Change<'_>, output: &Output) -> Result {
+fn one(call: &Invocation<'_>, info: &Info, change: &Change<'_>, output: &OutputFormat) -> Result {
     let Change { what, many, put, remove, query, dry_run } = *change;
     let there = info.object["metadata"][what.field].clone();
-    if !call.flags.on("overwrite") {
+    if !call.flags.is_true("overwrite") {
         for (name, value) in put {
             let old = &there[*name];
             if !old.is_null() && old.as_str() != Some(value) {
                 let old = old.as_str().unwrap_or_default();
-                return Err(Fail::error(match what.noun {
+                return Err(CommandError::error(match what.noun {
                     "label" => {
                         format!("'{name}' already has a value ({old}), and --overwrite is false")
                     }
@@ -171,12 +180,12 @@ fn one(call: &Call<'_>, info: &Info, change: &Change<'_>, output: &Output) -> Re
     }
     for name in remove {
         if there[*name].is_null() && what.noun == "label" {
-            call.out(&format!("label {} not found.\n", quote(name)));
+            call.print(&format!("label {} not found.\n", quote(name)));
         }
         wanted.remove(name);
         *patch["metadata"][what.field].get_mut(name) = Value::Null;
     }
-    Record::of(call).note(&mut patch);
+    ChangeCause::of(call).annotate(&mut patch);
     let version = call.flags.text("resource-version");
     if !version.is_empty() {
         patch["metadata"]["resourceVersion"] = version.into();
@@ -189,9 +198,9 @@ fn one(call: &Call<'_>, info: &Info, change: &Change<'_>, output: &Output) -> Re
     } else if !no_change || what.noun == "annotation" {
         object = call.server()?.patch(&(info.path() + query), PatchType::Merge, &patch)?;
     }
-    if call.flags.on("list") {
+    if call.flags.is_true("list") {
         if many {
-            call.out(
+            call.print(
                 &format!(
                     "Listing {} for {}.{}/{}:\n",
                     what.field, info.resource.kind, info.resource.group, info.name
@@ -200,7 +209,7 @@ fn one(call: &Call<'_>, info: &Info, change: &Change<'_>, output: &Output) -> Re
             );
         }
         for (name, value) in object["metadata"][what.field].entries() {
-            call.out(&format!("{name}={}\n", value.as_str().unwrap_or_default()));
+            call.print(&format!("{name}={}\n", value.as_str().unwrap_or_default()));
         }
         return Ok(());
     }
@@ -209,6 +218,6 @@ fn one(call: &Call<'_>, info: &Info, change: &Change<'_>, output: &Output) -> Re
         (_, true) => what.undone,
         _ => what.done,
     };
-    let suffix = if call.flags.on("local") { "" } else { dry_run.suffix() };
+    let suffix = if call.flags.is_true("local") { "" } else { dry_run.suffix() };
     output.print(call, &object, &format!("{done}{suffix}"))
 }

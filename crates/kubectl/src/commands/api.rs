@@ -4,9 +4,9 @@ use object::{Value, yaml};
 
 use super::Command;
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
+    call::Invocation,
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
     print::{json, table},
     resources::Resource,
 };
@@ -16,8 +16,8 @@ pub(crate) const RESOURCES: Command = Command::new(
     &[&[
         Flag::text("output").short('o'),
         Flag::text("api-group"),
-        Flag::new("verbs", Kind::List),
-        Flag::new("categories", Kind::List),
+        Flag::new("verbs", FlagType::StringSlice),
+        Flag::new("categories", FlagType::StringSlice),
         Flag::bool("namespaced").default("true"),
         Flag::bool("no-headers"),
         Flag::bool("cached"),
@@ -27,14 +27,14 @@ pub(crate) const RESOURCES: Command = Command::new(
 );
 pub(crate) const VERSIONS: Command = Command::new("api-versions", &[], versions);
 
-fn resources(call: &Call<'_>) -> Result {
+fn resources(call: &Invocation<'_>) -> Result {
     let flags = &call.flags;
     let (format, sort) = (flags.text("output"), flags.text("sort-by"));
     if !matches!(sort, "" | "name" | "kind") {
-        return Err(Fail::error("--sort-by accepts only name or kind"));
+        return Err(CommandError::error("--sort-by accepts only name or kind"));
     }
     if !matches!(format, "" | "wide" | "name" | "json" | "yaml") {
-        return Err(Fail::error(format!("--output {format} is not available")));
+        return Err(CommandError::error(format!("--output {format} is not available")));
     }
     let all = call.resources()?;
     let shown = |resource: &&Resource| {
@@ -43,8 +43,8 @@ fn resources(call: &Call<'_>) -> Result {
         };
         resource.preferred
             && !resource.verbs.is_empty()
-            && (!flags.has("api-group") || resource.group == flags.text("api-group"))
-            && (!flags.has("namespaced") || resource.namespaced == flags.on("namespaced"))
+            && (!flags.is_set("api-group") || resource.group == flags.text("api-group"))
+            && (!flags.is_set("namespaced") || resource.namespaced == flags.is_true("namespaced"))
             && has("verbs", &resource.verbs)
             && has("categories", &resource.categories)
     };
@@ -55,10 +55,10 @@ fn resources(call: &Call<'_>) -> Result {
         _ => (&a.group, &a.plural).cmp(&(&b.group, &b.plural)),
     });
     match format {
-        "name" => call.out(&found.iter().map(|r| r.qualified() + "\n").collect::<String>()),
+        "name" => call.print(&found.iter().map(|r| r.qualified() + "\n").collect::<String>()),
         "json" | "yaml" => {
             let list = as_list(&found);
-            call.out(&if format == "json" {
+            call.print(&if format == "json" {
                 json::declared(&list) + "\n"
             } else {
                 yaml::to_yaml(&list)
@@ -67,7 +67,7 @@ fn resources(call: &Call<'_>) -> Result {
         _ => {
             let wide = format == "wide";
             let mut text = String::new();
-            if !flags.on("no-headers") {
+            if !flags.is_true("no-headers") {
                 text += "NAME\tSHORTNAMES\tAPIVERSION\tNAMESPACED\tKIND";
                 text += if wide { "\tVERBS\tCATEGORIES\n" } else { "\n" };
             }
@@ -86,7 +86,7 @@ fn resources(call: &Call<'_>) -> Result {
                     "\n".to_owned()
                 };
             }
-            call.out(&table::align(&text));
+            call.print(&table::align(&text));
         }
     }
     Ok(())
@@ -122,13 +122,13 @@ fn as_list(found: &[&Resource]) -> Value {
     list
 }
 
-fn versions(call: &Call<'_>) -> Result {
-    if !call.words().is_empty() {
-        return Err(call.usage(format!("unexpected arguments: [{}]", call.words().join(" "))));
+fn versions(call: &Invocation<'_>) -> Result {
+    if !call.args().is_empty() {
+        return Err(call.usage(format!("unexpected arguments: [{}]", call.args().join(" "))));
     }
     let mut all: Vec<String> = call.resources()?.all.iter().map(Resource::api_version).collect();
     all.sort();
     all.dedup();
-    call.out(&(all.join("\n") + "\n"));
+    call.print(&(all.join("\n") + "\n"));
     Ok(())
 }

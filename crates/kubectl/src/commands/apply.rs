@@ -10,17 +10,17 @@ use super::{
     ALL, Command, DRY_RUN, DryRun, FILES, SELECTOR, VALIDATE,
     create::{last_applied, while_creating},
     delete::propagation,
-    prune::{self, Seen},
+    prune::{self, AppliedObjects},
 };
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
+    call::Invocation,
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
     merge::{LAST_APPLIED, three_way},
-    print::{self, Output},
-    record::{self, Record},
+    print::{self, OutputFormat},
+    record::{self, ChangeCause},
     resources::{Resource, escape},
-    select::{How, Info},
+    select::{BuilderOptions, Info},
     server::PatchType,
 };
 
@@ -39,11 +39,11 @@ pub(crate) const COMMAND: Command = Command::new(
             Flag::bool("force-conflicts"),
             Flag::text("field-manager"),
             Flag::bool("prune"),
-            Flag::new("prune-allowlist", Kind::Each),
+            Flag::new("prune-allowlist", FlagType::StringArray),
             Flag::text("cascade").default("background").bare("background"),
             Flag::bool("force"),
-            Flag::new("grace-period", Kind::Int32).default("-1"),
-            Flag::new("timeout", Kind::Duration),
+            Flag::new("grace-period", FlagType::Int32).default("-1"),
+            Flag::new("timeout", FlagType::Duration),
             Flag::bool("wait"),
             Flag::bool("overwrite").default("true"),
             Flag::bool("openapi-patch").default("true"),
@@ -76,51 +76,54 @@ pub(crate) const COMMAND: Command = Command::new(
     ),
 ]);
 
-fn run(call: &Call<'_>) -> Result {
-    if !call.words().is_empty() {
-        return Err(call.usage(format!("Unexpected args: [{}]", call.words().join(" "))));
+fn run(call: &Invocation<'_>) -> Result {
+    if !call.args().is_empty() {
+        return Err(call.usage(format!("Unexpected args: [{}]", call.args().join(" "))));
     }
     let dry_run = DryRun::of(call)?;
-    let server_side = call.flags.on("server-side");
-    if call.flags.on("force-conflicts") && !server_side {
-        return Err(Fail::error("--force-conflicts only works with --server-side"));
+    let server_side = call.flags.is_true("server-side");
+    if call.flags.is_true("force-conflicts") && !server_side {
+        return Err(CommandError::error("--force-conflicts only works with --server-side"));
     }
     if dry_run == DryRun::Client && server_side {
-        return Err(Fail::error(
+        return Err(CommandError::error(
             "--dry-run=client doesn't work with --server-side (did you mean --dry-run=server instead?)",
         ));
     }
-    if call.flags.on("prune") && call.flags.text("selector").is_empty() && !call.flags.on("all") {
-        return Err(Fail::error(
+    if call.flags.is_true("prune")
+        && call.flags.text("selector").is_empty()
+        && !call.flags.is_true("all")
+    {
+        return Err(CommandError::error(
             "all resources selected for prune without explicitly passing --all. To prune all resources, pass the --all flag. If you did not mean to prune all resources, specify a label selector",
         ));
     }
     check(call, dry_run)?;
-    let allowed = if call.flags.on("prune") { prune::resources(call)? } else { Vec::new() };
+    let allowed = if call.flags.is_true("prune") { prune::resources(call)? } else { Vec::new() };
     if !call.has_files() {
-        return Err(Fail::error("must specify one of -f and -k"));
+        return Err(CommandError::error("must specify one of -f and -k"));
     }
-    let output = Output::of(call, false)?;
-    let (mut infos, mut fails) = call.select(&[], How::default())?;
+    let output = OutputFormat::of(call, false)?;
+    let (mut infos, mut fails) = call.select(&[], BuilderOptions::default())?;
     if infos.is_empty() && fails.is_empty() {
-        return Err(Fail::error("no objects passed to apply"));
+        return Err(CommandError::error("no objects passed to apply"));
     }
     let several = infos.len() > 1;
-    let (mut shown, mut seen) = (Vec::new(), Seen::default());
-    let record = Record::of(call);
+    let (mut shown, mut seen) = (Vec::new(), AppliedObjects::default());
+    let record = ChangeCause::of(call);
     for info in &mut infos {
-        record.note(&mut info.object);
+        record.annotate(&mut info.object);
         let info = &*info;
         let applied = if server_side {
-            apply_on_server(call, info, dry_run)
+            apply_server_side(call, info, dry_run)
         } else {
-            apply_here(call, info, dry_run)
+            apply_client_side(call, info, dry_run)
         };
         if let Ok((object, _)) = &applied {
             seen.note(info, object);
         }
         match applied {
-            Ok((object, done)) if output.is_human() || matches!(output, Output::Name) => {
+            Ok((object, done)) if output.is_human() || matches!(output, OutputFormat::Name) => {
                 output.print(call, &object, &format!("{done}{}", dry_run.suffix()))?;
             }
             Ok((object, _)) => shown.push(object),
@@ -132,31 +135,31 @@ fn run(call: &Call<'_>) -> Result {
     } else if let Some(object) = shown.first() {
         output.print(call, object, "")?;
     }
-    Fail::collect(fails)?;
-    if call.flags.on("prune") {
+    CommandError::collect(fails)?;
+    if call.flags.is_true("prune") {
         prune_all(call, &allowed, &seen, dry_run, &output)?;
     }
     Ok(())
 }
 
-fn check(call: &Call<'_>, dry_run: DryRun) -> Result {
-    if call.flags.on("force") && dry_run == DryRun::Server {
-        return Err(Fail::error("--dry-run=server cannot be used with --force"));
+fn check(call: &Invocation<'_>, dry_run: DryRun) -> Result {
+    if call.flags.is_true("force") && dry_run == DryRun::Server {
+        return Err(CommandError::error("--dry-run=server cannot be used with --force"));
     }
-    if call.flags.on("force") && call.flags.on("server-side") {
-        return Err(Fail::error("--force cannot be used with --server-side"));
+    if call.flags.is_true("force") && call.flags.is_true("server-side") {
+        return Err(CommandError::error("--force cannot be used with --server-side"));
     }
-    if call.flags.on("force") && call.flags.on("prune") {
-        return Err(Fail::error("--force cannot be used with --prune"));
+    if call.flags.is_true("force") && call.flags.is_true("prune") {
+        return Err(CommandError::error("--force cannot be used with --prune"));
     }
-    if call.flags.int("grace-period") == 0 && !call.flags.on("force") {
-        return Err(Fail::error("--grace-period=0 can only be used with --force"));
+    if call.flags.int("grace-period") == 0 && !call.flags.is_true("force") {
+        return Err(CommandError::error("--grace-period=0 can only be used with --force"));
     }
     Ok(())
 }
 
 /// How `--cascade` and `--grace-period` say an object is to be deleted.
-fn deletion(call: &Call<'_>, dry_run: DryRun) -> Result<Value> {
+fn deletion(call: &Invocation<'_>, dry_run: DryRun) -> Result<Value> {
     let mut options = Value::object();
     options["propagationPolicy"] = propagation(call)?.into();
     if call.flags.int("grace-period") >= 0 {
@@ -169,11 +172,11 @@ fn deletion(call: &Call<'_>, dry_run: DryRun) -> Result<Value> {
 }
 
 fn prune_all(
-    call: &Call<'_>,
+    call: &Invocation<'_>,
     allowed: &[Resource],
-    seen: &Seen,
+    seen: &AppliedObjects,
     dry_run: DryRun,
-    output: &Output,
+    output: &OutputFormat,
 ) -> Result {
     let options = deletion(call, dry_run)?;
     for info in prune::candidates(call, allowed, seen)? {
@@ -185,7 +188,11 @@ fn prune_all(
     Ok(())
 }
 
-fn apply_on_server(call: &Call<'_>, info: &Info, dry_run: DryRun) -> Result<(Value, &'static str)> {
+fn apply_server_side(
+    call: &Invocation<'_>,
+    info: &Info,
+    dry_run: DryRun,
+) -> Result<(Value, &'static str)> {
     let manager = match call.flags.text("field-manager") {
         "" => "kubectl",
         given => given,
@@ -195,21 +202,21 @@ fn apply_on_server(call: &Call<'_>, info: &Info, dry_run: DryRun) -> Result<(Val
         query += "&dryRun=All";
     }
     query += &format!("&fieldValidation={}", super::validation(call)?);
-    query += &format!("&force={}", call.flags.on("force-conflicts"));
+    query += &format!("&force={}", call.flags.is_true("force-conflicts"));
     if info.name.is_empty() {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "error when retrieving current configuration of:\n{}\nfrom server for: {}: resource name may not be empty",
             describe(info),
             quote(&info.source)
         )));
     }
     let object = call.server()?.patch(&(info.path() + &query), PatchType::Apply, &info.object).map_err(|fail| match &fail {
-        Fail::Server { status, .. } if status.is("Conflict") => {
+        CommandError::Server { status, .. } if status.has_reason("Conflict") => {
             let says = format!(
                 "Apply failed with {}\nPlease review the fields above--they currently have other managers. Here\nare the ways you can resolve this warning:\n* If you intend to manage all of these fields, please re-run the apply\n  command with the `--force-conflicts` flag.\n* If you do not intend to manage all of the fields, please edit your\n  manifest to remove references to the fields that should keep their\n  current managers.\n* You may co-own fields by updating your manifest to match the existing\n  value; in this case, you'll become the manager if the other manager(s)\n  stop managing the field (remove it from their configuration).\nSee https://kubernetes.io/docs/reference/using-api/server-side-apply/#conflicts",
                 conflicts(status)
             );
-            Fail::error(says)
+            CommandError::error(says)
         }
         _ => fail,
     })?;
@@ -220,9 +227,9 @@ fn apply_on_server(call: &Call<'_>, info: &Info, dry_run: DryRun) -> Result<(Val
         Ok((_, true)) => {
             object = call.server()?.patch(&(info.path() + &query), PatchType::Apply, &info.object)?;
         }
-        Err(fail) => call.say(&format!(
+        Err(fail) => call.print_err(&format!(
             "Warning: server rejected managed fields migration to Server-Side Apply. This is non-fatal and will be retried next time you apply. Error: {}",
-            fail.words()
+            fail.message()
         )),
     }
     Ok((object, "serverside-applied"))
@@ -233,7 +240,11 @@ fn conflicts(status: &object::Status) -> String {
     message.strip_prefix("Apply failed with ").unwrap_or(message).to_owned()
 }
 
-fn apply_here(call: &Call<'_>, info: &Info, dry_run: DryRun) -> Result<(Value, &'static str)> {
+fn apply_client_side(
+    call: &Invocation<'_>,
+    info: &Info,
+    dry_run: DryRun,
+) -> Result<(Value, &'static str)> {
     let mut query = format!(
         "?fieldManager={}",
         match call.flags.text("field-manager") {
@@ -268,18 +279,18 @@ fn apply_here(call: &Call<'_>, info: &Info, dry_run: DryRun) -> Result<(Value, &
                 describe(info),
                 quote(&info.source)
             );
-            return Err(fail.while_doing(what));
+            return Err(fail.with_action(what));
         }
     };
     let last = current["metadata"]["annotations"][LAST_APPLIED].as_str().unwrap_or_default();
     if last.is_empty() {
-        call.say(&format!(
+        call.print_err(&format!(
             "Warning: resource {}/{} is missing the {LAST_APPLIED} annotation which is required by kubectl apply. kubectl apply should only be used on resources created declaratively by either kubectl create --save-config or kubectl apply. The missing annotation will be patched automatically.",
             info.resource.plural, info.name
         ));
     }
     let (patch, kind) = patch_of(&modified, &current)?;
-    if !call.flags.on("overwrite") {
+    if !call.flags.is_true("overwrite") {
         overwrite::check(&patch, &modified, &current, info)?;
     }
     if patch.entries().len() == 0 {
@@ -290,15 +301,15 @@ fn apply_here(call: &Call<'_>, info: &Info, dry_run: DryRun) -> Result<(Value, &
     }
     let mut sent = call.server()?.patch(&(info.path() + &query), kind, &patch);
     let mut tried = patch;
-    if call.flags.on("force") && sent.as_ref().is_err_and(force::helps) {
-        sent = force::make_anew(call, info, &modified, &current, &query);
+    if call.flags.is_true("force") && sent.as_ref().is_err_and(force::is_recreatable) {
+        sent = force::delete_and_create(call, info, &modified, &current, &query);
         tried = modified;
     }
     let patched = sent.map_err(|fail| match &fail {
-        Fail::Server { status, .. } if status.is("Invalid") => fail,
+        CommandError::Server { status, .. } if status.has_reason("Invalid") => fail,
         _ => {
             let json = print::json::compact(&tried);
-            fail.while_doing(format!(
+            fail.with_action(format!(
                 "error when applying patch:\n{json}\nto:\n{}\nfor: {}",
                 describe(info),
                 quote(&info.source)
@@ -314,7 +325,7 @@ fn named(info: &Info) -> Result<()> {
         return Ok(());
     }
     let generated = &info.object["metadata"]["generateName"];
-    Err(Fail::error(match generated.as_str() {
+    Err(CommandError::error(match generated.as_str() {
         None => format!(
             "error when retrieving current configuration of:\n{}\nfrom server for: {}: resource name may not be empty",
             describe(info),
@@ -345,24 +356,26 @@ fn describe(info: &Info) -> String {
     )
 }
 
-fn view(call: &Call<'_>) -> Result {
+fn view(call: &Invocation<'_>) -> Result {
     let format = call.flags.text("output");
     if !matches!(format, "json" | "yaml" | "wide") {
         return Err(call.usage(format!(
             "Unexpected -o output mode: {format}, the flag 'output' must be one of yaml|json"
         )));
     }
-    let infos =
-        call.select_all_ok(call.words(), How { fetch: true, local: true, ..How::default() })?;
+    let infos = call.select_all_ok(
+        call.args(),
+        BuilderOptions { fetch: true, default_namespace: true, ..BuilderOptions::default() },
+    )?;
     for info in infos {
         let last =
             info.object["metadata"]["annotations"][LAST_APPLIED].as_str().unwrap_or_default();
         if last.is_empty() {
             continue;
         }
-        let tree =
-            object::from_json(last.as_bytes()).map_err(|error| Fail::error(error.to_string()))?;
-        call.out(&match format {
+        let tree = object::from_json(last.as_bytes())
+            .map_err(|error| CommandError::error(error.to_string()))?;
+        call.print(&match format {
             "json" => indent_two(&tree),
             _ => object::yaml::to_yaml(&tree),
         });
@@ -379,20 +392,20 @@ fn indent_two(tree: &Value) -> String {
     text.lines().map(halve).collect()
 }
 
-fn edit(call: &Call<'_>) -> Result {
-    let output = Output::of(call, false)?;
-    let how = How { fetch: true, local: true, ..How::default() };
-    let infos = call.select_all_ok(call.words(), how)?;
+fn edit(call: &Invocation<'_>) -> Result {
+    let output = OutputFormat::of(call, false)?;
+    let how = BuilderOptions { fetch: true, default_namespace: true, ..BuilderOptions::default() };
+    let infos = call.select_all_ok(call.args(), how)?;
     for info in infos {
         let last =
             info.object["metadata"]["annotations"][LAST_APPLIED].as_str().unwrap_or_default();
         if last.is_empty() {
-            return Err(Fail::error(
+            return Err(CommandError::error(
                 "no last-applied-configuration annotation found on resources, to create the annotation, use command `kubectl apply set-last-applied --create-annotation`",
             ));
         }
-        let tree =
-            object::from_json(last.as_bytes()).map_err(|error| Fail::error(error.to_string()))?;
+        let tree = object::from_json(last.as_bytes())
+            .map_err(|error| CommandError::error(error.to_string()))?;
         let Some(edited) = super::edit::edited(call, &tree)? else { continue };
         let mut patch = Value::object();
         patch["metadata"]["annotations"][LAST_APPLIED] =
@@ -404,16 +417,16 @@ fn edit(call: &Call<'_>) -> Result {
     Ok(())
 }
 
-fn set(call: &Call<'_>) -> Result {
+fn set(call: &Invocation<'_>) -> Result {
     let dry_run = DryRun::of(call)?;
-    let output = Output::of(call, false)?;
-    let (infos, fails) = call.select(&[], How::default())?;
-    Fail::collect(fails)?;
+    let output = OutputFormat::of(call, false)?;
+    let (infos, fails) = call.select(&[], BuilderOptions::default())?;
+    CommandError::collect(fails)?;
     for info in infos {
         let current = call.server()?.get(&info.path())?;
         let there = !current["metadata"]["annotations"][LAST_APPLIED].is_null();
-        if !there && !call.flags.on("create-annotation") {
-            return Err(Fail::error(format!(
+        if !there && !call.flags.is_true("create-annotation") {
+            return Err(CommandError::error(format!(
                 "no last-applied-configuration annotation found on resource: {}, to create the annotation, run the command with --create-annotation",
                 info.name
             )));

@@ -7,8 +7,8 @@ use super::{
     exec::{FLAGS, Session, check_phase, wants_terminal},
 };
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    call::Invocation,
+    fail::{CommandError, Result},
     flags::Flag,
     stdio::DetachKeys,
     streams::{container_of, pod_of},
@@ -20,13 +20,13 @@ pub(crate) const COMMAND: Command = Command::new("attach", &[FLAGS, DETACH], run
 pub(super) const DETACH: &[Flag] = &[Flag::text("detach-keys").default(DETACH_KEYS)];
 const DETACH_KEYS: &str = "ctrl-p,ctrl-q";
 
-fn run(call: &Call<'_>) -> Result {
-    let word = match call.words() {
+fn run(call: &Invocation<'_>) -> Result {
+    let word = match call.args() {
         [word] => word.clone(),
         [kind, name] => format!("{kind}/{name}"),
-        [] => return Err(Fail::error("at least 1 argument is required for attach")),
+        [] => return Err(CommandError::error("at least 1 argument is required for attach")),
         words => {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "expected POD, TYPE/NAME, or TYPE NAME, (at most 2 arguments) saw {}: [{}]",
                 words.len(),
                 words.join(" ")
@@ -34,22 +34,30 @@ fn run(call: &Call<'_>) -> Result {
         }
     };
     if call.flags.duration("pod-running-timeout") <= 0 {
-        return Err(Fail::error("--pod-running-timeout must be higher than zero"));
+        return Err(CommandError::error("--pod-running-timeout must be higher than zero"));
     }
     let pod = pod_of(call, &word)?;
     check_phase(&pod, "attach")?;
-    let container = container_of(call, &pod, call.flags.text("container"), call.flags.on("quiet"))
-        .map_err(|fail| Fail::error(format!("cannot attach to the container: {}", fail.words())))?;
+    let container =
+        container_of(call, &pod, call.flags.text("container"), call.flags.is_true("quiet"))
+            .map_err(|fail| {
+                CommandError::error(format!("cannot attach to the container: {}", fail.message()))
+            })?;
     attach(call, &pod, &container, true)
 }
 
 /// Attaches to a container that runs. `announce`: with a word on where the session is recorded.
-pub(super) fn attach(call: &Call<'_>, pod: &Value, container: &str, announce: bool) -> Result {
-    let (quiet, stdin) = (call.flags.on("quiet"), call.flags.on("stdin"));
+pub(super) fn attach(
+    call: &Invocation<'_>,
+    pod: &Value,
+    container: &str,
+    announce: bool,
+) -> Result {
+    let (quiet, stdin) = (call.flags.is_true("quiet"), call.flags.is_true("stdin"));
     let (place, spec) = find(pod, container);
     let has_terminal = spec["tty"].as_bool() == Some(true);
-    if call.flags.on("tty") && !has_terminal && !quiet {
-        call.say(&format!(
+    if call.flags.is_true("tty") && !has_terminal && !quiet {
+        call.print_err(&format!(
             "error: Unable to use a TTY - container {container} did not allocate one"
         ));
     }
@@ -59,14 +67,15 @@ pub(super) fn attach(call: &Call<'_>, pod: &Value, container: &str, announce: bo
         given => given,
     };
     let keys = (tty && stdin).then(|| DetachKeys::parse(keys)).transpose();
-    let keys = keys.map_err(|why| Fail::error(format!("could not bind detach keys: {why}")))?;
+    let keys =
+        keys.map_err(|why| CommandError::error(format!("could not bind detach keys: {why}")))?;
     if announce && !quiet {
-        call.say("All commands and output from this session will be recorded in container logs, including credentials and sensitive information passed through the command prompt.");
-        call.say("If you don't see a command prompt, try pressing enter.");
+        call.print_err("All commands and output from this session will be recorded in container logs, including credentials and sensitive information passed through the command prompt.");
+        call.print_err("If you don't see a command prompt, try pressing enter.");
     }
     Session { pod, container, tty }.attach(call, keys)?;
     if !quiet && stdin && tty {
-        call.out(&(resume(pod, container, place) + "\n"));
+        call.print(&(resume(pod, container, place) + "\n"));
     }
     Ok(())
 }
@@ -98,18 +107,18 @@ fn resume(pod: &Value, container: &str, place: &str) -> String {
 /// Attaches; if that fails, prints what the container has written so far except for the first
 /// `printed` bytes, which were printed before.
 pub(super) fn attach_or_print_log(
-    call: &Call<'_>,
+    call: &Invocation<'_>,
     pod: &Value,
     container: &str,
     announce: bool,
     printed: usize,
 ) -> Result {
     match attach(call, pod, container, announce) {
-        Err(fail) if !matches!(fail, Fail::Code(_)) => {
+        Err(fail) if !matches!(fail, CommandError::Code(_)) => {
             let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-            call.say(&format!(
+            call.print_err(&format!(
                 "warning: couldn't attach to pod/{name}, falling back to streaming logs: {}",
-                fail.words()
+                fail.message()
             ));
             print_log(call, pod, container, printed).map(drop)
         }
@@ -119,7 +128,7 @@ pub(super) fn attach_or_print_log(
 
 /// Prints what a container has written so far, without its first `skip` bytes. How much it was.
 pub(super) fn print_log(
-    call: &Call<'_>,
+    call: &Invocation<'_>,
     pod: &Value,
     container: &str,
     skip: usize,

@@ -6,11 +6,11 @@ use object::Value;
 
 use super::{ALL_NAMESPACES, Command, create::tree};
 use crate::{
-    call::Call,
+    call::Invocation,
     describe::rule_rows,
-    fail::{Fail, Result},
+    fail::{CommandError, Result},
     flags::Flag,
-    print::{self, Output, table},
+    print::{self, OutputFormat, table},
 };
 
 pub(crate) const COMMAND: Command = Command::group(
@@ -53,18 +53,18 @@ const VERBS: &[&str] = &[
     "attest",
 ];
 
-fn can_i(call: &Call<'_>) -> Result {
-    if call.flags.on("list") {
-        if !call.words().is_empty() {
-            return Err(Fail::error("list option must be specified with no arguments"));
+fn can_i(call: &Invocation<'_>) -> Result {
+    if call.flags.is_true("list") {
+        if !call.args().is_empty() {
+            return Err(CommandError::error("list option must be specified with no arguments"));
         }
         return list(call);
     }
-    let (verb, target, name) = match call.words() {
+    let (verb, target, name) = match call.args() {
         [verb, target] => (verb, target, ""),
         [verb, target, name] => (verb, target, name.as_str()),
         _ => {
-            return Err(Fail::error(
+            return Err(CommandError::error(
                 "you must specify two arguments: verb resource or verb resource/resourceName.\nSee 'kubectl auth can-i -h' for help and examples.",
             ));
         }
@@ -77,7 +77,7 @@ fn can_i(call: &Call<'_>) -> Result {
     } else {
         let (word, in_target) = target.split_once('/').unwrap_or((target, name));
         if !VERBS.contains(&verb.as_str()) {
-            call.say(&format!("Warning: verb '{verb}' is not a known verb\n"));
+            call.print_err(&format!("Warning: verb '{verb}' is not a known verb\n"));
         }
         let attributes = &mut review["spec"]["resourceAttributes"];
         let (group, plural);
@@ -85,8 +85,10 @@ fn can_i(call: &Call<'_>) -> Result {
             (group, plural) = ("*".to_owned(), "*".to_owned());
         } else if let Ok(resource) = call.resources()?.find(word) {
             (group, plural) = (resource.group.clone(), resource.plural.clone());
-            if !resource.namespaced && (call.namespace_given() || call.flags.on("all-namespaces")) {
-                call.say(&match group.as_str() {
+            if !resource.namespaced
+                && (call.namespace_given() || call.flags.is_true("all-namespaces"))
+            {
+                call.print_err(&match group.as_str() {
                     "" => format!("Warning: resource '{plural}' is not namespace scoped\n"),
                     group => format!(
                         "Warning: resource '{plural}' is not namespace scoped in group '{group}'\n"
@@ -95,7 +97,7 @@ fn can_i(call: &Call<'_>) -> Result {
             }
         } else {
             let (name, in_group) = word.split_once('.').unwrap_or((word, ""));
-            call.say(&match in_group {
+            call.print_err(&match in_group {
                 "" => format!("Warning: the server doesn't have a resource type '{name}'\n"),
                 group => format!(
                     "Warning: the server doesn't have a resource type '{name}' in group '{group}'\n"
@@ -108,7 +110,7 @@ fn can_i(call: &Call<'_>) -> Result {
         attributes["resource"] = plural.as_str().into();
         attributes["name"] = in_target.into();
         attributes["subresource"] = call.flags.text("subresource").into();
-        if !call.flags.on("all-namespaces") {
+        if !call.flags.is_true("all-namespaces") {
             attributes["namespace"] = call.namespace()?.as_str().into();
         }
     }
@@ -116,7 +118,7 @@ fn can_i(call: &Call<'_>) -> Result {
         call.server()?.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review)?;
     let status = &answer["status"];
     let allowed = status["allowed"].as_bool() == Some(true);
-    if !call.flags.on("quiet") {
+    if !call.flags.is_true("quiet") {
         let mut text = if allowed { "yes" } else { "no" }.to_owned();
         if let (false, Some(reason)) =
             (allowed, status["reason"].as_str().filter(|reason| !reason.is_empty()))
@@ -126,12 +128,12 @@ fn can_i(call: &Call<'_>) -> Result {
         if let Some(error) = status["evaluationError"].as_str().filter(|error| !error.is_empty()) {
             text += &format!(" - {error}");
         }
-        call.out(&(text + "\n"));
+        call.print(&(text + "\n"));
     }
-    if allowed { Ok(()) } else { Err(Fail::Code(1)) }
+    if allowed { Ok(()) } else { Err(CommandError::Code(1)) }
 }
 
-fn list(call: &Call<'_>) -> Result {
+fn list(call: &Invocation<'_>) -> Result {
     let mut review =
         tree("{apiVersion: authorization.k8s.io/v1, kind: SelfSubjectRulesReview, spec: {}}");
     review["spec"]["namespace"] = call.namespace()?.as_str().into();
@@ -139,7 +141,7 @@ fn list(call: &Call<'_>) -> Result {
         call.server()?.post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", &review)?;
     let status = &answer["status"];
     let rules = [status["resourceRules"].items(), status["nonResourceRules"].items()].concat();
-    let mut text = if call.flags.on("no-headers") {
+    let mut text = if call.flags.is_true("no-headers") {
         String::new()
     } else {
         "Resources\tNon-Resource URLs\tResource Names\tVerbs\n".to_owned()
@@ -147,12 +149,12 @@ fn list(call: &Call<'_>) -> Result {
     for (_, row) in rule_rows(&rules) {
         text += &format!("{row}\n");
     }
-    call.out(&table::align(&text));
+    call.print(&table::align(&text));
     Ok(())
 }
 
-fn whoami(call: &Call<'_>) -> Result {
-    let output = Output::of(call, false)?;
+fn whoami(call: &Invocation<'_>) -> Result {
+    let output = OutputFormat::of(call, false)?;
     let review = tree("{apiVersion: authentication.k8s.io/v1, kind: SelfSubjectReview}");
     let answer =
         call.server()?.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review)?;
@@ -176,6 +178,6 @@ fn whoami(call: &Call<'_>) -> Result {
     for (name, values) in user["extra"].entries() {
         text += &format!("Extra: {name}\t{}\n", list(values));
     }
-    call.out(&table::align(&text));
+    call.print(&table::align(&text));
     Ok(())
 }

@@ -5,15 +5,15 @@ use object::{Quantity, Value};
 use super::{
     Command, DRY_RUN, DryRun, FIELD_MANAGER, FILES,
     create::{annotate_declared, tree},
-    each, write_query,
+    for_each_object, write_query,
 };
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
-    print::{self, Output},
-    record::{self, Record},
-    select::{How, Info},
+    call::Invocation,
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
+    print::{self, OutputFormat},
+    record::{self, ChangeCause},
+    select::{BuilderOptions, Info},
     workload::push,
 };
 
@@ -26,9 +26,9 @@ pub(crate) const COMMAND: Command = Command::new(
         record::FLAGS,
         print::FLAGS,
         &[
-            Flag::new("min", Kind::Int32).default("-1"),
-            Flag::new("max", Kind::Int32).default("-1"),
-            Flag::new("cpu-percent", Kind::Int32).default("-1").deprecated(
+            Flag::new("min", FlagType::Int32).default("-1"),
+            Flag::new("max", FlagType::Int32).default("-1"),
+            Flag::new("cpu-percent", FlagType::Int32).default("-1").deprecated(
                 "Use --cpu with percentage or resource quantity format (e.g., '70%' for utilization or '500m' for milliCPU).",
             ),
             Flag::text("cpu"),
@@ -40,36 +40,36 @@ pub(crate) const COMMAND: Command = Command::new(
     run,
 );
 
-fn run(call: &Call<'_>) -> Result {
+fn run(call: &Invocation<'_>) -> Result {
     check(call)?;
     let metrics = metrics(call)?;
     let dry_run = DryRun::of(call)?;
-    let output = Output::of(call, false)?;
+    let output = OutputFormat::of(call, false)?;
     let query = write_query(call, dry_run, "kubectl-autoscale")?;
-    let how = How { fetch: true, local: true, ..How::default() };
-    let (infos, fails) = call.select(call.words(), how)?;
+    let how = BuilderOptions { fetch: true, default_namespace: true, ..BuilderOptions::default() };
+    let (infos, fails) = call.select(call.args(), how)?;
     if infos.is_empty() {
-        Fail::collect(fails)?;
-        return Err(Fail::error("no objects passed to autoscale"));
+        CommandError::collect(fails)?;
+        return Err(CommandError::error("no objects passed to autoscale"));
     }
-    each(&infos, fails, |info| {
+    for_each_object(&infos, fails, |info| {
         let (made, done) = one(call, info, &metrics, dry_run, &query)?;
         output.print_declared(call, &made, &format!("{done}{}", dry_run.suffix()))
     })
 }
 
-fn check(call: &Call<'_>) -> Result {
+fn check(call: &Invocation<'_>) -> Result {
     let (min, max) = (call.flags.int("min"), call.flags.int("max"));
-    if !call.flags.has("max") {
-        return Err(Fail::error("required flag(s) \"max\" not set"));
+    if !call.flags.is_set("max") {
+        return Err(CommandError::error("required flag(s) \"max\" not set"));
     }
     if max < 1 {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "--max=MAXPODS is required and must be at least 1, max: {max}"
         )));
     }
     if max < min {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "--max=MAXPODS must be larger or equal to --min=MINPODS, max: {max}, min: {min}"
         )));
     }
@@ -78,25 +78,25 @@ fn check(call: &Call<'_>) -> Result {
 
 /// The object, and the word for what was done.
 fn one(
-    call: &Call<'_>,
+    call: &Invocation<'_>,
     info: &Info,
     metrics: &Value,
     dry_run: DryRun,
     query: &str,
 ) -> Result<(Value, &'static str)> {
     if !info.resource.subresources.iter().any(|sub| sub == "scale") {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "cannot autoscale a {}: could not find scale subresource for {} in discovery information",
             info.resource.kind,
             info.resource.gvr()
         )));
     }
     let mut scaler = scaler(call, info, metrics)?;
-    Record::of(call).note(&mut scaler);
+    ChangeCause::of(call).annotate(&mut scaler);
     if dry_run == DryRun::Client {
         return Ok((scaler, "created"));
     }
-    if call.flags.on("save-config") {
+    if call.flags.is_true("save-config") {
         annotate_declared(&mut scaler);
     }
     let path = format!(
@@ -109,19 +109,19 @@ fn one(
 
 /// What is said when the server refuses: that an older version would do as little, unless
 /// that one could have said the same.
-fn refused(call: &Call<'_>, fail: Fail) -> Fail {
+fn refused(call: &Invocation<'_>, fail: CommandError) -> CommandError {
     let (cpu, memory) = (call.flags.text("cpu"), call.flags.text("memory"));
     let why = match (cpu, memory) {
         ("", _) => "empty input",
         (cpu, "") if cpu.ends_with('%') => return fail,
         _ => "%!w(<nil>)",
     };
-    Fail::error(format!(
+    CommandError::error(format!(
         "failed to create autoscaling/v2 HPA and the configuration is incompatible with autoscaling/v1: {why}"
     ))
 }
 
-fn scaler(call: &Call<'_>, info: &Info, metrics: &Value) -> Result<Value> {
+fn scaler(call: &Invocation<'_>, info: &Info, metrics: &Value) -> Result<Value> {
     let mut scaler = tree(
         "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, status: {desiredReplicas: 0}}",
     );
@@ -148,10 +148,10 @@ fn scaler(call: &Call<'_>, info: &Info, metrics: &Value) -> Result<Value> {
 }
 
 /// What `--cpu-percent`, `--cpu` and `--memory` ask for, as metrics.
-fn metrics(call: &Call<'_>) -> Result<Value> {
+fn metrics(call: &Invocation<'_>) -> Result<Value> {
     let (percent, cpu) = (call.flags.int("cpu-percent"), call.flags.text("cpu"));
     if percent > 0 && !cpu.is_empty() {
-        return Err(Fail::error("--cpu-percent and --cpu are mutually exclusive"));
+        return Err(CommandError::error("--cpu-percent and --cpu are mutually exclusive"));
     }
     let mut metrics = Value::Null;
     if percent > 0 {
@@ -162,13 +162,12 @@ fn metrics(call: &Call<'_>) -> Result<Value> {
         if given.is_empty() {
             continue;
         }
-        let wrong = || Fail::error(format!("invalid resource {name} value: {given}"));
+        let wrong = || CommandError::error(format!("invalid resource {name} value: {given}"));
         let target = if let Some(percent) = given.strip_suffix('%') {
-            let number = percent
-                .parse::<i32>()
-                .ok()
-                .filter(|number| *number >= 0)
-                .ok_or_else(|| Fail::error(format!("invalid percentage value: {percent}")))?;
+            let number =
+                percent.parse::<i32>().ok().filter(|number| *number >= 0).ok_or_else(|| {
+                    CommandError::error(format!("invalid percentage value: {percent}"))
+                })?;
             utilization(number.into())
         } else {
             let spelled = if given.parse::<f64>().is_ok() {

@@ -4,12 +4,12 @@ use object::{Value, quote::quote};
 
 use super::{Command, FILES, create::tree};
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    call::Invocation,
+    fail::{CommandError, Result},
     flags::Flag,
-    print::{self, Output},
+    print::{self, OutputFormat},
     resources::escape,
-    select::How,
+    select::BuilderOptions,
     workload::push,
 };
 
@@ -50,30 +50,32 @@ const DENY: Decision = Decision {
 /// How often a request that changes meanwhile is tried again.
 const TRIES: usize = 10;
 
-fn run(call: &Call<'_>, decision: &Decision) -> Result {
-    let output = Output::of(call, false)?;
-    if call.words().is_empty() && !call.has_files() {
-        return Err(Fail::error("one or more CSRs must be specified as <name> or -f <filename>"));
+fn run(call: &Invocation<'_>, decision: &Decision) -> Result {
+    let output = OutputFormat::of(call, false)?;
+    if call.args().is_empty() && !call.has_files() {
+        return Err(CommandError::error(
+            "one or more CSRs must be specified as <name> or -f <filename>",
+        ));
     }
-    let how = How { fetch: true, local: true, ..How::default() };
+    let how = BuilderOptions { fetch: true, default_namespace: true, ..BuilderOptions::default() };
     let (mut infos, mut fails) = (Vec::new(), Vec::new());
     if call.has_files() {
         (infos, fails) = call.select_plain(&[], how)?;
     }
-    if !call.words().is_empty() {
+    if !call.args().is_empty() {
         let words: Vec<String> = std::iter::once("certificatesigningrequests".to_owned())
-            .chain(call.words().iter().cloned())
+            .chain(call.args().iter().cloned())
             .collect();
         let (more, wrong) = call.select_words(&words, how, false)?;
         infos.extend(more);
         fails.extend(wrong);
     }
     if infos.is_empty() && fails.is_empty() {
-        call.out("No resources found\n");
+        call.print("No resources found\n");
     }
     for info in infos {
         if info.resource.kind != "CertificateSigningRequest" {
-            fails.push(Fail::error(format!(
+            fails.push(CommandError::error(format!(
                 "can only handle CertificateSigningRequest.certificates.k8s.io objects, got {}",
                 kind_and_group(&info.resource.kind, &info.resource.group)
             )));
@@ -84,14 +86,14 @@ fn run(call: &Call<'_>, decision: &Decision) -> Result {
             Err(fail) => fails.push(fail),
         }
     }
-    Fail::collect(fails)
+    CommandError::collect(fails)
 }
 
 fn kind_and_group(kind: &str, group: &str) -> String {
     if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") }
 }
 
-fn decide(call: &Call<'_>, name: &str, decision: &Decision) -> Result {
+fn decide(call: &Invocation<'_>, name: &str, decision: &Decision) -> Result {
     let path = format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{}", escape(name));
     let mut tries = 0;
     loop {
@@ -100,14 +102,14 @@ fn decide(call: &Call<'_>, name: &str, decision: &Decision) -> Result {
             request["status"]["conditions"].items().iter().any(|c| c["type"].as_str() == Some(kind))
         };
         if has(&request, decision.opposite) {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "certificate signing request {} is already {}",
                 quote(name),
                 decision.opposite
             )));
         }
         let there = has(&request, decision.condition);
-        if there && !call.flags.on("force") {
+        if there && !call.flags.is_true("force") {
             return Ok(());
         }
         if !there {
@@ -121,7 +123,9 @@ fn decide(call: &Call<'_>, name: &str, decision: &Decision) -> Result {
         }
         match call.server()?.put(&format!("{path}/approval"), &request) {
             Ok(_) => return Ok(()),
-            Err(Fail::Server { status, .. }) if status.is("Conflict") && tries < TRIES => {
+            Err(CommandError::Server { status, .. })
+                if status.has_reason("Conflict") && tries < TRIES =>
+            {
                 tries += 1;
             }
             Err(fail) => return Err(fail),

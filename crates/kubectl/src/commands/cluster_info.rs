@@ -3,11 +3,11 @@
 mod dump;
 
 use super::Command;
-use crate::{call::Call, fail::Result};
+use crate::{call::Invocation, fail::Result};
 
 pub(crate) const COMMAND: Command = Command::new("cluster-info", &[], run).inner(&[dump::COMMAND]);
 
-fn run(call: &Call<'_>) -> Result {
+fn run(call: &Invocation<'_>) -> Result {
     let services = call.server()?.get("/api/v1/namespaces/kube-system/services?labelSelector=kubernetes.io%2Fcluster-service%3Dtrue")?;
     let address = call.address()?;
     let mut text = format!("Kubernetes control plane is running at {address}\n");
@@ -25,6 +25,6 @@ fn run(call: &Call<'_>) -> Result {
         );
     }
     text += "\nTo further debug and diagnose cluster problems, use 'kubectl cluster-info dump'.\n";
-    call.out(&text);
+    call.print(&text);
     Ok(())
 }

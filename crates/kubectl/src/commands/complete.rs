@@ -4,7 +4,7 @@ use object::Value;
 
 use super::{COMMANDS, Command};
 use crate::{
-    call::{Call, Environment, GLOBAL},
+    call::{Environment, GLOBAL_FLAGS, Invocation},
     flags::{self, Flag},
     resources::Resource,
 };
@@ -22,7 +22,7 @@ pub(super) fn run(environment: &Environment, words: &[String]) {
     let (mut rest, mut value, mut ended): (Vec<String>, _, _) = (Vec::new(), false, false);
     for word in before {
         let mut all: Vec<&[Flag]> = command.map_or(Vec::new(), |command| command.flags.to_vec());
-        all.push(GLOBAL);
+        all.push(GLOBAL_FLAGS);
         let is_value = std::mem::replace(&mut value, flag_waiting(word, &all).is_some());
         if is_value || word.starts_with('-') {
             rest.push(word.clone());
@@ -34,7 +34,7 @@ pub(super) fn run(environment: &Environment, words: &[String]) {
         match found {
             Some(found) if !ended => {
                 path.push(found.name);
-                (known, command) = (found.inner, Some(found));
+                (known, command) = (found.subcommands, Some(found));
             }
             _ => {
                 ended = true;
@@ -43,19 +43,19 @@ pub(super) fn run(environment: &Environment, words: &[String]) {
         }
     }
     let mut all: Vec<&[Flag]> = command.map_or(Vec::new(), |command| command.flags.to_vec());
-    all.push(GLOBAL);
+    all.push(GLOBAL_FLAGS);
     let waiting = before.last().filter(|_| value).and_then(|word| flag_waiting(word, &all));
     if waiting.is_some() {
         rest.pop();
     }
     let given = flags::parse(&path.join(" "), &all, &rest).unwrap_or_default();
-    let call = Call::new(environment, path.join(" "), given);
+    let call = Invocation::new(environment, path.join(" "), given);
     let (mut words, files) = match waiting {
         Some(flag) => (values(&call, flag.name), matches!(flag.name, "filename" | "kustomize")),
         None if last.starts_with('-') => {
             (all.iter().copied().flatten().map(|flag| format!("--{}", flag.name)).collect(), false)
         }
-        None if !known.is_empty() && call.words().is_empty() && command.is_none_or(only_leads) => {
+        None if !known.is_empty() && call.args().is_empty() && command.is_none_or(only_leads) => {
             (known.iter().map(|command| command.name.to_owned()).collect(), false)
         }
         None => (arguments(&call, &path, known, last), path == ["cp"]),
@@ -65,7 +65,7 @@ pub(super) fn run(environment: &Environment, words: &[String]) {
     words.dedup();
     let mut text: String = words.iter().map(|word| format!("{word}\n")).collect();
     text += if files { FILES } else { NO_FILES };
-    call.out(&(text + "\n"));
+    call.print(&(text + "\n"));
 }
 
 fn only_leads(command: &Command) -> bool {
@@ -81,11 +81,11 @@ fn flag_waiting<'a>(word: &str, all: &[&'a [Flag]]) -> Option<&'a Flag> {
         let short = word.strip_prefix('-').filter(|rest| rest.chars().count() == 1)?;
         flags.find(|flag| flag.short == short.chars().next())
     };
-    found.filter(|flag| flag.bare.is_none())
+    found.filter(|flag| flag.no_opt_default.is_none())
 }
 
 /// What a flag may be set to.
-fn values(call: &Call<'_>, flag: &str) -> Vec<String> {
+fn values(call: &Invocation<'_>, flag: &str) -> Vec<String> {
     let fixed: &[&str] = match flag {
         "namespace" => return names(call, "namespaces"),
         "context" => return entries(call, "contexts"),
@@ -101,8 +101,8 @@ fn values(call: &Call<'_>, flag: &str) -> Vec<String> {
 }
 
 /// What an argument may be.
-fn arguments(call: &Call<'_>, path: &[&str], known: &[Command], last: &str) -> Vec<String> {
-    let count = call.words().len();
+fn arguments(call: &Invocation<'_>, path: &[&str], known: &[Command], last: &str) -> Vec<String> {
+    let count = call.args().len();
     match path {
         ["logs" | "exec" | "attach" | "port-forward" | "debug"] if count == 0 => {
             names(call, "pods")
@@ -126,11 +126,11 @@ fn arguments(call: &Call<'_>, path: &[&str], known: &[Command], last: &str) -> V
                 let all = names(call, resource);
                 return all.into_iter().map(|name| format!("{resource}/{name}")).collect();
             }
-            match call.words().first() {
+            match call.args().first() {
                 None => types(call),
                 Some(resource) if path != ["explain"] => {
                     let mut all = names(call, resource);
-                    all.retain(|name| !call.words().contains(name));
+                    all.retain(|name| !call.args().contains(name));
                     all
                 }
                 Some(_) => Vec::new(),
@@ -141,7 +141,7 @@ fn arguments(call: &Call<'_>, path: &[&str], known: &[Command], last: &str) -> V
     }
 }
 
-fn types(call: &Call<'_>) -> Vec<String> {
+fn types(call: &Invocation<'_>) -> Vec<String> {
     let Ok(resources) = call.resources() else { return Vec::new() };
     let preferred = resources.all.iter().filter(|resource| resource.preferred);
     preferred
@@ -151,7 +151,7 @@ fn types(call: &Call<'_>) -> Vec<String> {
 }
 
 /// The names of objects of a type, where the command looks.
-fn names(call: &Call<'_>, word: &str) -> Vec<String> {
+fn names(call: &Invocation<'_>, word: &str) -> Vec<String> {
     let read = || {
         let resource = call.resources()?.find(word)?.clone();
         let namespace = if resource.namespaced { call.namespace()? } else { String::new() };
@@ -163,7 +163,7 @@ fn names(call: &Call<'_>, word: &str) -> Vec<String> {
 }
 
 /// The names in a list of the configuration.
-fn entries(call: &Call<'_>, list: &str) -> Vec<String> {
+fn entries(call: &Invocation<'_>, list: &str) -> Vec<String> {
     let Ok(config) = call.config() else { return Vec::new() };
     let entries = config[list].items().iter();
     entries.filter_map(|entry| entry["name"].as_str()).map(str::to_owned).collect()

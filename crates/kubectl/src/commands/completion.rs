@@ -1,17 +1,17 @@
 //! `completion`: a script that lets a shell complete command lines. It asks kubectl itself.
 
 use super::Command;
-use crate::{call::Call, fail::Result};
+use crate::{call::Invocation, fail::Result};
 
 pub(crate) const COMMAND: Command = Command::new("completion", &[], run);
 
-fn run(call: &Call<'_>) -> Result {
-    let shell = match call.words() {
+fn run(call: &Invocation<'_>) -> Result {
+    let shell = match call.args() {
         [] => return Err(call.usage("Shell not specified.")),
         [shell] => shell.as_str(),
         _ => return Err(call.usage("Too many arguments. Expected only the shell type.")),
     };
-    call.out(match shell {
+    call.print(match shell {
         "bash" => include_str!("completion/bash.sh"),
         "zsh" => include_str!("completion/zsh.sh"),
         "fish" => include_str!("completion/fish.sh"),

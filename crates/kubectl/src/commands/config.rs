@@ -5,9 +5,9 @@ mod view;
 
 use super::Command;
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
+    call::Invocation,
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
     kubeconfig,
     print::{self, table},
 };
@@ -51,8 +51,8 @@ pub(crate) const COMMAND: Command = Command::group(
                 Flag::text("exec-api-version"),
                 Flag::text("exec-interactive-mode"),
                 Flag::bool("exec-provide-cluster-info"),
-                Flag::new("exec-arg", Kind::Each),
-                Flag::new("exec-env", Kind::Each),
+                Flag::new("exec-arg", FlagType::StringArray),
+                Flag::new("exec-env", FlagType::StringArray),
             ]],
             change::set_credentials,
         ),
@@ -65,27 +65,27 @@ pub(crate) const COMMAND: Command = Command::group(
     ],
 );
 
-fn current(call: &Call<'_>) -> Result {
+fn current(call: &Invocation<'_>) -> Result {
     let current = call.config()?["current-context"].as_str().unwrap_or_default();
     if current.is_empty() {
-        return Err(Fail::error("current-context is not set"));
+        return Err(CommandError::error("current-context is not set"));
     }
-    call.out(&format!("{current}\n"));
+    call.print(&format!("{current}\n"));
     Ok(())
 }
 
-fn contexts(call: &Call<'_>) -> Result {
+fn contexts(call: &Invocation<'_>) -> Result {
     let format = call.flags.text("output");
     if !matches!(format, "" | "name") {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "--output {format} is not available in kubectl config get-contexts; resetting to default output format"
         )));
     }
     let config = call.config()?;
     let current = config["current-context"].as_str().unwrap_or_default();
-    let wanted = call.words();
+    let wanted = call.args();
     let (mut text, mut fails) = (String::new(), Vec::new());
-    let headers = format.is_empty() && !call.flags.on("no-headers");
+    let headers = format.is_empty() && !call.flags.is_true("no-headers");
     if headers {
         text += "CURRENT\tNAME\tCLUSTER\tAUTHINFO\tNAMESPACE\n";
     }
@@ -109,18 +109,18 @@ fn contexts(call: &Call<'_>) -> Result {
     }
     for word in wanted {
         if kubeconfig::entry(config, "contexts", "context", word).is_none() {
-            fails.push(Fail::error(format!("context {word} not found")));
+            fails.push(CommandError::error(format!("context {word} not found")));
         }
     }
-    call.out(&table::align(&text));
-    Fail::collect(fails)
+    call.print(&table::align(&text));
+    CommandError::collect(fails)
 }
 
-fn names(call: &Call<'_>, list: &str) -> Result {
+fn names(call: &Invocation<'_>, list: &str) -> Result {
     let mut text = "NAME\n".to_owned();
     for entry in call.config()?[list].items() {
         text += &format!("{}\n", entry["name"].as_str().unwrap_or_default());
     }
-    call.out(&text);
+    call.print(&text);
     Ok(())
 }

@@ -15,11 +15,11 @@ use tokio::io::{AsyncWrite, DuplexStream};
 use self::tar::Kind;
 use super::{Command, exec::check_phase};
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    call::Invocation,
+    fail::{CommandError, Result},
     flags::{self, Flag},
     resources::escape,
-    select::plain,
+    select::go_io_error,
     stdio::Blocking,
     streams::{Sizes, container_of, exchange, open},
 };
@@ -29,7 +29,7 @@ pub(crate) const COMMAND: Command = Command::new(
     &[&[
         Flag::text("container").short('c'),
         Flag::bool("no-preserve"),
-        Flag::new("retries", flags::Kind::Int32),
+        Flag::new("retries", flags::FlagType::Int32),
     ]],
     run,
 );
@@ -41,46 +41,50 @@ const FORMAT: &str = "filespec must match the canonical format: [[namespace/]pod
 
 /// A file here, or in a container.
 #[derive(Clone, Debug, PartialEq)]
-struct Place {
+struct FileSpec {
     namespace: String,
     pod: String,
     file: String,
 }
 
-fn run(call: &Call<'_>) -> Result {
-    let [from, to] = call.words() else {
-        return Err(Fail::error("source and destination are required"));
+fn run(call: &Invocation<'_>) -> Result {
+    let [from, to] = call.args() else {
+        return Err(CommandError::error("source and destination are required"));
     };
-    let (from, to) = (place(from)?, place(to)?);
+    let (from, to) = (parse_file_spec(from)?, parse_file_spec(to)?);
     if !from.pod.is_empty() && !to.pod.is_empty() {
-        return Err(Fail::error("one of src or dest must be a local file specification"));
+        return Err(CommandError::error("one of src or dest must be a local file specification"));
     }
     if from.file.is_empty() || to.file.is_empty() {
-        return Err(Fail::error("filepath can not be empty"));
+        return Err(CommandError::error("filepath can not be empty"));
     }
     if call.flags.int("retries") != 0 {
-        return Err(Fail::error("--retries is not supported"));
+        return Err(CommandError::error("--retries is not supported"));
     }
     if !from.pod.is_empty() {
         from_pod(call, &from, &to)
     } else if !to.pod.is_empty() {
         to_pod(call, &from, &to)
     } else {
-        Err(Fail::error("one of src or dest must be a remote file specification"))
+        Err(CommandError::error("one of src or dest must be a remote file specification"))
     }
 }
 
-fn place(word: &str) -> Result<Place> {
+fn parse_file_spec(word: &str) -> Result<FileSpec> {
     let Some((pod, file)) = word.split_once(':') else {
-        return Ok(Place { namespace: String::new(), pod: String::new(), file: word.to_owned() });
+        return Ok(FileSpec {
+            namespace: String::new(),
+            pod: String::new(),
+            file: word.to_owned(),
+        });
     };
     let parts: Vec<&str> = pod.split('/').collect();
     let (namespace, pod) = match parts[..] {
         [pod] if !pod.is_empty() => ("", pod),
         [namespace, pod] => (namespace, pod),
-        _ => return Err(Fail::error(FORMAT)),
+        _ => return Err(CommandError::error(FORMAT)),
     };
-    Ok(Place { namespace: namespace.to_owned(), pod: pod.to_owned(), file: file.to_owned() })
+    Ok(FileSpec { namespace: namespace.to_owned(), pod: pod.to_owned(), file: file.to_owned() })
 }
 
 /// A path without `.` and `..`, which never leads above where it begins.
@@ -97,7 +101,12 @@ fn clean(path: &str) -> PathBuf {
 }
 
 /// The path that runs a command in the container that is meant.
-fn command_path(call: &Call<'_>, place: &Place, words: &[&str], stdin: bool) -> Result<String> {
+fn command_path(
+    call: &Invocation<'_>,
+    place: &FileSpec,
+    words: &[&str],
+    stdin: bool,
+) -> Result<String> {
     let namespace =
         if place.namespace.is_empty() { call.namespace()? } else { place.namespace.clone() };
     let path = format!("/api/v1/namespaces/{}/pods/{}", escape(&namespace), escape(&place.pod));
@@ -114,7 +123,7 @@ fn command_path(call: &Call<'_>, place: &Place, words: &[&str], stdin: bool) -> 
 
 /// Runs a command with these streams.
 async fn execute(
-    call: &Call<'_>,
+    call: &Invocation<'_>,
     path: &str,
     input: Option<DuplexStream>,
     out: impl AsyncWrite + Unpin,
@@ -124,12 +133,16 @@ async fn execute(
     exchange(socket, input, out, err, Sizes::None).await
 }
 
-fn to_pod(call: &Call<'_>, from: &Place, to: &Place) -> Result {
+fn to_pod(call: &Invocation<'_>, from: &FileSpec, to: &FileSpec) -> Result {
     let source = Path::new(&from.file);
     if fs::metadata(source).is_err() {
-        return Err(Fail::error(format!("{} doesn't exist in local filesystem", from.file)));
+        return Err(CommandError::error(format!(
+            "{} doesn't exist in local filesystem",
+            from.file
+        )));
     }
-    let full = fs::canonicalize(source).map_err(|error| Fail::error(plain(&error)))?;
+    let full =
+        fs::canonicalize(source).map_err(|error| CommandError::error(go_io_error(&error)))?;
     let mut target = to.file.trim_end_matches('/').to_owned();
     let test = command_path(call, to, &["test", "-d", &to.file], false);
     let folder = test.and_then(|path| {
@@ -145,7 +158,7 @@ fn to_pod(call: &Call<'_>, from: &Place, to: &Place) -> Result {
         None => ("", target.as_str()),
     };
     let mut words = vec!["tar"];
-    if call.flags.on("no-preserve") {
+    if call.flags.is_true("no-preserve") {
         words.extend(["--no-same-permissions", "--no-same-owner"]);
     }
     words.extend(["-xmf", "-"]);
@@ -164,11 +177,11 @@ fn to_pod(call: &Call<'_>, from: &Place, to: &Place) -> Result {
         let (out, err) = (Blocking(std::io::stdout()), Blocking(std::io::stderr()));
         let (fed, done) = tokio::join!(feed, execute(call, &path, Some(reader), out, err));
         done?;
-        fed.map_err(|error| Fail::error(plain(&error)))
+        fed.map_err(|error| CommandError::error(go_io_error(&error)))
     })
 }
 
-fn from_pod(call: &Call<'_>, from: &Place, to: &Place) -> Result {
+fn from_pod(call: &Invocation<'_>, from: &FileSpec, to: &FileSpec) -> Result {
     let path = command_path(call, from, &["tar", "cf", "-", &from.file], false)?;
     call.server()?.wait(async {
         let (writer, reader) = tokio::io::duplex(PIPE);
@@ -187,33 +200,35 @@ fn from_pod(call: &Call<'_>, from: &Place, to: &Place) -> Result {
 }
 
 async fn unpack(
-    call: &Call<'_>,
+    call: &Invocation<'_>,
     archive: &mut tar::Reader<DuplexStream>,
-    from: &Place,
-    to: &Place,
+    from: &FileSpec,
+    to: &FileSpec,
 ) -> Result {
-    let failed = |error: std::io::Error| Fail::error(plain(&error));
+    let failed = |error: std::io::Error| CommandError::error(go_io_error(&error));
     let prefix = clean(&from.file);
     let target = Path::new(&to.file);
     let mut warned = false;
     while let Some(entry) = archive.next().await.map_err(failed)? {
         let name = clean(&entry.name);
         let Ok(below) = name.strip_prefix(&prefix) else {
-            return Err(Fail::error("tar contents corrupted"));
+            return Err(CommandError::error("tar contents corrupted"));
         };
         let path =
             if below.as_os_str().is_empty() { target.to_path_buf() } else { target.join(below) };
         let shown = quote(&path.display().to_string());
         // A link on the way could lead anywhere.
-        if leads_out(target, below) {
-            call.say(&format!("warning: file {shown} is outside target destination, skipping"));
+        if crosses_symlink(target, below) {
+            call.print_err(&format!(
+                "warning: file {shown} is outside target destination, skipping"
+            ));
             continue;
         }
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(failed)?;
         }
         match entry.kind {
-            Kind::Folder => fs::create_dir_all(&path).map_err(failed)?,
+            Kind::Directory => fs::create_dir_all(&path).map_err(failed)?,
             Kind::Link => {
                 let hint = if warned {
                     String::new()
@@ -230,7 +245,7 @@ async fn unpack(
                     )
                 };
                 warned = true;
-                call.say(&format!(
+                call.print_err(&format!(
                     "warning: skipping symlink: {shown} -> {}{hint}",
                     quote(&entry.link)
                 ));
@@ -254,7 +269,7 @@ async fn unpack(
 }
 
 /// Whether a folder on the way below `target` is a link.
-fn leads_out(target: &Path, below: &Path) -> bool {
+fn crosses_symlink(target: &Path, below: &Path) -> bool {
     let mut path = target.to_path_buf();
     let parts: Vec<Component<'_>> = below.components().collect();
     parts.iter().any(|part| {
@@ -265,7 +280,9 @@ fn leads_out(target: &Path, below: &Path) -> bool {
 
 #[test]
 fn places_are_read() {
-    let read = |word: &str| place(word).map(|place| (place.namespace, place.pod, place.file)).ok();
+    let read = |word: &str| {
+        parse_file_spec(word).map(|place| (place.namespace, place.pod, place.file)).ok()
+    };
     let text = |a: &str, b: &str, c: &str| Some((a.to_owned(), b.to_owned(), c.to_owned()));
     assert_eq!(read("a/b:/c"), text("a", "b", "/c"));
     assert_eq!(read("b:c:d"), text("", "b", "c:d"));

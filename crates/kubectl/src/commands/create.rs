@@ -6,13 +6,13 @@ use super::{
     Command, DRY_RUN, DryRun, FIELD_MANAGER, FILES, SELECTOR, VALIDATE, generate, write_query,
 };
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    call::Invocation,
+    fail::{CommandError, Result},
     flags::Flag,
     merge::LAST_APPLIED,
-    print::{self, Output, json},
-    record::{self, Record},
-    select::{How, Info},
+    print::{self, OutputFormat, json},
+    record::{self, ChangeCause},
+    select::{BuilderOptions, Info},
     server::JSON,
 };
 
@@ -47,36 +47,36 @@ const fn concat(lists: [&[Flag]; 5]) -> [Flag; 8] {
     all
 }
 
-fn files(call: &Call<'_>) -> Result {
-    if let Some(word) = call.words().first().filter(|_| !call.has_files()) {
+fn files(call: &Invocation<'_>) -> Result {
+    if let Some(word) = call.args().first().filter(|_| !call.has_files()) {
         return Err(call.usage(format!("Unexpected args: [{word}]")).into_unknown(word));
     }
     if !call.has_files() {
-        return Err(Fail::error("must specify one of -f and -k"));
+        return Err(CommandError::error("must specify one of -f and -k"));
     }
     let raw = call.flags.text("raw");
     if !raw.is_empty() {
-        if call.flags.on("edit") {
-            return Err(Fail::error("--raw and --edit are mutually exclusive"));
+        if call.flags.is_true("edit") {
+            return Err(CommandError::error("--raw and --edit are mutually exclusive"));
         }
         return raw_post(call, raw);
     }
     let dry_run = DryRun::of(call)?;
-    let output = Output::of(call, false)?;
+    let output = OutputFormat::of(call, false)?;
     let query = write_query(call, dry_run, "kubectl-create")?;
-    let (mut infos, mut fails) = call.select(&[], How::default())?;
+    let (mut infos, mut fails) = call.select(&[], BuilderOptions::default())?;
     if infos.is_empty() && fails.is_empty() {
-        return Err(Fail::error("no objects passed to create"));
+        return Err(CommandError::error("no objects passed to create"));
     }
-    if call.flags.on("edit") {
+    if call.flags.is_true("edit") {
         infos = edited(call, &infos)?;
     }
     for info in infos {
         let mut object = info.object.clone();
-        if call.flags.on("save-config") {
+        if call.flags.is_true("save-config") {
             annotate(&mut object);
         }
-        Record::of(call).note(&mut object);
+        ChangeCause::of(call).annotate(&mut object);
         if dry_run != DryRun::Client {
             match call
                 .server()?
@@ -91,11 +91,11 @@ fn files(call: &Call<'_>) -> Result {
         }
         output.print(call, &object, &format!("created{}", dry_run.suffix()))?;
     }
-    Fail::collect(fails)
+    CommandError::collect(fails)
 }
 
 /// The objects as they are after the editor; none if it was left without a change.
-fn edited(call: &Call<'_>, infos: &[Info]) -> Result<Vec<Info>> {
+fn edited(call: &Invocation<'_>, infos: &[Info]) -> Result<Vec<Info>> {
     let mut whole = print::list(infos.iter().map(|info| info.object.clone()).collect());
     if let [info] = infos {
         whole = info.object.clone();
@@ -105,23 +105,27 @@ fn edited(call: &Call<'_>, infos: &[Info]) -> Result<Vec<Info>> {
         [] => vec![edited],
         items => items.to_vec(),
     };
-    objects.into_iter().map(|object| call.info("edited-file", object, How::default())).collect()
+    objects
+        .into_iter()
+        .map(|object| call.info("edited-file", object, BuilderOptions::default()))
+        .collect()
 }
 
 /// What the server said of an object of a file; of a bad object it says all itself.
-pub(crate) fn while_creating(fail: Fail, source: &str) -> Fail {
+pub(crate) fn while_creating(fail: CommandError, source: &str) -> CommandError {
     match &fail {
-        Fail::Server { status, .. } if status.is("Invalid") => fail,
-        _ => fail.while_doing(format!("error when creating {}", object::quote::quote(source))),
+        CommandError::Server { status, .. } if status.has_reason("Invalid") => fail,
+        _ => fail.with_action(format!("error when creating {}", object::quote::quote(source))),
     }
 }
 
-fn raw_post(call: &Call<'_>, path: &str) -> Result {
+fn raw_post(call: &Invocation<'_>, path: &str) -> Result {
     let [file] = call.flags.all("filename") else {
-        return Err(Fail::error("--raw can only use a single local file or stdin"));
+        return Err(CommandError::error("--raw can only use a single local file or stdin"));
     };
-    let text = std::fs::read(file)
-        .map_err(|error| Fail::error(format!("open {file}: {}", crate::select::plain(&error))))?;
+    let text = std::fs::read(file).map_err(|error| {
+        CommandError::error(format!("open {file}: {}", crate::select::go_io_error(&error)))
+    })?;
     let bytes = call.server()?.bytes(hyper::Method::POST, path, JSON, Some((JSON, text)))?;
     call.out_bytes(&bytes);
     Ok(())
@@ -155,16 +159,21 @@ pub(crate) fn last_applied(object: &Value, empty: bool) -> String {
 }
 
 /// Makes one object that a generator built.
-pub(crate) fn make(call: &Call<'_>, mut object: Value, resource: &str, failed: &str) -> Result {
+pub(crate) fn make(
+    call: &Invocation<'_>,
+    mut object: Value,
+    resource: &str,
+    failed: &str,
+) -> Result {
     let dry_run = DryRun::of(call)?;
-    let output = Output::of(call, false)?;
+    let output = OutputFormat::of(call, false)?;
     let query = write_query(call, dry_run, "kubectl-create")?;
-    if call.flags.on("append-hash") {
+    if call.flags.is_true("append-hash") {
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let hash = crate::kustomize::hash(&object, &name, &Value::object());
         object["metadata"]["name"] = format!("{name}-{hash}").into();
     }
-    if call.flags.on("save-config") {
+    if call.flags.is_true("save-config") {
         annotate_declared(&mut object);
     }
     if dry_run != DryRun::Client {
@@ -172,15 +181,15 @@ pub(crate) fn make(call: &Call<'_>, mut object: Value, resource: &str, failed: &
         let path = resource.path(&call.namespace()?, "") + &query;
         object = call.server()?.post(&path, &object).map_err(|fail| match failed {
             "" => fail,
-            failed => Fail::error(format!("{failed}{}", fail.words())),
+            failed => CommandError::error(format!("{failed}{}", fail.message())),
         })?;
     }
     output.print_declared(call, &object, &format!("created{}", dry_run.suffix()))
 }
 
 /// The one name that a generator takes.
-pub(crate) fn one_name(call: &Call<'_>) -> Result<String> {
-    let words = &call.words()[..call.flags.dash.unwrap_or(call.words().len())];
+pub(crate) fn one_name(call: &Invocation<'_>) -> Result<String> {
+    let words = &call.args()[..call.flags.args_len_at_dash.unwrap_or(call.args().len())];
     match words {
         [name] => Ok(name.clone()),
         _ => Err(call.usage(format!("exactly one NAME is required, got {}", words.len()))),
@@ -189,7 +198,7 @@ pub(crate) fn one_name(call: &Call<'_>) -> Result<String> {
 
 /// An object with its name, and the namespace if one was given.
 pub(crate) fn begin(
-    call: &Call<'_>,
+    call: &Invocation<'_>,
     api_version: &str,
     kind: &str,
     namespaced: bool,
@@ -209,10 +218,10 @@ pub(crate) fn tree(text: &str) -> Value {
     yaml::from_yaml(text).expect("written in the code")
 }
 
-impl Fail {
-    fn into_unknown(self, word: &str) -> Fail {
+impl CommandError {
+    fn into_unknown(self, word: &str) -> CommandError {
         match self {
-            Fail::Usage { command, help, .. } => Fail::Usage {
+            CommandError::Usage { command, help, .. } => CommandError::Usage {
                 says: format!("unknown command {}", object::quote::quote(word)),
                 command,
                 help,

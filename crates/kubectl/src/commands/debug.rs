@@ -5,19 +5,19 @@ mod profile;
 use std::collections::BTreeMap;
 
 use object::{Lens, Value, quote::quote};
-use schema::patch::strategic;
+use schema::patch::apply_strategic_merge_patch;
 
-use self::profile::{Profile, Style};
+use self::profile::{DebugStyle, Profile};
 use super::{
     Command,
     attach::{attach_or_print_log, print_log},
     create::tree,
 };
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
-    select::{How, plain},
+    call::Invocation,
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
+    select::{BuilderOptions, go_io_error},
     server::PatchType,
     streams::no_such_pod,
     workload::{items_mut, list, push},
@@ -26,13 +26,13 @@ use crate::{
 pub(crate) const COMMAND: Command = Command::new(
     "debug",
     &[&[
-        Flag::new("filename", Kind::List).short('f'),
+        Flag::new("filename", FlagType::StringSlice).short('f'),
         Flag::bool("arguments-only"),
         Flag::bool("attach"),
         Flag::text("container").short('c'),
         Flag::text("copy-to"),
         Flag::bool("replace"),
-        Flag::new("env", Kind::List),
+        Flag::new("env", FlagType::StringSlice),
         Flag::text("image"),
         Flag::bool("keep-labels"),
         Flag::bool("keep-annotations"),
@@ -40,7 +40,7 @@ pub(crate) const COMMAND: Command = Command::new(
         Flag::bool("keep-readiness"),
         Flag::bool("keep-startup"),
         Flag::bool("keep-init-containers").default("true"),
-        Flag::new("set-image", Kind::List),
+        Flag::new("set-image", FlagType::StringSlice),
         Flag::text("image-pull-policy"),
         Flag::bool("stdin").short('i'),
         Flag::bool("quiet").short('q'),
@@ -58,30 +58,30 @@ pub(crate) const COMMAND: Command = Command::new(
 const FIXED: &[&str] = &["name", "command", "image", "lifecycle", "volumeDevices"];
 
 /// What is asked for.
-struct Wish<'a> {
-    call: &'a Call<'a>,
+struct DebugOptions<'a> {
+    call: &'a Invocation<'a>,
     images: BTreeMap<&'a str, &'a str>,
     arguments: &'a [String],
     profile: Profile,
     custom: Value,
 }
 
-fn run(call: &Call<'_>) -> Result {
-    let dash = call.flags.dash.unwrap_or(call.words().len());
-    let (names, arguments) = call.words().split_at(dash);
+fn run(call: &Invocation<'_>) -> Result {
+    let dash = call.flags.args_len_at_dash.unwrap_or(call.args().len());
+    let (names, arguments) = call.args().split_at(dash);
     let pairs = |flag: &str| -> Result<BTreeMap<&str, &str>> {
         let mut all = BTreeMap::new();
         for pair in call.flags.all(flag) {
-            let (name, value) = pair
-                .split_once('=')
-                .ok_or_else(|| Fail::error(format!("{pair} must be formatted as key=value")))?;
+            let (name, value) = pair.split_once('=').ok_or_else(|| {
+                CommandError::error(format!("{pair} must be formatted as key=value"))
+            })?;
             all.insert(name, value);
         }
         Ok(all)
     };
     let profile = Profile::of(call.flags.text("profile"))?;
     let custom = custom(call)?;
-    let wish = Wish { call, images: pairs("set-image")?, arguments, profile, custom };
+    let wish = DebugOptions { call, images: pairs("set-image")?, arguments, profile, custom };
     wish.check(names)?;
     let mut words = vec!["pods".to_owned()];
     words.extend_from_slice(names);
@@ -91,7 +91,7 @@ fn run(call: &Call<'_>) -> Result {
             .map(|name| if name.contains('/') { name.clone() } else { format!("pods/{name}") })
             .collect();
     }
-    let how = How { fetch: true, local: true, ..How::default() };
+    let how = BuilderOptions { fetch: true, default_namespace: true, ..BuilderOptions::default() };
     let (infos, fails) = if names.is_empty() {
         call.select(&[], how)?
     } else {
@@ -101,9 +101,9 @@ fn run(call: &Call<'_>) -> Result {
         let (pod, container) = match (info.resource.group.as_str(), info.resource.kind.as_str()) {
             ("", "Node") => wish.node(&info.name)?,
             ("", "Pod") if !call.flags.text("copy-to").is_empty() => wish.copy(&info.object)?,
-            ("", "Pod") => wish.beside(&info.object)?,
+            ("", "Pod") => wish.add_ephemeral_container(&info.object)?,
             _ => {
-                return Err(Fail::error(format!(
+                return Err(CommandError::error(format!(
                     "{} not supported by debug",
                     quote(&info.resource.gvk())
                 )));
@@ -113,29 +113,33 @@ fn run(call: &Call<'_>) -> Result {
             attach(call, &pod, &container)?;
         }
     }
-    Fail::collect(fails)
+    CommandError::collect(fails)
 }
 
-fn attaches(call: &Call<'_>) -> bool {
-    if call.flags.has("attach") { call.flags.on("attach") } else { call.flags.on("stdin") }
+fn attaches(call: &Invocation<'_>) -> bool {
+    if call.flags.is_set("attach") {
+        call.flags.is_true("attach")
+    } else {
+        call.flags.is_true("stdin")
+    }
 }
 
-fn custom(call: &Call<'_>) -> Result<Value> {
+fn custom(call: &Invocation<'_>) -> Result<Value> {
     let file = call.flags.text("custom");
     if file.is_empty() {
         return Ok(Value::Null);
     }
     let text = std::fs::read_to_string(file).map_err(|error| {
-        Fail::error(format!(
+        CommandError::error(format!(
             "must pass a container spec json file for custom profile: open {file}: {}",
-            plain(&error)
+            go_io_error(&error)
         ))
     })?;
     let tree = object::yaml::from_yaml(&text).map_err(|error| {
-        Fail::error(format!("{file} does not contain a valid container spec: {error}"))
+        CommandError::error(format!("{file} does not contain a valid container spec: {error}"))
     })?;
     if FIXED.iter().any(|field| !tree[*field].is_zero()) {
-        return Err(Fail::error(
+        return Err(CommandError::error(
             "name, command, image, lifecycle and volume devices are not modifiable via custom profile",
         ));
     }
@@ -152,21 +156,25 @@ fn is_image(text: &str) -> bool {
     regex::Regex::new(&pattern).expect("written in the code").is_match(text)
 }
 
-impl Wish<'_> {
+impl DebugOptions<'_> {
     fn check(&self, names: &[String]) -> Result {
         let (call, flags) = (self.call, &self.call.flags);
         let (image, container) = (flags.text("image"), flags.text("container"));
-        let wrong = |says: &str| Err(Fail::error(says));
-        if flags.has("attach") && flags.on("attach") && image.is_empty() && container.is_empty() {
+        let wrong = |says: &str| Err(CommandError::error(says));
+        if flags.is_set("attach")
+            && flags.is_true("attach")
+            && image.is_empty()
+            && container.is_empty()
+        {
             return wrong(
                 "you must specify --container or create a new container using --image in order to attach.",
             );
         }
         if flags.text("copy-to").is_empty() {
-            if flags.on("replace") {
+            if flags.is_true("replace") {
                 return wrong("--replace may only be used with --copy-to.");
             }
-            if flags.on("same-node") {
+            if flags.is_true("same-node") {
                 return wrong("--same-node may only be used with --copy-to.");
             }
             if !self.images.is_empty() {
@@ -183,7 +191,7 @@ impl Wish<'_> {
             );
         }
         if !image.is_empty() && !is_image(image) {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "invalid image name {}: invalid reference format",
                 quote(image)
             )));
@@ -193,11 +201,11 @@ impl Wish<'_> {
         }
         let policy = flags.text("image-pull-policy");
         if !matches!(policy, "" | "Always" | "IfNotPresent" | "Never") {
-            return Err(Fail::error(format!("invalid image pull policy: {policy}")));
+            return Err(CommandError::error(format!("invalid image pull policy: {policy}")));
         }
         for (name, image) in &self.images {
             if !is_image(image) {
-                return Err(Fail::error(format!(
+                return Err(CommandError::error(format!(
                     "invalid image name {} for container {}: invalid reference format",
                     quote(image),
                     quote(name)
@@ -211,18 +219,18 @@ impl Wish<'_> {
                     "--target is incompatible with --copy-to. Use --share-processes instead.",
                 );
             }
-            if !flags.on("quiet") {
-                call.out(&format!(
+            if !flags.is_true("quiet") {
+                call.print(&format!(
                     "Targeting container {}. If you don't see processes from this container it may be because the container runtime doesn't support this feature.\n",
                     quote(target)
                 ));
             }
         }
-        if flags.on("tty") && !flags.on("stdin") {
+        if flags.is_true("tty") && !flags.is_true("stdin") {
             return wrong("-i/--stdin is required for containers with -t/--tty=true");
         }
         if flags.text("profile") == "legacy" {
-            call.say("--profile=legacy is deprecated and planned to be removed in v1.39. It is recommended to specify other profile, for example \"--profile=general\".");
+            call.print_err("--profile=legacy is deprecated and planned to be removed in v1.39. It is recommended to specify other profile, for example \"--profile=general\".");
         }
         Ok(())
     }
@@ -232,7 +240,7 @@ impl Wish<'_> {
         let flags = &self.call.flags;
         if !self.arguments.is_empty() {
             let words = list(self.arguments.iter().map(|word| word.as_str().into()).collect());
-            if flags.on("arguments-only") {
+            if flags.is_true("arguments-only") {
                 container["args"] = words;
             } else {
                 container["command"] = words;
@@ -259,7 +267,7 @@ impl Wish<'_> {
             }
         }
         for flag in ["stdin", "tty"] {
-            if flags.on(flag) {
+            if flags.is_true(flag) {
                 container[flag] = true.into();
             } else {
                 container.remove(flag);
@@ -289,8 +297,8 @@ impl Wish<'_> {
         while taken(&name) {
             name = format!("debugger-{}", suffix());
         }
-        if !self.call.flags.on("quiet") {
-            self.call.out(&format!("Defaulting debug container name to {name}.\n"));
+        if !self.call.flags.is_true("quiet") {
+            self.call.print(&format!("Defaulting debug container name to {name}.\n"));
         }
         name
     }
@@ -303,7 +311,8 @@ impl Wish<'_> {
         for container in items_mut(containers) {
             if container["name"].as_str() == Some(name) {
                 let mut custom = self.custom.clone();
-                *container = strategic(api::Container::SHAPE, container, &mut custom)?;
+                *container =
+                    apply_strategic_merge_patch(api::Container::SHAPE, container, &mut custom)?;
             }
         }
         Ok(())
@@ -314,8 +323,8 @@ impl Wish<'_> {
         let given = self.call.flags.text("container");
         let container = if given.is_empty() { "debugger" } else { given };
         let name = format!("node-debugger-{node}-{}", suffix());
-        if !self.call.flags.on("quiet") {
-            self.call.out(&format!(
+        if !self.call.flags.is_true("quiet") {
+            self.call.print(&format!(
                 "Creating debugging pod {name} with container {container} on node {node}.\n"
             ));
         }
@@ -325,14 +334,14 @@ impl Wish<'_> {
         pod["metadata"]["name"] = name.into();
         pod["spec"]["nodeName"] = node.into();
         pod["spec"]["containers"] = list(vec![self.container(container)]);
-        self.profile.apply(&mut pod, container, Style::Node, &self.call.flags);
+        self.profile.apply(&mut pod, container, DebugStyle::Node, &self.call.flags);
         self.customize(&mut pod["spec"]["containers"], container)?;
         let path = format!("/api/v1/namespaces/{}/pods", self.call.namespace()?);
         Ok((self.call.server()?.post(&path, &pod)?, container.to_owned()))
     }
 
     /// A container beside the others of a pod.
-    fn beside(&self, pod: &Value) -> Result<(Value, String)> {
+    fn add_ephemeral_container(&self, pod: &Value) -> Result<(Value, String)> {
         let name = self.name(pod);
         let mut container = self.container(&name);
         if !self.call.flags.text("target").is_empty() {
@@ -340,7 +349,7 @@ impl Wish<'_> {
         }
         let mut whole = pod.clone();
         push(&mut whole["spec"]["ephemeralContainers"], container);
-        self.profile.apply(&mut whole, &name, Style::Beside, &self.call.flags);
+        self.profile.apply(&mut whole, &name, DebugStyle::Ephemeral, &self.call.flags);
         self.customize(&mut whole["spec"]["ephemeralContainers"], &name)?;
         let mut patch = Value::object();
         patch["spec"]["ephemeralContainers"] = whole["spec"]["ephemeralContainers"].clone();
@@ -361,10 +370,10 @@ impl Wish<'_> {
         }
         copy["spec"] = pod["spec"].clone();
         copy["spec"].remove("ephemeralContainers");
-        if flags.has("share-processes") {
-            copy["spec"]["shareProcessNamespace"] = flags.on("share-processes").into();
+        if flags.is_set("share-processes") {
+            copy["spec"]["shareProcessNamespace"] = flags.is_true("share-processes").into();
         }
-        if !flags.on("same-node") {
+        if !flags.is_true("same-node") {
             copy["spec"].remove("nodeName");
         }
         for container in items_mut(&mut copy["spec"]["containers"]) {
@@ -379,7 +388,9 @@ impl Wish<'_> {
         let mut name = given.to_owned();
         if !there && flags.text("image").is_empty() {
             if self.images.is_empty() {
-                return Err(Fail::error("you must specify image when creating new container"));
+                return Err(CommandError::error(
+                    "you must specify image when creating new container",
+                ));
             }
             // Only images change.
             name = String::new();
@@ -394,13 +405,13 @@ impl Wish<'_> {
                 name = self.name(&copy);
                 push(&mut copy["spec"]["containers"], self.container(&name));
             }
-            self.profile.apply(&mut copy, &name, Style::Copy, flags);
+            self.profile.apply(&mut copy, &name, DebugStyle::Copy, flags);
             self.customize(&mut copy["spec"]["containers"], &name)?;
         }
         let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
         let path = format!("/api/v1/namespaces/{namespace}/pods");
         let made = self.call.server()?.post(&path, &copy)?;
-        if flags.on("replace") {
+        if flags.is_true("replace") {
             self.call.server()?.delete(&pod_path(pod), &tree("{gracePeriodSeconds: 0}"))?;
         }
         Ok((made, name))
@@ -418,14 +429,14 @@ fn suffix() -> String {
     let random = ring::rand::SystemRandom::new();
     let mut bytes = [0; 5];
     if ring::rand::SecureRandom::fill(&random, &mut bytes).is_err() {
-        let now = object::Clock::micros(&object::SystemClock);
+        let now = object::Clock::now_micros(&object::SystemClock);
         bytes.copy_from_slice(&now.to_le_bytes()[..5]);
     }
     bytes.iter().map(|byte| LETTERS[usize::from(*byte) % LETTERS.len()] as char).collect()
 }
 
 /// Waits until the container runs, and gives it our streams.
-fn attach(call: &Call<'_>, pod: &Value, container: &str) -> Result {
+fn attach(call: &Invocation<'_>, pod: &Value, container: &str) -> Result {
     let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
     let (mut now, mut state, mut warned) = (Value::Null, Value::Null, String::new());
     call.follow_pod(text("namespace"), text("name"), None, |pod| {
@@ -436,8 +447,8 @@ fn attach(call: &Call<'_>, pod: &Value, container: &str) -> Result {
             return Ok(false);
         }
         let message = state["waiting"]["message"].as_str().unwrap_or_default();
-        if !message.is_empty() && message != warned && !call.flags.on("quiet") {
-            call.say(&format!("Warning: container {container}: {message}"));
+        if !message.is_empty() && message != warned && !call.flags.is_true("quiet") {
+            call.print_err(&format!("Warning: container {container}: {message}"));
             message.clone_into(&mut warned);
         }
         Ok(true)

@@ -8,10 +8,10 @@ use super::{
     ALL, ALL_NAMESPACES, Command, DRY_RUN, DryRun, FIELD_SELECTOR, FILES, SELECTOR, create::tree,
 };
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
-    select::{How, Info},
+    call::Invocation,
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
+    select::{BuilderOptions, Info},
     server::JSON,
 };
 
@@ -26,12 +26,12 @@ pub(crate) const COMMAND: Command = Command::new(
         DRY_RUN,
         &[
             Flag::text("cascade").default("background").bare("background"),
-            Flag::new("grace-period", Kind::Int64).default("-1"),
+            Flag::new("grace-period", FlagType::Int64).default("-1"),
             Flag::bool("force"),
             Flag::bool("now"),
             Flag::bool("ignore-not-found"),
             Flag::bool("wait").default("true"),
-            Flag::new("timeout", Kind::Duration),
+            Flag::new("timeout", FlagType::Duration),
             Flag::text("output").short('o'),
             Flag::text("raw"),
             Flag::bool("interactive").short('i'),
@@ -40,7 +40,7 @@ pub(crate) const COMMAND: Command = Command::new(
     run,
 );
 
-fn run(call: &Call<'_>) -> Result {
+fn run(call: &Invocation<'_>) -> Result {
     let raw = call.flags.text("raw");
     if !raw.is_empty() {
         let bytes = call.server()?.bytes(hyper::Method::DELETE, raw, JSON, None)?;
@@ -48,24 +48,30 @@ fn run(call: &Call<'_>) -> Result {
         return Ok(());
     }
     let options = Options::of(call)?;
-    let ignore = call.flags.on("ignore-not-found") || call.flags.on("all");
-    let (infos, mut fails) =
-        call.select(call.words(), How { local: true, ignore_missing: ignore, ..How::default() })?;
+    let ignore = call.flags.is_true("ignore-not-found") || call.flags.is_true("all");
+    let (infos, mut fails) = call.select(
+        call.args(),
+        BuilderOptions {
+            default_namespace: true,
+            ignore_missing: ignore,
+            ..BuilderOptions::default()
+        },
+    )?;
     if infos.is_empty() && fails.is_empty() {
         if options.short {
             return Ok(());
         }
-        call.out("No resources found\n");
+        call.print("No resources found\n");
         return Ok(());
     }
-    if call.flags.on("interactive") && !confirm(call, &infos) {
+    if call.flags.is_true("interactive") && !confirm(call, &infos) {
         return Ok(());
     }
-    if options.grace == Some(0) && !call.flags.on("now") && call.flags.on("force") {
-        call.say("Warning: Immediate deletion does not wait for confirmation that the running resource has been terminated. The resource may continue to run on the cluster indefinitely.");
+    if options.grace == Some(0) && !call.flags.is_true("now") && call.flags.is_true("force") {
+        call.print_err("Warning: Immediate deletion does not wait for confirmation that the running resource has been terminated. The resource may continue to run on the cluster indefinitely.");
     }
     if call.namespace_given() && infos.iter().any(|info| !info.resource.namespaced) {
-        call.say(
+        call.print_err(
             "Warning: deleting cluster-scoped resources, not scoped to the provided namespace",
         );
     }
@@ -80,20 +86,20 @@ fn run(call: &Call<'_>) -> Result {
             Err(fail) => fails.push(fail),
         }
     }
-    Fail::collect(fails)?;
-    if call.flags.on("wait") && options.dry_run == DryRun::No {
+    CommandError::collect(fails)?;
+    if call.flags.is_true("wait") && options.dry_run == DryRun::No {
         for (info, answer) in going {
-            wait_gone(call, &info, &answer)?;
+            wait_for_deletion(call, &info, &answer)?;
         }
     }
     Ok(())
 }
 
 /// What `--cascade` says of the objects that belong to a deleted one.
-pub(crate) fn propagation(call: &Call<'_>) -> Result<&'static str> {
+pub(crate) fn propagation(call: &Invocation<'_>) -> Result<&'static str> {
     let given = call.flags.text("cascade");
     let old = |instead: &str| {
-        call.say(&format!("warning: --cascade={given} is deprecated (boolean value) and can be replaced with --cascade={instead}."));
+        call.print_err(&format!("warning: --cascade={given} is deprecated (boolean value) and can be replaced with --cascade={instead}."));
     };
     match given {
         "background" => Ok("Background"),
@@ -107,21 +113,21 @@ pub(crate) fn propagation(call: &Call<'_>) -> Result<&'static str> {
             old("orphan");
             Ok("Orphan")
         }
-        other => Err(Fail::error(format!(
+        other => Err(CommandError::error(format!(
             "invalid cascade value ({other}). Must be \"background\", \"foreground\", or \"orphan\""
         ))),
     }
 }
 
 /// Asks once a second until an object is gone, to make it anew.
-pub(crate) fn until_gone(call: &Call<'_>, info: &Info, patience: Duration) -> Result {
+pub(crate) fn poll_until_deleted(call: &Invocation<'_>, info: &Info, patience: Duration) -> Result {
     let began = Instant::now();
     loop {
         match call.server()?.get(&info.path()) {
             Err(fail) if fail.is_not_found() => return Ok(()),
             Err(fail) => return Err(fail),
             Ok(_) if began.elapsed() >= patience => {
-                return Err(Fail::error("context deadline exceeded"));
+                return Err(CommandError::error("context deadline exceeded"));
             }
             Ok(_) => std::thread::sleep(Duration::from_secs(1).min(patience)),
         }
@@ -138,7 +144,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    fn of(call: &Call<'_>) -> Result<Self> {
+    fn of(call: &Invocation<'_>) -> Result<Self> {
         let propagation = propagation(call)?;
         let short = match call.flags.text("output") {
             "" => false,
@@ -151,13 +157,15 @@ impl Options {
             }
         };
         let mut grace = Some(call.flags.int("grace-period")).filter(|n| *n >= 0);
-        if call.flags.on("now") {
+        if call.flags.is_true("now") {
             if grace.is_some() {
-                return Err(Fail::error("--now and --grace-period cannot be specified together"));
+                return Err(CommandError::error(
+                    "--now and --grace-period cannot be specified together",
+                ));
             }
             grace = Some(1);
         }
-        let force = call.flags.on("force");
+        let force = call.flags.is_true("force");
         if grace == Some(0) && !force {
             // As little time as possible, but not without anybody being told.
             grace = Some(1);
@@ -166,7 +174,7 @@ impl Options {
             grace = Some(0);
         }
         if force && grace.is_some_and(|n| n > 0) {
-            return Err(Fail::error(
+            return Err(CommandError::error(
                 "--force and --grace-period greater than 0 cannot be specified together",
             ));
         }
@@ -174,23 +182,23 @@ impl Options {
     }
 }
 
-fn confirm(call: &Call<'_>, infos: &[Info]) -> bool {
-    call.out("You are about to delete the following ");
-    call.out(&format!("{} resource(s):\n", infos.len()));
+fn confirm(call: &Invocation<'_>, infos: &[Info]) -> bool {
+    call.print("You are about to delete the following ");
+    call.print(&format!("{} resource(s):\n", infos.len()));
     for info in infos {
-        call.out(&format!("{}\n", info.named()));
+        call.print(&format!("{}\n", info.named()));
     }
-    call.out("Do you want to continue? (y/N): ");
+    call.print("Do you want to continue? (y/N): ");
     let mut line = String::new();
     let _ = std::io::stdin().read_line(&mut line);
     let yes = matches!(line.trim(), "y" | "Y");
     if !yes {
-        call.out("deletion is cancelled\n");
+        call.print("deletion is cancelled\n");
     }
     yes
 }
 
-pub(crate) fn delete(call: &Call<'_>, info: &Info, options: &Options) -> Result<Value> {
+pub(crate) fn delete(call: &Invocation<'_>, info: &Info, options: &Options) -> Result<Value> {
     if options.dry_run == DryRun::Client {
         return call.server()?.get(&info.path());
     }
@@ -205,9 +213,9 @@ pub(crate) fn delete(call: &Call<'_>, info: &Info, options: &Options) -> Result<
     call.server()?.delete(&info.path(), &body)
 }
 
-pub(crate) fn say(call: &Call<'_>, info: &Info, options: &Options) {
+pub(crate) fn say(call: &Invocation<'_>, info: &Info, options: &Options) {
     if options.short {
-        call.out(&format!("{}\n", info.named()));
+        call.print(&format!("{}\n", info.named()));
         return;
     }
     let done = match options.grace {
@@ -219,7 +227,7 @@ pub(crate) fn say(call: &Call<'_>, info: &Info, options: &Options) {
     } else {
         format!(" from {} namespace", info.namespace)
     };
-    call.out(&format!(
+    call.print(&format!(
         "{} {} {done}{place}{}\n",
         info.resource.kind_name(),
         quote(&info.name),
@@ -228,7 +236,7 @@ pub(crate) fn say(call: &Call<'_>, info: &Info, options: &Options) {
 }
 
 /// Waits until an object, and not one made anew under its name, is gone.
-pub(crate) fn wait_gone(call: &Call<'_>, info: &Info, answer: &Value) -> Result {
+pub(crate) fn wait_for_deletion(call: &Invocation<'_>, info: &Info, answer: &Value) -> Result {
     let uid = if answer["kind"].as_str() == Some("Status") {
         &answer["details"]["uid"]
     } else {
@@ -244,7 +252,7 @@ pub(crate) fn wait_gone(call: &Call<'_>, info: &Info, answer: &Value) -> Result 
         #[expect(clippy::cast_precision_loss, reason = "a duration")]
         n => Some(n as f64 / 1e9),
     };
-    let gone = call.follow(info, timeout, |object| {
+    let gone = call.watch_object(info, timeout, |object| {
         Ok(object.is_some_and(|object| {
             uid.is_empty() || object["metadata"]["uid"].as_str() == Some(&uid)
         }))
@@ -253,11 +261,13 @@ pub(crate) fn wait_gone(call: &Call<'_>, info: &Info, answer: &Value) -> Result 
         Ok(true) => Ok(()),
         Ok(false) => {
             let (plural, name) = (&info.resource.plural, &info.name);
-            Err(Fail::error(format!("timed out waiting for the condition on {plural}/{name}")))
+            Err(CommandError::error(format!(
+                "timed out waiting for the condition on {plural}/{name}"
+            )))
         }
         // Who may delete need not be allowed to look.
-        Err(Fail::Server { status, .. })
-            if status.is("Forbidden") || status.is("MethodNotAllowed") =>
+        Err(CommandError::Server { status, .. })
+            if status.has_reason("Forbidden") || status.has_reason("MethodNotAllowed") =>
         {
             Ok(())
         }

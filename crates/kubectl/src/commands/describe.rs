@@ -2,11 +2,11 @@
 
 use super::{ALL_NAMESPACES, CHUNKS, Command, FILES, SELECTOR};
 use crate::{
-    call::Call,
+    call::Invocation,
     describe,
-    fail::{Fail, Result},
+    fail::{CommandError, Result},
     flags::Flag,
-    select::{How, Target, target},
+    select::{BuilderOptions, Target, target},
 };
 
 pub(crate) const COMMAND: Command = Command::new(
@@ -15,14 +15,19 @@ pub(crate) const COMMAND: Command = Command::new(
     run,
 );
 
-fn run(call: &Call<'_>) -> Result {
-    if call.words().is_empty() && !call.has_files() {
-        return Err(Fail::error(
+fn run(call: &Invocation<'_>) -> Result {
+    if call.args().is_empty() && !call.has_files() {
+        return Err(CommandError::error(
             "You must specify the type of resource to describe. Use \"kubectl api-resources\" for a complete list of supported resources.",
         ));
     }
-    let how = How { fetch: true, local: true, all_by_default: true, ..How::default() };
-    let (mut infos, mut fails) = call.select(call.words(), how)?;
+    let how = BuilderOptions {
+        fetch: true,
+        default_namespace: true,
+        all_by_default: true,
+        ..BuilderOptions::default()
+    };
+    let (mut infos, mut fails) = call.select(call.args(), how)?;
     if infos.is_empty() && fails.len() == 1 && fails[0].is_not_found() {
         // A name that nothing has may still be the beginning of some.
         let found = by_prefix(call)?;
@@ -32,29 +37,29 @@ fn run(call: &Call<'_>) -> Result {
     }
     // Of several objects it is told only when it is asked for.
     let alone = infos.len() == 1 && fails.is_empty();
-    let events = call.flags.on("show-events") && (alone || call.flags.has("show-events"));
+    let events = call.flags.is_true("show-events") && (alone || call.flags.is_set("show-events"));
     for (at, info) in infos.iter().enumerate() {
         match describe::describe(call, info, events) {
-            Ok(text) if at == 0 => call.out(&text),
-            Ok(text) => call.out(&format!("\n\n{text}")),
+            Ok(text) if at == 0 => call.print(&text),
+            Ok(text) => call.print(&format!("\n\n{text}")),
             Err(fail) => fails.push(fail),
         }
     }
     if infos.is_empty() && fails.is_empty() {
-        if call.flags.on("all-namespaces") {
-            call.say("No resources found");
+        if call.flags.is_true("all-namespaces") {
+            call.print_err("No resources found");
         } else {
-            call.say(&format!("No resources found in {} namespace.", call.namespace()?));
+            call.print_err(&format!("No resources found in {} namespace.", call.namespace()?));
         }
     }
-    Fail::collect(fails)
+    CommandError::collect(fails)
 }
 
-fn by_prefix(call: &Call<'_>) -> Result<Vec<crate::select::Info>> {
+fn by_prefix(call: &Invocation<'_>) -> Result<Vec<crate::select::Info>> {
     if call.has_files() {
         return Ok(Vec::new());
     }
-    let Target::Named(named) = target(call.words())? else { return Ok(Vec::new()) };
+    let Target::Named(named) = target(call.args())? else { return Ok(Vec::new()) };
     let [(word, prefix)] = &named[..] else { return Ok(Vec::new()) };
     let resource = call.resources()?.find(word)?.clone();
     let list = call.list(&resource)?;

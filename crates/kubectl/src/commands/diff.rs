@@ -13,14 +13,14 @@ use super::{
     Command, FIELD_MANAGER, FILES, SELECTOR,
     apply::patch_of,
     create::last_applied,
-    prune::{self, Seen},
+    prune::{self, AppliedObjects},
 };
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
+    call::Invocation,
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
     resources::escape,
-    select::{How, Info, plain},
+    select::{BuilderOptions, Info, go_io_error},
     server::PatchType,
 };
 
@@ -36,8 +36,8 @@ pub(crate) const COMMAND: Command = Command::new(
             Flag::bool("show-managed-fields"),
             Flag::bool("show-secrets"),
             Flag::bool("prune"),
-            Flag::new("prune-allowlist", Kind::Each),
-            Flag::new("concurrency", Kind::Int32).default("1"),
+            Flag::new("prune-allowlist", FlagType::StringArray),
+            Flag::new("concurrency", FlagType::Int32).default("1"),
         ],
     ],
     run,
@@ -47,24 +47,24 @@ pub(crate) const COMMAND: Command = Command::new(
 /// What stands for a value that is not to be seen.
 const MASK: &str = "***";
 
-fn run(call: &Call<'_>) -> Result {
-    if !call.words().is_empty() {
-        return Err(call.usage(format!("Unexpected args: [{}]", call.words().join(" "))));
+fn run(call: &Invocation<'_>) -> Result {
+    if !call.args().is_empty() {
+        return Err(call.usage(format!("Unexpected args: [{}]", call.args().join(" "))));
     }
     if !call.has_files() {
-        return Err(Fail::error("must specify one of -f and -k"));
+        return Err(CommandError::error("must specify one of -f and -k"));
     }
-    if call.flags.on("force-conflicts") && !call.flags.on("server-side") {
-        return Err(Fail::error("--force-conflicts only works with --server-side"));
+    if call.flags.is_true("force-conflicts") && !call.flags.is_true("server-side") {
+        return Err(CommandError::error("--force-conflicts only works with --server-side"));
     }
-    let pruned = if call.flags.on("prune") { Some(prune::resources(call)?) } else { None };
-    let (live, merged) = (Folder::new("LIVE")?, Folder::new("MERGED")?);
-    let (infos, fails) = call.select(&[], How::default())?;
-    Fail::collect(fails)?;
-    let mut seen = Seen::default();
+    let pruned = if call.flags.is_true("prune") { Some(prune::resources(call)?) } else { None };
+    let (live, merged) = (DiffDir::new("LIVE")?, DiffDir::new("MERGED")?);
+    let (infos, fails) = call.select(&[], BuilderOptions::default())?;
+    CommandError::collect(fails)?;
+    let mut seen = AppliedObjects::default();
     for info in infos {
         if info.name.is_empty() {
-            return Err(Fail::error("resource name may not be empty"));
+            return Err(CommandError::error("resource name may not be empty"));
         }
         let mut from = match call.server()?.get(&info.path()) {
             Ok(object) => object,
@@ -72,8 +72,8 @@ fn run(call: &Call<'_>) -> Result {
             Err(fail) => return Err(fail),
         };
         seen.note(&info, &from);
-        let mut to = wanted(call, &info, &from)?;
-        if !call.flags.on("show-managed-fields") {
+        let mut to = merged_object(call, &info, &from)?;
+        if !call.flags.is_true("show-managed-fields") {
             for object in [&mut from, &mut to] {
                 if !object["metadata"].is_null() {
                     object["metadata"].remove("managedFields");
@@ -82,7 +82,7 @@ fn run(call: &Call<'_>) -> Result {
         }
         if info.resource.kind == "Secret"
             && info.resource.version == "v1"
-            && !call.flags.on("show-secrets")
+            && !call.flags.is_true("show-secrets")
         {
             mask(&mut from, &mut to);
             // Where there was none, nothing is shown in its place.
@@ -110,8 +110,8 @@ fn file_name(info: &Info) -> String {
 }
 
 /// The object as it would be, from a dry run.
-fn wanted(call: &Call<'_>, info: &Info, current: &Value) -> Result<Value> {
-    let server_side = call.flags.on("server-side");
+fn merged_object(call: &Invocation<'_>, info: &Info, current: &Value) -> Result<Value> {
+    let server_side = call.flags.is_true("server-side");
     let manager = match (call.flags.text("field-manager"), server_side) {
         ("", true) => "kubectl",
         ("", false) => "kubectl-client-side-apply",
@@ -119,7 +119,7 @@ fn wanted(call: &Call<'_>, info: &Info, current: &Value) -> Result<Value> {
     };
     let query = format!("?dryRun=All&fieldManager={}", escape(manager));
     if server_side {
-        let query = format!("{query}&force={}", call.flags.on("force-conflicts"));
+        let query = format!("{query}&force={}", call.flags.is_true("force-conflicts"));
         return call.server()?.patch(&(info.path() + &query), PatchType::Apply, &info.object);
     }
     if current.is_null() {
@@ -127,7 +127,7 @@ fn wanted(call: &Call<'_>, info: &Info, current: &Value) -> Result<Value> {
         return call.server()?.create(&path, &info.object);
     }
     let modified = object::from_json(last_applied(&info.object, true).as_bytes())
-        .map_err(|error| Fail::error(error.to_string()))?;
+        .map_err(|error| CommandError::error(error.to_string()))?;
     let (mut patch, kind) = patch_of(&modified, current)?;
     if patch.entries().len() == 0 {
         return Ok(current.clone());
@@ -154,7 +154,7 @@ fn mask(from: &mut Value, to: &mut Value) {
 }
 
 /// Runs the program; that it found differences is exit code 1.
-fn show(call: &Call<'_>, from: &Path, to: &Path) -> Result {
+fn show(call: &Invocation<'_>, from: &Path, to: &Path) -> Result {
     let external = &call.environment.external_diff;
     let mut words = external.split(' ');
     let (program, options): (&str, Vec<&str>) = if external.is_empty() {
@@ -170,35 +170,36 @@ fn show(call: &Call<'_>, from: &Path, to: &Path) -> Result {
     if external.is_empty() {
         process.args(["-u", "-N"]);
     }
-    let failed = |why: String| Fail::error(format!("failed to run {}: {why}", quote(program)));
+    let failed =
+        |why: String| CommandError::error(format!("failed to run {}: {why}", quote(program)));
     let status = process.arg(from).arg(to).args(options).status();
     let status = status.map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
             failed(format!("exec: {}: executable file not found in $PATH", quote(program)))
         }
-        _ => failed(plain(&error)),
+        _ => failed(go_io_error(&error)),
     })?;
     match status.code() {
         Some(0) => Ok(()),
-        Some(1) => Err(Fail::Code(1)),
+        Some(1) => Err(CommandError::Code(1)),
         Some(code) => Err(failed(format!("exit status {code}"))),
         None => Err(failed("it was ended by a signal".to_owned())),
     }
 }
 
 /// A folder for one side of the comparison, which is gone when it is no longer needed.
-struct Folder(PathBuf);
+struct DiffDir(PathBuf);
 
-impl Folder {
+impl DiffDir {
     fn new(name: &str) -> Result<Self> {
         use std::os::unix::fs::DirBuilderExt as _;
-        let mut number = object::Clock::micros(&object::SystemClock).unsigned_abs();
+        let mut number = object::Clock::now_micros(&object::SystemClock).unsigned_abs();
         loop {
             let path = std::env::temp_dir().join(format!("{name}-{}", number % 10_000_000_000));
             match fs::DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Self(path)),
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
-                Err(error) => return Err(Fail::error(plain(&error))),
+                Err(error) => return Err(CommandError::error(go_io_error(&error))),
             }
         }
     }
@@ -214,11 +215,11 @@ impl Folder {
         let opened = file.open(self.0.join(name));
         opened
             .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
-            .map_err(|error| Fail::error(plain(&error)))
+            .map_err(|error| CommandError::error(go_io_error(&error)))
     }
 }
 
-impl Drop for Folder {
+impl Drop for DiffDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }

@@ -7,10 +7,10 @@ use object::{Value, quote::quote, selector::Selector};
 
 use super::{Command, DRY_RUN, DryRun, SELECTOR};
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
-    select::{How, Info},
+    call::Invocation,
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
+    select::{BuilderOptions, Info},
     server::PatchType,
 };
 
@@ -28,49 +28,50 @@ pub(crate) const DRAIN: Command = Command::new(
             Flag::bool("ignore-daemonsets"),
             Flag::bool("delete-emptydir-data"),
             Flag::bool("disable-eviction"),
-            Flag::new("grace-period", Kind::Int64).default("-1"),
-            Flag::new("timeout", Kind::Duration),
+            Flag::new("grace-period", FlagType::Int64).default("-1"),
+            Flag::new("timeout", FlagType::Duration),
             Flag::text("pod-selector"),
-            Flag::new("skip-wait-for-delete-timeout", Kind::Int64),
-            Flag::new("chunk-size", Kind::Int64).default("500"),
+            Flag::new("skip-wait-for-delete-timeout", FlagType::Int64),
+            Flag::new("chunk-size", FlagType::Int64).default("500"),
         ],
     ],
     drain,
 );
 
-fn nodes(call: &Call<'_>) -> Result<(Vec<Info>, Vec<Fail>)> {
+fn nodes(call: &Invocation<'_>) -> Result<(Vec<Info>, Vec<CommandError>)> {
     let selecting = !call.flags.text("selector").is_empty();
-    if call.words().is_empty() && !selecting {
+    if call.args().is_empty() && !selecting {
         return Err(call.usage(format!("USAGE: {} NODE [flags]", call.command)));
     }
-    if selecting && !call.words().is_empty() {
+    if selecting && !call.args().is_empty() {
         return Err(call.usage("cannot specify both a node name and a --selector option"));
     }
     let mut words = vec!["nodes".to_owned()];
-    words.extend(call.words().iter().map(|word| {
+    words.extend(call.args().iter().map(|word| {
         word.strip_prefix("node/").or(word.strip_prefix("nodes/")).unwrap_or(word).to_owned()
     }));
-    let (infos, fails) = call.select(&words, How { fetch: true, ..How::default() })?;
+    let (infos, fails) =
+        call.select(&words, BuilderOptions { fetch: true, ..BuilderOptions::default() })?;
     if infos.is_empty() && fails.is_empty() {
-        return Err(Fail::error("No resources found"));
+        return Err(CommandError::error("No resources found"));
     }
     Ok((infos, fails))
 }
 
-fn cordon(call: &Call<'_>, on: bool) -> Result {
+fn cordon(call: &Invocation<'_>, on: bool) -> Result {
     let dry_run = DryRun::of(call)?;
     let (infos, fails) = nodes(call)?;
-    Fail::collect(fails)?;
+    CommandError::collect(fails)?;
     for info in infos {
         mark(call, &info, on, dry_run)?;
     }
     Ok(())
 }
 
-fn mark(call: &Call<'_>, info: &Info, on: bool, dry_run: DryRun) -> Result {
+fn mark(call: &Invocation<'_>, info: &Info, on: bool, dry_run: DryRun) -> Result {
     let done = if on { "cordoned" } else { "uncordoned" };
     if (info.object["spec"]["unschedulable"].as_bool() == Some(true)) == on {
-        call.out(&format!("node/{} already {done}{}\n", info.name, dry_run.suffix()));
+        call.print(&format!("node/{} already {done}{}\n", info.name, dry_run.suffix()));
         return Ok(());
     }
     if dry_run != DryRun::Client {
@@ -79,28 +80,29 @@ fn mark(call: &Call<'_>, info: &Info, on: bool, dry_run: DryRun) -> Result {
         let query = if dry_run == DryRun::Server { "?dryRun=All" } else { "" };
         call.server()?.patch(&(info.path() + query), PatchType::Strategic, &patch)?;
     }
-    call.out(&format!("node/{} {done}{}\n", info.name, dry_run.suffix()));
+    call.print(&format!("node/{} {done}{}\n", info.name, dry_run.suffix()));
     Ok(())
 }
 
-fn drain(call: &Call<'_>) -> Result {
-    let selector = Selector::parse(call.flags.text("pod-selector"))
-        .map_err(|_| Fail::error("--pod-selector=<pod_selector> must be a valid label selector"))?;
+fn drain(call: &Invocation<'_>) -> Result {
+    let selector = Selector::parse(call.flags.text("pod-selector")).map_err(|_| {
+        CommandError::error("--pod-selector=<pod_selector> must be a valid label selector")
+    })?;
     let dry_run = DryRun::of(call)?;
     let (infos, fails) = nodes(call)?;
-    Fail::collect(fails)?;
+    CommandError::collect(fails)?;
     for info in &infos {
         mark(call, info, true, dry_run)?;
     }
     let (mut pending, mut fails) = (String::new(), Vec::new());
     for info in &infos {
-        match empty(call, &info.name, &selector, dry_run) {
-            Ok(()) => call.out(&format!("node/{} drained{}\n", info.name, dry_run.suffix())),
+        match drain_node(call, &info.name, &selector, dry_run) {
+            Ok(()) => call.print(&format!("node/{} drained{}\n", info.name, dry_run.suffix())),
             Err(fail) => {
-                call.say(&format!(
+                call.print_err(&format!(
                     "error: unable to drain node {} due to error: {}, continuing command...",
                     quote(&info.name),
-                    fail.words()
+                    fail.message()
                 ));
                 pending += &format!("\n {}", info.name);
                 fails.push(fail);
@@ -108,20 +110,20 @@ fn drain(call: &Call<'_>) -> Result {
         }
     }
     if !pending.is_empty() {
-        call.say(&format!("There are pending nodes to be drained:{pending}"));
+        call.print_err(&format!("There are pending nodes to be drained:{pending}"));
     }
-    Fail::collect(fails)
+    CommandError::collect(fails)
 }
 
 /// Removes the pods of a node.
-fn empty(call: &Call<'_>, node: &str, selector: &Selector, dry_run: DryRun) -> Result {
+fn drain_node(call: &Invocation<'_>, node: &str, selector: &Selector, dry_run: DryRun) -> Result {
     let pods = choose::pods(call, node, selector)?;
     if let Some(warnings) = pods.warnings() {
-        call.say(&format!("Warning: {warnings}"));
+        call.print_err(&format!("Warning: {warnings}"));
     }
     if dry_run == DryRun::Client {
         for pod in &pods.chosen {
-            call.out(&format!("evicting pod {} (dry run)\n", full_name(pod)));
+            call.print(&format!("evicting pod {} (dry run)\n", full_name(pod)));
         }
         return Ok(());
     }
@@ -131,10 +133,10 @@ fn empty(call: &Call<'_>, node: &str, selector: &Selector, dry_run: DryRun) -> R
             let names = left.iter().map(|pod| {
                 format!("\npod/{}", pod["metadata"]["name"].as_str().unwrap_or_default())
             });
-            call.say(&format!(
+            call.print_err(&format!(
                 "There are pending pods in node {} when an error occurred: {}{}",
                 quote(node),
-                fail.words(),
+                fail.message(),
                 names.collect::<String>()
             ));
         }
@@ -152,7 +154,7 @@ fn names(pod: &Value) -> (&str, &str) {
 }
 
 /// Whether `--skip-wait-for-delete-timeout` says that nobody waits for a pod any more.
-fn is_skipped(call: &Call<'_>, pod: &Value) -> bool {
+fn is_skipped(call: &Invocation<'_>, pod: &Value) -> bool {
     let limit = call.flags.int("skip-wait-for-delete-timeout");
     let deleted = pod["metadata"]["deletionTimestamp"].as_str();
     let deleted = deleted.and_then(|text| text.parse::<jiff::Timestamp>().ok());

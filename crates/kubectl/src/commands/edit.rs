@@ -6,13 +6,13 @@ use object::{Value, yaml};
 
 use super::{Command, FIELD_MANAGER, FILES, VALIDATE};
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    call::Invocation,
+    fail::{CommandError, Result},
     flags::Flag,
     merge::two_way,
     print::{self, json},
-    record::{self, Record},
-    select::{How, Info},
+    record::{self, ChangeCause},
+    select::{BuilderOptions, Info},
 };
 
 pub(crate) const COMMAND: Command = Command::new(
@@ -36,35 +36,40 @@ pub(crate) const COMMAND: Command = Command::new(
 const HEAD: &str = "# Please edit the object below. Lines beginning with a '#' will be ignored,\n# and an empty file will abort the edit. If an error occurs while saving this file will be\n# reopened with the relevant failures.\n#\n";
 
 #[expect(clippy::too_many_lines, reason = "one loop between editor and server")]
-fn run(call: &Call<'_>) -> Result {
+fn run(call: &Invocation<'_>) -> Result {
     let format = call.flags.text("output");
     let as_json = match format {
         "" | "yaml" => false,
         "json" => true,
-        "kyaml" => return Err(Fail::error("the output format \"kyaml\" is not supported")),
+        "kyaml" => return Err(CommandError::error("the output format \"kyaml\" is not supported")),
         other => {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "unable to match a printer suitable for the output format {}, allowed formats are: json,kyaml,yaml",
                 object::quote::quote(other)
             )));
         }
     };
     let sub = call.flags.text("subresource");
-    let how = How { fetch: true, local: true, all_by_default: true, ..How::default() };
-    let mut infos = call.select_all_ok(call.words(), how)?;
+    let how = BuilderOptions {
+        fetch: true,
+        default_namespace: true,
+        all_by_default: true,
+        ..BuilderOptions::default()
+    };
+    let mut infos = call.select_all_ok(call.args(), how)?;
     if !sub.is_empty() {
         for info in &mut infos {
             info.object = call.server()?.get(&format!("{}/{sub}", info.path()))?;
         }
     }
     if infos.is_empty() {
-        return Err(Fail::error("edit cancelled, no objects found"));
+        return Err(CommandError::error("edit cancelled, no objects found"));
     }
     let mut shown: Vec<Value> = infos
         .iter()
         .map(|info| {
             let mut object = info.object.clone();
-            if !call.flags.on("show-managed-fields") && !object["metadata"].is_null() {
+            if !call.flags.is_true("show-managed-fields") && !object["metadata"].is_null() {
                 object["metadata"].remove("managedFields");
             }
             object
@@ -80,36 +85,36 @@ fn run(call: &Call<'_>) -> Result {
     let body = if as_json { json::indented(&whole) + "\n" } else { yaml::to_yaml(&whole) };
     let head = if as_json { "" } else { HEAD };
     let mut text = format!("{head}{body}");
-    if call.flags.on("windows-line-endings") {
+    if call.flags.is_true("windows-line-endings") {
         text = text.replace('\n', "\r\n");
     }
-    let file = Scratch::new(if as_json { "json" } else { "yaml" }, &text)?;
+    let file = EditorFile::new(if as_json { "json" } else { "yaml" }, &text)?;
     let mut before = text;
     let mut first = true;
     loop {
         file.edit(call)?;
         let edited = file.read()?;
         if edited == before && first {
-            call.say("Edit cancelled, no changes made.");
+            call.print_err("Edit cancelled, no changes made.");
             return Ok(());
         }
         let plain = without_comments(&edited);
         if plain.trim().is_empty() {
-            call.say("Edit cancelled, saved file was empty.");
+            call.print_err("Edit cancelled, saved file was empty.");
             return Ok(());
         }
         // What was refused once is not sent again.
         if !first && without_comments(&before) == plain {
-            call.say(&format!(
+            call.print_err(&format!(
                 "A copy of your changes has been stored to {}",
                 object::quote::quote(&file.keep())
             ));
-            return Err(Fail::error("Edit cancelled, no valid changes were saved."));
+            return Err(CommandError::error("Edit cancelled, no valid changes were saved."));
         }
         let failed = match yaml::from_yaml(&plain) {
-            Err(error) => Fail::error(error.to_string()),
+            Err(error) => CommandError::error(error.to_string()),
             Ok(tree) if tree == whole && first => {
-                call.say("Edit cancelled, no changes made.");
+                call.print_err("Edit cancelled, no changes made.");
                 return Ok(());
             }
             Ok(tree) => match send(call, &infos, &tree) {
@@ -124,12 +129,12 @@ fn run(call: &Call<'_>) -> Result {
                 format!("{} {}", info.resource.qualified(), object::quote::quote(&info.name))
             })
             .unwrap_or_default();
-        if matches!(&failed, Fail::Server { status, .. } if status.is("Invalid")) {
-            call.say(&format!("error: {subject} is invalid"));
-        } else if let Fail::Error(says) = &failed
+        if matches!(&failed, CommandError::Server { status, .. } if status.has_reason("Invalid")) {
+            call.print_err(&format!("error: {subject} is invalid"));
+        } else if let CommandError::Error(says) = &failed
             && says.starts_with("At least one of")
         {
-            call.say(&format!(
+            call.print_err(&format!(
                 "A copy of your changes has been stored to {}",
                 object::quote::quote(&file.keep())
             ));
@@ -146,32 +151,32 @@ fn without_comments(text: &str) -> String {
 }
 
 /// What becomes of a tree in the editor; nothing if it was left as it is.
-pub(super) fn edited(call: &Call<'_>, tree: &Value) -> Result<Option<Value>> {
+pub(super) fn edited(call: &Invocation<'_>, tree: &Value) -> Result<Option<Value>> {
     let text = format!("{HEAD}{}", yaml::to_yaml(tree));
-    let file = Scratch::new("yaml", &text)?;
+    let file = EditorFile::new("yaml", &text)?;
     file.edit(call)?;
     let lines = file.read()?;
     let plain = without_comments(&lines);
     if plain.trim().is_empty() {
-        call.say("Edit cancelled, saved file was empty.");
+        call.print_err("Edit cancelled, saved file was empty.");
         return Ok(None);
     }
     let edited = yaml::from_yaml(&plain).map_err(|error| {
-        call.say(&format!(
+        call.print_err(&format!(
             "A copy of your changes has been stored to {}",
             object::quote::quote(&file.keep())
         ));
-        Fail::error(error.to_string())
+        CommandError::error(error.to_string())
     })?;
     if edited == *tree {
-        call.say("Edit cancelled, no changes made.");
+        call.print_err("Edit cancelled, no changes made.");
         return Ok(None);
     }
     Ok(Some(edited))
 }
 
 /// Sends what changed of each object.
-fn send(call: &Call<'_>, infos: &[Info], edited: &Value) -> Result {
+fn send(call: &Invocation<'_>, infos: &[Info], edited: &Value) -> Result {
     let objects =
         if infos.len() > 1 { edited["items"].items().to_vec() } else { vec![edited.clone()] };
     let below = match call.flags.text("subresource") {
@@ -187,10 +192,12 @@ fn send(call: &Call<'_>, infos: &[Info], edited: &Value) -> Result {
                 && old["apiVersion"] == object["apiVersion"]
         };
         let Some(info) = infos.iter().find(same) else {
-            return Err(Fail::error("At least one of apiVersion, kind and name was changed"));
+            return Err(CommandError::error(
+                "At least one of apiVersion, kind and name was changed",
+            ));
         };
         if object["kind"].as_str() != Some(&info.resource.kind) {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "no matches for kind {} in version {}",
                 object::quote::quote(object["kind"].as_str().unwrap_or_default()),
                 object::quote::quote(object["apiVersion"].as_str().unwrap_or_default())
@@ -199,14 +206,14 @@ fn send(call: &Call<'_>, infos: &[Info], edited: &Value) -> Result {
         let mut old = info.object.clone();
         old["metadata"].remove("managedFields");
         if old == object {
-            call.out(&format!("{} skipped\n", info.named()));
+            call.print(&format!("{} skipped\n", info.named()));
             continue;
         }
         let mut object = object;
-        Record::of(call).note(&mut object);
+        ChangeCause::of(call).annotate(&mut object);
         let (patch, kind) = two_way(&old, &object)?;
-        if call.flags.on("output-patch") {
-            call.out(&format!("Patch: {}\n", json::compact(&patch)));
+        if call.flags.is_true("output-patch") {
+            call.print(&format!("Patch: {}\n", json::compact(&patch)));
         }
         match call.server()?.patch(
             &(info.path() + &below + "?fieldManager=kubectl-edit&fieldValidation=Strict"),
@@ -214,14 +221,14 @@ fn send(call: &Call<'_>, infos: &[Info], edited: &Value) -> Result {
             &patch,
         ) {
             Ok(changed) => match call.flags.text("output") {
-                "json" => call.out(&(json::indented(&without_managed(&changed)) + "\n")),
-                "yaml" => call.out(&yaml::to_yaml(&without_managed(&changed))),
-                _ => call.out(&format!("{} edited\n", info.named())),
+                "json" => call.print(&(json::indented(&without_managed(&changed)) + "\n")),
+                "yaml" => call.print(&yaml::to_yaml(&without_managed(&changed))),
+                _ => call.print(&format!("{} edited\n", info.named())),
             },
             Err(fail) => fails.push(fail),
         }
     }
-    Fail::collect(fails)
+    CommandError::collect(fails)
 }
 
 fn without_managed(object: &Value) -> Value {
@@ -231,14 +238,14 @@ fn without_managed(object: &Value) -> Value {
 }
 
 /// A file for the editor, which is gone when it is no longer needed.
-struct Scratch {
+struct EditorFile {
     path: std::path::PathBuf,
     kept: std::cell::Cell<bool>,
 }
 
-impl Scratch {
+impl EditorFile {
     fn new(ending: &str, text: &str) -> Result<Self> {
-        let micros = object::Clock::micros(&object::SystemClock);
+        let micros = object::Clock::now_micros(&object::SystemClock);
         let path = std::env::temp_dir()
             .join(format!("kubectl-edit-{}.{ending}", micros.unsigned_abs() % 10_000_000_000));
         let this = Self { path, kept: std::cell::Cell::new(false) };
@@ -256,14 +263,14 @@ impl Scratch {
             .open(&self.path);
         let wrote =
             opened.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
-        wrote.map_err(|error| Fail::error(error.to_string()))
+        wrote.map_err(|error| CommandError::error(error.to_string()))
     }
 
     fn read(&self) -> Result<String> {
-        std::fs::read_to_string(&self.path).map_err(|error| Fail::error(error.to_string()))
+        std::fs::read_to_string(&self.path).map_err(|error| CommandError::error(error.to_string()))
     }
 
-    fn edit(&self, call: &Call<'_>) -> Result {
+    fn edit(&self, call: &Invocation<'_>) -> Result {
         let editor = &call.environment.editor;
         let line = format!("{editor} '{}'", self.path.display());
         let status = if editor.contains(' ') {
@@ -271,13 +278,17 @@ impl Scratch {
         } else {
             Process::new(editor).arg(&self.path).status()
         };
-        let failed =
-            || Fail::error(format!("unable to launch the editor {}", object::quote::quote(editor)));
+        let failed = || {
+            CommandError::error(format!(
+                "unable to launch the editor {}",
+                object::quote::quote(editor)
+            ))
+        };
         let status = status.map_err(|_| failed())?;
         match status.code() {
             Some(0) => Ok(()),
             Some(127) => Err(failed()),
-            _ => Err(Fail::error(format!(
+            _ => Err(CommandError::error(format!(
                 "there was a problem with the editor {}",
                 object::quote::quote(editor)
             ))),
@@ -291,7 +302,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for EditorFile {
     fn drop(&mut self) {
         if !self.kept.get() {
             let _ = std::fs::remove_file(&self.path);

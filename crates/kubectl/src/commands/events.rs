@@ -4,11 +4,11 @@ use object::{Value, quote::quote};
 
 use super::{ALL_NAMESPACES, CHUNKS, Command};
 use crate::{
-    call::Call,
+    call::Invocation,
     describe::event_age,
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
-    print::{self, Output, table, tabs::TABLE, terminal},
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
+    print::{self, OutputFormat, table, tabs::TABLE, terminal},
     resources::escape,
     server::JSON,
 };
@@ -21,7 +21,7 @@ pub(crate) const COMMAND: Command = Command::new(
         print::FLAGS,
         &[
             Flag::text("for"),
-            Flag::new("types", Kind::List),
+            Flag::new("types", FlagType::StringSlice),
             Flag::bool("no-headers"),
             Flag::bool("watch").short('w'),
         ],
@@ -29,23 +29,23 @@ pub(crate) const COMMAND: Command = Command::new(
     run,
 );
 
-fn run(call: &Call<'_>) -> Result {
+fn run(call: &Invocation<'_>) -> Result {
     let types = call.flags.all("types");
     if types
         .iter()
         .any(|kind| !kind.eq_ignore_ascii_case("Normal") && !kind.eq_ignore_ascii_case("Warning"))
     {
-        return Err(Fail::error("valid --types are Normal or Warning"));
+        return Err(CommandError::error("valid --types are Normal or Warning"));
     }
-    let output = Output::of(call, false)?;
-    let everywhere = call.flags.on("all-namespaces");
+    let output = OutputFormat::of(call, false)?;
+    let everywhere = call.flags.is_true("all-namespaces");
     let path = if everywhere {
         "/api/v1/events".to_owned()
     } else {
         format!("/api/v1/namespaces/{}/events", call.namespace()?)
     };
     let selector = selector(call)?;
-    if call.flags.on("watch") {
+    if call.flags.is_true("watch") {
         return watch(call, &output, &format!("{path}?watch=true{selector}"));
     }
     let (mut all, mut next) = (Vec::new(), String::new());
@@ -59,9 +59,9 @@ fn run(call: &Call<'_>) -> Result {
     }
     if all.is_empty() {
         if everywhere {
-            call.say("No events found.");
+            call.print_err("No events found.");
         } else {
-            call.say(&format!("No events found in {} namespace.", call.namespace()?));
+            call.print_err(&format!("No events found in {} namespace.", call.namespace()?));
         }
         return Ok(());
     }
@@ -76,21 +76,21 @@ fn run(call: &Call<'_>) -> Result {
     }
     let mut text = header(call);
     all.iter().for_each(|event| text += &line(call, event));
-    call.out(&table::align(&text));
+    call.print(&table::align(&text));
     Ok(())
 }
 
 /// The query for the events of one object; empty if those of all are meant.
-fn selector(call: &Call<'_>) -> Result<String> {
+fn selector(call: &Invocation<'_>) -> Result<String> {
     let about = call.flags.text("for");
     if about.is_empty() {
         return Ok(String::new());
     }
     let Some((word, name)) = about.split_once('/') else {
-        return Err(Fail::error("--for must be in resource/name form"));
+        return Err(CommandError::error("--for must be in resource/name form"));
     };
     let resource = call.resources()?.find(word).map_err(|_| {
-        Fail::error(format!("the server doesn't have a resource type {}", quote(word)))
+        CommandError::error(format!("the server doesn't have a resource type {}", quote(word)))
     })?;
     let selector = format!(
         "involvedObject.kind={},involvedObject.apiVersion={},involvedObject.name={name}",
@@ -101,7 +101,7 @@ fn selector(call: &Call<'_>) -> Result<String> {
 }
 
 /// Prints events as they come, those that are there first.
-fn watch(call: &Call<'_>, output: &Output, path: &str) -> Result {
+fn watch(call: &Invocation<'_>, output: &OutputFormat, path: &str) -> Result {
     let (mut widths, mut header) = (Vec::new(), header(call));
     call.server()?.watch(path, JSON, call.timeout()?, |kind, event| {
         // Events are deleted after an hour, which is none by itself.
@@ -110,7 +110,7 @@ fn watch(call: &Call<'_>, output: &Output, path: &str) -> Result {
         }
         if output.is_human() {
             let text = std::mem::take(&mut header) + &line(call, event);
-            call.out(&TABLE.align_remembering(&text, &mut widths));
+            call.print(&TABLE.align_with_widths(&text, &mut widths));
         } else {
             output.print(call, event, "")?;
         }
@@ -119,13 +119,13 @@ fn watch(call: &Call<'_>, output: &Output, path: &str) -> Result {
     Ok(())
 }
 
-fn is_wanted(call: &Call<'_>, event: &Value) -> bool {
+fn is_wanted(call: &Invocation<'_>, event: &Value) -> bool {
     let types = call.flags.all("types");
     let kind = event["type"].as_str().unwrap_or_default();
     types.is_empty() || types.iter().any(|wanted| wanted.eq_ignore_ascii_case(kind))
 }
 
-fn print_list(call: &Call<'_>, output: Output, mut items: Vec<Value>) -> Result {
+fn print_list(call: &Invocation<'_>, output: OutputFormat, mut items: Vec<Value>) -> Result {
     for item in &mut items {
         item["kind"] = "Event".into();
         item["apiVersion"] = "v1".into();
@@ -136,23 +136,23 @@ fn print_list(call: &Call<'_>, output: Output, mut items: Vec<Value>) -> Result 
     list["metadata"] = Value::object();
     list["items"] = Value::List(items.into());
     match output {
-        Output::Name => Ok(()),
+        OutputFormat::Name => Ok(()),
         output => output.print_declared(call, &list, ""),
     }
 }
 
-fn header(call: &Call<'_>) -> String {
-    let namespace = if call.flags.on("all-namespaces") { "NAMESPACE\t" } else { "" };
-    if call.flags.on("no-headers") {
+fn header(call: &Invocation<'_>) -> String {
+    let namespace = if call.flags.is_true("all-namespaces") { "NAMESPACE\t" } else { "" };
+    if call.flags.is_true("no-headers") {
         return String::new();
     }
     format!("{namespace}LAST SEEN\tTYPE\tREASON\tOBJECT\tMESSAGE\n")
 }
 
-fn line(call: &Call<'_>, event: &Value) -> String {
+fn line(call: &Invocation<'_>, event: &Value) -> String {
     let field = |value: &Value| terminal::escape(value.as_str().unwrap_or_default()).into_owned();
     let mut text = String::new();
-    if call.flags.on("all-namespaces") {
+    if call.flags.is_true("all-namespaces") {
         text += &format!("{}\t", field(&event["metadata"]["namespace"]));
     }
     let about = &event["involvedObject"];

@@ -7,11 +7,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Command, FILES};
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
+    call::Invocation,
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
     resources::escape,
-    select::plain,
+    select::go_io_error,
     stdio::{Blocking, DetachKeys, Input, RawTerminal},
     streams::{Sizes, container_of, exchange, open, pod_of},
 };
@@ -21,35 +21,36 @@ pub(super) const FLAGS: &[Flag] = &[
     Flag::bool("stdin").short('i'),
     Flag::bool("tty").short('t'),
     Flag::bool("quiet").short('q'),
-    Flag::new("pod-running-timeout", Kind::Duration).default("1m0s"),
+    Flag::new("pod-running-timeout", FlagType::Duration).default("1m0s"),
 ];
 
 pub(crate) const COMMAND: Command = Command::new("exec", &[FILES, FLAGS], exec);
 
-fn exec(call: &Call<'_>) -> Result {
-    let dash = call.flags.dash.unwrap_or(call.words().len());
-    let (words, command) = call.words().split_at(dash.min(call.words().len()));
+fn exec(call: &Invocation<'_>) -> Result {
+    let dash = call.flags.args_len_at_dash.unwrap_or(call.args().len());
+    let (words, command) = call.args().split_at(dash.min(call.args().len()));
     let Some(word) = words.first() else {
-        return Err(Fail::error("pod, type/name or --filename must be specified"));
+        return Err(CommandError::error("pod, type/name or --filename must be specified"));
     };
     if words.len() > 1 {
-        return Err(Fail::error(
+        return Err(CommandError::error(
             "exec [POD] [COMMAND] is not supported anymore. Use exec [POD] -- [COMMAND] instead\nSee 'kubectl exec -h' for help and examples",
         ));
     }
     if command.is_empty() {
-        return Err(Fail::error("you must specify at least one command for the container"));
+        return Err(CommandError::error("you must specify at least one command for the container"));
     }
     let pod = pod_of(call, word)?;
     check_phase(&pod, "exec into")?;
-    let container = container_of(call, &pod, call.flags.text("container"), call.flags.on("quiet"))?;
-    let tty = wants_terminal(call, call.flags.on("tty"));
+    let container =
+        container_of(call, &pod, call.flags.text("container"), call.flags.is_true("quiet"))?;
+    let tty = wants_terminal(call, call.flags.is_true("tty"));
     Session { pod: &pod, container: &container, tty }.exec(call, command)
 }
 
 pub(super) fn check_phase(pod: &Value, doing: &str) -> Result {
     match pod["status"]["phase"].as_str() {
-        Some(phase @ ("Succeeded" | "Failed")) => Err(Fail::error(format!(
+        Some(phase @ ("Succeeded" | "Failed")) => Err(CommandError::error(format!(
             "cannot {doing} a container in a completed pod; current phase is {phase}"
         ))),
         _ => Ok(()),
@@ -57,13 +58,13 @@ pub(super) fn check_phase(pod: &Value, doing: &str) -> Result {
 }
 
 /// Whether this process's stdin is a terminal that the remote process can have, in raw mode.
-pub(crate) fn wants_terminal(call: &Call<'_>, tty: bool) -> bool {
-    if !tty || !call.flags.on("stdin") {
+pub(crate) fn wants_terminal(call: &Invocation<'_>, tty: bool) -> bool {
+    if !tty || !call.flags.is_true("stdin") {
         return false;
     }
     let terminal = std::io::stdin().is_terminal();
-    if !terminal && !call.flags.on("quiet") {
-        call.say("Unable to use a TTY - input is not a terminal or the right kind of file");
+    if !terminal && !call.flags.is_true("quiet") {
+        call.print_err("Unable to use a TTY - input is not a terminal or the right kind of file");
     }
     terminal
 }
@@ -77,25 +78,25 @@ pub(crate) struct Session<'a> {
 }
 
 impl Session<'_> {
-    fn exec(&self, call: &Call<'_>, command: &[String]) -> Result {
+    fn exec(&self, call: &Invocation<'_>, command: &[String]) -> Result {
         let words = command.iter().map(|word| format!("&command={}", escape(word)));
         let path = self.path(call, "exec") + &words.collect::<String>();
         self.carry(call, &path, None, Sizes::Follow)
     }
 
     /// `detach`: keys that leave the session.
-    pub(super) fn attach(&self, call: &Call<'_>, detach: Option<DetachKeys>) -> Result {
+    pub(super) fn attach(&self, call: &Invocation<'_>, detach: Option<DetachKeys>) -> Result {
         self.carry(call, &self.path(call, "attach"), detach, Sizes::Redraw)
     }
 
-    fn path(&self, call: &Call<'_>, verb: &str) -> String {
+    fn path(&self, call: &Invocation<'_>, verb: &str) -> String {
         let text = |field: &str| self.pod["metadata"][field].as_str().unwrap_or_default();
         format!(
             "/api/v1/namespaces/{}/pods/{}/{verb}?container={}&stdout=true&stdin={}&stderr={}&tty={}",
             text("namespace"),
             text("name"),
             escape(self.container),
-            call.flags.on("stdin"),
+            call.flags.is_true("stdin"),
             !self.tty,
             self.tty
         )
@@ -105,13 +106,13 @@ impl Session<'_> {
     /// terminal is then as it was.
     fn carry(
         &self,
-        call: &Call<'_>,
+        call: &Invocation<'_>,
         path: &str,
         detach: Option<DetachKeys>,
         sizes: Sizes,
     ) -> Result {
-        let failed = |error: std::io::Error| Fail::error(plain(&error));
-        let (server, stdin) = (call.server()?, call.flags.on("stdin"));
+        let failed = |error: std::io::Error| CommandError::error(go_io_error(&error));
+        let (server, stdin) = (call.server()?, call.flags.is_true("stdin"));
         server.wait(async {
             let socket = open(call, path).await?;
             let restored = stdin && std::io::stdin().is_terminal();
@@ -122,7 +123,7 @@ impl Session<'_> {
             let sizes = if self.tty { sizes } else { Sizes::None };
             let result = tokio::select! {
                 result = exchange(socket, input, out, err, sizes) => result,
-                () = ended => Err(Fail::Code(1)),
+                () = ended => Err(CommandError::Code(1)),
             };
             drop(terminal);
             result

@@ -6,8 +6,8 @@ use object::{Value, quote::quote};
 
 use super::Command;
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    call::Invocation,
+    fail::{CommandError, Result},
     flags::Flag,
 };
 
@@ -22,9 +22,9 @@ pub(crate) const COMMAND: Command = Command::new(
 );
 
 #[expect(clippy::too_many_lines, reason = "one sheet, from top to bottom")]
-fn run(call: &Call<'_>) -> Result {
-    let [path] = call.words() else {
-        return Err(Fail::error(if call.words().is_empty() {
+fn run(call: &Invocation<'_>) -> Result {
+    let [path] = call.args() else {
+        return Err(CommandError::error(if call.args().is_empty() {
             "You must specify the type of resource to explain. Use \"kubectl api-resources\" for a complete list of supported resources."
         } else {
             "We accept only this format: explain RESOURCE"
@@ -32,12 +32,12 @@ fn run(call: &Call<'_>) -> Result {
     };
     match call.flags.text("output") {
         "plaintext" | "plaintext-openapiv2" => {}
-        other => return Err(Fail::error(format!("unrecognized format: {other}"))),
+        other => return Err(CommandError::error(format!("unrecognized format: {other}"))),
     }
     let (word, fields) =
         path.split_once('.').map_or((path.as_str(), ""), |(word, rest)| (word, rest));
     let known = call.resources()?;
-    let mut resource = known.find(word).map_err(|fail| Fail::Plain(fail.words()))?.clone();
+    let mut resource = known.find(word).map_err(|fail| CommandError::Raw(fail.message()))?.clone();
     let version = call.flags.text("api-version");
     if !version.is_empty() {
         let (group, number) = version.split_once('/').unwrap_or(("", version));
@@ -46,7 +46,7 @@ fn run(call: &Call<'_>) -> Result {
             .iter()
             .find(|r| r.plural == resource.plural && r.group == group && r.version == number);
         let missing = || {
-            Fail::error(format!(
+            CommandError::error(format!(
                 "couldn't find resource for {}",
                 quote(&format!("{group}/{number}, Resource={}", resource.plural))
             ))
@@ -68,7 +68,10 @@ fn run(call: &Call<'_>) -> Result {
         })
     };
     let Some((_, schema)) = schemas.all.entries().find(|(_, schema)| is_kind(schema)) else {
-        return Err(Fail::error(format!("GVR ({}) not found in OpenAPI schema", resource.gvr())));
+        return Err(CommandError::error(format!(
+            "GVR ({}) not found in OpenAPI schema",
+            resource.gvr()
+        )));
     };
     if call.flags.text("output") == "plaintext-openapiv2" {
         return old::print(call, &resource, &schemas, schema, fields);
@@ -84,8 +87,8 @@ fn run(call: &Call<'_>) -> Result {
         let inside = schemas.inside(&at);
         let Some((_, found)) = inside["properties"].entries().find(|(name, _)| *name == field)
         else {
-            call.out(&text);
-            return Err(Fail::error(format!("field {} does not exist", quote(field))));
+            call.print(&text);
+            return Err(CommandError::error(format!("field {} does not exist", quote(field))));
         };
         found["description"].as_str().unwrap_or_default().clone_into(&mut description);
         field.clone_into(&mut last);
@@ -111,9 +114,9 @@ fn run(call: &Call<'_>) -> Result {
     let inside = schemas.inside(&at);
     if inside["properties"].entries().len() > 0 {
         text += "FIELDS:\n";
-        schemas.fields(&inside, 1, call.flags.on("recursive"), &mut Vec::new(), &mut text);
+        schemas.fields(&inside, 1, call.flags.is_true("recursive"), &mut Vec::new(), &mut text);
     }
-    call.out(&(text + "\n"));
+    call.print(&(text + "\n"));
     Ok(())
 }
 

@@ -4,13 +4,13 @@ use object::Value;
 
 use super::{Command, DRY_RUN, DryRun, FIELD_MANAGER, FILES, create::tree, write_query};
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    call::Invocation,
+    fail::{CommandError, Result},
     flags::Flag,
     merge::merge_patch,
-    print::{self, Output},
-    record::{self, Record},
-    select::{How, Info},
+    print::{self, OutputFormat},
+    record::{self, ChangeCause},
+    select::{BuilderOptions, Info},
 };
 
 pub(crate) const COMMAND: Command = Command::new(
@@ -41,13 +41,15 @@ pub(crate) const COMMAND: Command = Command::new(
     run,
 );
 
-fn run(call: &Call<'_>) -> Result {
+fn run(call: &Invocation<'_>) -> Result {
     let dry_run = DryRun::of(call)?;
-    let output = Output::of(call, false)?;
+    let output = OutputFormat::of(call, false)?;
     let query = write_query(call, dry_run, "kubectl-expose")?;
     // The selector is the service's, not one of objects.
-    let (infos, mut fails) =
-        call.select_plain(call.words(), How { fetch: true, local: true, ..How::default() })?;
+    let (infos, mut fails) = call.select_plain(
+        call.args(),
+        BuilderOptions { fetch: true, default_namespace: true, ..BuilderOptions::default() },
+    )?;
     for info in infos {
         let mut made = match service(call, &info) {
             Ok(service) => service,
@@ -56,7 +58,7 @@ fn run(call: &Call<'_>) -> Result {
                 continue;
             }
         };
-        Record::of(call).note(&mut made);
+        ChangeCause::of(call).annotate(&mut made);
         if dry_run != DryRun::Client {
             let path = format!("/api/v1/namespaces/{}/services{query}", info.namespace);
             match call.server()?.post(&path, &made) {
@@ -73,15 +75,15 @@ fn run(call: &Call<'_>) -> Result {
             output.print(call, &made, &format!("exposed{}", dry_run.suffix()))?;
         }
     }
-    Fail::collect(fails)
+    CommandError::collect(fails)
 }
 
-fn service(call: &Call<'_>, info: &Info) -> Result<Value> {
+fn service(call: &Invocation<'_>, info: &Info) -> Result<Value> {
     let (flags, object) = (&call.flags, &info.object);
     let kind = info.resource.kind.as_str();
     let lower = kind.to_lowercase();
     if !matches!(kind, "Pod" | "Service" | "ReplicationController" | "Deployment" | "ReplicaSet") {
-        return Err(Fail::error(format!("cannot expose a {kind}")));
+        return Err(CommandError::error(format!("cannot expose a {kind}")));
     }
     let mut service = tree("{apiVersion: v1, kind: Service, status: {loadBalancer: {}}}");
     let name = match flags.text("name") {
@@ -105,7 +107,7 @@ fn service(call: &Call<'_>, info: &Info) -> Result<Value> {
         } else {
             format!("invalid {lower}: no selectors, therefore cannot be exposed")
         };
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "couldn't retrieve selectors via --selector flag or introspection: {what}"
         )));
     };
@@ -127,7 +129,7 @@ fn service(call: &Call<'_>, info: &Info) -> Result<Value> {
     }
     if !flags.text("overrides").is_empty() {
         let patch = object::from_json(flags.text("overrides").as_bytes())
-            .map_err(|_| Fail::error("Invalid JSON Patch"))?;
+            .map_err(|_| CommandError::error("Invalid JSON Patch"))?;
         merge_patch(&mut service, &patch);
     }
     Ok(service)
@@ -137,7 +139,7 @@ fn pairs(text: &str) -> Result<Value> {
     let mut labels = Value::object();
     for pair in text.split(',').filter(|pair| !pair.is_empty()) {
         let Some((name, value)) = pair.split_once('=') else {
-            return Err(Fail::error(format!("unexpected label spec: {pair}")));
+            return Err(CommandError::error(format!("unexpected label spec: {pair}")));
         };
         labels[name] = value.into();
     }
@@ -154,7 +156,7 @@ fn found_selector(object: &Value, kind: &str) -> Option<Value> {
     Some(selector.clone())
 }
 
-fn ports(call: &Call<'_>, object: &Value, kind: &str) -> Result<Value> {
+fn ports(call: &Invocation<'_>, object: &Value, kind: &str) -> Result<Value> {
     let flags = &call.flags;
     let mut found: Vec<(i64, String)> = Vec::new();
     let protocol = |value: &Value| value["protocol"].as_str().unwrap_or("TCP").to_owned();
@@ -189,12 +191,12 @@ fn ports(call: &Call<'_>, object: &Value, kind: &str) -> Result<Value> {
         };
         found.extend(list.iter().filter_map(|port| Some((port[field].as_i64()?, protocol(port)))));
         if found.is_empty() {
-            return Err(Fail::error("couldn't find port via --port flag or introspection"));
+            return Err(CommandError::error("couldn't find port via --port flag or introspection"));
         }
     } else {
         for port in flags.text("port").split(',') {
             let number = port.parse().map_err(|_| {
-                Fail::error(format!(
+                CommandError::error(format!(
                     "strconv.Atoi: parsing {}: invalid syntax",
                     object::quote::quote(port)
                 ))

@@ -4,12 +4,12 @@ use object::{Value, quantity::Quantity, quote::quote};
 
 use super::{ALL_NAMESPACES, CHUNKS, Command, FIELD_SELECTOR, FILES, SELECTOR};
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
-    print::{self, Output, json, jsonpath::Template, table},
+    call::Invocation,
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
+    print::{self, OutputFormat, json, jsonpath::Template, table},
     resources::Resource,
-    select::{How, Target, target},
+    select::{BuilderOptions, Target, target},
     server::JSON,
 };
 
@@ -30,7 +30,7 @@ pub(crate) const COMMAND: Command = Command::new(
             Flag::bool("no-headers"),
             Flag::bool("show-labels"),
             Flag::bool("show-kind"),
-            Flag::new("label-columns", Kind::List).short('L'),
+            Flag::new("label-columns", FlagType::StringSlice).short('L'),
             Flag::text("sort-by"),
             Flag::text("raw"),
             Flag::text("subresource"),
@@ -42,23 +42,23 @@ pub(crate) const COMMAND: Command = Command::new(
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
 
-fn run(call: &Call<'_>) -> Result {
+fn run(call: &Invocation<'_>) -> Result {
     let raw = call.flags.text("raw");
     if !raw.is_empty() {
         return raw_get(call, raw);
     }
-    if call.words().is_empty() && !call.has_files() {
-        call.say("You must specify the type of resource to get. Use \"kubectl api-resources\" for a complete list of supported resources.\n");
+    if call.args().is_empty() && !call.has_files() {
+        call.print_err("You must specify the type of resource to get. Use \"kubectl api-resources\" for a complete list of supported resources.\n");
         return Err(call.usage("Required resource not specified.\nUse \"kubectl explain <resource>\" for a detailed description of that resource (e.g. kubectl explain pods)."));
     }
-    let output = Output::of(call, true)?;
-    if call.flags.on("watch") || call.flags.on("watch-only") {
+    let output = OutputFormat::of(call, true)?;
+    if call.flags.is_true("watch") || call.flags.is_true("watch-only") {
         return super::get_watch(call, &output);
     }
     if output.is_human() { tables(call, &output) } else { objects(call, &output) }
 }
 
-fn raw_get(call: &Call<'_>, path: &str) -> Result {
+fn raw_get(call: &Invocation<'_>, path: &str) -> Result {
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     let bytes = call.server()?.bytes(hyper::Method::GET, &path, JSON, None)?;
     call.out_bytes(&bytes);
@@ -66,7 +66,7 @@ fn raw_get(call: &Call<'_>, path: &str) -> Result {
 }
 
 /// What is shown: the resource, and the path of one object or of many.
-pub(crate) struct Part {
+pub(crate) struct GetRequest {
     pub(crate) resource: Resource,
     pub(crate) path: String,
     /// Whether it is one object.
@@ -74,60 +74,68 @@ pub(crate) struct Part {
 }
 
 /// The requests that the arguments mean.
-pub(crate) fn parts(call: &Call<'_>) -> Result<(Vec<Part>, Vec<Fail>)> {
+pub(crate) fn parts(call: &Invocation<'_>) -> Result<(Vec<GetRequest>, Vec<CommandError>)> {
     let sub = match call.flags.text("subresource") {
         "" => String::new(),
         sub => format!("/{sub}"),
     };
     let mut parts = Vec::new();
     if call.has_files() {
-        let (infos, fails) = call.select(call.words(), How { local: true, ..How::default() })?;
+        let (infos, fails) = call.select(
+            call.args(),
+            BuilderOptions { default_namespace: true, ..BuilderOptions::default() },
+        )?;
         for info in infos {
             let path = info.path() + &sub;
-            parts.push(Part { resource: info.resource, path, single: true });
+            parts.push(GetRequest { resource: info.resource, path, single: true });
         }
         return Ok((parts, fails));
     }
     let selecting =
         !(call.flags.text("selector").is_empty() && call.flags.text("field-selector").is_empty());
-    match target(call.words())? {
+    match target(call.args())? {
         Target::Named(_) if selecting => {
-            return Err(Fail::error(if call.words().iter().all(|word| word.contains('/')) {
-                "selectors and the all flag cannot be used when passing resource/name arguments"
-            } else {
-                "name cannot be provided when a selector is specified"
-            }));
+            return Err(CommandError::error(
+                if call.args().iter().all(|word| word.contains('/')) {
+                    "selectors and the all flag cannot be used when passing resource/name arguments"
+                } else {
+                    "name cannot be provided when a selector is specified"
+                },
+            ));
         }
         Target::Named(named) => {
             for (word, name) in named {
                 let resource = call.resources()?.find(&word)?.clone();
-                if call.flags.on("all-namespaces") {
-                    return Err(Fail::error(
+                if call.flags.is_true("all-namespaces") {
+                    return Err(CommandError::error(
                         "a resource cannot be retrieved by name across all namespaces",
                     ));
                 }
                 let path = resource.path(&call.namespace()?, &name) + &sub;
-                parts.push(Part { resource, path, single: true });
+                parts.push(GetRequest { resource, path, single: true });
             }
         }
         Target::All(types) => {
             if !sub.is_empty() {
-                return Err(Fail::error(
+                return Err(CommandError::error(
                     "subresource cannot be used when bulk resources are specified",
                 ));
             }
-            let namespace =
-                if call.flags.on("all-namespaces") { String::new() } else { call.namespace()? };
+            let namespace = if call.flags.is_true("all-namespaces") {
+                String::new()
+            } else {
+                call.namespace()?
+            };
             for resource in call.types(&types)? {
                 let path = resource.path(&namespace, "");
-                parts.push(Part { resource, path, single: false });
+                parts.push(GetRequest { resource, path, single: false });
             }
         }
     }
     Ok((parts, Vec::new()))
 }
 
-fn tables(call: &Call<'_>, output: &Output) -> Result {
+fn tables(call: &Invocation<'_>, output: &OutputFormat) -> Result {
     let (parts, mut fails) = parts(call)?;
     let sort = call.flags.text("sort-by").to_owned();
     let include = if sort.is_empty() { "" } else { "Object" };
@@ -135,7 +143,7 @@ fn tables(call: &Call<'_>, output: &Output) -> Result {
     for part in parts {
         match fetch_table(call, &part, include) {
             Ok(table) => found.push((part.resource, table)),
-            Err(fail) if fail.is_not_found() && call.flags.on("ignore-not-found") => {}
+            Err(fail) if fail.is_not_found() && call.flags.is_true("ignore-not-found") => {}
             Err(fail) => fails.push(call.explain(&part.resource, fail)),
         }
     }
@@ -148,13 +156,14 @@ fn tables(call: &Call<'_>, output: &Output) -> Result {
     }
     let kinds: std::collections::BTreeSet<String> =
         found.iter().map(|(r, _)| r.qualified()).collect();
-    let wide = matches!(output, Output::Human { wide: true });
+    let wide = matches!(output, OutputFormat::Human { wide: true });
     let mut text = String::new();
     let mut at = 0;
     while at < found.len() {
         let resource = found[at].0.clone();
         let group = found[at..].iter().take_while(|(other, _)| *other == resource).count();
-        let options = options(call, &resource, wide, kinds.len() > 1 || call.flags.on("show-kind"));
+        let options =
+            options(call, &resource, wide, kinds.len() > 1 || call.flags.is_true("show-kind"));
         let mut lines = String::new();
         for (_, table) in &found[at..at + group] {
             let headers = lines.is_empty() && !options.no_headers;
@@ -168,31 +177,31 @@ fn tables(call: &Call<'_>, output: &Output) -> Result {
         }
         at += group;
     }
-    if text.is_empty() && fails.is_empty() && !call.flags.on("ignore-not-found") {
+    if text.is_empty() && fails.is_empty() && !call.flags.is_true("ignore-not-found") {
         let namespaced =
-            !call.flags.on("all-namespaces") && found.iter().all(|(r, _)| r.namespaced);
+            !call.flags.is_true("all-namespaces") && found.iter().all(|(r, _)| r.namespaced);
         if namespaced {
-            call.say(&format!("No resources found in {} namespace.", call.namespace()?));
+            call.print_err(&format!("No resources found in {} namespace.", call.namespace()?));
         } else {
-            call.say("No resources found");
+            call.print_err("No resources found");
         }
     }
-    call.out(&text);
-    Fail::collect(fails)
+    call.print(&text);
+    CommandError::collect(fails)
 }
 
 pub(crate) fn options(
-    call: &Call<'_>,
+    call: &Invocation<'_>,
     resource: &Resource,
     wide: bool,
     with_kind: bool,
 ) -> table::Options {
     table::Options {
         wide,
-        no_headers: call.flags.on("no-headers"),
-        with_namespace: call.flags.on("all-namespaces") && resource.namespaced,
+        no_headers: call.flags.is_true("no-headers"),
+        with_namespace: call.flags.is_true("all-namespaces") && resource.namespaced,
         with_kind: with_kind.then(|| resource.kind_name()),
-        show_labels: call.flags.on("show-labels"),
+        show_labels: call.flags.is_true("show-labels"),
         label_columns: call.flags.all("label-columns").to_vec(),
         event: None,
     }
@@ -226,7 +235,8 @@ fn plain_table(objects: &[Value]) -> Value {
     let now = object::Clock::now(&object::SystemClock);
     let rows = objects.iter().map(|object| {
         let meta = &object["metadata"];
-        let age = print::age::since(meta["creationTimestamp"].as_str().unwrap_or_default(), now);
+        let age =
+            print::age::age_since(meta["creationTimestamp"].as_str().unwrap_or_default(), now);
         let mut row = Value::object();
         row["cells"] =
             Value::List([meta["name"].clone(), age.as_str().into()].into_iter().collect());
@@ -237,8 +247,8 @@ fn plain_table(objects: &[Value]) -> Value {
     table
 }
 
-fn fetch_table(call: &Call<'_>, part: &Part, include: &str) -> Result<Value> {
-    let accept = if call.flags.on("server-print") { TABLE } else { JSON };
+fn fetch_table(call: &Invocation<'_>, part: &GetRequest, include: &str) -> Result<Value> {
+    let accept = if call.flags.is_true("server-print") { TABLE } else { JSON };
     let with = |query: String| match include {
         "" => query,
         include if query.is_empty() => format!("?includeObject={include}"),
@@ -266,7 +276,7 @@ fn fetch_table(call: &Call<'_>, part: &Part, include: &str) -> Result<Value> {
 
 pub(crate) const TABLE_ACCEPT: &str = TABLE;
 
-fn objects(call: &Call<'_>, output: &Output) -> Result {
+fn objects(call: &Invocation<'_>, output: &OutputFormat) -> Result {
     let (parts, mut fails) = parts(call)?;
     let (mut found, mut single) = (Vec::new(), parts.len() == 1);
     for part in parts {
@@ -274,7 +284,7 @@ fn objects(call: &Call<'_>, output: &Output) -> Result {
         if part.single {
             match call.server()?.get(&part.path) {
                 Ok(object) => found.push(object),
-                Err(fail) if fail.is_not_found() && call.flags.on("ignore-not-found") => {}
+                Err(fail) if fail.is_not_found() && call.flags.is_true("ignore-not-found") => {}
                 Err(fail) => fails.push(fail),
             }
             continue;
@@ -292,7 +302,7 @@ fn objects(call: &Call<'_>, output: &Output) -> Result {
                     found.push(item);
                 }
             }
-            Err(fail) if fail.is_not_found() && call.flags.on("ignore-not-found") => {}
+            Err(fail) if fail.is_not_found() && call.flags.is_true("ignore-not-found") => {}
             Err(fail) => fails.push(fail),
         }
     }
@@ -301,10 +311,10 @@ fn objects(call: &Call<'_>, output: &Output) -> Result {
         sort_values(&mut found, sort, |value| value)?;
     }
     if single && found.is_empty() {
-        return Fail::collect(fails);
+        return CommandError::collect(fails);
     }
     match output {
-        Output::Name => {
+        OutputFormat::Name => {
             for object in &found {
                 output.print(call, object, "")?;
             }
@@ -313,7 +323,7 @@ fn objects(call: &Call<'_>, output: &Output) -> Result {
         _ if found.is_empty() && !fails.is_empty() => {}
         _ => output.print(call, &print::list(found), "")?,
     }
-    Fail::collect(fails)
+    CommandError::collect(fails)
 }
 
 fn sort_rows(table: &mut Value, path: &str) -> Result {
@@ -330,10 +340,10 @@ pub(crate) fn sort_values(
     path: &str,
     of: impl Fn(&Value) -> &Value,
 ) -> Result {
-    let template = Template::relaxed(path).map_err(Fail::error)?;
+    let template = Template::parse_relaxed(path).map_err(CommandError::error)?;
     let mut keyed = Vec::new();
     for value in values.iter() {
-        let found = template.find(of(value)).unwrap_or_default();
+        let found = template.find_results(of(value)).unwrap_or_default();
         keyed
             .push((found.into_iter().flatten().next().filter(|key| !key.is_null()), value.clone()));
     }
@@ -343,7 +353,7 @@ pub(crate) fn sort_values(
         } else {
             format!("{{.{}}}", path.trim_start_matches('.'))
         };
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "couldn't find any field with path {} in the list of objects",
             quote(&shown)
         )));

@@ -2,30 +2,30 @@
 
 use object::Value;
 
-use super::get::{self, Part, TABLE_ACCEPT};
+use super::get::{self, GetRequest, TABLE_ACCEPT};
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
-    print::{Output, tabs::TABLE},
+    call::Invocation,
+    fail::{CommandError, Result},
+    print::{OutputFormat, tabs::TABLE},
     resources::escape,
     server::JSON,
 };
 
-pub(crate) fn watch(call: &Call<'_>, output: &Output) -> Result {
+pub(crate) fn watch(call: &Invocation<'_>, output: &OutputFormat) -> Result {
     let (mut parts, fails) = get::parts(call)?;
-    Fail::collect(fails)?;
+    CommandError::collect(fails)?;
     if parts.len() != 1 {
-        return Err(Fail::error("you may only specify a single resource type"));
+        return Err(CommandError::error("you may only specify a single resource type"));
     }
     let part = parts.remove(0);
     let accept = if output.is_human() { TABLE_ACCEPT } else { JSON };
     let query = if part.single { String::new() } else { call.list_query("") };
     let first = match call.server()?.get_as(&(part.path.clone() + &query), accept) {
-        Err(fail) if fail.is_not_found() && call.flags.on("ignore-not-found") => return Ok(()),
+        Err(fail) if fail.is_not_found() && call.flags.is_true("ignore-not-found") => return Ok(()),
         other => other?,
     };
-    let mut shown = Shown::new(call, output, &part);
-    if !call.flags.on("watch-only") {
+    let mut shown = WatchPrinter::new(call, output, &part);
+    if !call.flags.is_true("watch-only") {
         shown.put(&first, "ADDED")?;
     }
     let path = watch_path(call, &part, &first);
@@ -39,7 +39,7 @@ pub(crate) fn watch(call: &Call<'_>, output: &Output) -> Result {
     Ok(())
 }
 
-fn watch_path(call: &Call<'_>, part: &Part, first: &Value) -> String {
+fn watch_path(call: &Invocation<'_>, part: &GetRequest, first: &Value) -> String {
     let revision = first["metadata"]["resourceVersion"].as_str().unwrap_or_default();
     if part.single {
         let (collection, name) = part.path.rsplit_once('/').expect("a path has slashes");
@@ -57,18 +57,18 @@ fn watch_path(call: &Call<'_>, part: &Part, first: &Value) -> String {
 }
 
 /// What has been shown so far: later rows keep its columns.
-struct Shown<'a> {
-    call: &'a Call<'a>,
-    output: &'a Output,
+struct WatchPrinter<'a> {
+    call: &'a Invocation<'a>,
+    output: &'a OutputFormat,
     options: crate::print::table::Options,
     columns: Vec<Value>,
     widths: Vec<usize>,
 }
 
-impl<'a> Shown<'a> {
-    fn new(call: &'a Call<'a>, output: &'a Output, part: &Part) -> Self {
-        let wide = matches!(output, Output::Human { wide: true });
-        let options = get::options(call, &part.resource, wide, call.flags.on("show-kind"));
+impl<'a> WatchPrinter<'a> {
+    fn new(call: &'a Invocation<'a>, output: &'a OutputFormat, part: &GetRequest) -> Self {
+        let wide = matches!(output, OutputFormat::Human { wide: true });
+        let options = get::options(call, &part.resource, wide, call.flags.is_true("show-kind"));
         Self { call, output, options, columns: Vec::new(), widths: Vec::new() }
     }
 
@@ -88,7 +88,7 @@ impl<'a> Shown<'a> {
             }
             return Ok(());
         }
-        if self.call.flags.on("output-watch-events") {
+        if self.call.flags.is_true("output-watch-events") {
             self.options.event = Some(event.to_owned());
         }
         let first = self.widths.is_empty() && self.columns.is_empty();
@@ -100,7 +100,7 @@ impl<'a> Shown<'a> {
         if text.is_empty() && first {
             self.columns.clear();
         }
-        self.call.out(&TABLE.align_remembering(&text, &mut self.widths));
+        self.call.print(&TABLE.align_with_widths(&text, &mut self.widths));
         Ok(())
     }
 }

@@ -4,13 +4,13 @@ use object::{Value, quote::quote, yaml};
 
 use super::Command;
 use crate::{
-    call::Call,
+    call::Invocation,
     commands::create::tree,
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
-    preferences::{self, Place},
-    print::{self, Output},
-    select::plain,
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
+    preferences::{self, KubercLocation},
+    print::{self, OutputFormat},
+    select::go_io_error,
     workload::{items_mut, list, push},
 };
 
@@ -25,10 +25,10 @@ pub(crate) const COMMAND: Command = Command::group(
                 Flag::text("command"),
                 Flag::text("name"),
                 Flag::text("policy"),
-                Flag::new("option", Kind::Each),
-                Flag::new("prependarg", Kind::Each),
-                Flag::new("appendarg", Kind::Each),
-                Flag::new("allowlist-entry", Kind::Each),
+                Flag::new("option", FlagType::StringArray),
+                Flag::new("prependarg", FlagType::StringArray),
+                Flag::new("appendarg", FlagType::StringArray),
+                Flag::new("allowlist-entry", FlagType::StringArray),
                 Flag::bool("overwrite"),
             ]],
             set,
@@ -36,38 +36,42 @@ pub(crate) const COMMAND: Command = Command::group(
     ],
 );
 
-fn place(call: &Call<'_>) -> Result<Place> {
-    preferences::place(call.environment, call.flags.text("kuberc"))?
-        .ok_or_else(|| Fail::error("KUBERC is disabled via KUBERC=off environment variable"))
+fn place(call: &Invocation<'_>) -> Result<KubercLocation> {
+    preferences::place(call.environment, call.flags.text("kuberc"))?.ok_or_else(|| {
+        CommandError::error("KUBERC is disabled via KUBERC=off environment variable")
+    })
 }
 
-fn view(call: &Call<'_>) -> Result {
+fn view(call: &Invocation<'_>) -> Result {
     let place = place(call)?;
     let read = preferences::read(&place)
-        .map_err(|why| Fail::error(format!("error reading kuberc file: {why}")))?;
+        .map_err(|why| CommandError::error(format!("error reading kuberc file: {why}")))?;
     let Some(mut tree) = read else {
-        return Err(Fail::error(format!("kuberc file not found at {}", place.path.display())));
+        return Err(CommandError::error(format!(
+            "kuberc file not found at {}",
+            place.path.display()
+        )));
     };
     for section in ["aliases", "defaults"] {
         if tree[section].is_null() {
             tree[section] = list(Vec::new());
         }
     }
-    match Output::of(call, false)? {
-        Output::Human { .. } => call.out(&yaml::to_yaml(&tree)),
+    match OutputFormat::of(call, false)? {
+        OutputFormat::Human { .. } => call.print(&yaml::to_yaml(&tree)),
         output => output.print(call, &tree, "")?,
     }
     Ok(())
 }
 
-fn set(call: &Call<'_>) -> Result {
-    if !call.flags.has("section") {
-        return Err(Fail::error("required flag(s) \"section\" not set"));
+fn set(call: &Invocation<'_>) -> Result {
+    if !call.flags.is_set("section") {
+        return Err(CommandError::error("required flag(s) \"section\" not set"));
     }
     let place = place(call)?;
     check(call)?;
     let mut tree = preferences::read(&place)
-        .map_err(|why| Fail::error(format!("error reading kuberc file: {why}")))?
+        .map_err(|why| CommandError::error(format!("error reading kuberc file: {why}")))?
         .unwrap_or_else(|| tree("{apiVersion: kubectl.config.k8s.io/v1beta1, kind: Preference}"));
     match call.flags.text("section") {
         "defaults" => put(call, &mut tree, "defaults")?,
@@ -77,7 +81,7 @@ fn set(call: &Call<'_>) -> Result {
             let mut allowed = Vec::new();
             for entry in call.flags.all("allowlist-entry") {
                 let Some((field, value)) = entry.split_once('=') else {
-                    return Err(Fail::error(format!(
+                    return Err(CommandError::error(format!(
                         "invalid allowlist entry {}, expected field=value",
                         quote(entry)
                     )));
@@ -95,9 +99,9 @@ fn set(call: &Call<'_>) -> Result {
     save(call, &place, &tree)
 }
 
-fn check(call: &Call<'_>) -> Result {
+fn check(call: &Invocation<'_>) -> Result {
     let flags = &call.flags;
-    let wrong = |says: String| Err(Fail::error(says));
+    let wrong = |says: String| Err(CommandError::error(says));
     let (section, policy) = (flags.text("section"), flags.text("policy"));
     if !matches!(section, "defaults" | "aliases" | "credentialplugin") {
         return wrong(format!(
@@ -144,12 +148,12 @@ fn check(call: &Call<'_>) -> Result {
 }
 
 /// Adds an entry to a section, or changes the one that is there.
-fn put(call: &Call<'_>, tree: &mut Value, section: &str) -> Result {
+fn put(call: &Invocation<'_>, tree: &mut Value, section: &str) -> Result {
     let flags = &call.flags;
     let mut options = Vec::new();
     for option in flags.all("option") {
         let Some((name, value)) = option.split_once('=') else {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "invalid option format {}, expected flag=value",
                 quote(option)
             )));
@@ -180,8 +184,8 @@ fn put(call: &Call<'_>, tree: &mut Value, section: &str) -> Result {
         push(&mut tree[section], entry);
         return Ok(());
     };
-    if !flags.on("overwrite") {
-        return Err(Fail::error(match section {
+    if !flags.is_true("overwrite") {
+        return Err(CommandError::error(match section {
             "aliases" => {
                 format!("alias {} already exists, use --overwrite to replace", quote(value))
             }
@@ -198,15 +202,18 @@ fn put(call: &Call<'_>, tree: &mut Value, section: &str) -> Result {
     Ok(())
 }
 
-fn save(call: &Call<'_>, place: &Place, tree: &Value) -> Result {
+fn save(call: &Invocation<'_>, place: &KubercLocation, tree: &Value) -> Result {
     let path = place.path.display();
     let failed = |error: std::io::Error| {
-        Fail::error(format!("error writing kuberc file: open {path}: {}", plain(&error)))
+        CommandError::error(format!(
+            "error writing kuberc file: open {path}: {}",
+            go_io_error(&error)
+        ))
     };
     if let Some(folder) = place.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(failed)?;
     }
     std::fs::write(&place.path, yaml::to_yaml(tree)).map_err(failed)?;
-    call.out(&format!("Updated {path}\n"));
+    call.print(&format!("Updated {path}\n"));
     Ok(())
 }

@@ -4,11 +4,11 @@ use object::yaml;
 
 use super::Command;
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
+    call::Invocation,
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
     kustomize,
-    select::plain,
+    select::go_io_error,
 };
 
 pub(crate) const COMMAND: Command = Command::new(
@@ -22,40 +22,41 @@ pub(crate) const COMMAND: Command = Command::new(
         Flag::bool("as-current-user"),
         Flag::text("network-name").default("bridge"),
         Flag::text("helm-command").default("helm"),
-        Flag::new("mount", Kind::Each),
-        Flag::new("env", Kind::Each).short('e'),
+        Flag::new("mount", FlagType::StringArray),
+        Flag::new("env", FlagType::StringArray).short('e'),
     ]],
     run,
 );
 
 /// Flags that ask for programs outside.
-const OUTSIDE: &[&str] =
+const EXTERNAL_PROGRAM_FLAGS: &[&str] =
     &["enable-helm", "enable-alpha-plugins", "network", "as-current-user", "mount", "env"];
 
-fn run(call: &Call<'_>) -> Result {
-    let folder = match call.words() {
+fn run(call: &Invocation<'_>) -> Result {
+    let folder = match call.args() {
         [] => ".",
         [folder] => folder,
-        _ => return Err(Fail::error("specify one path to kustomization.yaml")),
+        _ => return Err(CommandError::error("specify one path to kustomization.yaml")),
     };
-    for flag in OUTSIDE {
-        if call.flags.has(flag) {
-            return Err(Fail::error(format!("--{flag} is not supported")));
+    for flag in EXTERNAL_PROGRAM_FLAGS {
+        if call.flags.is_set(flag) {
+            return Err(CommandError::error(format!("--{flag} is not supported")));
         }
     }
     if call.flags.text("load-restrictor") != "LoadRestrictionsRootOnly" {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "--load-restrictor={} is not supported",
             call.flags.text("load-restrictor")
         )));
     }
-    let objects = kustomize::build(folder, &mut |text| call.say(text))?;
+    let objects = kustomize::build(folder, &mut |text| call.print_err(text))?;
     let texts: Vec<String> = objects.iter().map(yaml::to_yaml).collect();
     let text = texts.join("---\n");
     match call.flags.text("output") {
-        "" => call.out(&text),
-        path => std::fs::write(path, text)
-            .map_err(|error| Fail::error(format!("open {path}: {}", plain(&error))))?,
+        "" => call.print(&text),
+        path => std::fs::write(path, text).map_err(|error| {
+            CommandError::error(format!("open {path}: {}", go_io_error(&error)))
+        })?,
     }
     Ok(())
 }

@@ -6,9 +6,9 @@ use object::{Value, quote::quote};
 
 use super::{Command, SELECTOR};
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
+    call::Invocation,
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
     resources::escape,
     streams::{container_of, pod_of},
 };
@@ -26,12 +26,12 @@ pub(crate) const COMMAND: Command = Command::new(
             Flag::bool("all-containers"),
             Flag::bool("all-pods"),
             Flag::bool("ignore-errors"),
-            Flag::new("tail", Kind::Int64).default("-1"),
-            Flag::new("since", Kind::Duration),
+            Flag::new("tail", FlagType::Int64).default("-1"),
+            Flag::new("since", FlagType::Duration),
             Flag::text("since-time"),
-            Flag::new("limit-bytes", Kind::Int64),
-            Flag::new("max-log-requests", Kind::Int32).default("5"),
-            Flag::new("pod-running-timeout", Kind::Duration).default("20s"),
+            Flag::new("limit-bytes", FlagType::Int64),
+            Flag::new("max-log-requests", FlagType::Int32).default("5"),
+            Flag::new("pod-running-timeout", FlagType::Duration).default("20s"),
             Flag::bool("insecure-skip-tls-verify-backend"),
         ],
     ],
@@ -39,16 +39,16 @@ pub(crate) const COMMAND: Command = Command::new(
 );
 
 /// One container whose log is shown.
-struct Source {
+struct LogSource {
     pod: String,
     namespace: String,
     container: String,
 }
 
-fn run(call: &Call<'_>) -> Result {
+fn run(call: &Invocation<'_>) -> Result {
     let flags = &call.flags;
     let selecting = !flags.text("selector").is_empty();
-    let words = call.words();
+    let words = call.args();
     let usage = "expected 'logs [-f] [-p] (POD | TYPE/NAME) [-c CONTAINER]'.\nPOD or TYPE/NAME is a required argument for the logs command";
     if words.len() > 2 || words.is_empty() && !selecting {
         return Err(call.usage(usage));
@@ -57,20 +57,22 @@ fn run(call: &Call<'_>) -> Result {
         return Err(call.usage("only a selector (-l) or a POD name is allowed"));
     }
     let named = words.get(1).map_or(flags.text("container"), String::as_str);
-    if flags.on("all-containers") && !named.is_empty() {
-        return Err(Fail::error(format!(
+    if flags.is_true("all-containers") && !named.is_empty() {
+        return Err(CommandError::error(format!(
             "--all-containers=true should not be specified with container name {named}"
         )));
     }
     if flags.int("tail") < -1 {
-        return Err(Fail::error("--tail must be greater than or equal to -1"));
+        return Err(CommandError::error("--tail must be greater than or equal to -1"));
     }
-    if flags.has("since") && flags.has("since-time") {
-        return Err(Fail::error("at most one of `sinceTime` or `sinceSeconds` may be specified"));
+    if flags.is_set("since") && flags.is_set("since-time") {
+        return Err(CommandError::error(
+            "at most one of `sinceTime` or `sinceSeconds` may be specified",
+        ));
     }
     let pods = pods(call)?;
     if pods.is_empty() {
-        call.say(&format!("No resources found in {} namespace.", call.namespace()?));
+        call.print_err(&format!("No resources found in {} namespace.", call.namespace()?));
         return Ok(());
     }
     let mut sources = Vec::new();
@@ -78,29 +80,31 @@ fn run(call: &Call<'_>) -> Result {
         sources.extend(sources_of(call, pod, named)?);
     }
     let most = flags.int("max-log-requests");
-    if flags.on("follow")
+    if flags.is_true("follow")
         && i64::try_from(sources.len()).unwrap_or(i64::MAX) > most
         && sources.len() > 1
     {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "you are attempting to follow {} log streams, but maximum allowed concurrency is {most}, use --max-log-requests to increase the limit",
             sources.len()
         )));
     }
     let query = query(call, selecting);
-    if flags.on("follow") && sources.len() > 1 {
+    if flags.is_true("follow") && sources.len() > 1 {
         return follow(call, &sources, &query);
     }
     for source in &sources {
         match show(call, source, &query) {
-            Err(fail) if flags.on("ignore-errors") => call.say(&format!("error: {}", fail.words())),
+            Err(fail) if flags.is_true("ignore-errors") => {
+                call.print_err(&format!("error: {}", fail.message()))
+            }
             other => other?,
         }
     }
     Ok(())
 }
 
-fn pods(call: &Call<'_>) -> Result<Vec<Value>> {
+fn pods(call: &Invocation<'_>) -> Result<Vec<Value>> {
     let namespace = call.namespace()?;
     if !call.flags.text("selector").is_empty() {
         let path = format!(
@@ -109,33 +113,35 @@ fn pods(call: &Call<'_>) -> Result<Vec<Value>> {
         );
         return Ok(call.server()?.get(&path)?["items"].items().to_vec());
     }
-    let word = &call.words()[0];
-    if call.flags.on("all-pods") {
+    let word = &call.args()[0];
+    if call.flags.is_true("all-pods") {
         return crate::streams::pods_of(call, word);
     }
     match pod_of(call, word) {
-        Err(Fail::Server { status, .. }) if status.is("NotFound") && !word.contains('/') => {
-            Err(Fail::error(format!(
+        Err(CommandError::Server { status, .. })
+            if status.has_reason("NotFound") && !word.contains('/') =>
+        {
+            Err(CommandError::error(format!(
                 "error from server (NotFound): pods {} not found in namespace {}",
                 quote(word),
                 quote(&namespace)
             )))
         }
-        Err(Fail::Error(says)) if says.starts_with("cannot attach to ") => {
-            Err(Fail::error(says.replace("cannot attach to", "cannot get the logs from")))
+        Err(CommandError::Error(says)) if says.starts_with("cannot attach to ") => {
+            Err(CommandError::error(says.replace("cannot attach to", "cannot get the logs from")))
         }
         other => Ok(vec![other?]),
     }
 }
 
-fn sources_of(call: &Call<'_>, pod: &Value, named: &str) -> Result<Vec<Source>> {
+fn sources_of(call: &Invocation<'_>, pod: &Value, named: &str) -> Result<Vec<LogSource>> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let source = |container: String| Source {
+    let source = |container: String| LogSource {
         pod: text(&pod["metadata"]["name"]),
         namespace: text(&pod["metadata"]["namespace"]),
         container,
     };
-    if call.flags.on("all-containers") {
+    if call.flags.is_true("all-containers") {
         let lists = ["initContainers", "containers", "ephemeralContainers"];
         let all = lists
             .iter()
@@ -146,42 +152,42 @@ fn sources_of(call: &Call<'_>, pod: &Value, named: &str) -> Result<Vec<Source>> 
     Ok(vec![source(container_of(call, pod, named, false)?)])
 }
 
-fn query(call: &Call<'_>, selecting: bool) -> String {
+fn query(call: &Invocation<'_>, selecting: bool) -> String {
     let flags = &call.flags;
     let mut query = Vec::new();
     for name in ["follow", "previous", "timestamps"] {
-        if flags.on(name) {
+        if flags.is_true(name) {
             query.push(format!("{name}=true"));
         }
     }
-    if flags.on("insecure-skip-tls-verify-backend") {
+    if flags.is_true("insecure-skip-tls-verify-backend") {
         query.push("insecureSkipTLSVerifyBackend=true".to_owned());
     }
-    let tail = if selecting && !flags.has("tail") { 10 } else { flags.int("tail") };
+    let tail = if selecting && !flags.is_set("tail") { 10 } else { flags.int("tail") };
     if tail >= 0 {
         query.push(format!("tailLines={tail}"));
     }
     if flags.int("limit-bytes") > 0 {
         query.push(format!("limitBytes={}", flags.int("limit-bytes")));
     }
-    if flags.has("since") {
+    if flags.is_set("since") {
         let seconds = flags.duration("since").div_euclid(1_000_000_000)
             + i64::from(flags.duration("since") % 1_000_000_000 > 0);
         query.push(format!("sinceSeconds={seconds}"));
     }
-    if flags.has("since-time") {
+    if flags.is_set("since-time") {
         query.push(format!("sinceTime={}", escape(flags.text("since-time"))));
     }
     query.join("&")
 }
 
-fn path(source: &Source, query: &str) -> String {
-    let Source { pod, namespace, container } = source;
+fn path(source: &LogSource, query: &str) -> String {
+    let LogSource { pod, namespace, container } = source;
     let more = if query.is_empty() { String::new() } else { format!("&{query}") };
     format!("/api/v1/namespaces/{namespace}/pods/{pod}/log?container={container}{more}")
 }
 
-fn show(call: &Call<'_>, source: &Source, query: &str) -> Result {
+fn show(call: &Invocation<'_>, source: &LogSource, query: &str) -> Result {
     let prefix = prefix(call, source);
     let mut at_start = true;
     call.server()?.stream(&path(source, query), |bytes| {
@@ -190,8 +196,8 @@ fn show(call: &Call<'_>, source: &Source, query: &str) -> Result {
     })
 }
 
-fn prefix(call: &Call<'_>, source: &Source) -> String {
-    let wanted = call.flags.on("prefix") || call.flags.on("all-pods");
+fn prefix(call: &Invocation<'_>, source: &LogSource) -> String {
+    let wanted = call.flags.is_true("prefix") || call.flags.is_true("all-pods");
     if wanted { format!("[pod/{}/{}] ", source.pod, source.container) } else { String::new() }
 }
 
@@ -212,7 +218,7 @@ fn with_prefix<'a>(bytes: &'a [u8], prefix: &str, at_start: &mut bool) -> Cow<'a
 }
 
 /// Several at once, as their lines come.
-fn follow(call: &Call<'_>, sources: &[Source], query: &str) -> Result {
+fn follow(call: &Invocation<'_>, sources: &[LogSource], query: &str) -> Result {
     let server = call.server()?;
     server.wait(async {
         let work = sources.iter().map(|source| {
@@ -220,13 +226,13 @@ fn follow(call: &Call<'_>, sources: &[Source], query: &str) -> Result {
             async move {
                 let mut answer = server.open(&path).await?;
                 let mut at_start = true;
-                while let Some(chunk) = answer.chunk().await.map_err(Fail::from)? {
+                while let Some(chunk) = answer.chunk().await.map_err(CommandError::from)? {
                     call.out_bytes(&with_prefix(&chunk, &prefix, &mut at_start));
                 }
-                Ok::<(), Fail>(())
+                Ok::<(), CommandError>(())
             }
         });
         let done: Vec<Result> = futures_util::future::join_all(work).await;
-        Fail::collect(done.into_iter().filter_map(std::result::Result::err).collect())
+        CommandError::collect(done.into_iter().filter_map(std::result::Result::err).collect())
     })
 }

@@ -4,13 +4,13 @@ use object::{Value, quote::quote, yaml};
 
 use super::{Command, DRY_RUN, DryRun, FIELD_MANAGER, FILES, write_query};
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    call::Invocation,
+    fail::{CommandError, Result},
     flags::Flag,
     merge::{merge_patch, strategic},
-    print::{self, Output},
-    record::{self, Record},
-    select::{How, plain},
+    print::{self, OutputFormat},
+    record::{self, ChangeCause},
+    select::{BuilderOptions, go_io_error},
     server::PatchType,
 };
 
@@ -33,13 +33,13 @@ pub(crate) const COMMAND: Command = Command::new(
     run,
 );
 
-fn run(call: &Call<'_>) -> Result {
+fn run(call: &Invocation<'_>) -> Result {
     let (inline, file) = (call.flags.text("patch"), call.flags.text("patch-file"));
     if !inline.is_empty() && !file.is_empty() {
-        return Err(Fail::error("cannot specify --patch and --patch-file together"));
+        return Err(CommandError::error("cannot specify --patch and --patch-file together"));
     }
     if inline.is_empty() && file.is_empty() {
-        return Err(Fail::error(
+        return Err(CommandError::error(
             "must specify --patch or --patch-file containing the contents of the patch",
         ));
     }
@@ -48,7 +48,7 @@ fn run(call: &Call<'_>) -> Result {
         "merge" => PatchType::Merge,
         "json" => PatchType::Json,
         other => {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "--type must be one of [json merge strategic], not {}",
                 quote(other)
             )));
@@ -58,22 +58,28 @@ fn run(call: &Call<'_>) -> Result {
         inline.to_owned()
     } else {
         std::fs::read_to_string(file).map_err(|error| {
-            Fail::error(format!("unable to read patch file: open {file}: {}", plain(&error)))
+            CommandError::error(format!(
+                "unable to read patch file: open {file}: {}",
+                go_io_error(&error)
+            ))
         })?
     };
-    let patch: Value = yaml::from_yaml(&text)
-        .map_err(|error| Fail::error(format!("unable to parse {}: {error}", quote(&text))))?;
+    let patch: Value = yaml::from_yaml(&text).map_err(|error| {
+        CommandError::error(format!("unable to parse {}: {error}", quote(&text)))
+    })?;
     let dry_run = DryRun::of(call)?;
-    let output = Output::of(call, false)?;
+    let output = OutputFormat::of(call, false)?;
     let query = write_query(call, dry_run, "kubectl-patch")?;
     let sub = match call.flags.text("subresource") {
         "" => String::new(),
         sub => format!("/{sub}"),
     };
-    let local = call.flags.on("local");
+    let local = call.flags.is_true("local");
     check_local(call, local, dry_run)?;
-    let (infos, mut fails) =
-        call.select(call.words(), How { fetch: !local, local: true, ..How::default() })?;
+    let (infos, mut fails) = call.select(
+        call.args(),
+        BuilderOptions { fetch: !local, default_namespace: true, ..BuilderOptions::default() },
+    )?;
     for info in infos {
         if local {
             let patched = patched_here(&info.object, &patch, kind)?;
@@ -88,7 +94,7 @@ fn run(call: &Call<'_>) -> Result {
         match call.server()?.patch(&(info.path() + &sub + &query), kind, &patch) {
             Ok(mut object) => {
                 if dry_run == DryRun::No {
-                    Record::of(call).send(call, &info, &mut object)?;
+                    ChangeCause::of(call).send(call, &info, &mut object)?;
                 }
                 let same = object["metadata"]["resourceVersion"]
                     == info.object["metadata"]["resourceVersion"];
@@ -96,8 +102,10 @@ fn run(call: &Call<'_>) -> Result {
                     if same && dry_run == DryRun::No { "patched (no change)" } else { "patched" };
                 output.print(call, &object, &format!("{done}{}", dry_run.suffix()))?;
             }
-            Err(Fail::Server { status, .. }) if status.is("UnsupportedMediaType") => {
-                fails.push(Fail::error(format!(
+            Err(CommandError::Server { status, .. })
+                if status.has_reason("UnsupportedMediaType") =>
+            {
+                fails.push(CommandError::error(format!(
                     "{} is not supported by {}: {}",
                     kind.media_type(),
                     info.resource.gvk(),
@@ -107,15 +115,15 @@ fn run(call: &Call<'_>) -> Result {
             Err(fail) => fails.push(fail),
         }
     }
-    Fail::collect(fails)
+    CommandError::collect(fails)
 }
 
-fn check_local(call: &Call<'_>, local: bool, dry_run: DryRun) -> Result {
-    if local && !call.words().is_empty() {
-        return Err(Fail::error("cannot specify --local and server resources"));
+fn check_local(call: &Invocation<'_>, local: bool, dry_run: DryRun) -> Result {
+    if local && !call.args().is_empty() {
+        return Err(CommandError::error("cannot specify --local and server resources"));
     }
     if local && dry_run == DryRun::Server {
-        return Err(Fail::error(
+        return Err(CommandError::error(
             "cannot specify --local and --dry-run=server - did you mean --dry-run=client?",
         ));
     }
@@ -127,7 +135,7 @@ fn patched_here(object: &Value, patch: &Value, kind: PatchType) -> Result<Value>
     let mut patched = object.clone();
     match kind {
         PatchType::Json => {
-            patched = schema::patch::json(object, patch)?;
+            patched = schema::patch::apply_json_patch(object, patch)?;
         }
         PatchType::Merge => merge_patch(&mut patched, patch),
         _ => strategic(&mut patched, patch)?,

@@ -12,10 +12,10 @@ use object::quote::quote;
 
 use super::{COMMANDS, Command};
 use crate::{
-    call::{Call, Environment},
-    fail::{Fail, Result},
+    call::{Environment, Invocation},
+    fail::{CommandError, Result},
     flags::Flag,
-    select::plain,
+    select::go_io_error,
 };
 
 pub(crate) const COMMAND: Command =
@@ -31,7 +31,7 @@ pub(crate) fn run(environment: &Environment, args: &[String], below: &[&str]) ->
         .map(|arg| arg.replace('-', "_"))
         .collect();
     if let (true, Some(first)) = (words.is_empty(), args.first()) {
-        return Err(Fail::Plain(format!(
+        return Err(CommandError::Raw(format!(
             "Error: flags cannot be placed before plugin name: {first}"
         )));
     }
@@ -41,7 +41,11 @@ pub(crate) fn run(environment: &Environment, args: &[String], below: &[&str]) ->
         if let Some(path) = find(environment, &name) {
             let mut program = Process::new(&path);
             let failed = program.args(&args[words.len()..]).exec();
-            return Err(Fail::error(format!("{}: {}", path.display(), plain(&failed))));
+            return Err(CommandError::error(format!(
+                "{}: {}",
+                path.display(),
+                go_io_error(&failed)
+            )));
         }
         words.pop();
     }
@@ -70,16 +74,16 @@ fn is_executable(path: &Path) -> std::io::Result<bool> {
     Ok(!about.is_dir() && about.permissions().mode() & 0o111 != 0)
 }
 
-fn list(call: &Call<'_>) -> Result {
+fn list(call: &Invocation<'_>) -> Result {
     let mut found: Vec<PathBuf> = Vec::new();
     for folder in folders(call.environment) {
         let entries = match fs::read_dir(folder) {
             Ok(entries) => entries,
             Err(error) => {
-                call.say(&format!(
+                call.print_err(&format!(
                     "Unable to read directory {} from your PATH: open {folder}: {}. Skipping...",
                     quote(folder),
-                    plain(&error)
+                    go_io_error(&error)
                 ));
                 continue;
             }
@@ -94,27 +98,27 @@ fn list(call: &Call<'_>) -> Result {
         found.extend(here);
     }
     if found.is_empty() {
-        return Err(Fail::error("unable to find any kubectl plugins in your PATH"));
+        return Err(CommandError::error("unable to find any kubectl plugins in your PATH"));
     }
-    call.out("The following compatible plugins are available:\n\n");
+    call.print("The following compatible plugins are available:\n\n");
     let mut seen: BTreeMap<String, &Path> = BTreeMap::new();
     let mut warnings = 0;
     for path in &found {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if call.flags.on("name-only") {
-            call.out(&format!("{name}\n"));
+        if call.flags.is_true("name-only") {
+            call.print(&format!("{name}\n"));
         } else {
-            call.out(&format!("{}\n", path.display()));
+            call.print(&format!("{}\n", path.display()));
         }
         for wrong in problems(path, &name, &mut seen) {
-            call.say(&format!("  - {wrong}"));
+            call.print_err(&format!("  - {wrong}"));
             warnings += 1;
         }
     }
     match warnings {
         0 => Ok(()),
-        1 => Err(Fail::error("one plugin warning was found")),
-        _ => Err(Fail::error(format!("{warnings} plugin warnings were found"))),
+        1 => Err(CommandError::error("one plugin warning was found")),
+        _ => Err(CommandError::error(format!("{warnings} plugin warnings were found"))),
     }
 }
 
@@ -128,7 +132,7 @@ fn problems<'a>(path: &'a Path, name: &str, seen: &mut BTreeMap<String, &'a Path
         )),
         Err(error) => wrong.push(format!(
             "error: unable to identify {shown} as an executable file: {}",
-            plain(&error)
+            go_io_error(&error)
         )),
     }
     match seen.get(name) {
@@ -156,7 +160,7 @@ fn command_of(name: &str) -> Option<String> {
         match known.iter().find(|command| command.name == word || command.aliases.contains(&word)) {
             Some(command) => {
                 path.push(command.name);
-                known = command.inner;
+                known = command.subcommands;
             }
             None if path.is_empty() => return None,
             None => break,

@@ -15,24 +15,24 @@ use self::carry::Carrier;
 
 use super::Command;
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
-    select::How,
+    call::Invocation,
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
+    select::BuilderOptions,
     streams::pod_of,
 };
 
 pub(crate) const COMMAND: Command = Command::new(
     "port-forward",
     &[&[
-        Flag::new("address", Kind::List),
-        Flag::new("pod-running-timeout", Kind::Duration).default("1m0s"),
+        Flag::new("address", FlagType::StringSlice),
+        Flag::new("pod-running-timeout", FlagType::Duration).default("1m0s"),
     ]],
     run,
 );
 
-fn run(call: &Call<'_>) -> Result {
-    let [word, ports @ ..] = call.words() else {
+fn run(call: &Invocation<'_>) -> Result {
+    let [word, ports @ ..] = call.args() else {
         return Err(call.usage("TYPE/NAME and list of ports are required for port-forward"));
     };
     if ports.is_empty() {
@@ -46,7 +46,7 @@ fn run(call: &Call<'_>) -> Result {
     }
     if pod["status"]["phase"].as_str() != Some("Running") {
         let phase = pod["status"]["phase"].as_str().unwrap_or_default();
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "unable to forward port because pod is not running. Current status={phase}"
         )));
     }
@@ -63,13 +63,14 @@ fn run(call: &Call<'_>) -> Result {
     call.server()?.wait(serve(call, &path, &pairs, &addresses))
 }
 
-fn service(call: &Call<'_>, word: &str) -> Result<Option<Value>> {
+fn service(call: &Invocation<'_>, word: &str) -> Result<Option<Value>> {
     let Some((kind, _)) = word.split_once('/') else { return Ok(None) };
     if call.resources()?.find(kind)?.qualified() != "services" {
         return Ok(None);
     }
-    let (infos, fails) = call.select(&[word.to_owned()], How { fetch: true, ..How::default() })?;
-    Fail::collect(fails)?;
+    let (infos, fails) = call
+        .select(&[word.to_owned()], BuilderOptions { fetch: true, ..BuilderOptions::default() })?;
+    CommandError::collect(fails)?;
     Ok(infos.into_iter().next().map(|info| info.object))
 }
 
@@ -93,7 +94,7 @@ fn pair(text: &str, pod: &Value, service: Option<&Value>) -> Result<(u16, u16)> 
                     || port["port"].as_i64().is_some_and(|n| n.to_string() == remote)
             };
             let Some(port) = ports.iter().find(same) else {
-                return Err(Fail::error(format!(
+                return Err(CommandError::error(format!(
                     "Service {} does not have a service port {remote}",
                     name(service)
                 )));
@@ -110,7 +111,7 @@ fn pair(text: &str, pod: &Value, service: Option<&Value>) -> Result<(u16, u16)> 
         },
     };
     let Some(target) = target.and_then(|n| u16::try_from(n).ok()) else {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "Pod '{}' does not have a named port '{remote}'",
             name(pod)
         )));
@@ -119,7 +120,7 @@ fn pair(text: &str, pod: &Value, service: Option<&Value>) -> Result<(u16, u16)> 
         "" => 0,
         local if local == remote && local.parse::<u16>().is_err() => target,
         local => local.parse().map_err(|_| {
-            Fail::error(format!(
+            CommandError::error(format!(
                 "error parsing local port {}: invalid syntax",
                 object::quote::quote(local)
             ))
@@ -128,7 +129,12 @@ fn pair(text: &str, pod: &Value, service: Option<&Value>) -> Result<(u16, u16)> 
     Ok((local, target))
 }
 
-async fn serve(call: &Call<'_>, path: &str, pairs: &[(u16, u16)], addresses: &[String]) -> Result {
+async fn serve(
+    call: &Invocation<'_>,
+    path: &str,
+    pairs: &[(u16, u16)],
+    addresses: &[String],
+) -> Result {
     // Nobody listens here before the other side has answered once.
     let first = pairs.first().map_or(0, |(_, remote)| *remote);
     let tunnels = call.environment.port_forward_websockets;
@@ -139,7 +145,7 @@ async fn serve(call: &Call<'_>, path: &str, pairs: &[(u16, u16)], addresses: &[S
         let mut any = false;
         for address in addresses {
             let Ok(ip) = address.parse::<std::net::IpAddr>() else {
-                return Err(Fail::error(format!(
+                return Err(CommandError::error(format!(
                     "unable to listen on {address}: it is no address"
                 )));
             };
@@ -147,18 +153,20 @@ async fn serve(call: &Call<'_>, path: &str, pairs: &[(u16, u16)], addresses: &[S
                 Ok(listener) => {
                     bound = listener.local_addr().map_or(bound, |address| address.port());
                     let shown = std::net::SocketAddr::new(ip, bound);
-                    call.out(&format!("Forwarding from {shown} -> {remote}\n"));
+                    call.print(&format!("Forwarding from {shown} -> {remote}\n"));
                     listeners.push((listener, *remote));
                     any = true;
                 }
                 Err(error) if !any && addresses.len() == 1 => {
-                    return Err(Fail::error(format!("unable to listen on port {local}: {error}")));
+                    return Err(CommandError::error(format!(
+                        "unable to listen on port {local}: {error}"
+                    )));
                 }
                 Err(_) => {}
             }
         }
         if !any {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "unable to listen on any of the requested ports: [{{{local} {remote}}}]"
             )));
         }
@@ -171,7 +179,7 @@ async fn serve(call: &Call<'_>, path: &str, pairs: &[(u16, u16)], addresses: &[S
                 accepted = listener.accept() => {
                     let Ok((socket, _)) = accepted else { continue };
                     let local = listener.local_addr().map_or(0, |address| address.port());
-                    call.out(&format!("Handling connection for {local}\n"));
+                    call.print(&format!("Handling connection for {local}\n"));
                     open.push(async move {
                         let carried = carrier.carry(socket, *remote).await;
                         (local, carried)
@@ -180,7 +188,7 @@ async fn serve(call: &Call<'_>, path: &str, pairs: &[(u16, u16)], addresses: &[S
                 Some((local, carried)) = open.next(), if !open.is_empty() => if let Err(fail) = carried {
                     call.log('E', &format!(
                         "\"Unhandled Error\" err=\"an error occurred forwarding {local} -> {remote}: {}\"",
-                        fail.words()
+                        fail.message()
                     ));
                 },
             }
@@ -188,6 +196,6 @@ async fn serve(call: &Call<'_>, path: &str, pairs: &[(u16, u16)], addresses: &[S
     });
     tokio::select! {
         _ = futures_util::future::join_all(accept) => Ok(()),
-        () = carrier.lost() => Err(Fail::error("lost connection to pod")),
+        () = carrier.lost() => Err(CommandError::error("lost connection to pod")),
     }
 }

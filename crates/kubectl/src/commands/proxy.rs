@@ -18,10 +18,10 @@ use tokio::net::{TcpListener, UnixListener};
 
 use super::Command;
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
-    select::plain,
+    call::Invocation,
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
+    select::go_io_error,
     server::Server,
 };
 
@@ -35,11 +35,11 @@ pub(crate) const COMMAND: Command = Command::new(
         Flag::text("reject-paths").default("^/api/.*/pods/.*/exec,^/api/.*/pods/.*/attach"),
         Flag::text("accept-hosts").default("^localhost$,^127\\.0\\.0\\.1$,^\\[::1\\]$"),
         Flag::text("reject-methods").default("^$"),
-        Flag::new("port", Kind::Int64).short('p').default("8001"),
+        Flag::new("port", FlagType::Int64).short('p').default("8001"),
         Flag::text("address").default("127.0.0.1"),
         Flag::bool("disable-filter"),
         Flag::text("unix-socket").short('u'),
-        Flag::new("keepalive", Kind::Duration),
+        Flag::new("keepalive", FlagType::Duration),
         Flag::bool("append-server-path"),
     ]],
     run,
@@ -68,16 +68,16 @@ struct Proxy<'a> {
     files: Option<(String, PathBuf)>,
 }
 
-fn run(call: &Call<'_>) -> Result {
+fn run(call: &Invocation<'_>) -> Result {
     let flags = &call.flags;
     let socket = flags.text("unix-socket");
     if flags.int("port") != 8001 && !socket.is_empty() {
-        return Err(Fail::error("cannot set --unix-socket and --port at the same time"));
+        return Err(CommandError::error("cannot set --unix-socket and --port at the same time"));
     }
-    if flags.has("keepalive") || flags.on("append-server-path") {
-        return Err(Fail::error("--keepalive and --append-server-path are not supported"));
+    if flags.is_set("keepalive") || flags.is_true("append-server-path") {
+        return Err(CommandError::error("--keepalive and --append-server-path are not supported"));
     }
-    let filter = if flags.on("disable-filter") {
+    let filter = if flags.is_true("disable-filter") {
         if socket.is_empty() {
             call.log_warning("Request filter disabled, your proxy is vulnerable to XSRF attacks, please be cautious");
         }
@@ -96,35 +96,40 @@ fn run(call: &Call<'_>) -> Result {
     server.wait(async {
         if socket.is_empty() {
             let port = u16::try_from(flags.int("port")).map_err(|_| {
-                Fail::error(format!("listen tcp: address {}: invalid port", flags.int("port")))
+                CommandError::error(format!(
+                    "listen tcp: address {}: invalid port",
+                    flags.int("port")
+                ))
             })?;
             let listener = TcpListener::bind((flags.text("address"), port)).await;
             let listener = listener.map_err(|error| {
                 let place = format!("{}:{port}", flags.text("address"));
-                Fail::error(format!("listen tcp {place}: bind: {}", plain(&error)))
+                CommandError::error(format!("listen tcp {place}: bind: {}", go_io_error(&error)))
             })?;
-            let place = listener.local_addr().map_err(|error| Fail::error(plain(&error)))?;
-            call.out(&format!("Starting to serve on {place}\n"));
+            let place =
+                listener.local_addr().map_err(|error| CommandError::error(go_io_error(&error)))?;
+            call.print(&format!("Starting to serve on {place}\n"));
             proxy.serve(async || listener.accept().await.map(|(stream, _)| stream)).await
         } else {
             let _ = std::fs::remove_file(socket);
             let listener = UnixListener::bind(socket).map_err(|error| {
-                Fail::error(format!("listen unix {socket}: bind: {}", plain(&error)))
+                CommandError::error(format!("listen unix {socket}: bind: {}", go_io_error(&error)))
             })?;
-            call.out(&format!("Starting to serve on {socket}\n"));
+            call.print(&format!("Starting to serve on {socket}\n"));
             proxy.serve(async || listener.accept().await.map(|(stream, _)| stream)).await
         }
     })
 }
 
 impl Filter {
-    fn of(call: &Call<'_>) -> Result<Self> {
+    fn of(call: &Invocation<'_>) -> Result<Self> {
         let patterns = |flag: &str| -> Result<Vec<Regex>> {
             let text = call.flags.text(flag);
             let all = text.split(',').filter(|one| !one.is_empty());
             all.map(|one| {
-                Regex::new(one)
-                    .map_err(|error| Fail::error(format!("error parsing --{flag}: {error}")))
+                Regex::new(one).map_err(|error| {
+                    CommandError::error(format!("error parsing --{flag}: {error}"))
+                })
             })
             .collect()
         };
@@ -155,7 +160,7 @@ impl Proxy<'_> {
         loop {
             tokio::select! {
                 accepted = accept(), if open.len() < MOST => {
-                    let stream = accepted.map_err(|error| Fail::error(plain(&error)))?;
+                    let stream = accepted.map_err(|error| CommandError::error(go_io_error(&error)))?;
                     let service = hyper::service::service_fn(|request| async {
                         Ok::<_, std::convert::Infallible>(self.answer(request).await)
                     });
@@ -206,11 +211,11 @@ impl Proxy<'_> {
         own_headers(&mut headers);
         headers.remove(HOST);
         headers.remove(hyper::header::CONTENT_LENGTH);
-        let sent = self.server.pass(head.method, &path, headers, body.to_bytes()).await;
+        let sent = self.server.send_raw(head.method, &path, headers, body.to_bytes()).await;
         let answer = match sent {
             Ok(answer) => answer,
             Err(fail) => {
-                let says = format!("Error while proxying request: {}\n", fail.words());
+                let says = format!("Error while proxying request: {}\n", fail.message());
                 return plain_answer(StatusCode::BAD_GATEWAY, &says);
             }
         };

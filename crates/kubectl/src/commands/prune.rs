@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use object::Value;
 
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    call::Invocation,
+    fail::{CommandError, Result},
     merge::LAST_APPLIED,
     resources::{Resource, escape},
     select::Info,
 };
 
 /// What is looked at unless `--prune-allowlist` says otherwise.
-const USUAL: &[(&str, &str)] = &[
+const DEFAULT_ALLOWLIST: &[(&str, &str)] = &[
     ("v1", "ConfigMap"),
     ("v1", "Endpoints"),
     ("v1", "PersistentVolumeClaim"),
@@ -34,12 +34,12 @@ const USUAL: &[(&str, &str)] = &[
 
 /// What the files spoke of.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct AppliedObjects {
     uids: BTreeSet<String>,
     namespaces: BTreeSet<String>,
 }
 
-impl Seen {
+impl AppliedObjects {
     pub(super) fn note(&mut self, info: &Info, object: &Value) {
         if info.resource.namespaced {
             self.namespaces.insert(info.namespace.clone());
@@ -49,12 +49,12 @@ impl Seen {
 }
 
 /// The kinds that `--prune-allowlist` names; none if it names none.
-pub(super) fn resources(call: &Call<'_>) -> Result<Vec<Resource>> {
+pub(super) fn resources(call: &Invocation<'_>) -> Result<Vec<Resource>> {
     let mut all = Vec::new();
     for word in call.flags.all("prune-allowlist") {
         let parts: Vec<&str> = word.split('/').collect();
         let [group, version, kind] = parts[..] else {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "invalid GroupVersionKind format: {word}, please follow <group/version/kind>"
             )));
         };
@@ -64,18 +64,24 @@ pub(super) fn resources(call: &Call<'_>) -> Result<Vec<Resource>> {
         };
         let found = call.resources()?.of_kind(&api_version, kind).cloned();
         all.push(found.ok_or_else(|| {
-            Fail::error(format!("no matches for kind \"{kind}\" in version \"{api_version}\""))
+            CommandError::error(format!(
+                "no matches for kind \"{kind}\" in version \"{api_version}\""
+            ))
         })?);
     }
     Ok(all)
 }
 
 /// The objects that were applied, fit the selector, and were not seen.
-pub(super) fn candidates(call: &Call<'_>, allowed: &[Resource], seen: &Seen) -> Result<Vec<Info>> {
+pub(super) fn candidates(
+    call: &Invocation<'_>,
+    allowed: &[Resource],
+    seen: &AppliedObjects,
+) -> Result<Vec<Info>> {
     let mut wanted = allowed.to_vec();
     if allowed.is_empty() {
         call.log_warning("Deprecated: kubectl apply will no longer prune non-namespaced resources by default when used with the --namespace flag in a future release. To preserve the current behaviour, list the resources you want to target explicitly in the --prune-allowlist flag.");
-        for (version, kind) in USUAL {
+        for (version, kind) in DEFAULT_ALLOWLIST {
             wanted.extend(call.resources()?.of_kind(version, kind).cloned());
         }
     }
@@ -89,10 +95,10 @@ pub(super) fn candidates(call: &Call<'_>, allowed: &[Resource], seen: &Seen) -> 
         let path = resource.path(namespace, "") + &query;
         let list = call.server()?.get(&path).map_err(|fail| {
             let scope = if namespace.is_empty() { "nonNamespaced" } else { "namespaced" };
-            Fail::error(format!(
+            CommandError::error(format!(
                 "error pruning {scope} object {}: {}",
                 resource.gvk(),
-                fail.words()
+                fail.message()
             ))
         })?;
         for item in list["items"].items() {

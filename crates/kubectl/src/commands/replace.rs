@@ -7,16 +7,16 @@ use object::{Value, quote::quote};
 use super::{
     Command, DRY_RUN, DryRun, FIELD_MANAGER, FILES, VALIDATE,
     create::annotate,
-    delete::{Options, delete, propagation, say, until_gone},
-    each, write_query,
+    delete::{Options, delete, poll_until_deleted, propagation, say},
+    for_each_object, write_query,
 };
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
-    print::{self, Output},
-    record::{self, Record},
-    select::{How, Info},
+    call::Invocation,
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
+    print::{self, OutputFormat},
+    record::{self, ChangeCause},
+    select::{BuilderOptions, Info},
     server::JSON,
     workload::items_mut,
 };
@@ -36,8 +36,8 @@ pub(crate) const COMMAND: Command = Command::new(
             Flag::text("raw"),
             Flag::text("subresource"),
             Flag::text("cascade").default("background").bare("background"),
-            Flag::new("grace-period", Kind::Int64).default("-1"),
-            Flag::new("timeout", Kind::Duration),
+            Flag::new("grace-period", FlagType::Int64).default("-1"),
+            Flag::new("timeout", FlagType::Duration),
         ],
     ],
     run,
@@ -46,24 +46,24 @@ pub(crate) const COMMAND: Command = Command::new(
 /// How long a deleted object may take to go, unless `--timeout` says so.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-fn run(call: &Call<'_>) -> Result {
+fn run(call: &Invocation<'_>) -> Result {
     let dry_run = check(call)?;
     let raw = call.flags.text("raw");
     if !raw.is_empty() {
         let [file] = call.flags.all("filename") else {
-            return Err(Fail::error("--raw can only use a single local file or stdin"));
+            return Err(CommandError::error("--raw can only use a single local file or stdin"));
         };
         let text = std::fs::read(file).map_err(|error| {
-            Fail::error(format!("open {file}: {}", crate::select::plain(&error)))
+            CommandError::error(format!("open {file}: {}", crate::select::go_io_error(&error)))
         })?;
         let bytes = call.server()?.bytes(hyper::Method::PUT, raw, JSON, Some((JSON, text)))?;
         call.out_bytes(&bytes);
         return Ok(());
     }
-    let output = Output::of(call, false)?;
+    let output = OutputFormat::of(call, false)?;
     let query = write_query(call, dry_run, "kubectl-replace")?;
-    let (infos, fails) = call.select(&[], How::default())?;
-    let force = call.flags.on("force");
+    let (infos, fails) = call.select(&[], BuilderOptions::default())?;
+    let force = call.flags.is_true("force");
     if force {
         for info in &infos {
             check_creation(call, info, &query)?;
@@ -71,12 +71,12 @@ fn run(call: &Call<'_>) -> Result {
         remove(call, &infos)?;
     }
     let done = format!("replaced{}", dry_run.suffix());
-    each(&infos, fails, |info| {
+    for_each_object(&infos, fails, |info| {
         let mut object = info.object.clone();
-        if call.flags.on("save-config") {
+        if call.flags.is_true("save-config") {
             annotate(&mut object);
         }
-        Record::of(call).note(&mut object);
+        ChangeCause::of(call).annotate(&mut object);
         let made = if force {
             call.server()?.create(&(info.resource.path(&info.namespace, "") + &query), &object)?
         } else {
@@ -86,24 +86,30 @@ fn run(call: &Call<'_>) -> Result {
     })
 }
 
-fn check(call: &Call<'_>) -> Result<DryRun> {
+fn check(call: &Invocation<'_>) -> Result<DryRun> {
     if !call.has_files() {
-        return Err(Fail::error("must specify one of -f and -k"));
+        return Err(CommandError::error("must specify one of -f and -k"));
     }
-    let (dry_run, force) = (DryRun::of(call)?, call.flags.on("force"));
+    let (dry_run, force) = (DryRun::of(call)?, call.flags.is_true("force"));
     if call.flags.int("grace-period") >= 0 && !force {
-        return Err(Fail::error("--grace-period must have --force specified"));
+        return Err(CommandError::error("--grace-period must have --force specified"));
     }
     if call.flags.duration("timeout") != 0 && !force {
-        return Err(Fail::error("--timeout must have --force specified"));
+        return Err(CommandError::error("--timeout must have --force specified"));
     }
     if force && dry_run != DryRun::No {
-        return Err(Fail::error("--dry-run can not be used when --force is set"));
+        return Err(CommandError::error("--dry-run can not be used when --force is set"));
     }
     Ok(dry_run)
 }
 
-fn one(call: &Call<'_>, info: &Info, object: Value, dry_run: DryRun, query: &str) -> Result<Value> {
+fn one(
+    call: &Invocation<'_>,
+    info: &Info,
+    object: Value,
+    dry_run: DryRun,
+    query: &str,
+) -> Result<Value> {
     if dry_run == DryRun::Client {
         return Ok(object);
     }
@@ -112,14 +118,14 @@ fn one(call: &Call<'_>, info: &Info, object: Value, dry_run: DryRun, query: &str
         sub => format!("/{sub}"),
     };
     call.server()?.put(&(info.path() + &sub + query), &object).map_err(|fail| match &fail {
-        Fail::Server { status, .. } if status.is("Invalid") => fail,
-        _ => fail.while_doing(format!("error when replacing {}", quote(&info.source))),
+        CommandError::Server { status, .. } if status.has_reason("Invalid") => fail,
+        _ => fail.with_action(format!("error when replacing {}", quote(&info.source))),
     })
 }
 
 /// Fails if the server would refuse the object once the old one is gone. Nothing has been deleted
 /// by then.
-fn check_creation(call: &Call<'_>, info: &Info, query: &str) -> Result {
+fn check_creation(call: &Invocation<'_>, info: &Info, query: &str) -> Result {
     let mut object = info.object.clone();
     if info.resource.kind == "Service" && info.resource.group.is_empty() {
         release(&mut object);
@@ -127,10 +133,10 @@ fn check_creation(call: &Call<'_>, info: &Info, query: &str) -> Result {
     let path = info.resource.path(&info.namespace, "") + query + "&dryRun=All";
     match call.server()?.create(&path, &object) {
         // The name is taken by the old one.
-        Err(Fail::Server { status, .. }) if status.is("AlreadyExists") => Ok(()),
+        Err(CommandError::Server { status, .. }) if status.has_reason("AlreadyExists") => Ok(()),
         // The old one counts as well, until it is gone.
-        Err(Fail::Server { status, .. })
-            if status.is("Forbidden") && status.message().contains("exceeded quota:") =>
+        Err(CommandError::Server { status, .. })
+            if status.has_reason("Forbidden") && status.message().contains("exceeded quota:") =>
         {
             Ok(())
         }
@@ -155,7 +161,7 @@ fn release(service: &mut Value) {
 }
 
 /// Deletes what is there, and waits until it is gone.
-fn remove(call: &Call<'_>, infos: &[Info]) -> Result {
+fn remove(call: &Invocation<'_>, infos: &[Info]) -> Result {
     let grace = Some(call.flags.int("grace-period")).filter(|grace| *grace >= 0);
     let options = Options {
         grace: grace.map(|grace| grace.max(1)),
@@ -175,5 +181,5 @@ fn remove(call: &Call<'_>, infos: &[Info]) -> Result {
         0 => PATIENCE,
         timeout => Duration::from_nanos(timeout.max(0).unsigned_abs()),
     };
-    infos.iter().try_for_each(|info| until_gone(call, info, patience))
+    infos.iter().try_for_each(|info| poll_until_deleted(call, info, patience))
 }

@@ -7,15 +7,15 @@ use object::{Time, Value, quote::quote};
 
 use super::{ALL, Command, DRY_RUN, DryRun, FIELD_MANAGER, FILES, SELECTOR};
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
-    print::{self, Output},
-    select::{How, Info},
+    call::Invocation,
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
+    print::{self, OutputFormat},
+    select::{BuilderOptions, Info},
     server::PatchType,
 };
 
-const REVISION: &[Flag] = &[Flag::new("revision", Kind::Int64)];
+const REVISION: &[Flag] = &[Flag::new("revision", FlagType::Int64)];
 
 pub(crate) const COMMAND: Command = Command::group(
     "rollout",
@@ -28,7 +28,7 @@ pub(crate) const COMMAND: Command = Command::group(
                 REVISION,
                 &[
                     Flag::bool("watch").short('w').default("true"),
-                    Flag::new("timeout", Kind::Duration),
+                    Flag::new("timeout", FlagType::Duration),
                 ],
             ],
             status::run,
@@ -36,7 +36,7 @@ pub(crate) const COMMAND: Command = Command::group(
         Command::new("history", &[FILES, SELECTOR, REVISION, print::FLAGS], history::run),
         Command::new(
             "undo",
-            &[FILES, SELECTOR, DRY_RUN, print::FLAGS, &[Flag::new("to-revision", Kind::Int64)]],
+            &[FILES, SELECTOR, DRY_RUN, print::FLAGS, &[Flag::new("to-revision", FlagType::Int64)]],
             history::undo,
         ),
         Command::new("restart", &[FILES, SELECTOR, ALL, FIELD_MANAGER, print::FLAGS], restart),
@@ -50,13 +50,18 @@ pub(crate) const COMMAND: Command = Command::group(
 );
 
 /// The workloads that the words mean, as they are now.
-fn workloads(call: &Call<'_>) -> Result<(Vec<Info>, Vec<Fail>)> {
-    if call.words().is_empty() && !call.has_files() {
-        return Err(Fail::error("required resource not specified"));
+fn workloads(call: &Invocation<'_>) -> Result<(Vec<Info>, Vec<CommandError>)> {
+    if call.args().is_empty() && !call.has_files() {
+        return Err(CommandError::error("required resource not specified"));
     }
     call.select(
-        call.words(),
-        How { fetch: true, local: true, all_by_default: true, ..How::default() },
+        call.args(),
+        BuilderOptions {
+            fetch: true,
+            default_namespace: true,
+            all_by_default: true,
+            ..BuilderOptions::default()
+        },
     )
 }
 
@@ -64,28 +69,31 @@ fn qualified(info: &Info) -> String {
     format!("{} {}", info.resource.qualified(), quote(&info.name))
 }
 
-fn restart(call: &Call<'_>) -> Result {
-    let output = Output::of(call, false)?;
+fn restart(call: &Invocation<'_>) -> Result {
+    let output = OutputFormat::of(call, false)?;
     let (infos, mut fails) = workloads(call)?;
     if infos.is_empty() && fails.is_empty() {
-        call.say("No resources found in the namespace");
+        call.print_err("No resources found in the namespace");
     }
     for info in infos {
         let known = info.resource.group == "apps"
             && matches!(info.resource.kind.as_str(), "Deployment" | "DaemonSet" | "StatefulSet");
         if !known {
-            fails.push(Fail::error(format!("{} restarting is not supported", qualified(&info))));
+            fails.push(CommandError::error(format!(
+                "{} restarting is not supported",
+                qualified(&info)
+            )));
             continue;
         }
         if info.object["spec"]["paused"].as_bool() == Some(true) {
-            fails.push(Fail::error(format!(
+            fails.push(CommandError::error(format!(
                 "{} can't restart paused deployment (run rollout resume first)",
                 qualified(&info)
             )));
             continue;
         }
         let mut patch = Value::object();
-        let now = Time::text(call.now());
+        let now = Time::format(call.now());
         patch["spec"]["template"]["metadata"]["annotations"]["kubectl.kubernetes.io/restartedAt"] =
             now.into();
         match call.server()?.patch(
@@ -97,22 +105,25 @@ fn restart(call: &Call<'_>) -> Result {
             Err(fail) => fails.push(fail),
         }
     }
-    Fail::collect(fails)
+    CommandError::collect(fails)
 }
 
-fn pause(call: &Call<'_>, pause: bool) -> Result {
-    let output = Output::of(call, false)?;
+fn pause(call: &Invocation<'_>, pause: bool) -> Result {
+    let output = OutputFormat::of(call, false)?;
     let (infos, mut fails) = workloads(call)?;
     let (doing, done) = if pause { ("pausing", "paused") } else { ("resuming", "resumed") };
     for info in infos {
         if info.resource.kind != "Deployment" {
-            fails.push(Fail::error(format!("{} {doing} is not supported", qualified(&info))));
+            fails.push(CommandError::error(format!(
+                "{} {doing} is not supported",
+                qualified(&info)
+            )));
             continue;
         }
         let paused = info.object["spec"]["paused"].as_bool() == Some(true);
         if paused == pause {
             let how = if pause { "already paused" } else { "not paused" };
-            fails.push(Fail::error(format!("{} is {how}", qualified(&info))));
+            fails.push(CommandError::error(format!("{} is {how}", qualified(&info))));
             continue;
         }
         let mut patch = Value::object();
@@ -126,10 +137,10 @@ fn pause(call: &Call<'_>, pause: bool) -> Result {
             Err(fail) => fails.push(fail),
         }
     }
-    Fail::collect(fails)
+    CommandError::collect(fails)
 }
 
 /// What `undo` needs of the flags.
-fn dry_run(call: &Call<'_>) -> Result<(DryRun, Output)> {
-    Ok((DryRun::of(call)?, Output::of(call, false)?))
+fn dry_run(call: &Invocation<'_>) -> Result<(DryRun, OutputFormat)> {
+    Ok((DryRun::of(call)?, OutputFormat::of(call, false)?))
 }

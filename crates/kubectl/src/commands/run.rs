@@ -9,12 +9,12 @@ use super::{
     write_query,
 };
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
+    call::Invocation,
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
     merge::merge_patch,
-    print::{self, Output},
-    record::{self, Record},
+    print::{self, OutputFormat},
+    record::{self, ChangeCause},
     streams::{container_of, no_such_pod},
 };
 
@@ -30,9 +30,9 @@ pub(crate) const COMMAND: Command = Command::new(
             Flag::text("image"),
             Flag::text("image-pull-policy"),
             Flag::text("restart").default("Always"),
-            Flag::new("env", Kind::Each),
+            Flag::new("env", FlagType::StringArray),
             Flag::text("labels").short('l'),
-            Flag::new("annotations", Kind::Each),
+            Flag::new("annotations", FlagType::StringArray),
             Flag::text("port"),
             Flag::bool("expose"),
             Flag::bool("command"),
@@ -45,23 +45,23 @@ pub(crate) const COMMAND: Command = Command::new(
             Flag::bool("leave-stdin-open"),
             Flag::text("overrides"),
             Flag::text("override-type").default("merge"),
-            Flag::new("pod-running-timeout", Kind::Duration).default("1m0s"),
+            Flag::new("pod-running-timeout", FlagType::Duration).default("1m0s"),
         ],
     ],
     run,
 );
 
-fn run(call: &Call<'_>) -> Result {
+fn run(call: &Invocation<'_>) -> Result {
     let flags = &call.flags;
-    if !flags.has("image") {
-        return Err(Fail::error("required flag(s) \"image\" not set"));
+    if !flags.is_set("image") {
+        return Err(CommandError::error("required flag(s) \"image\" not set"));
     }
-    let Some(name) = call.words().first() else {
+    let Some(name) = call.args().first() else {
         return Err(call.usage("NAME is required for run"));
     };
     let image = flags.text("image");
     if image.is_empty() {
-        return Err(Fail::error("--image is required"));
+        return Err(CommandError::error("--image is required"));
     }
     let path = image.rsplit_once('@').map_or(image, |(path, _)| path);
     let path =
@@ -70,32 +70,35 @@ fn run(call: &Call<'_>) -> Result {
         || path.chars().any(char::is_whitespace)
         || path.rsplit('/').next().is_some_and(|last| last.chars().any(char::is_uppercase))
     {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "invalid image name {}: invalid reference format",
             object::quote::quote(image)
         )));
     }
-    let attached = if flags.has("attach") { flags.on("attach") } else { flags.on("stdin") };
+    let attached =
+        if flags.is_set("attach") { flags.is_true("attach") } else { flags.is_true("stdin") };
     let dry_run = DryRun::of(call)?;
     if attached && dry_run != DryRun::No {
-        return Err(Fail::error(
+        return Err(CommandError::error(
             "--dry-run=[server|client] can't be used with attached containers options (--attach, --stdin, or --tty)",
         ));
     }
-    if flags.on("tty") && !flags.on("stdin") {
-        return Err(Fail::error("-i/--stdin is required for containers with -t/--tty=true"));
+    if flags.is_true("tty") && !flags.is_true("stdin") {
+        return Err(CommandError::error(
+            "-i/--stdin is required for containers with -t/--tty=true",
+        ));
     }
-    if flags.on("rm") && !attached {
-        return Err(Fail::error("--rm should only be used for attached containers"));
+    if flags.is_true("rm") && !attached {
+        return Err(CommandError::error("--rm should only be used for attached containers"));
     }
-    if flags.on("expose") && flags.text("port").is_empty() {
-        return Err(Fail::error("--port must be set when exposing a service"));
+    if flags.is_true("expose") && flags.text("port").is_empty() {
+        return Err(CommandError::error("--port must be set when exposing a service"));
     }
     check_restart(flags.text("restart"))?;
-    let output = Output::of(call, false)?;
+    let output = OutputFormat::of(call, false)?;
     let mut pod = pod(call, name)?;
     overrides(call, &mut pod)?;
-    Record::of(call).note(&mut pod);
+    ChangeCause::of(call).annotate(&mut pod);
     let query = write_query(call, dry_run, "kubectl-run")?;
     let namespace = call.namespace()?;
     if dry_run != DryRun::Client {
@@ -103,7 +106,7 @@ fn run(call: &Call<'_>) -> Result {
     }
     let mut made = vec![pod.clone()];
     let mut fails = Vec::new();
-    if flags.on("expose") {
+    if flags.is_true("expose") {
         let mut service = service(call, name)?;
         if dry_run != DryRun::Client {
             let path = format!("/api/v1/namespaces/{namespace}/services{query}");
@@ -118,30 +121,30 @@ fn run(call: &Call<'_>) -> Result {
     }
     if attached {
         let ended = attach(call, &pod);
-        if flags.on("rm") {
+        if flags.is_true("rm") {
             remove(call, &made)?;
         }
         return ended;
     }
     for (at, object) in made.iter().enumerate() {
-        if at > 0 && matches!(output, Output::Yaml) {
-            call.out("---\n");
+        if at > 0 && matches!(output, OutputFormat::Yaml) {
+            call.print("---\n");
         }
         output.print_declared(call, object, &format!("created{}", dry_run.suffix()))?;
     }
-    Fail::collect(fails)
+    CommandError::collect(fails)
 }
 
 fn check_restart(restart: &str) -> Result {
     if matches!(restart, "Always" | "OnFailure" | "Never") {
         return Ok(());
     }
-    Err(Fail::error(format!(
+    Err(CommandError::error(format!(
         "invalid restart policy: {restart}, valid values are: Always, OnFailure, Never"
     )))
 }
 
-fn pod(call: &Call<'_>, name: &str) -> Result<Value> {
+fn pod(call: &Invocation<'_>, name: &str) -> Result<Value> {
     let flags = &call.flags;
     let mut pod = tree("{apiVersion: v1, kind: Pod, spec: {dnsPolicy: ClusterFirst}, status: {}}");
     pod["metadata"]["name"] = name.into();
@@ -153,13 +156,13 @@ fn pod(call: &Call<'_>, name: &str) -> Result<Value> {
     }
     for pair in flags.text("labels").split(',').filter(|pair| !pair.is_empty()) {
         let Some((name, value)) = pair.split_once('=') else {
-            return Err(Fail::error(format!("unexpected label spec: {pair}")));
+            return Err(CommandError::error(format!("unexpected label spec: {pair}")));
         };
         pod["metadata"]["labels"][name] = value.into();
     }
     for pair in flags.all("annotations") {
         let Some((name, value)) = pair.split_once('=') else {
-            return Err(Fail::error(format!("unexpected annotation spec: {pair}")));
+            return Err(CommandError::error(format!("unexpected annotation spec: {pair}")));
         };
         pod["metadata"]["annotations"][name] = value.into();
     }
@@ -169,15 +172,15 @@ fn pod(call: &Call<'_>, name: &str) -> Result<Value> {
     if !flags.text("image-pull-policy").is_empty() {
         container["imagePullPolicy"] = flags.text("image-pull-policy").into();
     }
-    let rest = &call.words()[1..];
+    let rest = &call.args()[1..];
     if !rest.is_empty() {
-        let field = if flags.on("command") { "command" } else { "args" };
+        let field = if flags.is_true("command") { "command" } else { "args" };
         container[field] = Value::List(rest.iter().map(|word| word.as_str().into()).collect());
     }
     let mut variables = Vec::new();
     for pair in flags.all("env") {
         let Some((name, value)) = pair.split_once('=').filter(|(name, _)| !name.is_empty()) else {
-            return Err(Fail::error(format!("invalid env: {pair}")));
+            return Err(CommandError::error(format!("invalid env: {pair}")));
         };
         let mut variable = Value::object();
         variable["name"] = name.into();
@@ -190,7 +193,7 @@ fn pod(call: &Call<'_>, name: &str) -> Result<Value> {
     if !flags.text("port").is_empty() {
         let port = flags.text("port");
         let number: i64 = port.parse().map_err(|_| {
-            Fail::error(format!(
+            CommandError::error(format!(
                 "strconv.Atoi: parsing {}: invalid syntax",
                 object::quote::quote(port)
             ))
@@ -199,16 +202,16 @@ fn pod(call: &Call<'_>, name: &str) -> Result<Value> {
         made["containerPort"] = number.into();
         container["ports"] = Value::List([made].into_iter().collect());
     }
-    if flags.on("privileged") {
+    if flags.is_true("privileged") {
         container["securityContext"]["privileged"] = true.into();
     }
-    if flags.on("stdin") {
+    if flags.is_true("stdin") {
         container["stdin"] = true.into();
-        if !flags.on("leave-stdin-open") {
+        if !flags.is_true("leave-stdin-open") {
             container["stdinOnce"] = true.into();
         }
     }
-    if flags.on("tty") {
+    if flags.is_true("tty") {
         container["tty"] = true.into();
     }
     pod["spec"]["containers"] = Value::List([container].into_iter().collect());
@@ -216,25 +219,27 @@ fn pod(call: &Call<'_>, name: &str) -> Result<Value> {
     Ok(pod)
 }
 
-fn overrides(call: &Call<'_>, pod: &mut Value) -> Result {
+fn overrides(call: &Invocation<'_>, pod: &mut Value) -> Result {
     let text = call.flags.text("overrides");
     if text.is_empty() {
         return Ok(());
     }
-    let patch =
-        object::from_json(text.as_bytes()).map_err(|_| Fail::error("Invalid JSON Patch"))?;
+    let patch = object::from_json(text.as_bytes())
+        .map_err(|_| CommandError::error("Invalid JSON Patch"))?;
     match call.flags.text("override-type") {
         "merge" => merge_patch(pod, &patch),
         "strategic" => crate::merge::strategic(pod, &patch)?,
         "json" => {
-            *pod = schema::patch::json(pod, &patch)?;
+            *pod = schema::patch::apply_json_patch(pod, &patch)?;
         }
-        other => return Err(Fail::error(format!("--override-type={other} is not supported"))),
+        other => {
+            return Err(CommandError::error(format!("--override-type={other} is not supported")));
+        }
     }
     Ok(())
 }
 
-fn service(call: &Call<'_>, name: &str) -> Result<Value> {
+fn service(call: &Invocation<'_>, name: &str) -> Result<Value> {
     let mut service = tree("{apiVersion: v1, kind: Service, status: {loadBalancer: {}}}");
     service["metadata"]["name"] = name.into();
     if call.namespace_given() {
@@ -257,7 +262,7 @@ fn service(call: &Call<'_>, name: &str) -> Result<Value> {
 }
 
 /// Follows the new pod's container to its end.
-fn attach(call: &Call<'_>, pod: &Value) -> Result {
+fn attach(call: &Invocation<'_>, pod: &Value) -> Result {
     let mut current = Value::Null;
     let reached = follow(call, pod, |pod| {
         let ready = pod["status"]["conditions"].items().iter().any(|condition| {
@@ -274,19 +279,19 @@ fn attach(call: &Call<'_>, pod: &Value) -> Result {
     } else {
         // What it has written by now does not come through the session.
         let printed = print_log(call, &current, &container, 0).unwrap_or_else(|fail| {
-            call.say(&format!("warning: couldn't fetch pre-attach logs: {}", fail.words()));
+            call.print_err(&format!("warning: couldn't fetch pre-attach logs: {}", fail.message()));
             0
         });
-        attach_or_print_log(call, &current, &container, call.flags.on("stdin"), printed)?;
+        attach_or_print_log(call, &current, &container, call.flags.is_true("stdin"), printed)?;
     }
     wait_for_exit(call, pod)
 }
 
 /// The container's exit code, where the pod ends with it.
-fn wait_for_exit(call: &Call<'_>, pod: &Value) -> Result {
+fn wait_for_exit(call: &Invocation<'_>, pod: &Value) -> Result {
     let flags = &call.flags;
     let restart = flags.text("restart");
-    if flags.on("leave-stdin-open") || restart == "Always" {
+    if flags.is_true("leave-stdin-open") || restart == "Always" {
         return Ok(());
     }
     let mut last = Value::Null;
@@ -303,17 +308,19 @@ fn wait_for_exit(call: &Call<'_>, pod: &Value) -> Result {
     let end = statuses.first().map(|status| &status["state"]["terminated"]);
     let code = end.and_then(|end| end["exitCode"].as_i64()).filter(|code| *code != 0);
     let (Some(end), Some(code)) = (end, code) else {
-        return Err(Fail::error(format!("pod {namespace}/{name} failed with unknown exit code")));
+        return Err(CommandError::error(format!(
+            "pod {namespace}/{name} failed with unknown exit code"
+        )));
     };
     let text = |field: &str| end[field].as_str().unwrap_or_default();
     let says =
         format!("pod {namespace}/{name} terminated ({})\n{}", text("reason"), text("message"));
     let code = u8::try_from(code & 0xff).unwrap_or(1);
-    Err(Fail::Coded { fail: Box::new(Fail::Plain(says)), code })
+    Err(CommandError::WithExitCode { fail: Box::new(CommandError::Raw(says)), code })
 }
 
 /// Waits until the pod is so.
-fn follow(call: &Call<'_>, pod: &Value, mut is_so: impl FnMut(&Value) -> bool) -> Result {
+fn follow(call: &Invocation<'_>, pod: &Value, mut is_so: impl FnMut(&Value) -> bool) -> Result {
     let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
     #[expect(clippy::cast_precision_loss, reason = "a duration")]
     let seconds = call.flags.duration("pod-running-timeout") as f64 / 1e9;
@@ -322,7 +329,7 @@ fn follow(call: &Call<'_>, pod: &Value, mut is_so: impl FnMut(&Value) -> bool) -
         Some(pod) => Ok(!is_so(pod)),
         None => Err(no_such_pod()),
     });
-    if reached? { Ok(()) } else { Err(Fail::error("timed out waiting for the condition")) }
+    if reached? { Ok(()) } else { Err(CommandError::error("timed out waiting for the condition")) }
 }
 
 fn phase(pod: &Value) -> &str {
@@ -334,7 +341,7 @@ fn is_over(pod: &Value) -> bool {
 }
 
 /// Deletes what `--rm` says is not to stay.
-fn remove(call: &Call<'_>, made: &[Value]) -> Result {
+fn remove(call: &Invocation<'_>, made: &[Value]) -> Result {
     let options = tree("{apiVersion: v1, kind: DeleteOptions, propagationPolicy: Background}");
     for object in made {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
@@ -344,10 +351,10 @@ fn remove(call: &Call<'_>, made: &[Value]) -> Result {
         match call.server()?.delete(&path, &options) {
             Err(fail) if fail.is_not_found() => {}
             Err(fail) => return Err(fail),
-            Ok(_) if call.flags.on("quiet") => {}
+            Ok(_) if call.flags.is_true("quiet") => {}
             Ok(_) => {
                 let name = object::quote::quote(name);
-                call.out(&format!("{kind} {name} deleted from {namespace} namespace\n"));
+                call.print(&format!("{kind} {name} deleted from {namespace} namespace\n"));
             }
         }
     }

@@ -4,12 +4,12 @@ use object::Value;
 
 use super::{ALL, Command, DRY_RUN, DryRun, FILES, SELECTOR};
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
-    print::{self, Output},
-    record::{self, Record},
-    select::{How, Info},
+    call::Invocation,
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
+    print::{self, OutputFormat},
+    record::{self, ChangeCause},
+    select::{BuilderOptions, Info},
     server::PatchType,
 };
 
@@ -23,61 +23,61 @@ pub(crate) const COMMAND: Command = Command::new(
         record::FLAGS,
         print::FLAGS,
         &[
-            Flag::new("replicas", Kind::Int32),
-            Flag::new("current-replicas", Kind::Int32).default("-1"),
+            Flag::new("replicas", FlagType::Int32),
+            Flag::new("current-replicas", FlagType::Int32).default("-1"),
             Flag::text("resource-version"),
-            Flag::new("timeout", Kind::Duration),
+            Flag::new("timeout", FlagType::Duration),
         ],
     ],
     run,
 );
 
-fn run(call: &Call<'_>) -> Result {
+fn run(call: &Invocation<'_>) -> Result {
     let replicas = check(call)?;
     let dry_run = DryRun::of(call)?;
-    let output = Output::of(call, false)?;
-    let how = How { fetch: true, local: true, ..How::default() };
-    let (infos, fails) = call.select(call.words(), how)?;
+    let output = OutputFormat::of(call, false)?;
+    let how = BuilderOptions { fetch: true, default_namespace: true, ..BuilderOptions::default() };
+    let (infos, fails) = call.select(call.args(), how)?;
     if !call.flags.text("resource-version").is_empty() && infos.len() > 1 {
-        return Err(Fail::error("cannot use --resource-version with multiple resources"));
+        return Err(CommandError::error("cannot use --resource-version with multiple resources"));
     }
     if infos.is_empty() {
-        Fail::collect(fails)?;
-        return Err(Fail::error("no objects passed to scale"));
+        CommandError::collect(fails)?;
+        return Err(CommandError::error("no objects passed to scale"));
     }
     let done = format!("scaled{}", dry_run.suffix());
     // the first that cannot be scaled ends it
     for info in infos {
         output.print(call, &one(call, &info, replicas, dry_run)?, &done)?;
     }
-    Fail::collect(fails)
+    CommandError::collect(fails)
 }
 
-fn check(call: &Call<'_>) -> Result<i64> {
-    if !call.flags.has("replicas") {
-        return Err(Fail::error("required flag(s) \"replicas\" not set"));
+fn check(call: &Invocation<'_>) -> Result<i64> {
+    if !call.flags.is_set("replicas") {
+        return Err(CommandError::error("required flag(s) \"replicas\" not set"));
     }
     match call.flags.int("replicas") {
         replicas @ 0.. => Ok(replicas),
-        _ => Err(Fail::error(
+        _ => Err(CommandError::error(
             "The --replicas=COUNT flag is required, and COUNT must be greater than or equal to 0",
         )),
     }
 }
 
-fn one(call: &Call<'_>, info: &Info, replicas: i64, dry_run: DryRun) -> Result<Value> {
+fn one(call: &Invocation<'_>, info: &Info, replicas: i64, dry_run: DryRun) -> Result<Value> {
     let mut object = info.object.clone();
     if dry_run != DryRun::Client {
         send(call, info, replicas, dry_run)?;
     }
     if dry_run == DryRun::No {
-        Record::of(call).send(call, info, &mut object)?;
+        ChangeCause::of(call).send(call, info, &mut object)?;
     }
     object["spec"]["replicas"] = replicas.into();
     Ok(object)
 }
 
-fn send(call: &Call<'_>, info: &Info, replicas: i64, dry_run: DryRun) -> Result {
+fn send(call: &Invocation<'_>, info: &Info, replicas: i64, dry_run: DryRun) -> Result {
     let path = info.path() + "/scale";
     let query = if dry_run == DryRun::Server { "?dryRun=All" } else { "" };
     let (expected, version) =
@@ -86,11 +86,13 @@ fn send(call: &Call<'_>, info: &Info, replicas: i64, dry_run: DryRun) -> Result 
         let scale = call.server()?.get(&path)?;
         let now = scale["spec"]["replicas"].as_i64().unwrap_or(0);
         if expected >= 0 && now != expected {
-            return Err(Fail::error(format!("Expected replicas to be {expected}, was {now}")));
+            return Err(CommandError::error(format!(
+                "Expected replicas to be {expected}, was {now}"
+            )));
         }
         let current = scale["metadata"]["resourceVersion"].as_str().unwrap_or_default();
         if !version.is_empty() && current != version {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "Expected resource version to be {version}, was {current}"
             )));
         }
@@ -107,7 +109,7 @@ fn send(call: &Call<'_>, info: &Info, replicas: i64, dry_run: DryRun) -> Result 
                 break;
             }
             if std::time::Instant::now() > until {
-                return Err(Fail::error("timed out waiting for the condition"));
+                return Err(CommandError::error("timed out waiting for the condition"));
             }
             std::thread::sleep(std::time::Duration::from_secs(1));
         }

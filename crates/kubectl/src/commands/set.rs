@@ -12,13 +12,13 @@ use object::Value;
 
 use super::{ALL, Command, DRY_RUN, DryRun, FIELD_MANAGER, FILES, write_query};
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    call::Invocation,
+    fail::{CommandError, Result},
     flags::Flag,
     merge::two_way,
-    print::{self, Output, typed},
-    record::Record,
-    select::{How, Info},
+    print::{self, OutputFormat, typed},
+    record::ChangeCause,
+    select::{BuilderOptions, Info},
 };
 
 pub(crate) const COMMAND: Command = Command::group(
@@ -38,7 +38,7 @@ const LOCAL: &[Flag] = &[Flag::bool("local")];
 const LOCAL_ONLY_FILES: &str = "you must specify resources by --filename when --local is set.\nExample resource specifications include:\n   '-f rsrc.yaml'\n   '--filename=rsrc.json'";
 
 /// What is done to each object, and in what words.
-struct Setting<'a> {
+struct SetMessages<'a> {
     /// `image updated`.
     done: &'a str,
     /// What stands before the server's refusal.
@@ -48,20 +48,22 @@ struct Setting<'a> {
 }
 
 /// The objects that `words` and files mean.
-fn objects(call: &Call<'_>, words: &[String]) -> Result<Vec<Info>> {
-    let local = call.flags.on("local");
+fn objects(call: &Invocation<'_>, words: &[String]) -> Result<Vec<Info>> {
+    let local = call.flags.is_true("local");
     if local && !words.is_empty() {
-        return Err(Fail::error(LOCAL_ONLY_FILES));
+        return Err(CommandError::error(LOCAL_ONLY_FILES));
     }
-    let (infos, fails) =
-        call.select(words, How { fetch: !local, local: true, ..How::default() })?;
-    Fail::collect(fails)?;
+    let (infos, fails) = call.select(
+        words,
+        BuilderOptions { fetch: !local, default_namespace: true, ..BuilderOptions::default() },
+    )?;
+    CommandError::collect(fails)?;
     Ok(infos)
 }
 
-fn check_dry_run(call: &Call<'_>, dry_run: DryRun) -> Result {
-    if call.flags.on("local") && dry_run == DryRun::Server {
-        return Err(Fail::error(
+fn check_dry_run(call: &Invocation<'_>, dry_run: DryRun) -> Result {
+    if call.flags.is_true("local") && dry_run == DryRun::Server {
+        return Err(CommandError::error(
             "cannot specify --local and --dry-run=server - did you mean --dry-run=client?",
         ));
     }
@@ -71,22 +73,22 @@ fn check_dry_run(call: &Call<'_>, dry_run: DryRun) -> Result {
 /// Changes the objects one by one, and sends what became different. `change` says whether it
 /// did anything, and keeps what it found wrong in the list that it is given.
 fn change_all(
-    call: &Call<'_>,
+    call: &Invocation<'_>,
     infos: Vec<Info>,
-    setting: &Setting<'_>,
-    mut change: impl FnMut(&mut Value, &mut Vec<Fail>) -> Result<bool>,
+    setting: &SetMessages<'_>,
+    mut change: impl FnMut(&mut Value, &mut Vec<CommandError>) -> Result<bool>,
 ) -> Result {
     let dry_run = DryRun::of(call)?;
-    let output = Output::of(call, false)?;
+    let output = OutputFormat::of(call, false)?;
     let query = write_query(call, dry_run, "kubectl-set")?;
-    let record = Record::of(call);
+    let record = ChangeCause::of(call);
     let mut fails = Vec::new();
     let mut changes = Vec::new();
     for info in infos {
         let mut object = info.object.clone();
         match change(&mut object, &mut fails) {
             Ok(true) => {
-                record.note(&mut object);
+                record.annotate(&mut object);
                 changes.push((info, Ok(object)));
             }
             Ok(false) => {}
@@ -97,11 +99,11 @@ fn change_all(
         let mut object = match changed {
             Ok(object) => object,
             Err(fail) => {
-                fails.push(Fail::error(format!(
+                fails.push(CommandError::error(format!(
                     "{}/{} {}",
                     info.resource.plural,
                     info.name,
-                    fail.words()
+                    fail.message()
                 )));
                 continue;
             }
@@ -110,19 +112,23 @@ fn change_all(
         if patch.entries().len() == 0 && !setting.always {
             continue;
         }
-        let local = call.flags.on("local");
+        let local = call.flags.is_true("local");
         if local || dry_run == DryRun::Client {
-            typed::complete(&mut object);
+            typed::fill_zero_values(&mut object);
         } else {
             match call.server()?.patch(&(info.path() + &query), sent, &patch) {
                 Ok(patched) => object = patched,
                 Err(fail) => {
-                    fails.push(Fail::error(format!("{} {}", setting.failed, fail.words())));
+                    fails.push(CommandError::error(format!(
+                        "{} {}",
+                        setting.failed,
+                        fail.message()
+                    )));
                     continue;
                 }
             }
         }
         output.print_declared(call, &object, &format!("{}{}", setting.done, dry_run.suffix()))?;
     }
-    Fail::collect(fails)
+    CommandError::collect(fails)
 }

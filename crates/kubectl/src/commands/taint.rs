@@ -4,11 +4,11 @@ use object::{Value, names, quote::quote};
 
 use super::{ALL, Command, DRY_RUN, DryRun, FIELD_MANAGER, SELECTOR, write_query};
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    call::Invocation,
+    fail::{CommandError, Result},
     flags::Flag,
-    print::{self, Output},
-    select::How,
+    print::{self, OutputFormat},
+    select::BuilderOptions,
     server::PatchType,
 };
 
@@ -25,20 +25,22 @@ struct Taint {
     effect: String,
 }
 
-fn run(call: &Call<'_>) -> Result {
+fn run(call: &Invocation<'_>) -> Result {
     let is_change = |word: &String| word.contains('=') || word.contains(':') || word.ends_with('-');
-    let split = call.words().iter().position(is_change).unwrap_or(call.words().len());
-    let (words, changes) = call.words().split_at(split);
+    let split = call.args().iter().position(is_change).unwrap_or(call.args().len());
+    let (words, changes) = call.args().split_at(split);
     if words.is_empty() {
-        return Err(Fail::error("one or more resources must be specified as <resource> <name>"));
+        return Err(CommandError::error(
+            "one or more resources must be specified as <resource> <name>",
+        ));
     }
     if changes.is_empty() {
-        return Err(Fail::error("at least one taint update is required"));
+        return Err(CommandError::error("at least one taint update is required"));
     }
-    let selecting = !call.flags.text("selector").is_empty() || call.flags.on("all");
+    let selecting = !call.flags.text("selector").is_empty() || call.flags.is_true("all");
     let (put, remove) = read(call, changes)?;
     if words.len() < 2 && !selecting && !words[0].contains('/') {
-        return Err(Fail::error(
+        return Err(CommandError::error(
             "at least one resource name must be specified since 'all' parameter is not set",
         ));
     }
@@ -51,25 +53,26 @@ fn run(call: &Call<'_>) -> Result {
             } else {
                 format!("{}=:{}", taint.key, taint.effect)
             };
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "can not both modify and remove the following taint(s) in the same command: {shown}"
             )));
         }
     }
     let dry_run = DryRun::of(call)?;
-    let output = Output::of(call, false)?;
+    let output = OutputFormat::of(call, false)?;
     let query = write_query(call, dry_run, "kubectl-taint")?;
-    let (infos, mut fails) = call.select(words, How { fetch: true, ..How::default() })?;
+    let (infos, mut fails) =
+        call.select(words, BuilderOptions { fetch: true, ..BuilderOptions::default() })?;
     for info in infos {
         match one(call, &info, &put, &remove, &query, dry_run) {
             Ok((object, done)) => output.print(call, &object, done)?,
             Err(fail) => fails.push(fail),
         }
     }
-    Fail::collect(fails)
+    CommandError::collect(fails)
 }
 
-fn read(call: &Call<'_>, changes: &[String]) -> Result<(Vec<Taint>, Vec<Taint>)> {
+fn read(call: &Invocation<'_>, changes: &[String]) -> Result<(Vec<Taint>, Vec<Taint>)> {
     let (mut put, mut remove): (Vec<Taint>, Vec<Taint>) = (Vec::new(), Vec::new());
     for spec in changes {
         let wrong = |why: String| call.usage(format!("invalid taint spec: {spec}, {why}"));
@@ -117,7 +120,7 @@ fn read(call: &Call<'_>, changes: &[String]) -> Result<(Vec<Taint>, Vec<Taint>)>
 
 #[expect(clippy::too_many_arguments, reason = "the change, and how it is made")]
 fn one(
-    call: &Call<'_>,
+    call: &Invocation<'_>,
     info: &crate::select::Info,
     put: &[Taint],
     remove: &[Taint],
@@ -140,13 +143,13 @@ fn one(
             } else {
                 format!("{}:{}", taint.key, taint.effect)
             };
-            return Err(Fail::error(format!("taint {} not found", quote(&shown))));
+            return Err(CommandError::error(format!("taint {} not found", quote(&shown))));
         }
     }
     for (at, taint) in put.iter().enumerate() {
         let exists = taints.iter().any(|value| same(value, taint));
-        if exists && !call.flags.on("overwrite") {
-            return Err(Fail::error(format!(
+        if exists && !call.flags.is_true("overwrite") {
+            return Err(CommandError::error(format!(
                 "node {} already has {} taint(s) with same effect(s) and --overwrite is false",
                 info.name, taint.key
             )));
@@ -162,7 +165,7 @@ fn one(
     }
     let done = match (put.is_empty(), remove.is_empty()) {
         (true, _) => "untainted",
-        (false, true) if !call.flags.on("overwrite") => "tainted",
+        (false, true) if !call.flags.is_true("overwrite") => "tainted",
         _ => "modified",
     };
     let mut object = info.object.clone();

@@ -6,8 +6,8 @@ use object::{Quantity, Value, quantity::Format};
 
 use super::{ALL_NAMESPACES, Command, FIELD_SELECTOR, SELECTOR};
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    call::Invocation,
+    fail::{CommandError, Result},
     flags::Flag,
     print::tabs::TABLE,
     resources::escape,
@@ -44,14 +44,14 @@ pub(crate) const COMMAND: Command = Command::group(
 type Usage = BTreeMap<&'static str, Quantity>;
 
 /// How long metrics of a new pod may be missing, in seconds.
-const PATIENCE: i64 = 120;
+const METRICS_DELAY_SECONDS: i64 = 120;
 
-fn measured(call: &Call<'_>) -> &'static [&'static str] {
-    if call.flags.on("show-swap") { &["cpu", "memory", "swap"] } else { &["cpu", "memory"] }
+fn measured(call: &Invocation<'_>) -> &'static [&'static str] {
+    if call.flags.is_true("show-swap") { &["cpu", "memory", "swap"] } else { &["cpu", "memory"] }
 }
 
-fn begin<'a>(call: &'a Call<'_>, selectors: bool, says: &str) -> Result<&'a str> {
-    let name = match call.words() {
+fn begin<'a>(call: &'a Invocation<'_>, selectors: bool, says: &str) -> Result<&'a str> {
+    let name = match call.args() {
         [] => "",
         [name] => name.as_str(),
         _ => {
@@ -60,17 +60,17 @@ fn begin<'a>(call: &'a Call<'_>, selectors: bool, says: &str) -> Result<&'a str>
         }
     };
     if !matches!(call.flags.text("sort-by"), "" | "cpu" | "memory") {
-        return Err(Fail::error("--sort-by accepts only cpu or memory"));
+        return Err(CommandError::error("--sort-by accepts only cpu or memory"));
     }
     if !name.is_empty() && selectors {
-        return Err(Fail::error(says));
+        return Err(CommandError::error(says));
     }
     call.selector()?;
     Ok(name)
 }
 
 /// The metrics of `plural`, or of the one with this name.
-fn metrics(call: &Call<'_>, plural: &str, namespace: &str, name: &str) -> Result<Vec<Value>> {
+fn metrics(call: &Invocation<'_>, plural: &str, namespace: &str, name: &str) -> Result<Vec<Value>> {
     let groups = call.server()?.get("/apis")?;
     let group =
         groups["groups"].items().iter().find(|g| g["name"].as_str() == Some("metrics.k8s.io"));
@@ -79,7 +79,7 @@ fn metrics(call: &Call<'_>, plural: &str, namespace: &str, name: &str) -> Result
         .iter()
         .filter_map(|version| version["version"].as_str())
         .find(|version| matches!(*version, "v1" | "v1beta1"))
-        .ok_or_else(|| Fail::error("Metrics API not available"))?;
+        .ok_or_else(|| CommandError::error("Metrics API not available"))?;
     let mut path = format!("/apis/metrics.k8s.io/{version}");
     if !namespace.is_empty() {
         path += &format!("/namespaces/{}", escape(namespace));
@@ -114,7 +114,7 @@ fn shown(name: &str, amount: &Quantity) -> String {
 
 /// By use, the most first, where asked for; else by place.
 fn sort<T>(
-    call: &Call<'_>,
+    call: &Invocation<'_>,
     all: &mut [T],
     usage: impl Fn(&T) -> &Usage,
     place: impl Fn(&T) -> String,
@@ -129,7 +129,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-fn nodes(call: &Call<'_>) -> Result {
+fn nodes(call: &Invocation<'_>) -> Result {
     let selecting = !call.flags.text("selector").is_empty();
     let name = begin(call, selecting, "only one of NAME or --selector can be provided")?;
     let names = measured(call);
@@ -138,7 +138,7 @@ fn nodes(call: &Call<'_>) -> Result {
         .map(|node| (text(&node["metadata"]["name"]), usage(&node["usage"], names)))
         .collect();
     if lines.is_empty() {
-        return Err(Fail::error("metrics not available yet"));
+        return Err(CommandError::error("metrics not available yet"));
     }
     let found = if name.is_empty() {
         let selector = call.selector()?.to_string();
@@ -147,7 +147,7 @@ fn nodes(call: &Call<'_>) -> Result {
     } else {
         vec![call.server()?.get(&format!("/api/v1/nodes/{}", escape(name)))?]
     };
-    let field = if call.flags.on("show-capacity") { "capacity" } else { "allocatable" };
+    let field = if call.flags.is_true("show-capacity") { "capacity" } else { "allocatable" };
     let mut known: BTreeMap<String, Value> = BTreeMap::new();
     for node in found {
         let mut amounts = node["status"][field].clone();
@@ -159,7 +159,7 @@ fn nodes(call: &Call<'_>) -> Result {
     }
     sort(call, &mut lines, |line| &line.1, |line| line.0.clone());
     let mut table = String::new();
-    if !call.flags.on("no-headers") {
+    if !call.flags.is_true("no-headers") {
         table += "NAME\tCPU(cores)\tCPU(%)\tMEMORY(bytes)\tMEMORY(%)\t";
         table += if names.len() > 2 { "SWAP(bytes)\tSWAP(%)\t\n" } else { "\n" };
     }
@@ -188,7 +188,7 @@ fn nodes(call: &Call<'_>) -> Result {
     for name in known.keys() {
         table += &format!("{name}\t{}\n", "<unknown>\t<unknown>\t".repeat(names.len()));
     }
-    call.out(&TABLE.align(&table));
+    call.print(&TABLE.align(&table));
     Ok(())
 }
 
@@ -200,11 +200,11 @@ struct Pod {
     containers: Vec<(String, Usage)>,
 }
 
-fn pods(call: &Call<'_>) -> Result {
+fn pods(call: &Invocation<'_>) -> Result {
     let fields = call.flags.text("field-selector");
     let selecting = !call.flags.text("selector").is_empty() || !fields.is_empty();
     let name = begin(call, selecting, "only one of NAME or selector can be provided")?;
-    let everywhere = call.flags.on("all-namespaces");
+    let everywhere = call.flags.is_true("all-namespaces");
     let namespace = if everywhere { String::new() } else { call.namespace()? };
     let names = measured(call);
     let mut found = metrics(call, "pods", &namespace, name)?;
@@ -218,8 +218,8 @@ fn pods(call: &Call<'_>) -> Result {
         });
     }
     if found.is_empty() {
-        complain(call, name)?;
-        call.say(&if everywhere {
+        check_metrics_missing(call, name)?;
+        call.print_err(&if everywhere {
             "No resources found".to_owned()
         } else {
             format!("No resources found in {namespace} namespace.")
@@ -235,7 +235,7 @@ fn pods(call: &Call<'_>) -> Result {
             if everywhere { format!("{}\0{}", pod.namespace, pod.name) } else { pod.name.clone() }
         },
     );
-    call.out(&TABLE.align(&table(call, &mut pods, names)));
+    call.print(&TABLE.align(&table(call, &mut pods, names)));
     Ok(())
 }
 
@@ -265,9 +265,10 @@ fn add(whole: &mut Usage, more: &Usage) {
     }
 }
 
-fn table(call: &Call<'_>, pods: &mut [Pod], names: &[&'static str]) -> String {
-    let (everywhere, each) = (call.flags.on("all-namespaces"), call.flags.on("containers"));
-    let headers = !call.flags.on("no-headers");
+fn table(call: &Invocation<'_>, pods: &mut [Pod], names: &[&'static str]) -> String {
+    let (everywhere, each) =
+        (call.flags.is_true("all-namespaces"), call.flags.is_true("containers"));
+    let headers = !call.flags.is_true("no-headers");
     let mut columns = names.len() + 1;
     let mut table = String::new();
     if headers {
@@ -296,7 +297,7 @@ fn table(call: &Call<'_>, pods: &mut [Pod], names: &[&'static str]) -> String {
         }
         add(&mut sum, &pod.whole);
     }
-    if call.flags.on("sum") {
+    if call.flags.is_true("sum") {
         table += &format!("{}________\t________\t\n", "\t".repeat(columns - 2));
         table += &format!("{}\t{}\n", "\t".repeat(columns - 3), cells(&sum));
     }
@@ -304,7 +305,7 @@ fn table(call: &Call<'_>, pods: &mut [Pod], names: &[&'static str]) -> String {
 }
 
 /// The pods that the selectors mean.
-fn matching(call: &Call<'_>, namespace: &str) -> Result<Vec<Value>> {
+fn matching(call: &Invocation<'_>, namespace: &str) -> Result<Vec<Value>> {
     let mut path = "/api/v1".to_owned();
     if !namespace.is_empty() {
         path += &format!("/namespaces/{}", escape(namespace));
@@ -318,7 +319,7 @@ fn matching(call: &Call<'_>, namespace: &str) -> Result<Vec<Value>> {
 }
 
 /// Fails if there are pods that should have metrics by now.
-fn complain(call: &Call<'_>, name: &str) -> Result {
+fn check_metrics_missing(call: &Invocation<'_>, name: &str) -> Result {
     let pods = if name.is_empty() {
         matching(call, &call.namespace()?)?
     } else {
@@ -332,13 +333,13 @@ fn complain(call: &Call<'_>, name: &str) -> Result {
         let born: Option<jiff::Timestamp> =
             pod["metadata"]["creationTimestamp"].as_str().and_then(|text| text.parse().ok());
         let age = call.now() - born.map_or(0, jiff::Timestamp::as_second);
-        if age > PATIENCE {
-            return Err(Fail::error(format!(
+        if age > METRICS_DELAY_SECONDS {
+            return Err(CommandError::error(format!(
                 "Metrics not available for pod {}/{}, age: {age}s",
                 text(&pod["metadata"]["namespace"]),
                 text(&pod["metadata"]["name"])
             )));
         }
     }
-    Err(Fail::error("metrics not available yet"))
+    Err(CommandError::error("metrics not available yet"))
 }

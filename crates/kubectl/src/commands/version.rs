@@ -4,8 +4,8 @@ use object::{Value, yaml};
 
 use super::{Command, create::tree};
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    call::Invocation,
+    fail::{CommandError, Result},
     flags::Flag,
     print::json,
 };
@@ -15,10 +15,10 @@ pub(crate) const COMMAND: Command =
 
 const VERSION: &str = "v1.37.1";
 
-fn run(call: &Call<'_>) -> Result {
+fn run(call: &Invocation<'_>) -> Result {
     let format = call.flags.text("output");
     if !matches!(format, "" | "json" | "yaml") {
-        return Err(Fail::error("--output must be 'yaml' or 'json'"));
+        return Err(CommandError::error("--output must be 'yaml' or 'json'"));
     }
     let mut all = Value::object();
     let mut client = tree("{major: '1', minor: '37', gitTreeState: clean, compiler: rustc}");
@@ -29,7 +29,7 @@ fn run(call: &Call<'_>) -> Result {
     client["platform"] = format!("{}/{}", std::env::consts::OS, arch()).as_str().into();
     all["clientVersion"] = client;
     all["kustomizeVersion"] = "v5.8.1".into();
-    let server = if call.flags.on("client") {
+    let server = if call.flags.is_true("client") {
         Ok(Value::Null)
     } else {
         call.server().and_then(|server| server.get("/version"))
@@ -40,14 +40,14 @@ fn run(call: &Call<'_>) -> Result {
         all["serverVersion"] = server.clone();
     }
     match format {
-        "json" => call.out(&ordered(&all)),
-        "yaml" => call.out(&(yaml::to_yaml(&all) + "\n")),
+        "json" => call.print(&ordered(&all)),
+        "yaml" => call.print(&(yaml::to_yaml(&all) + "\n")),
         _ => {
             let mut text = format!("Client Version: {VERSION}\nKustomize Version: v5.8.1\n");
             if let Some(version) = all["serverVersion"]["gitVersion"].as_str() {
                 text += &format!("Server Version: {version}\n");
             }
-            call.out(&text);
+            call.print(&text);
         }
     }
     server.map(drop)

@@ -4,11 +4,11 @@ use object::Value;
 
 use super::{ALL, ALL_NAMESPACES, Command, FIELD_SELECTOR, FILES, SELECTOR};
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
-    print::{self, Output, jsonpath},
-    select::{How, Info},
+    call::Invocation,
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
+    print::{self, OutputFormat, jsonpath},
+    select::{BuilderOptions, Info},
 };
 
 pub(crate) const COMMAND: Command = Command::new(
@@ -22,7 +22,7 @@ pub(crate) const COMMAND: Command = Command::new(
         print::FLAGS,
         &[
             Flag::text("for"),
-            Flag::new("timeout", Kind::Duration).default("30s"),
+            Flag::new("timeout", FlagType::Duration).default("30s"),
             Flag::bool("local"),
         ],
     ],
@@ -30,14 +30,14 @@ pub(crate) const COMMAND: Command = Command::new(
 );
 
 /// What is waited for.
-enum For {
+enum WaitCondition {
     Delete,
     Create,
     Condition { kind: String, status: String },
-    Path { template: jsonpath::Template, value: Option<String> },
+    JsonPath { template: jsonpath::Template, value: Option<String> },
 }
 
-impl For {
+impl WaitCondition {
     fn parse(text: &str) -> Result<Self> {
         let lower = text.to_lowercase();
         if lower == "delete" {
@@ -59,14 +59,14 @@ impl For {
                 None => (path, None),
             };
             if value.as_deref() == Some("") {
-                return Err(Fail::error(
+                return Err(CommandError::error(
                     "jsonpath wait has to have a value after equal sign, like --for=jsonpath='{.status.readyReplicas}'=3",
                 ));
             }
-            let template = jsonpath::Template::relaxed(path).map_err(Fail::error)?;
-            return Ok(Self::Path { template, value });
+            let template = jsonpath::Template::parse_relaxed(path).map_err(CommandError::error)?;
+            return Ok(Self::JsonPath { template, value });
         }
-        Err(Fail::error(format!("unrecognized condition: {}", object::quote::quote(text))))
+        Err(CommandError::error(format!("unrecognized condition: {}", object::quote::quote(text))))
     }
 
     /// Whether an object fulfils it.
@@ -92,56 +92,64 @@ impl For {
                 }
                 Ok(condition["status"].as_str().unwrap_or_default().eq_ignore_ascii_case(status))
             }
-            Self::Path { template, value } => {
-                let found: Vec<Value> =
-                    template.find(object).unwrap_or_default().into_iter().flatten().collect();
+            Self::JsonPath { template, value } => {
+                let found: Vec<Value> = template
+                    .find_results(object)
+                    .unwrap_or_default()
+                    .into_iter()
+                    .flatten()
+                    .collect();
                 let Some(wanted) = value else { return Ok(!found.is_empty()) };
                 match &found[..] {
                     [] => Ok(false),
-                    [Value::List(_) | Value::Object(_) | Value::Map(_)] => Err(Fail::error(
-                        "jsonpath leads to a nested object or list which is not supported",
+                    [Value::List(_) | Value::Object(_) | Value::Map(_)] => {
+                        Err(CommandError::error(
+                            "jsonpath leads to a nested object or list which is not supported",
+                        ))
+                    }
+                    [one] => Ok(jsonpath::format_value(one).trim() == wanted.trim()),
+                    _ => Err(CommandError::error(
+                        "given jsonpath expression matches more than one value",
                     )),
-                    [one] => Ok(jsonpath::text(one).trim() == wanted.trim()),
-                    _ => Err(Fail::error("given jsonpath expression matches more than one value")),
                 }
             }
         }
     }
 }
 
-fn run(call: &Call<'_>) -> Result {
-    let condition = For::parse(call.flags.text("for"))?;
-    if call.flags.on("local") {
-        return Err(Fail::error("--local is not supported"));
+fn run(call: &Invocation<'_>) -> Result {
+    let condition = WaitCondition::parse(call.flags.text("for"))?;
+    if call.flags.is_true("local") {
+        return Err(CommandError::error("--local is not supported"));
     }
-    let output = Output::of(call, false)?;
+    let output = OutputFormat::of(call, false)?;
     let timeout = call.flags.duration("timeout");
     #[expect(clippy::cast_precision_loss, reason = "a duration")]
     let seconds = if timeout < 0 { 7.0 * 24.0 * 3600.0 } else { timeout as f64 / 1e9 };
     let started = std::time::Instant::now();
     let (infos, mut fails) = match condition {
-        For::Create => wait_created(call, seconds, started)?,
+        WaitCondition::Create => wait_created(call, seconds, started)?,
         _ => call.select(
-            call.words(),
-            How {
+            call.args(),
+            BuilderOptions {
                 fetch: true,
-                local: true,
-                ignore_missing: matches!(condition, For::Delete),
-                ..How::default()
+                default_namespace: true,
+                ignore_missing: matches!(condition, WaitCondition::Delete),
+                ..BuilderOptions::default()
             },
         )?,
     };
     if infos.is_empty() {
-        Fail::collect(fails)?;
+        CommandError::collect(fails)?;
         return match condition {
-            For::Delete => Ok(()),
-            _ => Err(Fail::error("no matching resources found")),
+            WaitCondition::Delete => Ok(()),
+            _ => Err(CommandError::error("no matching resources found")),
         };
     }
     for info in infos {
         let left = seconds - started.elapsed().as_secs_f64();
         if timeout > 0 && left <= 0.0 {
-            fails.push(Fail::Plain(format!(
+            fails.push(CommandError::Raw(format!(
                 "timed out waiting for the condition on {}/{}",
                 info.resource.plural, info.name
             )));
@@ -149,41 +157,48 @@ fn run(call: &Call<'_>) -> Result {
         }
         match wait_one(call, &info, &condition, left) {
             Ok(Some(object)) => output.print(call, &object, "condition met")?,
-            Ok(None) => fails.push(Fail::Plain(format!(
+            Ok(None) => fails.push(CommandError::Raw(format!(
                 "timed out waiting for the condition on {}/{}",
                 info.resource.plural, info.name
             ))),
             Err(fail) => fails.push(fail),
         }
     }
-    match Fail::collect(fails) {
-        Err(Fail::Plain(says)) => Err(Fail::error(says)),
+    match CommandError::collect(fails) {
+        Err(CommandError::Raw(says)) => Err(CommandError::error(says)),
         other => other,
     }
 }
 
 fn wait_created(
-    call: &Call<'_>,
+    call: &Invocation<'_>,
     seconds: f64,
     started: std::time::Instant,
-) -> Result<(Vec<Info>, Vec<Fail>)> {
+) -> Result<(Vec<Info>, Vec<CommandError>)> {
     loop {
-        let (infos, fails) =
-            call.select(call.words(), How { fetch: true, local: true, ..How::default() })?;
-        let missing = fails.iter().all(Fail::is_not_found) && !fails.is_empty()
+        let (infos, fails) = call.select(
+            call.args(),
+            BuilderOptions { fetch: true, default_namespace: true, ..BuilderOptions::default() },
+        )?;
+        let missing = fails.iter().all(CommandError::is_not_found) && !fails.is_empty()
             || infos.is_empty() && fails.is_empty();
         if !missing {
             return Ok((infos, fails));
         }
         if started.elapsed().as_secs_f64() >= seconds {
-            return Err(Fail::error("timed out waiting for the condition"));
+            return Err(CommandError::error("timed out waiting for the condition"));
         }
         std::thread::sleep(std::time::Duration::from_millis(200));
     }
 }
 
 /// The object when the condition holds; `None` when time is up first.
-fn wait_one(call: &Call<'_>, info: &Info, condition: &For, seconds: f64) -> Result<Option<Value>> {
+fn wait_one(
+    call: &Invocation<'_>,
+    info: &Info,
+    condition: &WaitCondition,
+    seconds: f64,
+) -> Result<Option<Value>> {
     if condition.holds(&info.object)? {
         return Ok(Some(info.object.clone()));
     }
@@ -192,11 +207,11 @@ fn wait_one(call: &Call<'_>, info: &Info, condition: &For, seconds: f64) -> Resu
     }
     let uid = &info.object["metadata"]["uid"];
     let mut met = None;
-    call.follow(info, Some(seconds), |object| {
+    call.watch_object(info, Some(seconds), |object| {
         let there = object.filter(|object| object["metadata"]["uid"] == *uid);
         met = match (condition, there) {
-            (For::Delete, None) => Some(info.object.clone()),
-            (For::Delete, Some(_)) | (_, None) => None,
+            (WaitCondition::Delete, None) => Some(info.object.clone()),
+            (WaitCondition::Delete, Some(_)) | (_, None) => None,
             (condition, Some(object)) => condition.holds(object)?.then(|| object.clone()),
         };
         Ok(met.is_none())

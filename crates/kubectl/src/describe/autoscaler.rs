@@ -2,22 +2,22 @@
 
 use object::{Value, quote::quote};
 
-use super::{core::begin, either, moment, number, sheet::Sheet, text};
+use super::{core::begin, either, format_time, number, sheet::DescribeWriter, text};
 
-pub(super) fn describe(object: &Value, sheet: &mut Sheet) {
+pub(super) fn describe(object: &Value, sheet: &mut DescribeWriter) {
     let (spec, status) = (&object["spec"], &object["status"]);
     begin(object, sheet);
-    sheet.put("CreationTimestamp", moment(&object["metadata"]["creationTimestamp"]));
+    sheet.field("CreationTimestamp", format_time(&object["metadata"]["creationTimestamp"]));
     let target = &spec["scaleTargetRef"];
-    sheet.put("Reference", format!("{}/{}", text(&target["kind"]), text(&target["name"])));
-    sheet.put("Metrics", "( current / target )");
+    sheet.field("Reference", format!("{}/{}", text(&target["kind"]), text(&target["name"])));
+    sheet.field("Metrics", "( current / target )");
     for (at, wanted) in spec["metrics"].items().iter().enumerate() {
         let there = status["currentMetrics"].items().get(at).cloned().unwrap_or_default();
         sheet.line(1, &metric(wanted, &there));
     }
     let least = &spec["minReplicas"];
-    sheet.put("Min replicas", if least.is_null() { "<unset>".to_owned() } else { either(least) });
-    sheet.put("Max replicas", number(&spec["maxReplicas"]));
+    sheet.field("Min replicas", if least.is_null() { "<unset>".to_owned() } else { either(least) });
+    sheet.field("Max replicas", number(&spec["maxReplicas"]));
     let behavior = &spec["behavior"];
     if !behavior.is_null() {
         sheet.line(0, "Behavior:");
@@ -103,7 +103,7 @@ fn metric(wanted: &Value, there: &Value) -> String {
     }
 }
 
-fn direction(title: &str, rules: &Value, sheet: &mut Sheet) {
+fn direction(title: &str, rules: &Value, sheet: &mut DescribeWriter) {
     if rules.is_null() {
         return;
     }

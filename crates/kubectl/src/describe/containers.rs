@@ -2,7 +2,7 @@
 
 use object::{Value, quantity::Quantity, quote::quote};
 
-use super::{either, moment, number, sheet::Sheet, storage, text, volumes};
+use super::{either, format_time, number, sheet::DescribeWriter, storage, text, volumes};
 
 /// Containers, with what is known of their state.
 pub(super) fn containers(
@@ -10,7 +10,7 @@ pub(super) fn containers(
     list: &Value,
     statuses: Option<&Value>,
     pod: &Value,
-    sheet: &mut Sheet,
+    sheet: &mut DescribeWriter,
 ) {
     let template = statuses.is_none();
     let indent = if template { "  " } else { "" };
@@ -71,7 +71,7 @@ pub(super) fn containers(
     }
 }
 
-fn ports(title: &str, field: &str, ports: &Value, sheet: &mut Sheet) {
+fn ports(title: &str, field: &str, ports: &Value, sheet: &mut DescribeWriter) {
     let all: Vec<String> = ports
         .items()
         .iter()
@@ -92,7 +92,7 @@ fn ports(title: &str, field: &str, ports: &Value, sheet: &mut Sheet) {
     }
 }
 
-pub(super) fn resources(resources: &Value, level: usize, sheet: &mut Sheet) {
+pub(super) fn resources(resources: &Value, level: usize, sheet: &mut DescribeWriter) {
     for (field, title) in [("limits", "Limits:"), ("requests", "Requests:")] {
         if resources[field].entries().len() > 0 {
             sheet.line(level, title);
@@ -103,10 +103,10 @@ pub(super) fn resources(resources: &Value, level: usize, sheet: &mut Sheet) {
     }
 }
 
-fn state(title: &str, state: &Value, sheet: &mut Sheet) {
+fn state(title: &str, state: &Value, sheet: &mut DescribeWriter) {
     if !state["running"].is_null() {
         sheet.line(2, &format!("{title}:\tRunning"));
-        sheet.line(3, &format!("Started:\t{}", moment(&state["running"]["startedAt"])));
+        sheet.line(3, &format!("Started:\t{}", format_time(&state["running"]["startedAt"])));
     } else if !state["terminated"].is_null() {
         let ended = &state["terminated"];
         sheet.line(2, &format!("{title}:\tTerminated"));
@@ -119,8 +119,8 @@ fn state(title: &str, state: &Value, sheet: &mut Sheet) {
         if number(&ended["signal"]) > 0 {
             sheet.line(3, &format!("Signal:\t{}", number(&ended["signal"])));
         }
-        sheet.line(3, &format!("Started:\t{}", moment(&ended["startedAt"])));
-        sheet.line(3, &format!("Finished:\t{}", moment(&ended["finishedAt"])));
+        sheet.line(3, &format!("Started:\t{}", format_time(&ended["startedAt"])));
+        sheet.line(3, &format!("Finished:\t{}", format_time(&ended["finishedAt"])));
     } else {
         sheet.line(2, &format!("{title}:\tWaiting"));
         if !text(&state["waiting"]["reason"]).is_empty() {
@@ -167,7 +167,7 @@ fn probe(probe: &Value) -> String {
     }
 }
 
-fn environment(container: &Value, pod: &Value, sheet: &mut Sheet) {
+fn environment(container: &Value, pod: &Value, sheet: &mut DescribeWriter) {
     let optional = |reference: &Value| reference["optional"].as_bool() == Some(true);
     if !container["envFrom"].items().is_empty() {
         sheet.line(2, "Environment Variables from:");
@@ -265,7 +265,7 @@ fn field_of(pod: &Value, path: &str) -> String {
     }
 }
 
-fn mounts(container: &Value, sheet: &mut Sheet) {
+fn mounts(container: &Value, sheet: &mut DescribeWriter) {
     let mut all = container["volumeMounts"].items().to_vec();
     all.sort_by(|a, b| text(&a["mountPath"]).cmp(text(&b["mountPath"])));
     sheet.line(2, if all.is_empty() { "Mounts:\t<none>" } else { "Mounts:" });
@@ -290,7 +290,7 @@ fn mounts(container: &Value, sheet: &mut Sheet) {
 }
 
 /// Volumes, each by where it comes from.
-pub(super) fn volumes(volumes: &Value, indent: &str, sheet: &mut Sheet) {
+pub(super) fn volumes(volumes: &Value, indent: &str, sheet: &mut DescribeWriter) {
     if volumes.items().is_empty() {
         sheet.line(0, &format!("{indent}Volumes:\t<none>"));
         return;
@@ -303,9 +303,9 @@ pub(super) fn volumes(volumes: &Value, indent: &str, sheet: &mut Sheet) {
     }
 }
 
-fn source(volume: &Value, sheet: &mut Sheet) {
+fn source(volume: &Value, sheet: &mut DescribeWriter) {
     let bool_of = |value: &Value| value.as_bool().unwrap_or(false).to_string();
-    if volumes::plain(volume, false, sheet) {
+    if volumes::describe_source(volume, false, sheet) {
         return;
     }
     let mut say = |name: &str, value: &str| sheet.line(2, &format!("{name}:\t{value}"));
@@ -373,7 +373,7 @@ fn source(volume: &Value, sheet: &mut Sheet) {
     }
 }
 
-fn downward(api: &Value, sheet: &mut Sheet) {
+fn downward(api: &Value, sheet: &mut DescribeWriter) {
     for item in api["items"].items() {
         if !item["fieldRef"].is_null() {
             sheet.line(

@@ -3,15 +3,15 @@
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use object::Value;
 
-use super::{either, moment, number, sheet::Sheet, text, volumes::access_modes};
-use crate::{call::Call, fail::Result, print::table, resources::escape};
+use super::{either, format_time, number, sheet::DescribeWriter, text, volumes::access_modes};
+use crate::{call::Invocation, fail::Result, print::table, resources::escape};
 
 /// What every sheet begins with.
-pub(super) fn begin(object: &Value, sheet: &mut Sheet) {
+pub(super) fn begin(object: &Value, sheet: &mut DescribeWriter) {
     let meta = &object["metadata"];
-    sheet.put("Name", text(&meta["name"]));
+    sheet.field("Name", text(&meta["name"]));
     if !meta["namespace"].is_null() {
-        sheet.put("Namespace", text(&meta["namespace"]));
+        sheet.field("Namespace", text(&meta["namespace"]));
     }
     sheet.labels("Labels", &meta["labels"]);
     sheet.annotations("Annotations", &meta["annotations"]);
@@ -19,30 +19,34 @@ pub(super) fn begin(object: &Value, sheet: &mut Sheet) {
 
 /// The rows below the heads of a table of conditions; `seen`: the field that says when each
 /// was last looked at.
-pub(super) fn conditions_below(sheet: &mut Sheet, conditions: &[Value], seen: &str) {
+pub(super) fn conditions_below(sheet: &mut DescribeWriter, conditions: &[Value], seen: &str) {
     sheet.line(1, "----\t------\t-----------------\t------------------\t------\t-------");
     for c in conditions {
         let (kind, status) = (text(&c["type"]), text(&c["status"]));
-        let (seen, turned) = (moment(&c[seen]), moment(&c["lastTransitionTime"]));
+        let (seen, turned) = (format_time(&c[seen]), format_time(&c["lastTransitionTime"]));
         let (reason, message) = (text(&c["reason"]), text(&c["message"]));
         sheet.line(1, &format!("{kind} \t{status} \t{seen} \t{turned} \t{reason} \t{message}"));
     }
 }
 
-pub(super) fn service(call: &Call<'_>, service: &Value, sheet: &mut Sheet) -> Result {
+pub(super) fn service(
+    call: &Invocation<'_>,
+    service: &Value,
+    sheet: &mut DescribeWriter,
+) -> Result {
     let (meta, spec) = (&service["metadata"], &service["spec"]);
     begin(service, sheet);
-    sheet.put("Selector", table::labels(&spec["selector"]));
-    sheet.put("Type", text(&spec["type"]));
-    sheet.some("IP Family Policy", &spec["ipFamilyPolicy"]);
-    sheet.put("IP Families", joined(&spec["ipFamilies"], "<none>"));
-    sheet.put("IP", text(&spec["clusterIP"]));
-    sheet.put("IPs", joined(&spec["clusterIPs"], "<none>"));
+    sheet.field("Selector", table::labels(&spec["selector"]));
+    sheet.field("Type", text(&spec["type"]));
+    sheet.optional_field("IP Family Policy", &spec["ipFamilyPolicy"]);
+    sheet.field("IP Families", joined(&spec["ipFamilies"], "<none>"));
+    sheet.field("IP", text(&spec["clusterIP"]));
+    sheet.field("IPs", joined(&spec["clusterIPs"], "<none>"));
     if !spec["externalIPs"].items().is_empty() {
-        sheet.put("External IPs", joined(&spec["externalIPs"], ""));
+        sheet.field("External IPs", joined(&spec["externalIPs"], ""));
     }
-    sheet.some("Desired LoadBalancer IP", &spec["loadBalancerIP"]);
-    sheet.some("External Name", &spec["externalName"]);
+    sheet.optional_field("Desired LoadBalancer IP", &spec["loadBalancerIP"]);
+    sheet.optional_field("External Name", &spec["externalName"]);
     let ingress = service["status"]["loadBalancer"]["ingress"].items();
     if !ingress.is_empty() {
         let shown: Vec<String> = ingress
@@ -56,7 +60,7 @@ pub(super) fn service(call: &Call<'_>, service: &Value, sheet: &mut Sheet) -> Re
                 }
             })
             .collect();
-        sheet.put("LoadBalancer Ingress", shown.join(", "));
+        sheet.field("LoadBalancer Ingress", shown.join(", "));
     }
     let selector = escape(&format!("kubernetes.io/service-name={}", text(&meta["name"])));
     let path = format!(
@@ -67,24 +71,24 @@ pub(super) fn service(call: &Call<'_>, service: &Value, sheet: &mut Sheet) -> Re
     for port in spec["ports"].items() {
         let name = port["name"].as_str().unwrap_or("<unset>");
         let protocol = text(&port["protocol"]);
-        sheet.put("Port", format!("{name}\t{}/{protocol}", number(&port["port"])));
-        sheet.put("TargetPort", format!("{}/{protocol}", either(&port["targetPort"])));
-        sheet.some("AppProtocol", &port["appProtocol"]);
+        sheet.field("Port", format!("{name}\t{}/{protocol}", number(&port["port"])));
+        sheet.field("TargetPort", format!("{}/{protocol}", either(&port["targetPort"])));
+        sheet.optional_field("AppProtocol", &port["appProtocol"]);
         if number(&port["nodePort"]) != 0 {
-            sheet.put("NodePort", format!("{name}\t{}/{protocol}", number(&port["nodePort"])));
+            sheet.field("NodePort", format!("{name}\t{}/{protocol}", number(&port["nodePort"])));
         }
-        sheet.put("Endpoints", endpoints_of(slices["items"].items(), text(&port["name"])));
+        sheet.field("Endpoints", endpoints_of(slices["items"].items(), text(&port["name"])));
     }
-    sheet.put("Session Affinity", text(&spec["sessionAffinity"]));
-    sheet.some("External Traffic Policy", &spec["externalTrafficPolicy"]);
-    sheet.some("Internal Traffic Policy", &spec["internalTrafficPolicy"]);
+    sheet.field("Session Affinity", text(&spec["sessionAffinity"]));
+    sheet.optional_field("External Traffic Policy", &spec["externalTrafficPolicy"]);
+    sheet.optional_field("Internal Traffic Policy", &spec["internalTrafficPolicy"]);
     if number(&spec["healthCheckNodePort"]) != 0 {
-        sheet.put("HealthCheck NodePort", number(&spec["healthCheckNodePort"]));
+        sheet.field("HealthCheck NodePort", number(&spec["healthCheckNodePort"]));
     }
     if !spec["loadBalancerSourceRanges"].items().is_empty() {
-        sheet.put("LoadBalancer Source Ranges", joined(&spec["loadBalancerSourceRanges"], ""));
+        sheet.field("LoadBalancer Source Ranges", joined(&spec["loadBalancerSourceRanges"], ""));
     }
-    sheet.some("Traffic Distribution", &spec["trafficDistribution"]);
+    sheet.optional_field("Traffic Distribution", &spec["trafficDistribution"]);
     Ok(())
 }
 
@@ -125,7 +129,7 @@ pub(super) fn joined(list: &Value, none: &str) -> String {
     if texts.is_empty() { none.to_owned() } else { texts.join(",") }
 }
 
-pub(super) fn config_map(map: &Value, sheet: &mut Sheet) {
+pub(super) fn config_map(map: &Value, sheet: &mut DescribeWriter) {
     begin(map, sheet);
     sheet.line(0, "\nData\n====");
     for (name, value) in map["data"].entries() {
@@ -142,7 +146,7 @@ fn size(value: &Value) -> usize {
     BASE64_STANDARD.decode(text(value)).map_or(0, |bytes| bytes.len())
 }
 
-pub(super) fn secret(secret: &Value, sheet: &mut Sheet) {
+pub(super) fn secret(secret: &Value, sheet: &mut DescribeWriter) {
     begin(secret, sheet);
     sheet.line(0, &format!("\nType:\t{}", text(&secret["type"])));
     sheet.line(0, "\nData\n====");
@@ -157,9 +161,13 @@ pub(super) fn secret(secret: &Value, sheet: &mut Sheet) {
 }
 
 #[expect(clippy::too_many_lines, reason = "one sheet, from top to bottom")]
-pub(super) fn namespace(call: &Call<'_>, namespace: &Value, sheet: &mut Sheet) -> Result {
+pub(super) fn namespace(
+    call: &Invocation<'_>,
+    namespace: &Value,
+    sheet: &mut DescribeWriter,
+) -> Result {
     begin(namespace, sheet);
-    sheet.put("Status", text(&namespace["status"]["phase"]));
+    sheet.field("Status", text(&namespace["status"]["phase"]));
     let conditions = namespace["status"]["conditions"].items();
     if !conditions.is_empty() {
         sheet.line(0, "Conditions:");
@@ -172,7 +180,7 @@ pub(super) fn namespace(call: &Call<'_>, namespace: &Value, sheet: &mut Sheet) -
                     "{}\t{}\t{}\t{}\t{}",
                     text(&c["type"]),
                     text(&c["status"]),
-                    moment(&c["lastTransitionTime"]),
+                    format_time(&c["lastTransitionTime"]),
                     text(&c["reason"]),
                     text(&c["message"])
                 ),
@@ -261,7 +269,7 @@ pub(super) fn scope_help(scope: &str) -> Option<&'static str> {
     })
 }
 
-pub(super) fn service_account(account: &Value, sheet: &mut Sheet) {
+pub(super) fn service_account(account: &Value, sheet: &mut DescribeWriter) {
     begin(account, sheet);
     let names: Vec<String> = account["imagePullSecrets"]
         .items()
@@ -277,36 +285,36 @@ pub(super) fn service_account(account: &Value, sheet: &mut Sheet) {
     }
 }
 
-pub(super) fn claim(call: &Call<'_>, claim: &Value, sheet: &mut Sheet) -> Result {
+pub(super) fn claim(call: &Invocation<'_>, claim: &Value, sheet: &mut DescribeWriter) -> Result {
     let (meta, spec, status) = (&claim["metadata"], &claim["spec"], &claim["status"]);
-    sheet.put("Name", text(&meta["name"]));
-    sheet.put("Namespace", text(&meta["namespace"]));
-    sheet.put("StorageClass", text(&spec["storageClassName"]));
+    sheet.field("Name", text(&meta["name"]));
+    sheet.field("Namespace", text(&meta["namespace"]));
+    sheet.field("StorageClass", text(&spec["storageClassName"]));
     let phase = text(&status["phase"]);
     match meta["deletionTimestamp"].as_str() {
-        Some(when) => sheet.put(
+        Some(when) => sheet.field(
             "Status",
-            format!("Terminating (lasts {})", crate::print::age::since(when, call.now())),
+            format!("Terminating (lasts {})", crate::print::age::age_since(when, call.now())),
         ),
-        None => sheet.put("Status", phase),
+        None => sheet.field("Status", phase),
     }
-    sheet.put("Volume", text(&spec["volumeName"]));
+    sheet.field("Volume", text(&spec["volumeName"]));
     sheet.labels("Labels", &meta["labels"]);
     sheet.annotations("Annotations", &meta["annotations"]);
     let finalizers: Vec<&str> = meta["finalizers"].items().iter().map(text).collect();
-    sheet.put("Finalizers", format!("[{}]", finalizers.join(" ")));
+    sheet.field("Finalizers", format!("[{}]", finalizers.join(" ")));
     let bound = !text(&spec["volumeName"]).is_empty();
     let modes = access_modes(&status["accessModes"]);
-    sheet.put(
+    sheet.field(
         "Capacity",
         if bound { either(&status["capacity"]["storage"]) } else { String::new() },
     );
-    sheet.put("Access Modes", if bound { modes } else { String::new() });
-    sheet.some("VolumeMode", &spec["volumeMode"]);
+    sheet.field("Access Modes", if bound { modes } else { String::new() });
+    sheet.optional_field("VolumeMode", &spec["volumeMode"]);
     let source = &spec["dataSource"];
     if !source.is_null() {
         sheet.line(0, "DataSource:");
-        sheet.some("  APIGroup", &source["apiGroup"]);
+        sheet.optional_field("  APIGroup", &source["apiGroup"]);
         sheet.line(1, &format!("Kind:\t{}", text(&source["kind"])));
         sheet.line(1, &format!("Name:\t{}", text(&source["name"])));
     }

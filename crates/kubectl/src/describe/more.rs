@@ -2,18 +2,18 @@
 
 use object::Value;
 
-use super::{core::begin, either, moment, number, sheet::Sheet, text, workload};
+use super::{core::begin, either, format_time, number, sheet::DescribeWriter, text, workload};
 
 fn or_unset(value: &Value) -> String {
     if value.is_null() { "<unset>".to_owned() } else { either(value) }
 }
 
-pub(super) fn cron_job(object: &Value, sheet: &mut Sheet) {
+pub(super) fn cron_job(object: &Value, sheet: &mut DescribeWriter) {
     let (spec, status) = (&object["spec"], &object["status"]);
     begin(object, sheet);
-    sheet.put("Schedule", text(&spec["schedule"]));
-    sheet.put("Concurrency Policy", text(&spec["concurrencyPolicy"]));
-    sheet.put(
+    sheet.field("Schedule", text(&spec["schedule"]));
+    sheet.field("Concurrency Policy", text(&spec["concurrencyPolicy"]));
+    sheet.field(
         "Suspend",
         match spec["suspend"].as_bool() {
             Some(true) => "True",
@@ -21,16 +21,16 @@ pub(super) fn cron_job(object: &Value, sheet: &mut Sheet) {
             None => "<unset>",
         },
     );
-    sheet.put("Time Zone", or_unset(&spec["timeZone"]));
-    sheet.put("Successful Job History Limit", or_unset(&spec["successfulJobsHistoryLimit"]));
-    sheet.put("Failed Job History Limit", or_unset(&spec["failedJobsHistoryLimit"]));
+    sheet.field("Time Zone", or_unset(&spec["timeZone"]));
+    sheet.field("Successful Job History Limit", or_unset(&spec["successfulJobsHistoryLimit"]));
+    sheet.field("Failed Job History Limit", or_unset(&spec["failedJobsHistoryLimit"]));
     let deadline = &spec["startingDeadlineSeconds"];
-    sheet.put(
+    sheet.field(
         "Starting Deadline Seconds",
         deadline.as_i64().map_or("<unset>".to_owned(), |n| format!("{n}s")),
     );
     let job = &spec["jobTemplate"]["spec"];
-    sheet.put(
+    sheet.field(
         "Selector",
         if job["selector"].is_null() {
             "<unset>".to_owned()
@@ -38,32 +38,32 @@ pub(super) fn cron_job(object: &Value, sheet: &mut Sheet) {
             workload::selector(&job["selector"])
         },
     );
-    sheet.put("Parallelism", or_unset(&job["parallelism"]));
-    sheet.put("Completions", or_unset(&job["completions"]));
+    sheet.field("Parallelism", or_unset(&job["parallelism"]));
+    sheet.field("Completions", or_unset(&job["completions"]));
     if let Some(seconds) = job["activeDeadlineSeconds"].as_i64() {
-        sheet.put("Active Deadline Seconds", format!("{seconds}s"));
+        sheet.field("Active Deadline Seconds", format!("{seconds}s"));
     }
     workload::template(&job["template"], sheet);
     let last = &status["lastScheduleTime"];
-    sheet.put(
+    sheet.field(
         "Last Schedule Time",
-        if last.is_null() { "<unset>".to_owned() } else { moment(last) },
+        if last.is_null() { "<unset>".to_owned() } else { format_time(last) },
     );
     let active: Vec<&str> = status["active"].items().iter().map(|job| text(&job["name"])).collect();
-    sheet.put(
+    sheet.field(
         "Active Jobs",
         if active.is_empty() { "<none>".to_owned() } else { active.join(", ") },
     );
 }
 
-pub(super) fn quota(object: &Value, sheet: &mut Sheet) {
+pub(super) fn quota(object: &Value, sheet: &mut DescribeWriter) {
     let meta = &object["metadata"];
-    sheet.put("Name", text(&meta["name"]));
-    sheet.put("Namespace", text(&meta["namespace"]));
+    sheet.field("Name", text(&meta["name"]));
+    sheet.field("Namespace", text(&meta["namespace"]));
     let mut scopes: Vec<&str> = object["spec"]["scopes"].items().iter().map(text).collect();
     scopes.sort_unstable();
     if !scopes.is_empty() {
-        sheet.put("Scopes", scopes.join(", "));
+        sheet.field("Scopes", scopes.join(", "));
     }
     for help in scopes.iter().filter_map(|scope| super::core::scope_help(scope)) {
         sheet.line(0, &format!(" * {help}"));
@@ -77,10 +77,10 @@ pub(super) fn quota(object: &Value, sheet: &mut Sheet) {
     }
 }
 
-pub(super) fn limit_range(object: &Value, sheet: &mut Sheet) {
+pub(super) fn limit_range(object: &Value, sheet: &mut DescribeWriter) {
     const FIELDS: [&str; 5] = ["min", "max", "defaultRequest", "default", "maxLimitRequestRatio"];
-    sheet.put("Name", text(&object["metadata"]["name"]));
-    sheet.put("Namespace", text(&object["metadata"]["namespace"]));
+    sheet.field("Name", text(&object["metadata"]["name"]));
+    sheet.field("Namespace", text(&object["metadata"]["namespace"]));
     sheet.line(
         0,
         "Type\tResource\tMin\tMax\tDefault Request\tDefault Limit\tMax Limit/Request Ratio",
@@ -102,9 +102,9 @@ pub(super) fn limit_range(object: &Value, sheet: &mut Sheet) {
     }
 }
 
-pub(super) fn role(object: &Value, sheet: &mut Sheet) {
+pub(super) fn role(object: &Value, sheet: &mut DescribeWriter) {
     let meta = &object["metadata"];
-    sheet.put("Name", text(&meta["name"]));
+    sheet.field("Name", text(&meta["name"]));
     sheet.labels("Labels", &meta["labels"]);
     sheet.annotations("Annotations", &meta["annotations"]);
     sheet.line(0, "PolicyRule:");
@@ -166,17 +166,17 @@ pub(crate) fn rows(rules: &[Value]) -> Vec<(String, String)> {
     lines
 }
 
-pub(super) fn disruption_budget(object: &Value, sheet: &mut Sheet) {
+pub(super) fn disruption_budget(object: &Value, sheet: &mut DescribeWriter) {
     let (spec, status) = (&object["spec"], &object["status"]);
-    sheet.put("Name", text(&object["metadata"]["name"]));
-    sheet.put("Namespace", text(&object["metadata"]["namespace"]));
+    sheet.field("Name", text(&object["metadata"]["name"]));
+    sheet.field("Namespace", text(&object["metadata"]["namespace"]));
     if spec["minAvailable"].is_null() {
-        sheet.put("Max unavailable", either(&spec["maxUnavailable"]));
+        sheet.field("Max unavailable", either(&spec["maxUnavailable"]));
     } else {
-        sheet.put("Min available", either(&spec["minAvailable"]));
+        sheet.field("Min available", either(&spec["minAvailable"]));
     }
     let selects = !spec["selector"].is_null();
-    sheet.put(
+    sheet.field(
         "Selector",
         if selects { workload::selector(&spec["selector"]) } else { "<unset>".to_owned() },
     );
@@ -191,18 +191,18 @@ pub(super) fn disruption_budget(object: &Value, sheet: &mut Sheet) {
     }
 }
 
-pub(super) fn priority_class(object: &Value, sheet: &mut Sheet) {
-    sheet.put("Name", text(&object["metadata"]["name"]));
-    sheet.put("Value", either(&object["value"]));
-    sheet.put("GlobalDefault", object["globalDefault"].as_bool().unwrap_or(false));
-    sheet.put("PreemptionPolicy", text(&object["preemptionPolicy"]));
-    sheet.put("Description", text(&object["description"]));
+pub(super) fn priority_class(object: &Value, sheet: &mut DescribeWriter) {
+    sheet.field("Name", text(&object["metadata"]["name"]));
+    sheet.field("Value", either(&object["value"]));
+    sheet.field("GlobalDefault", object["globalDefault"].as_bool().unwrap_or(false));
+    sheet.field("PreemptionPolicy", text(&object["preemptionPolicy"]));
+    sheet.field("Description", text(&object["description"]));
     sheet.annotations("Annotations", &object["metadata"]["annotations"]);
 }
 
-pub(super) fn binding(object: &Value, sheet: &mut Sheet) {
+pub(super) fn binding(object: &Value, sheet: &mut DescribeWriter) {
     let meta = &object["metadata"];
-    sheet.put("Name", text(&meta["name"]));
+    sheet.field("Name", text(&meta["name"]));
     sheet.labels("Labels", &meta["labels"]);
     sheet.annotations("Annotations", &meta["annotations"]);
     sheet.line(0, "Role:");
@@ -224,20 +224,20 @@ pub(super) fn binding(object: &Value, sheet: &mut Sheet) {
     }
 }
 
-pub(super) fn storage_class(object: &Value, sheet: &mut Sheet) {
+pub(super) fn storage_class(object: &Value, sheet: &mut DescribeWriter) {
     let meta = &object["metadata"];
-    sheet.put("Name", text(&meta["name"]));
+    sheet.field("Name", text(&meta["name"]));
     let default = &meta["annotations"]["storageclass.kubernetes.io/is-default-class"];
-    sheet.put("IsDefaultClass", if default.as_str() == Some("true") { "Yes" } else { "No" });
+    sheet.field("IsDefaultClass", if default.as_str() == Some("true") { "Yes" } else { "No" });
     let pairs = |map: &Value| -> String {
         let all: Vec<String> =
             map.entries().map(|(name, value)| format!("{name}={}", text(value))).collect();
         if all.is_empty() { "<none>".to_owned() } else { all.join(",") }
     };
-    sheet.put("Annotations", pairs(&meta["annotations"]));
-    sheet.put("Provisioner", text(&object["provisioner"]));
-    sheet.put("Parameters", pairs(&object["parameters"]));
-    sheet.put(
+    sheet.field("Annotations", pairs(&meta["annotations"]));
+    sheet.field("Provisioner", text(&object["provisioner"]));
+    sheet.field("Parameters", pairs(&object["parameters"]));
+    sheet.field(
         "AllowVolumeExpansion",
         object["allowVolumeExpansion"]
             .as_bool()
@@ -245,14 +245,14 @@ pub(super) fn storage_class(object: &Value, sheet: &mut Sheet) {
     );
     let options: Vec<&str> = object["mountOptions"].items().iter().map(text).collect();
     if options.is_empty() {
-        sheet.put("MountOptions", "<none>");
+        sheet.field("MountOptions", "<none>");
     } else {
         sheet.line(0, "MountOptions:");
         for option in options {
             sheet.line(1, option);
         }
     }
-    sheet.some("ReclaimPolicy", &object["reclaimPolicy"]);
-    sheet.some("VolumeBindingMode", &object["volumeBindingMode"]);
+    sheet.optional_field("ReclaimPolicy", &object["reclaimPolicy"]);
+    sheet.optional_field("VolumeBindingMode", &object["volumeBindingMode"]);
     super::storage::topologies(&object["allowedTopologies"], sheet);
 }

@@ -6,13 +6,13 @@ use object::Value;
 
 use super::{
     core::{begin, endpoints_of},
-    either, moment, number,
-    sheet::Sheet,
+    either, format_time, number,
+    sheet::DescribeWriter,
     text, workload,
 };
-use crate::{call::Call, resources::escape};
+use crate::{call::Invocation, resources::escape};
 
-pub(super) fn endpoints(object: &Value, sheet: &mut Sheet) {
+pub(super) fn endpoints(object: &Value, sheet: &mut DescribeWriter) {
     begin(object, sheet);
     sheet.line(0, "Subsets:");
     for subset in object["subsets"].items() {
@@ -45,9 +45,9 @@ fn or(value: &Value, none: &str) -> String {
     }
 }
 
-pub(super) fn slice(object: &Value, sheet: &mut Sheet) {
+pub(super) fn slice(object: &Value, sheet: &mut DescribeWriter) {
     begin(object, sheet);
-    sheet.put("AddressType", text(&object["addressType"]));
+    sheet.field("AddressType", text(&object["addressType"]));
     let ports = object["ports"].items();
     if ports.is_empty() {
         sheet.line(0, "Ports: <unset>");
@@ -80,26 +80,26 @@ pub(super) fn slice(object: &Value, sheet: &mut Sheet) {
     }
 }
 
-pub(super) fn ingress(call: &Call<'_>, object: &Value, sheet: &mut Sheet) {
+pub(super) fn ingress(call: &Invocation<'_>, object: &Value, sheet: &mut DescribeWriter) {
     let (meta, spec) = (&object["metadata"], &object["spec"]);
-    sheet.put("Name", text(&meta["name"]));
+    sheet.field("Name", text(&meta["name"]));
     sheet.labels("Labels", &meta["labels"]);
-    sheet.put("Namespace", text(&meta["namespace"]));
+    sheet.field("Namespace", text(&meta["namespace"]));
     let addresses: BTreeSet<&str> = object["status"]["loadBalancer"]["ingress"]
         .items()
         .iter()
         .map(|one| if one["ip"].is_null() { text(&one["hostname"]) } else { text(&one["ip"]) })
         .filter(|address| !address.is_empty())
         .collect();
-    sheet.put("Address", addresses.into_iter().collect::<Vec<_>>().join(","));
-    sheet.put("Ingress Class", or(&spec["ingressClassName"], "<none>"));
+    sheet.field("Address", addresses.into_iter().collect::<Vec<_>>().join(","));
+    sheet.field("Ingress Class", or(&spec["ingressClassName"], "<none>"));
     let namespace = text(&meta["namespace"]);
     let default = if spec["defaultBackend"].is_null() {
         "<default>".to_owned()
     } else {
         backend(call, namespace, &spec["defaultBackend"])
     };
-    sheet.put("Default backend", &default);
+    sheet.field("Default backend", &default);
     let tls = spec["tls"].items();
     if !tls.is_empty() {
         sheet.line(0, "TLS:");
@@ -133,7 +133,7 @@ pub(super) fn ingress(call: &Call<'_>, object: &Value, sheet: &mut Sheet) {
 }
 
 /// What stands behind a path: `web:80 (10.0.0.5:8080)`.
-fn backend(call: &Call<'_>, namespace: &str, backend: &Value) -> String {
+fn backend(call: &Invocation<'_>, namespace: &str, backend: &Value) -> String {
     let service = &backend["service"];
     if service.is_null() {
         let resource = &backend["resource"];
@@ -172,28 +172,28 @@ fn backend(call: &Call<'_>, namespace: &str, backend: &Value) -> String {
     match behind() {
         Ok(endpoints) => format!("{shown} ({endpoints})"),
         Err(fail) => {
-            let fail: crate::fail::Fail = fail;
-            format!("{shown} (<error: {}>)", fail.words())
+            let fail: crate::fail::CommandError = fail;
+            format!("{shown} (<error: {}>)", fail.message())
         }
     }
 }
 
-pub(super) fn ingress_class(object: &Value, sheet: &mut Sheet) {
+pub(super) fn ingress_class(object: &Value, sheet: &mut DescribeWriter) {
     begin(object, sheet);
-    sheet.put("Controller", text(&object["spec"]["controller"]));
+    sheet.field("Controller", text(&object["spec"]["controller"]));
     let parameters = &object["spec"]["parameters"];
     if !parameters.is_null() {
         sheet.line(0, "Parameters:");
-        sheet.some("  APIGroup", &parameters["apiGroup"]);
+        sheet.optional_field("  APIGroup", &parameters["apiGroup"]);
         sheet.line(1, &format!("Kind:\t{}", text(&parameters["kind"])));
         sheet.line(1, &format!("Name:\t{}", text(&parameters["name"])));
     }
 }
 
-pub(super) fn service_cidr(object: &Value, sheet: &mut Sheet) {
+pub(super) fn service_cidr(object: &Value, sheet: &mut DescribeWriter) {
     begin(object, sheet);
     let ranges: Vec<&str> = object["spec"]["cidrs"].items().iter().map(text).collect();
-    sheet.put("CIDRs", ranges.join(", "));
+    sheet.field("CIDRs", ranges.join(", "));
     let conditions = object["status"]["conditions"].items();
     if conditions.is_empty() {
         return;
@@ -209,7 +209,7 @@ pub(super) fn service_cidr(object: &Value, sheet: &mut Sheet) {
                 "{}\t{}\t{}\t{}\t{}",
                 text(&one["type"]),
                 text(&one["status"]),
-                moment(&one["lastTransitionTime"]),
+                format_time(&one["lastTransitionTime"]),
                 text(&one["reason"]),
                 text(&one["message"])
             ),
@@ -217,7 +217,7 @@ pub(super) fn service_cidr(object: &Value, sheet: &mut Sheet) {
     }
 }
 
-pub(super) fn ip_address(object: &Value, sheet: &mut Sheet) {
+pub(super) fn ip_address(object: &Value, sheet: &mut DescribeWriter) {
     begin(object, sheet);
     let parent = &object["spec"]["parentRef"];
     if parent.is_null() {
@@ -231,12 +231,12 @@ pub(super) fn ip_address(object: &Value, sheet: &mut Sheet) {
     }
 }
 
-pub(super) fn network_policy(object: &Value, sheet: &mut Sheet) {
+pub(super) fn network_policy(object: &Value, sheet: &mut DescribeWriter) {
     let (meta, spec) = (&object["metadata"], &object["spec"]);
-    sheet.put("Name", text(&meta["name"]));
-    sheet.put("Namespace", text(&meta["namespace"]));
+    sheet.field("Name", text(&meta["name"]));
+    sheet.field("Namespace", text(&meta["namespace"]));
     let born = text(&meta["creationTimestamp"]).parse::<jiff::Timestamp>().unwrap_or_default();
-    sheet.put("Created on", born.strftime("%Y-%m-%d %H:%M:%S +0000 UTC"));
+    sheet.field("Created on", born.strftime("%Y-%m-%d %H:%M:%S +0000 UTC"));
     sheet.labels("Labels", &meta["labels"]);
     sheet.annotations("Annotations", &meta["annotations"]);
     sheet.line(0, "Spec:");
@@ -262,7 +262,7 @@ pub(super) fn network_policy(object: &Value, sheet: &mut Sheet) {
 }
 
 /// One direction of traffic, and the words for it.
-struct Way {
+struct Direction {
     kind: &'static str,
     word: &'static str,
     field: &'static str,
@@ -270,14 +270,14 @@ struct Way {
     any: &'static str,
 }
 
-const INGRESS: Way = Way {
+const INGRESS: Direction = Direction {
     kind: "Ingress",
     word: "ingress",
     field: "from",
     title: "From",
     any: "traffic not restricted by source",
 };
-const EGRESS: Way = Way {
+const EGRESS: Direction = Direction {
     kind: "Egress",
     word: "egress",
     field: "to",
@@ -285,7 +285,7 @@ const EGRESS: Way = Way {
     any: "traffic not restricted by destination",
 };
 
-fn rules(rules: &[Value], way: &Way, sheet: &mut Sheet) {
+fn rules(rules: &[Value], way: &Direction, sheet: &mut DescribeWriter) {
     if rules.is_empty() {
         let word = way.word;
         sheet.line(2, &format!("<none> (Selected pods are isolated for {word} connectivity)"));
@@ -318,7 +318,7 @@ fn rules(rules: &[Value], way: &Way, sheet: &mut Sheet) {
     }
 }
 
-fn peer(peer: &Value, sheet: &mut Sheet) {
+fn peer(peer: &Value, sheet: &mut DescribeWriter) {
     let selector = |tree: &Value| match workload::selector(tree).as_str() {
         "" => "<none>".to_owned(),
         text => text.to_owned(),

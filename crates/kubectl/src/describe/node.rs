@@ -4,16 +4,16 @@ use object::{Value, quantity::Quantity};
 
 use super::{
     core::{conditions_below, joined},
-    either, moment,
-    sheet::Sheet,
+    either, format_time,
+    sheet::DescribeWriter,
     text,
 };
-use crate::{call::Call, fail::Result, print::age};
+use crate::{call::Invocation, fail::Result, print::age};
 
-pub(super) fn describe(call: &Call<'_>, node: &Value, sheet: &mut Sheet) -> Result {
+pub(super) fn describe(call: &Invocation<'_>, node: &Value, sheet: &mut DescribeWriter) -> Result {
     let (meta, spec, status) = (&node["metadata"], &node["spec"], &node["status"]);
     let name = text(&meta["name"]);
-    sheet.put("Name", name);
+    sheet.field("Name", name);
     let mut roles: Vec<&str> = meta["labels"]
         .entries()
         .filter_map(|(label, value)| {
@@ -24,10 +24,10 @@ pub(super) fn describe(call: &Call<'_>, node: &Value, sheet: &mut Sheet) -> Resu
         .filter(|role| !role.is_empty())
         .collect();
     roles.sort_unstable();
-    sheet.put("Roles", if roles.is_empty() { "<none>".to_owned() } else { roles.join(",") });
+    sheet.field("Roles", if roles.is_empty() { "<none>".to_owned() } else { roles.join(",") });
     sheet.labels("Labels", &meta["labels"]);
     sheet.annotations("Annotations", &meta["annotations"]);
-    sheet.put("CreationTimestamp", moment(&meta["creationTimestamp"]));
+    sheet.field("CreationTimestamp", format_time(&meta["creationTimestamp"]));
     let mut taints: Vec<String> = spec["taints"]
         .items()
         .iter()
@@ -45,7 +45,7 @@ pub(super) fn describe(call: &Call<'_>, node: &Value, sheet: &mut Sheet) -> Resu
         (taint.rsplit(':').next().unwrap_or_default().to_owned(), taint.clone())
     });
     sheet.column("Taints", &taints);
-    sheet.put("Unschedulable", spec["unschedulable"].as_bool().unwrap_or(false));
+    sheet.field("Unschedulable", spec["unschedulable"].as_bool().unwrap_or(false));
     lease(call, name, sheet)?;
     let conditions = status["conditions"].items();
     if !conditions.is_empty() {
@@ -81,25 +81,26 @@ pub(super) fn describe(call: &Call<'_>, node: &Value, sheet: &mut Sheet) -> Resu
     ] {
         sheet.line(1, &format!("{title}:\t{}", text(&status["nodeInfo"][field])));
     }
-    sheet.some("PodCIDR", &spec["podCIDR"]);
+    sheet.optional_field("PodCIDR", &spec["podCIDR"]);
     if !spec["podCIDRs"].items().is_empty() {
-        sheet.put("PodCIDRs", joined(&spec["podCIDRs"], ""));
+        sheet.field("PodCIDRs", joined(&spec["podCIDRs"], ""));
     }
-    sheet.some("ProviderID", &spec["providerID"]);
+    sheet.optional_field("ProviderID", &spec["providerID"]);
     pods(call, node, sheet)
 }
 
-fn lease(call: &Call<'_>, name: &str, sheet: &mut Sheet) -> Result {
+fn lease(call: &Invocation<'_>, name: &str, sheet: &mut DescribeWriter) -> Result {
     match call
         .server()?
         .get(&format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}"))
     {
-        Err(fail) => sheet.put("Lease", format!("Failed to get lease: {}", fail.words())),
+        Err(fail) => sheet.field("Lease", format!("Failed to get lease: {}", fail.message())),
         Ok(lease) => {
             sheet.line(0, "Lease:");
             let spec = &lease["spec"];
-            let time =
-                |value: &Value| if value.is_null() { "<unset>".to_owned() } else { moment(value) };
+            let time = |value: &Value| {
+                if value.is_null() { "<unset>".to_owned() } else { format_time(value) }
+            };
             sheet.line(
                 1,
                 &format!(
@@ -114,7 +115,7 @@ fn lease(call: &Call<'_>, name: &str, sheet: &mut Sheet) -> Result {
     Ok(())
 }
 
-fn pods(call: &Call<'_>, node: &Value, sheet: &mut Sheet) -> Result {
+fn pods(call: &Invocation<'_>, node: &Value, sheet: &mut DescribeWriter) -> Result {
     let name = text(&node["metadata"]["name"]);
     let selector = crate::resources::escape(&format!(
         "spec.nodeName={name},status.phase!=Succeeded,status.phase!=Failed"
@@ -127,7 +128,7 @@ fn pods(call: &Call<'_>, node: &Value, sheet: &mut Sheet) -> Result {
     } else {
         &status["capacity"]
     };
-    sheet.put("Non-terminated Pods", format!("({} in total)", all.len()));
+    sheet.field("Non-terminated Pods", format!("({} in total)", all.len()));
     sheet.line(
         1,
         "Namespace\tName\t\tCPU Requests\tCPU Limits\tMemory Requests\tMemory Limits\tAge",
@@ -142,7 +143,7 @@ fn pods(call: &Call<'_>, node: &Value, sheet: &mut Sheet) -> Result {
     for pod in all {
         let of = |kind: &str, name: &str| part(&total(pod, kind, name), name);
         let meta = &pod["metadata"];
-        let age = age::since(text(&meta["creationTimestamp"]), call.now());
+        let age = age::age_since(text(&meta["creationTimestamp"]), call.now());
         sheet.line(
             1,
             &format!(

@@ -2,44 +2,44 @@
 
 use object::Value;
 
-use super::{containers, controller, moment, number, sheet::Sheet, text};
-use crate::{call::Call, print::age};
+use super::{containers, controller, format_time, number, sheet::DescribeWriter, text};
+use crate::{call::Invocation, print::age};
 
 #[expect(clippy::too_many_lines, reason = "one sheet, from top to bottom")]
-pub(super) fn describe(call: &Call<'_>, pod: &Value, sheet: &mut Sheet) {
+pub(super) fn describe(call: &Invocation<'_>, pod: &Value, sheet: &mut DescribeWriter) {
     let (meta, spec, status) = (&pod["metadata"], &pod["spec"], &pod["status"]);
-    sheet.put("Name", text(&meta["name"]));
-    sheet.put("Namespace", text(&meta["namespace"]));
+    sheet.field("Name", text(&meta["name"]));
+    sheet.field("Namespace", text(&meta["namespace"]));
     if let Some(priority) = spec["priority"].as_i64() {
-        sheet.put("Priority", priority);
+        sheet.field("Priority", priority);
     }
-    sheet.some("Priority Class Name", &spec["priorityClassName"]);
-    sheet.some("Runtime Class Name", &spec["runtimeClassName"]);
-    sheet.some("Service Account", &spec["serviceAccountName"]);
+    sheet.optional_field("Priority Class Name", &spec["priorityClassName"]);
+    sheet.optional_field("Runtime Class Name", &spec["runtimeClassName"]);
+    sheet.optional_field("Service Account", &spec["serviceAccountName"]);
     match text(&spec["nodeName"]) {
-        "" => sheet.put("Node", "<none>"),
-        node => sheet.put("Node", format!("{node}/{}", text(&status["hostIP"]))),
+        "" => sheet.field("Node", "<none>"),
+        node => sheet.field("Node", format!("{node}/{}", text(&status["hostIP"]))),
     }
     if !status["startTime"].is_null() {
-        sheet.put("Start Time", moment(&status["startTime"]));
+        sheet.field("Start Time", format_time(&status["startTime"]));
     }
     sheet.labels("Labels", &meta["labels"]);
     sheet.annotations("Annotations", &meta["annotations"]);
     let phase = text(&status["phase"]);
     if !meta["deletionTimestamp"].is_null() && !matches!(phase, "Failed" | "Succeeded") {
-        let since = age::since(text(&meta["deletionTimestamp"]), call.now());
-        sheet.put("Status", format!("Terminating (lasts {since})"));
-        sheet.put(
+        let since = age::age_since(text(&meta["deletionTimestamp"]), call.now());
+        sheet.field("Status", format!("Terminating (lasts {since})"));
+        sheet.field(
             "Termination Grace Period",
             format!("{}s", number(&meta["deletionGracePeriodSeconds"])),
         );
     } else {
-        sheet.put("Status", phase);
+        sheet.field("Status", phase);
     }
-    sheet.some("Reason", &status["reason"]);
-    sheet.some("Message", &status["message"]);
-    sheet.some("SeccompProfile", &spec["securityContext"]["seccompProfile"]["type"]);
-    sheet.put("IP", text(&status["podIP"]));
+    sheet.optional_field("Reason", &status["reason"]);
+    sheet.optional_field("Message", &status["message"]);
+    sheet.optional_field("SeccompProfile", &spec["securityContext"]["seccompProfile"]["type"]);
+    sheet.field("IP", text(&status["podIP"]));
     if status["podIPs"].items().is_empty() {
         sheet.line(0, "IPs:\t<none>");
     } else {
@@ -49,9 +49,9 @@ pub(super) fn describe(call: &Call<'_>, pod: &Value, sheet: &mut Sheet) {
         }
     }
     if let Some(owner) = controller(pod) {
-        sheet.put("Controlled By", owner);
+        sheet.field("Controlled By", owner);
     }
-    sheet.some("NominatedNodeName", &status["nominatedNodeName"]);
+    sheet.optional_field("NominatedNodeName", &status["nominatedNodeName"]);
     if !spec["resources"].is_null() {
         sheet.line(0, "Resources:");
         containers::resources(&spec["resources"], 1, sheet);
@@ -100,7 +100,7 @@ pub(super) fn describe(call: &Call<'_>, pod: &Value, sheet: &mut Sheet) {
         }
     }
     containers::volumes(&spec["volumes"], "", sheet);
-    sheet.put("QoS Class", qos(pod));
+    sheet.field("QoS Class", qos(pod));
     sheet.labels("Node-Selectors", &spec["nodeSelector"]);
     sheet.column("Tolerations", &containers::tolerations(&spec["tolerations"]));
     let spread = spec["topologySpreadConstraints"].items();
@@ -115,7 +115,7 @@ pub(super) fn describe(call: &Call<'_>, pod: &Value, sheet: &mut Sheet) {
                     number(&constraint["maxSkew"])
                 );
                 if let Ok(selector) =
-                    object::selector::Selector::from_tree(&constraint["labelSelector"])
+                    object::selector::Selector::from_label_selector(&constraint["labelSelector"])
                     && !constraint["labelSelector"].is_null()
                 {
                     line += &format!(" for selector {selector}");

@@ -3,9 +3,9 @@
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use object::Value;
 
-use super::{moment, sheet::Sheet, text};
+use super::{format_time, sheet::DescribeWriter, text};
 use crate::{
-    fail::{Fail, Result},
+    fail::{CommandError, Result},
     print::{age, table},
 };
 
@@ -34,20 +34,20 @@ const LISTS: &[(u8, &str)] = &[
 const NAMES: &[(u8, &str)] =
     &[(2, "DNS Names"), (1, "Email Addresses"), (6, "URIs"), (7, "IP Addresses")];
 
-pub(super) fn describe(object: &Value, sheet: &mut Sheet) -> Result {
+pub(super) fn describe(object: &Value, sheet: &mut DescribeWriter) -> Result {
     let (meta, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);
     let pem = BASE64_STANDARD.decode(text(&spec["request"])).unwrap_or_default();
     let request = parse(&pem).ok_or_else(|| {
-        Fail::error("Error parsing CSR: PEM block type must be CERTIFICATE REQUEST")
+        CommandError::error("Error parsing CSR: PEM block type must be CERTIFICATE REQUEST")
     })?;
-    sheet.put("Name", text(&meta["name"]));
-    sheet.put("Labels", table::labels(&meta["labels"]));
-    sheet.put("Annotations", table::labels(&meta["annotations"]));
-    sheet.put("CreationTimestamp", moment(&meta["creationTimestamp"]));
-    sheet.put("Requesting User", text(&spec["username"]));
-    sheet.some("Signer", &spec["signerName"]);
+    sheet.field("Name", text(&meta["name"]));
+    sheet.field("Labels", table::labels(&meta["labels"]));
+    sheet.field("Annotations", table::labels(&meta["annotations"]));
+    sheet.field("CreationTimestamp", format_time(&meta["creationTimestamp"]));
+    sheet.field("Requesting User", text(&spec["username"]));
+    sheet.optional_field("Signer", &spec["signerName"]);
     if let Some(seconds) = spec["expirationSeconds"].as_i64() {
-        sheet.put("Requested Duration", age::human(seconds));
+        sheet.field("Requested Duration", age::human_duration(seconds));
     }
     let has = |kind: &str| {
         status["conditions"].items().iter().any(|one| one["type"].as_str() == Some(kind))
@@ -64,7 +64,7 @@ pub(super) fn describe(object: &Value, sheet: &mut Sheet) -> Result {
     if !text(&status["certificate"]).is_empty() {
         state += ",Issued";
     }
-    sheet.put("Status", state);
+    sheet.field("Status", state);
     let first = |wanted: u8| {
         let found = request.subject.iter().rfind(|(kind, _)| *kind == wanted);
         found.map_or("", |(_, value)| value.as_str())
@@ -80,7 +80,7 @@ pub(super) fn describe(object: &Value, sheet: &mut Sheet) -> Result {
     Ok(())
 }
 
-fn lists(values: &[(u8, String)], titles: &[(u8, &str)], sheet: &mut Sheet) {
+fn lists(values: &[(u8, String)], titles: &[(u8, &str)], sheet: &mut DescribeWriter) {
     for (wanted, title) in titles {
         let found = values.iter().filter(|(kind, _)| kind == wanted);
         for (at, (_, value)) in found.enumerate() {

@@ -5,12 +5,12 @@ use object::Value;
 use crate::print::{tabs::SHEET, terminal};
 
 #[derive(Debug, Default)]
-pub(crate) struct Sheet {
+pub(crate) struct DescribeWriter {
     done: String,
     lines: String,
 }
 
-impl Sheet {
+impl DescribeWriter {
     /// A line, two spaces in for each level.
     pub(super) fn line(&mut self, level: usize, text: &str) {
         self.lines.extend(std::iter::repeat_n(' ', 2 * level));
@@ -19,14 +19,14 @@ impl Sheet {
     }
 
     /// `name: value`.
-    pub(super) fn put(&mut self, name: &str, value: impl std::fmt::Display) {
+    pub(super) fn field(&mut self, name: &str, value: impl std::fmt::Display) {
         self.line(0, &format!("{name}:\t{value}"));
     }
 
     /// `name: value`, unless there is none.
-    pub(super) fn some(&mut self, name: &str, value: &Value) {
+    pub(super) fn optional_field(&mut self, name: &str, value: &Value) {
         if let Some(value) = value.as_str().filter(|value| !value.is_empty()) {
-            self.put(name, value);
+            self.field(name, value);
         }
     }
 

@@ -2,29 +2,32 @@
 
 use object::Value;
 
-use super::{core::begin, either, moment, sheet::Sheet, text, volumes};
+use super::{core::begin, either, format_time, sheet::DescribeWriter, text, volumes};
 use crate::{
-    call::Call,
+    call::Invocation,
     print::{age, table},
 };
 
-pub(super) fn volume(call: &Call<'_>, object: &Value, sheet: &mut Sheet) {
+pub(super) fn volume(call: &Invocation<'_>, object: &Value, sheet: &mut DescribeWriter) {
     let (meta, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);
-    sheet.put("Name", text(&meta["name"]));
+    sheet.field("Name", text(&meta["name"]));
     sheet.labels("Labels", &meta["labels"]);
     sheet.annotations("Annotations", &meta["annotations"]);
     let finalizers: Vec<&str> = meta["finalizers"].items().iter().map(text).collect();
-    sheet.put("Finalizers", format!("[{}]", finalizers.join(" ")));
+    sheet.field("Finalizers", format!("[{}]", finalizers.join(" ")));
     let old = &meta["annotations"]["volume.beta.kubernetes.io/storage-class"];
-    sheet.put("StorageClass", old.as_str().unwrap_or_else(|| text(&spec["storageClassName"])));
+    sheet.field("StorageClass", old.as_str().unwrap_or_else(|| text(&spec["storageClassName"])));
     match meta["deletionTimestamp"].as_str() {
         Some(when) => {
-            sheet.put("Status", format!("Terminating (lasts {})", age::since(when, call.now())));
+            sheet.field(
+                "Status",
+                format!("Terminating (lasts {})", age::age_since(when, call.now())),
+            );
         }
-        None => sheet.put("Status", text(&status["phase"])),
+        None => sheet.field("Status", text(&status["phase"])),
     }
     let claim = &spec["claimRef"];
-    sheet.put(
+    sheet.field(
         "Claim",
         if claim.is_null() {
             String::new()
@@ -32,10 +35,10 @@ pub(super) fn volume(call: &Call<'_>, object: &Value, sheet: &mut Sheet) {
             format!("{}/{}", text(&claim["namespace"]), text(&claim["name"]))
         },
     );
-    sheet.put("Reclaim Policy", text(&spec["persistentVolumeReclaimPolicy"]));
-    sheet.put("Access Modes", volumes::access_modes(&spec["accessModes"]));
-    sheet.some("VolumeMode", &spec["volumeMode"]);
-    sheet.put(
+    sheet.field("Reclaim Policy", text(&spec["persistentVolumeReclaimPolicy"]));
+    sheet.field("Access Modes", volumes::access_modes(&spec["accessModes"]));
+    sheet.optional_field("VolumeMode", &spec["volumeMode"]);
+    sheet.field(
         "Capacity",
         match either(&spec["capacity"]["storage"]).as_str() {
             "" => "0".to_owned(),
@@ -43,9 +46,9 @@ pub(super) fn volume(call: &Call<'_>, object: &Value, sheet: &mut Sheet) {
         },
     );
     affinity(&spec["nodeAffinity"]["required"], sheet);
-    sheet.put("Message", text(&status["message"]));
+    sheet.field("Message", text(&status["message"]));
     sheet.line(0, "Source:");
-    if volumes::plain(spec, true, sheet) {
+    if volumes::describe_source(spec, true, sheet) {
         return;
     }
     let csi = &spec["csi"];
@@ -66,7 +69,7 @@ pub(super) fn volume(call: &Call<'_>, object: &Value, sheet: &mut Sheet) {
 }
 
 /// The attributes of a CSI volume, one below the other.
-pub(super) fn attributes(attributes: &Value, sheet: &mut Sheet) {
+pub(super) fn attributes(attributes: &Value, sheet: &mut DescribeWriter) {
     if attributes.entries().len() == 0 {
         sheet.line(2, "VolumeAttributes:\t<none>");
     }
@@ -77,12 +80,12 @@ pub(super) fn attributes(attributes: &Value, sheet: &mut Sheet) {
     }
 }
 
-fn affinity(required: &Value, sheet: &mut Sheet) {
+fn affinity(required: &Value, sheet: &mut DescribeWriter) {
     if required.is_null() {
-        sheet.put("Node Affinity", "<none>");
+        sheet.field("Node Affinity", "<none>");
         return;
     }
-    sheet.put("Node Affinity", "");
+    sheet.field("Node Affinity", "");
     let terms = required["nodeSelectorTerms"].items();
     sheet.line(1, if terms.is_empty() { "Required Terms:\t<none>" } else { "Required Terms:\t" });
     for (at, term) in terms.iter().enumerate() {
@@ -106,7 +109,7 @@ fn expression(requirement: &Value, operator: &str) -> String {
     }
 }
 
-fn terms_of(title: &str, level: usize, lines: &[String], sheet: &mut Sheet) {
+fn terms_of(title: &str, level: usize, lines: &[String], sheet: &mut DescribeWriter) {
     if lines.is_empty() {
         sheet.line(level, &format!("{title}:\t<none>"));
     }
@@ -117,12 +120,12 @@ fn terms_of(title: &str, level: usize, lines: &[String], sheet: &mut Sheet) {
 }
 
 /// Where volumes of a class may be.
-pub(super) fn topologies(topologies: &Value, sheet: &mut Sheet) {
+pub(super) fn topologies(topologies: &Value, sheet: &mut DescribeWriter) {
     if topologies.is_null() {
         return;
     }
     let terms = topologies.items();
-    sheet.put("AllowedTopologies", if terms.is_empty() { "<none>" } else { "" });
+    sheet.field("AllowedTopologies", if terms.is_empty() { "<none>" } else { "" });
     for (at, term) in terms.iter().enumerate() {
         let lines: Vec<String> =
             term["matchLabelExpressions"].items().iter().map(|one| expression(one, "in")).collect();
@@ -130,9 +133,9 @@ pub(super) fn topologies(topologies: &Value, sheet: &mut Sheet) {
     }
 }
 
-pub(super) fn csi_node(object: &Value, sheet: &mut Sheet) {
+pub(super) fn csi_node(object: &Value, sheet: &mut DescribeWriter) {
     begin(object, sheet);
-    sheet.put("CreationTimestamp", moment(&object["metadata"]["creationTimestamp"]));
+    sheet.field("CreationTimestamp", format_time(&object["metadata"]["creationTimestamp"]));
     sheet.line(0, "Spec:");
     if object["spec"]["drivers"].is_null() {
         return;
@@ -152,15 +155,15 @@ pub(super) fn csi_node(object: &Value, sheet: &mut Sheet) {
     }
 }
 
-pub(super) fn attributes_class(object: &Value, sheet: &mut Sheet) {
-    sheet.put("Name", text(&object["metadata"]["name"]));
-    sheet.put("Annotations", table::labels(&object["metadata"]["annotations"]));
-    sheet.put("DriverName", text(&object["driverName"]));
-    sheet.put("Parameters", table::labels(&object["parameters"]));
+pub(super) fn attributes_class(object: &Value, sheet: &mut DescribeWriter) {
+    sheet.field("Name", text(&object["metadata"]["name"]));
+    sheet.field("Annotations", table::labels(&object["metadata"]["annotations"]));
+    sheet.field("DriverName", text(&object["driverName"]));
+    sheet.field("Parameters", table::labels(&object["parameters"]));
 }
 
 /// A claim that lives with its pod. Parts of its lines are indented each on their own.
-pub(super) fn inline_claim(template: &Value, sheet: &mut Sheet) {
+pub(super) fn inline_claim(template: &Value, sheet: &mut DescribeWriter) {
     const INDENT: &str = "    ";
     sheet.line(
         2,

@@ -2,11 +2,11 @@
 
 use object::Value;
 
-use super::{either, sheet::Sheet, text};
+use super::{either, sheet::DescribeWriter, text};
 
 /// How a field of a source is shown.
 #[derive(Clone, Copy)]
-enum Form {
+enum FieldFormat {
     Text,
     Number,
     Bool,
@@ -26,30 +26,37 @@ enum Form {
 struct Source {
     field: &'static str,
     about: &'static str,
-    rows: &'static [(&'static str, &'static str, Form)],
+    rows: &'static [(&'static str, &'static str, FieldFormat)],
 }
 
-const READ_ONLY: (&str, &str, Form) = ("ReadOnly:", "readOnly", Form::Bool);
-const FS_TYPE: (&str, &str, Form) = ("FSType:", "fsType", Form::Text);
+const READ_ONLY: (&str, &str, FieldFormat) = ("ReadOnly:", "readOnly", FieldFormat::Bool);
+const FS_TYPE: (&str, &str, FieldFormat) = ("FSType:", "fsType", FieldFormat::Text);
 
 const SOURCES: &[Source] = &[
     Source {
         field: "hostPath",
         about: "HostPath (bare host directory volume)",
-        rows: &[("Path:", "path", Form::Text), ("HostPathType:", "type", Form::Or("<none>"))],
+        rows: &[
+            ("Path:", "path", FieldFormat::Text),
+            ("HostPathType:", "type", FieldFormat::Or("<none>")),
+        ],
     },
     Source {
         field: "nfs",
         about: "NFS (an NFS mount that lasts the lifetime of a pod)",
-        rows: &[("Server:", "server", Form::Text), ("Path:", "path", Form::Text), READ_ONLY],
+        rows: &[
+            ("Server:", "server", FieldFormat::Text),
+            ("Path:", "path", FieldFormat::Text),
+            READ_ONLY,
+        ],
     },
     Source {
         field: "gcePersistentDisk",
         about: "GCEPersistentDisk (a Persistent Disk resource in Google Compute Engine)",
         rows: &[
-            ("PDName:", "pdName", Form::Text),
+            ("PDName:", "pdName", FieldFormat::Text),
             FS_TYPE,
-            ("Partition:", "partition", Form::Number),
+            ("Partition:", "partition", FieldFormat::Number),
             READ_ONLY,
         ],
     },
@@ -57,40 +64,43 @@ const SOURCES: &[Source] = &[
         field: "awsElasticBlockStore",
         about: "AWSElasticBlockStore (a Persistent Disk resource in AWS)",
         rows: &[
-            ("VolumeID:", "volumeID", Form::Text),
+            ("VolumeID:", "volumeID", FieldFormat::Text),
             FS_TYPE,
-            ("Partition:", "partition", Form::Number),
+            ("Partition:", "partition", FieldFormat::Number),
             READ_ONLY,
         ],
     },
     Source {
         field: "gitRepo",
         about: "GitRepo (a volume that is pulled from git when the pod is created)",
-        rows: &[("Repository:", "repository", Form::Text), ("Revision:", "revision", Form::Text)],
+        rows: &[
+            ("Repository:", "repository", FieldFormat::Text),
+            ("Revision:", "revision", FieldFormat::Text),
+        ],
     },
     Source {
         field: "iscsi",
         about: "ISCSI (an ISCSI Disk resource that is attached to a kubelet's host machine and then exposed to the pod)",
         rows: &[
-            ("TargetPortal:", "targetPortal", Form::Text),
-            ("IQN:", "iqn", Form::Text),
-            ("Lun:", "lun", Form::Number),
-            ("ISCSIInterface", "iscsiInterface", Form::Text),
+            ("TargetPortal:", "targetPortal", FieldFormat::Text),
+            ("IQN:", "iqn", FieldFormat::Text),
+            ("Lun:", "lun", FieldFormat::Number),
+            ("ISCSIInterface", "iscsiInterface", FieldFormat::Text),
             FS_TYPE,
             READ_ONLY,
-            ("Portals:", "portals", Form::List),
-            ("DiscoveryCHAPAuth:", "chapAuthDiscovery", Form::Bool),
-            ("SessionCHAPAuth:", "chapAuthSession", Form::Bool),
-            ("SecretRef:", "secretRef", Form::Reference),
-            ("InitiatorName:", "initiatorName", Form::Or("<none>")),
+            ("Portals:", "portals", FieldFormat::List),
+            ("DiscoveryCHAPAuth:", "chapAuthDiscovery", FieldFormat::Bool),
+            ("SessionCHAPAuth:", "chapAuthSession", FieldFormat::Bool),
+            ("SecretRef:", "secretRef", FieldFormat::Reference),
+            ("InitiatorName:", "initiatorName", FieldFormat::Or("<none>")),
         ],
     },
     Source {
         field: "glusterfs",
         about: "Glusterfs (a Glusterfs mount on the host that shares a pod's lifetime)",
         rows: &[
-            ("EndpointsName:", "endpoints", Form::Text),
-            ("Path:", "path", Form::Text),
+            ("EndpointsName:", "endpoints", FieldFormat::Text),
+            ("Path:", "path", FieldFormat::Text),
             READ_ONLY,
         ],
     },
@@ -98,13 +108,13 @@ const SOURCES: &[Source] = &[
         field: "rbd",
         about: "RBD (a Rados Block Device mount on the host that shares a pod's lifetime)",
         rows: &[
-            ("CephMonitors:", "monitors", Form::List),
-            ("RBDImage:", "image", Form::Text),
+            ("CephMonitors:", "monitors", FieldFormat::List),
+            ("RBDImage:", "image", FieldFormat::Text),
             FS_TYPE,
-            ("RBDPool:", "pool", Form::Text),
-            ("RadosUser:", "user", Form::Text),
-            ("Keyring:", "keyring", Form::Text),
-            ("SecretRef:", "secretRef", Form::Reference),
+            ("RBDPool:", "pool", FieldFormat::Text),
+            ("RadosUser:", "user", FieldFormat::Text),
+            ("Keyring:", "keyring", FieldFormat::Text),
+            ("SecretRef:", "secretRef", FieldFormat::Reference),
             READ_ONLY,
         ],
     },
@@ -112,8 +122,8 @@ const SOURCES: &[Source] = &[
         field: "quobyte",
         about: "Quobyte (a Quobyte mount on the host that shares a pod's lifetime)",
         rows: &[
-            ("Registry:", "registry", Form::Text),
-            ("Volume:", "volume", Form::Text),
+            ("Registry:", "registry", FieldFormat::Text),
+            ("Volume:", "volume", FieldFormat::Text),
             READ_ONLY,
         ],
     },
@@ -121,53 +131,53 @@ const SOURCES: &[Source] = &[
         field: "vsphereVolume",
         about: "vSphereVolume (a Persistent Disk resource in vSphere)",
         rows: &[
-            ("VolumePath:", "volumePath", Form::Text),
+            ("VolumePath:", "volumePath", FieldFormat::Text),
             FS_TYPE,
-            ("StoragePolicyName:", "storagePolicyName", Form::Text),
+            ("StoragePolicyName:", "storagePolicyName", FieldFormat::Text),
         ],
     },
     Source {
         field: "cinder",
         about: "Cinder (a Persistent Disk resource in OpenStack)",
         rows: &[
-            ("VolumeID:", "volumeID", Form::Text),
+            ("VolumeID:", "volumeID", FieldFormat::Text),
             FS_TYPE,
             READ_ONLY,
-            ("SecretRef:", "secretRef", Form::Reference),
+            ("SecretRef:", "secretRef", FieldFormat::Reference),
         ],
     },
     Source {
         field: "azureDisk",
         about: "AzureDisk (an Azure Data Disk mount on the host and bind mount to the pod)",
         rows: &[
-            ("DiskName:", "diskName", Form::Text),
-            ("DiskURI:", "diskURI", Form::Text),
-            ("Kind: ", "kind", Form::Text),
+            ("DiskName:", "diskName", FieldFormat::Text),
+            ("DiskURI:", "diskURI", FieldFormat::Text),
+            ("Kind: ", "kind", FieldFormat::Text),
             FS_TYPE,
-            ("CachingMode:", "cachingMode", Form::Text),
+            ("CachingMode:", "cachingMode", FieldFormat::Text),
             READ_ONLY,
         ],
     },
     Source {
         field: "photonPersistentDisk",
         about: "PhotonPersistentDisk (a Persistent Disk resource in photon platform)",
-        rows: &[("PdID:", "pdID", Form::Text), FS_TYPE],
+        rows: &[("PdID:", "pdID", FieldFormat::Text), FS_TYPE],
     },
     Source {
         field: "portworxVolume",
         about: "PortworxVolume (a Portworx Volume resource)",
-        rows: &[("VolumeID:", "volumeID", Form::Text)],
+        rows: &[("VolumeID:", "volumeID", FieldFormat::Text)],
     },
     Source {
         field: "scaleIO",
         about: "ScaleIO (a persistent volume backed by a block device in ScaleIO)",
         rows: &[
-            ("Gateway:", "gateway", Form::Text),
-            ("System:", "system", Form::Text),
-            ("Protection Domain:", "protectionDomain", Form::Text),
-            ("Storage Pool:", "storagePool", Form::Text),
-            ("Storage Mode:", "storageMode", Form::Text),
-            ("VolumeName:", "volumeName", Form::Text),
+            ("Gateway:", "gateway", FieldFormat::Text),
+            ("System:", "system", FieldFormat::Text),
+            ("Protection Domain:", "protectionDomain", FieldFormat::Text),
+            ("Storage Pool:", "storagePool", FieldFormat::Text),
+            ("Storage Mode:", "storageMode", FieldFormat::Text),
+            ("VolumeName:", "volumeName", FieldFormat::Text),
             FS_TYPE,
             READ_ONLY,
         ],
@@ -175,17 +185,17 @@ const SOURCES: &[Source] = &[
     Source {
         field: "local",
         about: "LocalVolume (a persistent volume backed by local storage on a node)",
-        rows: &[("Path:", "path", Form::Text)],
+        rows: &[("Path:", "path", FieldFormat::Text)],
     },
     Source {
         field: "cephfs",
         about: "CephFS (a CephFS mount on the host that shares a pod's lifetime)",
         rows: &[
-            ("Monitors:", "monitors", Form::List),
-            ("Path:", "path", Form::Text),
-            ("User:", "user", Form::Text),
-            ("SecretFile:", "secretFile", Form::Text),
-            ("SecretRef:", "secretRef", Form::Reference),
+            ("Monitors:", "monitors", FieldFormat::List),
+            ("Path:", "path", FieldFormat::Text),
+            ("User:", "user", FieldFormat::Text),
+            ("SecretFile:", "secretFile", FieldFormat::Text),
+            ("SecretRef:", "secretRef", FieldFormat::Reference),
             READ_ONLY,
         ],
     },
@@ -193,8 +203,8 @@ const SOURCES: &[Source] = &[
         field: "storageos",
         about: "StorageOS (a StorageOS Persistent Disk resource)",
         rows: &[
-            ("VolumeName:", "volumeName", Form::Text),
-            ("VolumeNamespace:", "volumeNamespace", Form::Text),
+            ("VolumeName:", "volumeName", FieldFormat::Text),
+            ("VolumeNamespace:", "volumeNamespace", FieldFormat::Text),
             FS_TYPE,
             READ_ONLY,
         ],
@@ -203,8 +213,8 @@ const SOURCES: &[Source] = &[
         field: "fc",
         about: "FC (a Fibre Channel disk)",
         rows: &[
-            ("TargetWWNs:", "targetWWNs", Form::Joined),
-            ("LUN:", "lun", Form::Or("<none>")),
+            ("TargetWWNs:", "targetWWNs", FieldFormat::Joined),
+            ("LUN:", "lun", FieldFormat::Or("<none>")),
             FS_TYPE,
             READ_ONLY,
         ],
@@ -213,8 +223,8 @@ const SOURCES: &[Source] = &[
         field: "azureFile",
         about: "AzureFile (an Azure File Service mount on the host and bind mount to the pod)",
         rows: &[
-            ("SecretName:", "secretName", Form::Text),
-            ("ShareName:", "shareName", Form::Text),
+            ("SecretName:", "secretName", FieldFormat::Text),
+            ("ShareName:", "shareName", FieldFormat::Text),
             READ_ONLY,
         ],
     },
@@ -222,25 +232,29 @@ const SOURCES: &[Source] = &[
         field: "flexVolume",
         about: "FlexVolume (a generic volume resource that is provisioned/attached using an exec based plugin)",
         rows: &[
-            ("Driver:", "driver", Form::Text),
+            ("Driver:", "driver", FieldFormat::Text),
             FS_TYPE,
-            ("SecretRef:", "secretRef", Form::Reference),
+            ("SecretRef:", "secretRef", FieldFormat::Reference),
             READ_ONLY,
-            ("Options:", "options", Form::Map),
+            ("Options:", "options", FieldFormat::Map),
         ],
     },
     Source {
         field: "flocker",
         about: "Flocker (a Flocker volume mounted by the Flocker agent)",
         rows: &[
-            ("DatasetName:", "datasetName", Form::Text),
-            ("DatasetUUID:", "datasetUUID", Form::Text),
+            ("DatasetName:", "datasetName", FieldFormat::Text),
+            ("DatasetUUID:", "datasetUUID", FieldFormat::Text),
         ],
     },
 ];
 
 /// Tells of the source of a volume, if it is one of the plain ones.
-pub(super) fn plain(volume: &Value, persistent: bool, sheet: &mut Sheet) -> bool {
+pub(super) fn describe_source(
+    volume: &Value,
+    persistent: bool,
+    sheet: &mut DescribeWriter,
+) -> bool {
     let Some(source) = SOURCES.iter().find(|source| !volume[source.field].is_null()) else {
         return false;
     };
@@ -274,26 +288,28 @@ pub(super) fn plain(volume: &Value, persistent: bool, sheet: &mut Sheet) -> bool
     true
 }
 
-fn shown(value: &Value, form: Form, persistent: bool) -> String {
+fn shown(value: &Value, form: FieldFormat, persistent: bool) -> String {
     let texts = || -> Vec<String> { value.items().iter().map(either).collect() };
     match form {
-        Form::Text => either(value),
-        Form::Number => value.as_i64().unwrap_or(0).to_string(),
-        Form::Bool => value.as_bool().unwrap_or(false).to_string(),
-        Form::List => format!("[{}]", texts().join(" ")),
-        Form::Joined => texts().join(", "),
-        Form::Or(none) => match either(value).as_str() {
+        FieldFormat::Text => either(value),
+        FieldFormat::Number => value.as_i64().unwrap_or(0).to_string(),
+        FieldFormat::Bool => value.as_bool().unwrap_or(false).to_string(),
+        FieldFormat::List => format!("[{}]", texts().join(" ")),
+        FieldFormat::Joined => texts().join(", "),
+        FieldFormat::Or(none) => match either(value).as_str() {
             "" => none.to_owned(),
             given => given.to_owned(),
         },
-        Form::Reference if value.is_null() => "nil".to_owned(),
-        Form::Reference if persistent => format!(
+        FieldFormat::Reference if value.is_null() => "nil".to_owned(),
+        FieldFormat::Reference if persistent => format!(
             "&SecretReference{{Name:{},Namespace:{},}}",
             text(&value["name"]),
             text(&value["namespace"])
         ),
-        Form::Reference => format!("&LocalObjectReference{{Name:{},}}", text(&value["name"])),
-        Form::Map => {
+        FieldFormat::Reference => {
+            format!("&LocalObjectReference{{Name:{},}}", text(&value["name"]))
+        }
+        FieldFormat::Map => {
             let pairs: Vec<String> =
                 value.entries().map(|(name, value)| format!("{name}:{}", either(value))).collect();
             format!("map[{}]", pairs.join(" "))

@@ -2,23 +2,23 @@
 
 use object::{Value, selector::Selector};
 
-use super::{containers, controller, either, moment, number, sheet::Sheet, text};
+use super::{containers, controller, either, format_time, number, sheet::DescribeWriter, text};
 use crate::{
-    call::Call,
+    call::Invocation,
     fail::Result,
     print::{age, table},
     resources::escape,
 };
 
 /// A template of pods.
-pub(super) fn template(template: &Value, sheet: &mut Sheet) {
+pub(super) fn template(template: &Value, sheet: &mut DescribeWriter) {
     let spec = &template["spec"];
     sheet.line(0, "Pod Template:");
     sheet.labels("  Labels", &template["metadata"]["labels"]);
     if template["metadata"]["annotations"].entries().len() > 0 {
         sheet.annotations("  Annotations", &template["metadata"]["annotations"]);
     }
-    sheet.some("  Service Account", &spec["serviceAccountName"]);
+    sheet.optional_field("  Service Account", &spec["serviceAccountName"]);
     if !spec["initContainers"].items().is_empty() {
         containers::containers(
             "Init Containers",
@@ -30,17 +30,17 @@ pub(super) fn template(template: &Value, sheet: &mut Sheet) {
     }
     containers::containers("Containers", &spec["containers"], None, &object::NULL, sheet);
     containers::volumes(&spec["volumes"], "  ", sheet);
-    sheet.some("  Priority Class Name", &spec["priorityClassName"]);
+    sheet.optional_field("  Priority Class Name", &spec["priorityClassName"]);
     sheet.labels("  Node-Selectors", &spec["nodeSelector"]);
     sheet.column("  Tolerations", &containers::tolerations(&spec["tolerations"]));
 }
 
 pub(super) fn selector(tree: &Value) -> String {
-    Selector::from_tree(tree)
+    Selector::from_label_selector(tree)
         .map_or_else(|error| error.to_string(), |selector| selector.to_string())
 }
 
-fn conditions(object: &Value, sheet: &mut Sheet) {
+fn conditions(object: &Value, sheet: &mut DescribeWriter) {
     let all = object["status"]["conditions"].items();
     if all.is_empty() {
         return;
@@ -56,7 +56,7 @@ fn conditions(object: &Value, sheet: &mut Sheet) {
 }
 
 /// `1 Running / 0 Waiting / …` of the pods that the object owns.
-fn pods(call: &Call<'_>, object: &Value) -> Result<String> {
+fn pods(call: &Invocation<'_>, object: &Value) -> Result<String> {
     let selector = escape(&selector(&object["spec"]["selector"]));
     let path = format!(
         "/api/v1/namespaces/{}/pods?labelSelector={selector}",
@@ -81,15 +81,19 @@ fn pods(call: &Call<'_>, object: &Value) -> Result<String> {
     Ok(format!("{running} Running / {waiting} Waiting / {succeeded} Succeeded / {failed} Failed"))
 }
 
-pub(super) fn deployment(call: &Call<'_>, object: &Value, sheet: &mut Sheet) -> Result {
+pub(super) fn deployment(
+    call: &Invocation<'_>,
+    object: &Value,
+    sheet: &mut DescribeWriter,
+) -> Result {
     let (meta, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);
-    sheet.put("Name", text(&meta["name"]));
-    sheet.put("Namespace", text(&meta["namespace"]));
-    sheet.put("CreationTimestamp", moment(&meta["creationTimestamp"]));
+    sheet.field("Name", text(&meta["name"]));
+    sheet.field("Namespace", text(&meta["namespace"]));
+    sheet.field("CreationTimestamp", format_time(&meta["creationTimestamp"]));
     sheet.labels("Labels", &meta["labels"]);
     sheet.annotations("Annotations", &meta["annotations"]);
-    sheet.put("Selector", selector(&spec["selector"]));
-    sheet.put(
+    sheet.field("Selector", selector(&spec["selector"]));
+    sheet.field(
         "Replicas",
         format!(
             "{} desired | {} updated | {} total | {} available | {} unavailable",
@@ -100,11 +104,11 @@ pub(super) fn deployment(call: &Call<'_>, object: &Value, sheet: &mut Sheet) -> 
             number(&status["unavailableReplicas"])
         ),
     );
-    sheet.put("StrategyType", text(&spec["strategy"]["type"]));
-    sheet.put("MinReadySeconds", number(&spec["minReadySeconds"]));
+    sheet.field("StrategyType", text(&spec["strategy"]["type"]));
+    sheet.field("MinReadySeconds", number(&spec["minReadySeconds"]));
     let rolling = &spec["strategy"]["rollingUpdate"];
     if !rolling.is_null() {
-        sheet.put(
+        sheet.field(
             "RollingUpdateStrategy",
             format!(
                 "{} max unavailable, {} max surge",
@@ -152,23 +156,27 @@ pub(super) fn deployment(call: &Call<'_>, object: &Value, sheet: &mut Sheet) -> 
     if !sets.is_empty() {
         let is_new =
             |set: &&&Value| new.is_some_and(|new| new["metadata"]["uid"] == set["metadata"]["uid"]);
-        sheet.put("OldReplicaSets", shown(sets.iter().filter(|set| !is_new(set)).collect()));
-        sheet.put("NewReplicaSet", shown(sets.iter().filter(is_new).collect()));
+        sheet.field("OldReplicaSets", shown(sets.iter().filter(|set| !is_new(set)).collect()));
+        sheet.field("NewReplicaSet", shown(sets.iter().filter(is_new).collect()));
     }
     Ok(())
 }
 
-pub(super) fn replica_set(call: &Call<'_>, object: &Value, sheet: &mut Sheet) -> Result {
+pub(super) fn replica_set(
+    call: &Invocation<'_>,
+    object: &Value,
+    sheet: &mut DescribeWriter,
+) -> Result {
     let (meta, spec) = (&object["metadata"], &object["spec"]);
-    sheet.put("Name", text(&meta["name"]));
-    sheet.put("Namespace", text(&meta["namespace"]));
-    sheet.put("Selector", selector(&spec["selector"]));
+    sheet.field("Name", text(&meta["name"]));
+    sheet.field("Namespace", text(&meta["namespace"]));
+    sheet.field("Selector", selector(&spec["selector"]));
     sheet.labels("Labels", &meta["labels"]);
     sheet.annotations("Annotations", &meta["annotations"]);
     if let Some(owner) = controller(object) {
-        sheet.put("Controlled By", owner);
+        sheet.field("Controlled By", owner);
     }
-    sheet.put(
+    sheet.field(
         "Replicas",
         format!(
             "{} current / {} desired",
@@ -176,42 +184,50 @@ pub(super) fn replica_set(call: &Call<'_>, object: &Value, sheet: &mut Sheet) ->
             number(&spec["replicas"])
         ),
     );
-    sheet.put("Pods Status", pods(call, object)?);
+    sheet.field("Pods Status", pods(call, object)?);
     template(&spec["template"], sheet);
     conditions(object, sheet);
     Ok(())
 }
 
-pub(super) fn replication_controller(call: &Call<'_>, object: &Value, sheet: &mut Sheet) -> Result {
+pub(super) fn replication_controller(
+    call: &Invocation<'_>,
+    object: &Value,
+    sheet: &mut DescribeWriter,
+) -> Result {
     let (meta, spec) = (&object["metadata"], &object["spec"]);
-    sheet.put("Name", text(&meta["name"]));
-    sheet.put("Namespace", text(&meta["namespace"]));
-    sheet.put("Selector", table::labels(&spec["selector"]));
+    sheet.field("Name", text(&meta["name"]));
+    sheet.field("Namespace", text(&meta["namespace"]));
+    sheet.field("Selector", table::labels(&spec["selector"]));
     sheet.labels("Labels", &meta["labels"]);
     sheet.annotations("Annotations", &meta["annotations"]);
     let (current, desired) = (number(&object["status"]["replicas"]), number(&spec["replicas"]));
-    sheet.put("Replicas", format!("{current} current / {desired} desired"));
+    sheet.field("Replicas", format!("{current} current / {desired} desired"));
     // Its selector is a plain map of labels.
     let mut labelled = object.clone();
     let labels = std::mem::take(&mut labelled["spec"]["selector"]);
     labelled["spec"]["selector"]["matchLabels"] = labels;
-    sheet.put("Pods Status", pods(call, &labelled)?);
+    sheet.field("Pods Status", pods(call, &labelled)?);
     template(&spec["template"], sheet);
     conditions(object, sheet);
     Ok(())
 }
 
-pub(super) fn stateful_set(call: &Call<'_>, object: &Value, sheet: &mut Sheet) -> Result {
+pub(super) fn stateful_set(
+    call: &Invocation<'_>,
+    object: &Value,
+    sheet: &mut DescribeWriter,
+) -> Result {
     let (meta, spec) = (&object["metadata"], &object["spec"]);
-    sheet.put("Name", text(&meta["name"]));
-    sheet.put("Namespace", text(&meta["namespace"]));
-    sheet.put("CreationTimestamp", moment(&meta["creationTimestamp"]));
-    sheet.put("Selector", selector(&spec["selector"]));
+    sheet.field("Name", text(&meta["name"]));
+    sheet.field("Namespace", text(&meta["namespace"]));
+    sheet.field("CreationTimestamp", format_time(&meta["creationTimestamp"]));
+    sheet.field("Selector", selector(&spec["selector"]));
     sheet.labels("Labels", &meta["labels"]);
     sheet.annotations("Annotations", &meta["annotations"]);
-    sheet.some("Service Name", &spec["serviceName"]);
-    sheet.some("Pod Management Policy", &spec["podManagementPolicy"]);
-    sheet.put(
+    sheet.optional_field("Service Name", &spec["serviceName"]);
+    sheet.optional_field("Pod Management Policy", &spec["podManagementPolicy"]);
+    sheet.field(
         "Replicas",
         format!(
             "{} desired | {} total",
@@ -219,7 +235,7 @@ pub(super) fn stateful_set(call: &Call<'_>, object: &Value, sheet: &mut Sheet) -
             number(&object["status"]["replicas"])
         ),
     );
-    sheet.put("Update Strategy", text(&spec["updateStrategy"]["type"]));
+    sheet.field("Update Strategy", text(&spec["updateStrategy"]["type"]));
     let rolling = &spec["updateStrategy"]["rollingUpdate"];
     if !rolling["partition"].is_null() {
         sheet.line(1, &format!("Partition:\t{}", number(&rolling["partition"])));
@@ -233,7 +249,7 @@ pub(super) fn stateful_set(call: &Call<'_>, object: &Value, sheet: &mut Sheet) -
         sheet.line(1, &format!("WhenDeleted:\t{}", text(&retention["whenDeleted"])));
         sheet.line(1, &format!("WhenScaled:\t{}", text(&retention["whenScaled"])));
     }
-    sheet.put("Pods Status", pods(call, object)?);
+    sheet.field("Pods Status", pods(call, object)?);
     template(&spec["template"], sheet);
     let claims = spec["volumeClaimTemplates"].items();
     sheet.line(0, if claims.is_empty() { "Volume Claims:\t<none>" } else { "Volume Claims:" });
@@ -256,12 +272,16 @@ pub(super) fn stateful_set(call: &Call<'_>, object: &Value, sheet: &mut Sheet) -
     Ok(())
 }
 
-pub(super) fn daemon_set(call: &Call<'_>, object: &Value, sheet: &mut Sheet) -> Result {
+pub(super) fn daemon_set(
+    call: &Invocation<'_>,
+    object: &Value,
+    sheet: &mut DescribeWriter,
+) -> Result {
     let (meta, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);
-    sheet.put("Name", text(&meta["name"]));
-    sheet.put("Namespace", text(&meta["namespace"]));
-    sheet.put("Selector", selector(&spec["selector"]));
-    sheet.put("Node-Selector", table::labels(&spec["template"]["spec"]["nodeSelector"]));
+    sheet.field("Name", text(&meta["name"]));
+    sheet.field("Namespace", text(&meta["namespace"]));
+    sheet.field("Selector", selector(&spec["selector"]));
+    sheet.field("Node-Selector", table::labels(&spec["template"]["spec"]["nodeSelector"]));
     sheet.labels("Labels", &meta["labels"]);
     sheet.annotations("Annotations", &meta["annotations"]);
     for (title, field) in [
@@ -273,20 +293,20 @@ pub(super) fn daemon_set(call: &Call<'_>, object: &Value, sheet: &mut Sheet) -> 
     ] {
         sheet.line(0, &format!("{title}: {}", number(&status[field])));
     }
-    sheet.put("Pods Status", pods(call, object)?);
+    sheet.field("Pods Status", pods(call, object)?);
     template(&spec["template"], sheet);
     Ok(())
 }
 
-pub(super) fn job(object: &Value, sheet: &mut Sheet) {
+pub(super) fn job(object: &Value, sheet: &mut DescribeWriter) {
     let (meta, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);
-    sheet.put("Name", text(&meta["name"]));
-    sheet.put("Namespace", text(&meta["namespace"]));
-    sheet.put("Selector", selector(&spec["selector"]));
+    sheet.field("Name", text(&meta["name"]));
+    sheet.field("Namespace", text(&meta["namespace"]));
+    sheet.field("Selector", selector(&spec["selector"]));
     sheet.labels("Labels", &meta["labels"]);
     sheet.annotations("Annotations", &meta["annotations"]);
     if let Some(owner) = controller(object) {
-        sheet.put("Controlled By", owner);
+        sheet.field("Controlled By", owner);
     }
     for (title, field) in [
         ("Parallelism", "parallelism"),
@@ -297,27 +317,27 @@ pub(super) fn job(object: &Value, sheet: &mut Sheet) {
         ("TTL Seconds After Finished", "ttlSecondsAfterFinished"),
     ] {
         match &spec[field] {
-            Value::Null if field == "completions" => sheet.put(title, "<unset>"),
+            Value::Null if field == "completions" => sheet.field(title, "<unset>"),
             Value::Null => {}
-            value => sheet.put(title, either(value)),
+            value => sheet.field(title, either(value)),
         }
     }
     if !status["startTime"].is_null() {
-        sheet.put("Start Time", moment(&status["startTime"]));
+        sheet.field("Start Time", format_time(&status["startTime"]));
     }
     if !status["completionTime"].is_null() {
-        sheet.put("Completed At", moment(&status["completionTime"]));
-        let seconds = |value: &Value| object::Time::seconds(text(value)).unwrap_or(0);
-        sheet.put(
+        sheet.field("Completed At", format_time(&status["completionTime"]));
+        let seconds = |value: &Value| object::Time::parse_seconds(text(value)).unwrap_or(0);
+        sheet.field(
             "Duration",
-            age::human(seconds(&status["completionTime"]) - seconds(&status["startTime"])),
+            age::human_duration(seconds(&status["completionTime"]) - seconds(&status["startTime"])),
         );
     }
     if let Some(seconds) = spec["activeDeadlineSeconds"].as_i64() {
-        sheet.put("Active Deadline Seconds", format!("{seconds}s"));
+        sheet.field("Active Deadline Seconds", format!("{seconds}s"));
     }
     let ready = status["ready"].as_i64().map_or(String::new(), |ready| format!(" ({ready} Ready)"));
-    sheet.put(
+    sheet.field(
         "Pods Statuses",
         format!(
             "{} Active{ready} / {} Succeeded / {} Failed",
@@ -327,7 +347,7 @@ pub(super) fn job(object: &Value, sheet: &mut Sheet) {
         ),
     );
     if text(&spec["completionMode"]) == "Indexed" {
-        sheet.put(
+        sheet.field(
             "Completed Indexes",
             match text(&status["completedIndexes"]) {
                 "" => "<none>",

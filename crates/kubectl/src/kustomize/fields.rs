@@ -113,7 +113,7 @@ pub(super) fn put_at(object: &mut Value, path: &str, create: bool, pairs: &Value
         for (name, value) in pairs.entries() {
             map[name] = match value {
                 Value::Text(_) => value.clone(),
-                other => crate::print::jsonpath::text(other).into(),
+                other => crate::print::jsonpath::format_value(other).into(),
             };
         }
     });

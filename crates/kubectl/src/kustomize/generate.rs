@@ -7,7 +7,7 @@ use object::{Value, names};
 
 use super::{Resource, add, read, read::Kustomization};
 use crate::{
-    fail::{Fail, Result},
+    fail::{CommandError, Result},
     print::json,
 };
 
@@ -33,7 +33,7 @@ pub(super) fn run(
                 "" | "create" | "unspecified" => add(all, made)?,
                 behavior @ ("merge" | "replace") => {
                     let Some(there) = all.iter_mut().find(same) else {
-                        return Err(Fail::error(format!(
+                        return Err(CommandError::error(format!(
                             "merging from generator: id resid.ResId{{Kind: \"{kind}\", Name: \"{}\"}} does not exist; cannot merge or replace",
                             made.name()
                         )));
@@ -55,7 +55,9 @@ pub(super) fn run(
                     there.hashed |= made.hashed;
                 }
                 other => {
-                    return Err(Fail::error(format!("unknown behavior {other} of a generator")));
+                    return Err(CommandError::error(format!(
+                        "unknown behavior {other} of a generator"
+                    )));
                 }
             }
         }
@@ -78,7 +80,7 @@ fn one(
         object["metadata"]["namespace"] = text("namespace").into();
     }
     if text("name").is_empty() {
-        return Err(Fail::error(format!("{kind} generator: name is missing")));
+        return Err(CommandError::error(format!("{kind} generator: name is missing")));
     }
     if kind == "Secret" {
         object["type"] = if text("type").is_empty() { "Opaque" } else { text("type") }.into();
@@ -86,7 +88,10 @@ fn one(
     for (key, bytes) in pairs(kustomization, args)? {
         let wrong = names::config_map_key(&key);
         if !wrong.is_empty() {
-            return Err(Fail::error(format!("{key:?} is not a valid key name: {}", wrong[0])));
+            return Err(CommandError::error(format!(
+                "{key:?} is not a valid key name: {}",
+                wrong[0]
+            )));
         }
         let encoded = || wrapped(&BASE64_STANDARD.encode(&bytes));
         match std::str::from_utf8(&bytes) {
@@ -133,7 +138,7 @@ fn pairs(kustomization: &Kustomization, args: &Value) -> Result<Vec<(String, Vec
     envs.extend(args["env"].as_str());
     for file in envs {
         let text = read::inside(root, file).map_err(|why| {
-            Fail::error(format!("loading KV pairs: env source files: {file}: {why}"))
+            CommandError::error(format!("loading KV pairs: env source files: {file}: {why}"))
         })?;
         for line in text.lines() {
             let line = line.trim_start_matches('\u{feff}').trim_start();
@@ -141,7 +146,7 @@ fn pairs(kustomization: &Kustomization, args: &Value) -> Result<Vec<(String, Vec
                 continue;
             }
             let Some((key, value)) = line.split_once('=') else {
-                return Err(Fail::error(format!(
+                return Err(CommandError::error(format!(
                     "loading KV pairs: env source files: {line} is no key=value"
                 )));
             };
@@ -150,7 +155,7 @@ fn pairs(kustomization: &Kustomization, args: &Value) -> Result<Vec<(String, Vec
     }
     for literal in texts("literals") {
         let Some((key, value)) = literal.split_once('=').filter(|(key, _)| !key.is_empty()) else {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "loading KV pairs: literal source {literal}: invalid literal source {literal}, expected key=value"
             )));
         };
@@ -164,8 +169,9 @@ fn pairs(kustomization: &Kustomization, args: &Value) -> Result<Vec<(String, Vec
             Some((key, path)) => (key.to_owned(), path),
             None => (file.rsplit('/').next().unwrap_or_default().to_owned(), file),
         };
-        let bytes = read::bytes_inside(root, path)
-            .map_err(|why| Fail::error(format!("loading KV pairs: file sources: {file}: {why}")))?;
+        let bytes = read::bytes_inside(root, path).map_err(|why| {
+            CommandError::error(format!("loading KV pairs: file sources: {file}: {why}"))
+        })?;
         all.push((key, bytes));
     }
     Ok(all)

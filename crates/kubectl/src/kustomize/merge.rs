@@ -1,15 +1,15 @@
 //! How kustomize merges a patch into an object: lists whose items have a key by it, as the
 //! kind says, and what is new comes last. Fields that nobody knows are taken as they are.
 
-use object::{Field, Struct, Type, Value};
+use object::{FieldSchema, StructSchema, Type, Value};
 
 /// Merges a patch into an object of a known kind, or of any other.
 pub(super) fn merge(target: &mut Value, patch: &Value) {
-    let kind = crate::merge::known(target);
-    merge_object(target, patch, kind.as_ref().map(|kind| &*kind.shape));
+    let kind = crate::merge::built_in_kind(target);
+    merge_object(target, patch, kind.as_ref().map(|kind| &*kind.schema));
 }
 
-fn merge_object(target: &mut Value, patch: &Value, shape: Option<&Struct>) {
+fn merge_object(target: &mut Value, patch: &Value, shape: Option<&StructSchema>) {
     match patch["$patch"].as_str() {
         Some("replace") => {
             *target = patch.clone();
@@ -49,7 +49,7 @@ fn merge_object(target: &mut Value, patch: &Value, shape: Option<&Struct>) {
 }
 
 /// The shape of an object, or of the items of a list.
-fn within(field: Option<&Field>) -> Option<&Struct> {
+fn within(field: Option<&FieldSchema>) -> Option<&StructSchema> {
     let mut of = &*field?.ty;
     while let Type::List(item) = of {
         of = item;
@@ -65,15 +65,15 @@ fn drop_items(target: &mut Value, directive: &str, value: &Value) {
     target[field] = kept;
 }
 
-fn merge_list(there: &[Value], patch: &[Value], field: Option<&Field>) -> Vec<Value> {
+fn merge_list(there: &[Value], patch: &[Value], field: Option<&FieldSchema>) -> Vec<Value> {
     let plain = || patch.iter().filter(|item| item["$patch"].is_null()).cloned().collect();
-    let Some(field) = field.filter(|field| field.rules.merge && !there.is_empty()) else {
+    let Some(field) = field.filter(|field| field.attributes.merge && !there.is_empty()) else {
         return plain();
     };
     if patch.iter().any(|item| item["$patch"].as_str() == Some("replace")) {
         return plain();
     }
-    let same = |one: &Value, other: &Value| match field.rules.merge_key {
+    let same = |one: &Value, other: &Value| match field.attributes.merge_key {
         Some(key) => one[key] == other[key],
         None => one == other,
     };

@@ -3,7 +3,7 @@
 use object::{Value, selector::Selector, yaml};
 
 use super::{Resource, merge::merge, read, read::Kustomization};
-use crate::fail::{Fail, Result};
+use crate::fail::{CommandError, Result};
 
 /// Which objects are meant. Texts are patterns for the whole.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ impl Target {
             }
         }
         let read = |name: &str| {
-            Selector::parse(text(name)).map_err(|error| Fail::error(error.to_string()))
+            Selector::parse(text(name)).map_err(|error| CommandError::error(error.to_string()))
         };
         Ok(Self {
             fields,
@@ -101,7 +101,7 @@ pub(super) fn run(kustomization: &Kustomization, all: &mut Vec<Resource>) -> Res
         let tree = yaml::from_yaml(&text).ok();
         if matches!(tree, Some(Value::List(_))) {
             let Some(target) = target else {
-                return Err(Fail::error("must specify a target for JSON patch"));
+                return Err(CommandError::error("must specify a target for JSON patch"));
             };
             change_all(&text, &target, all)?;
         } else {
@@ -116,7 +116,7 @@ pub(super) fn json(kustomization: &Kustomization, all: &mut [Resource]) -> Resul
     for entry in kustomization.tree["patchesJson6902"].items() {
         let (text, target) = patch_of(kustomization, entry)?;
         let Some(target) = target else {
-            return Err(Fail::error("must specify a target for JSON patch"));
+            return Err(CommandError::error("must specify a target for JSON patch"));
         };
         change_all(&text, &target, all)?;
     }
@@ -125,7 +125,7 @@ pub(super) fn json(kustomization: &Kustomization, all: &mut [Resource]) -> Resul
 
 fn load(kustomization: &Kustomization, path: &str) -> Result<String> {
     read::inside(&kustomization.root, path).map_err(|why| {
-        Fail::error(format!("failed to get the patch file from path({path}): {why}"))
+        CommandError::error(format!("failed to get the patch file from path({path}): {why}"))
     })
 }
 
@@ -134,9 +134,13 @@ fn patch_of(kustomization: &Kustomization, entry: &Value) -> Result<(String, Opt
         (Some(path), None) => load(kustomization, path)?,
         (None, Some(text)) => text.to_owned(),
         (Some(_), Some(_)) => {
-            return Err(Fail::error("patch and path can't be set at the same time"));
+            return Err(CommandError::error("patch and path can't be set at the same time"));
         }
-        _ => return Err(Fail::error("must specify one of patch and path in PatchTransformer")),
+        _ => {
+            return Err(CommandError::error(
+                "must specify one of patch and path in PatchTransformer",
+            ));
+        }
     };
     let target = &entry["target"];
     let target = if target.is_null() { None } else { Some(Target::of(target)?) };
@@ -144,18 +148,19 @@ fn patch_of(kustomization: &Kustomization, entry: &Value) -> Result<(String, Opt
 }
 
 fn change_all(text: &str, target: &Target, all: &mut [Resource]) -> Result {
-    let patch = yaml::from_yaml(text).map_err(|error| Fail::error(error.to_string()))?;
+    let patch = yaml::from_yaml(text).map_err(|error| CommandError::error(error.to_string()))?;
     for resource in all.iter_mut().filter(|resource| target.fits(resource)) {
-        resource.object = schema::patch::json(&resource.object, &patch)?;
+        resource.object = schema::patch::apply_json_patch(&resource.object, &patch)?;
     }
     Ok(())
 }
 
 fn merge_all(text: &str, target: Option<&Target>, all: &mut Vec<Resource>) -> Result {
-    let documents = yaml::split(text).map_err(|error| Fail::error(error.to_string()))?;
+    let documents =
+        yaml::split_documents(text).map_err(|error| CommandError::error(error.to_string()))?;
     for document in documents {
         let patch = yaml::from_yaml(document).map_err(|error| {
-            Fail::error(format!("unable to parse SM or JSON patch from [{text}]: {error}"))
+            CommandError::error(format!("unable to parse SM or JSON patch from [{text}]: {error}"))
         })?;
         if patch.is_null() {
             continue;
@@ -197,7 +202,7 @@ fn merge_all(text: &str, target: Option<&Target>, all: &mut Vec<Resource>) -> Re
             let api_version = text(&patch["apiVersion"], "");
             let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
             let group = if group.is_empty() { "[noGrp]" } else { group };
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "no resource matches strategic merge patch \"{}.{version}.{group}/{}.{}\": no matches for Id {}.{version}.{group}/{}.{}; failed to find unique target for patch {}.{version}.{group}/{}.{}",
                 text(&patch["kind"], "[noKind]"),
                 text(&patch["metadata"]["name"], "[noName]"),

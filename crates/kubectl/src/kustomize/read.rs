@@ -8,8 +8,8 @@ use std::{
 use object::{Value, yaml};
 
 use crate::{
-    fail::{Fail, Result},
-    select::plain,
+    fail::{CommandError, Result},
+    select::go_io_error,
 };
 
 /// A folder and its kustomization file.
@@ -74,7 +74,7 @@ const UNSUPPORTED: &[&str] = &[
     "vars",
 ];
 
-const OLD: &[(&str, &str)] = &[
+const DEPRECATED_FIELDS: &[(&str, &str)] = &[
     ("bases", "resources"),
     ("imageTags", "images"),
     ("patchesJson6902", "patches"),
@@ -89,29 +89,30 @@ impl Kustomization {
         let file = match &there[..] {
             [file] => file,
             [] => {
-                return Err(Fail::error(format!(
+                return Err(CommandError::error(format!(
                     "unable to find one of 'kustomization.yaml', 'kustomization.yml' or 'Kustomization' in directory '{}'",
                     root.display()
                 )));
             }
             _ => {
-                return Err(Fail::error(format!(
+                return Err(CommandError::error(format!(
                     "Found multiple kustomization files under: {}\n",
                     root.display()
                 )));
             }
         };
-        let text = fs::read_to_string(file)
-            .map_err(|error| Fail::error(format!("open {}: {}", file.display(), plain(&error))))?;
+        let text = fs::read_to_string(file).map_err(|error| {
+            CommandError::error(format!("open {}: {}", file.display(), go_io_error(&error)))
+        })?;
         let tree = yaml::from_yaml(&text)
-            .map_err(|error| Fail::error(format!("invalid Kustomization: {error}")))?;
+            .map_err(|error| CommandError::error(format!("invalid Kustomization: {error}")))?;
         let mut this = Self { root: root.to_path_buf(), tree };
         this.check(say)?;
         Ok(this)
     }
 
     fn check(&mut self, say: &mut dyn FnMut(&str)) -> Result {
-        let wrong = |why: String| Err(Fail::error(why));
+        let wrong = |why: String| Err(CommandError::error(why));
         for (name, _) in self.tree.entries() {
             if !FIELDS.contains(&name) {
                 return wrong(format!("invalid Kustomization: json: unknown field \"{name}\""));
@@ -142,7 +143,7 @@ impl Kustomization {
                 problems.join("\n")
             ));
         }
-        for (old, new) in OLD {
+        for (old, new) in DEPRECATED_FIELDS {
             if !self.tree[*old].is_null() {
                 say(&format!(
                     "# Warning: '{old}' is deprecated. Please use '{new}' instead. Run 'kustomize edit fix' to update your Kustomization automatically."
@@ -187,7 +188,7 @@ fn shown(path: &Path, given: &Path) -> String {
 fn real(path: &Path) -> std::result::Result<PathBuf, String> {
     fs::canonicalize(path).map_err(|error| {
         let full = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-        format!("evalsymlink failure on '\0' : lstat {}: {}", full.display(), plain(&error))
+        format!("evalsymlink failure on '\0' : lstat {}: {}", full.display(), go_io_error(&error))
     })
 }
 
@@ -202,7 +203,7 @@ pub(super) fn inside(root: &Path, path: &str) -> std::result::Result<String, Str
             root.display()
         ));
     }
-    let bytes = fs::read(&file).map_err(|error| plain(&error))?;
+    let bytes = fs::read(&file).map_err(|error| go_io_error(&error))?;
     String::from_utf8(bytes).map_err(|_| format!("{path} is not text"))
 }
 
@@ -217,5 +218,5 @@ pub(super) fn bytes_inside(root: &Path, path: &str) -> std::result::Result<Vec<u
             root.display()
         ));
     }
-    fs::read(&file).map_err(|error| plain(&error))
+    fs::read(&file).map_err(|error| go_io_error(&error))
 }

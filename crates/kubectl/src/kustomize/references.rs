@@ -6,7 +6,7 @@ use super::{Resource, fields::each};
 use crate::workload::items_mut;
 
 /// Fields of a pod's spec, and the kind that they name.
-const IN_PODS: &[(&str, &str)] = &[
+const POD_NAME_REFERENCES: &[(&str, &str)] = &[
     ("ConfigMap", "volumes/configMap/name"),
     ("ConfigMap", "volumes/projected/sources/configMap/name"),
     ("ConfigMap", "containers/env/valueFrom/configMapKeyRef/name"),
@@ -26,7 +26,7 @@ const IN_PODS: &[(&str, &str)] = &[
 ];
 
 /// Kind that is named, kind that names it, and where.
-const ELSEWHERE: &[(&str, &str, &str)] = &[
+const NAME_REFERENCES: &[(&str, &str, &str)] = &[
     ("Deployment", "HorizontalPodAutoscaler", "spec/scaleTargetRef/name"),
     ("ReplicationController", "HorizontalPodAutoscaler", "spec/scaleTargetRef/name"),
     ("ReplicaSet", "HorizontalPodAutoscaler", "spec/scaleTargetRef/name"),
@@ -69,7 +69,7 @@ const PAIRS: &[(&str, &str, &str)] = &[
 ];
 
 /// Makes every name what the object that it means is called now.
-pub(super) fn fix(all: &mut [Resource]) {
+pub(super) fn update_name_references(all: &mut [Resource]) {
     let known = all.to_vec();
     for resource in all {
         let kind = resource.kind().to_owned();
@@ -79,12 +79,12 @@ pub(super) fn fix(all: &mut [Resource]) {
             kind => crate::workload::pod_spec_path(kind).unwrap_or_default(),
         };
         if !pods.is_empty() {
-            for (target, path) in IN_PODS {
+            for (target, path) in POD_NAME_REFERENCES {
                 let path: Vec<&str> = pods.iter().copied().chain(path.split('/')).collect();
                 names_at(&mut resource.object, &path, target, &about, &known);
             }
         }
-        for (target, by, path) in ELSEWHERE.iter().filter(|(_, by, _)| *by == kind) {
+        for (target, by, path) in NAME_REFERENCES.iter().filter(|(_, by, _)| *by == kind) {
             let meant = |tree: &Value| match *by {
                 "HorizontalPodAutoscaler" => {
                     tree["spec"]["scaleTargetRef"]["kind"].as_str() == Some(target)
@@ -166,7 +166,7 @@ fn find<'a>(
                 || candidate.text("namespace") == about.text("namespace"))
     };
     let nearness = |candidate: &&Resource| {
-        candidate.chain.iter().zip(&about.chain).take_while(|(a, b)| a == b).count()
+        candidate.origin_chain.iter().zip(&about.origin_chain).take_while(|(a, b)| a == b).count()
     };
     known.iter().filter(fits).max_by_key(nearness)
 }

@@ -4,7 +4,7 @@ use object::Value;
 
 use super::{Resource, patch::Target, read, read::Kustomization};
 use crate::{
-    fail::{Fail, Result},
+    fail::{CommandError, Result},
     print::jsonpath,
     workload::items_mut,
 };
@@ -14,9 +14,9 @@ pub(super) fn run(kustomization: &Kustomization, all: &mut [Resource]) -> Result
         let entries = match entry["path"].as_str() {
             None => vec![entry.clone()],
             Some(path) => {
-                let text = read::inside(&kustomization.root, path).map_err(Fail::error)?;
+                let text = read::inside(&kustomization.root, path).map_err(CommandError::error)?;
                 let tree = object::yaml::from_yaml(&text)
-                    .map_err(|error| Fail::error(format!("{path}: {error}")))?;
+                    .map_err(|error| CommandError::error(format!("{path}: {error}")))?;
                 match tree {
                     Value::List(items) => items.iter().cloned().collect(),
                     one => vec![one],
@@ -38,7 +38,7 @@ fn one(entry: &Value, all: &mut [Resource]) -> Result {
     };
     for target in entry["targets"].items() {
         if target["select"].is_null() {
-            return Err(Fail::error("target must specify resources to select"));
+            return Err(CommandError::error("target must specify resources to select"));
         }
         let select = Target::of(&target["select"])?;
         let mut reject = Vec::new();
@@ -67,10 +67,10 @@ fn one(entry: &Value, all: &mut [Resource]) -> Result {
                     Err(why) => fail = Some(why),
                 });
                 if let Some(why) = fail {
-                    return Err(Fail::error(why));
+                    return Err(CommandError::error(why));
                 }
                 if found == 0 {
-                    return Err(Fail::error(format!(
+                    return Err(CommandError::error(format!(
                         "unable to find field {} in replacement target",
                         object::quote::quote(path)
                     )));
@@ -85,15 +85,18 @@ fn source(source: &Value, all: &mut [Resource]) -> Result<Value> {
     let wanted = Target::of(source)?;
     let mut found = all.iter_mut().filter(|resource| wanted.fits(resource));
     let Some(resource) = found.next() else {
-        return Err(Fail::error(format!("nothing selected by {}", wanted.words())));
+        return Err(CommandError::error(format!("nothing selected by {}", wanted.words())));
     };
     if found.next().is_some() {
-        return Err(Fail::error(format!("multiple matches for selector {}", wanted.words())));
+        return Err(CommandError::error(format!(
+            "multiple matches for selector {}",
+            wanted.words()
+        )));
     }
     let path = source["fieldPath"].as_str().unwrap_or("metadata.name");
     let mut value = Value::Null;
     if at(&mut resource.object, &parts(path), false, &mut |there| value = there.clone()) == 0 {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "fieldPath `{path}` is missing for replacement source {}",
             wanted.words()
         )));
@@ -103,7 +106,7 @@ fn source(source: &Value, all: &mut [Resource]) -> Result<Value> {
         let at = options["index"].as_i64().unwrap_or(0);
         let part = usize::try_from(at).ok().and_then(|at| text.split(delimiter).nth(at));
         let part = part.ok_or_else(|| {
-            Fail::error(format!("options.index {at} is out of bounds for value {text}"))
+            CommandError::error(format!("options.index {at} is out of bounds for value {text}"))
         })?;
         value = part.into();
     }
@@ -116,13 +119,13 @@ fn put(old: &Value, value: &Value, options: &Value) -> std::result::Result<Value
         // A text stays a text.
         return Ok(match (old, value) {
             (Value::Text(_), Value::Int(_) | Value::Float(_) | Value::Bool(_)) => {
-                jsonpath::text(value).into()
+                jsonpath::format_value(value).into()
             }
             _ => value.clone(),
         });
     };
     let text = old.as_str().ok_or("delimiter option can only be used with scalar nodes")?;
-    let with = jsonpath::text(value);
+    let with = jsonpath::format_value(value);
     let mut pieces: Vec<&str> = text.split(delimiter).collect();
     let at = options["index"].as_i64().unwrap_or(0);
     match usize::try_from(at) {

@@ -10,7 +10,7 @@ use super::{
     replace,
 };
 use crate::{
-    fail::{Fail, Result},
+    fail::{CommandError, Result},
     workload::items_mut,
 };
 
@@ -85,7 +85,7 @@ fn labels(kustomization: &Kustomization, all: &mut [Resource]) -> Result {
     let on = |entry: &Value, name: &str| entry[name].as_bool() == Some(true);
     for entry in kustomization.tree["labels"].items() {
         if !entry["fields"].items().is_empty() {
-            return Err(Fail::error("fields of labels are not supported"));
+            return Err(CommandError::error("fields of labels are not supported"));
         }
         for resource in all.iter_mut() {
             let selectors = on(entry, "includeSelectors");
@@ -132,7 +132,7 @@ fn replicas(wanted: &Value, all: &mut [Resource]) -> Result {
             }
         }
         if !found {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "resource with name {name} does not match a config with the following GVK [Deployment.[noVer].[noGrp] ReplicationController.[noVer].[noGrp] ReplicaSet.[noVer].[noGrp] StatefulSet.[noVer].[noGrp]]"
             )));
         }

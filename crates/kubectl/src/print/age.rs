@@ -3,15 +3,15 @@
 use object::Time;
 
 /// How long ago a moment was; `<unknown>` if it is not one.
-pub(crate) fn since(moment: &str, now: i64) -> String {
-    match Time::seconds(moment) {
-        Some(then) => human(now - then),
+pub(crate) fn age_since(moment: &str, now: i64) -> String {
+    match Time::parse_seconds(moment) {
+        Some(then) => human_duration(now - then),
         None => "<unknown>".to_owned(),
     }
 }
 
 /// A duration in seconds, exact only where it is short.
-pub(crate) fn human(seconds: i64) -> String {
+pub(crate) fn human_duration(seconds: i64) -> String {
     if seconds < -1 {
         return "<invalid>".to_owned();
     }
@@ -57,6 +57,6 @@ fn durations_are_upstreams() {
         (63_158_400, "2y1d"),
         (-5, "<invalid>"),
     ] {
-        assert_eq!(human(seconds), text);
+        assert_eq!(human_duration(seconds), text);
     }
 }

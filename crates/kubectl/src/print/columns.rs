@@ -23,7 +23,7 @@ impl Columns {
                 ));
             };
             headers.push(header.to_owned());
-            paths.push(Template::relaxed(path)?);
+            paths.push(Template::parse_relaxed(path)?);
         }
         Ok(Self { headers, paths })
     }
@@ -44,7 +44,8 @@ impl Columns {
                 paths.len()
             ));
         }
-        let paths = paths.iter().map(|path| Template::relaxed(path)).collect::<Result<_, _>>()?;
+        let paths =
+            paths.iter().map(|path| Template::parse_relaxed(path)).collect::<Result<_, _>>()?;
         Ok(Self { headers, paths })
     }
 
@@ -56,7 +57,7 @@ impl Columns {
         for object in objects {
             let mut cells = Vec::new();
             for path in &self.paths {
-                let found: Vec<Value> = path.find(object)?.into_iter().flatten().collect();
+                let found: Vec<Value> = path.find_results(object)?.into_iter().flatten().collect();
                 let texts: Vec<String> =
                     found.iter().map(|value| terminal::escape(&cell(value)).into_owned()).collect();
                 cells.push(if texts.is_empty() { "<none>".to_owned() } else { texts.join(",") });
@@ -72,27 +73,29 @@ fn cell(value: &Value) -> String {
     match value {
         Value::Null => "<none>".to_owned(),
         Value::List(items) => {
-            let items: Vec<String> = items.iter().map(go).collect();
+            let items: Vec<String> = items.iter().map(format_go_value).collect();
             format!("[{}]", items.join(" "))
         }
-        value => go(value),
+        value => format_go_value(value),
     }
 }
 
 /// A value as Go's `%v` prints it.
-pub(crate) fn go(value: &Value) -> String {
+pub(crate) fn format_go_value(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::List(items) => {
-            let items: Vec<String> = items.iter().map(go).collect();
+            let items: Vec<String> = items.iter().map(format_go_value).collect();
             format!("[{}]", items.join(" "))
         }
         Value::Object(_) | Value::Map(_) => {
-            let pairs: Vec<String> =
-                value.entries().map(|(name, value)| format!("{name}:{}", go(value))).collect();
+            let pairs: Vec<String> = value
+                .entries()
+                .map(|(name, value)| format!("{name}:{}", format_go_value(value)))
+                .collect();
             format!("map[{}]", pairs.join(" "))
         }
-        value => jsonpath::text(value),
+        value => jsonpath::format_value(value),
     }
 }
 

@@ -66,7 +66,7 @@ fn write(value: &Value, indent: Option<usize>, order: Order<'_>, out: &mut Strin
         Value::UInt(n) => write!(out, "{n}").expect("a String takes everything"),
         Value::Float(n) => out.push_str(&float(*n)),
         Value::Text(text) => string(text, out),
-        Value::Raw(_) => write(&value.unpacked(), indent, order, out),
+        Value::Raw(_) => write(&value.with_raw_expanded(), indent, order, out),
         Value::List(items) => {
             out.push('[');
             for (at, item) in items.iter().enumerate() {

@@ -4,17 +4,17 @@
 
 /// How columns are laid out.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tabs {
-    pub(crate) least: usize,
+pub(crate) struct TabWriter {
+    pub(crate) min_width: usize,
     pub(crate) padding: usize,
 }
 
 /// As `get` prints.
-pub(crate) const TABLE: Tabs = Tabs { least: 6, padding: 3 };
+pub(crate) const TABLE: TabWriter = TabWriter { min_width: 6, padding: 3 };
 /// As `describe` prints.
-pub(crate) const SHEET: Tabs = Tabs { least: 0, padding: 2 };
+pub(crate) const SHEET: TabWriter = TabWriter { min_width: 0, padding: 2 };
 
-impl Tabs {
+impl TabWriter {
     /// `text` with its tabs turned into columns.
     pub(crate) fn align(self, text: &str) -> String {
         let lines: Vec<Vec<&str>> =
@@ -26,12 +26,12 @@ impl Tabs {
     }
 
     /// Lines of a table, in columns no narrower than those before.
-    pub(crate) fn align_remembering(self, text: &str, widths: &mut Vec<usize>) -> String {
+    pub(crate) fn align_with_widths(self, text: &str, widths: &mut Vec<usize>) -> String {
         let mut out = String::new();
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split('\t').collect()).collect();
         for line in &lines {
             for (at, cell) in line.iter().enumerate().take(line.len().saturating_sub(1)) {
-                let width = (cell.chars().count() + self.padding).max(self.least);
+                let width = (cell.chars().count() + self.padding).max(self.min_width);
                 match widths.get_mut(at) {
                     Some(old) => *old = width.max(*old),
                     None => widths.push(width),
@@ -58,7 +58,7 @@ impl Tabs {
             }
             let cells = lines[at..at + length].iter().map(|line| line[column].chars().count());
             let width = cells.map(|width| width + self.padding).max().unwrap_or_default();
-            widths.push(width.max(self.least));
+            widths.push(width.max(self.min_width));
             self.block(&lines[at..at + length], widths, out);
             widths.pop();
             at += length;

@@ -6,7 +6,7 @@ use object::{Value, yaml};
 use crate::workload::{items_mut, pod_spec_path};
 
 /// Adds what objects of this kind always show.
-pub(crate) fn complete(object: &mut Value) {
+pub(crate) fn fill_zero_values(object: &mut Value) {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     let always = match kind.as_str() {
         "Pod" | "Job" | "Namespace" | "PersistentVolumeClaim" => "{status: {}}",
@@ -60,7 +60,7 @@ fn fill(tree: &mut Value, more: &Value) {
 fn completes_a_service() {
     let mut service =
         yaml::from_yaml("{kind: Service, spec: {ports: [{port: 80}]}}").expect("YAML");
-    complete(&mut service);
+    fill_zero_values(&mut service);
     assert_eq!(
         super::json::compact(&service),
         r#"{"kind":"Service","spec":{"ports":[{"port":80,"targetPort":0}]},"status":{"loadBalancer":{}}}"#

@@ -23,8 +23,8 @@ use tokio_tungstenite::tungstenite::{
 
 use super::spdy;
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    call::Invocation,
+    fail::{CommandError, Result},
     stdio,
 };
 
@@ -48,12 +48,12 @@ pub(crate) enum Socket {
 
 /// Opens a session at the path of an `exec` or `attach`: over a WebSocket, or over SPDY if the
 /// server refuses that or the user wants none.
-pub(crate) async fn open(call: &Call<'_>, path: &str) -> Result<Socket> {
+pub(crate) async fn open(call: &Invocation<'_>, path: &str) -> Result<Socket> {
     let server = call.server()?;
     let refused = if call.environment.websockets {
         match server.websocket(path, PROTOCOLS).await {
             Ok(socket) => return Ok(Socket::WebSocket(Box::new(socket))),
-            Err(fail @ Fail::Plain(_)) => return Err(fail), // nobody is there
+            Err(fail @ CommandError::Raw(_)) => return Err(fail), // nobody is there
             Err(fail) => Some(fail),
         }
     } else {
@@ -61,8 +61,8 @@ pub(crate) async fn open(call: &Call<'_>, path: &str) -> Result<Socket> {
     };
     let opened = server.spdy(path, spdy::PROTOCOL).await;
     opened.map(Socket::Spdy).map_err(|fail| match refused.unwrap_or(fail) {
-        Fail::Server { status, .. } => {
-            Fail::error(format!("unable to upgrade connection: {}", status.message()))
+        CommandError::Server { status, .. } => {
+            CommandError::error(format!("unable to upgrade connection: {}", status.message()))
         }
         other => other,
     })
@@ -110,10 +110,10 @@ async fn send(
     mut input: Option<impl AsyncRead + Unpin>,
     closes_stdin: bool,
     sizes: Sizes,
-) -> Fail {
+) -> CommandError {
     let mut changed = match watch_size(&sizes) {
         Ok(changed) => changed,
-        Err(error) => return Fail::error(error.to_string()),
+        Err(error) => return CommandError::error(error.to_string()),
     };
     let mut first = first_sizes(&sizes, stdio::size());
     let mut ping = interval_at(Instant::now() + PING, PING);
@@ -255,8 +255,8 @@ pub(super) fn size_text((columns, rows): (u16, u16)) -> String {
     format!("{{\"Width\":{columns},\"Height\":{rows}}}\n")
 }
 
-pub(super) fn lost(why: &str) -> Fail {
-    Fail::error(format!("error reading from error stream: next reader: {why}"))
+pub(super) fn lost(why: &str) -> CommandError {
+    CommandError::error(format!("error reading from error stream: next reader: {why}"))
 }
 
 fn exit_code(result: &Value) -> Result {
@@ -268,12 +268,12 @@ fn exit_code(result: &Value) -> Result {
     if let Some(code) =
         code.and_then(|cause| cause["message"].as_str()).and_then(|text| text.parse::<i64>().ok())
     {
-        return Err(Fail::Many(vec![
-            Fail::Plain(format!("command terminated with exit code {code}")),
-            Fail::Code(u8::try_from(code & 0xff).unwrap_or(1)),
+        return Err(CommandError::Aggregate(vec![
+            CommandError::Raw(format!("command terminated with exit code {code}")),
+            CommandError::Code(u8::try_from(code & 0xff).unwrap_or(1)),
         ]));
     }
-    Err(Fail::error(result["message"].as_str().unwrap_or_default()))
+    Err(CommandError::error(result["message"].as_str().unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn a_broken_connection_is_a_failure() {
         assert!(received(vec![Ok(close(1000))]).0.unwrap().is_null());
-        let words = |messages| received(messages).0.unwrap_err().words();
+        let words = |messages| received(messages).0.unwrap_err().message();
         let broken = "error reading from error stream: next reader: websocket: close 1006 (abnormal closure): unexpected EOF";
         assert_eq!(words(vec![]), broken);
         assert_eq!(words(vec![Err(Error::ConnectionClosed)]), broken);

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use super::session::{Sizes, first_sizes, lost, next, size_text, watch_size};
 use crate::{
-    fail::{Fail, Result},
+    fail::{CommandError, Result},
     stdio,
 };
 
@@ -57,7 +57,7 @@ pub(super) async fn exchange(
     if result.is_empty() {
         return Err(lost("unexpected EOF"));
     }
-    object::from_json(&result).map_err(|error| Fail::error(error.to_string()))
+    object::from_json(&result).map_err(|error| CommandError::error(error.to_string()))
 }
 
 async fn feed(input: Option<impl AsyncRead + Unpin>, stdin: Option<Stream>) {

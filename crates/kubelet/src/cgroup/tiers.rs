@@ -10,13 +10,13 @@ use std::{
 
 use api::core::Pod;
 use object::Quantity;
-use runtime::Severity;
-use sys::cgroup::{Group, Hierarchies, Limits};
+use runtime::EventType;
+use sys::cgroup::{Cgroup, Hierarchies, Limits};
 use tokio::time::sleep;
 use tracing::warn;
 
-use super::{FEWEST_SHARES, kubepods, shares};
-use crate::{Config, Error, Host, node::machine::Machine, reserved};
+use super::{MIN_SHARES, kubepods, shares};
+use crate::{Config, Error, KubeletContext, node::machine::Machine, reserved};
 
 /// How soon a limit is tried again that pods use more than.
 const RETRY: Duration = Duration::from_mins(1);
@@ -24,8 +24,8 @@ const RETRY: Duration = Duration::from_mins(1);
 /// The weight of burstable pods together, which follows what they ask for.
 #[derive(Debug)]
 pub(crate) struct Tiers {
-    all: Group,
-    burstable: Group,
+    all: Cgroup,
+    burstable: Cgroup,
     requests: Mutex<Requests>,
 }
 
@@ -52,7 +52,7 @@ impl Tiers {
         for group in [&all, &burstable, &best_effort] {
             group.create()?;
         }
-        best_effort.limit(&with_shares(FEWEST_SHARES))?;
+        best_effort.apply_limits(&with_shares(MIN_SHARES))?;
         let requests = Mutex::new(Requests { settled, ..Requests::default() });
         let tiers = Self { all, burstable, requests };
         tiers.write(&mut tiers.requests());
@@ -99,7 +99,7 @@ impl Tiers {
         if !requests.settled || requests.written == Some(wanted) {
             return;
         }
-        match self.burstable.limit(&with_shares(wanted)) {
+        match self.burstable.apply_limits(&with_shares(wanted)) {
             Ok(()) => requests.written = Some(wanted),
             Err(error) => warn!(%error, "the weight of burstable pods cannot be set"),
         }
@@ -119,7 +119,7 @@ impl Requests {
 
 /// Limits all pods together to what is not reserved, and the groups that something is reserved
 /// for to that.
-pub(crate) fn start(host: &Arc<Host>) -> Result<(), Error> {
+pub(crate) fn start(host: &Arc<KubeletContext>) -> Result<(), Error> {
     let wrong = |path: &str| {
         let what = format!("Failed to enforce Kube Reserved Cgroup Limits on {path:?}");
         move |error| Error::Io { what, error }
@@ -130,20 +130,20 @@ pub(crate) fn start(host: &Arc<Host>) -> Result<(), Error> {
     let limits = pod_limits(&host.config, &host.machine, reserved::process_capacity());
     // its share of the CPUs never fails for what pods use already
     let share = Limits { cpu_shares: limits.cpu_shares, ..Limits::default() };
-    pods.limit(&share).map_err(wrong(&path))?;
+    pods.apply_limits(&share).map_err(wrong(&path))?;
     for one in &host.config.reserved_groups {
         let group = group(&one.path).map_err(wrong(&one.path))?;
         if !group.exists() {
             let missing = io::Error::new(io::ErrorKind::NotFound, "the cgroup does not exist");
             return Err(wrong(&one.path)(missing));
         }
-        group.limit(&reserved_limits(one)).map_err(wrong(&one.path))?;
+        group.apply_limits(&reserved_limits(one)).map_err(wrong(&one.path))?;
     }
     let host = host.clone();
     host.cx.clone().spawn("node allocatable", async move {
-        while let Err(error) = pods.limit(&limits) {
+        while let Err(error) = pods.apply_limits(&limits) {
             let why = format!("Failed to update Node Allocatable Limits {path:?}: {error}");
-            host.record_node_event(Severity::Warning, "FailedNodeAllocatableEnforcement", why);
+            host.record_node_event(EventType::Warning, "FailedNodeAllocatableEnforcement", why);
             sleep(RETRY).await;
         }
         let mut messages = vec!["Updated Node Allocatable limit across pods".to_owned()];

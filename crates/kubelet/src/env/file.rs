@@ -10,7 +10,7 @@ use api::core::{Container, FileKeySelector, Pod};
 use object::quote::quote;
 use sys::container_file;
 
-use super::{EnvFile, Sources};
+use super::{EnvFile, EnvSources};
 
 /// The longest file that is read: more than that no program can be given as its environment.
 const LARGEST_FILE: usize = 1 << 20;
@@ -58,7 +58,7 @@ fn read(volume: &Path, path: &str) -> Result<Option<EnvFile>, String> {
         tracing::warn!(file = %place.display(), %error, "an env file cannot be read");
         UNPARSABLE.to_owned()
     };
-    let folder = sys::descriptor::place(volume).map_err(failed)?;
+    let folder = sys::descriptor::open_path(volume).map_err(failed)?;
     let file = match container_file::open_beneath(&folder, Path::new(path)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(failed)?,
@@ -74,7 +74,7 @@ fn read(volume: &Path, path: &str) -> Result<Option<EnvFile>, String> {
 pub(super) fn value(
     pod: &Pod,
     selector: &FileKeySelector,
-    sources: &Sources,
+    sources: &EnvSources,
 ) -> Result<Option<String>, String> {
     let (volume, key) = (selector.volume_name(), selector.key());
     let optional = selector.optional();
@@ -285,7 +285,7 @@ mod tests {
                 (("v".to_owned(), "bad".to_owned()), file("A")),
                 (("v".to_owned(), "gone".to_owned()), None),
             ];
-            value(&pod, &selector, &Sources { files: files.into(), ..Sources::default() })
+            value(&pod, &selector, &EnvSources { files: files.into(), ..EnvSources::default() })
         };
         assert_eq!(of("A", "f", false).unwrap().as_deref(), Some("1"));
         let missing = "environment variable key \"B\" not found in file \"/pods/f\"";

@@ -25,7 +25,7 @@ fn references_to_references_do_not_fill_the_memory() {
     let one = |at: usize| format!("{{name: v{}, value: '$(v{at})$(v{at})'}}", at + 1);
     let all: Vec<_> = (0..40).map(one).collect();
     let text = format!("{{name: a, env: [{{name: v0, value: x}}, {}]}}", all.join(", "));
-    let refused = vars(&text, &Sources::default()).unwrap_err();
+    let refused = vars(&text, &EnvSources::default()).unwrap_err();
     assert!(refused.contains("variable v18: longer than 131072 bytes"), "{refused}");
     let known = |_: &str| Some(BIG);
     let words = || std::iter::repeat_n("$(A)", 100_000);
@@ -40,7 +40,7 @@ const BIG: &str = "0123456789012345678901234567890123456789012345678901234567890
 fn an_environment_is_no_longer_than_the_kernel_takes() {
     let data = BTreeMap::from([("k".to_owned(), vec![b'x'; 1 << 20])]);
     let sources =
-        Sources { config_maps: [("m".to_owned(), Some(data))].into(), ..Sources::default() };
+        EnvSources { config_maps: [("m".to_owned(), Some(data))].into(), ..EnvSources::default() };
     let one = |at: usize| format!("{{prefix: p{at}, configMapRef: {{name: m}}}}");
     let all: Vec<_> = (0..1000).map(one).collect();
     let refused = vars(&format!("{{name: a, envFrom: [{}]}}", all.join(", ")), &sources);
@@ -60,7 +60,7 @@ fn long_lists_and_texts_take_little_time() {
     assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
 }
 
-fn vars(container: &str, sources: &Sources) -> Result<Vec<(String, String)>, String> {
+fn vars(container: &str, sources: &EnvSources) -> Result<Vec<(String, String)>, String> {
     let text = format!(
         "metadata: {{name: p, namespace: ns, labels: {{k: v}}}}\nspec: {{containers: [{container}]}}"
     );
@@ -72,10 +72,10 @@ fn vars(container: &str, sources: &Sources) -> Result<Vec<(String, String)>, Str
 #[test]
 fn variables_come_from_everywhere_and_the_last_wins() {
     let data = [("x".to_owned(), b"1".to_vec()), ("yy".to_owned(), b"2".to_vec())];
-    let sources = Sources {
+    let sources = EnvSources {
         config_maps: [("m".to_owned(), Some(data.into()))].into(),
         services: [("S_HOST".to_owned(), "10.0.0.1".to_owned())].into(),
-        ..Sources::default()
+        ..EnvSources::default()
     };
     let got = vars(
         "{name: a, envFrom: [{configMapRef: {name: m}}], env: [{name: yy, value: '3'}, \
@@ -100,7 +100,7 @@ fn variables_come_from_everywhere_and_the_last_wins() {
 
 #[test]
 fn what_is_missing_is_named_unless_optional() {
-    let none = Sources::default();
+    let none = EnvSources::default();
     let needed = "{name: a, env: [{name: v, valueFrom: {secretKeyRef: {name: s, key: k}}}]}";
     assert_eq!(vars(needed, &none).unwrap_err(), "secret \"s\" not found");
     let optional = needed.replace("key: k", "key: k, optional: true");

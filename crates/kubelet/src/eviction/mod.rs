@@ -9,81 +9,81 @@ use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use api::core::Pod;
 use object::Quantity;
-use runtime::Severity;
+use runtime::EventType;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use self::{
-    rank::{Used, beyond_limit, message, rank},
-    state::is_short,
+    rank::{PodUsage, message, rank, storage_limit_exceeded},
+    state::any_threshold_met,
 };
 pub use self::{
-    state::{Observed, State},
-    threshold::{Amount, Left, Pressure, Signal, Threshold, thresholds},
+    state::{EvictionState, SignalObservations},
+    threshold::{Pressure, Signal, SignalObservation, Threshold, ThresholdValue, thresholds},
 };
 use crate::{
-    Host, admit, blocking, image_gc, node::machine, pod::plan::Failure, reserved::process_capacity,
-    usage,
+    KubeletContext, admit, blocking, image_gc, node::machine, pod::plan::Failure,
+    reserved::process_capacity, usage,
 };
 
 /// When pods go, and how long they get.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct EvictionConfig {
     pub thresholds: Vec<Threshold>,
     /// Seconds for which the node still says that it is short when it no longer is.
-    pub transition: i64,
+    pub pressure_transition_period: i64,
     /// The most seconds that a pod gets which goes for a soft threshold.
-    pub most_grace: i64,
+    pub max_pod_grace_period: i64,
 }
 
 /// What upstream's kubelets go by.
-pub const USUAL: &str = "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%";
+pub const DEFAULT_HARD_THRESHOLDS: &str = "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%";
 /// A machine that does other work too may be fuller than a node of a farm: only what is
 /// left counts.
-pub const MODEST: &str = "memory.available<100Mi,nodefs.available<1Gi,nodefs.inodesFree<1%,imagefs.available<1Gi,imagefs.inodesFree<1%,pid.available<10%";
+pub const RELAXED_HARD_THRESHOLDS: &str = "memory.available<100Mi,nodefs.available<1Gi,nodefs.inodesFree<1%,imagefs.available<1Gi,imagefs.inodesFree<1%,pid.available<10%";
 
-const LOOK: Duration = Duration::from_secs(10);
+const MONITORING_INTERVAL: Duration = Duration::from_secs(10);
 /// A pod that does not end in time does not keep others.
-const CLEANUP: Duration = Duration::from_secs(30);
+const POD_CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_secs(1);
 /// What a pod gets that goes at once.
-const AT_ONCE: i64 = 1;
+const IMMEDIATE_EVICTION_GRACE: i64 = 1;
 
-impl Settings {
+impl EvictionConfig {
     pub fn new(hard: &str) -> Result<Self, String> {
         let thresholds = thresholds(hard, "", "", "")?;
-        Ok(Self { thresholds, transition: 300, most_grace: 0 })
+        Ok(Self { thresholds, pressure_transition_period: 300, max_pod_grace_period: 0 })
     }
 
     /// Grace period in seconds of a pod that itself allows `own` seconds.
     pub fn grace(&self, threshold: &Threshold, own: i64) -> i64 {
-        match threshold.grace {
-            None => AT_ONCE,
-            Some(_) => self.most_grace.min(own),
+        match threshold.grace_period {
+            None => IMMEDIATE_EVICTION_GRACE,
+            Some(_) => self.max_pod_grace_period.min(own),
         }
     }
 
     /// What pods cannot have of a resource, since it must always be left.
-    pub(crate) fn kept(&self, signal: Signal, capacity: i64) -> i64 {
-        let hard = self.thresholds.iter().filter(|one| one.grace.is_none());
+    pub(crate) fn hard_eviction_reservation(&self, signal: Signal, capacity: i64) -> i64 {
+        let hard = self.thresholds.iter().filter(|one| one.grace_period.is_none());
         let of_signal = hard.filter(|one| one.signal == signal);
-        of_signal.map(|one| one.least.of(capacity)).max().unwrap_or_default()
+        of_signal.map(|one| one.value.of(capacity)).max().unwrap_or_default()
     }
 }
 
-pub(crate) fn start(host: &Arc<Host>) {
+pub(crate) fn start(host: &Arc<KubeletContext>) {
     let host = host.clone();
     let cx = host.cx.clone();
     cx.spawn("eviction", async move {
-        let mut state = State::default();
+        let mut state = EvictionState::default();
         let mut read = host.sources_read();
         if read.wait_for(|read| *read).await.is_err() {
             return;
         }
         loop {
-            let found = panics::contain("eviction", look(&host, &mut state)).await;
+            let found = panics::contain("eviction", synchronize(&host, &mut state)).await;
             match found.ok().flatten() {
-                Some(uid) => gone(&host, &uid).await,
+                Some(uid) => wait_for_pod_cleanup(&host, &uid).await,
                 None => wait(&host).await,
             }
         }
@@ -92,12 +92,16 @@ pub(crate) fn start(host: &Arc<Host>) {
 
 /// Waits for the next look. What a pod can use up within seconds, a disk or the machine's
 /// processes, is not waited for that long once it runs short.
-async fn wait(host: &Arc<Host>) {
+async fn wait(host: &Arc<KubeletContext>) {
     let images = host.image_folder().await;
-    let short =
-        || is_short(&host.config.eviction, &disks_and_processes(&host.config.root, &images));
+    let short = || {
+        any_threshold_met(
+            &host.config.eviction,
+            &disks_and_processes(&host.config.root_dir, &images),
+        )
+    };
     let known = short();
-    let until = Instant::now() + LOOK;
+    let until = Instant::now() + MONITORING_INTERVAL;
     while Instant::now() < until {
         sleep(POLL).await;
         if !known && short() {
@@ -107,29 +111,31 @@ async fn wait(host: &Arc<Host>) {
 }
 
 /// Looks once; the uid of a pod that must go.
-async fn look(host: &Arc<Host>, state: &mut State) -> Option<String> {
+async fn synchronize(host: &Arc<KubeletContext>, state: &mut EvictionState) -> Option<String> {
     let settings = &host.config.eviction;
     let images = host.image_folder().await;
-    let mut seen = observe(&host.config.root, &images);
-    if let (Some(memory), Some(left)) = (seen.get_mut(&Signal::Memory), host.tiers.memory_left()) {
+    let mut seen = observe(&host.config.root_dir, &images);
+    if let (Some(memory), Some(left)) =
+        (seen.get_mut(&Signal::MemoryAvailable), host.tiers.memory_left())
+    {
         memory.available = memory.available.min(left);
     }
     let threshold = state.observe(settings, &seen, host.now());
     host.set_pressure(&state.pressure());
-    if let Some(uid) = over_limit(host).await {
+    if let Some(uid) = evict_over_storage_limit(host).await {
         return Some(uid);
     }
     let threshold = threshold?;
     let resource = threshold.signal.resource();
     info!(resource, "the node runs short");
     host.record_node_event(
-        Severity::Warning,
+        EventType::Warning,
         "EvictionThresholdMet",
         format!("Attempting to reclaim {resource}"),
     );
     if threshold.signal.is_of_disks() {
-        image_gc::free_all(host).await;
-        if !is_short(settings, &observe(&host.config.root, &images)) {
+        image_gc::delete_unused_images(host).await;
+        if !any_threshold_met(settings, &observe(&host.config.root_dir, &images)) {
             info!(resource, "there is enough again without any pod going");
             return None;
         }
@@ -145,7 +151,7 @@ async fn look(host: &Arc<Host>, state: &mut State) -> Option<String> {
 }
 
 /// Pods that have written more than they may.
-async fn over_limit(host: &Arc<Host>) -> Option<String> {
+async fn evict_over_storage_limit(host: &Arc<KubeletContext>) -> Option<String> {
     let limited = |pod: &Pod| {
         let empty = pod.spec().volumes().iter().any(|volume| {
             let source = volume.volume_source().empty_dir();
@@ -166,16 +172,24 @@ async fn over_limit(host: &Arc<Host>) -> Option<String> {
     let beyond = move || {
         let limited = all.into_iter().filter(|(pod, _)| limited(pod));
         let beyond = limited.filter_map(|(pod, used)| {
-            let why = beyond_limit(&pod, &used?, &usage::volumes(&config, &pod))?;
+            let why = storage_limit_exceeded(&pod, &used?, &usage::volumes(&config, &pod))?;
             Some((pod, why))
         });
         Ok(beyond.collect::<Vec<_>>())
     };
     let beyond = blocking(beyond).await.unwrap_or_default();
-    beyond.into_iter().find_map(|(pod, why)| evict(host, &pod, why, AT_ONCE, false))
+    beyond
+        .into_iter()
+        .find_map(|(pod, why)| evict(host, &pod, why, IMMEDIATE_EVICTION_GRACE, false))
 }
 
-fn evict(host: &Arc<Host>, pod: &Pod, why: String, grace: i64, disrupted: bool) -> Option<String> {
+fn evict(
+    host: &Arc<KubeletContext>,
+    pod: &Pod,
+    why: String,
+    grace: i64,
+    disrupted: bool,
+) -> Option<String> {
     let uid = pod.metadata().uid().to_owned();
     let is_static = host
         .pods
@@ -186,22 +200,22 @@ fn evict(host: &Arc<Host>, pod: &Pod, why: String, grace: i64, disrupted: bool) 
         return None;
     }
     warn!(pod = pod.metadata().name(), why, "a pod has to go");
-    host.record_event(pod, "", Severity::Warning, "Evicted", why.clone());
+    host.record_event(pod, "", EventType::Warning, "Evicted", why.clone());
     let failure = Failure {
         reason: "Evicted".into(),
         message: why,
         grace: Some(grace),
-        refused: false,
-        disrupted,
+        rejected: false,
+        disruption_target: disrupted,
     };
-    host.pods.fail(&uid, failure).then_some(uid)
+    host.pods.fail_pod(&uid, failure).then_some(uid)
 }
 
 /// Waits until nothing of the pod runs.
-async fn gone(host: &Arc<Host>, uid: &str) {
-    let until = Instant::now() + CLEANUP;
+async fn wait_for_pod_cleanup(host: &Arc<KubeletContext>, uid: &str) {
+    let until = Instant::now() + POD_CLEANUP_TIMEOUT;
     while Instant::now() < until {
-        let seen = crate::pod::observe::Observed::of(&host.runtime, uid).await;
+        let seen = crate::pod::observe::RuntimePodState::of(&host.runtime, uid).await;
         if seen.is_ok_and(|seen| seen.running().next().is_none() && seen.sandbox().is_none()) {
             return;
         }
@@ -211,7 +225,7 @@ async fn gone(host: &Arc<Host>, uid: &str) {
 }
 
 /// The pods that could go, and what each uses.
-async fn pods(host: &Arc<Host>) -> Vec<(Pod, Option<Used>)> {
+async fn pods(host: &Arc<KubeletContext>) -> Vec<(Pod, Option<PodUsage>)> {
     let stats = usage::pods(host).await.unwrap_or_default();
     let host = host.clone();
     let counted = blocking(move || {
@@ -227,7 +241,7 @@ async fn pods(host: &Arc<Host>) -> Vec<(Pod, Option<Used>)> {
     counted.await.unwrap_or_default()
 }
 
-fn used_by(host: &Host, pod: &Pod, usage: &usage::Pod) -> Used {
+fn used_by(host: &KubeletContext, pod: &Pod, usage: &usage::PodResourceUsage) -> PodUsage {
     let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let volumes = usage::volumes(&host.config, pod);
     let sum =
@@ -243,7 +257,7 @@ fn used_by(host: &Host, pod: &Pod, usage: &usage::Pod) -> Used {
             (one.name.clone(), signed(one.memory.working_set), signed(disk))
         })
         .collect();
-    Used {
+    PodUsage {
         memory: signed(usage.memory.working_set),
         disk: containers
             .iter()
@@ -257,54 +271,61 @@ fn used_by(host: &Host, pod: &Pod, usage: &usage::Pod) -> Used {
     }
 }
 
-fn observe(root: &Path, images: &Path) -> Observed {
+fn observe(root: &Path, images: &Path) -> SignalObservations {
     let mut seen = disks_and_processes(root, images);
     // pages of files that were not used lately can be had back at any time
     let available = machine::memory("MemFree:") + machine::memory("Inactive(file):");
     let capacity = machine::memory("MemTotal:");
-    seen.insert(Signal::Memory, Left { capacity, available });
+    seen.insert(Signal::MemoryAvailable, SignalObservation { capacity, available });
     seen
 }
 
 /// What is looked up quickly.
-fn disks_and_processes(root: &Path, images: &Path) -> Observed {
-    let mut seen = Observed::new();
+fn disks_and_processes(root: &Path, images: &Path) -> SignalObservations {
+    let mut seen = SignalObservations::new();
     let disks = [
-        (root, Signal::NodeDisk, Signal::NodeInodes),
-        (images, Signal::ImageDisk, Signal::ImageInodes),
+        (root, Signal::NodeFsAvailable, Signal::NodeFsInodesFree),
+        (images, Signal::ImageFsAvailable, Signal::ImageFsInodesFree),
     ];
     for (path, bytes, inodes) in disks {
         let Ok(stat) = rustix::fs::statvfs(path) else { continue };
         let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         let size = |blocks: u64| signed(blocks.saturating_mul(stat.f_frsize));
-        let left = Left { capacity: size(stat.f_blocks), available: size(stat.f_bavail) };
+        let left =
+            SignalObservation { capacity: size(stat.f_blocks), available: size(stat.f_bavail) };
         seen.insert(bytes, left);
         if stat.f_files > 0 {
-            let left = Left { capacity: signed(stat.f_files), available: signed(stat.f_favail) };
+            let left = SignalObservation {
+                capacity: signed(stat.f_files),
+                available: signed(stat.f_favail),
+            };
             seen.insert(inodes, left);
         }
     }
-    if let (Some(capacity), Some(running)) = (process_capacity(), running()) {
-        seen.insert(Signal::Processes, Left { capacity, available: capacity - running });
+    if let (Some(capacity), Some(running)) = (process_capacity(), process_count()) {
+        seen.insert(
+            Signal::PidAvailable,
+            SignalObservation { capacity, available: capacity - running },
+        );
     }
     seen
 }
 
 /// The machine's processes and threads.
-pub(crate) fn running() -> Option<i64> {
+pub(crate) fn process_count() -> Option<i64> {
     let load = fs::read_to_string("/proc/loadavg").ok()?;
     let (_, all) = load.split_whitespace().nth(3)?.split_once('/')?;
     all.parse().ok()
 }
 
 /// How much of what the machine has must always be left.
-pub(crate) fn kept(settings: &Settings, resource: &str, whole: &Quantity) -> i64 {
+pub(crate) fn kept(settings: &EvictionConfig, resource: &str, whole: &Quantity) -> i64 {
     let signal = match resource {
-        "memory" => Signal::Memory,
-        "ephemeral-storage" => Signal::NodeDisk,
+        "memory" => Signal::MemoryAvailable,
+        "ephemeral-storage" => Signal::NodeFsAvailable,
         _ => return 0,
     };
-    settings.kept(signal, whole.value())
+    settings.hard_eviction_reservation(signal, whole.value())
 }
 
 /// What is left of an amount without so much of it.
@@ -323,7 +344,7 @@ mod tests {
 
     #[test]
     fn what_must_be_left_is_not_given_to_pods() {
-        let settings = Settings::new(USUAL).unwrap();
+        let settings = EvictionConfig::new(DEFAULT_HARD_THRESHOLDS).unwrap();
         let whole = Quantity::new(1 << 30, Format::BinarySi);
         let left = |resource: &str| without(&whole, kept(&settings, resource, &whole));
         assert_eq!(left("memory").value(), (1 << 30) - (100 << 20));
@@ -334,7 +355,12 @@ mod tests {
     #[test]
     fn this_machine_shows_all_signals() {
         let seen = observe(Path::new("/"), Path::new("/tmp"));
-        for signal in [Signal::Memory, Signal::NodeDisk, Signal::ImageDisk, Signal::Processes] {
+        for signal in [
+            Signal::MemoryAvailable,
+            Signal::NodeFsAvailable,
+            Signal::ImageFsAvailable,
+            Signal::PidAvailable,
+        ] {
             let left = seen[&signal];
             assert!(left.available > 0 && left.available <= left.capacity, "{signal:?} {left:?}");
         }

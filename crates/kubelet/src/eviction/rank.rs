@@ -5,12 +5,12 @@ use std::cmp::Reverse;
 use api::core::Pod;
 use object::{Quantity, quantity::Format};
 
-use super::threshold::{Left, Signal, Threshold};
+use super::threshold::{Signal, SignalObservation, Threshold};
 use crate::usage;
 
 /// What one pod uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Used {
+pub(super) struct PodUsage {
     pub(super) memory: i64,
     /// Bytes of layers, logs and volumes.
     pub(super) disk: i64,
@@ -22,11 +22,11 @@ pub(super) struct Used {
 
 /// Orders pods so that the first is the first to go: those beyond what they asked for,
 /// then by priority, then by how far beyond. A pod of which nothing is known goes first.
-pub(super) fn rank(pods: &mut [(Pod, Option<Used>)], signal: Signal) {
+pub(super) fn rank(pods: &mut [(Pod, Option<PodUsage>)], signal: Signal) {
     pods.sort_by_cached_key(|(pod, used)| {
         let priority = pod.spec().priority().unwrap_or_default();
         let amount = used.as_ref().map_or(i64::MAX, |used| used.of(signal));
-        if signal == Signal::Processes {
+        if signal == Signal::PidAvailable {
             return (0, priority, Reverse(amount));
         }
         let asked = pod.requests().get(signal.resource()).map_or(0, Quantity::value);
@@ -40,13 +40,18 @@ pub(super) fn rank(pods: &mut [(Pod, Option<Used>)], signal: Signal) {
 }
 
 /// What is said of a pod that has to go.
-pub(super) fn message(pod: &Pod, used: Option<&Used>, threshold: &Threshold, left: Left) -> String {
+pub(super) fn message(
+    pod: &Pod,
+    used: Option<&PodUsage>,
+    threshold: &Threshold,
+    left: SignalObservation,
+) -> String {
     let resource = threshold.signal.resource();
     let shown = |n: i64| Quantity::new(n, Format::BinarySi).to_string();
     let mut out = format!("The node was low on resource: {resource}. ");
     out += &format!(
         "Threshold quantity: {}, available: {}. ",
-        shown(threshold.least.of(left.capacity)),
+        shown(threshold.value.of(left.capacity)),
         shown(left.available / 1024 * 1024)
     );
     for (name, memory, disk) in used.map(|used| &*used.containers).unwrap_or_default() {
@@ -69,7 +74,11 @@ pub(super) fn message(pod: &Pod, used: Option<&Used>, threshold: &Threshold, lef
 }
 
 /// Why a pod must go for what it has written alone, whatever the node has left.
-pub(super) fn beyond_limit(pod: &Pod, used: &Used, volumes: &[usage::Volume]) -> Option<String> {
+pub(super) fn storage_limit_exceeded(
+    pod: &Pod,
+    used: &PodUsage,
+    volumes: &[usage::Volume],
+) -> Option<String> {
     for volume in pod.spec().volumes().iter() {
         let Some(empty) = volume.volume_source().empty_dir() else { continue };
         let limit =
@@ -101,13 +110,13 @@ pub(super) fn beyond_limit(pod: &Pod, used: &Used, volumes: &[usage::Volume]) ->
     })
 }
 
-impl Used {
+impl PodUsage {
     fn of(&self, signal: Signal) -> i64 {
         match signal {
-            Signal::Memory => self.memory,
-            Signal::NodeDisk | Signal::ImageDisk => self.disk,
-            Signal::NodeInodes | Signal::ImageInodes => self.inodes,
-            Signal::Processes => self.processes,
+            Signal::MemoryAvailable => self.memory,
+            Signal::NodeFsAvailable | Signal::ImageFsAvailable => self.disk,
+            Signal::NodeFsInodesFree | Signal::ImageFsInodesFree => self.inodes,
+            Signal::PidAvailable => self.processes,
         }
     }
 }
@@ -116,7 +125,7 @@ impl Used {
 mod tests {
     use object::yaml::from_yaml;
 
-    use super::{super::threshold::Amount, *};
+    use super::{super::threshold::ThresholdValue, *};
 
     fn pod(name: &str, priority: i32, memory: &str) -> Pod {
         let text = format!(
@@ -125,9 +134,9 @@ mod tests {
         Pod::from(from_yaml(&text).unwrap())
     }
 
-    fn using(memory: i64) -> Used {
+    fn using(memory: i64) -> PodUsage {
         let containers = vec![("a".to_owned(), memory, 0)];
-        Used { memory, processes: memory, containers, ..Used::default() }
+        PodUsage { memory, processes: memory, containers, ..PodUsage::default() }
     }
 
     #[test]
@@ -139,10 +148,10 @@ mod tests {
             (pod("much", 0, "100"), Some(using(500))),
             (pod("unknown", 9, "100"), None),
         ];
-        rank(&mut pods, Signal::Memory);
+        rank(&mut pods, Signal::MemoryAvailable);
         let names: Vec<&str> = pods.iter().map(|(pod, _)| pod.metadata().name()).collect();
         assert_eq!(names, ["unknown", "much", "little", "important", "within"]);
-        rank(&mut pods, Signal::Processes);
+        rank(&mut pods, Signal::PidAvailable);
         let names: Vec<&str> = pods.iter().map(|(pod, _)| pod.metadata().name()).collect();
         assert_eq!(names, ["much", "little", "within", "important", "unknown"]);
     }
@@ -150,12 +159,12 @@ mod tests {
     #[test]
     fn the_message_says_who_used_what() {
         let threshold = Threshold {
-            signal: Signal::Memory,
-            least: Amount::Whole(100 << 20),
-            grace: None,
-            reclaim: Amount::NOTHING,
+            signal: Signal::MemoryAvailable,
+            value: ThresholdValue::Quantity(100 << 20),
+            grace_period: None,
+            min_reclaim: ThresholdValue::NOTHING,
         };
-        let left = Left { capacity: 1 << 30, available: 50 << 20 };
+        let left = SignalObservation { capacity: 1 << 30, available: 50 << 20 };
         let got = message(&pod("p", 0, "1Mi"), Some(&using(3 << 20)), &threshold, left);
         let want = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container a was using 3Mi, request is 1Mi, has larger consumption of memory. ";
         assert_eq!(got, want);
@@ -165,19 +174,19 @@ mod tests {
     fn limits_on_local_storage() {
         let text = "{spec: {volumes: [{name: v, emptyDir: {sizeLimit: 1Ki}}], containers: [{name: a, resources: {limits: {ephemeral-storage: 10Ki}}}, {name: b}]}}";
         let pod = Pod::from(from_yaml(text).unwrap());
-        let written = |disk: i64| Used {
+        let written = |disk: i64| PodUsage {
             disk,
             containers: vec![("a".to_owned(), 0, disk)],
-            ..Used::default()
+            ..PodUsage::default()
         };
         let volume = |bytes| [usage::Volume { name: "v".into(), bytes, inodes: 1 }];
-        assert_eq!(beyond_limit(&pod, &written(1 << 10), &volume(1 << 10)), None);
-        let volume = beyond_limit(&pod, &written(0), &volume(1025)).unwrap();
+        assert_eq!(storage_limit_exceeded(&pod, &written(1 << 10), &volume(1 << 10)), None);
+        let volume = storage_limit_exceeded(&pod, &written(0), &volume(1025)).unwrap();
         assert_eq!(volume, "Usage of EmptyDir volume \"v\" exceeds the limit \"1Ki\". ");
-        let whole = beyond_limit(&pod, &written(11 << 10), &[]).unwrap();
+        let whole = storage_limit_exceeded(&pod, &written(11 << 10), &[]).unwrap();
         assert!(whole.starts_with("Pod ephemeral local storage usage exceeds"), "{whole}");
-        let one = Used { disk: 0, ..written(11 << 10) };
-        let one = beyond_limit(&pod, &one, &[]).unwrap();
+        let one = PodUsage { disk: 0, ..written(11 << 10) };
+        let one = storage_limit_exceeded(&pod, &one, &[]).unwrap();
         assert_eq!(one, "Container a exceeded its local ephemeral storage limit \"10Ki\". ");
     }
 }

@@ -7,12 +7,12 @@ use object::Quantity;
 /// What a node can run out of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Signal {
-    Memory,
-    NodeDisk,
-    NodeInodes,
-    ImageDisk,
-    ImageInodes,
-    Processes,
+    MemoryAvailable,
+    NodeFsAvailable,
+    NodeFsInodesFree,
+    ImageFsAvailable,
+    ImageFsInodesFree,
+    PidAvailable,
 }
 
 /// What a node says of itself while it is short of something.
@@ -24,44 +24,44 @@ pub enum Pressure {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Amount {
-    Whole(i64),
+pub enum ThresholdValue {
+    Quantity(i64),
     /// Thousandths of a hundredth of what there is.
-    Part(i64),
+    Percentage(i64),
 }
 
 /// Fewer left than that is too few.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Threshold {
     pub signal: Signal,
-    pub least: Amount,
+    pub value: ThresholdValue,
     /// Seconds that it may last; absent: pods go at once.
-    pub grace: Option<i64>,
+    pub grace_period: Option<i64>,
     /// How much more than the least must be there before it is over.
-    pub reclaim: Amount,
+    pub min_reclaim: ThresholdValue,
 }
 
 /// How much there is, and how much of it is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct SignalObservation {
     pub capacity: i64,
     pub available: i64,
 }
 
 const SIGNALS: [(&str, Signal); 6] = [
-    ("memory.available", Signal::Memory),
-    ("nodefs.available", Signal::NodeDisk),
-    ("nodefs.inodesFree", Signal::NodeInodes),
-    ("imagefs.available", Signal::ImageDisk),
-    ("imagefs.inodesFree", Signal::ImageInodes),
-    ("pid.available", Signal::Processes),
+    ("memory.available", Signal::MemoryAvailable),
+    ("nodefs.available", Signal::NodeFsAvailable),
+    ("nodefs.inodesFree", Signal::NodeFsInodesFree),
+    ("imagefs.available", Signal::ImageFsAvailable),
+    ("imagefs.inodesFree", Signal::ImageFsInodesFree),
+    ("pid.available", Signal::PidAvailable),
 ];
 
 impl Signal {
     pub fn pressure(self) -> Pressure {
         match self {
-            Self::Memory => Pressure::Memory,
-            Self::Processes => Pressure::Processes,
+            Self::MemoryAvailable => Pressure::Memory,
+            Self::PidAvailable => Pressure::Processes,
             _ => Pressure::Disk,
         }
     }
@@ -69,10 +69,10 @@ impl Signal {
     /// The resource that messages name.
     pub fn resource(self) -> &'static str {
         match self {
-            Self::Memory => "memory",
-            Self::NodeDisk | Self::ImageDisk => "ephemeral-storage",
-            Self::NodeInodes | Self::ImageInodes => "inodes",
-            Self::Processes => "pids",
+            Self::MemoryAvailable => "memory",
+            Self::NodeFsAvailable | Self::ImageFsAvailable => "ephemeral-storage",
+            Self::NodeFsInodesFree | Self::ImageFsInodesFree => "inodes",
+            Self::PidAvailable => "pids",
         }
     }
 
@@ -103,13 +103,13 @@ impl Pressure {
     }
 }
 
-impl Amount {
-    pub const NOTHING: Self = Self::Whole(0);
+impl ThresholdValue {
+    pub const NOTHING: Self = Self::Quantity(0);
 
     pub fn of(self, capacity: i64) -> i64 {
         match self {
-            Self::Whole(amount) => amount,
-            Self::Part(part) => {
+            Self::Quantity(amount) => amount,
+            Self::Percentage(part) => {
                 let share = i128::from(capacity) * i128::from(part) / 100_000;
                 i64::try_from(share).unwrap_or(i64::MAX)
             }
@@ -117,16 +117,16 @@ impl Amount {
     }
 }
 
-impl FromStr for Amount {
+impl FromStr for ThresholdValue {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |error: object::quantity::QuantityError| format!("{text}: {error}");
         let Some(part) = text.strip_suffix('%') else {
-            return Ok(Self::Whole(text.parse::<Quantity>().map_err(wrong)?.value()));
+            return Ok(Self::Quantity(text.parse::<Quantity>().map_err(wrong)?.value()));
         };
         match part.parse::<Quantity>().map_err(wrong)?.milli_value() {
-            part @ 0..=100_000 => Ok(Self::Part(part)),
+            part @ 0..=100_000 => Ok(Self::Percentage(part)),
             _ => Err(format!("{text}: a part is between 0% and 100%")),
         }
     }
@@ -134,9 +134,9 @@ impl FromStr for Amount {
 
 impl Threshold {
     /// Whether too little is left; `reclaiming`: with what must be won besides.
-    pub fn is_met(&self, left: Left, reclaiming: bool) -> bool {
-        let more = if reclaiming { self.reclaim.of(left.capacity) } else { 0 };
-        left.available < self.least.of(left.capacity).saturating_add(more)
+    pub fn is_met(&self, left: SignalObservation, reclaiming: bool) -> bool {
+        let more = if reclaiming { self.min_reclaim.of(left.capacity) } else { 0 };
+        left.available < self.value.of(left.capacity).saturating_add(more)
     }
 }
 
@@ -150,13 +150,13 @@ pub fn thresholds(
 ) -> Result<Vec<Threshold>, String> {
     let mut grace: BTreeMap<Signal, i64> = BTreeMap::new();
     for (signal, text) in pairs(graces, '=') {
-        let nanos = object::Duration::nanos(text)?;
+        let nanos = object::Duration::parse_nanos(text)?;
         if nanos <= 0 {
             return Err(format!("invalid eviction grace period specified: {text}"));
         }
         grace.insert(signal.parse()?, nanos / 1_000_000_000);
     }
-    let mut reclaim: BTreeMap<Signal, Amount> = BTreeMap::new();
+    let mut reclaim: BTreeMap<Signal, ThresholdValue> = BTreeMap::new();
     for (signal, text) in pairs(reclaims, '=') {
         reclaim.insert(signal.parse()?, text.parse()?);
     }
@@ -165,7 +165,7 @@ pub fn thresholds(
         for (name, text) in pairs(list, '<') {
             let signal: Signal = name.parse()?;
             let least = text.parse()?;
-            if matches!(least, Amount::Part(0 | 100_000)) {
+            if matches!(least, ThresholdValue::Percentage(0 | 100_000)) {
                 continue; // says that the signal does not count
             }
             if least.of(100) <= 0 {
@@ -178,8 +178,13 @@ pub fn thresholds(
                 ));
             }
             let grace = grace.filter(|_| is_soft);
-            let reclaim = reclaim.get(&signal).copied().unwrap_or(Amount::NOTHING);
-            found.push(Threshold { signal, least, grace, reclaim });
+            let reclaim = reclaim.get(&signal).copied().unwrap_or(ThresholdValue::NOTHING);
+            found.push(Threshold {
+                signal,
+                value: least,
+                grace_period: grace,
+                min_reclaim: reclaim,
+            });
         }
     }
     Ok(found)
@@ -201,12 +206,22 @@ mod tests {
         let soft = "memory.available<1Gi";
         let graces = "memory.available=1m30s";
         let got = thresholds(hard, soft, graces, "memory.available=50Mi").unwrap();
-        let of = |signal, least, grace, reclaim| Threshold { signal, least, grace, reclaim };
-        let more = Amount::Whole(50 << 20);
+        let of = |signal, least, grace, reclaim| Threshold {
+            signal,
+            value: least,
+            grace_period: grace,
+            min_reclaim: reclaim,
+        };
+        let more = ThresholdValue::Quantity(50 << 20);
         let want = [
-            of(Signal::Memory, Amount::Whole(100 << 20), None, more),
-            of(Signal::NodeDisk, Amount::Part(10_000), None, Amount::NOTHING),
-            of(Signal::Memory, Amount::Whole(1 << 30), Some(90), more),
+            of(Signal::MemoryAvailable, ThresholdValue::Quantity(100 << 20), None, more),
+            of(
+                Signal::NodeFsAvailable,
+                ThresholdValue::Percentage(10_000),
+                None,
+                ThresholdValue::NOTHING,
+            ),
+            of(Signal::MemoryAvailable, ThresholdValue::Quantity(1 << 30), Some(90), more),
         ];
         assert_eq!(got, want);
         for (hard, soft, why) in [
@@ -227,7 +242,7 @@ mod tests {
     #[test]
     fn what_was_short_must_be_plenty_before_it_is_over() {
         let all = thresholds("nodefs.available<10%", "", "", "nodefs.available=5%").unwrap();
-        let left = |available| Left { capacity: 1000, available };
+        let left = |available| SignalObservation { capacity: 1000, available };
         assert!(all[0].is_met(left(99), false) && !all[0].is_met(left(100), false));
         assert!(all[0].is_met(left(149), true) && !all[0].is_met(left(150), true));
     }

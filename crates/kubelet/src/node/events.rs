@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use api::core::Node;
 use object::{Lens, Value};
-use runtime::Severity;
+use runtime::EventType;
 
 use super::text;
-use crate::Host;
+use crate::KubeletContext;
 
 /// Reasons by condition: while it is true, and while it is false.
 const CONDITIONS: [(&str, &str, &str); 4] = [
@@ -71,28 +71,33 @@ impl Recorded {
     }
 
     /// Records what a written status changed. `before` is the node as it was; none: it is new.
-    pub(super) fn record_status(&mut self, host: &Host, before: Option<&Node>, status: &Value) {
+    pub(super) fn record_status(
+        &mut self,
+        host: &KubeletContext,
+        before: Option<&Node>,
+        status: &Value,
+    ) {
         if self.rebooted(before, status) {
             let name = &host.config.node_name;
             let boot = text(&status["nodeInfo"]["bootID"]);
             let message = format!("Node {name} has been rebooted, boot id: {boot}");
-            host.record_node_event(Severity::Warning, "Rebooted", message);
+            host.record_node_event(EventType::Warning, "Rebooted", message);
         }
         for reason in self.changes(before, status) {
             record(host, reason);
         }
     }
 
-    pub(super) fn record_schedulable(&mut self, host: &Host) {
+    pub(super) fn record_schedulable(&mut self, host: &KubeletContext) {
         if let Some(reason) = host.node().and_then(|node| self.schedulable(&node)) {
             record(host, reason);
         }
     }
 }
 
-fn record(host: &Host, reason: &str) {
+fn record(host: &KubeletContext, reason: &str) {
     let message = format!("Node {} status is now: {reason}", host.config.node_name);
-    host.record_node_event(Severity::Normal, reason, message);
+    host.record_node_event(EventType::Normal, reason, message);
 }
 
 fn find<'a>(status: &'a Value, kind: &str) -> &'a Value {

@@ -4,18 +4,18 @@ use std::{sync::Arc, time::Duration};
 
 use api::{coordination::Lease, core::Node};
 use client::{Api, Error};
-use object::{Clock, Key, Lens, MicroTime, SystemClock, Value};
+use object::{Clock, Lens, MicroTime, NamespacedName, SystemClock, Value};
 use tokio::time::sleep;
 use tracing::warn;
 
-use crate::Host;
+use crate::KubeletContext;
 
 const RENEW: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(1);
-const SECONDS: i32 = 40;
+const LEASE_DURATION_SECONDS: i32 = 40;
 const NAMESPACE: &str = "kube-node-lease";
 
-pub(crate) fn start(host: &Arc<Host>) {
+pub(crate) fn start(host: &Arc<KubeletContext>) {
     let host = host.clone();
     let cx = host.cx.clone();
     cx.spawn("node lease", async move {
@@ -36,9 +36,9 @@ pub(crate) fn start(host: &Arc<Host>) {
     });
 }
 
-async fn renew(host: &Host, known: Option<Lease>) -> Result<Lease, Error> {
+async fn renew(host: &KubeletContext, known: Option<Lease>) -> Result<Lease, Error> {
     let api = Api::<Lease>::new(host.cx.client());
-    let key = Key::new(NAMESPACE, &host.config.node_name);
+    let key = NamespacedName::new(NAMESPACE, &host.config.node_name);
     let found = match known {
         Some(lease) => Some(lease),
         None => match api.get(&key).await {
@@ -52,8 +52,8 @@ async fn renew(host: &Host, known: Option<Lease>) -> Result<Lease, Error> {
     tree["metadata"]["namespace"] = NAMESPACE.into();
     let spec = &mut tree["spec"];
     spec["holderIdentity"] = (&*host.config.node_name).into();
-    spec["leaseDurationSeconds"] = SECONDS.into();
-    spec["renewTime"] = MicroTime::text(SystemClock.micros()).into();
+    spec["leaseDurationSeconds"] = LEASE_DURATION_SECONDS.into();
+    spec["renewTime"] = MicroTime::format(SystemClock.now_micros()).into();
     if tree["metadata"]["ownerReferences"].is_null()
         && let Ok(node) = owner(host).await
     {
@@ -63,11 +63,11 @@ async fn renew(host: &Host, known: Option<Lease>) -> Result<Lease, Error> {
     if exists { api.update(lease).await } else { api.create(lease).await }
 }
 
-async fn owner(host: &Host) -> Result<Value, Error> {
+async fn owner(host: &KubeletContext) -> Result<Value, Error> {
     let node = if let Some(node) = host.node() {
         node
     } else {
-        let key = Key::new("", &host.config.node_name);
+        let key = NamespacedName::new("", &host.config.node_name);
         Api::<Node>::new(host.cx.client()).get(&key).await?
     };
     let mut owner = Value::object();

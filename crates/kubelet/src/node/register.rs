@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use api::core::Node;
 use client::{Api, Error, Patch};
-use object::{Key, Lens, Value};
+use object::{Lens, NamespacedName, Value};
 
 use super::text;
-use crate::{Config, Host};
+use crate::{Config, KubeletContext};
 
 /// Creates the node if it is missing, keeps its labels, and writes its status. Returns the node as it was
 /// before; none if it is new.
-pub(crate) async fn write(host: &Host, status: &Value) -> Result<Option<Node>, Error> {
+pub(crate) async fn write(host: &KubeletContext, status: &Value) -> Result<Option<Node>, Error> {
     let api = Api::<Node>::new(host.cx.client());
-    let key = Key::new("", &host.config.node_name);
+    let key = NamespacedName::new("", &host.config.node_name);
     let mut is_new = false;
     let node = match api.get(&key).await {
-        Err(error) if error.is_not_found() && host.config.register => {
+        Err(error) if error.is_not_found() && host.config.register_node => {
             match api.create(Node::from(new(&host.config, status))).await {
                 Err(error) if error.is_already_exists() => api.get(&key).await?,
                 made => {

@@ -2,12 +2,12 @@
 
 use object::{Time, Value};
 
-use crate::{Host, eviction::Pressure};
+use crate::{KubeletContext, eviction::Pressure};
 
 /// The most images that a status names.
 const MOST_IMAGES: usize = 50;
 
-pub(crate) async fn of(host: &Host, port: u16) -> Value {
+pub(crate) async fn of(host: &KubeletContext, port: u16) -> Value {
     let config = &host.config;
     let mut status = Value::object();
     let mut addresses = Vec::new();
@@ -121,8 +121,8 @@ fn readiness(conditions: &[container::cri::RuntimeCondition]) -> Result<(), Stri
     }
 }
 
-fn conditions(host: &Host, ready: Result<(), String>) -> Value {
-    let now = Time::text(host.now());
+fn conditions(host: &KubeletContext, ready: Result<(), String>) -> Value {
+    let now = Time::format(host.now());
     let entry = |name: &str, is: bool, reason: &str, message: &str| {
         let mut out = Value::object();
         out["type"] = name.into();
@@ -175,7 +175,7 @@ fn conditions(host: &Host, ready: Result<(), String>) -> Value {
     [memory, disk, pids, ready].into_iter().collect()
 }
 
-async fn images(host: &Host) -> Option<Value> {
+async fn images(host: &KubeletContext) -> Option<Value> {
     let mut images = host.runtime.images().await.ok()?;
     images.sort_by(|a, b| b.size.cmp(&a.size).then(a.id.cmp(&b.id)));
     let shown = images.into_iter().take(MOST_IMAGES).map(|image| {

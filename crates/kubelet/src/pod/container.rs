@@ -37,7 +37,7 @@ const LONGEST_PATH: usize = 4096;
 
 /// What a container needs besides its specification.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Parts {
+pub(crate) struct ContainerInputs {
     pub(crate) env: Vec<(String, String)>,
     pub(crate) mounts: Vec<Mount>,
     pub(crate) image: Image,
@@ -54,7 +54,11 @@ pub(crate) struct Parts {
 /// There only where the kernel enforces labels; elsewhere they mean nothing.
 const SELINUX: &str = "/sys/fs/selinux/enforce";
 
-pub(crate) fn config(pod: &Pod, spec: &Spec, parts: Parts) -> Result<ContainerConfig, String> {
+pub(crate) fn config(
+    pod: &Pod,
+    spec: &Spec,
+    parts: ContainerInputs,
+) -> Result<ContainerConfig, String> {
     check_user(pod, spec, &parts.image)?;
     let variables: HashMap<&str, &str> =
         parts.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -275,7 +279,11 @@ mod tests {
         let container = pod.spec().containers().iter().next().unwrap().clone();
         let env = vec![("A".to_owned(), "1".to_owned())];
         let seccomp = "/node/seccomp".into();
-        config(&pod, &container, Parts { env, image, seccomp, ..Parts::default() })
+        config(
+            &pod,
+            &container,
+            ContainerInputs { env, image, seccomp, ..ContainerInputs::default() },
+        )
     }
 
     /// CVE-2023-2431: a profile that is not named is not a profile that allows everything.
@@ -303,7 +311,7 @@ mod tests {
         let container = pod.spec().containers().iter().next().unwrap().clone();
         for restarts in 0..3 {
             let image = Image { uid: Some(Int64Value { value: 0 }), ..Image::default() };
-            let parts = Parts { image, restarts, ..Parts::default() };
+            let parts = ContainerInputs { image, restarts, ..ContainerInputs::default() };
             let made = config(&pod, &container, parts).unwrap();
             let security = made.linux.unwrap().security_context.unwrap();
             let value = |id: Option<Int64Value>| id.map(|id| id.value);

@@ -18,15 +18,15 @@ use std::{
 use api::core::Pod;
 use tokio::sync::{Notify, watch};
 
-use self::plan::{Ending, Failure, SECOND};
-pub(crate) use self::status::{OWN_CONDITIONS, TERMINATION_BY_KUBELET};
-use crate::{Host, resize, source};
+use self::plan::{Failure, SECOND, Termination};
+pub(crate) use self::status::{KUBELET_CONDITIONS, TERMINATION_BY_KUBELET};
+use crate::{KubeletContext, resize, source};
 
 /// The desired state of one pod, which its worker brings about.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DesiredPod {
     pub(crate) pod: Pod,
-    pub(crate) ending: Option<Ending>,
+    pub(crate) ending: Option<Termination>,
     /// A static pod, from a file or URL: the API has a mirror pod only.
     pub(crate) is_static: bool,
     /// Why the pod was rejected at admission or evicted.
@@ -39,31 +39,37 @@ pub(crate) struct DesiredPod {
 }
 
 #[derive(Clone, Debug)]
-struct Handle {
+struct WorkerHandle {
     desired: watch::Sender<DesiredPod>,
     wake: Arc<Notify>,
 }
 
 /// Workers by the uid of their pod.
 #[derive(Debug, Default)]
-pub(crate) struct Pods {
-    workers: Mutex<HashMap<String, Handle>>,
+pub(crate) struct PodWorkers {
+    workers: Mutex<HashMap<String, WorkerHandle>>,
 }
 
-impl Pods {
+impl PodWorkers {
     /// Sends the desired state to the worker of a pod, which is started if there is none. Of two
     /// grace periods the shorter one applies.
-    pub(crate) fn want(&self, host: &Arc<Host>, pod: Pod, grace: Option<i64>, is_static: bool) {
+    pub(crate) fn update_pod(
+        &self,
+        host: &Arc<KubeletContext>,
+        pod: Pod,
+        grace: Option<i64>,
+        is_static: bool,
+    ) {
         let uid = pod.metadata().uid().to_owned();
-        let ending = grace.map(|grace| Ending { since: host.nanos(), grace: grace.max(0) });
+        let ending = grace.map(|grace| Termination { since: host.nanos(), grace: grace.max(0) });
         let mut workers = self.workers();
-        let others = || others(&workers, &uid);
+        let others = || other_active_pods(&workers, &uid);
         if let Some(handle) = workers.get(&uid) {
             handle.desired.send_if_modified(|desired| {
                 let mut next = DesiredPod { ending, ..desired.clone() };
                 next.take(host, pod, others);
                 if let Some(known) = desired.ending {
-                    let until = |ending: Ending| {
+                    let until = |ending: Termination| {
                         ending.since.saturating_add(ending.grace.saturating_mul(SECOND))
                     };
                     let sooner = ending.filter(|new| until(*new) < until(known));
@@ -75,10 +81,11 @@ impl Pods {
             });
             return;
         }
-        let before = source::api::remembered(host, &uid).filter(|_| !is_static);
+        let before = source::api::read_checkpoint(host, &uid).filter(|_| !is_static);
         let lives = pod.is_finished() || ending.is_some() || before.is_some();
-        let known =
-            before.as_ref().map_or_else(|| pod.clone(), |before| resize::granted(&pod, before));
+        let known = before
+            .as_ref()
+            .map_or_else(|| pod.clone(), |before| resize::with_allocated_resources(&pod, before));
         let mut desired = DesiredPod {
             pod: known,
             ending,
@@ -93,7 +100,7 @@ impl Pods {
         desired.take(host, pod, others);
         let (desired, desired_updates) = watch::channel(desired);
         let wake = Arc::new(Notify::new());
-        workers.insert(uid, Handle { desired, wake: wake.clone() });
+        workers.insert(uid, WorkerHandle { desired, wake: wake.clone() });
         let worker = host.clone();
         host.cx.keep("pod", move || {
             worker::run(worker.clone(), desired_updates.clone(), wake.clone())
@@ -101,7 +108,7 @@ impl Pods {
     }
 
     /// Has a pod end as failed. `false`: there is none, or it has failed already.
-    pub(crate) fn fail(&self, uid: &str, failure: Failure) -> bool {
+    pub(crate) fn fail_pod(&self, uid: &str, failure: Failure) -> bool {
         let workers = self.workers();
         let Some(handle) = workers.get(uid) else { return false };
         handle.desired.send_if_modified(|desired| {
@@ -112,27 +119,27 @@ impl Pods {
     }
 
     /// Tries again what did not fit, now that there may be room.
-    fn retry_pending(&self, host: &Arc<Host>) {
+    fn retry_pending(&self, host: &Arc<KubeletContext>) {
         let Some(api) = &host.api_pods else { return };
         let waiting = self.all().into_iter().filter(|desired| desired.pending.is_some());
         for desired in waiting.collect::<Vec<_>>() {
-            let key = object::Key::of(desired.pod.metadata());
+            let key = object::NamespacedName::from_meta(desired.pod.metadata());
             let same = |pod: &Pod| pod.metadata().uid() == desired.pod.metadata().uid();
             if let Some(pod) = api.get(&key).filter(same) {
-                self.want(host, pod, None, false);
+                self.update_pod(host, pod, None, false);
             }
         }
     }
 
     /// Ends a pod that nobody wants any more.
-    pub(crate) fn unwant(&self, host: &Arc<Host>, uid: &str) {
+    pub(crate) fn terminate_pod(&self, host: &Arc<KubeletContext>, uid: &str) {
         let known = self.workers().get(uid).map(|handle| handle.desired.borrow().clone());
         if let Some(desired) = known {
             let meta = desired.pod.metadata();
             let grace = meta
                 .deletion_grace_period_seconds()
                 .unwrap_or_else(|| desired.pod.spec().termination_grace_period_seconds());
-            self.want(host, desired.pod, Some(grace), desired.is_static);
+            self.update_pod(host, desired.pod, Some(grace), desired.is_static);
         }
         if let Some(handle) = self.workers().get(uid) {
             handle
@@ -152,7 +159,7 @@ impl Pods {
         self.workers().values().for_each(|handle| handle.wake.notify_one());
     }
 
-    pub(crate) fn forget(&self, host: &Arc<Host>, uid: &str) {
+    pub(crate) fn forget(&self, host: &Arc<KubeletContext>, uid: &str) {
         self.workers().remove(uid);
         self.retry_pending(host);
     }
@@ -177,7 +184,7 @@ impl Pods {
         all.next()
     }
 
-    fn workers(&self) -> MutexGuard<'_, HashMap<String, Handle>> {
+    fn workers(&self) -> MutexGuard<'_, HashMap<String, WorkerHandle>> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -189,24 +196,24 @@ impl DesiredPod {
     }
 
     /// Takes over a new spec. A resize is applied only if the node has the resources.
-    fn take(&mut self, host: &Host, pod: Pod, others: impl FnOnce() -> Vec<Pod>) {
+    fn take(&mut self, host: &KubeletContext, pod: Pod, others: impl FnOnce() -> Vec<Pod>) {
         self.pending = None;
-        if self.is_static || resize::is_granted(&pod, &self.pod) {
+        if self.is_static || resize::matches_allocated(&pod, &self.pod) {
             self.pod = pod;
             return;
         }
-        match host.grant(&pod, &others()) {
+        match host.check_resize(&pod, &others()) {
             Ok(()) => self.pod = pod,
             Err(why) => {
                 self.pending = Some(why);
-                self.pod = resize::granted(&pod, &self.pod);
+                self.pod = resize::with_allocated_resources(&pod, &self.pod);
             }
         }
     }
 }
 
 /// All other active pods.
-fn others(workers: &HashMap<String, Handle>, uid: &str) -> Vec<Pod> {
+fn other_active_pods(workers: &HashMap<String, WorkerHandle>, uid: &str) -> Vec<Pod> {
     let all = workers.iter().filter(|(other, _)| *other != uid);
     let desired_updates = all.map(|(_, handle)| handle.desired.borrow());
     desired_updates
@@ -230,7 +237,7 @@ fn only_pods_that_are_here_count() {
         is_gone: false,
         pending: None,
     };
-    let ending = Some(Ending { since: 0, grace: 30 });
+    let ending = Some(Termination { since: 0, grace: 30 });
     assert!(desired("Running").is_active());
     assert!(DesiredPod { ending, ..desired("Running") }.is_active(), "its containers still run");
     assert!(!DesiredPod { ending, is_gone: true, ..desired("Running") }.is_active());

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use container::cri;
 
 use crate::{
-    cgroup::Limits,
-    runtime::{Runtime, labels},
+    cgroup::ContainerLimits,
+    runtime::{RuntimeClient, labels},
 };
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum State {
+pub enum ContainerRunState {
     #[default]
     Created,
     Running,
@@ -29,11 +29,11 @@ pub struct Sandbox {
 
 /// Times are nanoseconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Container {
+pub struct RuntimeContainer {
     pub id: String,
     pub name: String,
     pub sandbox: String,
-    pub state: State,
+    pub state: ContainerRunState,
     pub created: i64,
     pub started: i64,
     pub finished: i64,
@@ -46,21 +46,21 @@ pub struct Container {
     pub hash: String,
     pub log: String,
     /// What it may use now, where the runtime says so.
-    pub limits: Option<Limits>,
+    pub limits: Option<ContainerLimits>,
     /// User, group, and further groups of its first process.
     pub user: Option<(i64, i64, Vec<i64>)>,
 }
 
 /// Both lists begin with the newest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Observed {
+pub struct RuntimePodState {
     pub sandboxes: Vec<Sandbox>,
-    pub containers: Vec<Container>,
+    pub containers: Vec<RuntimeContainer>,
 }
 
-impl Observed {
+impl RuntimePodState {
     /// Asks the runtime.
-    pub(crate) async fn of(runtime: &Runtime, uid: &str) -> Result<Self, tonic::Status> {
+    pub(crate) async fn of(runtime: &RuntimeClient, uid: &str) -> Result<Self, tonic::Status> {
         let selector: HashMap<_, _> = [(labels::UID.to_owned(), uid.to_owned())].into();
         let (sandboxes, containers) = futures_util::future::try_join(
             runtime.sandboxes(selector.clone()),
@@ -79,7 +79,7 @@ impl Observed {
         for container in containers {
             match runtime.container_status(&container.id).await {
                 Ok(status) => {
-                    let mut status = Container::from(status);
+                    let mut status = RuntimeContainer::from(status);
                     status.sandbox = container.pod_sandbox_id;
                     found.containers.push(status);
                 }
@@ -100,19 +100,19 @@ impl Observed {
     }
 
     /// The newest container of a name.
-    pub fn newest(&self, name: &str) -> Option<&Container> {
+    pub fn newest(&self, name: &str) -> Option<&RuntimeContainer> {
         self.containers.iter().find(|container| container.name == name)
     }
 
     /// The one before the newest.
-    pub fn previous(&self, name: &str) -> Option<&Container> {
+    pub fn previous(&self, name: &str) -> Option<&RuntimeContainer> {
         self.containers.iter().filter(|container| container.name == name).nth(1)
     }
 
-    pub fn running(&self) -> impl Iterator<Item = &Container> {
-        self.containers
-            .iter()
-            .filter(|container| matches!(container.state, State::Running | State::Unknown))
+    pub fn running(&self) -> impl Iterator<Item = &RuntimeContainer> {
+        self.containers.iter().filter(|container| {
+            matches!(container.state, ContainerRunState::Running | ContainerRunState::Unknown)
+        })
     }
 }
 
@@ -133,13 +133,13 @@ impl From<cri::PodSandboxStatus> for Sandbox {
     }
 }
 
-impl From<cri::ContainerStatus> for Container {
+impl From<cri::ContainerStatus> for RuntimeContainer {
     fn from(status: cri::ContainerStatus) -> Self {
         let state = match status.state() {
-            cri::ContainerState::ContainerCreated => State::Created,
-            cri::ContainerState::ContainerRunning => State::Running,
-            cri::ContainerState::ContainerExited => State::Exited,
-            cri::ContainerState::ContainerUnknown => State::Unknown,
+            cri::ContainerState::ContainerCreated => ContainerRunState::Created,
+            cri::ContainerState::ContainerRunning => ContainerRunState::Running,
+            cri::ContainerState::ContainerExited => ContainerRunState::Exited,
+            cri::ContainerState::ContainerUnknown => ContainerRunState::Unknown,
         };
         let note = |name: &str| status.annotations.get(name).cloned().unwrap_or_default();
         Self {
@@ -158,7 +158,10 @@ impl From<cri::ContainerStatus> for Container {
             reason: status.reason,
             message: status.message,
             log: status.log_path,
-            limits: status.resources.and_then(|resources| resources.linux).map(Limits::from),
+            limits: status
+                .resources
+                .and_then(|resources| resources.linux)
+                .map(ContainerLimits::from),
             user: status
                 .user
                 .and_then(|user| user.linux)

@@ -17,28 +17,28 @@ use api::core::{Container as Spec, Pod};
 
 pub(crate) use self::ends::halt;
 use self::{
-    ends::{begin, end, finish, restart_all},
+    ends::{plan_completion, plan_sandbox, plan_termination, restart_all},
     planner::Planner,
 };
 use super::{
-    observe::{Observed, State},
+    observe::{ContainerRunState, RuntimePodState},
     restart::{Past, is_done, restarts},
 };
 
 /// Nanoseconds in a second: the runtime's times are in these.
 pub(crate) const SECOND: i64 = 1_000_000_000;
-const FIRST_BACKOFF: i64 = 10;
-const LAST_BACKOFF: i64 = 300;
+const INITIAL_BACKOFF: i64 = 10;
+const MAX_BACKOFF: i64 = 300;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum ContainerType {
     Init,
     Sidecar,
     Regular,
     Ephemeral,
 }
 
-impl Role {
+impl ContainerType {
     /// What metrics call such a container.
     pub(crate) fn metric_name(self) -> &'static str {
         match self {
@@ -52,17 +52,17 @@ impl Role {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Folders, volumes and the pod's group.
-    Prepare,
-    Sandbox {
+    PrepareVolumes,
+    CreateSandbox {
         attempt: u32,
     },
-    Start {
+    StartContainer {
         name: String,
-        role: Role,
+        role: ContainerType,
         restarts: i32,
     },
     /// Neighbours in a plan happen together.
-    Kill {
+    KillContainer {
         id: String,
         name: String,
         grace: i64,
@@ -72,7 +72,7 @@ pub enum Step {
     Resize {
         containers: Vec<(String, String)>,
     },
-    Remove {
+    RemoveContainer {
         id: String,
     },
     StopSandbox {
@@ -82,44 +82,44 @@ pub enum Step {
         id: String,
     },
     /// Volumes, folders and groups go.
-    Clean,
+    CleanUp,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub steps: Vec<Step>,
     /// When to look again though nothing has happened.
-    pub at: Option<i64>,
+    pub next_at: Option<i64>,
     /// Nothing of the pod is left to do once the steps are done.
-    pub ended: bool,
+    pub terminated: bool,
     /// The steps remove all containers, for all to begin again.
     pub restarts_all: bool,
 }
 
 /// A pod on its way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ending {
+pub struct Termination {
     pub since: i64,
     /// Seconds.
     pub grace: i64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Memory {
+pub struct WorkerState {
     /// Volumes are in place.
-    pub prepared: bool,
+    pub volumes_ready: bool,
     pub backoffs: HashMap<String, Backoff>,
     /// Why containers wait: reason and message.
-    pub waiting: BTreeMap<String, (String, String)>,
+    pub waiting_reasons: BTreeMap<String, (String, String)>,
     /// What failed is not tried again before.
-    pub not_before: HashMap<String, i64>,
+    pub retry_at: HashMap<String, i64>,
     /// By container id.
-    pub probes: HashMap<String, Probes>,
-    pub failed: Option<Failure>,
+    pub probes: HashMap<String, ProbeResults>,
+    pub failure: Option<Failure>,
     /// New limits were granted that are not in force yet.
-    pub resizing: bool,
+    pub resize_in_progress: bool,
     /// What stands against them.
-    pub resize: Option<String>,
+    pub resize_error: Option<String>,
     /// Containers that the runtime may no longer have.
     pub past: Past,
 }
@@ -132,14 +132,14 @@ pub struct Failure {
     /// Seconds that its containers get, if not as many as the pod says.
     pub grace: Option<i64>,
     /// It was never let in.
-    pub refused: bool,
+    pub rejected: bool,
     /// It had to go for others.
-    pub disrupted: bool,
+    pub disruption_target: bool,
 }
 
 /// What probes say of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Probes {
+pub struct ProbeResults {
     pub started: bool,
     pub ready: bool,
     /// Why it must be killed, and how long it gets if not as long as the pod.
@@ -153,27 +153,27 @@ pub struct Backoff {
 }
 
 /// The memory's key for the sandbox.
-pub const SANDBOX: &str = "";
+pub const SANDBOX_BACKOFF_KEY: &str = "";
 /// The memory's key for restarts of all containers. No container is called so.
 pub const ALL: &str = "all containers";
 /// The memory's key for new limits.
-pub const RESIZE: &str = "resize";
+pub const RESIZE_BACKOFF_KEY: &str = "resize";
 
 pub fn plan(
     pod: &Pod,
-    ending: Option<Ending>,
-    seen: &Observed,
-    memory: &mut Memory,
+    ending: Option<Termination>,
+    seen: &RuntimePodState,
+    memory: &mut WorkerState,
     now: i64,
 ) -> Plan {
     if let Some(ending) = ending {
-        return end(pod, ending, seen, now);
+        return plan_termination(pod, ending, seen, now);
     }
-    if memory.failed.is_some() || pod.is_finished() || is_over(pod, seen, &memory.past) {
-        let grace = memory.failed.as_ref().and_then(|failed| failed.grace);
-        return finish(pod, seen, grace);
+    if memory.failure.is_some() || pod.is_finished() || is_complete(pod, seen, &memory.past) {
+        let grace = memory.failure.as_ref().and_then(|failed| failed.grace);
+        return plan_completion(pod, seen, grace);
     }
-    let Some(sandbox) = seen.sandbox() else { return begin(pod, seen, memory, now) };
+    let Some(sandbox) = seen.sandbox() else { return plan_sandbox(pod, seen, memory, now) };
     if let Some(plan) = restart_all(pod, seen, memory, now) {
         return plan;
     }
@@ -185,14 +185,16 @@ pub fn plan(
         planner.ephemeral();
     }
     planner.resize();
-    planner.tidy();
+    planner.plan_removals();
     planner.plan
 }
 
 /// Whether all that the pod was for has been done, or can no longer be.
-pub fn is_over(pod: &Pod, seen: &Observed, past: &Past) -> bool {
+pub fn is_complete(pod: &Pod, seen: &RuntimePodState, past: &Past) -> bool {
     let done = |container: &Spec| match seen.newest(container.name()) {
-        Some(last) => last.state == State::Exited && !restarts(pod, container, last.exit_code),
+        Some(last) => {
+            last.state == ContainerRunState::Exited && !restarts(pod, container, last.exit_code)
+        }
         None => past.get(container.name()).is_some_and(|past| is_done(pod, container, past)),
     };
     let broken = pod.spec().init_containers().iter().any(|container| {
@@ -205,21 +207,21 @@ pub fn is_over(pod: &Pod, seen: &Observed, past: &Past) -> bool {
 
 /// When a container of this name may start again, having ended at `finished`; remembers
 /// that it does.
-fn next_start(memory: &mut Memory, name: &str, finished: i64, now: i64) -> Result<(), i64> {
+fn check_backoff(memory: &mut WorkerState, name: &str, finished: i64, now: i64) -> Result<(), i64> {
     let last = memory.backoffs.get(name).copied();
     let stale =
-        |backoff: &Backoff| finished.saturating_sub(backoff.updated) > 2 * LAST_BACKOFF * SECOND;
+        |backoff: &Backoff| finished.saturating_sub(backoff.updated) > 2 * MAX_BACKOFF * SECOND;
     match last.filter(|backoff| !stale(backoff)) {
         Some(backoff) if now < finished.saturating_add(backoff.seconds * SECOND) => {
             Err(finished.saturating_add(backoff.seconds * SECOND))
         }
         Some(backoff) => {
-            let seconds = (backoff.seconds * 2).min(LAST_BACKOFF);
+            let seconds = (backoff.seconds * 2).min(MAX_BACKOFF);
             memory.backoffs.insert(name.into(), Backoff { seconds, updated: now });
             Ok(())
         }
         None => {
-            let fresh = Backoff { seconds: FIRST_BACKOFF, updated: now };
+            let fresh = Backoff { seconds: INITIAL_BACKOFF, updated: now };
             memory.backoffs.insert(name.into(), fresh);
             Ok(())
         }
@@ -237,7 +239,7 @@ pub fn hash(container: &Spec) -> String {
 
 /// As Go prints it: `10s`, `1m20s`, `5m0s`.
 pub(crate) fn go_seconds(seconds: i64) -> String {
-    object::Duration::text(seconds.saturating_mul(SECOND)).to_string()
+    object::Duration::format_nanos(seconds.saturating_mul(SECOND)).to_string()
 }
 
 #[cfg(test)]

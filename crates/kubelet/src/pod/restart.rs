@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use api::core::{Container as Spec, ContainerRestartRule, Pod};
 use object::{Lens, Value};
 
-use super::observe::{Container, Observed, State};
+use super::observe::{ContainerRunState, RuntimeContainer, RuntimePodState};
 
 /// The action of a rule that has the whole pod begin again.
 const ALL: &str = "RestartAllContainers";
@@ -44,13 +44,13 @@ pub fn can_restart_all(pod: &Pod) -> bool {
 }
 
 /// Whether this end of the container has all containers begin again.
-pub fn triggers_all(container: &Spec, found: &Container) -> bool {
+pub fn triggers_all(container: &Spec, found: &RuntimeContainer) -> bool {
     let rule = matching_rule(container, found.exit_code);
-    found.state == State::Exited && rule.is_some_and(|rule| rule.action() == ALL)
+    found.state == ContainerRunState::Exited && rule.is_some_and(|rule| rule.action() == ALL)
 }
 
 /// The container whose end has all containers begin again.
-pub fn trigger<'a>(pod: &Pod, seen: &'a Observed) -> Option<&'a Container> {
+pub fn trigger<'a>(pod: &Pod, seen: &'a RuntimePodState) -> Option<&'a RuntimeContainer> {
     let mut all = pod.spec().all_containers();
     all.find_map(|spec| seen.newest(spec.name()).filter(|found| triggers_all(spec, found)))
 }
@@ -88,7 +88,7 @@ pub fn is_by_rule(past: &Value) -> bool {
 }
 
 /// The past of a pod that is about to begin again: containers that have not ended by themselves end now.
-pub fn past_of_all(pod: &Pod, statuses: &Value, seen: &Observed) -> Past {
+pub fn past_of_all(pod: &Pod, statuses: &Value, seen: &RuntimePodState) -> Past {
     let lists = [&statuses["initContainerStatuses"], &statuses["containerStatuses"]];
     let all = lists.into_iter().flat_map(Value::items);
     let all = all.filter_map(|status| {

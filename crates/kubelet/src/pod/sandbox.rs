@@ -40,7 +40,7 @@ pub(crate) fn config(config: &Config, pod: &Pod, attempt: u32) -> Result<PodSand
         labels: pod_labels(pod),
         annotations: smallest_first(meta.annotations().iter()),
         linux: Some(LinuxPodSandboxConfig {
-            cgroup_parent: cgroup::parent(&config.cgroup_root, pod),
+            cgroup_parent: cgroup::pod_cgroup_path(&config.cgroup_root, pod),
             security_context: Some(security(pod)),
             sysctls: sysctls.unwrap_or_default(),
             ..LinuxPodSandboxConfig::default()

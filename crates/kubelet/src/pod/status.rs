@@ -6,20 +6,20 @@ mod phase;
 use api::core::{Container as Spec, Pod};
 use object::{Lens, Text, Time, Value};
 
-pub(crate) use self::conditions::{OWN_CONDITIONS, TERMINATION_BY_KUBELET};
+pub(crate) use self::conditions::{KUBELET_CONDITIONS, TERMINATION_BY_KUBELET};
 use super::{
-    observe::{Container, Observed, State},
-    plan::{Failure, Memory, Role, SECOND},
+    observe::{ContainerRunState, RuntimeContainer, RuntimePodState},
+    plan::{ContainerType, Failure, SECOND, WorkerState},
     restart::{self, RESTARTING_ALL},
 };
-use crate::cgroup::Limits;
+use crate::cgroup::ContainerLimits;
 
 /// What every status of this node says.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct StatusContext {
     pub host_ips: Vec<String>,
     /// What container ids begin with.
-    pub runtime: String,
+    pub runtime_name: String,
     /// Nanoseconds since 1970.
     pub now: i64,
     /// The pod has ended: nothing of it runs, nor will.
@@ -29,33 +29,38 @@ pub struct Surroundings {
 }
 
 /// The status of `pod`, given what it was.
-pub fn status(pod: &Pod, seen: &Observed, memory: &Memory, around: &Surroundings) -> Value {
+pub fn status(
+    pod: &Pod,
+    seen: &RuntimePodState,
+    memory: &WorkerState,
+    around: &StatusContext,
+) -> Value {
     let mut status = pod.status().tree().clone();
     if !status.is_object() {
         status = Value::object();
     }
     let spec = pod.spec();
-    let writer = Writer { pod, seen, memory, around };
-    if let Some(failed) = memory.failed.as_ref().filter(|failed| failed.refused) {
-        return writer.refused(failed);
+    let writer = StatusBuilder { pod, seen, memory, around };
+    if let Some(failed) = memory.failure.as_ref().filter(|failed| failed.rejected) {
+        return writer.rejected(failed);
     }
-    let list = |role: fn(&Spec) -> Role, containers: Vec<&Spec>| -> Value {
+    let list = |role: fn(&Spec) -> ContainerType, containers: Vec<&Spec>| -> Value {
         containers.iter().map(|one| writer.container(one, role(one))).collect()
     };
     let init = list(
-        |one| if one.is_sidecar() { Role::Sidecar } else { Role::Init },
+        |one| if one.is_sidecar() { ContainerType::Sidecar } else { ContainerType::Init },
         spec.init_containers().iter().collect(),
     );
-    let regular = list(|_| Role::Regular, spec.containers().iter().collect());
+    let regular = list(|_| ContainerType::Regular, spec.containers().iter().collect());
     let ephemeral = spec
         .ephemeral_containers()
         .iter()
         .map(api::core::EphemeralContainer::as_container)
         .collect();
-    let ephemeral = list(|_| Role::Ephemeral, ephemeral);
+    let ephemeral = list(|_| ContainerType::Ephemeral, ephemeral);
     let phase = writer.phase(&init, &regular);
     status["phase"] = phase.into();
-    if let Some(Failure { reason, message, .. }) = &memory.failed {
+    if let Some(Failure { reason, message, .. }) = &memory.failure {
         (status["reason"], status["message"]) = ((&**reason).into(), (&**message).into());
     }
     status["qosClass"] = pod.qos_class().into();
@@ -64,7 +69,7 @@ pub fn status(pod: &Pod, seen: &Observed, memory: &Memory, around: &Surroundings
         status["observedGeneration"] = generation.into();
     }
     if status["startTime"].is_null() {
-        status["startTime"] = Time::text(around.now / SECOND).into();
+        status["startTime"] = Time::format(around.now / SECOND).into();
     }
     writer.addresses(&mut status);
     status["conditions"] = writer.conditions(&status, phase, &init, &regular);
@@ -82,16 +87,16 @@ pub fn status(pod: &Pod, seen: &Observed, memory: &Memory, around: &Surroundings
     status
 }
 
-struct Writer<'a> {
+struct StatusBuilder<'a> {
     pod: &'a Pod,
-    seen: &'a Observed,
-    memory: &'a Memory,
-    around: &'a Surroundings,
+    seen: &'a RuntimePodState,
+    memory: &'a WorkerState,
+    around: &'a StatusContext,
 }
 
-impl Writer<'_> {
+impl StatusBuilder<'_> {
     /// Of a pod that never came to be here.
-    fn refused(&self, failed: &Failure) -> Value {
+    fn rejected(&self, failed: &Failure) -> Value {
         let mut status = Value::object();
         status["phase"] = "Failed".into();
         (status["reason"], status["message"]) =
@@ -99,16 +104,15 @@ impl Writer<'_> {
         status["qosClass"] = self.pod.qos_class().into();
         let old = self.pod.status();
         let start =
-            old.start_time().map_or_else(|| Time::text(self.around.now / SECOND), Text::from);
+            old.start_time().map_or_else(|| Time::format(self.around.now / SECOND), Text::from);
         status["startTime"] = start.into();
         let generation = self.pod.metadata().generation();
         if generation != 0 {
             status["observedGeneration"] = generation.into();
         }
-        let theirs = old
-            .conditions()
-            .iter()
-            .filter(|one| one.type_() == "PodScheduled" || !OWN_CONDITIONS.contains(&one.type_()));
+        let theirs = old.conditions().iter().filter(|one| {
+            one.type_() == "PodScheduled" || !KUBELET_CONDITIONS.contains(&one.type_())
+        });
         status["conditions"] = theirs.map(|one| one.tree().clone()).collect();
         status
     }
@@ -137,7 +141,7 @@ impl Writer<'_> {
         }
     }
 
-    fn container(&self, spec: &Spec, role: Role) -> Value {
+    fn container(&self, spec: &Spec, role: ContainerType) -> Value {
         let name = spec.name();
         let mut out = Value::object();
         out["name"] = name.into();
@@ -149,10 +153,10 @@ impl Writer<'_> {
         out["state"] = Value::object();
         out["lastState"] = Value::object();
         mounts(spec, &mut out);
-        let waiting = self.memory.waiting.get(name);
+        let waiting = self.memory.waiting_reasons.get(name);
         let Some(found) = self.seen.newest(name) else {
             out["state"] = self.waiting(waiting, role);
-            self.keep_old(spec, role, &mut out);
+            self.preserve_previous(spec, role, &mut out);
             return out;
         };
         out["restartCount"] = found.restarts.into();
@@ -162,7 +166,7 @@ impl Writer<'_> {
             out["image"] = (&*found.image).into();
         }
         out["containerID"] = self.id(found).into();
-        if role != Role::Ephemeral {
+        if role != ContainerType::Ephemeral {
             self.resources(spec, found, &mut out);
         }
         if let Some((uid, gid, groups)) = &found.user {
@@ -170,20 +174,22 @@ impl Writer<'_> {
             (user["uid"], user["gid"]) = ((*uid).into(), (*gid).into());
             user["supplementalGroups"] = groups.iter().map(|group| Value::from(*group)).collect();
         }
-        if let Some(previous) = self.seen.previous(name).filter(|one| one.state == State::Exited) {
+        if let Some(previous) =
+            self.seen.previous(name).filter(|one| one.state == ContainerRunState::Exited)
+        {
             out["lastState"] = self.terminated(previous);
         } else if let Some(past) = self.memory.past.get(name) {
             out["lastState"] = last_state(past, found.restarts);
         }
         match found.state {
-            State::Running | State::Unknown => {
+            ContainerRunState::Running | ContainerRunState::Unknown => {
                 let probes = self.memory.probes.get(&found.id);
                 out["state"]["running"]["startedAt"] = time(found.started).into();
                 out["ready"] = probes.is_some_and(|probes| probes.ready).into();
                 out["started"] = probes.is_some_and(|probes| probes.started).into();
             }
-            State::Created => out["state"] = self.waiting(waiting, role),
-            State::Exited => {
+            ContainerRunState::Created => out["state"] = self.waiting(waiting, role),
+            ContainerRunState::Exited => {
                 let ended = self.terminated(found);
                 if let Some(waiting) = waiting.filter(|_| !self.around.ended) {
                     out["lastState"] = ended;
@@ -191,14 +197,14 @@ impl Writer<'_> {
                 } else {
                     out["state"] = ended;
                 }
-                out["ready"] = (role == Role::Init && found.exit_code == 0).into();
+                out["ready"] = (role == ContainerType::Init && found.exit_code == 0).into();
             }
         }
         out
     }
 
     /// What the container was granted, and what it has by now.
-    fn resources(&self, spec: &Spec, found: &Container, out: &mut Value) {
+    fn resources(&self, spec: &Spec, found: &RuntimeContainer, out: &mut Value) {
         let granted = spec.resources();
         if !granted.requests().is_empty() {
             out["allocatedResources"] = granted.tree()["requests"].clone();
@@ -207,8 +213,10 @@ impl Writer<'_> {
         for (name, amounts) in granted.tree().entries().filter(|(name, _)| *name != "claims") {
             has[name] = amounts.clone();
         }
-        let running = found.state == State::Running;
-        if running && found.limits.is_some_and(|limits| limits != Limits::of(self.pod, spec)) {
+        let running = found.state == ContainerRunState::Running;
+        if running
+            && found.limits.is_some_and(|limits| limits != ContainerLimits::of(self.pod, spec))
+        {
             let id = self.id(found);
             let status = self.pod.status();
             let lists = [status.container_statuses(), status.init_container_statuses()];
@@ -225,14 +233,17 @@ impl Writer<'_> {
         let spec = self.pod.spec();
         let mut lasting = spec.containers().iter().chain(spec.sidecars());
         lasting.any(|one| {
-            let found = self.seen.newest(one.name()).filter(|found| found.state == State::Running);
+            let found = self
+                .seen
+                .newest(one.name())
+                .filter(|found| found.state == ContainerRunState::Running);
             let limits = found.and_then(|found| found.limits);
-            limits.is_some_and(|limits| limits != Limits::of(self.pod, one))
+            limits.is_some_and(|limits| limits != ContainerLimits::of(self.pod, one))
         })
     }
 
     /// What was known of a container before it was removed stays known.
-    fn keep_old(&self, spec: &Spec, role: Role, out: &mut Value) {
+    fn preserve_previous(&self, spec: &Spec, role: ContainerType, out: &mut Value) {
         let name = spec.name();
         let status = self.pod.status();
         let lists = [
@@ -245,7 +256,7 @@ impl Writer<'_> {
         let Some(past) = past else { return };
         let has_ended = !past["state"]["terminated"].is_null();
         let stays = self.pod.is_finished()
-            || role == Role::Ephemeral
+            || role == ContainerType::Ephemeral
             || restart::is_done(self.pod, spec, past);
         if has_ended && stays {
             *out = past.clone();
@@ -266,17 +277,18 @@ impl Writer<'_> {
             out["restartCount"] =
                 if is_counted { next.into() } else { past["restartCount"].clone() };
             out["lastState"] = last_state(past, next);
-            if is_counted && !self.memory.waiting.contains_key(name) {
+            if is_counted && !self.memory.waiting_reasons.contains_key(name) {
                 let message = "The container is removed because RestartAllContainers in place";
                 out["state"] = self.waiting(Some(&(RESTARTING_ALL.into(), message.into())), role);
             }
         }
     }
 
-    fn waiting(&self, why: Option<&(String, String)>, role: Role) -> Value {
+    fn waiting(&self, why: Option<&(String, String)>, role: ContainerType) -> Value {
         let mut out = Value::object();
         let waiting = &mut out["waiting"];
-        let initializing = !self.pod.spec().init_containers().is_empty() && role != Role::Ephemeral;
+        let initializing =
+            !self.pod.spec().init_containers().is_empty() && role != ContainerType::Ephemeral;
         waiting["reason"] = match why {
             Some((reason, _)) => (&**reason).into(),
             None if initializing => "PodInitializing".into(),
@@ -288,7 +300,7 @@ impl Writer<'_> {
         out
     }
 
-    fn terminated(&self, found: &Container) -> Value {
+    fn terminated(&self, found: &RuntimeContainer) -> Value {
         let mut out = Value::object();
         let ended = &mut out["terminated"];
         ended["exitCode"] = found.exit_code.into();
@@ -307,8 +319,8 @@ impl Writer<'_> {
         out
     }
 
-    fn id(&self, found: &Container) -> String {
-        format!("{}://{}", self.around.runtime, found.id)
+    fn id(&self, found: &RuntimeContainer) -> String {
+        format!("{}://{}", self.around.runtime_name, found.id)
     }
 }
 
@@ -351,7 +363,7 @@ fn names_where(statuses: &Value, is: impl Fn(&Value) -> bool) -> Vec<String> {
 }
 
 fn time(nanos: i64) -> Text {
-    Time::text(nanos.div_euclid(SECOND))
+    Time::format(nanos.div_euclid(SECOND))
 }
 
 #[cfg(test)]

@@ -6,57 +6,57 @@ use ::container::cri::Mount;
 use api::core::{Container as Spec, Pod};
 use futures_util::future::join_all;
 use object::wait_seconds;
-use runtime::Severity;
+use runtime::EventType;
 use sys::container_file;
 use tokio::time::Instant;
 
 use super::{
-    container::{self, Parts},
-    observe::{Observed, Sandbox},
-    plan::{Role, Step},
+    container::{self, ContainerInputs},
+    observe::{RuntimePodState, Sandbox},
+    plan::{ContainerType, Step},
     sandbox,
 };
 use crate::{
-    Host, blocking, cgroup, dns,
-    env::{self, Sources},
-    images::{self, Refusal, Wanted},
+    KubeletContext, blocking, cgroup, dns,
+    env::{self, EnvSources},
+    images::{self, ImageRequest, WaitingReason},
     pod_logs::{LogOf, PodLogs},
-    probe::{Target, ask_handler},
-    volumes::{self, Place, Places},
+    probe::{ProbeTarget, run_hook},
+    volumes::{self, MountedVolume, MountedVolumes},
 };
 
 /// A hook that never ends must not hold a pod for ever.
-const LONGEST_HOOK: Duration = Duration::from_mins(10);
+const HOOK_TIMEOUT: Duration = Duration::from_mins(10);
 /// What a container gets after its preStop hook has used up everything.
-const LEAST_GRACE: i64 = 2;
+const MIN_GRACE_AFTER_PRE_STOP: i64 = 2;
 
 /// A pod, and what is known of it, while steps are taken.
 #[derive(Clone, Debug)]
-pub(crate) struct Task {
-    pub(crate) host: Arc<Host>,
+pub(crate) struct StepContext {
+    pub(crate) host: Arc<KubeletContext>,
     pub(crate) pod: Pod,
-    pub(crate) seen: Observed,
-    pub(crate) places: Option<Places>,
+    pub(crate) seen: RuntimePodState,
+    pub(crate) places: Option<MountedVolumes>,
 }
 
 /// What came of a step.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum StepOutcome {
     Done,
-    Prepared(Result<Places, String>),
-    Sandboxed(Result<(), Refusal>),
-    Started { name: String, places: Option<Places>, result: Result<(), Refusal> },
+    Prepared(Result<MountedVolumes, String>),
+    Sandboxed(Result<(), WaitingReason>),
+    Started { name: String, places: Option<MountedVolumes>, result: Result<(), WaitingReason> },
     Resized(Result<(), String>),
     Failed(String),
 }
 
 /// Takes steps in order, neighbouring kills together; ends early where going on makes no
 /// sense.
-pub(crate) async fn take(task: Task, steps: Vec<Step>) -> Vec<Outcome> {
+pub(crate) async fn execute(task: StepContext, steps: Vec<Step>) -> Vec<StepOutcome> {
     let mut outcomes = Vec::new();
     let mut steps = steps.into_iter().peekable();
     while let Some(step) = steps.next() {
-        let is_kill = |step: &Step| matches!(step, Step::Kill { .. });
+        let is_kill = |step: &Step| matches!(step, Step::KillContainer { .. });
         if is_kill(&step) {
             let mut kills = vec![step];
             while let Some(next) = steps.next_if(is_kill) {
@@ -68,7 +68,7 @@ pub(crate) async fn take(task: Task, steps: Vec<Step>) -> Vec<Outcome> {
         let outcome = task.take_one(&step).await;
         let stop = matches!(
             outcome,
-            Outcome::Failed(_) | Outcome::Prepared(Err(_)) | Outcome::Sandboxed(_)
+            StepOutcome::Failed(_) | StepOutcome::Prepared(Err(_)) | StepOutcome::Sandboxed(_)
         );
         outcomes.push(outcome);
         if stop {
@@ -78,25 +78,29 @@ pub(crate) async fn take(task: Task, steps: Vec<Step>) -> Vec<Outcome> {
     outcomes
 }
 
-impl Task {
-    async fn take_one(&self, step: &Step) -> Outcome {
+impl StepContext {
+    async fn take_one(&self, step: &Step) -> StepOutcome {
         let runtime = &self.host.runtime;
         let done = |result: Result<(), tonic::Status>| match result {
-            Ok(()) => Outcome::Done,
-            Err(error) => Outcome::Failed(error.message().to_owned()),
+            Ok(()) => StepOutcome::Done,
+            Err(error) => StepOutcome::Failed(error.message().to_owned()),
         };
         match step {
-            Step::Prepare => Outcome::Prepared(self.prepare().await),
-            Step::Sandbox { attempt } => Outcome::Sandboxed(self.sandbox(*attempt).await),
-            Step::Start { name, role, restarts } => self.start(name, *role, *restarts).await,
-            Step::Kill { id, name, grace, why } => done(self.kill(id, name, *grace, why).await),
-            Step::Resize { containers } => Outcome::Resized(self.resize(containers).await),
-            Step::Remove { id } => done(self.remove(id).await),
+            Step::PrepareVolumes => StepOutcome::Prepared(self.prepare().await),
+            Step::CreateSandbox { attempt } => StepOutcome::Sandboxed(self.sandbox(*attempt).await),
+            Step::StartContainer { name, role, restarts } => {
+                self.start(name, *role, *restarts).await
+            }
+            Step::KillContainer { id, name, grace, why } => {
+                done(self.kill(id, name, *grace, why).await)
+            }
+            Step::Resize { containers } => StepOutcome::Resized(self.resize(containers).await),
+            Step::RemoveContainer { id } => done(self.remove(id).await),
             Step::StopSandbox { id } => done(runtime.stop_sandbox(id).await),
             Step::RemoveSandbox { id } => done(runtime.remove_sandbox(id).await),
-            Step::Clean => match self.host.clean(&self.pod).await {
-                Ok(()) => Outcome::Done,
-                Err(error) => Outcome::Failed(error),
+            Step::CleanUp => match self.host.clean_up_pod(&self.pod).await {
+                Ok(()) => StepOutcome::Done,
+                Err(error) => StepOutcome::Failed(error),
             },
         }
     }
@@ -116,24 +120,24 @@ impl Task {
         Ok(())
     }
 
-    async fn prepare(&self) -> Result<Places, String> {
+    async fn prepare(&self) -> Result<MountedVolumes, String> {
         let config = &self.host.config;
         let folder = config.pod_folder(self.pod.metadata().uid());
         let logs = PodLogs::of(config, &self.pod);
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         logs.create().map_err(|error| format!("{}: {error}", logs.folder().display()))?;
-        let group = cgroup::parent(&config.cgroup_root, &self.pod);
+        let group = cgroup::pod_cgroup_path(&config.cgroup_root, &self.pod);
         cgroup::create(&group, &self.pod, config.pod_max_pids)
             .map_err(|error| format!("{group}: {error}"))?;
-        volumes::prepare(&self.host, &self.pod).await
+        volumes::mount_volumes(&self.host, &self.pod).await
     }
 
-    async fn sandbox(&self, attempt: u32) -> Result<(), Refusal> {
+    async fn sandbox(&self, attempt: u32) -> Result<(), WaitingReason> {
         let refused = |error: String| ("CreatePodSandboxError".to_owned(), error);
         let config = sandbox::config(&self.host.config, &self.pod, attempt).map_err(refused)?;
         let handler = match self.pod.spec().runtime_class_name() {
             Some(class) if !class.is_empty() => {
-                let found = self.host.objects.runtime_handler(class).await;
+                let found = self.host.api_reader.runtime_handler(class).await;
                 found.map_err(|why| refused(format!("failed to get sandbox runtime: {why}")))?
             }
             _ => String::new(), // the runtime's default
@@ -146,8 +150,8 @@ impl Task {
 
     /// While containers grow, the pod's own limits must not be in their way.
     async fn resize(&self, containers: &[(String, String)]) -> Result<(), String> {
-        let group = cgroup::parent(&self.host.config.cgroup_root, &self.pod);
-        cgroup::lift(&group).map_err(|error| format!("{group}: {error}"))?;
+        let group = cgroup::pod_cgroup_path(&self.host.config.cgroup_root, &self.pod);
+        cgroup::clear_pod_limits(&group).map_err(|error| format!("{group}: {error}"))?;
         let mut done = Ok(());
         for (id, name) in containers {
             let Some((spec, _)) = self.spec(name) else { continue };
@@ -168,7 +172,7 @@ impl Task {
         done
     }
 
-    async fn start(&self, name: &str, role: Role, restarts: i32) -> Outcome {
+    async fn start(&self, name: &str, role: ContainerType, restarts: i32) -> StepOutcome {
         let mut task = self.clone();
         let mut made = None;
         if task.places.is_none() {
@@ -179,17 +183,22 @@ impl Task {
                 }
                 Err(error) => {
                     let result = Err(("CreateContainerConfigError".to_owned(), error));
-                    return Outcome::Started { name: name.into(), places: None, result };
+                    return StepOutcome::Started { name: name.into(), places: None, result };
                 }
             }
         }
         let result = task.try_start(name, role, restarts).await;
         let failure = result.as_ref().err().map(|(reason, _)| reason.as_str());
         self.host.counters.started_container(role.metric_name(), failure);
-        Outcome::Started { name: name.into(), places: made, result }
+        StepOutcome::Started { name: name.into(), places: made, result }
     }
 
-    async fn try_start(&self, name: &str, role: Role, restarts: i32) -> Result<(), Refusal> {
+    async fn try_start(
+        &self,
+        name: &str,
+        role: ContainerType,
+        restarts: i32,
+    ) -> Result<(), WaitingReason> {
         let host = &self.host;
         let (spec, target) = self.spec(name).ok_or_else(|| {
             ("CreateContainerError".to_owned(), format!("there is no container {name}"))
@@ -201,7 +210,7 @@ impl Task {
             host.record_event(
                 &self.pod,
                 name,
-                Severity::Warning,
+                EventType::Warning,
                 "Failed",
                 format!("Error: {message}"),
             );
@@ -210,20 +219,24 @@ impl Task {
         let sandbox_config = sandbox::config(&host.config, &self.pod, sandbox.attempt)
             .map_err(|error| failed("CreateContainerConfigError", error))?;
         let wanted =
-            Wanted { container: name, image: spec.image(), policy: spec.image_pull_policy() };
-        let image = images::ensure(host, &self.pod, wanted, &sandbox_config).await?;
+            ImageRequest { container: name, image: spec.image(), policy: spec.image_pull_policy() };
+        let image = images::ensure_image_exists(host, &self.pod, wanted, &sandbox_config).await?;
         let mut places = self.places.clone().unwrap_or_default();
         for (volume, source) in volumes::images(&self.pod, &spec) {
             let (image, policy) = (source.reference(), source.pull_policy());
-            let wanted = Wanted { container: name, image, policy };
-            let image = images::ensure(host, &self.pod, wanted, &sandbox_config).await?;
-            places.insert(volume.to_owned(), Place::Image(image.id));
+            let wanted = ImageRequest { container: name, image, policy };
+            let image =
+                images::ensure_image_exists(host, &self.pod, wanted, &sandbox_config).await?;
+            places.insert(volume.to_owned(), MountedVolume::Image(image.id));
         }
         let parts = self
-            .parts(&spec, sandbox, (image, &places), restarts)
+            .container_inputs(&spec, sandbox, (image, &places), restarts)
             .await
             .map_err(|error| failed("CreateContainerConfigError", error))?;
-        let parts = Parts { target: target.filter(|_| role == Role::Ephemeral), ..parts };
+        let parts = ContainerInputs {
+            target: target.filter(|_| role == ContainerType::Ephemeral),
+            ..parts
+        };
         let config = container::config(&self.pod, &spec, parts)
             .map_err(|error| failed("CreateContainerConfigError", error))?;
         let pod_logs = PodLogs::of(&host.config, &self.pod);
@@ -236,7 +249,13 @@ impl Task {
             .create(&sandbox.id, config, sandbox_config)
             .await
             .map_err(|error| failed("CreateContainerError", error.message().to_owned()))?;
-        host.record_event(&self.pod, name, Severity::Normal, "Created", "Container created".into());
+        host.record_event(
+            &self.pod,
+            name,
+            EventType::Normal,
+            "Created",
+            "Container created".into(),
+        );
         host.runtime
             .start(&id)
             .await
@@ -244,23 +263,34 @@ impl Task {
         if let Err(error) = pod_logs.link(LogOf { container: name, id: &id, restarts }) {
             tracing::warn!(pod = self.pod.metadata().name(), %error, "a log cannot be linked");
         }
-        host.record_event(&self.pod, name, Severity::Normal, "Started", "Container started".into());
+        host.record_event(
+            &self.pod,
+            name,
+            EventType::Normal,
+            "Started",
+            "Container started".into(),
+        );
         self.post_start(&spec, &id, sandbox).await
     }
 
-    async fn post_start(&self, spec: &Spec, id: &str, sandbox: &Sandbox) -> Result<(), Refusal> {
+    async fn post_start(
+        &self,
+        spec: &Spec,
+        id: &str,
+        sandbox: &Sandbox,
+    ) -> Result<(), WaitingReason> {
         let Some(hook) = spec.lifecycle().and_then(|lifecycle| lifecycle.post_start()) else {
             return Ok(());
         };
         let target = self.target(id, sandbox);
-        let Err(error) = ask_handler(&target, spec, hook, LONGEST_HOOK).await else {
+        let Err(error) = run_hook(&target, spec, hook, HOOK_TIMEOUT).await else {
             return Ok(());
         };
         let message = format!("PostStartHook failed: {error}");
         self.host.record_event(
             &self.pod,
             spec.name(),
-            Severity::Warning,
+            EventType::Warning,
             "FailedPostStartHook",
             message.clone(),
         );
@@ -272,13 +302,13 @@ impl Task {
         Err(("PostStartHookError".into(), message))
     }
 
-    fn target(&self, id: &str, sandbox: &Sandbox) -> Target {
+    fn target(&self, id: &str, sandbox: &Sandbox) -> ProbeTarget {
         let ip = if self.pod.spec().host_network() {
             self.host.config.node_ip().to_string()
         } else {
             sandbox.ips.first().cloned().unwrap_or_default()
         };
-        Target { runtime: self.host.runtime.clone(), container: id.into(), ip }
+        ProbeTarget { runtime: self.host.runtime.clone(), container: id.into(), ip }
     }
 
     /// A container's specification, and the id of the one it looks into.
@@ -292,13 +322,13 @@ impl Task {
         Some((found.as_container().clone(), target))
     }
 
-    async fn parts(
+    async fn container_inputs(
         &self,
         spec: &Spec,
         sandbox: &Sandbox,
-        (image, places): (::container::cri::Image, &Places),
+        (image, places): (::container::cri::Image, &MountedVolumes),
         restarts: i32,
-    ) -> Result<Parts, String> {
+    ) -> Result<ContainerInputs, String> {
         let host = &self.host;
         let mut sources = self.sources(spec, sandbox).await?;
         let (pod, spec_of, folders) = (self.pod.clone(), spec.clone(), places.clone());
@@ -323,7 +353,7 @@ impl Task {
         };
         if !mounts.iter().any(|mount| mount.container_path == "/etc/hosts") {
             let path = folder.join("etc-hosts");
-            let content = dns::hosts(&host.config, &self.pod, &sources.pod_ips);
+            let content = dns::etc_hosts(&host.config, &self.pod, &sources.pod_ips);
             container_file::overwrite(&path, content.as_bytes(), 0o644)
                 .map_err(|error| format!("{}: {error}", path.display()))?;
             mounts.push(bind(&path, "/etc/hosts"));
@@ -336,9 +366,9 @@ impl Task {
             mounts.push(bind(&path, spec.termination_message_path()));
         }
         let machine_memory = host.machine.memory;
-        let seccomp = host.config.root.join("seccomp");
+        let seccomp = host.config.root_dir.join("seccomp");
         let seccomp_default = host.config.seccomp_default;
-        Ok(Parts {
+        Ok(ContainerInputs {
             env,
             mounts,
             image,
@@ -350,10 +380,10 @@ impl Task {
         })
     }
 
-    async fn sources(&self, spec: &Spec, sandbox: &Sandbox) -> Result<Sources, String> {
+    async fn sources(&self, spec: &Spec, sandbox: &Sandbox) -> Result<EnvSources, String> {
         let host = &self.host;
         let namespace = self.pod.metadata().namespace();
-        let mut sources = Sources {
+        let mut sources = EnvSources {
             services: host.service_links(&self.pod),
             host_ips: host.host_ips(),
             pod_ips: if self.pod.spec().host_network() {
@@ -362,7 +392,7 @@ impl Task {
                 sandbox.ips.clone()
             },
             allocatable: host.allocatable(),
-            ..Sources::default()
+            ..EnvSources::default()
         };
         let (mut maps, mut secrets) = (Vec::new(), Vec::new());
         for from in spec.env_from().iter() {
@@ -374,18 +404,18 @@ impl Task {
             secrets.extend(from.secret_key_ref().map(|one| one.local_object_reference().name()));
         }
         for name in maps {
-            let data = host.objects.config_map(namespace, name).await?;
+            let data = host.api_reader.config_map(namespace, name).await?;
             sources.config_maps.insert(name.to_owned(), data);
         }
         for name in secrets {
-            let data = host.objects.secret(namespace, name).await?;
+            let data = host.api_reader.secret(namespace, name).await?;
             sources.secrets.insert(name.to_owned(), data);
         }
         Ok(sources)
     }
 
     async fn kill(&self, id: &str, name: &str, grace: i64, why: &str) -> Result<(), tonic::Status> {
-        self.host.record_event(&self.pod, name, Severity::Normal, "Killing", why.to_owned());
+        self.host.record_event(&self.pod, name, EventType::Normal, "Killing", why.to_owned());
         let began = Instant::now();
         let hook = self.spec(name).and_then(|(spec, _)| {
             let hook = spec.lifecycle()?.pre_stop()?.clone();
@@ -395,19 +425,19 @@ impl Task {
         if let (Some((spec, hook)), Some(sandbox), true) = (hook, self.seen.sandbox(), grace > 0) {
             let limit = wait_seconds(grace);
             let target = self.target(id, sandbox);
-            let asked = tokio::time::timeout(limit, ask_handler(&target, &spec, &hook, limit));
+            let asked = tokio::time::timeout(limit, run_hook(&target, &spec, &hook, limit));
             if let Ok(Err(error)) = asked.await {
                 let message = format!("PreStopHook failed: {error}");
                 self.host.record_event(
                     &self.pod,
                     name,
-                    Severity::Warning,
+                    EventType::Warning,
                     "FailedPreStopHook",
                     message,
                 );
             }
             let used = i64::try_from(began.elapsed().as_secs()).unwrap_or(i64::MAX);
-            left = grace.saturating_sub(used).max(LEAST_GRACE);
+            left = grace.saturating_sub(used).max(MIN_GRACE_AFTER_PRE_STOP);
         }
         self.host.runtime.stop(id, left).await
     }

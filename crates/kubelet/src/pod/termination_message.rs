@@ -7,7 +7,7 @@ use std::path::Path;
 use api::core::Pod;
 use sys::container_file;
 
-use super::observe::Container;
+use super::observe::RuntimeContainer;
 use crate::server::logs;
 
 /// Of one container, from the end of what it wrote.
@@ -17,7 +17,7 @@ const LONGEST_OF_POD: usize = 12 << 10;
 
 /// Adds to an exited container what it said in `file`; without that, if its specification
 /// wants it and it failed, the end of its log.
-pub(crate) fn read(pod: &Pod, container: &mut Container, file: &Path) {
+pub(crate) fn read(pod: &Pod, container: &mut RuntimeContainer, file: &Path) {
     let open = container_file::open(file);
     let mut said =
         open.and_then(|file| container_file::read_tail(&file, LONGEST)).unwrap_or_default();
@@ -26,7 +26,7 @@ pub(crate) fn read(pod: &Pod, container: &mut Container, file: &Path) {
     let falls_back =
         of_spec.is_some_and(|spec| spec.termination_message_policy() == "FallbackToLogsOnError");
     if said.is_empty() && falls_back && container.exit_code != 0 {
-        said = logs::last_words(container.log.as_ref());
+        said = logs::tail_for_termination_message(container.log.as_ref());
     }
     if !said.is_empty() {
         container.message = String::from_utf8_lossy(&said).into_owned();
@@ -51,8 +51,12 @@ mod tests {
         let text = format!("spec: {{containers: [{}]}}", all.join(", "));
         let pod = Pod::from(from_yaml(&text).unwrap());
         let log = log.to_string_lossy().into_owned();
-        let mut container =
-            Container { name: "c0".into(), exit_code: 1, log, ..Container::default() };
+        let mut container = RuntimeContainer {
+            name: "c0".into(),
+            exit_code: 1,
+            log,
+            ..RuntimeContainer::default()
+        };
         read(&pod, &mut container, file);
         container.message
     }

@@ -12,7 +12,7 @@ use std::{
 
 use api::core::Pod;
 use object::{Lens, Value, to_json};
-use runtime::Severity;
+use runtime::EventType;
 use sys::record;
 use tokio::{
     sync::{Notify, mpsc, watch},
@@ -23,28 +23,30 @@ use tracing::{debug, warn};
 
 use super::{
     DesiredPod,
-    observe::{Observed, State},
-    plan::{Failure, Memory, Plan, Probes, RESIZE, SECOND, Step, halt, plan},
+    observe::{ContainerRunState, RuntimePodState},
+    plan::{
+        Failure, Plan, ProbeResults, RESIZE_BACKOFF_KEY, SECOND, Step, WorkerState, halt, plan,
+    },
     restart,
-    status::{Surroundings, status},
-    steps::{Task, take},
+    status::{StatusContext, status},
+    steps::{StepContext, execute},
     termination_message,
 };
 use crate::{
-    Host,
-    probe::Finding,
+    KubeletContext,
+    probe::ProbeEvent,
     resize,
-    volumes::{self, Places},
+    volumes::{self, MountedVolumes},
 };
 
 /// How soon volumes show changed config maps and secrets.
-const REFRESH: Duration = Duration::from_secs(50);
+const VOLUME_REFRESH_PERIOD: Duration = Duration::from_secs(50);
 const RETRY: Duration = Duration::from_secs(2);
 const FIRST_BACKOFF: i64 = 10;
 const LAST_BACKOFF: i64 = 300;
 
 pub(crate) async fn run(
-    host: Arc<Host>,
+    host: Arc<KubeletContext>,
     desired_updates: watch::Receiver<DesiredPod>,
     wake: Arc<Notify>,
 ) {
@@ -55,38 +57,38 @@ pub(crate) async fn run(
         desired_updates,
         wake,
         desired,
-        memory: Memory::default(),
-        seen: Observed::default(),
-        places: None,
+        state: WorkerState::default(),
+        observed: RuntimePodState::default(),
+        mounted_volumes: None,
         probers: HashMap::new(),
         tasks: JoinSet::new(),
         finding_sender,
         findings,
         recorded_reasons: BTreeMap::new(),
         replaced: HashSet::new(),
-        refresh: Instant::now() + REFRESH,
-        remembered: HashMap::new(),
+        refresh: Instant::now() + VOLUME_REFRESH_PERIOD,
+        checkpointed_probes: HashMap::new(),
         halting: false,
         ending: watch::channel(false).0,
     };
-    worker.memory.past = restart::past(&worker.desired.pod);
-    worker.remember(worker.desired.pod.tree());
+    worker.state.past = restart::past(&worker.desired.pod);
+    worker.write_checkpoint(worker.desired.pod.tree());
     worker.weigh();
     worker.run().await;
 }
 
 struct Worker {
-    host: Arc<Host>,
+    host: Arc<KubeletContext>,
     desired_updates: watch::Receiver<DesiredPod>,
     wake: Arc<Notify>,
     desired: DesiredPod,
-    memory: Memory,
-    seen: Observed,
-    places: Option<Places>,
+    state: WorkerState,
+    observed: RuntimePodState,
+    mounted_volumes: Option<MountedVolumes>,
     probers: HashMap<String, AbortHandle>,
     tasks: JoinSet<()>,
-    finding_sender: mpsc::Sender<(String, Finding)>,
-    findings: mpsc::Receiver<(String, Finding)>,
+    finding_sender: mpsc::Sender<(String, ProbeEvent)>,
+    findings: mpsc::Receiver<(String, ProbeEvent)>,
     /// Waiting reasons that events were recorded for, by container.
     recorded_reasons: BTreeMap<String, String>,
     /// Containers that are being stopped for others to take their place: of the moment in
@@ -94,7 +96,7 @@ struct Worker {
     replaced: HashSet<String>,
     refresh: Instant,
     /// What probes had found when the pod was last kept on disk.
-    remembered: HashMap<String, Probes>,
+    checkpointed_probes: HashMap<String, ProbeResults>,
     /// The steps under way are those of a node that goes down.
     halting: bool,
     /// Whether the pod is to end, for its probes.
@@ -105,8 +107,8 @@ impl Worker {
     async fn run(&mut self) {
         loop {
             let next = self.desired_updates.borrow_and_update().clone();
-            self.take(next);
-            if let Err(error) = self.look().await {
+            self.apply_desired(next);
+            if let Err(error) = self.observe().await {
                 warn!(pod = self.name(), %error, "the runtime does not answer; will retry");
                 sleep(RETRY).await;
                 continue;
@@ -116,34 +118,38 @@ impl Worker {
             self.halting = self.host.is_halting() && self.desired.ending.is_none();
             self.ending.send_replace(self.halting || self.desired.ending.is_some());
             let next = match self.halting {
-                true => halt(&self.desired.pod, &self.seen),
-                false => {
-                    plan(&self.desired.pod, self.desired.ending, &self.seen, &mut self.memory, now)
-                }
+                true => halt(&self.desired.pod, &self.observed),
+                false => plan(
+                    &self.desired.pod,
+                    self.desired.ending,
+                    &self.observed,
+                    &mut self.state,
+                    now,
+                ),
             };
             self.record_backoff_events();
             if next.steps.is_empty() {
                 self.replaced.clear();
-                self.report(false);
+                self.sync_status(false);
                 self.wait(&next).await;
                 continue;
             }
             debug!(pod = self.name(), steps = ?next.steps, "steps");
-            let ended = next.ended;
+            let ended = next.terminated;
             if ended {
                 // reported before the containers are removed, and their termination messages with them
-                self.report(true);
+                self.sync_status(true);
             }
             if !ended && self.replaced.is_empty() {
                 // steps may take long: the status is reported first
-                self.report(false);
+                self.sync_status(false);
             }
             if next.restarts_all {
                 let status = self.status(false);
-                let past = restart::past_of_all(&self.desired.pod, &status, &self.seen);
-                self.memory.past.extend(past);
+                let past = restart::past_of_all(&self.desired.pod, &status, &self.observed);
+                self.state.past.extend(past);
             }
-            if self.act(next).await && ended {
+            if self.execute_plan(next).await && ended {
                 self.finish();
                 return;
             }
@@ -151,44 +157,44 @@ impl Worker {
     }
 
     /// Takes over the desired state and records events about what it changes.
-    fn take(&mut self, next: DesiredPod) {
+    fn apply_desired(&mut self, next: DesiredPod) {
         if let Some(failure) = &next.failure
-            && self.memory.failed.is_none()
+            && self.state.failure.is_none()
         {
-            if failure.refused {
+            if failure.rejected {
                 let why = failure.message.trim_start_matches("Pod was rejected: ");
                 self.host.record_event(
                     &next.pod,
                     "",
-                    Severity::Warning,
+                    EventType::Warning,
                     &failure.reason,
                     why.into(),
                 );
             }
-            self.memory.failed = Some(failure.clone());
+            self.state.failure = Some(failure.clone());
         }
-        if !resize::is_granted(&next.pod, &self.desired.pod) {
-            self.memory.resizing = true;
-            self.memory.not_before.remove(RESIZE);
-            self.memory.backoffs.remove(RESIZE);
+        if !resize::matches_allocated(&next.pod, &self.desired.pod) {
+            self.state.resize_in_progress = true;
+            self.state.retry_at.remove(RESIZE_BACKOFF_KEY);
+            self.state.backoffs.remove(RESIZE_BACKOFF_KEY);
             let message = resize::event_message(&next.pod, "started", None);
-            self.host.record_event(&next.pod, "", Severity::Normal, "ResizeStarted", message);
+            self.host.record_event(&next.pod, "", EventType::Normal, "ResizeStarted", message);
         }
         if let Some((reason, why)) =
             next.pending.as_ref().filter(|_| next.pending != self.desired.pending)
         {
             let message = resize::event_message(&next.pod, reason, Some(why));
             let event = format!("Resize{reason}");
-            self.host.record_event(&next.pod, "", Severity::Warning, &event, message);
+            self.host.record_event(&next.pod, "", EventType::Warning, &event, message);
         }
-        let granted = resize::is_granted(&next.pod, &self.desired.pod);
+        let granted = resize::matches_allocated(&next.pod, &self.desired.pod);
         let weighs_other = !granted || next.is_active() != self.desired.is_active();
         self.desired = next;
         if weighs_other {
             self.weigh();
         }
         if !granted {
-            self.remember(self.desired.pod.tree()); // what was granted outlives the kubelet
+            self.write_checkpoint(self.desired.pod.tree()); // what was granted outlives the kubelet
         }
     }
 
@@ -204,10 +210,10 @@ impl Worker {
     fn finish(&mut self) {
         let uid = self.desired.pod.metadata().uid().to_owned();
         self.host.tiers.remove(&uid);
-        self.host.objects.forget(&uid);
-        self.host.probed.forget(&uid);
+        self.host.api_reader.forget(&uid);
+        self.host.probe_metrics.forget(&uid);
         self.host.pods.forget(&self.host, &uid);
-        self.host.statuses.ended(&uid);
+        self.host.statuses.mark_terminated(&uid);
     }
 
     fn name(&self) -> String {
@@ -216,7 +222,7 @@ impl Worker {
     }
 
     /// Keeps the pod on disk, for a start without the API server.
-    fn remember(&self, pod: &Value) {
+    fn write_checkpoint(&self, pod: &Value) {
         let folder = self.host.config.pod_folder(self.desired.pod.metadata().uid());
         if self.desired.is_static || self.desired.ending.is_some() || self.desired.failure.is_some()
         {
@@ -231,32 +237,36 @@ impl Worker {
         }
     }
 
-    async fn look(&mut self) -> Result<(), tonic::Status> {
+    async fn observe(&mut self) -> Result<(), tonic::Status> {
         let uid = self.desired.pod.metadata().uid().to_owned();
-        let mut seen = Observed::of(&self.host.runtime, &uid).await?;
+        let mut seen = RuntimePodState::of(&self.host.runtime, &uid).await?;
         let folder = self.host.config.pod_folder(&uid).join("containers");
-        for container in seen.containers.iter_mut().filter(|one| one.state == State::Exited) {
+        for container in
+            seen.containers.iter_mut().filter(|one| one.state == ContainerRunState::Exited)
+        {
             let file = folder.join(&container.name).join(container.restarts.to_string());
             termination_message::read(&self.desired.pod, container, &file);
         }
-        self.seen = seen;
-        self.follow_probes();
+        self.observed = seen;
+        self.sync_probers();
         Ok(())
     }
 
     fn check_deadline(&mut self) {
         let pod = &self.desired.pod;
         let Some(allowed) = pod.spec().active_deadline_seconds() else { return };
-        let Some(start) = pod.status().start_time().and_then(object::Time::seconds) else { return };
+        let Some(start) = pod.status().start_time().and_then(object::Time::parse_seconds) else {
+            return;
+        };
         let over = self.host.nanos() / SECOND >= start.saturating_add(allowed);
         if over
-            && self.memory.failed.is_none()
+            && self.state.failure.is_none()
             && !pod.is_finished()
             && self.desired.ending.is_none()
         {
             let message = "Pod was active on the node longer than the specified deadline";
-            self.host.record_event(pod, "", Severity::Normal, "DeadlineExceeded", message.into());
-            self.memory.failed = Some(Failure {
+            self.host.record_event(pod, "", EventType::Normal, "DeadlineExceeded", message.into());
+            self.state.failure = Some(Failure {
                 reason: "DeadlineExceeded".into(),
                 message: message.into(),
                 ..Failure::default()
@@ -266,20 +276,20 @@ impl Worker {
 
     /// Takes the plan's steps; `false`: they did not all succeed, or the pod's end came
     /// in between.
-    async fn act(&mut self, next: Plan) -> bool {
-        let task = Task {
+    async fn execute_plan(&mut self, next: Plan) -> bool {
+        let task = StepContext {
             host: self.host.clone(),
             pod: self.desired.pod.clone(),
-            seen: self.seen.clone(),
-            places: self.places.clone(),
+            seen: self.observed.clone(),
+            places: self.mounted_volumes.clone(),
         };
-        if self.desired.ending.is_none() && self.memory.failed.is_none() {
+        if self.desired.ending.is_none() && self.state.failure.is_none() {
             self.replaced.extend(next.steps.iter().filter_map(|step| match step {
-                Step::Kill { name, .. } => Some(name.clone()),
+                Step::KillContainer { name, .. } => Some(name.clone()),
                 _ => None,
             }));
         }
-        let doing = take(task, next.steps);
+        let doing = execute(task, next.steps);
         tokio::pin!(doing);
         let outcomes = loop {
             tokio::select! {
@@ -288,9 +298,9 @@ impl Worker {
                     if self.host.is_halting() && !self.halting && self.desired.ending.is_none() {
                         return false; // as for any other end
                     }
-                    let seen = !next.ended && self.look().await.is_ok();
+                    let seen = !next.terminated && self.observe().await.is_ok();
                     if seen && self.replaced.is_empty() {
-                        self.report(false);
+                        self.sync_status(false);
                     }
                 }
                 changed = self.desired_updates.changed() => {
@@ -303,32 +313,32 @@ impl Worker {
                     }
                 }
                 Some((id, finding)) = self.findings.recv() => {
-                    self.found(&id, finding);
-                    if !next.ended && self.replaced.is_empty() {
-                        self.report(false);
+                    self.handle_probe_result(&id, finding);
+                    if !next.terminated && self.replaced.is_empty() {
+                        self.sync_status(false);
                     }
                 }
             }
         };
         let mut good = true;
         for outcome in outcomes {
-            good &= self.learn(outcome).await;
+            good &= self.apply_outcome(outcome).await;
         }
         good
     }
 
     fn status(&self, ended: bool) -> Value {
-        let around = Surroundings {
+        let around = StatusContext {
             host_ips: self.host.host_ips(),
-            runtime: self.host.runtime.name.clone(),
+            runtime_name: self.host.runtime.name.clone(),
             now: self.host.nanos(),
             ended,
             pending: self.desired.pending.clone(),
         };
-        status(&self.desired.pod, &self.seen, &self.memory, &around)
+        status(&self.desired.pod, &self.observed, &self.state, &around)
     }
 
-    fn report(&mut self, ended: bool) {
+    fn sync_status(&mut self, ended: bool) {
         let mut next = self.status(ended);
         let uid = self.desired.pod.metadata().uid();
         let old = self.host.statuses.get(uid);
@@ -340,10 +350,10 @@ impl Worker {
         if self.desired.is_static {
             // it has no API object to read its last status from
             self.desired.pod = Pod::from(self.with_status(&next));
-        } else if self.remembered != self.memory.probes {
+        } else if self.checkpointed_probes != self.state.probes {
             // what was ready stays so for the next kubelet, until its own probes say otherwise
-            self.remember(&self.with_status(&next));
-            self.remembered.clone_from(&self.memory.probes);
+            self.write_checkpoint(&self.with_status(&next));
+            self.checkpointed_probes.clone_from(&self.state.probes);
         }
         self.host.statuses.report(&self.desired.pod, self.desired.is_static, next);
     }
@@ -361,10 +371,10 @@ impl Worker {
         let mut sooner = |at: i64| {
             until = Some(until.map_or(at, |known: i64| known.min(at)));
         };
-        next.at.into_iter().for_each(&mut sooner);
-        let start = pod.status().start_time().and_then(object::Time::seconds);
+        next.next_at.into_iter().for_each(&mut sooner);
+        let start = pod.status().start_time().and_then(object::Time::parse_seconds);
         if let (Some(allowed), Some(start)) = (pod.spec().active_deadline_seconds(), start)
-            && self.memory.failed.is_none()
+            && self.state.failure.is_none()
             && !pod.is_finished()
         {
             sooner(start.saturating_add(allowed).saturating_mul(SECOND));
@@ -373,8 +383,8 @@ impl Worker {
             Instant::now() + Duration::from_nanos(at.saturating_sub(now).max(0).unsigned_abs())
         });
         let lives =
-            self.desired.ending.is_none() && self.memory.failed.is_none() && !pod.is_finished();
-        let refreshes = lives && self.places.is_some() && volumes::change(pod);
+            self.desired.ending.is_none() && self.state.failure.is_none() && !pod.is_finished();
+        let refreshes = lives && self.mounted_volumes.is_some() && volumes::needs_refresh(pod);
         tokio::select! {
             () = self.wake.notified() => {}
             changed = self.desired_updates.changed() => {
@@ -385,14 +395,14 @@ impl Worker {
                     self.refresh = Instant::now();
                 }
             }
-            Some((id, finding)) = self.findings.recv() => self.found(&id, finding),
+            Some((id, finding)) = self.findings.recv() => self.handle_probe_result(&id, finding),
             () = async { sleep_until(deadline.expect("guarded")).await }, if deadline.is_some() => {}
             () = sleep_until(self.refresh), if refreshes => {}
         }
         if refreshes && self.refresh <= Instant::now() {
-            self.refresh = Instant::now() + REFRESH;
-            match volumes::prepare(&self.host, &self.desired.pod).await {
-                Ok(places) => self.places = Some(places),
+            self.refresh = Instant::now() + VOLUME_REFRESH_PERIOD;
+            match volumes::mount_volumes(&self.host, &self.desired.pod).await {
+                Ok(places) => self.mounted_volumes = Some(places),
                 Err(error) => self.record_failed_mount(error).await,
             }
         }

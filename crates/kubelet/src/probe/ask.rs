@@ -4,26 +4,26 @@ use std::{sync::Arc, time::Duration};
 
 use api::core::{Container, HTTPGetAction, LifecycleHandler, Pod, ProbeHandler};
 use bytes::Bytes;
-use client::{Client, Connect, Io, Tcp, Tls, Use};
+use client::{Client, ConnectionUse, Connector, Io, TcpConnector, TlsOptions};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use object::{IntOrString, wait_seconds};
 use tokio::time::timeout;
 
 use super::{command::Failure, grpc};
-use crate::runtime::Runtime;
+use crate::runtime::RuntimeClient;
 
 /// The container that is asked.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
-    pub(crate) runtime: Runtime,
+pub(crate) struct ProbeTarget {
+    pub(crate) runtime: RuntimeClient,
     /// Its id.
     pub(crate) container: String,
     pub(crate) ip: String,
 }
 
-impl Target {
+impl ProbeTarget {
     /// Asks by the network; commands have their own way.
-    pub(crate) async fn ask(
+    pub(crate) async fn run_probe(
         &self,
         _pod: &Pod,
         container: &Container,
@@ -52,9 +52,9 @@ impl Target {
     ) -> Result<(), String> {
         let port = port(container, &get.port())?;
         let host = self.address(get.host());
-        let tls =
-            (get.scheme() == "HTTPS").then(|| Arc::new(Tls { insecure: true, ..Tls::default() }));
-        let mut config = client::Config::new(Arc::new(Tcp::new(host, port, tls)));
+        let tls = (get.scheme() == "HTTPS")
+            .then(|| Arc::new(TlsOptions { insecure: true, ..TlsOptions::default() }));
+        let mut config = client::Config::new(Arc::new(TcpConnector::new(host, port, tls)));
         config.timeout = limit;
         let client = Client::new(config.user_agent("kube-probe/1.37"));
         let mut headers = HeaderMap::new();
@@ -94,7 +94,8 @@ impl Target {
 /// Connects as the client does: it resolves names itself. The standard library's way blocks a thread for as long as
 /// the name's server likes, and a pod chooses the name.
 pub(super) async fn connect(host: &str, port: u16, limit: Duration) -> Result<Box<dyn Io>, String> {
-    match timeout(limit, Tcp::new(host, port, None).connect(Use::Requests)).await {
+    match timeout(limit, TcpConnector::new(host, port, None).connect(ConnectionUse::Requests)).await
+    {
         Ok(Ok(connected)) => Ok(connected.io),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err(format!("dial tcp {host}:{port}: i/o timeout")),
@@ -102,8 +103,8 @@ pub(super) async fn connect(host: &str, port: u16, limit: Duration) -> Result<Bo
 }
 
 /// Runs a lifecycle hook.
-pub(crate) async fn ask_handler(
-    target: &Target,
+pub(crate) async fn run_hook(
+    target: &ProbeTarget,
     container: &Container,
     handler: &LifecycleHandler,
     limit: Duration,

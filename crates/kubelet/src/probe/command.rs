@@ -5,7 +5,7 @@ use std::{future::Future, time::Duration};
 use container::cri::ExecSyncResponse;
 use tonic::{Code, Status};
 
-use super::{LONGEST, ask::Target};
+use super::{LONGEST, ask::ProbeTarget};
 
 /// As upstream asks when it gets no answer.
 const TRIES: usize = 3;
@@ -27,7 +27,7 @@ impl Failure {
     }
 }
 
-impl Target {
+impl ProbeTarget {
     pub(crate) async fn run_command(
         &self,
         command: &[String],

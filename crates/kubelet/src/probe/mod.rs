@@ -15,15 +15,15 @@ use tokio::{
 
 use self::command::Failure;
 pub(crate) use self::{
-    ask::{Target, ask_handler},
-    tally::Tally,
+    ask::{ProbeTarget, run_hook},
+    tally::ProbeMetrics,
 };
 
 /// More of what a container answers to a probe is neither read nor told.
 const LONGEST: usize = 10 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum ProbeType {
     Startup,
     Liveness,
     Readiness,
@@ -31,25 +31,25 @@ pub enum Role {
 
 /// What a probe has found out about a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finding {
+pub enum ProbeEvent {
     Started,
     Ready(bool),
     /// It must be killed; the probe's own grace period.
-    Dead(Role, Option<i64>),
+    Failed(ProbeType, Option<i64>),
     /// One try failed: what it said.
-    Unhealthy(Role, String),
+    Unhealthy(ProbeType, String),
     /// The container could not be asked: why.
-    Errored(Role, String),
+    Errored(ProbeType, String),
 }
 
 /// Counts results against thresholds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counter {
+pub struct ThresholdCounter {
     good: i32,
     bad: i32,
 }
 
-impl Counter {
+impl ThresholdCounter {
     /// `Some` once a threshold is reached.
     pub fn count(&mut self, probe: &Probe, good: bool) -> Option<bool> {
         if good {
@@ -62,7 +62,7 @@ impl Counter {
     }
 }
 
-impl Role {
+impl ProbeType {
     pub fn name(self) -> &'static str {
         match self {
             Self::Startup => "Startup",
@@ -76,15 +76,15 @@ impl Role {
 /// container's id, and counts answers. `began`: how long ago the container started. Once `ending` is true, only the
 /// readiness probe goes on: who sends requests must know, but what ends need not be killed.
 pub(crate) async fn run(
-    target: Target,
+    target: ProbeTarget,
     (pod, container): (Pod, Container),
     began: Duration,
     ending: watch::Receiver<bool>,
-    (tally, findings): (Arc<Tally>, mpsc::Sender<(String, Finding)>),
+    (tally, findings): (Arc<ProbeMetrics>, mpsc::Sender<(String, ProbeEvent)>),
 ) {
     let (started, on_start) = watch::channel(container.startup_probe().is_none());
     let start = Instant::now().checked_sub(began).unwrap_or_else(Instant::now);
-    let one = |role: Role, probe: Option<&Probe>| {
+    let one = |role: ProbeType, probe: Option<&Probe>| {
         let probe = probe.cloned();
         let prober = Prober {
             role,
@@ -99,30 +99,30 @@ pub(crate) async fn run(
             (started.clone(), on_start.clone(), ending.clone());
         async move {
             let Some(probe) = probe else { return };
-            if role != Role::Startup && on_start.wait_for(|up| *up).await.is_err() {
+            if role != ProbeType::Startup && on_start.wait_for(|up| *up).await.is_err() {
                 return;
             }
             tokio::select! {
                 () = prober.run(&probe, &started) => {}
-                _ = ending.wait_for(|ending| *ending), if role != Role::Readiness => {}
+                _ = ending.wait_for(|ending| *ending), if role != ProbeType::Readiness => {}
             }
         }
     };
     futures_util::future::join3(
-        one(Role::Startup, container.startup_probe()),
-        one(Role::Liveness, container.liveness_probe()),
-        one(Role::Readiness, container.readiness_probe()),
+        one(ProbeType::Startup, container.startup_probe()),
+        one(ProbeType::Liveness, container.liveness_probe()),
+        one(ProbeType::Readiness, container.readiness_probe()),
     )
     .await;
 }
 
 struct Prober {
-    role: Role,
-    target: Target,
+    role: ProbeType,
+    target: ProbeTarget,
     pod: Pod,
     container: Container,
-    tally: Arc<Tally>,
-    findings: mpsc::Sender<(String, Finding)>,
+    tally: Arc<ProbeMetrics>,
+    findings: mpsc::Sender<(String, ProbeEvent)>,
     start: Instant,
 }
 
@@ -131,7 +131,7 @@ impl Prober {
         let seconds = |n: i32| Duration::from_secs(n.max(1).unsigned_abs().into());
         let delay = Duration::from_secs(probe.initial_delay_seconds().unsigned_abs().into());
         sleep_until(self.start + delay).await;
-        let (mut counter, mut last) = (Counter::default(), None);
+        let (mut counter, mut last) = (ThresholdCounter::default(), None);
         loop {
             let limit = seconds(probe.timeout_seconds());
             let asked = Instant::now();
@@ -140,7 +140,7 @@ impl Prober {
                 Ok(Ok(())) => Ok(()),
                 Ok(Err(Failure::Unhealthy(said))) => Err(said),
                 Ok(Err(Failure::Unknown(why))) => {
-                    self.say(Finding::Errored(self.role, why)).await;
+                    self.say(ProbeEvent::Errored(self.role, why)).await;
                     sleep(seconds(probe.period_seconds())).await;
                     continue;
                 }
@@ -153,19 +153,19 @@ impl Prober {
             self.tally.count((&self.pod, name, self.role), good, asked.elapsed());
             let result = counter.count(probe, good);
             if let Err(said) = answer {
-                self.say(Finding::Unhealthy(self.role, said)).await;
+                self.say(ProbeEvent::Unhealthy(self.role, said)).await;
             }
             let changed = result.filter(|result| last != Some(*result));
             match (self.role, changed) {
-                (Role::Startup, Some(true)) => {
-                    self.say(Finding::Started).await;
+                (ProbeType::Startup, Some(true)) => {
+                    self.say(ProbeEvent::Started).await;
                     started.send_replace(true);
                     return;
                 }
-                (Role::Readiness, Some(ready)) => self.say(Finding::Ready(ready)).await,
-                (Role::Startup | Role::Liveness, Some(false)) => {
+                (ProbeType::Readiness, Some(ready)) => self.say(ProbeEvent::Ready(ready)).await,
+                (ProbeType::Startup | ProbeType::Liveness, Some(false)) => {
                     let grace = probe.termination_grace_period_seconds();
-                    self.say(Finding::Dead(self.role, grace)).await;
+                    self.say(ProbeEvent::Failed(self.role, grace)).await;
                     return;
                 }
                 _ => {}
@@ -180,11 +180,11 @@ impl Prober {
             let command: Vec<_> = exec.command().iter().map(str::to_owned).collect();
             return self.target.probe_command(&command, limit).await;
         }
-        let asked = self.target.ask(&self.pod, &self.container, handler, limit);
+        let asked = self.target.run_probe(&self.pod, &self.container, handler, limit);
         asked.await.map_err(Failure::Unhealthy)
     }
 
-    async fn say(&self, finding: Finding) {
+    async fn say(&self, finding: ProbeEvent) {
         // the worker may have ended
         let _ = self.findings.send((self.target.container.clone(), finding)).await;
     }
@@ -193,7 +193,7 @@ impl Prober {
 #[test]
 fn thresholds_decide() {
     let tree = object::yaml::from_yaml("{successThreshold: 2, failureThreshold: 3}").unwrap();
-    let (probe, mut counter) = (Probe::from(tree), Counter::default());
+    let (probe, mut counter) = (Probe::from(tree), ThresholdCounter::default());
     let results = [true, true, false, true, false, false, false, false];
     let got: Vec<_> = results.iter().map(|good| counter.count(&probe, *good)).collect();
     let bad = Some(false);

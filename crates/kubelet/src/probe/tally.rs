@@ -9,11 +9,11 @@ use std::{
 
 use api::core::Pod;
 
-use super::Role;
+use super::ProbeType;
 
 /// Counts by container and probe.
 #[derive(Debug, Default)]
-pub(crate) struct Tally(Mutex<BTreeMap<Key, Count>>);
+pub(crate) struct ProbeMetrics(Mutex<BTreeMap<Key, Count>>);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
@@ -36,9 +36,9 @@ struct Count {
 /// The seconds that dashboards expect.
 const BOUNDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-impl Tally {
+impl ProbeMetrics {
     /// One answer, and how long it took.
-    pub(super) fn count(&self, of: (&Pod, &str, Role), good: bool, took: Duration) {
+    pub(super) fn count(&self, of: (&Pod, &str, ProbeType), good: bool, took: Duration) {
         let (pod, container, role) = of;
         let meta = pod.metadata();
         let key = Key {
@@ -63,7 +63,7 @@ impl Tally {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|key, _| key.uid != uid);
     }
 
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn render(&self) -> String {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut out = String::from(
             "# HELP prober_probe_total Cumulative number of a liveness, readiness or startup probe for a container by result.\n\
@@ -110,12 +110,12 @@ impl Key {
 fn answers_are_counted_until_the_pod_goes() {
     let text = "{metadata: {name: p, namespace: ns, uid: u}}";
     let pod = Pod::from(object::yaml::from_yaml(text).unwrap());
-    let tally = Tally::default();
+    let tally = ProbeMetrics::default();
     let took = Duration::from_millis(30);
     for good in [true, true, false] {
-        tally.count((&pod, "c", Role::Readiness), good, took);
+        tally.count((&pod, "c", ProbeType::Readiness), good, took);
     }
-    let shown = tally.shown();
+    let shown = tally.render();
     let labels = "container=\"c\",namespace=\"ns\",pod=\"p\",probe_type=\"Readiness\"";
     for line in [
         format!("prober_probe_total{{{labels},pod_uid=\"u\",result=\"successful\"}} 2\n"),
@@ -127,5 +127,5 @@ fn answers_are_counted_until_the_pod_goes() {
         assert!(shown.contains(&line), "{line}{shown}");
     }
     tally.forget("u");
-    assert!(!tally.shown().contains("probe_type"));
+    assert!(!tally.render().contains("probe_type"));
 }

@@ -4,7 +4,7 @@ use http::{HeaderMap, Method, header::AUTHORIZATION};
 use object::{Value, to_json};
 use rustls::pki_types::CertificateDer;
 
-use crate::Host;
+use crate::KubeletContext;
 
 const JSON: &str = "application/json";
 /// Those who may do everything everywhere.
@@ -19,8 +19,8 @@ pub(crate) struct User {
     pub(crate) extra: Value,
 }
 
-pub(crate) fn by_certificate(host: &Host, chain: &[CertificateDer<'_>]) -> Option<User> {
-    let trust = host.config.clients.as_ref().filter(|_| !chain.is_empty())?;
+pub(crate) fn by_certificate(host: &KubeletContext, chain: &[CertificateDer<'_>]) -> Option<User> {
+    let trust = host.config.client_ca.as_ref().filter(|_| !chain.is_empty())?;
     let identity = trust.identify(chain, host.now()).ok()?;
     let mut groups = identity.organizations;
     groups.push("system:authenticated".into());
@@ -28,7 +28,7 @@ pub(crate) fn by_certificate(host: &Host, chain: &[CertificateDer<'_>]) -> Optio
     Some(User { name: identity.common_name, groups, uid, extra })
 }
 
-pub(crate) async fn by_token(host: &Host, headers: &HeaderMap) -> Option<User> {
+pub(crate) async fn by_token(host: &KubeletContext, headers: &HeaderMap) -> Option<User> {
     let token = headers.get(AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")?;
     if host.config.standalone {
         return None;
@@ -53,8 +53,8 @@ pub(crate) async fn by_token(host: &Host, headers: &HeaderMap) -> Option<User> {
 }
 
 /// Whether the user may ask for the path; why not.
-pub(crate) async fn allowed(
-    host: &Host,
+pub(crate) async fn authorize(
+    host: &KubeletContext,
     user: &User,
     method: &Method,
     path: &str,
@@ -106,7 +106,12 @@ fn subresources(path: &str) -> &'static [&'static str] {
     }
 }
 
-async fn review(host: &Host, user: &User, verb: &str, part: &str) -> Result<bool, String> {
+async fn review(
+    host: &KubeletContext,
+    user: &User,
+    verb: &str,
+    part: &str,
+) -> Result<bool, String> {
     let review = access_review(&host.config.node_name, user, verb, part);
     let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
     let answer = host.cx.client().call(Method::POST, path, JSON, to_json(&review).into()).await;

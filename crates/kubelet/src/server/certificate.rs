@@ -3,30 +3,30 @@
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
-use pki::{Authority, Leaf, Pair, Rotating};
+use pki::{CertKeyPair, CertificateAuthority, CertificateSpec, Reloadable};
 use rustls::ServerConfig;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use crate::{Config, Error, Host, config::Serving};
+use crate::{Config, Error, KubeletContext, config::Serving};
 
 /// How often files and the end of the certificate are looked at.
 const LOOK: Duration = Duration::from_mins(1);
 
 /// The TLS configuration of the port, with the pair that it shows.
 pub(super) struct Shown {
-    pub(super) tls: Arc<Rotating<ServerConfig>>,
-    pair: Pair,
+    pub(super) tls: Arc<Reloadable<ServerConfig>>,
+    pair: CertKeyPair,
 }
 
 impl Shown {
-    pub(super) fn open(host: &Host) -> Result<Self, Error> {
+    pub(super) fn open(host: &KubeletContext) -> Result<Self, Error> {
         let pair = pair(&host.config, host.now())?;
-        Ok(Self { tls: Arc::new(Rotating::new(tls(&host.config, &pair)?)), pair })
+        Ok(Self { tls: Arc::new(Reloadable::new(tls(&host.config, &pair)?)), pair })
     }
 
     /// Shows another certificate when the files change or less than 30 % of its time is left.
-    pub(super) async fn follow(mut self, host: Arc<Host>) {
+    pub(super) async fn follow(mut self, host: Arc<KubeletContext>) {
         while timeout(LOOK, host.cx.stopping()).await.is_err() {
             match self.renew(&host) {
                 Ok(true) => info!("the kubelet's certificate is a new one"),
@@ -36,9 +36,9 @@ impl Shown {
         }
     }
 
-    fn renew(&mut self, host: &Host) -> Result<bool, Error> {
-        let files = matches!(host.config.serving, Some(Serving::Files { .. }));
-        if !files && !self.pair.identity()?.is_due(host.now()) {
+    fn renew(&mut self, host: &KubeletContext) -> Result<bool, Error> {
+        let files = matches!(host.config.serving_cert, Some(Serving::Files { .. }));
+        if !files && !self.pair.identity()?.needs_renewal(host.now()) {
             return Ok(false);
         }
         let pair = pair(&host.config, host.now())?;
@@ -51,34 +51,34 @@ impl Shown {
     }
 }
 
-fn tls(config: &Config, pair: &Pair) -> Result<ServerConfig, Error> {
-    let mut tls = pki::server_config(pair, config.clients.as_ref())?;
+fn tls(config: &Config, pair: &CertKeyPair) -> Result<ServerConfig, Error> {
+    let mut tls = pki::server_config(pair, config.client_ca.as_ref())?;
     tls.alpn_protocols = vec![b"http/1.1".to_vec()]; // streams need upgrades
     Ok(tls)
 }
 
-fn pair(config: &Config, now: i64) -> Result<Pair, Error> {
+fn pair(config: &Config, now: i64) -> Result<CertKeyPair, Error> {
     let name = &config.node_name;
-    let authority = match &config.serving {
+    let authority = match &config.serving_cert {
         Some(Serving::Files { certificate, key }) => {
-            return Ok(Pair::from_pem(&read(certificate)?, &read(key)?)?);
+            return Ok(CertKeyPair::from_pem(&read(certificate)?, &read(key)?)?);
         }
         Some(Serving::Authority { certificate, key }) => {
-            Authority::from_pem(&read(certificate)?, &read(key)?)?
+            CertificateAuthority::from_pem(&read(certificate)?, &read(key)?)?
         }
-        None => Authority::create(&format!("{name}-ca"), now)?,
+        None => CertificateAuthority::create(&format!("{name}-ca"), now)?,
     };
     Ok(authority.issue(&leaf(name, &config.node_ips), now)?)
 }
 
 /// What certificates of kubelets' ports say: upstream's user name, and the node's name and
 /// addresses.
-pub fn leaf(node: &str, addresses: &[std::net::IpAddr]) -> Leaf {
+pub fn leaf(node: &str, addresses: &[std::net::IpAddr]) -> CertificateSpec {
     let mut ips = addresses.to_vec();
     ips.extend(node.parse::<std::net::IpAddr>().ok());
-    Leaf {
+    CertificateSpec {
         organizations: vec!["system:nodes".to_owned()],
-        ..Leaf::server(&format!("system:node:{node}"), vec![node.to_owned()], ips)
+        ..CertificateSpec::server(&format!("system:node:{node}"), vec![node.to_owned()], ips)
     }
 }
 
@@ -95,13 +95,13 @@ mod tests {
     #[test]
     fn an_authority_signs_for_the_node_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let authority = Authority::create("ca", NOW).unwrap();
+        let authority = CertificateAuthority::create("ca", NOW).unwrap();
         let (certificate, key) = (folder.path().join("ca.crt"), folder.path().join("ca.key"));
         fs::write(&certificate, authority.certificate_pem()).unwrap();
         fs::write(&key, authority.key_pem()).unwrap();
         let mut config = Config::new("n1", "/nonexistent");
         config.node_ips = vec![[192, 0, 2, 1].into()];
-        config.serving = Some(Serving::Authority { certificate, key });
+        config.serving_cert = Some(Serving::Authority { certificate, key });
         let identity = pair(&config, NOW).unwrap().identity().unwrap();
         assert_eq!(identity.common_name, "system:node:n1");
         assert_eq!(
@@ -109,7 +109,7 @@ mod tests {
             (&["n1".to_owned()][..], &config.node_ips[..])
         );
 
-        config.serving = Some(Serving::Files {
+        config.serving_cert = Some(Serving::Files {
             certificate: folder.path().join("missing"),
             key: folder.path().join("missing"),
         });

@@ -22,10 +22,10 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{Answer, flag, text, word};
+use super::{HttpResponse, flag, query_value, text};
 use crate::{
-    Host,
-    pod::observe::{Container, Observed, State},
+    KubeletContext,
+    pod::observe::{ContainerRunState, RuntimeContainer, RuntimePodState},
     pod_logs::PodLogs,
 };
 
@@ -62,28 +62,28 @@ pub(crate) struct Options {
 }
 
 pub(crate) async fn answer(
-    host: &Arc<Host>,
+    host: &Arc<KubeletContext>,
     namespace: &str,
     name: &str,
     container: &str,
     query: Option<&str>,
-) -> Answer {
+) -> HttpResponse {
     let Some(pod) = host.pods.find(namespace, name, "") else {
         return text(StatusCode::NOT_FOUND, &format!("pod \"{name}\" does not exist"));
     };
-    let number = |name: &str| word(query, name).and_then(|value| value.parse::<i64>().ok());
+    let number = |name: &str| query_value(query, name).and_then(|value| value.parse::<i64>().ok());
     let options = Options {
         follow: flag(query, &["follow"]),
         timestamps: flag(query, &["timestamps"]),
         tail: number("tailLines").and_then(|lines| lines.try_into().ok()),
         since: number("sinceSeconds")
             .map(|seconds| host.now().saturating_sub(seconds))
-            .or_else(|| Time::seconds(&word(query, "sinceTime")?)),
+            .or_else(|| Time::parse_seconds(&query_value(query, "sinceTime")?)),
         limit: number("limitBytes").and_then(|bytes| bytes.try_into().ok()),
-        stream: word(query, "stream").filter(|stream| stream != "All" && !stream.is_empty()),
+        stream: query_value(query, "stream").filter(|stream| stream != "All" && !stream.is_empty()),
     };
     let uid = pod.metadata().uid().to_owned();
-    let seen = match Observed::of(&host.runtime, &uid).await {
+    let seen = match RuntimePodState::of(&host.runtime, &uid).await {
         Ok(seen) => seen,
         Err(error) => return text(StatusCode::INTERNAL_SERVER_ERROR, error.message()),
     };
@@ -123,7 +123,7 @@ pub(crate) async fn answer(
 /// The container that a request for logs is about.
 #[derive(Debug, PartialEq)]
 enum Choice<'a> {
-    Container(&'a Container),
+    Container(&'a RuntimeContainer),
     /// The runtime no longer has it.
     Gone {
         restarts: i64,
@@ -138,18 +138,22 @@ fn status_of<'a>(status: &'a Value, container: &str) -> &'a Value {
 
 /// Chooses the container to read, by what the runtime has and by what the pod's status says of it; why there is none.
 fn choose<'a>(
-    seen: &'a Observed,
+    seen: &'a RuntimePodState,
     status: &Value,
     (pod, container): (&str, &str),
     previous: bool,
 ) -> Result<Choice<'a>, String> {
     let waiting = &status["state"]["waiting"];
     let has_ended = !status["lastState"]["terminated"].is_null();
-    let mut ran =
-        seen.containers.iter().filter(|one| one.name == container && one.state != State::Created);
+    let mut ran = seen
+        .containers
+        .iter()
+        .filter(|one| one.name == container && one.state != ContainerRunState::Created);
     let found = match ran.next() {
         // one that waits to run again is itself the last that has ended
-        Some(newest) if previous && (waiting.is_null() || newest.state != State::Exited) => {
+        Some(newest)
+            if previous && (waiting.is_null() || newest.state != ContainerRunState::Exited) =>
+        {
             ran.next()
         }
         newest => newest,
@@ -176,7 +180,7 @@ fn choose<'a>(
 }
 
 struct Reader {
-    host: Arc<Host>,
+    host: Arc<KubeletContext>,
     id: String,
     path: PathBuf,
     options: Options,
@@ -213,7 +217,7 @@ impl Reader {
         let (mut runs, mut checked) = (true, None);
         loop {
             let got = file.read(&mut chunk).await?;
-            let mut out = shown(&lines.add(&chunk[..got]), &self.options);
+            let mut out = format_lines(&lines.add(&chunk[..got]), &self.options);
             out.truncate(left);
             left -= out.len();
             if !out.is_empty() && self.frame_sender.send(Ok(Frame::data(out.into()))).await.is_err()
@@ -229,8 +233,9 @@ impl Reader {
                 }
                 if checked.is_none_or(|checked: Instant| checked.elapsed() >= ENDED) {
                     let status = self.host.runtime.container_status(&self.id).await;
-                    runs =
-                        status.is_ok_and(|status| Container::from(status).state == State::Running);
+                    runs = status.is_ok_and(|status| {
+                        RuntimeContainer::from(status).state == ContainerRunState::Running
+                    });
                     checked = Some(Instant::now());
                 }
                 sleep(FOLLOW).await;
@@ -305,7 +310,7 @@ async fn tail_offset(file: &mut File, lines: usize) -> io::Result<u64> {
 }
 
 /// The text of whole lines of a log: `TIME STREAM F|P TEXT`.
-fn shown(lines: &[u8], options: &Options) -> Vec<u8> {
+fn format_lines(lines: &[u8], options: &Options) -> Vec<u8> {
     let mut out = Vec::with_capacity(lines.len());
     for line in lines.split_inclusive(|byte| *byte == b'\n') {
         let mut parts = line.splitn(4, |byte| *byte == b' ');
@@ -314,7 +319,7 @@ fn shown(lines: &[u8], options: &Options) -> Vec<u8> {
         else {
             continue;
         };
-        let moment = || Time::seconds(std::str::from_utf8(time).unwrap_or_default());
+        let moment = || Time::parse_seconds(std::str::from_utf8(time).unwrap_or_default());
         if options.since.is_some_and(|since| moment().is_some_and(|moment| moment < since)) {
             continue;
         }
@@ -333,7 +338,7 @@ fn shown(lines: &[u8], options: &Options) -> Vec<u8> {
 }
 
 /// The end of a log, as a container's last words.
-pub(crate) fn last_words(path: &Path) -> Vec<u8> {
+pub(crate) fn tail_for_termination_message(path: &Path) -> Vec<u8> {
     let Ok(file) = container_file::open(path) else { return Vec::new() };
     let Ok(content) = container_file::read_tail(&file, CHUNK) else { return Vec::new() };
     let mut lines: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
@@ -341,7 +346,7 @@ pub(crate) fn last_words(path: &Path) -> Vec<u8> {
         lines.remove(0); // only the end of a line
     }
     let from = lines.len().saturating_sub(LAST_LINES);
-    let mut words = shown(&lines[from..].concat(), &Options::default());
+    let mut words = format_lines(&lines[from..].concat(), &Options::default());
     let excess = words.len().saturating_sub(LAST);
     words.drain(..excess);
     words
@@ -350,11 +355,11 @@ pub(crate) fn last_words(path: &Path) -> Vec<u8> {
 #[test]
 fn lines_lose_their_heads() {
     let log = b"2026-11-16T00:00:00.5Z stdout F one\n2026-11-16T00:00:01Z stderr P tw\n2026-11-16T00:00:01Z stderr F o\n";
-    let show = |options: &Options| String::from_utf8(shown(log, options)).unwrap();
+    let show = |options: &Options| String::from_utf8(format_lines(log, options)).unwrap();
     assert_eq!(show(&Options::default()), "one\ntwo\n");
     let out = Options { stream: Some("Stdout".into()), timestamps: true, ..Options::default() };
     assert_eq!(show(&out), "2026-11-16T00:00:00.5Z one\n");
-    let late = Options { since: Time::seconds("2026-11-16T00:00:01Z"), ..Options::default() };
+    let late = Options { since: Time::parse_seconds("2026-11-16T00:00:01Z"), ..Options::default() };
     assert_eq!(show(&late), "two\n");
 }
 
@@ -384,20 +389,21 @@ fn the_last_words_are_those_at_the_end_of_a_large_log() {
         file.write_all(line(&at.to_string()).as_bytes()).unwrap();
     }
     file.write_all(b"\n").unwrap();
-    let words = String::from_utf8(last_words(&path)).unwrap();
+    let words = String::from_utf8(tail_for_termination_message(&path)).unwrap();
     assert!(words.starts_with("120\n") && words.ends_with("199\n"), "{words}");
 }
 
 #[test]
 fn the_container_to_read_is_chosen_by_its_state() {
-    let one = |id: &str, state| Container {
+    let one = |id: &str, state| RuntimeContainer {
         id: id.into(),
         name: "a".into(),
         state,
-        ..Container::default()
+        ..RuntimeContainer::default()
     };
-    let choose = |containers: &[Container], status: &str, previous| {
-        let seen = Observed { containers: containers.to_vec(), ..Observed::default() };
+    let choose = |containers: &[RuntimeContainer], status: &str, previous| {
+        let seen =
+            RuntimePodState { containers: containers.to_vec(), ..RuntimePodState::default() };
         let status = object::yaml::from_yaml(status).unwrap();
         let chosen = choose(&seen, &status, ("p", "a"), previous);
         chosen.map(|choice| match choice {
@@ -405,7 +411,8 @@ fn the_container_to_read_is_chosen_by_its_state() {
             Choice::Gone { restarts } => restarts.to_string(),
         })
     };
-    let (running, ended) = (one("new", State::Running), one("old", State::Exited));
+    let (running, ended) =
+        (one("new", ContainerRunState::Running), one("old", ContainerRunState::Exited));
     let both = [running.clone(), ended.clone()];
     let runs = "{restartCount: 1, state: {running: {}}, lastState: {terminated: {}}}";
     assert_eq!(choose(&both, runs, false).as_deref(), Ok("new"));
@@ -415,7 +422,7 @@ fn the_container_to_read_is_chosen_by_its_state() {
     for previous in [true, false] {
         assert_eq!(choose(std::slice::from_ref(&ended), waits, previous).as_deref(), Ok("old"));
     }
-    let created = one("made", State::Created);
+    let created = one("made", ContainerRunState::Created);
     for (reason, why) in [
         ("ErrImagePull", "image can't be pulled"),
         ("ImagePullBackOff", "trying and failing to pull image"),

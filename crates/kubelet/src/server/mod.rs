@@ -38,17 +38,17 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
 use self::connection::{Connection, Connections};
-use crate::{Config, Error, Host};
+use crate::{Config, Error, KubeletContext};
 
 pub use self::certificate::leaf as serving_leaf;
 
 pub(crate) type Body = BoxBody<Bytes, io::Error>;
-pub(crate) type Answer = Response<Body>;
+pub(crate) type HttpResponse = Response<Body>;
 
-const SHAKE: Duration = Duration::from_secs(10);
+const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Binds and serves until the context stops.
-pub(crate) async fn start(host: &Arc<Host>) -> Result<SocketAddr, Error> {
+pub(crate) async fn start(host: &Arc<KubeletContext>) -> Result<SocketAddr, Error> {
     let wanted = SocketAddr::new(address(&host.config), host.config.port);
     let failed = |error| Error::Io { what: wanted.to_string(), error };
     let listener = bind(wanted, host.config.port_may_differ).await.map_err(failed)?;
@@ -107,8 +107,15 @@ async fn bind(wanted: SocketAddr, may_differ: bool) -> io::Result<TcpListener> {
     }
 }
 
-async fn serve(host: Arc<Host>, acceptor: TlsAcceptor, stream: TcpStream, connection: &Connection) {
-    let Ok(Ok(stream)) = timeout(SHAKE, acceptor.accept(stream)).await else { return };
+async fn serve(
+    host: Arc<KubeletContext>,
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    connection: &Connection,
+) {
+    let Ok(Ok(stream)) = timeout(TLS_HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await else {
+        return;
+    };
     let chain = stream.get_ref().1.peer_certificates().map(<[_]>::to_vec).unwrap_or_default();
     let user = auth::by_certificate(&host, &chain);
     let service = service_fn(move |request| {
@@ -132,7 +139,7 @@ async fn serve(host: Arc<Host>, acceptor: TlsAcceptor, stream: TcpStream, connec
 }
 
 /// Says that a body is of the type that stands there, and that this port speaks TLS alone: scanners ask for both.
-fn with_security_headers(mut answer: Answer) -> Answer {
+fn with_security_headers(mut answer: HttpResponse) -> HttpResponse {
     for (name, value) in [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::STRICT_TRANSPORT_SECURITY, "max-age=31536000"),
@@ -143,18 +150,18 @@ fn with_security_headers(mut answer: Answer) -> Answer {
 }
 
 async fn answer(
-    host: &Arc<Host>,
+    host: &Arc<KubeletContext>,
     user: Option<auth::User>,
     request: Request<Incoming>,
     connection: &Connection,
-) -> Answer {
+) -> HttpResponse {
     let path = request.uri().path().to_owned();
     let user = match user {
         Some(user) => Some(user),
         None => auth::by_token(host, request.headers()).await,
     };
     let Some(user) = user else { return text(StatusCode::UNAUTHORIZED, "Unauthorized") };
-    if let Err(why) = auth::allowed(host, &user, request.method(), &path).await {
+    if let Err(why) = auth::authorize(host, &user, request.method(), &path).await {
         return text(StatusCode::FORBIDDEN, &why);
     }
     if !connection.trust() {
@@ -186,7 +193,7 @@ async fn answer(
     }
 }
 
-pub(crate) fn text(status: StatusCode, message: &str) -> Answer {
+pub(crate) fn text(status: StatusCode, message: &str) -> HttpResponse {
     let body = Full::new(Bytes::from(message.to_owned())).map_err(|never| match never {}).boxed();
     let mut answer = Response::new(body);
     *answer.status_mut() = status;
@@ -195,14 +202,14 @@ pub(crate) fn text(status: StatusCode, message: &str) -> Answer {
     answer
 }
 
-pub(crate) fn json(value: &Value) -> Answer {
+pub(crate) fn json(value: &Value) -> HttpResponse {
     let body = Full::new(Bytes::from(to_json(value))).map_err(|never| match never {}).boxed();
     let mut answer = Response::new(body);
     answer.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
     answer
 }
 
-fn pods(host: &Host) -> Value {
+fn pods(host: &KubeletContext) -> Value {
     let mut list = Value::object();
     (list["kind"], list["apiVersion"]) = ("PodList".into(), "v1".into());
     list["metadata"] = Value::object();
@@ -221,7 +228,7 @@ fn pods(host: &Host) -> Value {
     list
 }
 
-fn configz(host: &Host) -> Value {
+fn configz(host: &KubeletContext) -> Value {
     let config = &host.config;
     let mut out = Value::object();
     let inner = &mut out["kubeletconfig"];
@@ -230,7 +237,7 @@ fn configz(host: &Host) -> Value {
     inner["maxPods"] = i64::from(config.max_pods).into();
     inner["address"] = config.address.to_string().into();
     inner["port"] = i32::from(host.port.get().copied().unwrap_or(config.port)).into();
-    if let Some(path) = &config.static_pods {
+    if let Some(path) = &config.static_pod_path {
         inner["staticPodPath"] = path.to_string_lossy().into_owned().into();
     }
     inner["authentication"]["anonymous"]["enabled"] = false.into();
@@ -238,7 +245,7 @@ fn configz(host: &Host) -> Value {
 }
 
 /// The values of a query's word, decoded.
-pub(crate) fn words<'a>(
+pub(crate) fn query_values<'a>(
     query: Option<&'a str>,
     name: &'a str,
 ) -> impl Iterator<Item = String> + 'a {
@@ -250,12 +257,14 @@ pub(crate) fn words<'a>(
         .map(|(_, value)| decode(value))
 }
 
-pub(crate) fn word(query: Option<&str>, name: &str) -> Option<String> {
-    words(query, name).next()
+pub(crate) fn query_value(query: Option<&str>, name: &str) -> Option<String> {
+    query_values(query, name).next()
 }
 
 pub(crate) fn flag(query: Option<&str>, names: &[&str]) -> bool {
-    names.iter().any(|name| matches!(word(query, name).as_deref(), Some("1" | "true" | "True")))
+    names
+        .iter()
+        .any(|name| matches!(query_value(query, name).as_deref(), Some("1" | "true" | "True")))
 }
 
 /// A part of a query, decoded.
@@ -286,7 +295,7 @@ fn decode_path(text: &str) -> String {
 #[test]
 fn queries_are_decoded() {
     let query = Some("command=sh&command=-c&command=echo+a%26b&tty=1");
-    assert_eq!(words(query, "command").collect::<Vec<_>>(), ["sh", "-c", "echo a&b"]);
+    assert_eq!(query_values(query, "command").collect::<Vec<_>>(), ["sh", "-c", "echo a&b"]);
     assert!(flag(query, &["tty"]) && !flag(query, &["input"]));
 }
 

@@ -23,7 +23,7 @@ use hyper::body::Frame;
 use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, open, openat};
 use tokio::io::AsyncReadExt;
 
-use super::{Answer, decode_path, text};
+use super::{HttpResponse, decode_path, text};
 use crate::blocking;
 
 const CHUNK: usize = 64 << 10;
@@ -39,7 +39,7 @@ enum Found {
 }
 
 /// Answers a request for `/logs/PATH`. `path` is as it was sent.
-pub(super) async fn answer(folder: &Path, method: &Method, path: &str) -> Answer {
+pub(super) async fn answer(folder: &Path, method: &Method, path: &str) -> HttpResponse {
     if !matches!(*method, Method::GET | Method::HEAD) {
         return text(StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed");
     }
@@ -78,7 +78,7 @@ fn relative(path: &str) -> Option<PathBuf> {
 }
 
 fn find(folder: &Path, path: &Path) -> io::Result<Found> {
-    let root = sys::descriptor::place(folder)?;
+    let root = sys::descriptor::open_path(folder)?;
     let place = sys::descriptor::place_beneath(&root, path)?;
     let stat = fstat(&place)?;
     match FileType::from_raw_mode(stat.st_mode) {
@@ -113,7 +113,7 @@ fn names(place: &OwnedFd) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-fn list(names: &[String]) -> Answer {
+fn list(names: &[String]) -> HttpResponse {
     let mut page = String::from(
         "<!doctype html>\n<meta name=\"viewport\" content=\"width=device-width\">\n<pre>\n",
     );
@@ -127,7 +127,7 @@ fn list(names: &[String]) -> Answer {
     answer
 }
 
-fn redirect(to: &str) -> Answer {
+fn redirect(to: &str) -> HttpResponse {
     let mut answer = text(StatusCode::MOVED_PERMANENTLY, "");
     match HeaderValue::from_str(to) {
         Ok(to) => answer.headers_mut().insert(LOCATION, to),
@@ -137,7 +137,7 @@ fn redirect(to: &str) -> Answer {
 }
 
 /// As much of the file as there was when it was opened: logs grow.
-fn send(file: File, length: u64) -> Answer {
+fn send(file: File, length: u64) -> HttpResponse {
     let file = tokio::fs::File::from_std(file).take(length);
     let chunks = futures_util::stream::try_unfold(file, |mut file| async move {
         let mut chunk = vec![0; CHUNK];

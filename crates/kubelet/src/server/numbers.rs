@@ -5,21 +5,22 @@ use std::collections::HashMap;
 use http::StatusCode;
 
 use super::{
-    Answer,
+    HttpResponse,
     exposition::{Exposition, seconds},
     text,
 };
-use crate::{Host, node::machine, usage};
+use crate::{KubeletContext, node::machine, usage};
 
 /// A number of a container, and what it is called.
-type Column = (&'static str, &'static str, &'static str, fn(&usage::Container) -> String);
+type MetricColumn =
+    (&'static str, &'static str, &'static str, fn(&usage::ContainerResourceUsage) -> String);
 
-const RESOURCE: [Column; 4] = [
+const RESOURCE: [MetricColumn; 4] = [
     (
         "container_cpu_usage_seconds_total",
         "counter",
         "Cumulative cpu time consumed by the container in core-seconds",
-        |one| seconds(one.cpu.total),
+        |one| seconds(one.cpu.usage_core_nanoseconds),
     ),
     (
         "container_memory_working_set_bytes",
@@ -41,12 +42,12 @@ const RESOURCE: [Column; 4] = [
     ),
 ];
 
-const CADVISOR: [Column; 9] = [
+const CADVISOR: [MetricColumn; 9] = [
     (
         "container_cpu_usage_seconds_total",
         "counter",
         "Cumulative cpu time consumed in seconds.",
-        |one| seconds(one.cpu.total),
+        |one| seconds(one.cpu.usage_core_nanoseconds),
     ),
     (
         "container_memory_usage_bytes",
@@ -82,7 +83,7 @@ const CADVISOR: [Column; 9] = [
 /// The column that is a time and has none.
 const START: &str = "container_start_time_seconds";
 
-pub(crate) async fn metrics(host: &Host) -> Answer {
+pub(crate) async fn metrics(host: &KubeletContext) -> HttpResponse {
     let mut out = Exposition::default();
     let node = &*host.config.node_name;
     out.family("kubelet_node_name", "gauge", "The node's name. The count is always 1.").put(
@@ -111,7 +112,7 @@ pub(crate) async fn metrics(host: &Host) -> Answer {
 }
 
 /// What the runtime has; nothing of it where it does not answer.
-async fn running(host: &Host, out: &mut Exposition) {
+async fn running(host: &KubeletContext, out: &mut Exposition) {
     use container::cri::{ContainerState, PodSandboxState};
     if let Ok(sandboxes) = host.runtime.sandboxes(HashMap::new()).await {
         let ready =
@@ -135,7 +136,7 @@ async fn running(host: &Host, out: &mut Exposition) {
     }
 }
 
-pub(crate) async fn resource(host: &Host) -> Answer {
+pub(crate) async fn resource(host: &KubeletContext) -> HttpResponse {
     let mut out = Exposition::default();
     let pods = usage::pods(host).await;
     let failed = u8::from(pods.is_err());
@@ -150,7 +151,8 @@ pub(crate) async fn resource(host: &Host) -> Answer {
             "pod_cpu_usage_seconds_total",
             "counter",
             "Cumulative cpu time consumed by the pod in core-seconds",
-            (|pod| seconds(pod.cpu.total)) as fn(&usage::Pod) -> String,
+            (|pod| seconds(pod.cpu.usage_core_nanoseconds))
+                as fn(&usage::PodResourceUsage) -> String,
         ),
         (
             "pod_memory_working_set_bytes",
@@ -186,7 +188,7 @@ pub(crate) async fn resource(host: &Host) -> Answer {
     text(StatusCode::OK, &out.finish())
 }
 
-pub(crate) async fn cadvisor(host: &Host) -> Answer {
+pub(crate) async fn cadvisor(host: &KubeletContext) -> HttpResponse {
     let pods = match usage::pods(host).await {
         Ok(pods) => pods,
         Err(error) => return text(StatusCode::INTERNAL_SERVER_ERROR, &error),
@@ -237,8 +239,8 @@ pub(crate) async fn cadvisor(host: &Host) -> Answer {
     text(StatusCode::OK, &out.finish())
 }
 
-pub(crate) fn probes(host: &Host) -> Answer {
-    text(StatusCode::OK, &host.probed.shown())
+pub(crate) fn probes(host: &KubeletContext) -> HttpResponse {
+    text(StatusCode::OK, &host.probe_metrics.render())
 }
 
 /// Of the whole machine: nanoseconds of cores, bytes.
@@ -254,17 +256,23 @@ pub(super) fn node() -> (u64, u64) {
     (busy.sum::<u64>() * 10_000_000, used.max(0).unsigned_abs())
 }
 
-fn containers(pods: &[usage::Pod]) -> impl Iterator<Item = (&usage::Pod, &usage::Container)> {
+fn containers(
+    pods: &[usage::PodResourceUsage],
+) -> impl Iterator<Item = (&usage::PodResourceUsage, &usage::ContainerResourceUsage)> {
     pods.iter().flat_map(|pod| pod.containers.iter().map(move |one| (pod, one)))
 }
 
 /// Labels of a container of a pod, made from this image.
-type Labels = fn(&usage::Pod, &usage::Container, &str) -> Vec<(&'static str, String)>;
+type Labels = fn(
+    &usage::PodResourceUsage,
+    &usage::ContainerResourceUsage,
+    &str,
+) -> Vec<(&'static str, String)>;
 
 fn of_containers(
     out: &mut Exposition,
-    columns: &[Column],
-    pods: &[usage::Pod],
+    columns: &[MetricColumn],
+    pods: &[usage::PodResourceUsage],
     starts: &HashMap<String, Start>,
     labels: Labels,
 ) {
@@ -283,7 +291,7 @@ fn of_containers(
     }
 }
 
-fn network(out: &mut Exposition, pods: &[usage::Pod]) {
+fn network(out: &mut Exposition, pods: &[usage::PodResourceUsage]) {
     type Of = fn(&container::cri::NetworkInterfaceUsage) -> Option<u64>;
     let columns: [(&str, &str, Of); 4] = [
         ("container_network_receive_bytes_total", "Cumulative count of bytes received", |one| {
@@ -331,7 +339,7 @@ impl std::fmt::Display for Start {
 }
 
 /// By the container's id.
-async fn starts(host: &Host) -> HashMap<String, Start> {
+async fn starts(host: &KubeletContext) -> HashMap<String, Start> {
     let listed = host.runtime.containers(HashMap::new()).await.unwrap_or_default();
     let all = listed.into_iter().map(|one| {
         let image = one.image.map(|image| image.user_specified_image).unwrap_or_default();

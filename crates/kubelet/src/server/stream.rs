@@ -11,14 +11,18 @@ use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, time::timeout};
 use tracing::debug;
 
-use super::{Answer, flag, idle::copy_until_idle, text, word, words};
-use crate::{Host, pod::observe::Observed, runtime::within};
+use super::{HttpResponse, flag, idle::copy_until_idle, query_value, query_values, text};
+use crate::{KubeletContext, pod::observe::RuntimePodState, runtime::with_timeout};
 
 const DIAL: Duration = Duration::from_secs(10);
 const RUN: Duration = Duration::from_mins(2);
 
 /// `exec|attach|run/NAMESPACE/POD[/UID]/CONTAINER`, `portForward/NAMESPACE/POD[/UID]`.
-pub(crate) async fn answer(host: &Arc<Host>, parts: &[&str], request: Request<Incoming>) -> Answer {
+pub(crate) async fn answer(
+    host: &Arc<KubeletContext>,
+    parts: &[&str],
+    request: Request<Incoming>,
+) -> HttpResponse {
     let (what, namespace, name, uid, container) = match parts {
         ["portForward", namespace, name] => ("portForward", *namespace, *name, "", ""),
         ["portForward", namespace, name, uid] => ("portForward", *namespace, *name, *uid, ""),
@@ -29,7 +33,7 @@ pub(crate) async fn answer(host: &Arc<Host>, parts: &[&str], request: Request<In
     let Some(pod) = host.pods.find(namespace, name, uid) else {
         return text(StatusCode::NOT_FOUND, "pod does not exist");
     };
-    let seen = match Observed::of(&host.runtime, pod.metadata().uid()).await {
+    let seen = match RuntimePodState::of(&host.runtime, pod.metadata().uid()).await {
         Ok(seen) => seen,
         Err(error) => return text(StatusCode::INTERNAL_SERVER_ERROR, error.message()),
     };
@@ -47,9 +51,9 @@ pub(crate) async fn answer(host: &Arc<Host>, parts: &[&str], request: Request<In
 
 /// Where the runtime serves the stream.
 async fn url(
-    host: &Host,
+    host: &KubeletContext,
     what: &str,
-    seen: &Observed,
+    seen: &RuntimePodState,
     container: &str,
     query: Option<&str>,
 ) -> Result<Uri, (StatusCode, String)> {
@@ -63,31 +67,31 @@ async fn url(
             let found = seen.running().find(|one| one.name == container).ok_or_else(missing)?;
             let request = ExecRequest {
                 container_id: found.id.clone(),
-                cmd: words(query, "command").collect(),
+                cmd: query_values(query, "command").collect(),
                 tty,
                 stdin,
                 stdout,
                 stderr: stderr && !tty,
             };
-            within(RUN, cri.runtime.exec(request)).await.map(|answer| answer.url)
+            with_timeout(RUN, cri.runtime.exec(request)).await.map(|answer| answer.url)
         }
         "attach" => {
             let found = seen.running().find(|one| one.name == container).ok_or_else(missing)?;
             let stderr = stderr && !tty;
             let request =
                 AttachRequest { container_id: found.id.clone(), stdin, tty, stdout, stderr };
-            within(RUN, cri.runtime.attach(request)).await.map(|answer| answer.url)
+            with_timeout(RUN, cri.runtime.attach(request)).await.map(|answer| answer.url)
         }
         _ => {
             let sandbox = seen.sandbox().ok_or_else(|| {
                 (StatusCode::NOT_FOUND, "the pod's sandbox does not run".to_owned())
             })?;
-            let ports = words(query, "port").flat_map(|ports| {
+            let ports = query_values(query, "port").flat_map(|ports| {
                 ports.split(',').filter_map(|port| port.parse().ok()).collect::<Vec<i32>>()
             });
             let request =
                 PortForwardRequest { pod_sandbox_id: sandbox.id.clone(), port: ports.collect() };
-            within(RUN, cri.runtime.port_forward(request)).await.map(|answer| answer.url)
+            with_timeout(RUN, cri.runtime.port_forward(request)).await.map(|answer| answer.url)
         }
     };
     let url =
@@ -96,7 +100,11 @@ async fn url(
 }
 
 /// Passes the request on and joins both ends.
-async fn forward(host: &Host, url: &Uri, request: Request<Incoming>) -> Result<Answer, String> {
+async fn forward(
+    host: &KubeletContext,
+    url: &Uri,
+    request: Request<Incoming>,
+) -> Result<HttpResponse, String> {
     let authority = url.authority().ok_or("an address without a host")?.to_string();
     let said = |error: &dyn std::fmt::Display| error.to_string();
     let stream = timeout(DIAL, TcpStream::connect(&authority))
@@ -149,11 +157,16 @@ async fn forward(host: &Host, url: &Uri, request: Request<Incoming>) -> Result<A
     ))
 }
 
-async fn run(host: &Host, seen: &Observed, container: &str, query: Option<&str>) -> Answer {
+async fn run(
+    host: &KubeletContext,
+    seen: &RuntimePodState,
+    container: &str,
+    query: Option<&str>,
+) -> HttpResponse {
     let Some(found) = seen.running().find(|one| one.name == container) else {
         return text(StatusCode::NOT_FOUND, "container not found");
     };
-    let command = word(query, "cmd").unwrap_or_default();
+    let command = query_value(query, "cmd").unwrap_or_default();
     let command = command.split_whitespace().map(str::to_owned).collect();
     match host.runtime.exec(&found.id, command, RUN).await {
         Ok(answer) => {

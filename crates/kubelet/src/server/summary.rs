@@ -5,10 +5,10 @@ use std::{collections::HashMap, path::Path, sync::Arc};
 use http::StatusCode;
 use object::{Time, Value};
 
-use super::{Answer, json, numbers, text};
-use crate::{Host, blocking, node::machine, usage};
+use super::{HttpResponse, json, numbers, text};
+use crate::{KubeletContext, blocking, node::machine, usage};
 
-pub(crate) async fn answer(host: &Arc<Host>, only_cpu_and_memory: bool) -> Answer {
+pub(crate) async fn answer(host: &Arc<KubeletContext>, only_cpu_and_memory: bool) -> HttpResponse {
     let pods = match usage::pods(host).await {
         Ok(pods) => pods,
         Err(error) => return text(StatusCode::INTERNAL_SERVER_ERROR, &error),
@@ -32,7 +32,7 @@ pub(crate) async fn answer(host: &Arc<Host>, only_cpu_and_memory: bool) -> Answe
 }
 
 struct Writer {
-    host: Arc<Host>,
+    host: Arc<KubeletContext>,
     /// By the container's id, in nanoseconds.
     starts: HashMap<String, i64>,
     /// CPU and memory alone.
@@ -44,8 +44,8 @@ impl Writer {
     fn node(&self) -> Value {
         let mut out = Value::object();
         out["nodeName"] = (&*self.host.config.node_name).into();
-        out["startTime"] = Time::text(started()).into();
-        let now = Time::text(self.host.now());
+        out["startTime"] = Time::format(started()).into();
+        let now = Time::format(self.host.now());
         let (cpu, memory) = numbers::node();
         (out["cpu"]["time"], out["memory"]["time"]) = (now.clone().into(), now.clone().into());
         out["cpu"]["usageCoreNanoSeconds"] = cpu.into();
@@ -58,18 +58,18 @@ impl Writer {
         if self.short {
             return out;
         }
-        out["fs"] = self.disk(&self.host.config.root);
+        out["fs"] = self.disk(&self.host.config.root_dir);
         out["runtime"]["imageFs"] = self.disk(&self.images);
         out["runtime"]["containerFs"] = self.disk(&self.images);
         let number =
             |path: &str| -> Option<i64> { std::fs::read_to_string(path).ok()?.trim().parse().ok() };
         out["rlimit"]["time"] = now.into();
         out["rlimit"]["maxpid"] = number("/proc/sys/kernel/pid_max").unwrap_or_default().into();
-        out["rlimit"]["curproc"] = crate::eviction::running().unwrap_or_default().into();
+        out["rlimit"]["curproc"] = crate::eviction::process_count().unwrap_or_default().into();
         out
     }
 
-    fn pod(&self, pod: &usage::Pod) -> Value {
+    fn pod(&self, pod: &usage::PodResourceUsage) -> Value {
         let mut out = Value::object();
         let about = &mut out["podRef"];
         (about["name"], about["namespace"]) = ((&*pod.name).into(), (&*pod.namespace).into());
@@ -88,14 +88,16 @@ impl Writer {
         out["process_stats"]["process_count"] = pod.processes.into();
         let written =
             desired.map(|pod| usage::volumes(&self.host.config, &pod)).unwrap_or_default();
-        let of = |one: &usage::Container| one.layer_bytes + one.log_bytes + one.message_bytes;
+        let of = |one: &usage::ContainerResourceUsage| {
+            one.layer_bytes + one.log_bytes + one.message_bytes
+        };
         let mut sum = pod.containers.iter().map(of).sum::<u64>();
         sum += usage::shared_files(&self.host.config, &pod.uid);
         sum += written.iter().map(|volume| volume.bytes.unsigned_abs()).sum::<u64>();
-        out["ephemeral-storage"] = self.disk(&self.host.config.root);
+        out["ephemeral-storage"] = self.disk(&self.host.config.root_dir);
         out["ephemeral-storage"]["usedBytes"] = sum.into();
         let volumes = written.into_iter().map(|volume| {
-            let mut entry = self.disk(&self.host.config.root);
+            let mut entry = self.disk(&self.host.config.root_dir);
             (entry["name"], entry["usedBytes"]) =
                 (volume.name.as_str().into(), volume.bytes.into());
             entry["inodesUsed"] = volume.inodes.into();
@@ -108,17 +110,17 @@ impl Writer {
         out
     }
 
-    fn container(&self, one: &usage::Container) -> Value {
+    fn container(&self, one: &usage::ContainerResourceUsage) -> Value {
         let mut out = Value::object();
         out["name"] = (&*one.name).into();
-        let start = self.starts.get(&one.id).map(|nanos| Time::text(nanos / 1_000_000_000));
+        let start = self.starts.get(&one.id).map(|nanos| Time::format(nanos / 1_000_000_000));
         out["startTime"] = start.map_or(Value::Null, Into::into);
         (out["cpu"], out["memory"]) = (cpu(&one.cpu), memory(&one.memory, one.cpu.time));
         if !self.short {
             out["rootfs"] = self.disk(&self.images);
             out["rootfs"]["usedBytes"] = one.layer_bytes.into();
             out["rootfs"]["inodesUsed"] = one.layer_inodes.into();
-            out["logs"] = self.disk(&self.host.config.logs);
+            out["logs"] = self.disk(&self.host.config.pod_logs_dir);
             out["logs"]["usedBytes"] = one.log_bytes.into();
         }
         out
@@ -127,7 +129,7 @@ impl Writer {
     /// The file system that a folder is on.
     fn disk(&self, path: &Path) -> Value {
         let mut out = Value::object();
-        out["time"] = Time::text(self.host.now()).into();
+        out["time"] = Time::format(self.host.now()).into();
         let (size, free) = machine::disk(path);
         (out["capacityBytes"], out["availableBytes"]) = (size.into(), free.into());
         out["usedBytes"] = (size - free).into();
@@ -141,17 +143,17 @@ impl Writer {
 
 fn cpu(told: &usage::Cpu) -> Value {
     let mut out = Value::object();
-    out["time"] = Time::text(told.time / 1_000_000_000).into();
-    if let Some(now) = told.now {
+    out["time"] = Time::format(told.time / 1_000_000_000).into();
+    if let Some(now) = told.usage_nano_cores {
         out["usageNanoCores"] = now.into();
     }
-    out["usageCoreNanoSeconds"] = told.total.into();
+    out["usageCoreNanoSeconds"] = told.usage_core_nanoseconds.into();
     out
 }
 
 fn memory(told: &usage::Memory, nanos: i64) -> Value {
     let mut out = Value::object();
-    out["time"] = Time::text(nanos / 1_000_000_000).into();
+    out["time"] = Time::format(nanos / 1_000_000_000).into();
     if let Some(available) = told.available {
         out["availableBytes"] = available.into();
     }
@@ -177,7 +179,7 @@ fn interfaces(network: &container::cri::NetworkUsage) -> Value {
         out
     };
     let mut out = network.default_interface.as_ref().map_or_else(Value::object, one);
-    out["time"] = Time::text(network.timestamp / 1_000_000_000).into();
+    out["time"] = Time::format(network.timestamp / 1_000_000_000).into();
     out["interfaces"] = network.interfaces.iter().map(one).collect();
     out
 }

@@ -6,33 +6,35 @@ use api::core::Pod;
 use sys::record;
 
 use super::mirror;
-use crate::Host;
+use crate::KubeletContext;
 
 /// No pod of the API is larger, and its status is bounded.
 const LARGEST: u64 = 16 << 20;
 
 /// Follows the API. What is no longer there ends.
-pub(crate) fn start(host: &Arc<Host>) {
+pub(crate) fn start(host: &Arc<KubeletContext>) {
     let Some(pods) = &host.api_pods else { return };
     let weak = Arc::downgrade(host);
     pods.cache().on_change(move |old, new| {
         let Some(host) = weak.upgrade() else { return };
         match (old, new) {
-            (_, Some(pod)) if mirror::is_mirror(pod) => host.mirrors.notify_one(),
-            (Some(pod), None) if mirror::is_mirror(pod) => host.mirrors.notify_one(),
+            (_, Some(pod)) if mirror::is_mirror(pod) => host.mirror_pods_changed.notify_one(),
+            (Some(pod), None) if mirror::is_mirror(pod) => host.mirror_pods_changed.notify_one(),
             (old, Some(pod)) => {
                 let replaced = old.filter(|old| old.metadata().uid() != pod.metadata().uid());
-                replaced.into_iter().for_each(|old| host.pods.unwant(&host, old.metadata().uid()));
+                replaced
+                    .into_iter()
+                    .for_each(|old| host.pods.terminate_pod(&host, old.metadata().uid()));
                 want(&host, pod);
             }
-            (Some(old), None) => host.pods.unwant(&host, old.metadata().uid()),
+            (Some(old), None) => host.pods.terminate_pod(&host, old.metadata().uid()),
             (None, None) => {}
         }
     });
 }
 
 /// Pods that ran when the kubelet last did: kept until the API says otherwise.
-pub(crate) fn remembered(host: &Arc<Host>, uid: &str) -> Option<Pod> {
+pub(crate) fn read_checkpoint(host: &Arc<KubeletContext>, uid: &str) -> Option<Pod> {
     read(&host.config.pod_folder(uid).join("pod.json"), uid)
 }
 
@@ -52,11 +54,11 @@ fn read(file: &Path, uid: &str) -> Option<Pod> {
     })
 }
 
-fn want(host: &Arc<Host>, pod: &Pod) {
+fn want(host: &Arc<KubeletContext>, pod: &Pod) {
     let meta = pod.metadata();
     let grace = meta.is_terminating().then(|| meta.deletion_grace_period_seconds().unwrap_or(30));
-    host.pods.want(host, pod.clone(), grace, false);
-    host.statuses.changed(meta.uid());
+    host.pods.update_pod(host, pod.clone(), grace, false);
+    host.statuses.requeue(meta.uid());
 }
 
 #[test]

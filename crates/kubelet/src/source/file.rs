@@ -9,8 +9,8 @@ use sys::container_file;
 use tokio::{net::unix::pipe::Receiver, sync::watch, time::sleep};
 use tracing::warn;
 
-use super::manifest::{self, Named};
-use crate::Host;
+use super::manifest::{self, StaticPods};
+use crate::KubeletContext;
 
 /// Larger files are no pods.
 const LARGEST: usize = 4 << 20;
@@ -20,9 +20,9 @@ const SETTLE: Duration = Duration::from_millis(50);
 const POLL: Duration = Duration::from_secs(20);
 
 /// Follows the folder; turns true after the first look.
-pub(crate) fn start(host: &Arc<Host>) -> watch::Receiver<bool> {
+pub(crate) fn start(host: &Arc<KubeletContext>) -> watch::Receiver<bool> {
     let (done, on_read) = watch::channel(false);
-    let Some(folder) = host.config.static_pods.clone() else {
+    let Some(folder) = host.config.static_pod_path.clone() else {
         done.send_replace(true);
         return on_read;
     };
@@ -34,13 +34,13 @@ pub(crate) fn start(host: &Arc<Host>) -> watch::Receiver<bool> {
             let watcher = watch_folder(&folder)
                 .inspect_err(|error| warn!(%error, "the folder of static pods is not watched"))
                 .ok();
-            let mut named = Named::default();
+            let mut named = StaticPods::default();
             loop {
                 if let Some(found) = read(&host, &folder) {
                     named.replace(&host, found);
                 }
                 done.send_replace(true);
-                host.mirrors.notify_one();
+                host.mirror_pods_changed.notify_one();
                 match &watcher {
                     Some(watcher) => {
                         if changed(watcher).await.is_err() {
@@ -58,7 +58,7 @@ pub(crate) fn start(host: &Arc<Host>) -> watch::Receiver<bool> {
 }
 
 /// Every file with what it says; `None` where the folder cannot be read.
-fn read(host: &Host, folder: &Path) -> Option<Vec<(String, Result<Pod, String>)>> {
+fn read(host: &KubeletContext, folder: &Path) -> Option<Vec<(String, Result<Pod, String>)>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Some(Vec::new()),

@@ -7,15 +7,19 @@ use object::{Time, Value, to_json};
 use schema::Kind;
 use tracing::{info, warn};
 
-use crate::Host;
+use crate::KubeletContext;
 
 /// The pods of one source, by the places that describe them.
 #[derive(Debug, Default)]
-pub(super) struct Named(BTreeMap<String, String>);
+pub(super) struct StaticPods(BTreeMap<String, String>);
 
-impl Named {
+impl StaticPods {
     /// Starts what is new and ends what has gone.
-    pub(super) fn replace(&mut self, host: &Arc<Host>, found: Vec<(String, Result<Pod, String>)>) {
+    pub(super) fn replace(
+        &mut self,
+        host: &Arc<KubeletContext>,
+        found: Vec<(String, Result<Pod, String>)>,
+    ) {
         let mut now = BTreeMap::new();
         for (place, read) in found {
             match read {
@@ -24,7 +28,7 @@ impl Named {
                     now.insert(place, uid.clone());
                     if !host.pods.has(&uid) {
                         info!(pod = pod.metadata().name(), "a static pod");
-                        host.pods.want(host, pod, None, true);
+                        host.pods.update_pod(host, pod, None, true);
                     }
                 }
                 Err(error) => {
@@ -35,19 +39,19 @@ impl Named {
             }
         }
         for uid in self.0.values().filter(|uid| !now.values().any(|other| other == *uid)) {
-            host.pods.unwant(host, uid);
+            host.pods.terminate_pod(host, uid);
         }
         self.0 = now;
     }
 }
 
 /// A pod as its author describes it, with the names that this node gives it.
-pub(super) fn parse(host: &Host, source: &str, mut tree: Value) -> Result<Pod, String> {
+pub(super) fn parse(host: &KubeletContext, source: &str, mut tree: Value) -> Result<Pod, String> {
     if tree["kind"].as_str() != Some("Pod") || tree["apiVersion"].as_str() != Some("v1") {
         return Err("it is not a v1 Pod".into());
     }
-    let mut unknown = schema::Unknown::default();
-    schema::conform(<Pod as object::Lens>::SHAPE, &mut tree, &mut unknown)?;
+    let mut unknown = schema::UnknownFields::default();
+    schema::coerce_to_schema(<Pod as object::Lens>::SHAPE, &mut tree, &mut unknown)?;
     let node = &host.config.node_name;
     let hash = fingerprint(&[to_json(&tree).as_slice(), node.as_bytes(), source.as_bytes()]);
     let meta = &mut tree["metadata"];
@@ -63,7 +67,7 @@ pub(super) fn parse(host: &Host, source: &str, mut tree: Value) -> Result<Pod, S
     let notes = &mut meta["annotations"];
     notes["kubernetes.io/config.hash"] = uid.into();
     notes["kubernetes.io/config.source"] = source.split(':').next().unwrap_or_default().into();
-    notes["kubernetes.io/config.seen"] = Time::text(host.now()).into();
+    notes["kubernetes.io/config.seen"] = Time::format(host.now()).into();
     tree["spec"]["nodeName"] = (&**node).into();
     let mut toleration = Value::object();
     (toleration["operator"], toleration["effect"]) = ("Exists".into(), "NoExecute".into());
@@ -90,7 +94,7 @@ fn check(pod: &Pod) -> Result<(), String> {
             return Err(format!("{name:?} is not a valid name"));
         }
     }
-    let mut errors = schema::Errors::default();
+    let mut errors = schema::ErrorList::default();
     pod.validate(&mut errors);
     errors.0.first().map_or(Ok(()), |error| Err(error.to_string()))
 }

@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use api::core::Pod;
-use client::{Delete, Error};
-use object::{Key, Lens, Value};
+use client::{DeleteParams, Error};
+use object::{Lens, NamespacedName, Value};
 use tokio::time::{sleep, timeout};
 use tracing::warn;
 
-use crate::Host;
+use crate::KubeletContext;
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const HASH: &str = "kubernetes.io/config.hash";
@@ -20,12 +20,12 @@ pub(crate) fn is_mirror(pod: &Pod) -> bool {
 }
 
 /// Whether an object of the API stands for the static pod with this uid.
-pub(crate) fn is_of(pod: &Pod, uid: &str) -> bool {
+pub(crate) fn is_mirror_of(pod: &Pod, uid: &str) -> bool {
     pod.metadata().annotations().get(MIRROR) == Some(uid)
 }
 
 /// Keeps one image per static pod, and no others.
-pub(crate) fn start(host: &Arc<Host>) {
+pub(crate) fn start(host: &Arc<KubeletContext>) {
     let Some(objects) = host.api_pods.clone() else { return };
     let host = host.clone();
     let cx = host.cx.clone();
@@ -48,32 +48,36 @@ pub(crate) fn start(host: &Arc<Host>) {
                     .iter()
                     .filter(|desired| desired.is_static && desired.ending.is_none())
                 {
-                    good &= succeeded(&keep(&host, &objects, &desired.pod).await);
+                    good &= succeeded(&sync_mirror_pod(&host, &objects, &desired.pod).await);
                 }
                 let wished = host.pods.all();
                 let wanted = |pod: &Pod| {
                     wished.iter().any(|desired| {
-                        desired.is_static && is_of(pod, desired.pod.metadata().uid())
+                        desired.is_static && is_mirror_of(pod, desired.pod.metadata().uid())
                     })
                 };
                 for pod in objects.all().iter().filter(|pod| is_mirror(pod) && !wanted(pod)) {
                     good &= succeeded(&remove(&objects, pod).await);
                 }
                 let wait = if good { Duration::from_mins(5) } else { RETRY };
-                let _ = timeout(wait, host.mirrors.notified()).await; // either is a reason to look
+                let _ = timeout(wait, host.mirror_pods_changed.notified()).await; // either is a reason to look
                 sleep(Duration::from_millis(50)).await;
             }
         }
     });
 }
 
-async fn keep(host: &Host, objects: &runtime::Objects<Pod>, pod: &Pod) -> Result<(), Error> {
-    let key = Key::of(pod.metadata());
+async fn sync_mirror_pod(
+    host: &KubeletContext,
+    objects: &runtime::CachedApi<Pod>,
+    pod: &Pod,
+) -> Result<(), Error> {
+    let key = NamespacedName::from_meta(pod.metadata());
     match objects.get(&key) {
         Some(found)
-            if is_of(&found, pod.metadata().uid()) && !found.metadata().is_terminating() =>
+            if is_mirror_of(&found, pod.metadata().uid()) && !found.metadata().is_terminating() =>
         {
-            host.statuses.changed(pod.metadata().uid());
+            host.statuses.requeue(pod.metadata().uid());
             Ok(())
         }
         Some(found) => remove(objects, &found).await,
@@ -93,14 +97,14 @@ async fn keep(host: &Host, objects: &runtime::Objects<Pod>, pod: &Pod) -> Result
                 meta["ownerReferences"] = [owner].into_iter().collect();
             }
             objects.create(Pod::from(tree)).await?;
-            host.statuses.changed(pod.metadata().uid());
+            host.statuses.requeue(pod.metadata().uid());
             Ok(())
         }
     }
 }
 
-async fn remove(objects: &runtime::Objects<Pod>, pod: &Pod) -> Result<(), Error> {
-    let delete = Delete { grace_seconds: Some(0), ..Delete::default() };
+async fn remove(objects: &runtime::CachedApi<Pod>, pod: &Pod) -> Result<(), Error> {
+    let delete = DeleteParams { grace_seconds: Some(0), ..DeleteParams::default() };
     objects.delete_with(pod, delete).await
 }
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use client::{Client, Tcp};
+use client::{Client, TcpConnector};
 use http::{HeaderMap, Method, Uri};
 use object::{Value, yaml::from_yaml};
 use tokio::{
@@ -12,11 +12,11 @@ use tokio::{
 };
 use tracing::warn;
 
-use super::manifest::{self, Named};
-use crate::{Error, Host};
+use super::manifest::{self, StaticPods};
+use crate::{Error, KubeletContext};
 
 /// Nobody tells us when the answer changes.
-const ASK: Duration = Duration::from_secs(20);
+const POLL_PERIOD: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(10);
 const LARGEST: usize = 10 << 20;
 
@@ -28,7 +28,7 @@ pub(crate) fn check(url: &str) -> Result<Uri, Error> {
 }
 
 /// Asks the address; turns true after the first answer.
-pub(crate) fn start(host: &Arc<Host>) -> watch::Receiver<bool> {
+pub(crate) fn start(host: &Arc<KubeletContext>) -> watch::Receiver<bool> {
     let (done, on_read) = watch::channel(false);
     let Some(uri) = host.config.manifest_url.as_deref().and_then(|url| check(url).ok()) else {
         done.send_replace(true);
@@ -40,9 +40,9 @@ pub(crate) fn start(host: &Arc<Host>) -> watch::Receiver<bool> {
         let (host, uri, done) = (host.clone(), uri.clone(), done.clone());
         async move {
             let name = uri.host().unwrap_or_default();
-            let tcp = Tcp::new(name, uri.port_u16().unwrap_or(80), None);
+            let tcp = TcpConnector::new(name, uri.port_u16().unwrap_or(80), None);
             let client = Client::new(client::Config::new(Arc::new(tcp)).user_agent("kubelet"));
-            let mut named = Named::default();
+            let mut named = StaticPods::default();
             loop {
                 match ask(&client, &uri).await {
                     Ok(answer) => {
@@ -54,12 +54,12 @@ pub(crate) fn start(host: &Arc<Host>) -> watch::Receiver<bool> {
                         });
                         named.replace(&host, pods.collect());
                         done.send_replace(true);
-                        host.mirrors.notify_one();
+                        host.mirror_pods_changed.notify_one();
                     }
                     // What runs stays: an address that is away says nothing about its pods.
                     Err(error) => warn!(%uri, error, "pods cannot be read"),
                 }
-                sleep(ASK).await;
+                sleep(POLL_PERIOD).await;
             }
         }
     });

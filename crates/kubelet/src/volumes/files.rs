@@ -10,13 +10,13 @@ use api::core::{
     PodSecurityContext, SecurityContext, VolumeProjection,
 };
 use object::List;
-use volume::{File, Files};
+use volume::{FileProjection, Payload};
 
 use crate::{
-    Host,
-    certificates::{CertificateRequest, Credentials, Slot},
-    env::{self, Sources},
-    objects::{Data, Wanted},
+    KubeletContext,
+    certificates::{CertificateKey, CertificateRequest, Credentials},
+    env::{self, EnvSources},
+    objects::{Data, TokenProjection},
 };
 
 /// The bytes of all files that the kubelet writes for one pod. A pod can name the same object thousands of times,
@@ -110,7 +110,7 @@ impl Budget<'_> {
     }
 }
 
-pub(super) struct Part<'a> {
+pub(super) struct KeySelection<'a> {
     pub(super) items: &'a List<KeyToPath>,
     pub(super) mode: i32,
     /// The owner of files that name none.
@@ -119,31 +119,39 @@ pub(super) struct Part<'a> {
 }
 
 pub(super) struct Reader<'a> {
-    pub(super) host: &'a Host,
+    pub(super) host: &'a KubeletContext,
     pub(super) pod: &'a Pod,
     pub(super) volume: &'a str,
     pub(super) budget: &'a Budget<'a>,
 }
 
 impl Reader<'_> {
-    pub(super) async fn config_map(&self, name: &str, part: &Part<'_>) -> Result<Files, String> {
+    pub(super) async fn config_map(
+        &self,
+        name: &str,
+        part: &KeySelection<'_>,
+    ) -> Result<Payload, String> {
         let mut data = self.budget.known("configmap", name);
         if data.is_none() {
             let namespace = self.pod.metadata().namespace();
-            let read = self.host.objects.config_map(namespace, name).await?;
+            let read = self.host.api_reader.config_map(namespace, name).await?;
             data = read.map(|data| self.budget.remember("configmap", name, data));
         }
-        select(data.as_deref(), ("configmap", name), part, self.budget)
+        project_keys(data.as_deref(), ("configmap", name), part, self.budget)
     }
 
-    pub(super) async fn secret(&self, name: &str, part: &Part<'_>) -> Result<Files, String> {
+    pub(super) async fn secret(
+        &self,
+        name: &str,
+        part: &KeySelection<'_>,
+    ) -> Result<Payload, String> {
         let mut data = self.budget.known("secret", name);
         if data.is_none() {
             let namespace = self.pod.metadata().namespace();
-            let read = self.host.objects.secret(namespace, name).await?;
+            let read = self.host.api_reader.secret(namespace, name).await?;
             data = read.map(|data| self.budget.remember("secret", name, data));
         }
-        select(data.as_deref(), ("secret", name), part, self.budget)
+        project_keys(data.as_deref(), ("secret", name), part, self.budget)
     }
 
     pub(super) async fn projection(
@@ -152,31 +160,32 @@ impl Reader<'_> {
         source: &VolumeProjection,
         mode: i32,
         user: Option<i64>,
-    ) -> Result<Files, String> {
+    ) -> Result<Payload, String> {
         if let Some(map) = source.config_map() {
-            let part = Part { items: map.items(), mode, user, optional: map.optional() };
+            let part = KeySelection { items: map.items(), mode, user, optional: map.optional() };
             return self.config_map(map.local_object_reference().name(), &part).await;
         }
         if let Some(secret) = source.secret() {
-            let part = Part { items: secret.items(), mode, user, optional: secret.optional() };
+            let part =
+                KeySelection { items: secret.items(), mode, user, optional: secret.optional() };
             return self.secret(secret.local_object_reference().name(), &part).await;
         }
         if let Some(downward) = source.downward_api() {
             return self.downward(downward.items(), mode, user);
         }
         if let Some(token) = source.service_account_token() {
-            let wanted = Wanted {
+            let wanted = TokenProjection {
                 volume: self.volume,
                 path: token.path(),
                 audience: token.audience(),
                 seconds: token.expiration_seconds(),
             };
-            let content = self.host.objects.token(self.pod, &wanted, self.host.now()).await?;
+            let content = self.host.api_reader.token(self.pod, &wanted, self.host.now()).await?;
             let file = self.private(content, mode, token.user().or(user))?;
             return Ok([(token.path().to_owned(), file)].into());
         }
         if let Some(bundle) = source.cluster_trust_bundle() {
-            let content = self.host.objects.trust(bundle).await?;
+            let content = self.host.api_reader.trust_bundle(bundle).await?;
             let file = self.private(content, mode, bundle.user().or(user))?;
             return Ok([(bundle.path().to_owned(), file)].into());
         }
@@ -193,14 +202,14 @@ impl Reader<'_> {
         source: &PodCertificateProjection,
         mode: i32,
         user: Option<i64>,
-    ) -> Result<Files, String> {
+    ) -> Result<Payload, String> {
         let pod = self.pod.metadata().uid().to_owned();
-        let slot = Slot { pod, volume: self.volume.to_owned(), source: at };
+        let slot = CertificateKey { pod, volume: self.volume.to_owned(), source: at };
         let node = self.host.node().ok_or("the node is not registered yet")?;
         let node = (node.metadata().name(), node.metadata().uid());
         let request = CertificateRequest { pod: self.pod, source, node };
         let Credentials { key, chain, .. } =
-            self.host.objects.certificate(&slot, &request, self.host.now()).await?;
+            self.host.api_reader.certificate(&slot, &request, self.host.now()).await?;
         let both = format!("{key}{chain}");
         let files = [
             (source.credential_bundle_path(), both),
@@ -214,12 +223,17 @@ impl Reader<'_> {
 
     /// A file that only its owner reads where it has one, or where a group is given the volume: the user that is
     /// named for it, or else the one that all containers run as.
-    fn private(&self, content: String, mode: i32, user: Option<i64>) -> Result<File, String> {
+    fn private(
+        &self,
+        content: String,
+        mode: i32,
+        user: Option<i64>,
+    ) -> Result<FileProjection, String> {
         self.budget.spend(content.len())?;
         let user = user.or_else(|| common_user(self.pod));
         let grouped = self.pod.spec().security_context().is_some_and(|c| c.fs_group().is_some());
         let mode = if grouped || user.is_some() { 0o600 } else { mode.unsigned_abs() };
-        Ok(File { content: content.into_bytes(), mode, user: owner(user) })
+        Ok(FileProjection { content: content.into_bytes(), mode, uid: owner(user) })
     }
 
     pub(super) fn downward(
@@ -227,23 +241,25 @@ impl Reader<'_> {
         items: &List<DownwardAPIVolumeFile>,
         mode: i32,
         user: Option<i64>,
-    ) -> Result<Files, String> {
-        let sources = Sources {
+    ) -> Result<Payload, String> {
+        let sources = EnvSources {
             host_ips: self.host.host_ips(),
             allocatable: self.host.allocatable(),
-            ..Sources::default()
+            ..EnvSources::default()
         };
-        let mut files = Files::new();
+        let mut files = Payload::new();
         for item in items.iter() {
             let content = match (item.field_ref(), item.resource_field_ref()) {
-                (Some(field), _) => env::field(self.pod, field, &sources)?,
-                (None, Some(resource)) => env::resource(self.pod, None, resource, &sources)?,
+                (Some(field), _) => env::field_ref_value(self.pod, field, &sources)?,
+                (None, Some(resource)) => {
+                    env::resource_field_value(self.pod, None, resource, &sources)?
+                }
                 (None, None) => continue,
             };
             self.budget.spend(content.len())?;
             let mode = item.mode().unwrap_or(mode).unsigned_abs();
             let user = owner(item.user().or(user));
-            let file = File { content: content.into_bytes(), mode, user };
+            let file = FileProjection { content: content.into_bytes(), mode, uid: user };
             files.insert(item.path().to_owned(), file);
         }
         Ok(files)
@@ -269,16 +285,16 @@ fn owner(user: Option<i64>) -> Option<u32> {
 }
 
 /// All of an object's keys, or those that are named.
-pub(super) fn select(
+pub(super) fn project_keys(
     data: Option<&Data>,
     (kind, name): (&str, &str),
-    part: &Part<'_>,
+    part: &KeySelection<'_>,
     budget: &Budget<'_>,
-) -> Result<Files, String> {
+) -> Result<Payload, String> {
     let optional = part.optional == Some(true);
     let Some(data) = data else {
         return if optional {
-            Ok(Files::new())
+            Ok(Payload::new())
         } else {
             Err(format!("{kind} \"{name}\" not found"))
         };
@@ -287,17 +303,17 @@ pub(super) fn select(
     if part.items.is_empty() {
         budget.spend(data.values().map(Vec::len).sum())?;
         let user = owner(part.user);
-        let file = |content: &Vec<u8>| File { content: content.clone(), mode, user };
+        let file = |content: &Vec<u8>| FileProjection { content: content.clone(), mode, uid: user };
         return Ok(data.iter().map(|(key, content)| (key.clone(), file(content))).collect());
     }
-    let mut files = Files::new();
+    let mut files = Payload::new();
     for item in part.items.iter() {
         match data.get(item.key()) {
             Some(content) => {
                 budget.spend(content.len())?;
                 let mode = item.mode().map_or(mode, i32::unsigned_abs);
                 let user = owner(item.user().or(part.user));
-                let file = File { content: content.clone(), mode, user };
+                let file = FileProjection { content: content.clone(), mode, uid: user };
                 files.insert(item.path().to_owned(), file);
             }
             None if optional => {}

@@ -1,7 +1,7 @@
 use object::yaml::from_yaml;
 
 use super::{
-    files::{common_user, select},
+    files::{common_user, project_keys},
     *,
 };
 use crate::objects::Data;
@@ -75,10 +75,10 @@ fn the_files_of_a_pod_are_bounded() {
     assert!(budget.known("configmap", "s").is_none() && budget.known("secret", "t").is_none());
     let text = "items: [{key: k, path: a}, {key: k, path: b}]";
     let source = api::core::SecretVolumeSource::from(from_yaml(text).expect("a source"));
-    let part = Part { items: source.items(), mode: 0o644, user: None, optional: None };
+    let part = KeySelection { items: source.items(), mode: 0o644, user: None, optional: None };
     let mut refused = None;
     for round in 0..100 {
-        match select(Some(&data), ("secret", "s"), &part, &budget) {
+        match project_keys(Some(&data), ("secret", "s"), &part, &budget) {
             Ok(files) => assert_eq!(files.len(), 2, "one key may be two files"),
             Err(error) => refused = refused.or(Some((round, error))),
         }
@@ -94,10 +94,10 @@ fn the_files_of_all_pods_are_bounded() {
     let files = PodFiles::new(0);
     let data = Data::from([("k".into(), vec![7; 100 << 20])]);
     let source = api::core::SecretVolumeSource::from(from_yaml("{}").expect("a source"));
-    let part = Part { items: source.items(), mode: 0o644, user: None, optional: None };
+    let part = KeySelection { items: source.items(), mode: 0o644, user: None, optional: None };
     let place = |uid: &str, there: &[&str]| {
         let budget = files.budget(uid, |uid| there.contains(&uid));
-        select(Some(&data), ("secret", "s"), &part, &budget).map(|_| budget.finish())
+        project_keys(Some(&data), ("secret", "s"), &part, &budget).map(|_| budget.finish())
     };
     place("a", &["a"]).unwrap();
     place("b", &["a", "b"]).unwrap();

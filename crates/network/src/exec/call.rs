@@ -1,6 +1,6 @@
 //! One run of a plugin: environment and standard input in, JSON out.
 
-use crate::{Error, Result, about};
+use crate::{Error, Result, io_error};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 /// Bytes of a result, of what is kept of its errors, and of one text in an error.
-const LARGEST: usize = 1024 * 1024;
+const MAX_OUTPUT_BYTES: usize = 1024 * 1024;
 const LARGEST_ERRORS: usize = 64 * 1024;
 const LONGEST_TEXT: usize = 1024;
 /// How long what a plugin wrote may take to arrive after its end.
@@ -25,19 +25,19 @@ pub(super) enum Command {
 
 /// What a plugin is told.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct Invocation {
     pub(super) command: Command,
     pub(super) id: String,
     pub(super) netns: Option<PathBuf>,
-    pub(super) arguments: String,
-    pub(super) path: Vec<PathBuf>,
-    pub(super) input: String,
+    pub(super) cni_args: String,
+    pub(super) cni_path: Vec<PathBuf>,
+    pub(super) stdin: String,
     pub(super) deadline: Duration,
 }
 
 /// Runs a plugin and gives its result, null where it said nothing. When this returns, nothing of
 /// the plugin's process group runs any more.
-pub(super) async fn run(program: &Path, request: &Request) -> Result<Value> {
+pub(super) async fn run(program: &Path, request: &Invocation) -> Result<Value> {
     let plugin = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let failed = |message: String| Error::Plugin {
         plugin: plugin.clone(),
@@ -45,11 +45,11 @@ pub(super) async fn run(program: &Path, request: &Request) -> Result<Value> {
         message,
         details: String::new(),
     };
-    let ran = tokio::time::timeout(request.deadline, exchange(program, request)).await;
+    let ran = tokio::time::timeout(request.deadline, run_process(program, request)).await;
     let late = |_| failed(format!("no answer within {} s", request.deadline.as_secs()));
     let Ran { success, output, errors } = ran.map_err(late)??;
-    if output.len() > LARGEST {
-        return Err(failed(format!("it wrote more than {LARGEST} bytes")));
+    if output.len() > MAX_OUTPUT_BYTES {
+        return Err(failed(format!("it wrote more than {MAX_OUTPUT_BYTES} bytes")));
     }
     let answer: Option<Value> = serde_json::from_slice(&output).ok();
     if success {
@@ -85,16 +85,16 @@ impl Drop for ProcessGroup {
     }
 }
 
-async fn exchange(program: &Path, request: &Request) -> Result<Ran> {
+async fn run_process(program: &Path, request: &Invocation) -> Result<Ran> {
     let say = program.display().to_string();
-    let mut child = command(program, request).spawn().map_err(about(&say))?;
+    let mut child = command(program, request).spawn().map_err(io_error(&say))?;
     let group = child.id().and_then(|pid| i32::try_from(pid).ok()).map(ProcessGroup);
     let mut stdin = child.stdin.take().expect("piped");
     let stdout = child.stdout.take().expect("piped");
     let stderr = child.stderr.take().expect("piped");
     // A plugin may end without reading its input: its answer counts, not the pipe.
     let feed = async {
-        let _ = stdin.write_all(request.input.as_bytes()).await;
+        let _ = stdin.write_all(request.stdin.as_bytes()).await;
         drop(stdin);
         Ok(())
     };
@@ -117,7 +117,7 @@ async fn exchange(program: &Path, request: &Request) -> Result<Ran> {
             }
         }
     };
-    let success = status.map_err(about(&say))?.is_some_and(|status| status.success());
+    let success = status.map_err(io_error(&say))?.is_some_and(|status| status.success());
     Ok(Ran { success, output, errors })
 }
 
@@ -126,7 +126,7 @@ struct TooMuch;
 
 async fn read(mut from: impl AsyncRead + Unpin, into: &mut Vec<u8>) -> Result<(), TooMuch> {
     while from.read_buf(into).await.is_ok_and(|read| read > 0) {
-        if into.len() > LARGEST {
+        if into.len() > MAX_OUTPUT_BYTES {
             return Err(TooMuch);
         }
     }
@@ -150,11 +150,11 @@ fn shortened(text: &str) -> String {
     text[..end].replace(char::is_control, " ")
 }
 
-fn command(program: &Path, request: &Request) -> tokio::process::Command {
+fn command(program: &Path, request: &Invocation) -> tokio::process::Command {
     let mut command = tokio::process::Command::new(program);
     command
         .env("CNI_COMMAND", request.command.name())
-        .env("CNI_PATH", join(&request.path))
+        .env("CNI_PATH", join(&request.cni_path))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -164,8 +164,8 @@ fn command(program: &Path, request: &Request) -> tokio::process::Command {
         let netns = request.netns.as_deref().unwrap_or(Path::new(""));
         command
             .env("CNI_CONTAINERID", &request.id)
-            .env("CNI_IFNAME", crate::interface::INSIDE)
-            .env("CNI_ARGS", &request.arguments)
+            .env("CNI_IFNAME", crate::interface::POD_INTERFACE)
+            .env("CNI_ARGS", &request.cni_args)
             .env("CNI_NETNS", netns);
     }
     command

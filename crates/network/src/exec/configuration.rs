@@ -1,22 +1,22 @@
 //! Reading a network's configuration, and what a plugin is given of it.
 
-use super::kept::Wishes;
-use crate::{Error, Result, about};
+use super::kept::RuntimeConfig;
+use crate::{Error, Result, io_error};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-const OLDEST: Version = Version(0, 3, 0);
-const NEWEST: Version = Version(1, 1, 0);
-const LARGEST: u64 = 1024 * 1024;
+const MIN_VERSION: CniVersion = CniVersion(0, 3, 0);
+const MAX_VERSION: CniVersion = CniVersion(1, 1, 0);
+const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
 
 /// Plugins that make one network together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct NetworkList {
+pub struct NetworkConfigList {
     pub name: String,
-    pub(super) version: Version,
+    pub(super) version: CniVersion,
     pub(super) disable_check: bool,
     pub(super) disable_gc: bool,
     pub(super) plugins: Vec<Value>,
@@ -24,14 +24,14 @@ pub struct NetworkList {
 
 /// A version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct Version(pub(super) u8, pub(super) u8, pub(super) u8);
+pub(super) struct CniVersion(pub(super) u8, pub(super) u8, pub(super) u8);
 
-impl NetworkList {
+impl NetworkConfigList {
     /// The first configuration of a folder, by name.
     pub fn load(folder: &Path) -> Result<Self> {
         let say = folder.display().to_string();
         let mut files: Vec<PathBuf> = fs::read_dir(folder)
-            .map_err(about(&say))?
+            .map_err(io_error(&say))?
             .filter_map(|entry| Some(entry.ok()?.path()))
             .filter(|path| {
                 let extension = path.extension().and_then(|e| e.to_str());
@@ -42,10 +42,12 @@ impl NetworkList {
         let first = files.first();
         let path = first.ok_or_else(|| Error::Configuration(format!("no network in {say}")))?;
         let name = path.display().to_string();
-        if fs::metadata(path).map_err(about(&name))?.len() > LARGEST {
-            return Err(Error::Configuration(format!("{name} is larger than {LARGEST} bytes")));
+        if fs::metadata(path).map_err(io_error(&name))?.len() > MAX_CONFIG_BYTES {
+            return Err(Error::Configuration(format!(
+                "{name} is larger than {MAX_CONFIG_BYTES} bytes"
+            )));
         }
-        let text = fs::read(path).map_err(about(&name))?;
+        let text = fs::read(path).map_err(io_error(&name))?;
         let value: Value = serde_json::from_slice(&text)
             .map_err(|error| Error::Configuration(format!("{name}: {error}")))?;
         Self::parse(value).map_err(|why| Error::Configuration(format!("{name}: {why}")))
@@ -69,7 +71,7 @@ impl NetworkList {
         if plugins.is_empty() {
             return Err("no plugins".to_owned());
         }
-        if plugins.iter().any(|plugin| kind(plugin).is_none()) {
+        if plugins.iter().any(|plugin| plugin_type(plugin).is_none()) {
             return Err("a plugin without a type, or with one that is a path".to_owned());
         }
         Ok(Self { name, version, disable_check, disable_gc, plugins })
@@ -77,7 +79,12 @@ impl NetworkList {
 
     /// What a plugin reads: its part, the network's name and version, the earlier
     /// plugin's result and the wishes that it declares a capability for.
-    pub(super) fn input(&self, plugin: &Value, wishes: &Wishes, previous: Option<&Value>) -> Value {
+    pub(super) fn plugin_config(
+        &self,
+        plugin: &Value,
+        wishes: &RuntimeConfig,
+        previous: Option<&Value>,
+    ) -> Value {
         let mut input = plugin.as_object().cloned().unwrap_or_default();
         input.insert("name".to_owned(), json!(self.name));
         input.insert("cniVersion".to_owned(), json!(self.version.to_string()));
@@ -106,8 +113,8 @@ impl NetworkList {
     }
 
     /// The program of a plugin, in the first folder that has it.
-    pub(super) fn program(&self, plugin: &Value, folders: &[PathBuf]) -> Result<PathBuf> {
-        let kind = kind(plugin).unwrap_or_default();
+    pub(super) fn plugin_path(&self, plugin: &Value, folders: &[PathBuf]) -> Result<PathBuf> {
+        let kind = plugin_type(plugin).unwrap_or_default();
         let found = folders.iter().map(|folder| folder.join(kind)).find(|path| path.is_file());
         found.ok_or_else(|| {
             Error::Configuration(format!("network {}: no program for plugin {kind}", self.name))
@@ -115,23 +122,25 @@ impl NetworkList {
     }
 }
 
-fn kind(plugin: &Value) -> Option<&str> {
+fn plugin_type(plugin: &Value) -> Option<&str> {
     plugin["type"].as_str().filter(|kind| !kind.is_empty() && !kind.contains('/'))
 }
 
 /// The newest version that both sides know.
-fn version(value: &Value) -> Result<Version, String> {
+fn version(value: &Value) -> Result<CniVersion, String> {
     let single = value["cniVersion"].as_str().unwrap_or("0.1.0");
     let many = value["cniVersions"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let known = std::iter::once(single)
         .chain(many)
-        .filter_map(|text| text.parse::<Version>().ok())
-        .filter(|version| (OLDEST..=NEWEST).contains(version))
+        .filter_map(|text| text.parse::<CniVersion>().ok())
+        .filter(|version| (MIN_VERSION..=MAX_VERSION).contains(version))
         .max();
-    known.ok_or_else(|| format!("version {single} is not supported ({OLDEST} to {NEWEST} are)"))
+    known.ok_or_else(|| {
+        format!("version {single} is not supported ({MIN_VERSION} to {MAX_VERSION} are)")
+    })
 }
 
-impl FromStr for Version {
+impl FromStr for CniVersion {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -142,7 +151,7 @@ impl FromStr for Version {
     }
 }
 
-impl std::fmt::Display for Version {
+impl std::fmt::Display for CniVersion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}.{}", self.0, self.1, self.2)
     }
@@ -155,22 +164,22 @@ mod tests {
 
     #[test]
     fn capabilities_decide_what_a_plugin_hears() {
-        let list = NetworkList::parse(json!({
+        let list = NetworkConfigList::parse(json!({
             "cniVersion": "1.0.0", "cniVersions": ["1.1.0", "9.0.0"], "name": "net",
             "plugins": [{"type": "a"}, {"type": "b", "capabilities": {"portMappings": true}}]
         }))
         .expect("a list");
-        assert_eq!(list.version, Version(1, 1, 0));
+        assert_eq!(list.version, CniVersion(1, 1, 0));
         let port = PortMapping {
             host_port: 80,
             container_port: 8080,
             protocol: Protocol::Tcp,
             host_ip: None,
         };
-        let wishes = Wishes { ports: vec![port], bandwidth: None };
-        let first = list.input(&list.plugins[0], &wishes, None);
+        let wishes = RuntimeConfig { ports: vec![port], bandwidth: None };
+        let first = list.plugin_config(&list.plugins[0], &wishes, None);
         assert_eq!(first, json!({"type": "a", "name": "net", "cniVersion": "1.1.0"}));
-        let second = list.input(&list.plugins[1], &wishes, Some(&json!({"ips": []})));
+        let second = list.plugin_config(&list.plugins[1], &wishes, Some(&json!({"ips": []})));
         assert_eq!(
             second["runtimeConfig"]["portMappings"],
             json!([{"hostPort": 80, "containerPort": 8080, "protocol": "tcp"}])
@@ -186,7 +195,7 @@ mod tests {
             (json!({"cniVersion": "1.0.0", "name": "n", "plugins": []}), "no plugins"),
             (json!({"cniVersion": "1.0.0", "name": "n", "type": "../a"}), "path"),
         ] {
-            let error = NetworkList::parse(value).expect_err("refused");
+            let error = NetworkConfigList::parse(value).expect_err("refused");
             assert!(error.contains(why), "{error}");
         }
     }

@@ -2,14 +2,14 @@ use crate::world::{World, ask, path, serve};
 use network::{Attachment, Cni, Error, NetworkNamespace, PortMapping, Protocol};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use sys::netlink::{self, Address, Family, Socket, Veth, within};
+use sys::netlink::{self, Address, NetlinkFamily, Socket, Veth, run_in_netns};
 
 fn port(host_port: u16, host_ip: Option<IpAddr>) -> PortMapping {
     PortMapping { host_port, container_port: 80, protocol: Protocol::Tcp, host_ip }
 }
 
 fn with_ports(id: &str, ports: &[PortMapping]) -> Attachment {
-    Attachment { id: id.to_owned(), ports: ports.to_vec(), ..Attachment::default() }
+    Attachment { sandbox_id: id.to_owned(), port_mappings: ports.to_vec(), ..Attachment::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -79,21 +79,21 @@ async fn pods_cannot_borrow_addresses() {
     let world = World::new();
     let web = world.pod("web").await;
     let victim = world.pod("victim").await;
-    within(&web.namespace, || {
-        let mut socket = Socket::open(Family::Route).expect("a socket");
+    run_in_netns(&web.namespace, || {
+        let mut socket = Socket::open(NetlinkFamily::Route).expect("a socket");
         let index = netlink::link(&mut socket, "eth0").expect("eth0").index;
         let ip = [10, 244, 9, 9].into();
         netlink::add_address(&mut socket, Address { index, ip, prefix: 32 }).expect("added");
     })
     .expect("inside");
-    let listener = within(&victim.namespace, || {
+    let listener = run_in_netns(&victim.namespace, || {
         let socket = std::net::UdpSocket::bind((victim.ip, 81)).expect("bound");
         socket.set_read_timeout(Some(std::time::Duration::from_mins(1))).expect("set");
         socket
     })
     .expect("inside");
     let send = |from: IpAddr| {
-        within(&web.namespace, || {
+        run_in_netns(&web.namespace, || {
             let socket = std::net::UdpSocket::bind((from, 0)).expect("bound");
             socket.send_to(b"x", (victim.ip, 81)).expect("sent");
         })
@@ -111,7 +111,7 @@ async fn rules_keep_pods_from_borrowing_addresses() {
     let world = World::new();
     let (web, victim, third) =
         (world.pod("web").await, world.pod("victim").await, world.pod("third").await);
-    within(&world.node, || {
+    run_in_netns(&world.node, || {
         for entry in std::fs::read_dir("/proc/sys/net/ipv4/conf").expect("settings").flatten() {
             std::fs::write(entry.path().join("rp_filter"), "0").expect("written");
         }
@@ -123,22 +123,22 @@ async fn rules_keep_pods_from_borrowing_addresses() {
     };
     let pairs = [(web.ip, victim.ip, third.ip), (six(web.ip), six(victim.ip), six(third.ip))];
     for (own, to, borrowed) in pairs {
-        within(&web.namespace, || {
-            let mut socket = Socket::open(Family::Route).expect("a socket");
+        run_in_netns(&web.namespace, || {
+            let mut socket = Socket::open(NetlinkFamily::Route).expect("a socket");
             let index = netlink::link(&mut socket, "eth0").expect("eth0").index;
             let prefix = if borrowed.is_ipv4() { 32 } else { 128 };
             netlink::add_address(&mut socket, Address { index, ip: borrowed, prefix })
                 .expect("added");
         })
         .expect("inside");
-        let listener = within(&victim.namespace, || {
+        let listener = run_in_netns(&victim.namespace, || {
             let socket = std::net::UdpSocket::bind((to, 81)).expect("bound");
             socket.set_read_timeout(Some(std::time::Duration::from_mins(1))).expect("set");
             socket
         })
         .expect("inside");
         for from in [borrowed, own] {
-            within(&web.namespace, || {
+            run_in_netns(&web.namespace, || {
                 let socket = std::net::UdpSocket::bind((from, 0)).expect("bound");
                 socket.send_to(b"x", (to, 81)).expect("sent");
             })
@@ -156,7 +156,7 @@ async fn the_node_learns_no_routes_from_pods() {
     world.pod("web").await;
     let links = world.links();
     let link = links.iter().find(|name| name.len() == 15).expect("the pod's interface");
-    within(&world.node, || {
+    run_in_netns(&world.node, || {
         for setting in ["ipv6/conf/{}/accept_ra", "ipv6/conf/{}/accept_redirects"]
             .iter()
             .chain(&["ipv4/conf/{}/accept_redirects", "ipv6/conf/{}/autoconf"])
@@ -175,7 +175,7 @@ async fn rules_that_somebody_removes_come_back() {
     serve(&web.namespace, (web.ip, 80));
     let gateway = world.network.gateways()[0];
     ask(&world.node, (gateway, 8080)).expect("before");
-    within(&world.node, || {
+    run_in_netns(&world.node, || {
         let done = std::process::Command::new("nft").args(["flush", "ruleset"]).status();
         assert!(done.expect("nft runs").success());
     })
@@ -206,17 +206,17 @@ async fn routes_to_other_nodes_come_and_go() {
     let peer = ("10.244.8.0/24".parse().expect("a range"), IpAddr::from([192, 0, 2, 2]));
     world.network.set_routes([peer].into()).await.expect("set");
     world.network.set_routes([peer].into()).await.expect("set again");
-    within(&other, || {
-        let mut socket = Socket::open(Family::Route).expect("a socket");
+    run_in_netns(&other, || {
+        let mut socket = Socket::open(NetlinkFamily::Route).expect("a socket");
         let index = netlink::link(&mut socket, "outside").expect("outside").index;
         let ip = [10, 244, 8, 5].into();
         netlink::add_address(&mut socket, Address { index, ip, prefix: 32 }).expect("added");
         netlink::set_route(
             &mut socket,
             &netlink::Route {
-                to: "10.244.7.0/24".parse().expect("a range"),
+                destination: "10.244.7.0/24".parse().expect("a range"),
                 gateway: Some([192, 0, 2, 1].into()),
-                index: None,
+                interface_index: None,
                 source: None,
                 protocol: 4,
                 on_link: false,
@@ -257,10 +257,10 @@ async fn nothing_is_left_behind() {
     assert_eq!((world.links().len(), world.files()), (before - 1, 1));
     assert!(matches!(world.network.check(&one.attachment).await, Err(Error::NotConnected(..))));
     drop(two.namespace);
-    world.network.collect(&BTreeSet::new()).await.expect("collected");
+    world.network.gc(&BTreeSet::new()).await.expect("collected");
     assert_eq!(world.files(), 0);
     world.pod("three").await;
-    world.network.down().await.expect("down");
+    world.network.tear_down().await.expect("down");
     assert_eq!((world.links(), world.files()), (vec!["lo".to_owned()], 0));
 }
 
@@ -269,17 +269,20 @@ async fn everything_is_removed_without_a_network_that_runs() {
     let world = World::new();
     world.pod("one").await;
     let remove = || network::remove(world.directory.path(), &[]);
-    within(&world.node, remove).expect("inside").expect("removed");
+    run_in_netns(&world.node, remove).expect("inside").expect("removed");
     assert_eq!(world.links(), ["lo"]);
     assert!(!world.directory.path().join("addresses").exists());
-    within(&world.node, remove).expect("inside").expect("removing twice is no error");
+    run_in_netns(&world.node, remove).expect("inside").expect("removing twice is no error");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_whose_namespace_is_gone_leaves_no_address() {
     let world = World::new();
-    let missing =
-        Attachment { id: "x".to_owned(), netns: "/proc/1/no".into(), ..Attachment::default() };
+    let missing = Attachment {
+        sandbox_id: "x".to_owned(),
+        netns: "/proc/1/no".into(),
+        ..Attachment::default()
+    };
     world.network.add(&missing).await.expect_err("no namespace");
     let file = world.directory.path().join("plain");
     std::fs::write(&file, b"").expect("written");
@@ -294,8 +297,11 @@ async fn adding_a_pod_takes_milliseconds() {
     let mut times = Vec::new();
     for n in 0..40 {
         let namespace = NetworkNamespace::create().expect("a namespace");
-        let attachment =
-            Attachment { id: format!("pod{n}"), netns: path(&namespace), ..Attachment::default() };
+        let attachment = Attachment {
+            sandbox_id: format!("pod{n}"),
+            netns: path(&namespace),
+            ..Attachment::default()
+        };
         let begin = std::time::Instant::now();
         world.network.add(&attachment).await.expect("added");
         times.push(begin.elapsed());
@@ -309,13 +315,13 @@ async fn adding_a_pod_takes_milliseconds() {
 /// A neighbour of the node at 192.0.2.2, outside the cluster.
 fn wire_outside(world: &World, outside: &NetworkNamespace) {
     let address = |name: &str, ip: [u8; 4]| {
-        let mut socket = Socket::open(Family::Route).expect("a socket");
+        let mut socket = Socket::open(NetlinkFamily::Route).expect("a socket");
         let index = netlink::link(&mut socket, name).expect("a link").index;
         netlink::set_up(&mut socket, index).expect("up");
         let address = Address { index, ip: ip.into(), prefix: 24 };
         netlink::add_address(&mut socket, address).expect("added");
     };
-    within(&world.node, || {
+    run_in_netns(&world.node, || {
         let veth = Veth {
             name: "uplink",
             mac: [2, 0, 0, 0, 0, 1],
@@ -324,10 +330,10 @@ fn wire_outside(world: &World, outside: &NetworkNamespace) {
             peer_namespace: outside,
             mtu: 1500,
         };
-        netlink::add_veth(&mut Socket::open(Family::Route).expect("a socket"), &veth)
+        netlink::add_veth(&mut Socket::open(NetlinkFamily::Route).expect("a socket"), &veth)
             .expect("made");
         address("uplink", [192, 0, 2, 1]);
     })
     .expect("inside");
-    within(outside, || address("outside", [192, 0, 2, 2])).expect("inside");
+    run_in_netns(outside, || address("outside", [192, 0, 2, 2])).expect("inside");
 }

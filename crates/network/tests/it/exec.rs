@@ -1,6 +1,8 @@
 //! The CNI protocol against plugins that are shell scripts and say what they heard.
 
-use network::{Attachment, Cni, Error, Exec, ExecConfig, NetworkNamespace, PortMapping, Protocol};
+use network::{
+    Attachment, Cni, CniExec, CniExecConfig, Error, NetworkNamespace, PortMapping, Protocol,
+};
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -17,7 +19,7 @@ esac
 
 struct Plugins {
     directory: tempfile::TempDir,
-    exec: Exec,
+    exec: CniExec,
     namespace: NetworkNamespace,
 }
 
@@ -39,23 +41,23 @@ impl Plugins {
             let script = PLUGIN.replace("LOG", &directory.path().join("log").display().to_string());
             program(&programs.join(name), &script);
         }
-        let exec = Exec::new(ExecConfig {
-            configuration,
-            programs: vec![programs],
-            directory: kept,
-            deadline,
+        let exec = CniExec::new(CniExecConfig {
+            conf_dir: configuration,
+            bin_dirs: vec![programs],
+            state_dir: kept,
+            plugin_timeout: deadline,
         });
         Self { directory, exec, namespace: NetworkNamespace::create().expect("a namespace") }
     }
 
     fn attachment(&self) -> Attachment {
         Attachment {
-            id: "abc".to_owned(),
+            sandbox_id: "abc".to_owned(),
             netns: crate::world::path(&self.namespace),
             namespace: "default".to_owned(),
             name: "web".to_owned(),
             uid: "u".to_owned(),
-            ports: vec![PortMapping {
+            port_mappings: vec![PortMapping {
                 host_port: 80,
                 container_port: 8080,
                 protocol: Protocol::Udp,
@@ -119,11 +121,11 @@ async fn the_dead_are_collected_and_status_is_asked() {
     let plugins = Plugins::new(LIST);
     plugins.exec.add(&plugins.attachment()).await.expect("added");
     plugins.heard();
-    plugins.exec.collect(&BTreeSet::from(["abc".to_owned()])).await.expect("collected");
+    plugins.exec.gc(&BTreeSet::from(["abc".to_owned()])).await.expect("collected");
     let heard = plugins.heard();
     assert!(heard[0].starts_with("first GC") && heard[0].contains(r#""containerID":"abc""#));
     assert_eq!(heard.len(), 2);
-    plugins.exec.collect(&BTreeSet::new()).await.expect("collected");
+    plugins.exec.gc(&BTreeSet::new()).await.expect("collected");
     assert!(plugins.heard()[0].starts_with("second DEL id=abc"));
     plugins.exec.status().await.expect("ready");
     assert!(plugins.heard()[0].starts_with("first STATUS"));

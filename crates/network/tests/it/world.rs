@@ -1,17 +1,17 @@
 //! A node and its pods: namespaces that live as long as the test.
 
-use network::{Attachment, Builtin, Cni, Config, NetworkNamespace};
+use network::{Attachment, BuiltinConfig, BuiltinNetwork, Cni, NetworkNamespace};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 use std::time::Duration;
-use sys::netlink::{self, Family, Socket, within};
+use sys::netlink::{self, NetlinkFamily, Socket, run_in_netns};
 
 pub(crate) struct World {
     pub(crate) node: NetworkNamespace,
     pub(crate) directory: tempfile::TempDir,
-    pub(crate) network: Builtin,
+    pub(crate) network: BuiltinNetwork,
 }
 
 pub(crate) struct Pod {
@@ -23,8 +23,8 @@ pub(crate) struct Pod {
 impl World {
     pub(crate) fn new() -> Self {
         let node = NetworkNamespace::create().expect("a namespace");
-        within(&node, || {
-            let mut socket = Socket::open(Family::Route).expect("a socket");
+        run_in_netns(&node, || {
+            let mut socket = Socket::open(NetlinkFamily::Route).expect("a socket");
             let lo = netlink::link(&mut socket, "lo").expect("lo").index;
             netlink::set_up(&mut socket, lo).expect("up");
         })
@@ -40,7 +40,7 @@ impl World {
     }
 
     pub(crate) async fn pod(&self, id: &str) -> Pod {
-        self.pod_with(Attachment { id: id.to_owned(), ..Attachment::default() }).await
+        self.pod_with(Attachment { sandbox_id: id.to_owned(), ..Attachment::default() }).await
     }
 
     pub(crate) async fn pod_with(&self, mut attachment: Attachment) -> Pod {
@@ -51,8 +51,8 @@ impl World {
     }
 
     pub(crate) fn links(&self) -> Vec<String> {
-        within(&self.node, || {
-            let mut socket = Socket::open(Family::Route).expect("a socket");
+        run_in_netns(&self.node, || {
+            let mut socket = Socket::open(NetlinkFamily::Route).expect("a socket");
             let links = netlink::links(&mut socket).expect("links");
             links.into_iter().map(|link| link.name).collect()
         })
@@ -73,7 +73,7 @@ pub(crate) fn path(namespace: &NetworkNamespace) -> PathBuf {
 pub(crate) fn serve(namespace: &NetworkNamespace, address: impl Into<SocketAddr>) {
     let address = address.into();
     let listener =
-        within(namespace, || TcpListener::bind(address)).expect("inside").expect("bound");
+        run_in_netns(namespace, || TcpListener::bind(address)).expect("inside").expect("bound");
     std::thread::spawn(move || {
         while let Ok((mut stream, peer)) = listener.accept() {
             let _ = write!(stream, "{}", peer.ip());
@@ -87,7 +87,7 @@ pub(crate) fn ask(
     address: impl Into<SocketAddr>,
 ) -> std::io::Result<IpAddr> {
     let address = address.into();
-    within(namespace, || {
+    run_in_netns(namespace, || {
         let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
         stream.set_read_timeout(Some(Duration::from_mins(1)))?;
         let mut answer = String::new();
@@ -97,18 +97,18 @@ pub(crate) fn ask(
     .expect("inside")
 }
 
-fn start(node: &NetworkNamespace, directory: &std::path::Path) -> Builtin {
-    let config = Config {
+fn start(node: &NetworkNamespace, directory: &std::path::Path) -> BuiltinNetwork {
+    let config = BuiltinConfig {
         directory: directory.to_owned(),
-        pods: vec![
+        pod_cidrs: vec![
             "10.244.7.0/24".parse().expect("a range"),
             "fd07::/64".parse().expect("a range"),
         ],
-        cluster: vec![
+        cluster_cidrs: vec![
             "10.244.0.0/16".parse().expect("a range"),
             "fd00::/8".parse().expect("a range"),
         ],
         mtu: 1500,
     };
-    within(node, || Builtin::start(config)).expect("inside").expect("started")
+    run_in_netns(node, || BuiltinNetwork::start(config)).expect("inside").expect("started")
 }

@@ -8,12 +8,15 @@ mod scalar;
 use std::{borrow::Cow, fmt};
 
 use super::write::compact;
-use crate::{Struct, Text, Type, Value, Word, depth::MAX_DOCUMENT, quote::quote, value::sorted};
+use crate::{
+    FieldId, StructSchema, Text, Type, Value, depth::MAX_DOCUMENT, quote::quote,
+    value::sort_and_dedup,
+};
 
 /// Where Go gives up. What nobody looks into may be so deep: no stack grows with it.
-const DEPTH: usize = 10_000;
+const MAX_NESTING_DEPTH: usize = 10_000;
 /// Of how many oddities Go tells.
-const ODD: usize = 100;
+const MAX_STRICT_ERRORS: usize = 100;
 /// How many fields of an object may be given again with more to add; then only the last counts.
 const REPEATED: usize = 100;
 
@@ -36,54 +39,59 @@ pub enum JsonError {
 
 /// What Go's decoder takes, and complains about if it is told to be strict: at this path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Odd {
-    Unknown(String),
-    Twice(String),
+pub enum StrictError {
+    UnknownField(String),
+    DuplicateField(String),
 }
 
-impl Odd {
+impl StrictError {
     pub fn path(&self) -> &str {
-        let (Self::Unknown(path) | Self::Twice(path)) = self;
+        let (Self::UnknownField(path) | Self::DuplicateField(path)) = self;
         path
     }
 }
 
-impl fmt::Display for Odd {
+impl fmt::Display for StrictError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = if matches!(self, Self::Twice(_)) { "duplicate" } else { "unknown" };
+        let what = if matches!(self, Self::DuplicateField(_)) { "duplicate" } else { "unknown" };
         write!(f, "{what} field {:?}", self.path())
     }
 }
 
 /// Reads one value. Of a name given twice the last counts.
 pub fn from_json(text: &[u8]) -> Result<Value, JsonError> {
-    whole(text, Expect::Anything, None)
+    whole(text, ExpectedType::Anything, None)
 }
 
 /// Reads one value that stands within a document, `depth` levels deep.
 pub fn from_json_within(text: &[u8], depth: usize) -> Result<Value, JsonError> {
-    Reader { depth, ..Reader::new(text, None) }.whole(Expect::Anything)
+    Reader { depth, ..Reader::new(text, None) }.parse_document(ExpectedType::Anything)
 }
 
 /// Reads one value, and tells what is odd about it in the order of the text: names given twice
 /// and, where the shape is known, names that it does not have.
 pub fn from_json_strict(
     text: &[u8],
-    shape: Option<&Struct>,
-    odd: &mut Vec<Odd>,
+    shape: Option<&StructSchema>,
+    odd: &mut Vec<StrictError>,
 ) -> Result<Value, JsonError> {
-    whole(text, shape.map_or(Expect::Anything, |shape| Expect::Struct(shape, true)), Some(odd))
+    whole(
+        text,
+        shape.map_or(ExpectedType::Anything, |shape| ExpectedType::Struct(shape, true)),
+        Some(odd),
+    )
 }
 
 /// Keeps an object or a list as it is written, and reads anything else.
-pub fn raw_json(text: &[u8]) -> Result<Value, JsonError> {
-    whole(text, Expect::Raw, None)
+pub fn from_json_raw(text: &[u8]) -> Result<Value, JsonError> {
+    whole(text, ExpectedType::Raw, None)
 }
 
 /// Reads one value for somebody who tells what is wrong with it: entries are in the order of the
 /// text, so that none is found by its name, and numbers that are not whole are as written.
-pub fn from_json_as_written(text: &[u8]) -> Result<Value, JsonError> {
-    Reader { written: true, ..Reader::new(text, None) }.whole(Expect::Untold)
+pub fn from_json_preserving_source(text: &[u8]) -> Result<Value, JsonError> {
+    Reader { preserve_source: true, ..Reader::new(text, None) }
+        .parse_document(ExpectedType::Unchecked)
 }
 
 /// Reads the value that the text begins with, and leaves the rest; `None` at the end.
@@ -91,29 +99,33 @@ pub fn from_json_next(text: &mut &str) -> Option<Result<Value, JsonError>> {
     let mut reader = Reader::new(text.as_bytes(), None);
     reader.space();
     reader.peek().ok()?;
-    let value = reader.value(&Path::Root, Expect::Anything);
+    let value = reader.value(&Path::Root, ExpectedType::Anything);
     *text = text.get(reader.at..).unwrap_or_default();
     Some(value)
 }
 
-fn whole(text: &[u8], expect: Expect, odd: Option<&mut Vec<Odd>>) -> Result<Value, JsonError> {
-    Reader::new(text, odd).whole(expect)
+fn whole(
+    text: &[u8],
+    expect: ExpectedType,
+    odd: Option<&mut Vec<StrictError>>,
+) -> Result<Value, JsonError> {
+    Reader::new(text, odd).parse_document(expect)
 }
 
 struct Reader<'a> {
     text: &'a [u8],
     /// As much of the text as is UTF-8: mostly all.
-    valid: &'a str,
+    utf8_prefix: &'a str,
     at: usize,
     depth: usize,
-    odd: Option<&'a mut Vec<Odd>>,
+    strict_errors: Option<&'a mut Vec<StrictError>>,
     /// Whether everything stays as it is written.
-    written: bool,
+    preserve_source: bool,
 }
 
 /// What has been read of an object.
-struct Read {
-    fields: Vec<(Word, Value)>,
+struct PartialObject {
+    fields: Vec<(FieldId, Value)>,
     /// Those whose names are no words.
     entries: Vec<(Text, Value)>,
     /// How many fields have been given again.
@@ -122,24 +134,24 @@ struct Read {
 
 /// What is known of a value before it is read.
 #[derive(Clone, Copy)]
-enum Expect<'a> {
+enum ExpectedType<'a> {
     Anything,
     Type(&'a Type),
     /// A struct, and whether it is the whole.
-    Struct(&'a Struct, bool),
+    Struct(&'a StructSchema, bool),
     /// What reads itself, or nobody knows: nothing is told of it.
-    Untold,
+    Unchecked,
     /// Nobody looks into it: it is kept as it is written.
     Raw,
     /// The same, without white space: managed fields are compared as they are.
-    Tight,
+    RawCompact,
 }
 
-impl<'a> Expect<'a> {
+impl<'a> ExpectedType<'a> {
     fn of(ty: &'a Type) -> Self {
         match ty {
             Type::Object(shape) => Self::Struct(shape, false),
-            Type::Any | Type::Either(..) => Self::Untold,
+            Type::Any | Type::StructOr(..) => Self::Unchecked,
             ty => Self::Type(ty),
         }
     }
@@ -148,7 +160,7 @@ impl<'a> Expect<'a> {
         match self {
             Self::Type(Type::List(item) | Type::Map(item)) => Self::of(item),
             Self::Anything => Self::Anything,
-            _ => Self::Untold,
+            _ => Self::Unchecked,
         }
     }
 }
@@ -171,7 +183,7 @@ impl fmt::Display for Path<'_> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(text: &'a [u8], odd: Option<&'a mut Vec<Odd>>) -> Self {
+    fn new(text: &'a [u8], odd: Option<&'a mut Vec<StrictError>>) -> Self {
         let valid = match str::from_utf8(text) {
             Ok(all) => all,
             Err(wrong) => {
@@ -179,10 +191,17 @@ impl<'a> Reader<'a> {
                 str::from_utf8(good).unwrap_or_default()
             }
         };
-        Self { text, valid, at: 0, depth: 0, odd, written: false }
+        Self {
+            text,
+            utf8_prefix: valid,
+            at: 0,
+            depth: 0,
+            strict_errors: odd,
+            preserve_source: false,
+        }
     }
 
-    fn whole(mut self, expect: Expect) -> Result<Value, JsonError> {
+    fn parse_document(mut self, expect: ExpectedType) -> Result<Value, JsonError> {
         let value = self.value(&Path::Root, expect)?;
         self.space();
         match self.text.get(self.at) {
@@ -191,17 +210,18 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn value(&mut self, path: &Path, expect: Expect) -> Result<Value, JsonError> {
+    fn value(&mut self, path: &Path, expect: ExpectedType) -> Result<Value, JsonError> {
         self.space();
         match self.peek()? {
             b'{' | b'['
-                if matches!(expect, Expect::Raw | Expect::Tight)
-                    || (self.depth >= MAX_DOCUMENT && !matches!(expect, Expect::Anything)) =>
+                if matches!(expect, ExpectedType::Raw | ExpectedType::RawCompact)
+                    || (self.depth >= MAX_DOCUMENT
+                        && !matches!(expect, ExpectedType::Anything)) =>
             {
                 let from = self.at;
                 self.skip()?;
                 let text = self.since(from)?;
-                let tight = matches!(expect, Expect::Tight);
+                let tight = matches!(expect, ExpectedType::RawCompact);
                 Ok(Value::Raw(if tight { compact(text) } else { text.into() }))
             }
             b'{' => self.nested(|this| this.object(path, expect)),
@@ -214,10 +234,10 @@ impl<'a> Reader<'a> {
                 let (from, number) = (self.at, self.number());
                 match &number {
                     // The way in which a quantity is written is part of it.
-                    Ok(_) if matches!(expect, Expect::Type(Type::Quantity)) => {
+                    Ok(_) if matches!(expect, ExpectedType::Type(Type::Quantity)) => {
                         Ok(self.since(from)?.into())
                     }
-                    Ok(Value::Float(_)) | Err(JsonError::Number(_)) if self.written => {
+                    Ok(Value::Float(_)) | Err(JsonError::Number(_)) if self.preserve_source => {
                         Ok(Value::Raw(self.since(from)?.into()))
                     }
                     _ => number,
@@ -250,7 +270,7 @@ impl<'a> Reader<'a> {
             self.space();
             match self.peek()? {
                 start @ (b'{' | b'[') => {
-                    if self.depth + open.len() >= DEPTH {
+                    if self.depth + open.len() >= MAX_NESTING_DEPTH {
                         return Err(JsonError::Depth(char::from(start)));
                     }
                     self.at += 1;
@@ -263,7 +283,7 @@ impl<'a> Reader<'a> {
                         continue;
                     }
                 }
-                _ => drop(self.value(&Path::Root, Expect::Untold)?),
+                _ => drop(self.value(&Path::Root, ExpectedType::Unchecked)?),
             }
             while let Some(&end) = open.last() {
                 self.space();
@@ -302,7 +322,7 @@ impl<'a> Reader<'a> {
         Ok(name)
     }
 
-    fn list(&mut self, path: &Path, expect: Expect) -> Result<Value, JsonError> {
+    fn list(&mut self, path: &Path, expect: ExpectedType) -> Result<Value, JsonError> {
         self.space();
         if self.peek()? == b']' {
             self.at += 1;
@@ -322,13 +342,14 @@ impl<'a> Reader<'a> {
         Ok(Value::List(items.into()))
     }
 
-    fn object(&mut self, path: &Path, expect: Expect) -> Result<Value, JsonError> {
+    fn object(&mut self, path: &Path, expect: ExpectedType) -> Result<Value, JsonError> {
         self.space();
         if self.peek()? == b'}' {
             self.at += 1;
             return Ok(Value::object());
         }
-        let mut read = Read { fields: Vec::with_capacity(8), entries: Vec::new(), repeated: 0 };
+        let mut read =
+            PartialObject { fields: Vec::with_capacity(8), entries: Vec::new(), repeated: 0 };
         loop {
             let name = self.name()?;
             self.entry(&name, path, expect, &mut read)?;
@@ -340,8 +361,8 @@ impl<'a> Reader<'a> {
             }
         }
         self.at += 1;
-        let Read { fields, mut entries, .. } = read;
-        if self.written {
+        let PartialObject { fields, mut entries, .. } = read;
+        if self.preserve_source {
             return Ok(Value::Map(entries.into()));
         }
         if entries.is_empty() {
@@ -349,9 +370,9 @@ impl<'a> Reader<'a> {
         }
         entries.extend(fields.into_iter().map(|(word, value)| (word.as_str().into(), value)));
         let mut twice = Vec::new();
-        let map = sorted(entries, |name| twice.push(name.clone()));
-        for name in twice.iter().filter(|_| !matches!(expect, Expect::Untold)) {
-            self.tell(Odd::Twice, &Path::Name(path, name));
+        let map = sort_and_dedup(entries, |name| twice.push(name.clone()));
+        for name in twice.iter().filter(|_| !matches!(expect, ExpectedType::Unchecked)) {
+            self.report(StrictError::DuplicateField, &Path::Name(path, name));
         }
         Ok(Value::Map(map))
     }
@@ -360,42 +381,44 @@ impl<'a> Reader<'a> {
         &mut self,
         name: &str,
         path: &Path,
-        expect: Expect,
-        read: &mut Read,
+        expect: ExpectedType,
+        read: &mut PartialObject,
     ) -> Result<(), JsonError> {
-        let (word, path) = (Word::find(name), Path::Name(path, name));
+        let (word, path) = (FieldId::lookup(name), Path::Name(path, name));
         let before = word.and_then(|word| read.fields.iter().position(|field| field.0 == word));
-        let mut told = !matches!(expect, Expect::Untold);
+        let mut told = !matches!(expect, ExpectedType::Unchecked);
         let field = match expect {
-            Expect::Struct(shape, _) => word.and_then(|word| shape.field_of(word)),
+            ExpectedType::Struct(shape, _) => word.and_then(|word| shape.field_by_id(word)),
             _ => None,
         };
         let expect = match expect {
-            Expect::Struct(shape, whole) => match field {
-                Some(field) if field.rules.raw && name == "fieldsV1" => Expect::Tight,
-                Some(field) if field.rules.raw => Expect::Raw,
-                Some(field) => Expect::of(&field.ty),
-                None if matches!(name, "apiVersion" | "kind") && (whole || shape.is_kind()) => {
-                    Expect::Anything
+            ExpectedType::Struct(shape, whole) => match field {
+                Some(field) if field.attributes.raw && name == "fieldsV1" => {
+                    ExpectedType::RawCompact
+                }
+                Some(field) if field.attributes.raw => ExpectedType::Raw,
+                Some(field) => ExpectedType::of(&field.ty),
+                None if matches!(name, "apiVersion" | "kind") && (whole || shape.is_object()) => {
+                    ExpectedType::Anything
                 }
                 None => {
-                    self.tell(Odd::Unknown, &path);
+                    self.report(StrictError::UnknownField, &path);
                     told = false;
-                    Expect::Untold
+                    ExpectedType::Unchecked
                 }
             },
             map => map.item(),
         };
         if before.is_some() && told {
-            self.tell(Odd::Twice, &path);
+            self.report(StrictError::DuplicateField, &path);
         }
         let value = self.value(&path, expect)?;
-        match (word.filter(|_| !self.written), before) {
+        match (word.filter(|_| !self.preserve_source), before) {
             (Some(_), Some(at)) => {
                 read.repeated += 1;
                 let merged = field.filter(|_| read.repeated <= REPEATED);
                 if let Some((_, known)) = read.fields.get_mut(at) {
-                    *known = again::read_again(merged, std::mem::take(known), value);
+                    *known = again::merge_duplicate_field(merged, std::mem::take(known), value);
                 }
             }
             (Some(word), None) => read.fields.push((word, value)),
@@ -404,8 +427,11 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn tell(&mut self, odd: fn(String) -> Odd, path: &Path) {
-        let Some(all) = self.odd.as_mut().filter(|all| all.len() < ODD) else { return };
+    fn report(&mut self, odd: fn(String) -> StrictError, path: &Path) {
+        let Some(all) = self.strict_errors.as_mut().filter(|all| all.len() < MAX_STRICT_ERRORS)
+        else {
+            return;
+        };
         let odd = odd(path.to_string());
         if !all.contains(&odd) {
             all.push(odd);
@@ -425,12 +451,12 @@ impl<'a> Reader<'a> {
     }
 
     /// What stands here; behind the end a space, as Go has it.
-    fn here(&self) -> u8 {
+    fn current_byte(&self) -> u8 {
         self.text.get(self.at).copied().unwrap_or(b' ')
     }
 
     fn unexpected(&self, context: &'static str) -> JsonError {
-        JsonError::Character { found: char::from(self.here()), context }
+        JsonError::Character { found: char::from(self.current_byte()), context }
     }
 }
 
@@ -531,17 +557,17 @@ mod tests {
             from_json_within(nested(10).as_bytes(), MAX_DOCUMENT - 9),
             Err(JsonError::Depth('['))
         );
-        assert!(crate::depth::exceeds(&raw_json(deeper.as_bytes()).unwrap(), MAX_DOCUMENT));
+        assert!(crate::depth::exceeds(&from_json_raw(deeper.as_bytes()).unwrap(), MAX_DOCUMENT));
     }
 
     #[test]
     fn raw_json_is_kept_as_it_is_written() {
-        let raw = |text: &str| raw_json(text.as_bytes()).map(|raw| to_json(&raw));
+        let raw = |text: &str| from_json_raw(text.as_bytes()).map(|raw| to_json(&raw));
         let text = "{\"b\" : [1.0, \"x <\\\"\\u00e9> y\"],\n \"a\":{ },\"b\":null}";
         let kept = "{\"b\":[1.0,\"x \\u003c\\\"\\u00e9\\u003e y\"],\"a\":{},\"b\":null}";
         assert_eq!(raw(text).unwrap(), kept.as_bytes());
-        assert!(matches!(raw_json(text.as_bytes()), Ok(Value::Raw(whole)) if *whole == *text));
-        assert_eq!(raw_json(b"null"), Ok(Value::Null));
+        assert!(matches!(from_json_raw(text.as_bytes()), Ok(Value::Raw(whole)) if *whole == *text));
+        assert_eq!(from_json_raw(b"null"), Ok(Value::Null));
         for wrong in ["{", "{\"a\"}", "[1,]", "[1 2]", "{\"a\":1,}", "{}x", "[\"\n\"]"] {
             assert_eq!(
                 raw(wrong).unwrap_err(),
@@ -549,7 +575,7 @@ mod tests {
                 "{wrong}"
             );
         }
-        assert_eq!(raw_json(text.as_bytes()).unwrap(), from_json(text.as_bytes()).unwrap());
+        assert_eq!(from_json_raw(text.as_bytes()).unwrap(), from_json(text.as_bytes()).unwrap());
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub fn write_json(value: &Value, out: &mut Vec<u8>) {
         }
         Value::UInt(n) => number(*n, out),
         Value::Float(n) => float(*n, out),
-        Value::Text(text) => write_json_text(text, out),
+        Value::Text(text) => write_json_string(text, out),
         Value::Raw(text) => write_compact(text, out),
         Value::List(items) => {
             out.push(b'[');
@@ -44,7 +44,7 @@ pub fn write_json(value: &Value, out: &mut Vec<u8>) {
                     out.push(b',');
                 }
                 if let Value::Map(_) = value {
-                    write_json_text(name, out);
+                    write_json_string(name, out);
                 } else {
                     // No word has anything to escape.
                     out.push(b'"');
@@ -135,14 +135,14 @@ fn pretty(value: &Value, depth: usize, out: &mut Vec<u8>) {
                     out.push(b',');
                 }
                 line(depth + 1, out);
-                write_json_text(name, out);
+                write_json_string(name, out);
                 out.extend_from_slice(b": ");
                 pretty(value, depth + 1, out);
             }
             line(depth, out);
             out.push(b'}');
         }
-        Value::Raw(_) => value.unpack().iter().for_each(|tree| pretty(tree, depth, out)),
+        Value::Raw(_) => value.expand_raw().iter().for_each(|tree| pretty(tree, depth, out)),
         plain => write_json(plain, out),
     }
 }
@@ -194,7 +194,7 @@ const SPECIAL: [bool; 256] = {
 };
 
 /// Appends a text in its quotes.
-pub fn write_json_text(text: &str, out: &mut Vec<u8>) {
+pub fn write_json_string(text: &str, out: &mut Vec<u8>) {
     let mut rest = text.as_bytes();
     out.reserve(rest.len() + 2);
     out.push(b'"');

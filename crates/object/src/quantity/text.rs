@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use num_bigint::BigInt;
 
-use super::{Format, KEPT_DIGITS, MOST_DIGITS, Quantity, QuantityError, shift};
+use super::{Format, KEPT_DIGITS, MAX_DIGITS, Quantity, QuantityError, scale_mantissa};
 
 const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
@@ -17,11 +17,11 @@ impl FromStr for Quantity {
             return Err(QuantityError::Format);
         }
         let parts = split(text)?;
-        let (exponent, format) = interpret(parts.suffix).ok_or(QuantityError::Suffix)?;
+        let (exponent, format) = parse_suffix(parts.suffix).ok_or(QuantityError::Suffix)?;
         let digits = parts.digits();
         let places = i32::try_from(parts.fraction.len()).map_err(|_| QuantityError::Numeric)?;
         let short = short(&digits, exponent, places, format);
-        if digits.len() > MOST_DIGITS || short.is_none() && !parts.has_digits {
+        if digits.len() > MAX_DIGITS || short.is_none() && !parts.has_digits {
             return Err(QuantityError::Numeric);
         }
         let mut mantissa: BigInt = digits.parse().map_err(|_| QuantityError::Numeric)?;
@@ -31,7 +31,7 @@ impl FromStr for Quantity {
         }
         let scale = if binary { -places } else { exponent.saturating_sub(places) };
 
-        let mut quantity = Self { mantissa, scale, format, kept: None };
+        let mut quantity = Self { mantissa, scale, format, source_text: None };
         quantity.round_up(-9);
         quantity.shorten();
         let cap = Self::new(i64::MAX, format);
@@ -44,14 +44,14 @@ impl FromStr for Quantity {
         if parts.negative {
             quantity.mantissa = -quantity.mantissa;
         }
-        quantity.kept = (short == Some(Short::Canonical)).then(|| text.into());
+        quantity.source_text = (short == Some(FastPath::Canonical)).then(|| text.into());
         Ok(quantity)
     }
 }
 
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(text) = &self.kept {
+        if let Some(text) = &self.source_text {
             return f.write_str(text);
         }
         if self.is_zero() {
@@ -67,7 +67,7 @@ impl fmt::Display for Quantity {
         let fits = short.len().saturating_add(written) <= KEPT_DIGITS;
         let format = if fits { self.format } else { Format::DecimalExponent };
         if format == Format::BinarySi
-            && let (mut whole, true) = shift(&self.mantissa, self.scale)
+            && let (mut whole, true) = scale_mantissa(&self.mantissa, self.scale)
             && whole.bits() > 10
         {
             let mut times = 0;
@@ -103,7 +103,7 @@ struct Parts<'a> {
 
 /// A number that upstream reads in one go, without its decimal library.
 #[derive(PartialEq)]
-enum Short {
+enum FastPath {
     /// It prints as it was written.
     Canonical,
     Other,
@@ -117,7 +117,7 @@ impl Parts<'_> {
     }
 }
 
-fn short(digits: &str, exponent: i32, places: i32, format: Format) -> Option<Short> {
+fn short(digits: &str, exponent: i32, places: i32, format: Format) -> Option<FastPath> {
     let length = i32::try_from(digits.len()).unwrap_or(i32::MAX);
     let scale = exponent.saturating_sub(places);
     let (short, canonical) = if format == Format::BinarySi {
@@ -127,7 +127,7 @@ fn short(digits: &str, exponent: i32, places: i32, format: Format) -> Option<Sho
         let plain = !digits.ends_with("000") && !digits.starts_with('0');
         (length <= 18 && scale >= -9, scale % 3 == 0 && plain)
     };
-    short.then_some(if canonical { Short::Canonical } else { Short::Other })
+    short.then_some(if canonical { FastPath::Canonical } else { FastPath::Other })
 }
 
 /// Cuts `text` as upstream's scanner does, which also reads `-` and `.` as zero.
@@ -150,7 +150,7 @@ fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-fn interpret(suffix: &str) -> Option<(i32, Format)> {
+fn parse_suffix(suffix: &str) -> Option<(i32, Format)> {
     let place = |names: &[&str]| names.iter().position(|name| *name == suffix);
     if let Some(at) = place(&DECIMAL) {
         return Some((3 * i32::try_from(at).ok()? - 9, Format::DecimalSi));

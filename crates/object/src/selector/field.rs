@@ -44,7 +44,7 @@ impl FieldSelector {
     }
 
     /// The value that `field` must have, if any.
-    pub fn exact(&self, field: &str) -> Option<&str> {
+    pub fn required_value(&self, field: &str) -> Option<&str> {
         self.terms.iter().find(|term| term.equal && term.field == field).map(|term| &*term.value)
     }
 }
@@ -108,7 +108,7 @@ mod tests {
     fn fields() {
         let selector = FieldSelector::parse(r"b!=x\,y,a.b==c,,d=").expect("well formed");
         assert_eq!(selector.to_string(), r"a.b=c,b!=x\,y,d=");
-        assert_eq!(selector.exact("a.b"), Some("c"));
+        assert_eq!(selector.required_value("a.b"), Some("c"));
         let field = |name: &str| if name == "a.b" { "c".into() } else { Text::default() };
         assert!(selector.matches(field));
         let wrong = |text| FieldSelector::parse(text).expect_err("malformed").to_string();

@@ -11,15 +11,15 @@ pub(super) fn parse(text: &str) -> Result<Selector, String> {
 /// A word of the selector language. The end is a token too: it can be expected.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Token<'a> {
-    Sign(&'a str),
-    Word(&'a str),
+    Symbol(&'a str),
+    Identifier(&'a str),
     End,
 }
 
 impl<'a> Token<'a> {
     fn text(self) -> &'a str {
         match self {
-            Token::Sign(text) | Token::Word(text) => text,
+            Token::Symbol(text) | Token::Identifier(text) => text,
             Token::End => "",
         }
     }
@@ -35,12 +35,12 @@ fn scan(text: &str) -> Vec<Token<'_>> {
             let known = ["==", "!=", ")", ",", "!", "=", ">", "<", "("];
             let found = known.iter().find_map(|sign| Some((sign, rest.strip_prefix(sign)?)));
             let Some((sign, after)) = found else { break };
-            tokens.push(Token::Sign(sign));
+            tokens.push(Token::Symbol(sign));
             rest = after;
         } else {
             let ends = |c: char| is_sign(c) || matches!(c, ' ' | '\t' | '\r' | '\n');
             let (word, after) = rest.split_at(rest.find(ends).unwrap_or(rest.len()));
-            tokens.push(Token::Word(word));
+            tokens.push(Token::Identifier(word));
             rest = after;
         }
     }
@@ -73,8 +73,8 @@ impl<'a> Parser<'a> {
         loop {
             match self.peek() {
                 Token::End => return Ok(Selector::new(all)),
-                Token::Word(_) | Token::Sign("!") => {}
-                Token::Sign(found) => {
+                Token::Identifier(_) | Token::Symbol("!") => {}
+                Token::Symbol(found) => {
                     return Err(format!(
                         "found '{found}', expected: !, identifier, or 'end of string'"
                     ));
@@ -84,9 +84,9 @@ impl<'a> Parser<'a> {
             all.push(requirement.map_err(|error| format!("unable to parse requirement: {error}"))?);
             match self.next() {
                 Token::End => return Ok(Selector::new(all)),
-                Token::Sign(",") => {
+                Token::Symbol(",") => {
                     let next = self.peek();
-                    if !matches!(next, Token::Word(_) | Token::Sign("!")) {
+                    if !matches!(next, Token::Identifier(_) | Token::Symbol("!")) {
                         let found = next.text();
                         return Err(format!("found '{found}', expected: identifier after ','"));
                     }
@@ -101,11 +101,11 @@ impl<'a> Parser<'a> {
 
     fn requirement(&mut self) -> Result<Requirement, String> {
         let mut token = self.next();
-        let absent = token == Token::Sign("!");
+        let absent = token == Token::Symbol("!");
         if absent {
             token = self.next();
         }
-        let Token::Word(key) = token else {
+        let Token::Identifier(key) = token else {
             return Err(format!("found '{}', expected: identifier", token.text()));
         };
         let bad = names::qualified_name(key);
@@ -117,17 +117,17 @@ impl<'a> Parser<'a> {
         if absent {
             return made(Operator::DoesNotExist, Vec::new());
         }
-        if matches!(self.peek(), Token::End | Token::Sign(",")) {
+        if matches!(self.peek(), Token::End | Token::Symbol(",")) {
             return made(Operator::Exists, Vec::new());
         }
         let operator = match self.next() {
-            Token::Word("in") => Operator::In,
-            Token::Word("notin") => Operator::NotIn,
-            Token::Sign("=") => Operator::Equals,
-            Token::Sign("==") => Operator::DoubleEquals,
-            Token::Sign("!=") => Operator::NotEquals,
-            Token::Sign(">") => Operator::GreaterThan,
-            Token::Sign("<") => Operator::LessThan,
+            Token::Identifier("in") => Operator::In,
+            Token::Identifier("notin") => Operator::NotIn,
+            Token::Symbol("=") => Operator::Equals,
+            Token::Symbol("==") => Operator::DoubleEquals,
+            Token::Symbol("!=") => Operator::NotEquals,
+            Token::Symbol(">") => Operator::GreaterThan,
+            Token::Symbol("<") => Operator::LessThan,
             other => {
                 let found = other.text();
                 return Err(format!("found '{found}', expected: in, notin, =, ==, !=, gt, lt"));
@@ -143,23 +143,23 @@ impl<'a> Parser<'a> {
     }
 
     fn value(&mut self) -> Result<Text, String> {
-        if matches!(self.peek(), Token::End | Token::Sign(",")) {
+        if matches!(self.peek(), Token::End | Token::Symbol(",")) {
             return Ok(Text::default());
         }
         match self.next() {
-            Token::Word(value) => Ok(value.into()),
+            Token::Identifier(value) => Ok(value.into()),
             other => Err(format!("found '{}', expected: identifier", other.text())),
         }
     }
 
     fn values(&mut self) -> Result<Vec<Text>, String> {
         let open = self.next();
-        if open != Token::Sign("(") {
+        if open != Token::Symbol("(") {
             return Err(format!("found '{}' expected: '('", open.text()));
         }
         match self.peek() {
-            Token::Word(_) | Token::Sign(",") => {}
-            Token::Sign(")") => {
+            Token::Identifier(_) | Token::Symbol(",") => {}
+            Token::Symbol(")") => {
                 self.next();
                 return Ok(vec![Text::default()]);
             }
@@ -171,22 +171,22 @@ impl<'a> Parser<'a> {
         let mut values: Vec<Text> = Vec::new();
         loop {
             match self.next() {
-                Token::Word(value) => {
+                Token::Identifier(value) => {
                     values.push(value.into());
                     match self.peek() {
-                        Token::Sign(",") => {}
-                        Token::Sign(")") => break,
+                        Token::Symbol(",") => {}
+                        Token::Symbol(")") => break,
                         other => {
                             return Err(format!("found '{}', expected: ',' or ')'", other.text()));
                         }
                     }
                 }
-                Token::Sign(",") => {
+                Token::Symbol(",") => {
                     let next = self.peek();
-                    if values.is_empty() || matches!(next, Token::Sign("," | ")")) {
+                    if values.is_empty() || matches!(next, Token::Symbol("," | ")")) {
                         values.push(Text::default());
                     }
-                    if next == Token::Sign(")") {
+                    if next == Token::Symbol(")") {
                         break;
                     }
                 }

@@ -159,9 +159,9 @@ mod tests {
     #[test]
     fn every_moment_has_one_form() {
         for text in ["2024-01-02T03:04:05Z", "2024-01-02T05:04:05.9+02:00", "2024-01-02T3:04:05Z"] {
-            assert_eq!(Time::canonical(text).as_deref(), Ok("2024-01-02T03:04:05Z"), "{text}");
+            assert_eq!(Time::canonicalize(text).as_deref(), Ok("2024-01-02T03:04:05Z"), "{text}");
         }
-        let micro = MicroTime::canonical("2024-01-02T03:04:05.123456-01:00");
+        let micro = MicroTime::canonicalize("2024-01-02T03:04:05.123456-01:00");
         assert_eq!(micro.as_deref(), Ok("2024-01-02T04:04:05.123456Z"));
     }
 
@@ -188,11 +188,11 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                Time::canonical(text),
+                Time::canonicalize(text),
                 Err(format!("parsing time {}{wrong}", super::quote(text)))
             );
         }
-        let error = MicroTime::canonical("2024-01-01T00:00:00Z").unwrap_err();
+        let error = MicroTime::canonicalize("2024-01-01T00:00:00Z").unwrap_err();
         assert!(error.ends_with("cannot parse \"Z\" as \".000000\""), "{error}");
     }
 }

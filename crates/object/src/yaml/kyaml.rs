@@ -5,7 +5,7 @@ use super::resolve::resolve;
 use crate::Value;
 
 /// What stands between two lines of one text.
-const FOLD: &str = "\\\n";
+const LINE_CONTINUATION: &str = "\\\n";
 
 pub(super) fn write(value: &Value) -> String {
     let mut out = String::from("---\n");
@@ -82,7 +82,7 @@ fn string(text: &str, indent: usize, out: &mut String) {
     out.push('"');
     let folded = text.contains('\n');
     if folded {
-        out.push_str(FOLD);
+        out.push_str(LINE_CONTINUATION);
     }
     for c in text.chars() {
         if out.ends_with('\n') {
@@ -96,12 +96,12 @@ fn string(text: &str, indent: usize, out: &mut String) {
             c => escaped(c, out),
         }
         if c == '\n' {
-            out.push_str(FOLD);
+            out.push_str(LINE_CONTINUATION);
         }
     }
     if folded {
         if !out.ends_with('\n') {
-            out.push_str(FOLD);
+            out.push_str(LINE_CONTINUATION);
         }
         begin(indent, out);
     }

@@ -13,7 +13,7 @@ use super::{YamlError, resolve::resolve, write::float};
 use crate::{Text, Value, depth::MAX_DOCUMENT};
 
 /// Values in a document, those that aliases stand for included.
-const MOST_NODES: usize = 1 << 22;
+const MAX_NODES: usize = 1 << 22;
 /// A document of fewer values may consist of aliases nearly alone.
 const FEW_NODES: usize = 400_000;
 /// How many lines are told that give a name again.
@@ -26,8 +26,15 @@ pub(super) fn read(text: &str) -> Result<(Value, Vec<String>), YamlError> {
         block_nesting_limit: MAX_DOCUMENT,
     };
     let events = Parser::new_from_str_with_options(text, options);
-    Reader { text, events, anchors: HashMap::new(), doubles: Vec::new(), nodes: 0, aliased: 0 }
-        .document()
+    Reader {
+        text,
+        events,
+        anchors: HashMap::new(),
+        duplicate_keys: Vec::new(),
+        nodes: 0,
+        aliased: 0,
+    }
+    .document()
 }
 
 struct Reader<'a> {
@@ -35,7 +42,7 @@ struct Reader<'a> {
     events: Parser<'a, granit_parser::StrInput<'a>>,
     anchors: HashMap<usize, Anchored>,
     /// Lines with names that were there before.
-    doubles: Vec<String>,
+    duplicate_keys: Vec<String>,
     nodes: usize,
     /// How many of them aliases stand for.
     aliased: usize,
@@ -61,7 +68,7 @@ impl<'a> Reader<'a> {
                     let value = json(self.value(event, 0)?.0)?;
                     // What follows must be well formed, though it is not read.
                     while !matches!(self.next()?.0, Event::DocumentEnd | Event::StreamEnd) {}
-                    return Ok((value, self.doubles));
+                    return Ok((value, self.duplicate_keys));
                 }
             }
         }
@@ -70,7 +77,7 @@ impl<'a> Reader<'a> {
     fn next(&mut self) -> Result<(Event<'a>, Span), YamlError> {
         match self.events.next() {
             Some(Ok(event)) => Ok(event),
-            Some(Err(error)) => Err(explain(&error, self.text)),
+            Some(Err(error)) => Err(go_yaml_error(&error, self.text)),
             None => Ok((Event::StreamEnd, Span::default())),
         }
     }
@@ -106,7 +113,7 @@ impl<'a> Reader<'a> {
 
     fn count(&mut self, nodes: usize) -> Result<(), YamlError> {
         self.nodes += nodes;
-        if self.nodes > MOST_NODES || self.is_bomb() {
+        if self.nodes > MAX_NODES || self.is_bomb() {
             return Err(YamlError::new("document contains excessive aliasing"));
         }
         Ok(())
@@ -145,7 +152,7 @@ impl<'a> Reader<'a> {
                 return Ok((Value::from_entries(entries), height + 1));
             }
             let merges = matches!(&event, Event::Scalar(text, ScalarStyle::Plain, _, tag)
-                if text == "<<" && tag.as_ref().is_none_or(|tag| core(tag).as_deref() == Some("merge")));
+                if text == "<<" && tag.as_ref().is_none_or(|tag| core_tag(tag).as_deref() == Some("merge")));
             let key = if merges { Value::Null } else { self.value(event, depth)?.0 };
             let value = self.next()?.0;
             let (value, below) = self.value(value, depth)?;
@@ -156,10 +163,10 @@ impl<'a> Reader<'a> {
                 continue;
             }
             let name = name(&key, &value)?;
-            if !seen.insert(name.clone()) && self.doubles.len() < DOUBLES {
+            if !seen.insert(name.clone()) && self.duplicate_keys.len() < DOUBLES {
                 let name = crate::quote::quote(&name);
                 let line = span.start.line();
-                self.doubles.push(format!("line {line}: key {name} already set in map"));
+                self.duplicate_keys.push(format!("line {line}: key {name} already set in map"));
             }
             entries.push((name, value));
         }
@@ -210,22 +217,23 @@ fn name(key: &Value, value: &Value) -> Result<Text, YamlError> {
         Value::Bool(b) => return Ok(b.to_string().into()),
         Value::UInt(n) => ("uint64", format!("{n:#x}")),
         Value::Null => ("%!s(<nil>)", "<nil>".to_owned()),
-        _ => return Err(YamlError::new(format!("invalid map key: {}", go(key)))),
+        _ => return Err(YamlError::new(format!("invalid map key: {}", go_syntax(key)))),
     };
-    let value = go(value);
+    let value = go_syntax(value);
     Err(YamlError(format!("unsupported map key of type: {ty}, key: {key}, value: {value}")))
 }
 
 /// As Go prints a value with its type.
-fn go(value: &Value) -> String {
+fn go_syntax(value: &Value) -> String {
     match value {
         Value::Text(text) => crate::quote::quote(text),
         Value::List(items) => {
-            let items: Vec<String> = items.iter().map(go).collect();
+            let items: Vec<String> = items.iter().map(go_syntax).collect();
             format!("[]interface {{}}{{{}}}", items.join(", "))
         }
         Value::Object(_) | Value::Map(_) => {
-            let entry = |(name, value)| format!("{}:{}", crate::quote::quote(name), go(value));
+            let entry =
+                |(name, value)| format!("{}:{}", crate::quote::quote(name), go_syntax(value));
             let entries: Vec<String> = value.entries().map(entry).collect();
             format!("map[interface {{}}]interface {{}}{{{}}}", entries.join(", "))
         }
@@ -234,7 +242,7 @@ fn go(value: &Value) -> String {
     }
 }
 
-fn core(tag: &Tag) -> Option<std::borrow::Cow<'_, str>> {
+fn core_tag(tag: &Tag) -> Option<std::borrow::Cow<'_, str>> {
     tag.suffix_in_namespace("tag:yaml.org,2002:")
 }
 
@@ -254,7 +262,7 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, Ya
         };
         Err(YamlError::new(format!("cannot decode {was} `{text}` as a !!{tag}")))
     };
-    match (core(tag).as_deref(), &value) {
+    match (core_tag(tag).as_deref(), &value) {
         (Some("int"), Value::Int(_) | Value::UInt(_))
         | (Some("float"), Value::Float(_))
         | (Some("bool"), Value::Bool(_))
@@ -277,7 +285,7 @@ fn binary(text: &str) -> Result<Value, YamlError> {
 
 /// The error as Go's library words it; that counts lines from 0 in what its
 /// parser finds, from 1 in what its scanner finds.
-fn explain(error: &ScanError, text: &str) -> YamlError {
+fn go_yaml_error(error: &ScanError, text: &str) -> YamlError {
     let said = error.info();
     if said.starts_with("unclosed bracket") {
         // Go's finds out at the end of the text, not where the bracket is.

@@ -183,9 +183,10 @@ fn aliases_may_not_be_nearly_all_of_a_large_document() {
 
 #[test]
 fn splits_files() {
-    let documents = split("---\na: 1\n---\n\n--- # two\nb: |\n  x\n   ---\n").expect("well formed");
+    let documents =
+        split_documents("---\na: 1\n---\n\n--- # two\nb: |\n  x\n   ---\n").expect("well formed");
     assert_eq!(documents, ["a: 1\n", "b: |\n  x\n   ---\n"]);
-    assert!(split("a: 1\n--- b\n").is_err());
+    assert!(split_documents("a: 1\n--- b\n").is_err());
 }
 
 #[test]

@@ -121,7 +121,7 @@ impl Writer {
     }
 
     fn string(&mut self, text: &str, indent: usize, name: bool) {
-        let about = About::of(text);
+        let about = ScalarStyles::analyze(text);
         let fold = (!name).then_some(indent);
         if text.contains('\n') && about.block && !name {
             self.literal(text, indent);
@@ -152,7 +152,7 @@ impl Writer {
                 self.character(c, quote);
             } else if let Some(indent) = fold
                 && !spaces
-                && self.text[line..].chars().nth(WIDTH).is_some()
+                && self.text[line..].chars().nth(MAX_LINE_WIDTH).is_some()
                 && (quote.is_none() || at > 0 && at + 1 < text.len())
                 && (quote == Some('"') || chars.peek().is_none_or(|(_, next)| *next != ' '))
             {
@@ -211,20 +211,20 @@ impl Writer {
 }
 
 /// Lines longer than this are broken at the next space.
-const WIDTH: usize = 80;
+const MAX_LINE_WIDTH: usize = 80;
 /// Characters that have an escape of their own, and those.
 const ESCAPED: &str = "\0\u{7}\u{8}\t\n\u{b}\u{c}\r\u{1b}\"\\\u{85}\u{2028}\u{2029}";
 const ESCAPES: &[u8; 14] = b"0abtnvfre\"\\NLP";
 
 /// In which ways a text can be written.
-struct About {
+struct ScalarStyles {
     plain: bool,
     single: bool,
     block: bool,
 }
 
-impl About {
-    fn of(text: &str) -> Self {
+impl ScalarStyles {
+    fn analyze(text: &str) -> Self {
         if text.is_empty() {
             return Self { plain: true, single: true, block: false };
         }

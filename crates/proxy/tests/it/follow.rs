@@ -6,11 +6,11 @@ use api::{
     core::{Node, Service},
     discovery::EndpointSlice,
 };
-use client::{Api, Client, Delete};
-use object::{Key, yaml::from_yaml};
+use client::{Api, Client, DeleteParams};
+use object::{NamespacedName, yaml::from_yaml};
 use runtime::Context;
-use sys::netlink::within;
-use testkit::Cluster;
+use sys::netlink::run_in_netns;
+use testkit::TestCluster;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep};
 
@@ -40,7 +40,7 @@ spec: {type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 31
 #[test]
 fn rules_follow_the_api() {
     let world = World::new();
-    let inside = within(&world.node, || {
+    let inside = run_in_netns(&world.node, || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(follow(&world));
         proxy::cleanup(proxy::TABLE).expect("removed");
@@ -49,11 +49,11 @@ fn rules_follow_the_api() {
 }
 
 async fn follow(world: &World) {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let services = Api::<Service>::new(&admin);
     services.create(from_yaml(SERVICE).expect("a service").into()).await.expect("made");
-    let cx = Context::new(&cluster.client("system:kube-proxy", &[]));
+    let cx = Context::new(&cluster.client_as("system:kube-proxy", &[]));
     proxy::start(&cx, proxy::Config { listeners: listeners(), ..proxy::Config::new(this_node()) });
     becomes(world, false).await;
     assert_eq!(answers("127.0.0.1:10249", "/proxyMode", 200).await.1, "nftables");
@@ -63,7 +63,10 @@ async fn follow(world: &World) {
     observes(&admin).await;
     repairs(world).await;
     checks_health(&admin).await;
-    services.delete(&Key::new("default", "web"), &Delete::default()).await.expect("gone");
+    services
+        .delete(&NamespacedName::new("default", "web"), &DeleteParams::default())
+        .await
+        .expect("gone");
     becomes(world, false).await;
     cx.stop().await;
     cluster.stop().await;
@@ -126,10 +129,16 @@ async fn checks_health(admin: &Client) {
     let (_, body) = answers("192.0.2.1:31000", "/any", 200).await;
     assert!(body.contains("\"localEndpoints\": 1"), "{body}");
     let ends = local.replace("ready: true", "ready: false, serving: true, terminating: true");
-    slices.delete(&Key::new("default", "balanced-1"), &Delete::default()).await.expect("gone");
+    slices
+        .delete(&NamespacedName::new("default", "balanced-1"), &DeleteParams::default())
+        .await
+        .expect("gone");
     slices.create(from_yaml(&ends).expect("yaml").into()).await.expect("made");
     answers("192.0.2.1:31000", "/", 503).await;
-    services.delete(&Key::new("default", "balanced"), &Delete::default()).await.expect("gone");
+    services
+        .delete(&NamespacedName::new("default", "balanced"), &DeleteParams::default())
+        .await
+        .expect("gone");
     let begin = Instant::now();
     while tokio::net::TcpStream::connect("192.0.2.1:31000").await.is_ok() {
         assert!(begin.elapsed() < PATIENCE, "nobody should listen any more");

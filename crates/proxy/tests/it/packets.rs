@@ -77,7 +77,7 @@ fn node_ports_and_traffic_policies() {
 fn affinity_keeps_a_client_with_its_pod() {
     let mut world = World::new();
     let mut it = service("web");
-    it.affinity = Some(Duration::from_mins(1));
+    it.session_affinity_timeout = Some(Duration::from_mins(1));
     world.set(&it);
     let (first, _) = ask(&world.client, (CLUSTER_IP, 80)).expect("answered");
     for _ in 0..20 {
@@ -126,7 +126,7 @@ fn a_table_that_someone_removed_comes_back() {
     let mut world = World::new();
     let mut it = service("web");
     world.set(&it);
-    sys::netlink::within(&world.node, || {
+    sys::netlink::run_in_netns(&world.node, || {
         sys::nft::Batch::remove_table(sys::nft::Family::Ip, "kube-proxy")
             .commit()
             .expect("removed");
@@ -135,7 +135,7 @@ fn a_table_that_someone_removed_comes_back() {
     it.ports[0].endpoints.pop();
     world.set(&it);
     assert_eq!(ask(&world.client, (CLUSTER_IP, 80)).expect("answered").0, PODS[0]);
-    world.proxy.down().expect("down");
+    world.proxy.remove_tables().expect("down");
     assert!(ask(&world.client, (CLUSTER_IP, 80)).is_err());
 }
 
@@ -147,7 +147,7 @@ fn a_udp_flow_to_a_pod_that_is_gone_finds_another() {
     let both = it.ports[0].endpoints.clone();
     it.ports[0].endpoints = vec![both[0].clone()];
     world.set(&it);
-    let socket = sys::netlink::within(&world.client, || {
+    let socket = sys::netlink::run_in_netns(&world.client, || {
         let socket = std::net::UdpSocket::bind("0.0.0.0:0").expect("bound");
         socket.set_read_timeout(Some(Duration::from_mins(1))).expect("set");
         socket.connect((CLUSTER_IP, 80)).expect("connected");
@@ -166,7 +166,7 @@ fn a_udp_flow_to_a_pod_that_is_gone_finds_another() {
     world.set(&it);
     assert_eq!(who(), Some(PODS[0]), "the flow is remembered");
     let changed = [(it.name.clone(), Some(it.clone()))];
-    assert_eq!(world.proxy.forget_stale(&changed).expect("forgotten"), 1);
+    assert_eq!(world.proxy.delete_stale_conntrack(&changed).expect("forgotten"), 1);
     assert_eq!(who(), Some(PODS[1]));
-    assert_eq!(world.proxy.forget_stale(&changed).expect("nothing to do"), 0);
+    assert_eq!(world.proxy.delete_stale_conntrack(&changed).expect("nothing to do"), 0);
 }

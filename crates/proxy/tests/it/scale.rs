@@ -2,12 +2,12 @@
 //! own count and by what the kernel tells whoever listens.
 
 use crate::world::{service, this_node};
-use proxy::{Endpoint, Proxy, Service};
+use proxy::{Endpoint, Proxier, Service};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-use sys::netlink::{NetworkNamespace, within};
+use sys::netlink::{NetworkNamespace, run_in_netns};
 
 /// Only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -60,11 +60,11 @@ fn the_kernel_tells_of_few_elements() {
 
 fn inside(test: impl FnOnce() + Send) {
     let namespace = NetworkNamespace::create().expect("a namespace");
-    within(&namespace, test).expect("inside");
+    run_in_netns(&namespace, test).expect("inside");
 }
 
-fn loaded(count: u16) -> (Proxy, Vec<Service>) {
-    let mut proxy = Proxy::new(&this_node()).expect("a proxy");
+fn loaded(count: u16) -> (Proxier, Vec<Service>) {
+    let mut proxy = Proxier::new(&this_node()).expect("a proxy");
     let all = services(count);
     let changes: Vec<_> = all.iter().map(|s| (s.name.clone(), Some(s.clone()))).collect();
     let begin = Instant::now();
@@ -74,7 +74,7 @@ fn loaded(count: u16) -> (Proxy, Vec<Service>) {
 }
 
 /// Replaces one endpoint of one service; says how many elements that took.
-fn change(proxy: &mut Proxy, all: &mut [Service], n: u8) -> usize {
+fn change(proxy: &mut Proxier, all: &mut [Service], n: u8) -> usize {
     let it = &mut all[100 + usize::from(n)];
     it.ports[0].endpoints[1] = Endpoint::ready([10, 245, 0, n].into(), 8080, true);
     proxy.update(&[(it.name.clone(), Some(it.clone()))]).expect("written")

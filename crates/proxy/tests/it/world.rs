@@ -1,10 +1,12 @@
 //! A node with two pods behind it and a client in front.
 
-use proxy::{Endpoint, Node, Protocol, Proxy, Service, ServiceName, ServicePort};
+use proxy::{Endpoint, NodeConfig, Protocol, Proxier, Service, ServiceName, ServicePort};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
-use sys::netlink::{self, Address, Cidr, Family, NetworkNamespace, Route, Socket, Veth, within};
+use sys::netlink::{
+    self, Address, Cidr, NetlinkFamily, NetworkNamespace, Route, Socket, Veth, run_in_netns,
+};
 
 pub(crate) const NODE: IpAddr = ip([192, 0, 2, 1]);
 pub(crate) const CLIENT: IpAddr = ip([192, 0, 2, 2]);
@@ -15,7 +17,7 @@ pub(crate) struct World {
     pub(crate) node: NetworkNamespace,
     pub(crate) client: NetworkNamespace,
     pub(crate) pods: Vec<NetworkNamespace>,
-    pub(crate) proxy: Proxy,
+    pub(crate) proxy: Proxier,
 }
 
 const fn ip(octets: [u8; 4]) -> IpAddr {
@@ -32,12 +34,13 @@ impl World {
             let [a, b, c, _] = v4.octets();
             wire(&node, pod, &format!("pod{n}"), ip([a, b, c, 1]), at);
         }
-        within(&node, || {
+        run_in_netns(&node, || {
             std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").expect("forwarding");
             default_route(CLIENT);
         })
         .expect("inside");
-        let proxy = within(&node, || Proxy::new(&this_node())).expect("inside").expect("a proxy");
+        let proxy =
+            run_in_netns(&node, || Proxier::new(&this_node())).expect("inside").expect("a proxy");
         let world = Self { node, client, pods, proxy };
         for (pod, at) in world.pods.iter().zip(PODS) {
             serve(pod, at);
@@ -50,14 +53,14 @@ impl World {
     }
 }
 
-pub(crate) fn this_node() -> Node {
-    Node {
+pub(crate) fn this_node() -> NodeConfig {
+    NodeConfig {
         name: "node".to_owned(),
         zone: String::new(),
         ips: vec![NODE],
         node_port_ips: vec![NODE],
-        cluster: vec!["10.244.0.0/16".parse().expect("a range")],
-        services: vec!["10.96.0.0/16".parse().expect("a range")],
+        cluster_cidrs: vec!["10.244.0.0/16".parse().expect("a range")],
+        service_cidrs: vec!["10.96.0.0/16".parse().expect("a range")],
         masquerade_all: false,
         masquerade_bit: 14,
         table: proxy::TABLE.to_owned(),
@@ -72,7 +75,7 @@ pub(crate) fn service(name: &str) -> Service {
         external_ips: vec![],
         load_balancer_ips: vec![],
         source_ranges: vec![],
-        affinity: None,
+        session_affinity_timeout: None,
         external_local: false,
         internal_local: false,
         ports: vec![port("http", Protocol::Tcp)],
@@ -98,7 +101,7 @@ pub(crate) fn ask(
     to: impl Into<SocketAddr>,
 ) -> Result<(IpAddr, IpAddr), ErrorKind> {
     let to = to.into();
-    let answer = within(from, || -> std::io::Result<String> {
+    let answer = run_in_netns(from, || -> std::io::Result<String> {
         let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(2))?;
         stream.set_read_timeout(Some(Duration::from_mins(1)))?;
         let mut answer = String::new();
@@ -113,7 +116,7 @@ pub(crate) fn ask_udp(
     to: impl Into<SocketAddr>,
 ) -> Result<(IpAddr, IpAddr), ErrorKind> {
     let to = to.into();
-    let answer = within(from, || -> std::io::Result<String> {
+    let answer = run_in_netns(from, || -> std::io::Result<String> {
         let socket = UdpSocket::bind("0.0.0.0:0")?;
         socket.set_read_timeout(Some(Duration::from_mins(1)))?;
         socket.connect(to)?;
@@ -132,7 +135,7 @@ fn parse(answer: &str) -> (IpAddr, IpAddr) {
 
 /// Answers on TCP and UDP port 8080 with its own and the caller's address.
 fn serve(namespace: &NetworkNamespace, at: IpAddr) {
-    let (tcp, udp) = within(namespace, || {
+    let (tcp, udp) = run_in_netns(namespace, || {
         (TcpListener::bind((at, 8080)).expect("bound"), UdpSocket::bind((at, 8080)).expect("bound"))
     })
     .expect("inside");
@@ -151,7 +154,7 @@ fn serve(namespace: &NetworkNamespace, at: IpAddr) {
 
 fn wire(node: &NetworkNamespace, other: &NetworkNamespace, name: &str, near: IpAddr, far: IpAddr) {
     let address = |name: &str, ip: IpAddr| {
-        let mut socket = Socket::open(Family::Route).expect("a socket");
+        let mut socket = Socket::open(NetlinkFamily::Route).expect("a socket");
         for name in ["lo", name] {
             let index = netlink::link(&mut socket, name).expect("a link").index;
             netlink::set_up(&mut socket, index).expect("up");
@@ -159,7 +162,7 @@ fn wire(node: &NetworkNamespace, other: &NetworkNamespace, name: &str, near: IpA
         let index = netlink::link(&mut socket, name).expect("a link").index;
         netlink::add_address(&mut socket, Address { index, ip, prefix: 24 }).expect("added");
     };
-    within(node, || {
+    run_in_netns(node, || {
         let IpAddr::V4(v4) = far else { panic!("an IPv4 address") };
         let [_, b, c, _] = v4.octets();
         let veth = Veth {
@@ -170,12 +173,12 @@ fn wire(node: &NetworkNamespace, other: &NetworkNamespace, name: &str, near: IpA
             peer_namespace: other,
             mtu: 1500,
         };
-        netlink::add_veth(&mut Socket::open(Family::Route).expect("a socket"), &veth)
+        netlink::add_veth(&mut Socket::open(NetlinkFamily::Route).expect("a socket"), &veth)
             .expect("made");
         address(name, near);
     })
     .expect("inside");
-    within(other, || {
+    run_in_netns(other, || {
         address("eth0", far);
         default_route(near);
     })
@@ -184,13 +187,13 @@ fn wire(node: &NetworkNamespace, other: &NetworkNamespace, name: &str, near: IpA
 
 fn default_route(gateway: IpAddr) {
     let route = Route {
-        to: Cidr::all_like(gateway),
+        destination: Cidr::any_of_family(gateway),
         gateway: Some(gateway),
-        index: None,
+        interface_index: None,
         source: None,
         protocol: 4,
         on_link: false,
     };
-    netlink::set_route(&mut Socket::open(Family::Route).expect("a socket"), &route)
+    netlink::set_route(&mut Socket::open(NetlinkFamily::Route).expect("a socket"), &route)
         .expect("routed");
 }

@@ -5,8 +5,8 @@ use std::{
     time::Duration,
 };
 
-use client::{Api, Delete};
-use object::{Key, Value};
+use client::{Api, DeleteParams};
+use object::{NamespacedName, Value};
 use runtime::Context;
 use tokio::{task::JoinSet, time::sleep};
 
@@ -15,8 +15,8 @@ use crate::{
     server::Server,
 };
 
-fn key(name: &str) -> Key {
-    Key::new("default", name)
+fn key(name: &str) -> NamespacedName {
+    NamespacedName::new("default", name)
 }
 
 #[tokio::test(start_paused = true)]
@@ -27,8 +27,8 @@ async fn a_cache_follows_the_server_through_breaks() {
     api.create(item("a", "n1")).await.unwrap();
     let cx = Context::new(&client);
     let cache = cx.cache::<Item>();
-    cx.synced().await;
-    assert_eq!(cache.by("nodeName", "n1").len(), 1);
+    cx.wait_for_cache_sync().await;
+    assert_eq!(cache.by_index("nodeName", "n1").len(), 1);
 
     let told = Arc::new(Mutex::new(Vec::new()));
     let heard = told.clone();
@@ -42,7 +42,7 @@ async fn a_cache_follows_the_server_through_breaks() {
     api.create(item("b", "n1")).await.unwrap();
     sleep(Duration::from_secs(1)).await;
     server.compact(); // the watch breaks, and cannot be resumed
-    api.delete(&key("a"), &Delete::default()).await.unwrap();
+    api.delete(&key("a"), &DeleteParams::default()).await.unwrap();
     sleep(Duration::from_secs(100)).await;
     assert_eq!(*told.lock().unwrap(), ["->n1", "n1>n2", "->n1", "n2>-"]);
     assert_eq!(cache.len(), 1);
@@ -54,8 +54,8 @@ async fn own_writes_show_at_once_and_last() {
     let (server, mut tasks) = (Server::default(), JoinSet::new());
     server.lag(Duration::from_secs(10));
     let cx = Context::new(&server.client(&mut tasks));
-    let items = cx.objects::<Item>();
-    cx.synced().await;
+    let items = cx.cached_api::<Item>();
+    cx.wait_for_cache_sync().await;
     let made = items.create(item("a", "n1")).await.unwrap();
     assert!(items.get(&key("a")).is_some());
     items.delete(&made).await.unwrap();
@@ -69,7 +69,7 @@ async fn own_writes_show_at_once_and_last() {
 #[tokio::test(start_paused = true)]
 async fn a_server_may_be_away_for_long() {
     let (server, mut tasks) = (Server::default(), JoinSet::new());
-    let (pipe, ends) = client::Pipe::new();
+    let (pipe, ends) = client::PipeConnector::new();
     let cx = Context::new(&client::Client::new(client::Config::pipe(pipe)));
     let cache = cx.cache::<Item>();
     sleep(Duration::from_hours(1)).await; // nobody answers
@@ -87,8 +87,8 @@ async fn any_resource_can_be_cached() {
     let api = Api::<Item>::new(&client);
     api.create(item("a", "n1")).await.unwrap();
     let cx = Context::new(&client);
-    let cache = cx.cache_any(api.resource(), &client::Selection::default());
-    cx.synced().await;
+    let cache = cx.dynamic_cache(api.resource(), &client::Selectors::default());
+    cx.wait_for_cache_sync().await;
     let found = cache.get(&key("a")).unwrap();
     assert_eq!(found.tree()["nodeName"], Value::from("n1"));
     cx.stop().await;

@@ -9,8 +9,8 @@ use std::{
 };
 
 use client::{Api, Error};
-use object::Key;
-use runtime::{Context, Controller, Next, Reconcile};
+use object::NamespacedName;
+use runtime::{Context, Controller, Reconcile, Requeue};
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::{
@@ -28,13 +28,13 @@ struct Fragile {
 impl Reconcile for Fragile {
     type Kind = Set;
 
-    async fn reconcile(&self, key: &Key, _: Option<Set>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &NamespacedName, _: Option<Set>) -> Result<Requeue, Error> {
         if key.name == "bad" {
             assert!(self.bad.fetch_add(1, SeqCst) >= 3, "the bad one");
         } else {
             self.good.fetch_add(1, SeqCst);
         }
-        Ok(Next::OnChange)
+        Ok(Requeue::OnChange)
     }
 }
 

@@ -8,9 +8,9 @@ use std::{
     time::Duration,
 };
 
-use client::{Api, Delete, Error};
-use object::{Key, ObjectMeta};
-use runtime::{Context, Controller, Next, Objects, Reconcile};
+use client::{Api, DeleteParams, Error};
+use object::{NamespacedName, ObjectMeta};
+use runtime::{CachedApi, Context, Controller, Reconcile, Requeue};
 use schema::Kind;
 use tokio::{task::JoinSet, time::sleep};
 
@@ -22,17 +22,17 @@ use crate::{
 /// Keeps as many items as each set wants.
 #[derive(Debug)]
 struct Sets {
-    items: Objects<Item>,
+    items: CachedApi<Item>,
 }
 
 impl Reconcile for Sets {
     type Kind = Set;
 
-    async fn reconcile(&self, _: &Key, set: Option<Set>) -> Result<Next, Error> {
-        let Some(set) = set else { return Ok(Next::OnChange) };
+    async fn reconcile(&self, _: &NamespacedName, set: Option<Set>) -> Result<Requeue, Error> {
+        let Some(set) = set else { return Ok(Requeue::OnChange) };
         let want = usize::try_from(set.replicas()).unwrap_or_default();
         let have = self.items.owned_by(&set);
-        let items = self.items.because(&set.causes("count"));
+        let items = self.items.with_cause(&set.write_cause("count"));
         for extra in have.iter().skip(want) {
             items.delete(extra).await?;
         }
@@ -40,10 +40,10 @@ impl Reconcile for Sets {
             let meta = ObjectMeta::new()
                 .with_namespace(set.metadata().namespace())
                 .with_generate_name(format!("{}-", set.metadata().name()))
-                .with_owner_references([set.controls()]);
+                .with_owner_references([set.controller_ref()]);
             items.create(Item::new().with_metadata(meta)).await?;
         }
-        Ok(Next::OnChange)
+        Ok(Requeue::OnChange)
     }
 }
 
@@ -57,7 +57,7 @@ async fn never_overshoots_though_the_watch_lags() {
     server.lag(Duration::from_millis(50));
     let client = server.client(&mut tasks);
     let cx = Context::new(&client);
-    Controller::new("sets", &cx, Sets { items: cx.objects() }).owns::<Item>().start();
+    Controller::new("sets", &cx, Sets { items: cx.cached_api() }).owns::<Item>().start();
     let sets = Api::<Set>::new(&client);
     for i in 0..10 {
         sets.create(set(&format!("s{i}"), 20)).await.unwrap();
@@ -73,12 +73,12 @@ async fn heals_and_scales() {
     let (server, mut tasks) = (Server::default(), JoinSet::new());
     let client = server.client(&mut tasks);
     let cx = Context::new(&client);
-    Controller::new("sets", &cx, Sets { items: cx.objects() }).owns::<Item>().start();
+    Controller::new("sets", &cx, Sets { items: cx.cached_api() }).owns::<Item>().start();
     let sets = Api::<Set>::new(&client);
     let mut made = sets.create(set("s", 3)).await.unwrap();
     settle().await;
-    let victim = Key::of(Item::from(server.all("items").remove(0)).meta());
-    Api::<Item>::new(&client).delete(&victim, &Delete::default()).await.unwrap();
+    let victim = NamespacedName::from_meta(Item::from(server.all("items").remove(0)).meta());
+    Api::<Item>::new(&client).delete(&victim, &DeleteParams::default()).await.unwrap();
     settle().await;
     assert_eq!(server.all("items").len(), 3);
     made.set_replicas(1);
@@ -91,19 +91,19 @@ async fn heals_and_scales() {
 /// Notes what it is asked to reconcile; fails the first times.
 #[derive(Debug, Default)]
 struct Notes {
-    seen: Arc<Mutex<Vec<(Key, bool)>>>,
+    seen: Arc<Mutex<Vec<(NamespacedName, bool)>>>,
     failures: AtomicUsize,
 }
 
 impl Reconcile for Notes {
     type Kind = Set;
 
-    async fn reconcile(&self, key: &Key, set: Option<Set>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &NamespacedName, set: Option<Set>) -> Result<Requeue, Error> {
         if self.failures.fetch_add(1, Ordering::Relaxed) < 3 {
             return Err(Error::Unavailable("test".into()));
         }
         self.seen.lock().unwrap().push((key.clone(), set.is_some()));
-        Ok(Next::OnChange)
+        Ok(Requeue::OnChange)
     }
 }
 
@@ -118,8 +118,8 @@ async fn failures_are_retried_and_what_is_gone_is_reconciled_once_more() {
     let sets = Api::<Set>::new(&client);
     sets.create(set("s", 1)).await.unwrap();
     settle().await;
-    let key = Key::new("default", "s");
-    sets.delete(&key, &Delete::default()).await.unwrap();
+    let key = NamespacedName::new("default", "s");
+    sets.delete(&key, &DeleteParams::default()).await.unwrap();
     settle().await;
     assert_eq!(*seen.lock().unwrap(), [(key.clone(), true), (key, false)]);
     cx.stop().await;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use object::{MicroTime, Value};
-use runtime::{Context, Election};
+use runtime::{Context, LeaderElector};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
@@ -29,7 +29,7 @@ fn candidate(
     let cx = Context::new(&server.client(tasks));
     let (own, leading) = (cx.clone(), leading.clone());
     tasks.spawn(async move {
-        let election = Election::new("kube-system", "x", name);
+        let election = LeaderElector::new("kube-system", "x", name);
         let start = |part: &Context| {
             leading.fetch_add(1, Ordering::Relaxed);
             let (inner, leading) = (part.clone(), leading.clone());
@@ -38,7 +38,7 @@ fn candidate(
                 inner.stopping().await;
             });
         };
-        election.lead(&own, start).await;
+        election.run(&own, start).await;
     });
     cx
 }
@@ -68,7 +68,7 @@ async fn one_leads_and_another_follows_at_once() {
     assert_eq!(spec["holderIdentity"].as_str(), Some("a"));
     assert_eq!(spec["leaseDurationSeconds"].as_i64(), Some(15));
     assert_eq!(spec["leaseTransitions"].as_i64(), Some(0));
-    assert!(MicroTime::micros(spec["renewTime"].as_str().unwrap()).is_some());
+    assert!(MicroTime::parse_micros(spec["renewTime"].as_str().unwrap()).is_some());
 
     a.stop().await;
     sleep(Duration::from_secs(5)).await;

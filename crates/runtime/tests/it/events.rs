@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use runtime::{Context, Recorder, Reference, Severity};
+use runtime::{Context, EventRecorder, EventType, InvolvedObject};
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::{kinds::set, server::Server};
@@ -11,7 +11,7 @@ use crate::{kinds::set, server::Server};
 async fn the_same_again_counts_up_and_many_become_one() {
     let (server, mut tasks) = (Server::default(), JoinSet::new());
     let cx = Context::new(&server.client(&mut tasks));
-    let recorder = Recorder::start(&cx, "set-controller", "n1");
+    let recorder = EventRecorder::start(&cx, "set-controller", "n1");
     for _ in 0..3 {
         recorder.normal(&set("s", 1), "Created", "made an item");
     }
@@ -27,8 +27,8 @@ async fn the_same_again_counts_up_and_many_become_one() {
     assert!(event["metadata"]["name"].as_str().unwrap().starts_with("s."));
 
     for i in 0..15 {
-        let about = Reference::to(&set("t", 1)).at("spec.containers{web}");
-        recorder.tell(about, Severity::Warning, "Failed", format!("try {i}"));
+        let about = InvolvedObject::of(&set("t", 1)).with_field_path("spec.containers{web}");
+        recorder.record(about, EventType::Warning, "Failed", format!("try {i}"));
         sleep(Duration::from_millis(10)).await;
     }
     sleep(Duration::from_secs(1)).await;

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::ObjectMeta;
-use schema::{Index, Kind, Names};
+use schema::{Kind, ResourceNames, SelectableField};
 
 /// Wants some items.
 #[api]
@@ -22,21 +22,29 @@ pub(crate) struct Item {
     node_name: String,
 }
 
-const fn names(kind: &'static str, plural: &'static str) -> Names {
-    Names { group: "test", version: "v1", kind, plural, singular: "", short: &[], categories: &[] }
+const fn names(kind: &'static str, plural: &'static str) -> ResourceNames {
+    ResourceNames {
+        group: "test",
+        version: "v1",
+        kind,
+        plural,
+        singular: "",
+        short_names: &[],
+        categories: &[],
+    }
 }
 
 impl Kind for Set {
-    const NAMES: Names = names("Set", "sets");
+    const NAMES: ResourceNames = names("Set", "sets");
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
     }
 }
 
 impl Kind for Item {
-    const NAMES: Names = names("Item", "items");
-    const INDEXES: &'static [Index<Self>] =
-        &[Index::topic("nodeName", |item| item.node_name().to_owned())];
+    const NAMES: ResourceNames = names("Item", "items");
+    const INDEXES: &'static [SelectableField<Self>] =
+        &[SelectableField::with_watch_topic("nodeName", |item| item.node_name().to_owned())];
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
     }

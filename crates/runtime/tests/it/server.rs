@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use client::{Client, Config, Pipe};
+use client::{Client, Config, PipeConnector};
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{
@@ -20,7 +20,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
 };
-use object::{Status, Subject, Value, from_json, to_json};
+use object::{ResourceRef, Status, Value, from_json, to_json};
 use tokio::{io::DuplexStream, sync::mpsc, task::JoinSet, time::sleep};
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -42,7 +42,7 @@ struct State {
 impl Server {
     /// A client, served as long as `tasks` live.
     pub(crate) fn client(&self, tasks: &mut JoinSet<()>) -> Client {
-        let (pipe, ends) = Pipe::new();
+        let (pipe, ends) = PipeConnector::new();
         tasks.spawn(self.clone().serve(ends));
         Client::new(Config::pipe(pipe))
     }
@@ -151,7 +151,7 @@ impl Server {
 
 impl State {
     fn call(&mut self, method: &Method, path: &str, mut body: Value) -> Result<Value, Status> {
-        let subject = Subject { group: "", resource: "objects", name: path };
+        let subject = ResourceRef { group: "", resource: "objects", name: path };
         let path = path.strip_suffix("/status").unwrap_or(path);
         let missing = || Status::not_found(subject);
         match *method {
@@ -173,7 +173,7 @@ impl State {
                 let old = self.objects.get(path).ok_or_else(missing)?;
                 let given = body["metadata"]["resourceVersion"].as_str().unwrap_or_default();
                 if !given.is_empty() && Some(given) != old["metadata"]["resourceVersion"].as_str() {
-                    return Err(Status::stale(subject));
+                    return Err(Status::optimistic_lock_conflict(subject));
                 }
                 Ok(self.write(path, "MODIFIED", body))
             }

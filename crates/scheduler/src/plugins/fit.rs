@@ -2,32 +2,36 @@
 
 use object::Text;
 
-use crate::{Amounts, Judge, NodeInfo, Plugin, PodInfo, Snapshot, Unfit};
+use crate::{FilterError, NodeEvaluator, NodeInfo, Plugin, PodInfo, Resources, Snapshot};
 
 #[derive(Debug)]
-pub(crate) struct Fit;
+pub(crate) struct NodeResourcesFit;
 
-impl Plugin for Fit {
+impl Plugin for NodeResourcesFit {
     fn name(&self) -> &'static str {
         "NodeResourcesFit"
     }
 
-    fn judge<'a>(&self, pod: &'a PodInfo, _: &'a Snapshot) -> Option<Box<dyn Judge + 'a>> {
-        Some(Box::new(Fits(pod)))
+    fn evaluator<'a>(
+        &self,
+        pod: &'a PodInfo,
+        _: &'a Snapshot,
+    ) -> Option<Box<dyn NodeEvaluator + 'a>> {
+        Some(Box::new(FitEvaluator(pod)))
     }
 }
 
-struct Fits<'a>(&'a PodInfo);
+struct FitEvaluator<'a>(&'a PodInfo);
 
-impl Judge for Fits<'_> {
-    fn filter(&self, node: &NodeInfo) -> Result<(), Unfit> {
-        let reasons = lacking(self.0, &node.allocatable, &node.requested);
+impl NodeEvaluator for FitEvaluator<'_> {
+    fn filter(&self, node: &NodeInfo) -> Result<(), FilterError> {
+        let reasons = insufficient_resources(self.0, &node.allocatable, &node.requested);
         if reasons.is_empty() {
             return Ok(());
         }
         // Nobody need go if the node would be too small even when empty.
-        let when_empty = lacking(self.0, &node.allocatable, &Amounts::default());
-        Err(Unfit { reasons, resolvable: when_empty.is_empty() })
+        let when_empty = insufficient_resources(self.0, &node.allocatable, &Resources::default());
+        Err(FilterError { reasons, resolvable: when_empty.is_empty() })
     }
 
     /// The larger the free part, the better.
@@ -36,34 +40,41 @@ impl Judge for Fits<'_> {
             1.. if used <= has => has.saturating_sub(used).saturating_mul(100) / has,
             _ => 0,
         };
-        let (cpu, memory) = after(self.0, node);
-        Some(i64::midpoint(free(node.allocatable.cpu, cpu), free(node.allocatable.memory, memory)))
+        let (cpu, memory) = non_zero_requested_with(self.0, node);
+        Some(i64::midpoint(
+            free(node.allocatable.milli_cpu, cpu),
+            free(node.allocatable.memory, memory),
+        ))
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Balanced;
+pub(crate) struct NodeResourcesBalancedAllocation;
 
-impl Plugin for Balanced {
+impl Plugin for NodeResourcesBalancedAllocation {
     fn name(&self) -> &'static str {
         "NodeResourcesBalancedAllocation"
     }
 
-    fn judge<'a>(&self, pod: &'a PodInfo, _: &'a Snapshot) -> Option<Box<dyn Judge + 'a>> {
-        let asks = pod.amounts.cpu > 0 || pod.amounts.memory > 0;
-        asks.then(|| Box::new(Balances(pod)) as Box<dyn Judge>)
+    fn evaluator<'a>(
+        &self,
+        pod: &'a PodInfo,
+        _: &'a Snapshot,
+    ) -> Option<Box<dyn NodeEvaluator + 'a>> {
+        let asks = pod.requests.milli_cpu > 0 || pod.requests.memory > 0;
+        asks.then(|| Box::new(BalancedAllocationEvaluator(pod)) as Box<dyn NodeEvaluator>)
     }
 }
 
-struct Balances<'a>(&'a PodInfo);
+struct BalancedAllocationEvaluator<'a>(&'a PodInfo);
 
-impl Judge for Balances<'_> {
+impl NodeEvaluator for BalancedAllocationEvaluator<'_> {
     /// Cpu and memory should run out together: 75 where the pod changes nothing in that.
     fn score(&self, node: &NodeInfo) -> Option<i64> {
-        let (has, used, asked) = (&node.allocatable, &node.requested, &self.0.amounts);
-        let before = evenness(used.cpu, used.memory, has);
-        let after = evenness(
-            used.cpu.saturating_add(asked.cpu),
+        let (has, used, asked) = (&node.allocatable, &node.requested, &self.0.requests);
+        let before = balance_score(used.milli_cpu, used.memory, has);
+        let after = balance_score(
+            used.milli_cpu.saturating_add(asked.milli_cpu),
             used.memory.saturating_add(asked.memory),
             has,
         );
@@ -73,22 +84,25 @@ impl Judge for Balances<'_> {
 
 /// From 50, where one is used up and the other not at all, to 100.
 #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a part of 100")]
-fn evenness(cpu: i64, memory: i64, has: &Amounts) -> i64 {
-    if has.cpu <= 0 || has.memory <= 0 {
+fn balance_score(cpu: i64, memory: i64, has: &Resources) -> i64 {
+    if has.milli_cpu <= 0 || has.memory <= 0 {
         return 100; // only one to look at
     }
     let part = |used: i64, has: i64| (used as f64 / has as f64).min(1.0);
-    let deviation = (part(cpu, has.cpu) - part(memory, has.memory)).abs() / 2.0;
+    let deviation = (part(cpu, has.milli_cpu) - part(memory, has.memory)).abs() / 2.0;
     ((1.0 - deviation) * 100.0) as i64
 }
 
 /// Cpu and memory that are taken to be used with the pod on the node.
-fn after(pod: &PodInfo, node: &NodeInfo) -> (i64, i64) {
-    (node.at_least.0.saturating_add(pod.at_least.0), node.at_least.1.saturating_add(pod.at_least.1))
+fn non_zero_requested_with(pod: &PodInfo, node: &NodeInfo) -> (i64, i64) {
+    (
+        node.non_zero_requested.0.saturating_add(pod.non_zero_requests.0),
+        node.non_zero_requested.1.saturating_add(pod.non_zero_requests.1),
+    )
 }
 
-fn lacking(pod: &PodInfo, has: &Amounts, used: &Amounts) -> Vec<Text> {
-    let asked = &pod.amounts;
+fn insufficient_resources(pod: &PodInfo, has: &Resources, used: &Resources) -> Vec<Text> {
+    let asked = &pod.requests;
     let mut reasons = Vec::new();
     if used.pods >= has.pods {
         reasons.push("Too many pods".into());
@@ -98,11 +112,15 @@ fn lacking(pod: &PodInfo, has: &Amounts, used: &Amounts) -> Vec<Text> {
             reasons.push(format!("Insufficient {name}").into());
         }
     };
-    check("cpu", asked.cpu, has.cpu.saturating_sub(used.cpu));
+    check("cpu", asked.milli_cpu, has.milli_cpu.saturating_sub(used.milli_cpu));
     check("memory", asked.memory, has.memory.saturating_sub(used.memory));
-    check("ephemeral-storage", asked.storage, has.storage.saturating_sub(used.storage));
-    for (name, amount) in &asked.others {
-        check(name, *amount, has.other(name).saturating_sub(used.other(name)));
+    check(
+        "ephemeral-storage",
+        asked.ephemeral_storage,
+        has.ephemeral_storage.saturating_sub(used.ephemeral_storage),
+    );
+    for (name, amount) in &asked.scalar_resources {
+        check(name, *amount, has.scalar(name).saturating_sub(used.scalar(name)));
     }
     reasons
 }

@@ -2,7 +2,10 @@
 
 use api::core::Toleration;
 
-use crate::{Judge, NodeInfo, Plugin, PodInfo, Snapshot, Unfit, plugin::by_highest};
+use crate::{
+    FilterError, NodeEvaluator, NodeInfo, Plugin, PodInfo, Snapshot,
+    plugin::default_normalize_score,
+};
 
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
@@ -14,20 +17,24 @@ impl Plugin for NodeName {
         "NodeName"
     }
 
-    fn judge<'a>(&self, pod: &'a PodInfo, _: &'a Snapshot) -> Option<Box<dyn Judge + 'a>> {
+    fn evaluator<'a>(
+        &self,
+        pod: &'a PodInfo,
+        _: &'a Snapshot,
+    ) -> Option<Box<dyn NodeEvaluator + 'a>> {
         let name = pod.pod.spec().node_name();
-        (!name.is_empty()).then(|| Box::new(Named(name)) as Box<dyn Judge>)
+        (!name.is_empty()).then(|| Box::new(NodeNameEvaluator(name)) as Box<dyn NodeEvaluator>)
     }
 }
 
-struct Named<'a>(&'a str);
+struct NodeNameEvaluator<'a>(&'a str);
 
-impl Judge for Named<'_> {
-    fn filter(&self, node: &NodeInfo) -> Result<(), Unfit> {
+impl NodeEvaluator for NodeNameEvaluator<'_> {
+    fn filter(&self, node: &NodeInfo) -> Result<(), FilterError> {
         if node.name() == self.0 {
             return Ok(());
         }
-        Err(Unfit::for_good("node(s) didn't match the requested node name"))
+        Err(FilterError::unresolvable("node(s) didn't match the requested node name"))
     }
 }
 
@@ -39,20 +46,24 @@ impl Plugin for NodeUnschedulable {
         "NodeUnschedulable"
     }
 
-    fn judge<'a>(&self, pod: &'a PodInfo, _: &'a Snapshot) -> Option<Box<dyn Judge + 'a>> {
+    fn evaluator<'a>(
+        &self,
+        pod: &'a PodInfo,
+        _: &'a Snapshot,
+    ) -> Option<Box<dyn NodeEvaluator + 'a>> {
         let taint = api::core::Taint::new().with_key(UNSCHEDULABLE).with_effect("NoSchedule");
         let tolerates = |toleration: &Toleration| toleration.tolerates(&taint);
         let all = pod.pod.spec().tolerations().iter().any(tolerates);
-        (!all).then(|| Box::new(Cordoned) as Box<dyn Judge>)
+        (!all).then(|| Box::new(NodeUnschedulableEvaluator) as Box<dyn NodeEvaluator>)
     }
 }
 
-struct Cordoned;
+struct NodeUnschedulableEvaluator;
 
-impl Judge for Cordoned {
-    fn filter(&self, node: &NodeInfo) -> Result<(), Unfit> {
+impl NodeEvaluator for NodeUnschedulableEvaluator {
+    fn filter(&self, node: &NodeInfo) -> Result<(), FilterError> {
         if node.node.spec().unschedulable() {
-            return Err(Unfit::for_good("node(s) were unschedulable"));
+            return Err(FilterError::unresolvable("node(s) were unschedulable"));
         }
         Ok(())
     }
@@ -70,22 +81,26 @@ impl Plugin for NodeAffinity {
         2
     }
 
-    fn judge<'a>(&self, pod: &'a PodInfo, _: &'a Snapshot) -> Option<Box<dyn Judge + 'a>> {
+    fn evaluator<'a>(
+        &self,
+        pod: &'a PodInfo,
+        _: &'a Snapshot,
+    ) -> Option<Box<dyn NodeEvaluator + 'a>> {
         let spec = pod.pod.spec();
         let affinity = spec.affinity().and_then(|affinity| affinity.node_affinity());
         let asks = affinity.is_some() || !spec.node_selector().is_empty();
-        asks.then(|| Box::new(Affine(pod)) as Box<dyn Judge>)
+        asks.then(|| Box::new(NodeAffinityEvaluator(pod)) as Box<dyn NodeEvaluator>)
     }
 }
 
-struct Affine<'a>(&'a PodInfo);
+struct NodeAffinityEvaluator<'a>(&'a PodInfo);
 
-impl Judge for Affine<'_> {
-    fn filter(&self, node: &NodeInfo) -> Result<(), Unfit> {
+impl NodeEvaluator for NodeAffinityEvaluator<'_> {
+    fn filter(&self, node: &NodeInfo) -> Result<(), FilterError> {
         if self.0.pod.spec().fits_node(&node.node) {
             return Ok(());
         }
-        Err(Unfit::for_good("node(s) didn't match Pod's node affinity/selector"))
+        Err(FilterError::unresolvable("node(s) didn't match Pod's node affinity/selector"))
     }
 
     fn score(&self, node: &NodeInfo) -> Option<i64> {
@@ -93,7 +108,7 @@ impl Judge for Affine<'_> {
         Some(affinity.preference(&node.node))
     }
 
-    fn normalize(&self, scores: &mut [i64]) {
-        by_highest(scores, false);
+    fn normalize_scores(&self, scores: &mut [i64]) {
+        default_normalize_score(scores, false);
     }
 }

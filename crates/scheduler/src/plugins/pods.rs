@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use api::core::Pod;
 
-use crate::{Judge, NodeInfo, Plugin, PodInfo, Snapshot, Unfit, terms::Term};
+use crate::{FilterError, NodeEvaluator, NodeInfo, Plugin, PodInfo, Snapshot, terms::AffinityTerm};
 
 #[derive(Debug)]
 pub(crate) struct InterPodAffinity;
@@ -18,117 +18,139 @@ impl Plugin for InterPodAffinity {
         2
     }
 
-    fn judge<'a>(&self, pod: &'a PodInfo, all: &'a Snapshot) -> Option<Box<dyn Judge + 'a>> {
-        if pod.terms.is_none() && all.with_terms() == 0 {
+    fn evaluator<'a>(
+        &self,
+        pod: &'a PodInfo,
+        all: &'a Snapshot,
+    ) -> Option<Box<dyn NodeEvaluator + 'a>> {
+        if pod.affinity_terms.is_none() && all.with_terms() == 0 {
             return None;
         }
-        Some(Box::new(Near::new(pod, all)))
+        Some(Box::new(InterPodAffinityEvaluator::new(pod, all)))
     }
 }
 
 /// How much there is of something in each part of a topology: by key and value.
-type Parts<'a> = HashMap<(&'a str, &'a str), i64>;
+type TopologyCounts<'a> = HashMap<(&'a str, &'a str), i64>;
 
-struct Near<'a> {
+struct InterPodAffinityEvaluator<'a> {
     pod: &'a PodInfo,
     all: &'a Snapshot,
     /// Pods that are all what the pod wants near.
-    wanted: Parts<'a>,
+    affinity_counts: TopologyCounts<'a>,
     /// Pods it wants to be apart from.
-    shunned: Parts<'a>,
+    anti_affinity_counts: TopologyCounts<'a>,
     /// Pods that want to be apart from it.
-    shunning: Parts<'a>,
+    existing_anti_affinity_counts: TopologyCounts<'a>,
     /// The sum of the weights of what is preferred, on either side.
-    preferred: Parts<'a>,
+    topology_score: TopologyCounts<'a>,
 }
 
-impl<'a> Near<'a> {
+impl<'a> InterPodAffinityEvaluator<'a> {
     fn new(pod: &'a PodInfo, all: &'a Snapshot) -> Self {
         let mut near = Self {
             pod,
             all,
-            wanted: Parts::new(),
-            shunned: Parts::new(),
-            shunning: Parts::new(),
-            preferred: Parts::new(),
+            affinity_counts: TopologyCounts::new(),
+            anti_affinity_counts: TopologyCounts::new(),
+            existing_anti_affinity_counts: TopologyCounts::new(),
+            topology_score: TopologyCounts::new(),
         };
-        for node in all.nodes.iter().filter(|node| pod.terms.is_some() || node.with_terms > 0) {
+        for node in all
+            .nodes
+            .iter()
+            .filter(|node| pod.affinity_terms.is_some() || node.pods_with_affinity > 0)
+        {
             for other in &node.pods {
-                near.meet(node, other);
+                near.count_existing_pod(node, other);
             }
         }
         near
     }
 
-    fn meet(&mut self, node: &'a NodeInfo, other: &'a PodInfo) {
+    fn count_existing_pod(&mut self, node: &'a NodeInfo, other: &'a PodInfo) {
         let (pod, all) = (self.pod, self.all);
-        let means = |term: &Term, pod: &Pod| term.means(pod, &all.namespaces);
-        let put = |parts: &mut Parts<'a>, term: &'a Term, weight: i64| {
-            if let Some(value) = part(node, term) {
-                *parts.entry((&term.topology, value)).or_default() += weight;
+        let means = |term: &AffinityTerm, pod: &Pod| term.matches(pod, &all.namespaces);
+        let put = |parts: &mut TopologyCounts<'a>, term: &'a AffinityTerm, weight: i64| {
+            if let Some(value) = topology_value(node, term) {
+                *parts.entry((&term.topology_key, value)).or_default() += weight;
             }
         };
-        if let Some(own) = &pod.terms {
-            if !own.near.is_empty() && own.near.iter().all(|term| means(term, &other.pod)) {
-                own.near.iter().for_each(|term| put(&mut self.wanted, term, 1));
+        if let Some(own) = &pod.affinity_terms {
+            if !own.required_affinity.is_empty()
+                && own.required_affinity.iter().all(|term| means(term, &other.pod))
+            {
+                own.required_affinity
+                    .iter()
+                    .for_each(|term| put(&mut self.affinity_counts, term, 1));
             }
-            let apart = own.apart.iter().filter(|term| means(term, &other.pod));
-            apart.for_each(|term| put(&mut self.shunned, term, 1));
+            let apart = own.required_anti_affinity.iter().filter(|term| means(term, &other.pod));
+            apart.for_each(|term| put(&mut self.anti_affinity_counts, term, 1));
             let soft = own.preferred.iter().filter(|(_, term)| means(term, &other.pod));
-            soft.for_each(|(weight, term)| put(&mut self.preferred, term, *weight));
+            soft.for_each(|(weight, term)| put(&mut self.topology_score, term, *weight));
         }
-        if let Some(theirs) = &other.terms {
-            let apart = theirs.apart.iter().filter(|term| means(term, &pod.pod));
-            apart.for_each(|term| put(&mut self.shunning, term, 1));
+        if let Some(theirs) = &other.affinity_terms {
+            let apart = theirs.required_anti_affinity.iter().filter(|term| means(term, &pod.pod));
+            apart.for_each(|term| put(&mut self.existing_anti_affinity_counts, term, 1));
             // Who must be near us would like it if we came near, too.
-            let near = theirs.near.iter().filter(|term| means(term, &pod.pod));
-            near.for_each(|term| put(&mut self.preferred, term, 1));
+            let near = theirs.required_affinity.iter().filter(|term| means(term, &pod.pod));
+            near.for_each(|term| put(&mut self.topology_score, term, 1));
             let soft = theirs.preferred.iter().filter(|(_, term)| means(term, &pod.pod));
-            soft.for_each(|(weight, term)| put(&mut self.preferred, term, *weight));
+            soft.for_each(|(weight, term)| put(&mut self.topology_score, term, *weight));
         }
     }
 
     /// Whether all it wants near is there, or it is the first of its own kind.
-    fn has_near(&self, node: &NodeInfo, terms: &[Term]) -> bool {
-        let there = |term: &Term| part(node, term).is_some();
-        let near = |term: &Term| has(&self.wanted, node, term);
+    fn satisfies_affinity(&self, node: &NodeInfo, terms: &[AffinityTerm]) -> bool {
+        let there = |term: &AffinityTerm| topology_value(node, term).is_some();
+        let near = |term: &AffinityTerm| contains_topology_of(&self.affinity_counts, node, term);
         let first = || {
-            let itself = |term: &Term| term.means(&self.pod.pod, &self.all.namespaces);
-            self.wanted.is_empty() && terms.iter().all(itself)
+            let itself = |term: &AffinityTerm| term.matches(&self.pod.pod, &self.all.namespaces);
+            self.affinity_counts.is_empty() && terms.iter().all(itself)
         };
         terms.iter().all(there) && (terms.iter().all(near) || first())
     }
 }
 
-impl Judge for Near<'_> {
-    fn filter(&self, node: &NodeInfo) -> Result<(), Unfit> {
-        if let Some(own) = &self.pod.terms {
-            if !self.has_near(node, &own.near) {
-                return Err(Unfit::for_good("node(s) didn't match pod affinity rules"));
+impl NodeEvaluator for InterPodAffinityEvaluator<'_> {
+    fn filter(&self, node: &NodeInfo) -> Result<(), FilterError> {
+        if let Some(own) = &self.pod.affinity_terms {
+            if !self.satisfies_affinity(node, &own.required_affinity) {
+                return Err(FilterError::unresolvable("node(s) didn't match pod affinity rules"));
             }
-            if own.apart.iter().any(|term| has(&self.shunned, node, term)) {
-                return Err(Unfit::for_now("node(s) didn't match pod anti-affinity rules"));
+            if own
+                .required_anti_affinity
+                .iter()
+                .any(|term| contains_topology_of(&self.anti_affinity_counts, node, term))
+            {
+                return Err(FilterError::unschedulable(
+                    "node(s) didn't match pod anti-affinity rules",
+                ));
             }
         }
         let labels = node.node.metadata().labels();
-        if self.shunning.keys().any(|(key, value)| labels.get(key) == Some(value)) {
+        if self
+            .existing_anti_affinity_counts
+            .keys()
+            .any(|(key, value)| labels.get(key) == Some(value))
+        {
             let why = "node(s) didn't satisfy existing pods anti-affinity rules";
-            return Err(Unfit::for_now(why));
+            return Err(FilterError::unschedulable(why));
         }
         Ok(())
     }
 
     fn score(&self, node: &NodeInfo) -> Option<i64> {
-        if self.preferred.is_empty() {
+        if self.topology_score.is_empty() {
             return None;
         }
         let labels = node.node.metadata().labels();
         let here =
-            self.preferred.iter().filter(|((key, value), _)| labels.get(key) == Some(*value));
+            self.topology_score.iter().filter(|((key, value), _)| labels.get(key) == Some(*value));
         Some(here.map(|(_, weight)| weight).sum())
     }
 
-    fn normalize(&self, scores: &mut [i64]) {
+    fn normalize_scores(&self, scores: &mut [i64]) {
         let lowest = scores.iter().copied().min().unwrap_or_default();
         let range = scores.iter().copied().max().unwrap_or_default() - lowest;
         for score in scores {
@@ -138,10 +160,11 @@ impl Judge for Near<'_> {
 }
 
 /// Which part of the term's topology the node is in.
-fn part<'a>(node: &'a NodeInfo, term: &Term) -> Option<&'a str> {
-    node.node.metadata().labels().get(&term.topology)
+fn topology_value<'a>(node: &'a NodeInfo, term: &AffinityTerm) -> Option<&'a str> {
+    node.node.metadata().labels().get(&term.topology_key)
 }
 
-fn has(parts: &Parts<'_>, node: &NodeInfo, term: &Term) -> bool {
-    part(node, term).is_some_and(|value| parts.contains_key(&(&*term.topology, value)))
+fn contains_topology_of(parts: &TopologyCounts<'_>, node: &NodeInfo, term: &AffinityTerm) -> bool {
+    topology_value(node, term)
+        .is_some_and(|value| parts.contains_key(&(&*term.topology_key, value)))
 }

@@ -1,6 +1,6 @@
 //! A port of the node serves one pod.
 
-use crate::{Judge, NodeInfo, Plugin, PodInfo, Snapshot, Unfit};
+use crate::{FilterError, NodeEvaluator, NodeInfo, Plugin, PodInfo, Snapshot};
 
 #[derive(Debug)]
 pub(crate) struct NodePorts;
@@ -10,21 +10,26 @@ impl Plugin for NodePorts {
         "NodePorts"
     }
 
-    fn judge<'a>(&self, pod: &'a PodInfo, _: &'a Snapshot) -> Option<Box<dyn Judge + 'a>> {
-        (!pod.ports.is_empty()).then(|| Box::new(Ports(pod)) as Box<dyn Judge>)
+    fn evaluator<'a>(
+        &self,
+        pod: &'a PodInfo,
+        _: &'a Snapshot,
+    ) -> Option<Box<dyn NodeEvaluator + 'a>> {
+        (!pod.host_ports.is_empty())
+            .then(|| Box::new(NodePortsEvaluator(pod)) as Box<dyn NodeEvaluator>)
     }
 }
 
-struct Ports<'a>(&'a PodInfo);
+struct NodePortsEvaluator<'a>(&'a PodInfo);
 
-impl Judge for Ports<'_> {
-    fn filter(&self, node: &NodeInfo) -> Result<(), Unfit> {
-        let mut taken = node.pods.iter().flat_map(|pod| &pod.ports);
-        let wanted = &self.0.ports;
+impl NodeEvaluator for NodePortsEvaluator<'_> {
+    fn filter(&self, node: &NodeInfo) -> Result<(), FilterError> {
+        let mut taken = node.pods.iter().flat_map(|pod| &pod.host_ports);
+        let wanted = &self.0.host_ports;
         if taken.any(|(protocol, ip, port)| {
             wanted.iter().any(|(p, i, n)| p == protocol && n == port && overlap(i, ip))
         }) {
-            return Err(Unfit::for_now(
+            return Err(FilterError::unschedulable(
                 "node(s) didn't have free ports for the requested pod ports",
             ));
         }

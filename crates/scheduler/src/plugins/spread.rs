@@ -9,15 +9,15 @@ use object::{
 };
 
 use crate::{
-    Judge, NodeInfo, Plugin, PodInfo, Snapshot, Unfit,
-    terms::{selector, with_keys},
+    FilterError, NodeEvaluator, NodeInfo, Plugin, PodInfo, Snapshot,
+    terms::{selector, with_match_label_keys},
 };
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
-const MISSING: &str =
+const REASON_MISSING_LABEL: &str =
     "node(s) didn't match pod topology spread constraints (missing required label)";
-const UNEVEN: &str = "node(s) didn't match pod topology spread constraints";
+const REASON_MAX_SKEW: &str = "node(s) didn't match pod topology spread constraints";
 
 #[derive(Debug)]
 pub(crate) struct PodTopologySpread;
@@ -31,7 +31,11 @@ impl Plugin for PodTopologySpread {
         2
     }
 
-    fn judge<'a>(&self, pod: &'a PodInfo, all: &'a Snapshot) -> Option<Box<dyn Judge + 'a>> {
+    fn evaluator<'a>(
+        &self,
+        pod: &'a PodInfo,
+        all: &'a Snapshot,
+    ) -> Option<Box<dyn NodeEvaluator + 'a>> {
         let given = pod.pod.spec().topology_spread_constraints();
         let of = |when: &str| -> Vec<Constraint> {
             let those = given.iter().filter(|given| given.when_unsatisfiable() == when);
@@ -39,21 +43,28 @@ impl Plugin for PodTopologySpread {
         };
         let (hard, mut soft) = (of("DoNotSchedule"), of("ScheduleAnyway"));
         let by_default = given.is_empty();
-        if by_default && let Some(peers) = &pod.peers {
+        if by_default && let Some(peers) = &pod.default_selector {
             soft =
                 vec![Constraint::default(HOSTNAME, 3, peers), Constraint::default(ZONE, 5, peers)];
         }
         if hard.is_empty() && soft.is_empty() {
             return None;
         }
-        let hard = hard.iter().map(|c| Domains::count(c, &hard, pod, all)).collect();
-        Some(Box::new(Spread { pod, all, hard, soft, by_default, scored: Vec::new() }))
+        let hard = hard.iter().map(|c| DomainCounts::count(c, &hard, pod, all)).collect();
+        Some(Box::new(TopologySpreadEvaluator {
+            pod,
+            all,
+            hard,
+            soft,
+            uses_default_constraints: by_default,
+            score_state: Vec::new(),
+        }))
     }
 }
 
 struct Constraint {
     max_skew: i64,
-    topology: Text,
+    topology_key: Text,
     selector: Selector,
     min_domains: usize,
     honors_affinity: bool,
@@ -65,8 +76,13 @@ impl Constraint {
         let keys = given.match_label_keys();
         Self {
             max_skew: i64::from(given.max_skew()),
-            topology: given.topology_key().into(),
-            selector: with_keys(selector(given.label_selector()), &pod.pod, keys, Operator::In),
+            topology_key: given.topology_key().into(),
+            selector: with_match_label_keys(
+                selector(given.label_selector()),
+                &pod.pod,
+                keys,
+                Operator::In,
+            ),
             min_domains: usize::try_from(given.min_domains().unwrap_or(1)).unwrap_or(1),
             honors_affinity: given.node_affinity_policy() != Some("Ignore"),
             honors_taints: given.node_taints_policy() == Some("Honor"),
@@ -77,7 +93,7 @@ impl Constraint {
     fn default(topology: &str, max_skew: i64, peers: &Selector) -> Self {
         Self {
             max_skew,
-            topology: topology.into(),
+            topology_key: topology.into(),
             selector: peers.clone(),
             min_domains: 1,
             honors_affinity: true,
@@ -86,7 +102,7 @@ impl Constraint {
     }
 
     /// Whether pods on this node count.
-    fn counts(&self, pod: &PodInfo, node: &NodeInfo) -> bool {
+    fn includes_node(&self, pod: &PodInfo, node: &NodeInfo) -> bool {
         let spec = pod.pod.spec();
         let effects = ["NoSchedule", "NoExecute"];
         (!self.honors_affinity || spec.fits_node(&node.node))
@@ -94,12 +110,12 @@ impl Constraint {
                 || untolerated(node.node.spec().taints(), spec.tolerations(), &effects).is_none())
     }
 
-    fn part<'a>(&self, node: &'a NodeInfo) -> Option<&'a str> {
-        node.node.metadata().labels().get(&self.topology)
+    fn topology_value<'a>(&self, node: &'a NodeInfo) -> Option<&'a str> {
+        node.node.metadata().labels().get(&self.topology_key)
     }
 
     /// How many of the pods to be spread are on the node.
-    fn on(&self, pod: &PodInfo, node: &NodeInfo) -> i64 {
+    fn count_matching_pods(&self, pod: &PodInfo, node: &NodeInfo) -> i64 {
         let namespace = pod.pod.metadata().namespace();
         let those = node.pods.iter().filter(|other| {
             let meta = other.pod.metadata();
@@ -112,87 +128,91 @@ impl Constraint {
 }
 
 /// How many pods each part has.
-struct Domains<'a> {
+struct DomainCounts<'a> {
     topology: Text,
     max_skew: i64,
     /// 1 if the pod itself will count.
-    itself: i64,
-    fewest: i64,
+    self_match: i64,
+    min_match: i64,
     counts: HashMap<&'a str, i64>,
 }
 
-impl<'a> Domains<'a> {
+impl<'a> DomainCounts<'a> {
     fn count(of: &Constraint, hard: &[Constraint], pod: &PodInfo, all: &'a Snapshot) -> Self {
         let mut counts = HashMap::new();
         for node in &all.nodes {
-            let in_all = hard.iter().all(|other| other.part(node).is_some());
-            if let Some(part) = of.part(node).filter(|_| in_all && of.counts(pod, node)) {
-                *counts.entry(part).or_default() += of.on(pod, node);
+            let in_all = hard.iter().all(|other| other.topology_value(node).is_some());
+            if let Some(part) =
+                of.topology_value(node).filter(|_| in_all && of.includes_node(pod, node))
+            {
+                *counts.entry(part).or_default() += of.count_matching_pods(pod, node);
             }
         }
         let fewest = counts.values().copied().min().unwrap_or_default();
         Self {
-            topology: of.topology.clone(),
+            topology: of.topology_key.clone(),
             max_skew: of.max_skew,
-            itself: i64::from(of.selector.matches(pod.pod.metadata().labels())),
-            fewest: if counts.len() < of.min_domains { 0 } else { fewest },
+            self_match: i64::from(of.selector.matches(pod.pod.metadata().labels())),
+            min_match: if counts.len() < of.min_domains { 0 } else { fewest },
             counts,
         }
     }
 }
 
-struct Spread<'a> {
+struct TopologySpreadEvaluator<'a> {
     pod: &'a PodInfo,
     all: &'a Snapshot,
-    hard: Vec<Domains<'a>>,
+    hard: Vec<DomainCounts<'a>>,
     soft: Vec<Constraint>,
-    by_default: bool,
+    uses_default_constraints: bool,
     /// For each soft constraint: the pods of each part, and how much they count.
-    scored: Vec<(HashMap<&'a str, i64>, f64)>,
+    score_state: Vec<(HashMap<&'a str, i64>, f64)>,
 }
 
-impl Spread<'_> {
+impl TopologySpreadEvaluator<'_> {
     /// Nodes outside of a topology are no good, unless nobody asked for it.
     fn is_ignored(&self, node: &NodeInfo) -> bool {
-        !self.by_default && self.soft.iter().any(|soft| soft.part(node).is_none())
+        !self.uses_default_constraints
+            && self.soft.iter().any(|soft| soft.topology_value(node).is_none())
     }
 }
 
-impl Judge for Spread<'_> {
-    fn filter(&self, node: &NodeInfo) -> Result<(), Unfit> {
+impl NodeEvaluator for TopologySpreadEvaluator<'_> {
+    fn filter(&self, node: &NodeInfo) -> Result<(), FilterError> {
         let labels = node.node.metadata().labels();
         for hard in &self.hard {
             let Some(part) = labels.get(&hard.topology) else {
-                return Err(Unfit::for_good(MISSING));
+                return Err(FilterError::unresolvable(REASON_MISSING_LABEL));
             };
             let there = hard.counts.get(part).copied().unwrap_or_default();
-            if there + hard.itself - hard.fewest > hard.max_skew {
-                return Err(Unfit::for_now(UNEVEN));
+            if there + hard.self_match - hard.min_match > hard.max_skew {
+                return Err(FilterError::unschedulable(REASON_MAX_SKEW));
             }
         }
         Ok(())
     }
 
     #[expect(clippy::cast_precision_loss, reason = "there are not that many nodes")]
-    fn prepare(&mut self, fits: &[&NodeInfo]) {
+    fn pre_score(&mut self, fits: &[&NodeInfo]) {
         let (pod, all) = (self.pod, self.all);
         let fits: Vec<_> = fits.iter().filter(|node| !self.is_ignored(node)).collect();
         let of = |soft: &Constraint| {
             let weight = |parts: usize| ((parts + 2) as f64).ln();
-            if soft.topology == HOSTNAME {
+            if soft.topology_key == HOSTNAME {
                 return (HashMap::new(), weight(fits.len())); // counted node by node
             }
-            let parts: HashSet<_> = fits.iter().filter_map(|node| soft.part(node)).collect();
+            let parts: HashSet<_> =
+                fits.iter().filter_map(|node| soft.topology_value(node)).collect();
             let mut counts = HashMap::new();
             let nodes: &[_] = if parts.is_empty() { &[] } else { &all.nodes };
-            for node in nodes.iter().filter(|node| soft.counts(pod, node)) {
-                if let Some(part) = soft.part(node).filter(|part| parts.contains(part)) {
-                    *counts.entry(part).or_default() += soft.on(pod, node);
+            for node in nodes.iter().filter(|node| soft.includes_node(pod, node)) {
+                if let Some(part) = soft.topology_value(node).filter(|part| parts.contains(part)) {
+                    *counts.entry(part).or_default() += soft.count_matching_pods(pod, node);
                 }
             }
             (counts, weight(parts.len()))
         };
-        self.scored = self.soft.iter().map(of).collect();
+        self.score_state = self.soft.iter().map(of).collect();
     }
 
     #[expect(
@@ -208,10 +228,10 @@ impl Judge for Spread<'_> {
             return Some(-1);
         }
         let mut sum = 0.0;
-        for (soft, (counts, weight)) in self.soft.iter().zip(&self.scored) {
-            let Some(part) = soft.part(node) else { continue };
-            let there = if soft.topology == HOSTNAME {
-                soft.on(self.pod, node)
+        for (soft, (counts, weight)) in self.soft.iter().zip(&self.score_state) {
+            let Some(part) = soft.topology_value(node) else { continue };
+            let there = if soft.topology_key == HOSTNAME {
+                soft.count_matching_pods(self.pod, node)
             } else {
                 counts.get(part).copied().unwrap_or_default()
             };
@@ -220,7 +240,7 @@ impl Judge for Spread<'_> {
         Some(sum.round() as i64)
     }
 
-    fn normalize(&self, scores: &mut [i64]) {
+    fn normalize_scores(&self, scores: &mut [i64]) {
         let counted = || scores.iter().copied().filter(|score| *score >= 0);
         let (least, most) = (counted().min().unwrap_or(0), counted().max().unwrap_or(0));
         for score in scores {

@@ -2,7 +2,10 @@
 
 use api::core::untolerated;
 
-use crate::{Judge, NodeInfo, Plugin, PodInfo, Snapshot, Unfit, plugin::by_highest};
+use crate::{
+    FilterError, NodeEvaluator, NodeInfo, Plugin, PodInfo, Snapshot,
+    plugin::default_normalize_score,
+};
 
 #[derive(Debug)]
 pub(crate) struct TaintToleration;
@@ -16,20 +19,24 @@ impl Plugin for TaintToleration {
         3
     }
 
-    fn judge<'a>(&self, pod: &'a PodInfo, _: &'a Snapshot) -> Option<Box<dyn Judge + 'a>> {
-        Some(Box::new(Tolerates(pod)))
+    fn evaluator<'a>(
+        &self,
+        pod: &'a PodInfo,
+        _: &'a Snapshot,
+    ) -> Option<Box<dyn NodeEvaluator + 'a>> {
+        Some(Box::new(TaintTolerationEvaluator(pod)))
     }
 }
 
-struct Tolerates<'a>(&'a PodInfo);
+struct TaintTolerationEvaluator<'a>(&'a PodInfo);
 
-impl Judge for Tolerates<'_> {
-    fn filter(&self, node: &NodeInfo) -> Result<(), Unfit> {
+impl NodeEvaluator for TaintTolerationEvaluator<'_> {
+    fn filter(&self, node: &NodeInfo) -> Result<(), FilterError> {
         let taints = node.node.spec().taints();
         let tolerations = self.0.pod.spec().tolerations();
         match untolerated(taints, tolerations, &["NoSchedule", "NoExecute"]) {
             None => Ok(()),
-            Some(_) => Err(Unfit::for_good("node(s) had untolerated taint(s)")),
+            Some(_) => Err(FilterError::unresolvable("node(s) had untolerated taint(s)")),
         }
     }
 
@@ -43,7 +50,7 @@ impl Judge for Tolerates<'_> {
         Some(i64::try_from(soft.count()).unwrap_or(i64::MAX))
     }
 
-    fn normalize(&self, scores: &mut [i64]) {
-        by_highest(scores, true);
+    fn normalize_scores(&self, scores: &mut [i64]) {
+        default_normalize_score(scores, true);
     }
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use api::core::{Node, PersistentVolume, Pod};
-use object::{Key, from_json};
+use object::{NamespacedName, from_json};
 
-use crate::{Claimed, NodeInfo, PodInfo, Snapshot, schedule};
+use crate::{NodeInfo, PodInfo, PodVolumeClaims, Snapshot, schedule};
 
 /// Two zones, three nodes; `c` is tainted, softly.
 const NODES: [&str; 3] = [
@@ -42,7 +42,7 @@ fn nodes_for(placed: &[(&str, &str)], wanted: &PodInfo) -> Result<Vec<String>, S
         match schedule(wanted, &all, 100, 0) {
             Ok(name) => {
                 let name = name.to_owned();
-                all.change(&name, |node| node.allocatable.pods = 0);
+                all.update_node(&name, |node| node.allocatable.pods = 0);
                 found.push(name);
             }
             Err(_) if !found.is_empty() => return Ok(found),
@@ -165,11 +165,14 @@ fn volumes_are_reached_from_some_nodes() {
     let volume = r#"{"spec":{"nodeAffinity":{"required":{"nodeSelectorTerms":[{"matchExpressions":
         [{"key":"zone","operator":"In","values":["y"]}]}]}}}}"#;
     let volume = PersistentVolume::from(from_json(volume.as_bytes()).expect("a volume"));
-    let bound = Claimed { bound: vec![volume], ..Claimed::default() };
-    let unmade = Claimed { unmade: vec![Key::new("", "c")], ..Claimed::default() };
-    let selected = Claimed { selected: Some("b".into()), ..unmade.clone() };
-    let by_hand = Claimed { by_hand: true, ..unmade.clone() };
-    let fits = |claimed: Claimed| nodes_for(&[], &pod(WEB).with_claimed(claimed));
+    let bound = PodVolumeClaims { bound_volumes: vec![volume], ..PodVolumeClaims::default() };
+    let unmade = PodVolumeClaims {
+        unbound_delayed: vec![NamespacedName::new("", "c")],
+        ..PodVolumeClaims::default()
+    };
+    let selected = PodVolumeClaims { selected_node: Some("b".into()), ..unmade.clone() };
+    let by_hand = PodVolumeClaims { no_provisioner: true, ..unmade.clone() };
+    let fits = |claimed: PodVolumeClaims| nodes_for(&[], &pod(WEB).with_claimed(claimed));
     assert_eq!(fits(bound), Ok(vec!["c".into()]));
     assert_eq!(fits(unmade).map(|all| all.len()), Ok(3));
     assert_eq!(fits(selected), Ok(vec!["b".into()]));

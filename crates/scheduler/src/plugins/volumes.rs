@@ -1,6 +1,6 @@
 //! A node must be able to reach the volumes that the pod claims.
 
-use crate::{Claimed, Judge, NodeInfo, Plugin, PodInfo, Snapshot, Unfit};
+use crate::{FilterError, NodeEvaluator, NodeInfo, Plugin, PodInfo, PodVolumeClaims, Snapshot};
 
 #[derive(Debug)]
 pub(crate) struct VolumeBinding;
@@ -10,29 +10,42 @@ impl Plugin for VolumeBinding {
         "VolumeBinding"
     }
 
-    fn judge<'a>(&self, pod: &'a PodInfo, _: &'a Snapshot) -> Option<Box<dyn Judge + 'a>> {
-        let Claimed { bound, unmade, .. } = &pod.claimed;
+    fn evaluator<'a>(
+        &self,
+        pod: &'a PodInfo,
+        _: &'a Snapshot,
+    ) -> Option<Box<dyn NodeEvaluator + 'a>> {
+        let PodVolumeClaims { bound_volumes: bound, unbound_delayed: unmade, .. } =
+            &pod.volume_claims;
         let claims = !bound.is_empty() || !unmade.is_empty();
-        claims.then(|| Box::new(Reaches(&pod.claimed)) as Box<dyn Judge>)
+        claims
+            .then(|| Box::new(VolumeBindingEvaluator(&pod.volume_claims)) as Box<dyn NodeEvaluator>)
     }
 }
 
-struct Reaches<'a>(&'a Claimed);
+struct VolumeBindingEvaluator<'a>(&'a PodVolumeClaims);
 
-impl Judge for Reaches<'_> {
-    fn filter(&self, node: &NodeInfo) -> Result<(), Unfit> {
-        let Claimed { bound, selected, by_hand, .. } = self.0;
+impl NodeEvaluator for VolumeBindingEvaluator<'_> {
+    fn filter(&self, node: &NodeInfo) -> Result<(), FilterError> {
+        let PodVolumeClaims {
+            bound_volumes: bound,
+            selected_node: selected,
+            no_provisioner: by_hand,
+            ..
+        } = self.0;
         let near = bound.iter().all(|volume| {
             let only = volume.spec().node_affinity().and_then(|affinity| affinity.required());
             only.is_none_or(|only| only.matches(&node.node))
         });
         if !near {
-            return Err(Unfit::for_good("node(s) didn't match PersistentVolume's node affinity"));
+            return Err(FilterError::unresolvable(
+                "node(s) didn't match PersistentVolume's node affinity",
+            ));
         }
         let made_here = selected.as_ref().is_none_or(|selected| selected == node.name());
         if *by_hand || !made_here {
             let why = "node(s) didn't find available persistent volumes to bind";
-            return Err(Unfit::for_good(why));
+            return Err(FilterError::unresolvable(why));
         }
         Ok(())
     }

@@ -7,12 +7,12 @@ use object::{Type, Value};
 use crate::patch::{go_type, printed};
 
 use super::{
-    fields::{Name, Step, shown},
-    form::{Form, ITEM},
+    fields::{EntryName, PathElement, format_path},
+    form::{LIST_ITEM, MergeType},
 };
 
 /// What is wrong with `applied`; `None` if nothing is.
-pub(super) fn check(form: Form, applied: &Value) -> Option<String> {
+pub(super) fn validate_applied(form: MergeType, applied: &Value) -> Option<String> {
     let mut errors = Vec::new();
     object(form, applied, &mut Vec::new(), &mut errors);
     match &*errors {
@@ -22,44 +22,44 @@ pub(super) fn check(form: Form, applied: &Value) -> Option<String> {
     }
 }
 
-fn complain(path: &[Step], message: impl AsRef<str>, errors: &mut Vec<String>) {
+fn push_error(path: &[PathElement], message: impl AsRef<str>, errors: &mut Vec<String>) {
     let message = message.as_ref();
-    let at = shown(path);
+    let at = format_path(path);
     errors.push(if at.is_empty() { message.to_owned() } else { format!("{at}: {message}") });
 }
 
-fn object(form: Form, value: &Value, path: &mut Vec<Step>, errors: &mut Vec<String>) {
+fn object(form: MergeType, value: &Value, path: &mut Vec<PathElement>, errors: &mut Vec<String>) {
     if value.is_null() {
         return;
     } else if !value.is_object() {
-        return complain(path, format!("expected map, got &{{{}}}", printed(value)), errors);
+        return push_error(path, format!("expected map, got &{{{}}}", printed(value)), errors);
     }
     for (name, inner) in value.entries() {
-        path.push(Step::field(Name::of(name)));
+        path.push(PathElement::field(EntryName::of(name)));
         match form {
-            Form::Struct { shape, root } => match shape.field(name) {
+            MergeType::Struct { shape, root } => match shape.field(name) {
                 Some(field) => {
                     self::value(
                         &field.ty,
-                        Form::of(&field.ty, Some(&field.rules)),
+                        MergeType::of(&field.ty, Some(&field.attributes)),
                         inner,
                         path,
                         errors,
                     );
                 }
                 None if root && matches!(name, "apiVersion" | "kind") => {
-                    self::value(&Type::Text, Form::Leaf, inner, path, errors);
+                    self::value(&Type::Text, MergeType::Leaf, inner, path, errors);
                 }
-                None if shape.open || shape.fields.is_empty() => {}
+                None if shape.preserve_unknown_fields || shape.fields.is_empty() => {}
                 // Upstream looks no further.
                 None => {
-                    complain(path, "field not declared in schema", errors);
+                    push_error(path, "field not declared in schema", errors);
                     path.pop();
                     return;
                 }
             },
-            Form::Map(item, rules) => {
-                self::value(item, Form::of(item, rules), inner, path, errors);
+            MergeType::Map(item, rules) => {
+                self::value(item, MergeType::of(item, rules), inner, path, errors);
             }
             _ => {}
         }
@@ -67,70 +67,85 @@ fn object(form: Form, value: &Value, path: &mut Vec<Step>, errors: &mut Vec<Stri
     }
 }
 
-fn value(ty: &Type, form: Form, value: &Value, path: &mut Vec<Step>, errors: &mut Vec<String>) {
+fn value(
+    ty: &Type,
+    form: MergeType,
+    value: &Value,
+    path: &mut Vec<PathElement>,
+    errors: &mut Vec<String>,
+) {
     let got = || format!("&{{{}}}", printed(value));
     match (ty, value) {
         // What a number or text cannot be is told when it is read.
-        (Type::Any | Type::Either(..) | Type::IntOrString, _)
+        (Type::Any | Type::StructOr(..) | Type::IntOrString, _)
         | (_, Value::Null)
         | (Type::Bool, Value::Bool(_)) => {}
         (Type::Object(shape), _) => match &*shape.fields {
-            [item] if item.name == ITEM => {
-                self::value(&item.ty, Form::inside(shape), value, path, errors);
+            [item] if item.name == LIST_ITEM => {
+                self::value(&item.ty, MergeType::of_struct(shape), value, path, errors);
             }
-            _ => object(Form::inside(shape), value, path, errors),
+            _ => object(MergeType::of_struct(shape), value, path, errors),
         },
-        (Type::Map(item), _) => object(Form::Map(item, None), value, path, errors),
+        (Type::Map(item), _) => object(MergeType::Map(item, None), value, path, errors),
         (Type::List(item), Value::List(_)) => items(item, form, value, path, errors),
-        (Type::List(_), _) => complain(path, format!("expected list, got {}", got()), errors),
-        (Type::Bool, _) => complain(path, format!("expected boolean, got {}", got()), errors),
+        (Type::List(_), _) => push_error(path, format!("expected list, got {}", got()), errors),
+        (Type::Bool, _) => push_error(path, format!("expected boolean, got {}", got()), errors),
         (Type::Int32 | Type::Int64 | Type::UInt64 | Type::Float, value) => {
             if !matches!(value, Value::Int(_) | Value::UInt(_) | Value::Float(_)) {
                 let message = format!("expected numeric (int or float), got {}", go_type(value));
-                complain(path, message, errors);
+                push_error(path, message, errors);
             }
         }
         (Type::Quantity | Type::Time | Type::MicroTime, value) => {
             if value.is_object() || matches!(value, Value::List(_)) {
-                complain(path, format!("expected any scalar, got {}", got()), errors);
+                push_error(path, format!("expected any scalar, got {}", got()), errors);
             }
         }
         (_, Value::Text(_)) => {}
         (_, value) => {
-            let got = format!("&value.valueUnstructured{{Value:{}}}", in_go(value));
-            complain(path, format!("expected string, got {got}"), errors);
+            let got = format!("&value.valueUnstructured{{Value:{}}}", go_syntax(value));
+            push_error(path, format!("expected string, got {got}"), errors);
         }
     }
 }
 
-fn items(ty: &Type, form: Form, list: &Value, path: &mut Vec<Step>, errors: &mut Vec<String>) {
+fn items(
+    ty: &Type,
+    form: MergeType,
+    list: &Value,
+    path: &mut Vec<PathElement>,
+    errors: &mut Vec<String>,
+) {
     let mut seen = BTreeSet::new();
     for (at, item) in list.items().iter().enumerate() {
-        let step = match if form.is_list() { form.step(item) } else { Ok(Step::index(at)) } {
-            Ok(step) => step,
-            Err(error) => return complain(path, format!("element {at}: {error}"), errors),
-        };
+        let step =
+            match if form.is_list() { form.path_element(item) } else { Ok(PathElement::index(at)) }
+            {
+                Ok(step) => step,
+                Err(error) => return push_error(path, format!("element {at}: {error}"), errors),
+            };
         if form.is_list() && !seen.insert(step.clone()) {
-            let key = shown(std::slice::from_ref(&step));
-            complain(path, format!("duplicate entries for key {key}"), errors);
+            let key = format_path(std::slice::from_ref(&step));
+            push_error(path, format!("duplicate entries for key {key}"), errors);
         }
         path.push(step);
-        value(ty, Form::of(ty, None), item, path, errors);
+        value(ty, MergeType::of(ty, None), item, path, errors);
         path.pop();
     }
 }
 
 /// A value as Go's `%#v` prints it.
-fn in_go(value: &Value) -> String {
+fn go_syntax(value: &Value) -> String {
     let joined = |parts: Vec<String>| parts.join(", ");
     match value {
         Value::Null => "interface {}(nil)".to_owned(),
         Value::Text(text) => format!("{text:?}"),
         Value::List(items) => {
-            format!("[]interface {{}}{{{}}}", joined(items.iter().map(in_go).collect()))
+            format!("[]interface {{}}{{{}}}", joined(items.iter().map(go_syntax).collect()))
         }
         Value::Object(_) | Value::Map(_) => {
-            let entries = value.entries().map(|(name, inner)| format!("{name:?}:{}", in_go(inner)));
+            let entries =
+                value.entries().map(|(name, inner)| format!("{name:?}:{}", go_syntax(inner)));
             format!("map[string]interface {{}}{{{}}}", joined(entries.collect()))
         }
         plain => printed(plain),
@@ -144,9 +159,12 @@ mod tests {
 
     #[test]
     fn values_as_go_prints_them() {
-        assert_eq!(in_go(&tree(r#"[null,"x",5]"#)), r#"[]interface {}{interface {}(nil), "x", 5}"#);
         assert_eq!(
-            in_go(&tree(r#"{"k":{}}"#)),
+            go_syntax(&tree(r#"[null,"x",5]"#)),
+            r#"[]interface {}{interface {}(nil), "x", 5}"#
+        );
+        assert_eq!(
+            go_syntax(&tree(r#"{"k":{}}"#)),
             r#"map[string]interface {}{"k":map[string]interface {}{}}"#
         );
     }

@@ -7,38 +7,44 @@ use std::cmp::Ordering;
 use object::{NULL, Value};
 
 use super::{
-    fields::{Fields, Name, Node, Step},
-    form::Form,
+    fields::{EntryName, FieldSet, FieldSetNode, PathElement},
+    form::MergeType,
 };
 
 /// The fields of an object.
-pub(super) fn fields_of(form: Form, object: &Value) -> Fields {
-    node_of(form, object).below
+pub(super) fn to_field_set(form: MergeType, object: &Value) -> FieldSet {
+    node_of(form, object).children
 }
 
 /// Named fields that only have fields below them are themselves in the set, too.
-pub(super) fn with_parents(form: Form, fields: &Fields) -> Fields {
+pub(super) fn ensure_named_fields_are_members(form: MergeType, fields: &FieldSet) -> FieldSet {
     let nodes = fields.0.iter().map(|(step, node)| {
         let (inner, named) = match step.name() {
-            Some(name) => form.entry(name),
-            None => (form.item(), false),
+            Some(name) => form.of_entry(name),
+            None => (form.of_item(), false),
         };
-        let member = node.member || named && !node.below.is_empty();
-        (step.clone(), Node { member, below: with_parents(inner, &node.below) })
+        let member = node.member || named && !node.children.is_empty();
+        (
+            step.clone(),
+            FieldSetNode {
+                member,
+                children: ensure_named_fields_are_members(inner, &node.children),
+            },
+        )
     });
-    Fields(nodes.collect())
+    FieldSet(nodes.collect())
 }
 
 /// Who held parts of what is taken whole today, holds all of it; whether anybody did.
-pub(super) fn melt(form: Form, fields: &mut Fields) -> bool {
+pub(super) fn collapse_to_atomic(form: MergeType, fields: &mut FieldSet) -> bool {
     let mut melted = false;
-    for (step, node) in fields.0.iter_mut().filter(|(_, node)| !node.below.is_empty()) {
-        let inner = step.name().map_or_else(|| form.item(), |name| form.entry(name).0);
-        if let Form::Whole = inner {
-            *node = Node { member: true, ..Node::default() };
+    for (step, node) in fields.0.iter_mut().filter(|(_, node)| !node.children.is_empty()) {
+        let inner = step.name().map_or_else(|| form.of_item(), |name| form.of_entry(name).0);
+        if let MergeType::Atomic = inner {
+            *node = FieldSetNode { member: true, ..FieldSetNode::default() };
             melted = true;
         } else {
-            melted |= melt(inner, &mut node.below);
+            melted |= collapse_to_atomic(inner, &mut node.children);
         }
     }
     melted
@@ -46,43 +52,43 @@ pub(super) fn melt(form: Form, fields: &mut Fields) -> bool {
 
 /// What has changed from one object to another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Change {
-    pub(super) added: Fields,
-    pub(super) modified: Fields,
-    pub(super) removed: Fields,
+pub(super) struct Comparison {
+    pub(super) added: FieldSet,
+    pub(super) modified: FieldSet,
+    pub(super) removed: FieldSet,
 }
 
-pub(super) fn compare(form: Form, old: &Value, new: &Value) -> Change {
-    let Parts { added, modified, removed } = parts(form, Some(old), Some(new));
-    Change { added: added.below, modified: modified.below, removed: removed.below }
+pub(super) fn compare(form: MergeType, old: &Value, new: &Value) -> Comparison {
+    let NodeComparison { added, modified, removed } = parts(form, Some(old), Some(new));
+    Comparison { added: added.children, modified: modified.children, removed: removed.children }
 }
 
-impl Change {
+impl Comparison {
     /// Without certain fields and what is below them.
-    pub(super) fn cut(self, fields: &Fields) -> Self {
+    pub(super) fn exclude_fields(self, fields: &FieldSet) -> Self {
         let Self { added, modified, removed } = self;
         Self {
-            added: added.cut(fields),
-            modified: modified.cut(fields),
-            removed: removed.cut(fields),
+            added: added.recursive_difference(fields),
+            modified: modified.recursive_difference(fields),
+            removed: removed.recursive_difference(fields),
         }
     }
 
     /// All that has changed.
-    pub(super) fn all(&self) -> Fields {
+    pub(super) fn changed_fields(&self) -> FieldSet {
         self.modified.clone().union(&self.added).union(&self.removed)
     }
 }
 
 /// What has changed at one place and below it.
 #[derive(Default)]
-struct Parts {
-    added: Node,
-    modified: Node,
-    removed: Node,
+struct NodeComparison {
+    added: FieldSetNode,
+    modified: FieldSetNode,
+    removed: FieldSetNode,
 }
 
-impl Parts {
+impl NodeComparison {
     /// Of something that is there or not, and differs.
     fn mark(&mut self, old: bool, new: bool) {
         match (old, new) {
@@ -93,26 +99,26 @@ impl Parts {
     }
 
     /// Adds what has changed below, step by step.
-    fn below(&mut self, step: &dyn Fn() -> Step, parts: Self) {
+    fn below(&mut self, step: &dyn Fn() -> PathElement, parts: Self) {
         for (all, node) in [
             (&mut self.added, parts.added),
             (&mut self.modified, parts.modified),
             (&mut self.removed, parts.removed),
         ] {
             if !node.is_empty() {
-                all.below.0.push((step(), node));
+                all.children.0.push((step(), node));
             }
         }
     }
 }
 
-fn parts(form: Form, old: Option<&Value>, new: Option<&Value>) -> Parts {
-    let mut found = Parts::default();
+fn parts(form: MergeType, old: Option<&Value>, new: Option<&Value>) -> NodeComparison {
+    let mut found = NodeComparison::default();
     if old == new {
         return found;
     }
-    let form = form.for_value(new.or(old).unwrap_or(&NULL));
-    let empty = |value: Option<&Value>| value.is_none_or(is_hollow);
+    let form = form.resolve(new.or(old).unwrap_or(&NULL));
+    let empty = |value: Option<&Value>| value.is_none_or(is_null_or_empty);
     if form.is_leaf() || empty(old) && empty(new) {
         found.mark(old.is_some(), new.is_some());
         return found;
@@ -120,8 +126,8 @@ fn parts(form: Form, old: Option<&Value>, new: Option<&Value>) -> Parts {
     if form.is_list() {
         items(form, old, new, &mut found);
     } else {
-        for (name, old, new) in both(old, new) {
-            found.below(&|| Step::field(name), parts(form.entry(name).0, old, new));
+        for (name, old, new) in zip_entries(old, new) {
+            found.below(&|| PathElement::field(name), parts(form.of_entry(name).0, old, new));
         }
     }
     if old.is_none() || new.is_none() {
@@ -131,31 +137,32 @@ fn parts(form: Form, old: Option<&Value>, new: Option<&Value>) -> Parts {
 }
 
 /// Items that a list has twice are not looked into: they count as one leaf.
-fn items(form: Form, old: Option<&Value>, new: Option<&Value>, found: &mut Parts) {
+fn items(form: MergeType, old: Option<&Value>, new: Option<&Value>, found: &mut NodeComparison) {
     let mut all = Vec::new();
     for (list, is_new) in [(old, false), (new, true)] {
         let items = list.unwrap_or(&NULL).items().iter();
-        all.extend(items.filter_map(|item| Some((form.step(item).ok()?, is_new, item))));
+        all.extend(items.filter_map(|item| Some((form.path_element(item).ok()?, is_new, item))));
     }
     all.sort_by(|a, b| a.0.cmp(&b.0));
     for same in all.chunk_by(|a, b| a.0 == b.0) {
         let (old, new) = same.split_at(same.iter().take_while(|item| !item.1).count());
         let (first, last) = (old.first().map(|item| item.2), new.first().map(|item| item.2));
         let parts = match (old, new) {
-            ([] | [_], [] | [_]) => parts(form.item(), first, last),
+            ([] | [_], [] | [_]) => parts(form.of_item(), first, last),
             (old, new) if old.iter().map(|item| item.2).eq(new.iter().map(|item| item.2)) => {
                 continue;
             }
-            ([_, _, ..], [_, _, ..]) => {
-                Parts { modified: Node { member: true, ..Node::default() }, ..Parts::default() }
-            }
+            ([_, _, ..], [_, _, ..]) => NodeComparison {
+                modified: FieldSetNode { member: true, ..FieldSetNode::default() },
+                ..NodeComparison::default()
+            },
             ([_, _, ..], _) => {
-                let mut parts = parts(form.item(), None, last);
+                let mut parts = parts(form.of_item(), None, last);
                 parts.removed.member = true;
                 parts
             }
             _ => {
-                let mut parts = parts(form.item(), first, None);
+                let mut parts = parts(form.of_item(), first, None);
                 parts.added.member = true;
                 parts
             }
@@ -166,43 +173,43 @@ fn items(form: Form, old: Option<&Value>, new: Option<&Value>, found: &mut Parts
     }
 }
 
-fn node_of(form: Form, value: &Value) -> Node {
-    let form = form.for_value(value);
+fn node_of(form: MergeType, value: &Value) -> FieldSetNode {
+    let form = form.resolve(value);
     if form.is_leaf() {
-        return Node { member: true, below: Fields::default() };
+        return FieldSetNode { member: true, children: FieldSet::default() };
     }
     let mut below = Vec::new();
     if form.is_list() {
         below.reserve(value.items().len());
         for item in value.items() {
-            let Ok(step) = form.step(item) else { continue };
-            below.push((step, Node { member: true, ..node_of(form.item(), item) }));
+            let Ok(step) = form.path_element(item) else { continue };
+            below.push((step, FieldSetNode { member: true, ..node_of(form.of_item(), item) }));
         }
-        below.sort_by(|a: &(Step, _), b| a.0.cmp(&b.0));
+        below.sort_by(|a: &(PathElement, _), b| a.0.cmp(&b.0));
         below.dedup_by(|again, first| {
             let same = again.0 == first.0;
             if same {
-                first.1.below = Fields::default();
+                first.1.children = FieldSet::default();
             }
             same
         });
-        return Node { member: false, below: Fields(below) };
+        return FieldSetNode { member: false, children: FieldSet(below) };
     }
     below.reserve(value.entries().len());
     for (name, inner) in named(value) {
-        let (form, named) = form.entry(name);
+        let (form, named) = form.of_entry(name);
         let mut node = node_of(form, inner);
         let nothing = inner.is_null() || inner.is_object() && inner.entries().len() == 0;
         node.member |= nothing || !named;
         if !node.is_empty() {
-            below.push((Step::field(name), node));
+            below.push((PathElement::field(name), node));
         }
     }
-    Node { member: false, below: Fields(below) }
+    FieldSetNode { member: false, children: FieldSet(below) }
 }
 
 /// Nothing, or something with nothing in it.
-pub(super) fn is_hollow(value: &Value) -> bool {
+pub(super) fn is_null_or_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::List(items) => items.is_empty(),
@@ -211,19 +218,19 @@ pub(super) fn is_hollow(value: &Value) -> bool {
 }
 
 /// The entries of an object by name.
-fn named(object: &Value) -> impl ExactSizeIterator<Item = (Name<'_>, &Value)> {
-    let words = object.words();
+fn named(object: &Value) -> impl ExactSizeIterator<Item = (EntryName<'_>, &Value)> {
+    let words = object.interned_fields();
     object.entries().enumerate().map(|(at, (text, value))| {
         let word = words.get(at).map(|field| field.0);
-        (Name { word: word.or_else(|| Name::of(text).word), text }, value)
+        (EntryName { word: word.or_else(|| EntryName::of(text).word), text }, value)
     })
 }
 
 /// The entries of either object by name, be they an explicit `null`.
-pub(super) fn both<'a>(
+pub(super) fn zip_entries<'a>(
     old: Option<&'a Value>,
     new: Option<&'a Value>,
-) -> impl Iterator<Item = (Name<'a>, Option<&'a Value>, Option<&'a Value>)> {
+) -> impl Iterator<Item = (EntryName<'a>, Option<&'a Value>, Option<&'a Value>)> {
     let mut old = named(old.unwrap_or(&NULL)).peekable();
     let mut new = named(new.unwrap_or(&NULL)).peekable();
     std::iter::from_fn(move || {

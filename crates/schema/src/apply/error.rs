@@ -2,7 +2,7 @@
 
 use object::{Status, StatusCause, StatusDetails, Text, Value};
 
-use super::fields::Step;
+use super::fields::PathElement;
 
 /// Why nothing was applied.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -16,7 +16,7 @@ pub enum ApplyError {
     Failed(String),
     /// Somebody must be asked first what an object is in another version.
     #[error("not yet known in {}", .0.1)]
-    Unseen(Box<(Value, Text)>),
+    NeedsConversion(Box<(Value, Text)>),
 }
 
 /// A field that somebody else holds with another value.
@@ -26,12 +26,12 @@ pub struct Conflict {
     pub manager: String,
     /// `.spec.replicas`.
     pub field: String,
-    pub(super) path: Vec<Step>,
+    pub(super) path: Vec<PathElement>,
 }
 
 impl ApplyError {
     /// The same, and what was being done.
-    pub(super) fn during(self, what: &str) -> Self {
+    pub(super) fn context(self, what: &str) -> Self {
         match self {
             Self::Failed(why) => Self::Failed(format!("{what}: {why}")),
             other => other,
@@ -41,7 +41,7 @@ impl ApplyError {
     pub fn status(&self) -> Status {
         match self {
             Self::BadRequest(why) => Status::bad_request(why.as_str()),
-            Self::Failed(_) | Self::Unseen(_) => {
+            Self::Failed(_) | Self::NeedsConversion(_) => {
                 Status::new().with_status("Failure").with_message(self.to_string()).with_code(500)
             }
             Self::Conflict(conflicts) => {

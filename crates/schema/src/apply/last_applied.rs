@@ -3,41 +3,43 @@
 use object::{Value, from_json, to_json};
 
 use super::{
-    CONFLICTS, Conflict, Write,
-    check::check,
-    compare::{compare, fields_of},
-    form::Form,
+    CONFLICTS, Conflict, FieldManagerRequest,
+    check::validate_applied,
+    compare::{compare, to_field_set},
+    form::MergeType,
 };
 
 pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Annotations larger than this are refused.
-const ANNOTATIONS: usize = 256 * 1024;
+const MAX_ANNOTATIONS_SIZE: usize = 256 * 1024;
 
 /// The conflicts over fields that are not as `kubectl apply` has left them: those that
 /// are were set by the same person, who now applies on the server.
-pub(super) fn not_last_applied(
-    write: &Write,
+pub(super) fn retain_unexplained_conflicts(
+    write: &FieldManagerRequest,
     live: &Value,
     conflicts: Vec<Conflict>,
 ) -> Vec<Conflict> {
     if conflicts.len() >= CONFLICTS {
         return conflicts; // there may be others that nobody has looked at
     }
-    let form = Form::root(write.shape);
+    let form = MergeType::root(write.schema);
     let text = live.get("metadata").get("annotations").get(LAST_APPLIED).as_str();
     let Some(last) = text.and_then(|text| from_json(text.as_bytes()).ok()) else {
         return conflicts;
     };
-    if last.get("apiVersion").as_str() != Some(write.api_version) || check(form, &last).is_some() {
+    if last.get("apiVersion").as_str() != Some(write.api_version)
+        || validate_applied(form, &last).is_some()
+    {
         return conflicts;
     }
     let change = compare(form, &last, live);
-    let own = fields_of(form, &last).difference(&change.all());
-    conflicts.into_iter().filter(|conflict| !own.has(&conflict.path)).collect()
+    let own = to_field_set(form, &last).difference(&change.changed_fields());
+    conflicts.into_iter().filter(|conflict| !own.contains(&conflict.path)).collect()
 }
 
 /// Where `kubectl apply` has left its annotation, keeps it true.
-pub(super) fn keep_last_applied(object: &mut Value, applied: &Value) {
+pub(super) fn update_last_applied(object: &mut Value, applied: &Value) {
     if object.get("metadata").get("annotations").get(LAST_APPLIED).is_null() {
         return;
     }
@@ -50,7 +52,7 @@ pub(super) fn keep_last_applied(object: &mut Value, applied: &Value) {
     let others = annotations.entries().filter(|(name, _)| *name != LAST_APPLIED);
     let size: usize =
         others.map(|(name, value)| name.len() + value.as_str().unwrap_or_default().len()).sum();
-    if size + LAST_APPLIED.len() + text.len() > ANNOTATIONS {
+    if size + LAST_APPLIED.len() + text.len() > MAX_ANNOTATIONS_SIZE {
         annotations.remove(LAST_APPLIED);
     } else {
         annotations[LAST_APPLIED] = text.into();

@@ -4,15 +4,15 @@ use std::sync::LazyLock;
 
 use object::{ManagedFieldsEntry, Text, Time, Value, View};
 
-use super::fields::{Fields, of_names};
+use super::fields::{FieldSet, from_field_paths};
 
 /// More entries than any server writes; more are hostile.
-const ENTRIES: usize = 1000;
+const MAX_ENTRIES: usize = 1000;
 /// How many managers that update an object are kept apart.
-const UPDATERS: usize = 10;
+const MAX_UPDATE_ENTRIES: usize = 10;
 
 /// What nobody ever manages.
-const NEVER: &[&[&str]] = &[
+const UNMANAGED_FIELDS: &[&[&str]] = &[
     &["apiVersion"],
     &["kind"],
     &["metadata"],
@@ -45,7 +45,7 @@ impl Operation {
 
 /// Who. One that applies is the same in every version; one that updates is not.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Manager {
+pub(super) struct ManagerId {
     pub(super) name: Text,
     pub(super) operation: Operation,
     /// Empty for one that applies.
@@ -53,9 +53,9 @@ pub(super) struct Manager {
     pub(super) subresource: Text,
 }
 
-impl Manager {
+impl ManagerId {
     /// As conflicts name it.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn display(&self) -> String {
         let mut text = format!("{:?}", self.name);
         if !self.subresource.is_empty() {
             text = format!("{text} with subresource {:?}", self.subresource);
@@ -69,24 +69,24 @@ impl Manager {
 
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Entry {
-    pub(super) manager: Manager,
+pub(super) struct ManagedEntry {
+    pub(super) manager: ManagerId,
     /// The version that the fields are those of.
     pub(super) version: Text,
-    pub(super) fields: Fields,
+    pub(super) fields: FieldSet,
     /// The fields as they are written, if they have not changed since they were read.
-    pub(super) text: Option<Value>,
+    pub(super) encoded: Option<Value>,
     /// When they last changed; an RFC 3339 text, or empty.
     pub(super) time: Text,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Managers(pub(super) Vec<Entry>);
+pub(super) struct ManagedFields(pub(super) Vec<ManagedEntry>);
 
-impl Managers {
+impl ManagedFields {
     pub(super) fn decode(encoded: &Value) -> Result<Self, String> {
-        if encoded.items().len() > ENTRIES {
-            return Err(format!("more than {ENTRIES} managed fields entries"));
+        if encoded.items().len() > MAX_ENTRIES {
+            return Err(format!("more than {MAX_ENTRIES} managed fields entries"));
         }
         let mut managers = Self::default();
         for (at, entry) in encoded.items().iter().enumerate() {
@@ -99,9 +99,9 @@ impl Managers {
 
     /// Those that apply first, then by time and name.
     pub(super) fn encode(mut self) -> Value {
-        let seconds = |entry: &Entry| Time::seconds(&entry.time).unwrap_or_default();
+        let seconds = |entry: &ManagedEntry| Time::parse_seconds(&entry.time).unwrap_or_default();
         self.0.sort_by(|a, b| {
-            let key = |entry: &Entry| {
+            let key = |entry: &ManagedEntry| {
                 let manager = &entry.manager;
                 (manager.operation, seconds(entry), manager.name.clone(), entry.version.clone())
             };
@@ -110,37 +110,39 @@ impl Managers {
         self.0.iter().map(encode_entry).collect()
     }
 
-    pub(super) fn take(&mut self, manager: &Manager) -> Option<Entry> {
+    pub(super) fn take(&mut self, manager: &ManagerId) -> Option<ManagedEntry> {
         let at = self.0.iter().position(|entry| entry.manager == *manager)?;
         Some(self.0.remove(at))
     }
 
     /// Adds a line, unless it is empty without what nobody manages.
-    pub(super) fn put(&mut self, entry: Entry) {
-        static NONE: LazyLock<Fields> = LazyLock::new(|| of_names(NEVER));
+    pub(super) fn insert(&mut self, entry: ManagedEntry) {
+        static NONE: LazyLock<FieldSet> = LazyLock::new(|| from_field_paths(UNMANAGED_FIELDS));
         let fields = entry.fields.difference(&NONE);
         if !fields.is_empty() {
-            self.0.push(Entry { fields, ..entry });
+            self.0.push(ManagedEntry { fields, ..entry });
         }
     }
 
     /// Drops lines without fields.
-    pub(super) fn tidy(&mut self) {
+    pub(super) fn remove_empty(&mut self) {
         self.0.retain(|entry| !entry.fields.is_empty());
     }
 
     /// Melts the oldest of too many updaters into one line for each version.
-    pub(super) fn cap(&mut self) {
-        let is_updater = |entry: &&Entry| entry.manager.operation == Operation::Update;
+    pub(super) fn cap_updaters(&mut self) {
+        let is_updater = |entry: &&ManagedEntry| entry.manager.operation == Operation::Update;
         let mut updaters: Vec<_> = self
             .0
             .iter()
             .filter(is_updater)
-            .map(|entry| (Time::seconds(&entry.time).unwrap_or_default(), entry.manager.clone()))
+            .map(|entry| {
+                (Time::parse_seconds(&entry.time).unwrap_or_default(), entry.manager.clone())
+            })
             .collect();
         updaters.sort();
         let (mut over, mut first) =
-            (updaters.len().saturating_sub(UPDATERS), Vec::<Manager>::new());
+            (updaters.len().saturating_sub(MAX_UPDATE_ENTRIES), Vec::<ManagerId>::new());
         for (_, manager) in updaters {
             if over == 0 {
                 return;
@@ -150,7 +152,7 @@ impl Managers {
                 first.push(manager);
                 continue;
             };
-            let bucket = Manager {
+            let bucket = ManagerId {
                 name: "ancient-changes".into(),
                 operation: Operation::Update,
                 version: manager.version.clone(),
@@ -159,13 +161,13 @@ impl Managers {
             let into = self.take(&bucket).or_else(|| self.take(&kept));
             let (Some(into), Some(entry)) = (into, self.take(&manager)) else { continue };
             let fields = into.fields.union(&entry.fields);
-            self.0.push(Entry { manager: bucket, fields, text: None, ..entry });
+            self.0.push(ManagedEntry { manager: bucket, fields, encoded: None, ..entry });
             over -= 1;
         }
     }
 }
 
-fn decode_entry(at: usize, encoded: &Value) -> Result<Entry, String> {
+fn decode_entry(at: usize, encoded: &Value) -> Result<ManagedEntry, String> {
     let entry = ManagedFieldsEntry::view(encoded);
     let operation = match entry.operation() {
         "Apply" => Operation::Apply,
@@ -180,25 +182,25 @@ fn decode_entry(at: usize, encoded: &Value) -> Result<Entry, String> {
         "" => return Err(format!("missing fieldsType in managed fields entry {at}")),
         other => return Err(format!("invalid fieldsType {other:?} in managed fields entry {at}")),
     }
-    let fields = Fields::decode(encoded.get("fieldsV1"))
+    let fields = FieldSet::decode(encoded.get("fieldsV1"))
         .map_err(|error| format!("error decoding set: {error}"))?;
     let version: Text = entry.api_version().into();
-    let manager = Manager {
+    let manager = ManagerId {
         name: entry.manager().into(),
         operation,
         version: if operation == Operation::Apply { Text::default() } else { version.clone() },
         subresource: entry.subresource().into(),
     };
-    Ok(Entry {
+    Ok(ManagedEntry {
         manager,
         version,
         fields,
-        text: Some(encoded.get("fieldsV1").clone()),
+        encoded: Some(encoded.get("fieldsV1").clone()),
         time: encoded.get("time").as_str().unwrap_or_default().into(),
     })
 }
 
-fn encode_entry(entry: &Entry) -> Value {
+fn encode_entry(entry: &ManagedEntry) -> Value {
     let texts = [
         ("manager", entry.manager.name.as_str()),
         ("operation", entry.manager.operation.name()),
@@ -209,6 +211,6 @@ fn encode_entry(entry: &Entry) -> Value {
     ];
     let texts = texts.into_iter().filter(|(_, text)| !text.is_empty());
     let texts = texts.map(|(name, text)| (name.into(), text.into()));
-    let fields = entry.text.clone().unwrap_or_else(|| entry.fields.encode());
+    let fields = entry.encoded.clone().unwrap_or_else(|| entry.fields.encode());
     Value::from_entries(texts.chain([("fieldsV1".into(), fields)]).collect())
 }

@@ -4,22 +4,22 @@
 
 use std::collections::{HashMap, HashSet};
 
-use object::{Struct, Type, Value};
+use object::{StructSchema, Type, Value};
 
 use super::{
-    compare::both,
-    fields::{Fields, Name, Step},
-    form::Form,
+    compare::zip_entries,
+    fields::{EntryName, FieldSet, PathElement},
+    form::MergeType,
 };
 
 /// `live` with what `applied` says; `applied` has been checked.
-pub(super) fn merge(form: Form, live: &Value, applied: &Value) -> Value {
+pub(super) fn merge(form: MergeType, live: &Value, applied: &Value) -> Value {
     merged(form, Some(live), Some(applied)).unwrap_or_else(Value::object)
 }
 
 /// `object` without these fields. `None`: nothing is left.
-pub(super) fn without(form: Form, object: &Value, fields: &Fields) -> Option<Value> {
-    let form = form.for_value(object);
+pub(super) fn remove_fields(form: MergeType, object: &Value, fields: &FieldSet) -> Option<Value> {
+    let form = form.resolve(object);
     if form.is_leaf() {
         return (!object.is_object() && !matches!(object, Value::List(_))).then(|| object.clone());
     }
@@ -27,21 +27,25 @@ pub(super) fn without(form: Form, object: &Value, fields: &Fields) -> Option<Val
         let kept: Vec<_> = object
             .items()
             .iter()
-            .filter_map(|item| match form.step(item).ok().and_then(|step| fields.get(&step)) {
-                Some(node) if node.member => None,
-                Some(node) => Some(without(form.item(), item, &node.below).unwrap_or_default()),
-                None => Some(item.clone()),
+            .filter_map(|item| {
+                match form.path_element(item).ok().and_then(|step| fields.get(&step)) {
+                    Some(node) if node.member => None,
+                    Some(node) => Some(
+                        remove_fields(form.of_item(), item, &node.children).unwrap_or_default(),
+                    ),
+                    None => Some(item.clone()),
+                }
             })
             .collect();
         return (!kept.is_empty()).then(|| kept.into_iter().collect());
     }
     let mut kept = object.clone();
     kept.retain(|name, value| {
-        let name = Name::of(name);
-        match fields.get(&Step::field(name)) {
+        let name = EntryName::of(name);
+        match fields.get(&PathElement::field(name)) {
             Some(node) if node.member => false,
-            Some(node) if !node.below.is_empty() => {
-                let left = without(form.entry(name).0, value, &node.below);
+            Some(node) if !node.children.is_empty() => {
+                let left = remove_fields(form.of_entry(name).0, value, &node.children);
                 left.map(|left| *value = left).is_some()
             }
             _ => true,
@@ -50,13 +54,13 @@ pub(super) fn without(form: Form, object: &Value, fields: &Fields) -> Option<Val
     Some(kept).filter(|kept| kept.entries().len() > 0)
 }
 
-fn merged(form: Form, live: Option<&Value>, applied: Option<&Value>) -> Option<Value> {
+fn merged(form: MergeType, live: Option<&Value>, applied: Option<&Value>) -> Option<Value> {
     let (Some(old), Some(new)) = (live, applied) else { return applied.or(live).cloned() };
     // What was there before stays, if it is the same: later steps then need not look into it.
     if old == new {
         return Some(old.clone());
     }
-    let form = form.for_value(new);
+    let form = form.resolve(new);
     if form.is_leaf() || empty(old) && empty(new) {
         return Some(new.clone());
     }
@@ -64,8 +68,8 @@ fn merged(form: Form, live: Option<&Value>, applied: Option<&Value>) -> Option<V
         let items = merged_items(form, old.items(), new.items());
         return (!items.is_empty()).then(|| shared(Value::List(items.into()), old));
     }
-    let entries = both(live, applied).filter_map(|(name, live, applied)| {
-        Some((name.text.into(), merged(form.entry(name).0, live, applied)?))
+    let entries = zip_entries(live, applied).filter_map(|(name, live, applied)| {
+        Some((name.text.into(), merged(form.of_entry(name).0, live, applied)?))
     });
     let entries: Vec<_> = entries.collect();
     (!entries.is_empty()).then(|| shared(Value::from_entries(entries), old))
@@ -81,19 +85,22 @@ fn empty(value: &Value) -> bool {
 
 /// Items that both have come in the order of `new`; those that only `old` has stay
 /// before the one that they stood before.
-fn merged_items(form: Form, old: &[Value], new: &[Value]) -> Vec<Value> {
-    let steps = |items: &[Value]| -> Vec<Step> {
-        items.iter().map(|item| form.step(item).unwrap_or(Step::Text("".into()))).collect()
+fn merged_items(form: MergeType, old: &[Value], new: &[Value]) -> Vec<Value> {
+    let steps = |items: &[Value]| -> Vec<PathElement> {
+        items
+            .iter()
+            .map(|item| form.path_element(item).unwrap_or(PathElement::Text("".into())))
+            .collect()
     };
     let (old_steps, new_steps) = (steps(old), steps(new));
     if old_steps == new_steps {
-        let merge = |(old, new)| merged(form.item(), Some(old), Some(new)).unwrap_or_default();
+        let merge = |(old, new)| merged(form.of_item(), Some(old), Some(new)).unwrap_or_default();
         return old.iter().zip(new).map(merge).collect();
     }
     let before: HashMap<_, _> = old_steps.iter().zip(old).collect();
     let after: HashSet<_> = new_steps.iter().collect();
-    let both = |step: &Step, item: &Value| {
-        merged(form.item(), before.get(step).copied(), Some(item)).unwrap_or_default()
+    let both = |step: &PathElement, item: &Value| {
+        merged(form.of_item(), before.get(step).copied(), Some(item)).unwrap_or_default()
     };
     let mut shared = new_steps.iter().filter(|step| before.contains_key(step)).peekable();
     let (mut out, mut done) = (Vec::with_capacity(old.len().max(new.len())), HashSet::new());
@@ -123,15 +130,15 @@ fn merged_items(form: Form, old: &[Value], new: &[Value]) -> Vec<Value> {
 }
 
 /// What an object of this shape is before anybody has set anything.
-pub(super) fn blank(shape: &Struct) -> Value {
+pub(super) fn empty_object(shape: &StructSchema) -> Value {
     let mut object = Value::object();
-    for field in shape.flat().filter(|field| field.default.is_null()) {
+    for field in shape.json_fields().filter(|field| field.default.is_null()) {
         match &*field.ty {
-            Type::Object(inner) if !field.rules.optional && !field.rules.omit_zero => {
-                object[&*field.name] = blank(inner);
+            Type::Object(inner) if !field.attributes.optional && !field.attributes.omit_zero => {
+                object[&*field.name] = empty_object(inner);
             }
             _ => {
-                if let Some(zero) = field.zero() {
+                if let Some(zero) = field.zero_value() {
                     object[&*field.name] = zero;
                 }
             }

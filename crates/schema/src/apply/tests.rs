@@ -3,16 +3,16 @@ use object::{Lens, Value};
 use super::{last_applied::LAST_APPLIED, *};
 use crate::sample::{Sample, tree};
 
-fn by(manager: &'static str) -> Write<'static> {
-    Write {
-        shape: Sample::SHAPE,
+fn by(manager: &'static str) -> FieldManagerRequest<'static> {
+    FieldManagerRequest {
+        schema: Sample::SHAPE,
         api_version: "apps/v1",
         kind: "Sample",
         manager,
         subresource: "",
-        reset: reset("Sample", ""),
+        reset_fields: reset_fields("Sample", ""),
         now: "2030-01-01T00:00:00Z",
-        versions: &Alone,
+        converter: &SingleVersion,
     }
 }
 
@@ -23,8 +23,8 @@ fn applied(rest: &str) -> Value {
     object
 }
 
-fn updated(write: &Write, old: Option<&Value>, new: Value) -> Value {
-    update(write, old, new).expect("there is one version")
+fn updated(write: &FieldManagerRequest, old: Option<&Value>, new: Value) -> Value {
+    update_managed_fields(write, old, new).expect("there is one version")
 }
 
 /// The books as `manager/operation[/subresource] -> fields`.
@@ -119,7 +119,7 @@ fn field_by_field_the_same_goes_as_from_the_whole() {
         r#"{"spec":{"containers":[{"name":"d","image":"1"}]}}"#,
     ]
     .map(tree);
-    let form = Form::root(Sample::SHAPE);
+    let form = MergeType::root(Sample::SHAPE);
     let some = |mask: u32| {
         let chosen = parts.iter().enumerate().filter(|(at, _)| mask >> at & 1 == 1);
         chosen.fold(Value::object(), |all, (_, part)| merge(form, &all, part))
@@ -127,9 +127,9 @@ fn field_by_field_the_same_goes_as_from_the_whole() {
     for n in 0..3000_u32 {
         let mask = n.wrapping_mul(0x9E37_79B1) >> 5;
         let (last, held, nobodys) = (mask & 511, mask >> 9 & 511, mask >> 18 & 511);
-        let (merged, last) = (some(last | held | nobodys), fields_of(form, &some(last)));
-        let held = fields_of(form, &some(held));
-        let whole = prune_whole(form, &merged, &last, &held);
+        let (merged, last) = (some(last | held | nobodys), to_field_set(form, &some(last)));
+        let held = to_field_set(form, &some(held));
+        let whole = prune_by_field_sets(form, &merged, &last, &held);
         assert_eq!(
             prune_fields(form, &merged, &last, &held),
             whole,
@@ -168,7 +168,11 @@ fn a_write_takes_the_fields_it_changes() {
         r#"Apply failed with 1 conflict: conflict with "u" using apps/v1: .spec.replicas"#
     );
 
-    let status = Write { subresource: "status", reset: reset("Sample", "status"), ..by("s") };
+    let status = FieldManagerRequest {
+        subresource: "status",
+        reset_fields: reset_fields("Sample", "status"),
+        ..by("s")
+    };
     let mut old = object.clone();
     old["status"] = Value::object();
     let object = updated(&status, Some(&old), object);
@@ -197,7 +201,7 @@ fn creation_owns_what_was_given() {
 
 #[test]
 fn time_moves_only_with_the_object() {
-    let later = Write { now: "2031-01-01T00:00:00Z", ..by("a") };
+    let later = FieldManagerRequest { now: "2031-01-01T00:00:00Z", ..by("a") };
     let wanted = applied(r#"{"spec":{"replicas":1}}"#);
     let object = apply(&by("a"), None, &wanted, false).unwrap();
     let time = |object: &Value| object["metadata"]["managedFields"].items()[0]["time"].clone();
@@ -313,7 +317,11 @@ fn there_are_never_more_than_ten_updaters() {
         new["metadata"]["labels"][format!("l{n}").as_str()] = "x".into();
         let name = format!("u{n}");
         let now = format!("2030-01-01T00:00:{n:02}Z");
-        object = updated(&Write { manager: &name, now: &now, ..by("") }, Some(&object), new);
+        object = updated(
+            &FieldManagerRequest { manager: &name, now: &now, ..by("") },
+            Some(&object),
+            new,
+        );
     }
     let lines = books(&object);
     assert_eq!(lines.len(), 10);
@@ -323,7 +331,7 @@ fn there_are_never_more_than_ten_updaters() {
 #[test]
 fn what_is_held_in_a_version_that_there_is_not_is_forgotten() {
     let object = apply(&by("a"), None, &applied(r#"{"spec":{"replicas":1}}"#), false).unwrap();
-    let newer = Write { api_version: "apps/v2", ..by("b") };
+    let newer = FieldManagerRequest { api_version: "apps/v2", ..by("b") };
     let mut wanted = applied(r#"{"spec":{"replicas":2}}"#);
     wanted["apiVersion"] = "apps/v2".into();
     let object = apply(&newer, Some(&object), &wanted, false).expect("nobody holds it");
@@ -332,12 +340,12 @@ fn what_is_held_in_a_version_that_there_is_not_is_forgotten() {
 
 #[test]
 fn parts_of_what_is_taken_whole_today_are_held_as_one() {
-    let form = Form::root(Sample::SHAPE);
+    let form = MergeType::root(Sample::SHAPE);
     let labels = r#""f:metadata":{"f:labels":{"f:x":{}}}"#;
     let held = format!(r#"{{{labels},"f:spec":{{"f:selector":{{"f:x":{{}}}}}}}}"#);
-    let mut fields = Fields::decode(&tree(&held)).unwrap();
-    assert!(super::compare::melt(form, &mut fields));
+    let mut fields = FieldSet::decode(&tree(&held)).unwrap();
+    assert!(super::compare::collapse_to_atomic(form, &mut fields));
     let whole = format!(r#"{{{labels},"f:spec":{{"f:selector":{{}}}}}}"#);
-    assert_eq!(fields.encode().unpacked(), tree(&whole));
-    assert!(!super::compare::melt(form, &mut fields), "once");
+    assert_eq!(fields.encode().with_raw_expanded(), tree(&whole));
+    assert!(!super::compare::collapse_to_atomic(form, &mut fields), "once");
 }

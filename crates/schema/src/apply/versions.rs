@@ -2,21 +2,21 @@
 
 use std::{borrow::Cow, fmt};
 
-use object::{Struct, Text, Value};
+use object::{StructSchema, Text, Value};
 
 use super::{
-    ApplyError, Write,
-    check::check,
-    compare::{Change, compare, melt},
-    fields::of_names,
-    form::Form,
-    manager::Managers,
+    ApplyError, FieldManagerRequest,
+    check::validate_applied,
+    compare::{Comparison, collapse_to_atomic, compare},
+    fields::from_field_paths,
+    form::MergeType,
+    manager::ManagedFields,
 };
 
 /// The versions of a kind beside the one that is written.
-pub trait Versions: fmt::Debug + Sync {
+pub trait VersionConverter: fmt::Debug + Sync {
     /// The shape of a version; `None`: it is no more, and nobody holds anything in it.
-    fn shape(&self, _api_version: &str) -> Result<Option<&Struct>, ApplyError> {
+    fn shape(&self, _api_version: &str) -> Result<Option<&StructSchema>, ApplyError> {
         Ok(None)
     }
 
@@ -33,20 +33,23 @@ pub trait Versions: fmt::Debug + Sync {
 
 /// There are no other versions.
 #[derive(Debug)]
-pub struct Alone;
+pub struct SingleVersion;
 
-impl Versions for Alone {}
+impl VersionConverter for SingleVersion {}
 
-impl<'a> Write<'a> {
+impl<'a> FieldManagerRequest<'a> {
     /// How objects of a version are merged, if there is that version.
-    pub(super) fn form(&self, version: &str) -> Result<Option<Form<'a>>, ApplyError> {
+    pub(super) fn root_merge_type(
+        &self,
+        version: &str,
+    ) -> Result<Option<MergeType<'a>>, ApplyError> {
         let other = version != self.api_version;
-        let shape = if other { self.versions.shape(version)? } else { Some(self.shape) };
-        Ok(shape.map(Form::root))
+        let shape = if other { self.converter.shape(version)? } else { Some(self.schema) };
+        Ok(shape.map(MergeType::root))
     }
 
     /// An object of the version `from` in the version `to`, which there is.
-    pub(super) fn seen<'v>(
+    pub(super) fn convert<'v>(
         &self,
         object: &'v Value,
         from: &str,
@@ -55,35 +58,39 @@ impl<'a> Write<'a> {
         if from == to {
             return Ok(Cow::Borrowed(object));
         }
-        let made = self.versions.convert(object, to)?;
-        match self.form(to)?.and_then(|form| check(form, &made)) {
+        let made = self.converter.convert(object, to)?;
+        match self.root_merge_type(to)?.and_then(|form| validate_applied(form, &made)) {
             Some(wrong) => Err(ApplyError::Failed(wrong)),
             None => Ok(Cow::Owned(made)),
         }
     }
 
     /// The managers whose versions there are, each with its fields as they are merged today.
-    pub(super) fn known(&self, live: &Value, mut all: Managers) -> Result<Managers, ApplyError> {
-        let mut seen: Vec<(Text, Option<Form>)> = Vec::new();
+    pub(super) fn retain_known_versions(
+        &self,
+        live: &Value,
+        mut all: ManagedFields,
+    ) -> Result<ManagedFields, ApplyError> {
+        let mut seen: Vec<(Text, Option<MergeType>)> = Vec::new();
         for entry in &mut all.0 {
             let known = seen.iter().find(|(version, _)| *version == entry.version);
             let form = if let Some((_, form)) = known {
                 *form
             } else {
-                let form = self.form(&entry.version)?;
+                let form = self.root_merge_type(&entry.version)?;
                 if form.is_some() {
-                    self.seen(live, self.api_version, &entry.version)?;
+                    self.convert(live, self.api_version, &entry.version)?;
                 }
                 seen.push((entry.version.clone(), form));
                 form
             };
             match form {
                 None => entry.fields.0.clear(),
-                Some(form) if melt(form, &mut entry.fields) => entry.text = None,
+                Some(form) if collapse_to_atomic(form, &mut entry.fields) => entry.encoded = None,
                 Some(_) => {}
             }
         }
-        all.tidy();
+        all.remove_empty();
         Ok(all)
     }
 
@@ -92,35 +99,39 @@ impl<'a> Write<'a> {
         &self,
         old: &Value,
         new: &Value,
-        managers: &Managers,
-    ) -> Result<Changes, ApplyError> {
-        let own = compare(Form::root(self.shape), old, new).cut(&of_names(self.reset));
+        managers: &ManagedFields,
+    ) -> Result<VersionedComparison, ApplyError> {
+        let own = compare(MergeType::root(self.schema), old, new)
+            .exclude_fields(&from_field_paths(self.reset_fields));
         let mut all = vec![(Text::from(self.api_version), own)];
         for entry in &managers.0 {
             if all.iter().any(|(version, _)| *version == entry.version) {
                 continue;
             }
-            if let Some(form) = self.form(&entry.version)? {
-                let seen = |object| self.seen(object, self.api_version, &entry.version);
+            if let Some(form) = self.root_merge_type(&entry.version)? {
+                let seen = |object| self.convert(object, self.api_version, &entry.version);
                 let new =
-                    seen(new).map_err(|error| error.during("failed to convert new object"))?;
+                    seen(new).map_err(|error| error.context("failed to convert new object"))?;
                 let change = compare(form, &*seen(old)?, &new);
-                all.push((entry.version.clone(), change.cut(&of_names(self.versions.reset()))));
+                all.push((
+                    entry.version.clone(),
+                    change.exclude_fields(&from_field_paths(self.converter.reset())),
+                ));
             }
         }
-        Ok(Changes(all))
+        Ok(VersionedComparison(all))
     }
 }
 
 /// What a write changes, version by version; first in its own.
-pub(super) struct Changes(Vec<(Text, Change)>);
+pub(super) struct VersionedComparison(Vec<(Text, Comparison)>);
 
-impl Changes {
-    pub(super) fn own(&self) -> &Change {
+impl VersionedComparison {
+    pub(super) fn own(&self) -> &Comparison {
         &self.0[0].1
     }
 
-    pub(super) fn of(&self, version: &str) -> Option<&Change> {
+    pub(super) fn of(&self, version: &str) -> Option<&Comparison> {
         self.0.iter().find(|(own, _)| own == version).map(|(_, change)| change)
     }
 }

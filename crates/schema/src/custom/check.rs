@@ -7,25 +7,25 @@ use std::collections::HashMap;
 use object::{Text, Value, to_json};
 
 use super::{
-    format::{fits, is_known, supported},
+    format::{is_known, matches_format, supported_format},
     number::check_number,
     pattern::Pattern,
-    schema::{Additional, Schema, entry_of},
+    schema::{AdditionalProperties, JsonSchema, get_entry},
 };
-use crate::{ErrorType, Errors, FieldError, errors::MOST};
+use crate::{ErrorList, ErrorType, FieldError, errors::MOST};
 
 /// Checks values by a schema, whose patterns it has compiled.
 #[derive(Debug, Default)]
-pub struct Checker {
+pub struct SchemaValidator {
     patterns: HashMap<Text, Pattern>,
     /// Whether the schema counts as it is written: unknown formats are formats then, and
     /// what is an integer or a string has no type.
-    literal: bool,
+    unadjusted: bool,
 }
 
 /// Something that is wrong, and where.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Failure {
+pub struct SchemaError {
     pub(super) error: ErrorType,
     /// `None`: of the whole, rather than of a place in it.
     pub(super) path: Option<Text>,
@@ -37,29 +37,35 @@ pub struct Failure {
 
 /// What a check came to.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
-    pub(super) failures: Vec<Failure>,
+pub(super) struct ValidationResult {
+    pub(super) failures: Vec<SchemaError>,
     /// How many things were right.
-    passed: usize,
+    match_count: usize,
 }
 
-impl Outcome {
+impl ValidationResult {
     fn merge(&mut self, other: Self) {
         other.failures.into_iter().for_each(|failure| self.fail(failure));
-        self.passed += other.passed;
+        self.match_count += other.match_count;
     }
 
     /// Each message once.
-    pub(super) fn fail(&mut self, failure: Failure) {
+    pub(super) fn fail(&mut self, failure: SchemaError) {
         if self.failures.iter().all(|known| known.message != failure.message) {
             self.failures.push(failure);
         }
     }
 
     /// Something wrong at a place.
-    pub(super) fn at(&mut self, error: ErrorType, path: &str, bad: impl Into<Value>, why: &str) {
+    pub(super) fn push_at(
+        &mut self,
+        error: ErrorType,
+        path: &str,
+        bad: impl Into<Value>,
+        why: &str,
+    ) {
         let message = format!("{path} in body {why}");
-        self.fail(Failure {
+        self.fail(SchemaError {
             error,
             path: Some(path.into()),
             bad: bad.into(),
@@ -69,8 +75,8 @@ impl Outcome {
     }
 
     /// Something wrong with the whole.
-    pub(super) fn whole(&mut self, message: String) {
-        self.fail(Failure {
+    pub(super) fn push_composite(&mut self, message: String) {
+        self.fail(SchemaError {
             error: ErrorType::Invalid,
             path: None,
             bad: "".into(),
@@ -79,14 +85,14 @@ impl Outcome {
         });
     }
 
-    fn mistyped(&mut self, path: &str, wanted: &str, found: &str) {
+    fn push_type_error(&mut self, path: &str, wanted: &str, found: &str) {
         let why = format!("must be of type {wanted}: {}", object::quote::quote(found));
-        self.at(ErrorType::TypeInvalid, path, found, &why);
+        self.push_at(ErrorType::TypeInvalid, path, found, &why);
     }
 }
 
-impl Checker {
-    pub fn new(schema: &Schema) -> Self {
+impl SchemaValidator {
+    pub fn new(schema: &JsonSchema) -> Self {
         let mut patterns = HashMap::new();
         schema.visit(&mut |schema| {
             let text = schema.text("pattern");
@@ -94,7 +100,7 @@ impl Checker {
                 patterns.insert(text.into(), Pattern::new(text));
             }
         });
-        Self { patterns, literal: false }
+        Self { patterns, unadjusted: false }
     }
 
     pub(super) fn has_patterns(&self) -> bool {
@@ -102,48 +108,54 @@ impl Checker {
     }
 
     /// As defaults are checked.
-    pub(super) fn literal(schema: &Schema) -> Self {
-        Self { literal: true, ..Self::new(schema) }
+    pub(super) fn literal(schema: &JsonSchema) -> Self {
+        Self { unadjusted: true, ..Self::new(schema) }
     }
 
     /// What is wrong with a value, told at `at`. What an update leaves as it was in `old`
     /// is not told: it was right when it was written.
-    pub fn check(
+    pub fn validate(
         &self,
-        schema: &Schema,
+        schema: &JsonSchema,
         (value, old): (&Value, Option<&Value>),
         at: &str,
-        errs: &mut Errors,
+        errs: &mut ErrorList,
     ) {
         let outcome = self.value(schema, value, old, "");
         let left = MOST.saturating_sub(errs.0.len());
         errs.0.extend(outcome.failures.into_iter().take(left).map(|it| it.into_error(at)));
     }
 
-    fn types<'s>(&self, schema: &'s Schema) -> Vec<&'s str> {
-        if self.literal && schema.ty().is_empty() { Vec::new() } else { schema.types() }
+    fn types<'s>(&self, schema: &'s JsonSchema) -> Vec<&'s str> {
+        if self.unadjusted && schema.ty().is_empty() { Vec::new() } else { schema.types() }
     }
 
-    fn format<'s>(&self, schema: &'s Schema) -> &'s str {
-        if self.literal { schema.text("format") } else { supported(schema) }
+    fn format<'s>(&self, schema: &'s JsonSchema) -> &'s str {
+        if self.unadjusted { schema.text("format") } else { supported_format(schema) }
     }
 
-    fn value(&self, schema: &Schema, value: &Value, old: Option<&Value>, path: &str) -> Outcome {
-        let mut outcome = Outcome::default();
+    fn value(
+        &self,
+        schema: &JsonSchema,
+        value: &Value,
+        old: Option<&Value>,
+        path: &str,
+    ) -> ValidationResult {
+        let mut outcome = ValidationResult::default();
         let (types, format) = (self.types(schema), self.format(schema));
         let wanted = (&*types, format, schema.is_nullable());
         if value.is_null() {
             outcome.merge(check_type(wanted, value, path));
             outcome.merge(check_enum(schema, value, path));
         } else {
-            let mut part = |part: Outcome| {
+            let mut part = |part: ValidationResult| {
                 outcome.merge(part);
-                outcome.passed += 1;
+                outcome.match_count += 1;
             };
             if !types.is_empty() || !format.is_empty() {
                 part(check_type(wanted, value, path));
             }
-            part(self.alternatives(schema, value, path));
+            part(self.validate_combinators(schema, value, path));
             match value {
                 Value::Text(text) => {
                     part(self.text(schema, text, path));
@@ -152,9 +164,9 @@ impl Checker {
                     }
                 }
                 Value::Int(_) | Value::UInt(_) | Value::Float(_) => {
-                    let mut outcome = Outcome::default();
+                    let mut outcome = ValidationResult::default();
                     check_number(schema, value, path, &mut outcome);
-                    outcome.passed += 1;
+                    outcome.match_count += 1;
                     part(outcome);
                 }
                 Value::List(items) => part(self.list(schema, items, old, path)),
@@ -164,7 +176,7 @@ impl Checker {
             if value.is_object() {
                 part(self.object(schema, value, old, path));
             }
-            outcome.passed += 1;
+            outcome.match_count += 1;
         }
         if old == Some(value) {
             outcome.failures.clear();
@@ -172,16 +184,23 @@ impl Checker {
         outcome
     }
 
-    fn alternatives(&self, schema: &Schema, value: &Value, path: &str) -> Outcome {
-        let mut outcome = Outcome::default();
+    fn validate_combinators(
+        &self,
+        schema: &JsonSchema,
+        value: &Value,
+        path: &str,
+    ) -> ValidationResult {
+        let mut outcome = ValidationResult::default();
         let quoted = object::quote::quote(path);
-        let each = |list: &str| -> Vec<Outcome> {
-            schema.all(list).map(|schema| self.value(schema, value, None, path)).collect()
+        let each = |list: &str| -> Vec<ValidationResult> {
+            schema.schema_list(list).map(|schema| self.value(schema, value, None, path)).collect()
         };
-        let best = |all: Vec<Outcome>| {
-            all.into_iter().reduce(|best, next| if next.passed > best.passed { next } else { best })
+        let best = |all: Vec<ValidationResult>| {
+            all.into_iter()
+                .reduce(|best, next| if next.match_count > best.match_count { next } else { best })
         };
-        let right = |all: &[Outcome]| all.iter().filter(|one| one.failures.is_empty()).count();
+        let right =
+            |all: &[ValidationResult]| all.iter().filter(|one| one.failures.is_empty()).count();
         let any = each("anyOf");
         if right(&any) > 0 {
             any.into_iter()
@@ -189,7 +208,7 @@ impl Checker {
                 .into_iter()
                 .for_each(|one| outcome.merge(one));
         } else if let Some(best) = best(any) {
-            outcome.whole(format!("{quoted} must validate at least one schema (anyOf)"));
+            outcome.push_composite(format!("{quoted} must validate at least one schema (anyOf)"));
             outcome.merge(best);
         }
         let one = each("oneOf");
@@ -198,10 +217,10 @@ impl Checker {
             0 if one.is_empty() => {}
             0 => {
                 let why = "must validate one and only one schema (oneOf). Found none valid";
-                outcome.whole(format!("{quoted} {why}"));
+                outcome.push_composite(format!("{quoted} {why}"));
                 best(one).into_iter().for_each(|best| outcome.merge(best));
             }
-            n => outcome.whole(format!(
+            n => outcome.push_composite(format!(
                 "{quoted} must validate one and only one schema (oneOf). Found {n} valid alternatives"
             )),
         }
@@ -210,73 +229,90 @@ impl Checker {
         all.into_iter().for_each(|one| outcome.merge(one));
         if found < wanted {
             let none = if found == 0 { ". None validated" } else { "" };
-            outcome.whole(format!("{quoted} must validate all the schemas (allOf){none}"));
+            outcome.push_composite(format!("{quoted} must validate all the schemas (allOf){none}"));
         }
         if let Some(not) = schema.not()
             && self.value(not, value, None, path).failures.is_empty()
         {
-            outcome.whole(format!("{quoted} must not validate the schema (not)"));
+            outcome.push_composite(format!("{quoted} must not validate the schema (not)"));
         }
-        outcome.passed += 1;
+        outcome.match_count += 1;
         outcome
     }
 
-    fn text(&self, schema: &Schema, text: &Text, path: &str) -> Outcome {
-        let mut outcome = Outcome::default();
+    fn text(&self, schema: &JsonSchema, text: &Text, path: &str) -> ValidationResult {
+        let mut outcome = ValidationResult::default();
         let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
         if let Some(max) = schema.integer("maxLength").filter(|max| length > *max) {
             let why = format!("should be at most {max} chars long");
-            outcome.at(ErrorType::TooLong, path, max, &why);
+            outcome.push_at(ErrorType::TooLong, path, max, &why);
         } else if let Some(min) = schema.integer("minLength").filter(|min| length < *min) {
             let why = format!("should be at least {min} chars long");
-            outcome.at(ErrorType::Invalid, path, text.clone(), &why);
+            outcome.push_at(ErrorType::Invalid, path, text.clone(), &why);
         } else if let Some(pattern) = self.patterns.get(schema.text("pattern"))
             && let Err(told) = pattern.check(text)
         {
-            outcome.at(ErrorType::Invalid, path, text.clone(), &format!("should match '{told}'"));
+            outcome.push_at(
+                ErrorType::Invalid,
+                path,
+                text.clone(),
+                &format!("should match '{told}'"),
+            );
         }
         outcome
     }
 
-    fn list(&self, schema: &Schema, items: &[Value], old: Option<&Value>, path: &str) -> Outcome {
-        let mut outcome = Outcome::default();
+    fn list(
+        &self,
+        schema: &JsonSchema,
+        items: &[Value],
+        old: Option<&Value>,
+        path: &str,
+    ) -> ValidationResult {
+        let mut outcome = ValidationResult::default();
         if let Some(inner) = schema.items() {
             for (i, item) in items.iter().enumerate() {
-                let old = old.and_then(|old| same_item(schema, item, old));
+                let old = old.and_then(|old| correlated_old_item(schema, item, old));
                 outcome.merge(self.value(inner, item, old, &format!("{path}[{i}]")));
             }
         }
         let count = i64::try_from(items.len()).unwrap_or(i64::MAX);
         if let Some(min) = schema.integer("minItems").filter(|min| count < *min) {
             let why = format!("should have at least {min} items");
-            outcome.at(ErrorType::Invalid, path, count, &why);
+            outcome.push_at(ErrorType::Invalid, path, count, &why);
         }
         if let Some(max) = schema.integer("maxItems").filter(|max| count > *max) {
             too_many(&mut outcome, path, count, max, "items");
         }
-        outcome.passed += 1;
+        outcome.match_count += 1;
         outcome
     }
 
-    fn object(&self, schema: &Schema, value: &Value, old: Option<&Value>, path: &str) -> Outcome {
-        let mut outcome = Outcome::default();
+    fn object(
+        &self,
+        schema: &JsonSchema,
+        value: &Value,
+        old: Option<&Value>,
+        path: &str,
+    ) -> ValidationResult {
+        let mut outcome = ValidationResult::default();
         let count = i64::try_from(value.entries().len()).unwrap_or(i64::MAX);
         if let Some(min) = schema.integer("minProperties").filter(|min| count < *min) {
             let why = format!("should have at least {min} properties");
-            outcome.at(ErrorType::Invalid, path, count, &why);
+            outcome.push_at(ErrorType::Invalid, path, count, &why);
         }
         if let Some(max) = schema.integer("maxProperties").filter(|max| count > *max) {
             too_many(&mut outcome, path, count, max, "properties");
         }
         let old = old.filter(|_| schema.map_type() != Some("atomic"));
-        let before = |name: &str| old.and_then(|old| entry_of(old, name));
+        let before = |name: &str| old.and_then(|old| get_entry(old, name));
         for (name, value) in value.entries() {
             match (schema.property(name), schema.additional()) {
                 (Some(inner), _) => {
                     let path = super::schema::join(path, name);
                     outcome.merge(self.value(inner, value, before(name), &path));
                 }
-                (None, Additional::Of(inner)) => {
+                (None, AdditionalProperties::Schema(inner)) => {
                     outcome.merge(self.value(
                         inner,
                         value,
@@ -284,10 +320,10 @@ impl Checker {
                         &format!("{path}.{name}"),
                     ));
                 }
-                (None, Additional::Allowed(false)) => {
+                (None, AdditionalProperties::Allowed(false)) => {
                     let message = format!("{path}.{name} in body is a forbidden property");
                     let (path, bad) = (Some(path.into()), name.into());
-                    outcome.fail(Failure {
+                    outcome.fail(SchemaError {
                         error: ErrorType::Invalid,
                         path,
                         bad,
@@ -298,14 +334,19 @@ impl Checker {
                 _ => {}
             }
         }
-        for name in schema.required().filter(|name| entry_of(value, name).is_none()) {
-            outcome.at(ErrorType::Required, &format!("{path}.{name}"), Value::Null, "is required");
+        for name in schema.required().filter(|name| get_entry(value, name).is_none()) {
+            outcome.push_at(
+                ErrorType::Required,
+                &format!("{path}.{name}"),
+                Value::Null,
+                "is required",
+            );
         }
         outcome
     }
 }
 
-impl Failure {
+impl SchemaError {
     /// As an error of the API, at a place below `at`.
     fn into_error(self, at: &str) -> FieldError {
         let Self { error, path, bad, message, detail } = self;
@@ -317,8 +358,8 @@ impl Failure {
             ("", path) => path.to_owned(),
             (at, path) => format!("{at}.{path}"),
         };
-        let mut told = Errors::default();
-        let nowhere = &crate::Path::Root;
+        let mut told = ErrorList::default();
+        let nowhere = &crate::FieldPath::Root;
         match error {
             ErrorType::Required => told.required(nowhere, ""),
             ErrorType::TooLong => {
@@ -332,9 +373,9 @@ impl Failure {
     }
 }
 
-fn too_many(outcome: &mut Outcome, path: &str, count: i64, max: i64, of: &str) {
+fn too_many(outcome: &mut ValidationResult, path: &str, count: i64, max: i64, of: &str) {
     let items = if max == 1 { "item" } else { "items" };
-    outcome.fail(Failure {
+    outcome.fail(SchemaError {
         error: ErrorType::TooMany,
         path: Some(path.into()),
         bad: count.into(),
@@ -344,16 +385,20 @@ fn too_many(outcome: &mut Outcome, path: &str, count: i64, max: i64, of: &str) {
 }
 
 /// Types, format, and whether there may be nothing.
-type Wanted<'a> = (&'a [&'a str], &'a str, bool);
+type ExpectedType<'a> = (&'a [&'a str], &'a str, bool);
 
-fn check_type((types, format, nullable): Wanted, value: &Value, path: &str) -> Outcome {
+fn check_type(
+    (types, format, nullable): ExpectedType,
+    value: &Value,
+    path: &str,
+) -> ValidationResult {
     let wanted = types.join(",");
-    let mut outcome = Outcome { passed: 1, ..Outcome::default() };
+    let mut outcome = ValidationResult { match_count: 1, ..ValidationResult::default() };
     let (found, found_format) = match value {
         Value::Null => {
             if !types.is_empty() && !nullable {
-                outcome.passed = 0;
-                outcome.mistyped(path, &wanted, "null");
+                outcome.match_count = 0;
+                outcome.push_type_error(path, &wanted, "null");
             }
             return outcome;
         }
@@ -371,27 +416,27 @@ fn check_type((types, format, nullable): Wanted, value: &Value, path: &str) -> O
     let texts = matches!(value, Value::Text(_) | Value::List(_));
     let formatted = has(found) || found_format == format || numeric;
     if !texts && !format.is_empty() && !formatted {
-        outcome.passed = 0;
-        outcome.mistyped(path, format, found_format);
+        outcome.match_count = 0;
+        outcome.push_type_error(path, format, found_format);
     } else if texts && !format.is_empty() && !has("number") && !has("integer") {
         // the format speaks for itself
     } else if !(has(found) || numeric) {
-        outcome.passed = 0;
-        outcome.mistyped(path, &wanted, found);
+        outcome.match_count = 0;
+        outcome.push_type_error(path, &wanted, found);
     }
     outcome
 }
 
-fn check_format(format: &str, text: &Text, path: &str) -> Outcome {
-    let mut outcome = Outcome::default();
-    if !fits(format, text) {
-        outcome.mistyped(path, format, text);
+fn check_format(format: &str, text: &Text, path: &str) -> ValidationResult {
+    let mut outcome = ValidationResult::default();
+    if !matches_format(format, text) {
+        outcome.push_type_error(path, format, text);
     }
     outcome
 }
 
-fn check_enum(schema: &Schema, value: &Value, path: &str) -> Outcome {
-    let mut outcome = Outcome::default();
+fn check_enum(schema: &JsonSchema, value: &Value, path: &str) -> ValidationResult {
+    let mut outcome = ValidationResult::default();
     let allowed = schema.tree().get("enum").items();
     if allowed.is_empty() || allowed.iter().any(|allowed| same(value, allowed)) {
         return outcome;
@@ -401,7 +446,7 @@ fn check_enum(schema: &Schema, value: &Value, path: &str) -> Outcome {
         other => format!("{:?}", String::from_utf8_lossy(&to_json(other))),
     });
     let texts: Vec<_> = texts.collect();
-    outcome.fail(Failure {
+    outcome.fail(SchemaError {
         error: ErrorType::NotSupported,
         path: Some(path.into()),
         bad: value.clone(),
@@ -423,7 +468,7 @@ fn same(value: &Value, allowed: &Value) -> bool {
 }
 
 /// The item that this one was before, where a list's items can be told apart.
-fn same_item<'a>(schema: &Schema, item: &Value, old: &'a Value) -> Option<&'a Value> {
+fn correlated_old_item<'a>(schema: &JsonSchema, item: &Value, old: &'a Value) -> Option<&'a Value> {
     if schema.list_type() != Some("map") {
         return None;
     }
@@ -437,11 +482,11 @@ mod tests {
     use crate::sample::tree;
 
     fn complaints(schema: &str, value: &str, old: Option<&str>) -> Vec<String> {
-        let schema = Schema::from(tree(schema));
-        let mut errs = Errors::default();
+        let schema = JsonSchema::from(tree(schema));
+        let mut errs = ErrorList::default();
         let old = old.map(tree);
         let value = tree(value);
-        Checker::new(&schema).check(&schema, (&value, old.as_ref()), "", &mut errs);
+        SchemaValidator::new(&schema).validate(&schema, (&value, old.as_ref()), "", &mut errs);
         errs.0.iter().map(ToString::to_string).collect()
     }
 

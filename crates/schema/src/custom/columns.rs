@@ -3,11 +3,11 @@
 use jsonpath::Template;
 use object::{Object, Text, Time, Value, View};
 
-use crate::{ColumnInfo, age, patch::go_float};
+use crate::{TableColumnDefinition, age, patch::go_float};
 
 /// One cell of a row: where it is found, and as what it is shown.
 #[derive(Debug)]
-pub(super) struct Cell {
+pub(super) struct PrinterColumn {
     ty: Text,
     /// `None`: the name of the object.
     path: Option<Template>,
@@ -18,15 +18,15 @@ pub(super) const MOST: usize = 20_000;
 
 /// The columns of a version and how their cells are found. A path that cannot be read ends
 /// the list; a version without columns shows names and ages.
-pub(super) fn columns(version: &Value) -> (Vec<ColumnInfo>, Vec<Cell>) {
-    let mut infos = vec![ColumnInfo {
+pub(super) fn columns(version: &Value) -> (Vec<TableColumnDefinition>, Vec<PrinterColumn>) {
+    let mut infos = vec![TableColumnDefinition {
         name: "Name".into(),
         ty: "string".into(),
         format: "name".into(),
         priority: 0,
         description: Text::default(),
     }];
-    let mut cells = vec![Cell { ty: "string".into(), path: None }];
+    let mut cells = vec![PrinterColumn { ty: "string".into(), path: None }];
     let declared = version.get("additionalPrinterColumns").items();
     let age = age_column();
     let declared = if declared.is_empty() { std::slice::from_ref(&age) } else { declared };
@@ -38,20 +38,20 @@ pub(super) fn columns(version: &Value) -> (Vec<ColumnInfo>, Vec<Cell>) {
             "" => format!("Custom resource definition column (in JSONPath format): {path}").into(),
             told => told.into(),
         };
-        infos.push(ColumnInfo {
+        infos.push(TableColumnDefinition {
             name: text("name").into(),
             ty: text("type").into(),
             format: text("format").into(),
             priority: column.get("priority").as_i64().and_then(|n| n.try_into().ok()).unwrap_or(0),
             description,
         });
-        cells.push(Cell { ty: text("type").into(), path: Some(template) });
+        cells.push(PrinterColumn { ty: text("type").into(), path: Some(template) });
     }
     (infos, cells)
 }
 
-impl Cell {
-    pub(super) fn of(&self, object: &Value, now: i64) -> Value {
+impl PrinterColumn {
+    pub(super) fn cell(&self, object: &Value, now: i64) -> Value {
         let Some(path) = &self.path else {
             return Object::view(object).metadata().name().into();
         };
@@ -67,7 +67,7 @@ impl Cell {
             | ("boolean", Value::Bool(_)) => value,
             #[expect(clippy::cast_possible_truncation, reason = "a cell for whole numbers")]
             ("integer", Value::Float(n)) => Value::Int(*n as i64),
-            ("date", Value::Text(moment)) => match Time::seconds(moment) {
+            ("date", Value::Text(moment)) => match Time::parse_seconds(moment) {
                 Some(_) => age(moment, now).into(),
                 None => "<invalid>".into(),
             },
@@ -80,7 +80,7 @@ impl Cell {
 fn text(value: &Value) -> String {
     match value {
         Value::Float(n) => go_float(*n),
-        value => jsonpath::text(value),
+        value => jsonpath::format_value(value),
     }
 }
 

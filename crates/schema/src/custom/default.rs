@@ -2,7 +2,7 @@
 
 use object::Value;
 
-use super::schema::{Schema, entry_of};
+use super::schema::{JsonSchema, get_entry};
 
 /// All defaults that are set in one object have so many bytes, at least, when no more are set. An
 /// object of that size is not stored: a short list of empty objects whose schema has a long
@@ -10,12 +10,12 @@ use super::schema::{Schema, entry_of};
 const MOST_BYTES: usize = 9 << 20;
 
 /// Sets what is absent, or `null` without being allowed to be.
-pub(super) fn fill(value: &mut Value, schema: Option<&Schema>) {
+pub(super) fn apply_defaults(value: &mut Value, schema: Option<&JsonSchema>) {
     let mut room = MOST_BYTES;
     fill_within(value, schema, &mut room);
 }
 
-fn fill_within(value: &mut Value, schema: Option<&Schema>, room: &mut usize) {
+fn fill_within(value: &mut Value, schema: Option<&JsonSchema>, room: &mut usize) {
     let Some(schema) = schema.filter(|_| *room > 0) else { return };
     match value {
         Value::List(items) => {
@@ -28,7 +28,7 @@ fn fill_within(value: &mut Value, schema: Option<&Schema>, room: &mut usize) {
         Value::Object(_) | Value::Map(_) => {
             for (name, property) in schema.properties() {
                 let Some(default) = property.default_value() else { continue };
-                let absent = match entry_of(value, name) {
+                let absent = match get_entry(value, name) {
                     None => true,
                     Some(found) => found.is_null() && !property.is_nullable(),
                 };
@@ -51,7 +51,7 @@ fn fill_within(value: &mut Value, schema: Option<&Schema>, room: &mut usize) {
     }
 }
 
-fn replace(value: &mut Value, schema: &Schema, room: &mut usize) {
+fn replace(value: &mut Value, schema: &JsonSchema, room: &mut usize) {
     if value.is_null() && !schema.is_nullable() && *room > 0 {
         *value = schema.default_value().cloned().unwrap_or_default();
         *room = room.saturating_sub(written_bytes(value));
@@ -75,9 +75,9 @@ mod tests {
         let schema = r#"{"properties":{"s":{"default":"d"},"o":{"properties":{"n":{"default":1}}},
             "p":{"default":{},"properties":{"n":{"default":2}}},"u":{"nullable":true,"default":"d"},
             "l":{"items":{"properties":{"n":{"default":3}}}},"m":{"additionalProperties":{"default":4}}}}"#;
-        let schema = Schema::from(tree(schema));
+        let schema = JsonSchema::from(tree(schema));
         let mut object = tree(r#"{"s":null,"u":null,"l":[{}],"m":{"k":null}}"#);
-        fill(&mut object, Some(&schema));
+        apply_defaults(&mut object, Some(&schema));
         let full = tree(r#"{"s":"d","p":{"n":2},"u":null,"l":[{"n":3}],"m":{"k":4}}"#);
         assert_eq!(object, full);
     }
@@ -90,10 +90,10 @@ mod tests {
             r#"{{"properties":{{"l":{{"items":{{"properties":{{"d":{{"default":[{long}],
             "items":{{"properties":{{"x":{{"default":"{text}"}}}}}}}}}}}}}}}}}}"#
         );
-        let schema = Schema::from(tree(&schema));
+        let schema = JsonSchema::from(tree(&schema));
         let many = vec!["{}"; 10_000].join(",");
         let mut object = tree(&format!(r#"{{"l":[{many}]}}"#));
-        fill(&mut object, Some(&schema));
+        apply_defaults(&mut object, Some(&schema));
         let size = object::to_json(&object).len();
         assert!(size > 8 << 20, "{size}: must be more than is stored");
         assert!(size < 100 << 20, "{size}");

@@ -3,26 +3,29 @@
 use object::Value;
 
 use super::{
-    check::Checker,
-    meta::{check_embedded, check_object, coerce, coerce_embedded, coerce_whole},
+    check::SchemaValidator,
+    meta::{
+        check_embedded, coerce_embedded, coerce_metadata, coerce_type_and_metadata,
+        validate_embedded_object,
+    },
     prune::prune,
-    schema::{Schema, is_meta},
+    schema::{JsonSchema, is_meta},
 };
-use crate::{Errors, Path, Unknown};
+use crate::{ErrorList, FieldPath, UnknownFields};
 
 /// What is wrong with the defaults of a structural schema. `pruned`: they may not have
 /// fields that the schema lacks.
-pub fn check_defaults(schema: &Schema, at: &Path, pruned: bool, errs: &mut Errors) {
+pub fn validate_defaults(schema: &JsonSchema, at: &FieldPath, pruned: bool, errs: &mut ErrorList) {
     let mut walk = Walk { pruned, errs };
-    walk.node(schema, at, &mut Vec::new(), Place::Root);
+    walk.node(schema, at, &mut Vec::new(), NodePosition::Root);
 }
 
 /// Whether a default has fields that the schema lacks.
-pub fn has_unpruned_defaults(schema: &Schema) -> bool {
-    schema.has(&|schema| {
+pub fn has_defaults_with_unknown_fields(schema: &JsonSchema) -> bool {
+    schema.any_node(&|schema| {
         schema.default_value().is_some_and(|default| {
-            let (mut left, mut unknown) = (default.clone(), Unknown::new());
-            prune(&mut left, schema, schema.is_embedded(), &mut unknown);
+            let (mut left, mut unknown) = (default.clone(), UnknownFields::new());
+            prune(&mut left, schema, schema.is_embedded_resource(), &mut unknown);
             left != *default
         })
     })
@@ -30,12 +33,12 @@ pub fn has_unpruned_defaults(schema: &Schema) -> bool {
 
 struct Walk<'a> {
     pruned: bool,
-    errs: &'a mut Errors,
+    errs: &'a mut ErrorList,
 }
 
 /// Where a node stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum NodePosition {
     Root,
     /// In metadata, or in what names the kind, of an object.
     Meta,
@@ -44,17 +47,23 @@ enum Place {
 
 /// A step from an object down to one of its defaults.
 #[derive(Clone, Copy)]
-enum Down<'a> {
+enum PathStep<'a> {
     Field(&'a str),
     Item,
 }
 
 impl<'s> Walk<'_> {
     /// `down` leads to the node from the object that it is in.
-    fn node(&mut self, schema: &'s Schema, at: &Path, down: &mut Vec<Down<'s>>, place: Place) {
-        let root = place == Place::Root;
-        let whole = root || schema.is_embedded();
-        let inside = place == Place::Meta && !whole;
+    fn node(
+        &mut self,
+        schema: &'s JsonSchema,
+        at: &FieldPath,
+        down: &mut Vec<PathStep<'s>>,
+        place: NodePosition,
+    ) {
+        let root = place == NodePosition::Root;
+        let whole = root || schema.is_embedded_resource();
+        let inside = place == NodePosition::Meta && !whole;
         if let Some(default) = schema.default_value() {
             let here = at.field("default");
             if inside {
@@ -65,35 +74,35 @@ impl<'s> Walk<'_> {
         }
         let mut fresh = Vec::new();
         let down = if whole { &mut fresh } else { down };
-        let below = if inside { Place::Meta } else { Place::Elsewhere };
+        let below = if inside { NodePosition::Meta } else { NodePosition::Elsewhere };
         if let Some(items) = schema.items() {
-            down.push(Down::Item);
+            down.push(PathStep::Item);
             self.node(items, &at.field("items"), down, below);
             down.pop();
         }
         let properties = at.field("properties");
         for (name, property) in schema.properties() {
-            down.push(Down::Field(name));
-            let below = if whole && is_meta(name) { Place::Meta } else { below };
+            down.push(PathStep::Field(name));
+            let below = if whole && is_meta(name) { NodePosition::Meta } else { below };
             self.node(property, &properties.key(name), down, below);
             down.pop();
         }
     }
 
     /// A default of or within metadata must leave metadata right.
-    fn meta(&mut self, schema: &Schema, default: &Value, at: &Path, down: &[Down]) {
-        let mut object = surrounded(default, down);
+    fn meta(&mut self, schema: &JsonSchema, default: &Value, at: &FieldPath, down: &[PathStep]) {
+        let mut object = wrap_at_path(default, down);
         for (name, value) in [("kind", "Validation"), ("apiVersion", "validation/v1")] {
             if object.get(name).is_null() {
                 object[name] = value.into();
             }
         }
-        if let Err(why) = coerce(&mut object, "", &mut Unknown::new()) {
+        if let Err(why) = coerce_metadata(&mut object, "", &mut UnknownFields::new()) {
             let why = format!("must result in valid metadata: {why}");
             return self.errs.invalid(at, default.clone(), why);
         }
-        let mut found = Errors::default();
-        check_object(&object, &Path::Root, &mut found);
+        let mut found = ErrorList::default();
+        validate_embedded_object(&object, &FieldPath::Root, &mut found);
         if !found.is_empty() {
             let all: Vec<_> = found.0.iter().map(ToString::to_string).collect();
             let all = if let [one] = &*all { one.clone() } else { format!("[{}]", all.join(", ")) };
@@ -103,26 +112,30 @@ impl<'s> Walk<'_> {
         self.check(schema, default, at);
     }
 
-    fn value(&mut self, schema: &Schema, default: &Value, at: &Path, root: bool) {
-        let whole = root || schema.is_embedded();
+    fn value(&mut self, schema: &JsonSchema, default: &Value, at: &FieldPath, root: bool) {
+        let whole = root || schema.is_embedded_resource();
         let mut left = default.clone();
         if self.pruned {
-            prune(&mut left, schema, whole, &mut Unknown::new());
+            prune(&mut left, schema, whole, &mut UnknownFields::new());
             if left != *default {
                 self.errs.invalid(at, default.clone(), "must not have unknown fields");
             }
         }
         let place = at.to_string();
-        let (mut coerced, mut unknown) = (default.clone(), Unknown::new());
+        let (mut coerced, mut unknown) = (default.clone(), UnknownFields::new());
         let root = root && default.is_object();
-        let done = if root { coerce_whole(&mut coerced, &place, &mut unknown) } else { Ok(()) };
+        let done = if root {
+            coerce_type_and_metadata(&mut coerced, &place, &mut unknown)
+        } else {
+            Ok(())
+        };
         let done =
             done.and_then(|()| coerce_embedded(&mut coerced, Some(schema), &place, &mut unknown));
         if let Err(why) = done {
             // The text has the form of an error of its own.
             let (path, why) = why.split_once(": Invalid value: ").unwrap_or((&place, &why));
             let (shown, why) = why.split_once(": ").unwrap_or(("", why));
-            self.errs.invalid_shown(&Path::Root, shown.to_owned(), why);
+            self.errs.invalid_formatted(&FieldPath::Root, shown.to_owned(), why);
             if let Some(last) = self.errs.0.last_mut() {
                 path.clone_into(&mut last.path);
             }
@@ -130,7 +143,7 @@ impl<'s> Walk<'_> {
         }
         let before = self.errs.0.len();
         if root {
-            check_object(&coerced, at, self.errs);
+            validate_embedded_object(&coerced, at, self.errs);
         }
         check_embedded(&coerced, schema, at, self.errs);
         if self.errs.0.len() == before {
@@ -138,16 +151,21 @@ impl<'s> Walk<'_> {
         }
     }
 
-    fn check(&mut self, schema: &Schema, default: &Value, at: &Path) {
-        Checker::literal(schema).check(schema, (default, None), &at.to_string(), self.errs);
+    fn check(&mut self, schema: &JsonSchema, default: &Value, at: &FieldPath) {
+        SchemaValidator::literal(schema).validate(
+            schema,
+            (default, None),
+            &at.to_string(),
+            self.errs,
+        );
     }
 }
 
 /// The smallest object that has this value there.
-fn surrounded(value: &Value, down: &[Down]) -> Value {
+fn wrap_at_path(value: &Value, down: &[PathStep]) -> Value {
     down.iter().rev().fold(value.clone(), |value, step| match step {
-        Down::Item => [value].into_iter().collect(),
-        Down::Field(name) => {
+        PathStep::Item => [value].into_iter().collect(),
+        PathStep::Field(name) => {
             let mut object = Value::object();
             object[*name] = value;
             object
@@ -161,8 +179,13 @@ mod tests {
     use crate::sample::tree;
 
     fn complaints(schema: &str) -> Vec<String> {
-        let mut errs = Errors::default();
-        check_defaults(&Schema::from(tree(schema)), &Path::Root.field("s"), true, &mut errs);
+        let mut errs = ErrorList::default();
+        validate_defaults(
+            &JsonSchema::from(tree(schema)),
+            &FieldPath::Root.field("s"),
+            true,
+            &mut errs,
+        );
         errs.0.iter().map(ToString::to_string).collect()
     }
 

@@ -4,15 +4,15 @@
 
 use object::Text;
 
-use super::schema::{Additional, Schema};
+use super::schema::{AdditionalProperties, JsonSchema};
 
 /// The node that a path leads to, and the names on the way. `indices`: whether `[…]` may
 /// be used. The error is upstream's.
-pub fn find_field<'a>(
-    schema: &'a Schema,
+pub fn resolve_field_path<'a>(
+    schema: &'a JsonSchema,
     path: &str,
     indices: bool,
-) -> Result<(Vec<Text>, &'a Schema), String> {
+) -> Result<(Vec<Text>, &'a JsonSchema), String> {
     let mut tokens = Tokens(path);
     let (mut names, mut at) = (Vec::new(), schema);
     while let Some(token) = tokens.next() {
@@ -34,10 +34,10 @@ pub fn find_field<'a>(
     Ok((names, at))
 }
 
-fn child<'a>(schema: &'a Schema, name: &str) -> Option<&'a Schema> {
+fn child<'a>(schema: &'a JsonSchema, name: &str) -> Option<&'a JsonSchema> {
     match schema.additional() {
         _ if schema.properties().len() > 0 => schema.property(name),
-        Additional::Of(inner) => Some(inner),
+        AdditionalProperties::Schema(inner) => Some(inner),
         _ => None,
     }
 }
@@ -88,14 +88,15 @@ mod tests {
     #[test]
     fn paths_lead_to_fields() {
         let schema = r#"{"properties":{"spec":{"properties":{"a":{"type":"string"},"m":{"additionalProperties":{"type":"integer"}}}}}}"#;
-        let schema = Schema::from(tree(schema));
-        let found =
-            |path: &str| find_field(&schema, path, true).map(|found| found.1.ty().to_owned());
+        let schema = JsonSchema::from(tree(schema));
+        let found = |path: &str| {
+            resolve_field_path(&schema, path, true).map(|found| found.1.ty().to_owned())
+        };
         assert_eq!(found(".spec.a"), Ok("string".to_owned()));
         assert_eq!(found(".spec.m['x.y']"), Ok("integer".to_owned()));
         assert_eq!(found(".spec.z"), Err("does not refer to a valid field".to_owned()));
         assert_eq!(found("spec.a"), Err("expected [ or . but got: spec".to_owned()));
-        let refused = find_field(&schema, "['spec']", false).map(drop);
+        let refused = resolve_field_path(&schema, "['spec']", false).map(drop);
         assert_eq!(refused, Err("array notation is not allowed".to_owned()));
     }
 }

@@ -7,10 +7,10 @@ use std::{net::Ipv6Addr, sync::LazyLock};
 use object::{Duration, names};
 use regex::Regex;
 
-use super::schema::Schema;
+use super::schema::JsonSchema;
 
 /// The format of a schema if it is one that counts for its type; else none.
-pub(super) fn supported(schema: &Schema) -> &str {
+pub(super) fn supported_format(schema: &JsonSchema) -> &str {
     let format = schema.text("format");
     let counts = match &*schema.types() {
         [ty] => is_format_of(ty, format),
@@ -20,7 +20,7 @@ pub(super) fn supported(schema: &Schema) -> &str {
 }
 
 /// The format of a schema if it is not one that counts for its declared type.
-pub fn unknown_format(schema: &Schema) -> Option<&str> {
+pub fn unknown_format(schema: &JsonSchema) -> Option<&str> {
     let format = schema.text("format");
     Some(format).filter(|format| !format.is_empty() && !is_format_of(schema.ty(), format))
 }
@@ -40,7 +40,7 @@ pub(super) fn is_known(format: &str) -> bool {
 }
 
 /// Whether a text is of the format.
-pub(super) fn fits(format: &str, text: &str) -> bool {
+pub(super) fn matches_format(format: &str, text: &str) -> bool {
     check(format, text).unwrap_or(true)
 }
 
@@ -71,7 +71,7 @@ fn check(format: &str, text: &str) -> Option<bool> {
         "byte" => BASE64.is_match(text),
         "date" => is_date(text),
         "duration" => is_duration(text),
-        "datetime" => is_moment(text),
+        "datetime" => is_date_time(text),
         "k8sshortname" => text.len() <= 63 && LABEL.is_match(text),
         "k8slongname" => text.len() <= 253 && text.split('.').all(|part| LABEL.is_match(part)),
         "password" => true,
@@ -80,46 +80,51 @@ fn check(format: &str, text: &str) -> Option<bool> {
 }
 
 static HOST: LazyLock<Regex> = LazyLock::new(|| {
-    constant(
+    compile_static(
         r"^([a-zA-Z0-9\p{S}\p{L}]((-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?)|([a-zA-Z0-9\p{S}\p{L}](([a-zA-Z0-9-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?)(\.)){1,}([a-zA-Z\p{L}]){2,63})$",
     )
 });
 static UUID: LazyLock<Regex> = LazyLock::new(|| {
-    constant(r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$")
+    compile_static(r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$")
 });
 static UUID3: LazyLock<Regex> = LazyLock::new(|| {
-    constant(r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?3[0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}$")
+    compile_static(r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?3[0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}$")
 });
 static UUID4: LazyLock<Regex> = LazyLock::new(|| {
-    constant(r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?4[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}$")
+    compile_static(r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?4[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}$")
 });
 static UUID5: LazyLock<Regex> = LazyLock::new(|| {
-    constant(r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?5[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}$")
+    compile_static(r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?5[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}$")
 });
 static CARD: LazyLock<Regex> = LazyLock::new(|| {
-    constant(
+    compile_static(
         r"^(?:4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35[0-9]{3})[0-9]{11})$",
     )
 });
-static SSN: LazyLock<Regex> = LazyLock::new(|| constant(r"^[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}$"));
-static HEX: LazyLock<Regex> = LazyLock::new(|| constant(r"^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$"));
+static SSN: LazyLock<Regex> =
+    LazyLock::new(|| compile_static(r"^[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}$"));
+static HEX: LazyLock<Regex> =
+    LazyLock::new(|| compile_static(r"^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$"));
 static RGB: LazyLock<Regex> = LazyLock::new(|| {
-    constant(
+    compile_static(
         r"^rgb\(\s*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*,\s*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*,\s*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*\)$",
     )
 });
 static BASE64: LazyLock<Regex> = LazyLock::new(|| {
-    constant(r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$")
+    compile_static(
+        r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$",
+    )
 });
-static LABEL: LazyLock<Regex> = LazyLock::new(|| constant(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"));
+static LABEL: LazyLock<Regex> =
+    LazyLock::new(|| compile_static(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"));
 static TIME: LazyLock<Regex> = LazyLock::new(|| {
-    constant(r"^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$")
+    compile_static(r"^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$")
 });
-static SPAN: LazyLock<Regex> = LazyLock::new(|| constant(r"([0-9]+)\s*([A-Za-zµ]+)"));
-static SCHEME: LazyLock<Regex> = LazyLock::new(|| constant(r"^[a-zA-Z][a-zA-Z0-9+.-]*$"));
+static SPAN: LazyLock<Regex> = LazyLock::new(|| compile_static(r"([0-9]+)\s*([A-Za-zµ]+)"));
+static SCHEME: LazyLock<Regex> = LazyLock::new(|| compile_static(r"^[a-zA-Z][a-zA-Z0-9+.-]*$"));
 
 #[expect(clippy::expect_used, reason = "no input: a test compiles each")]
-fn constant(pattern: &str) -> Regex {
+fn compile_static(pattern: &str) -> Regex {
     Regex::new(pattern).expect("written in this file")
 }
 
@@ -255,7 +260,7 @@ fn is_date(text: &str) -> bool {
     dashes && (1..=days).contains(&day)
 }
 
-fn is_moment(text: &str) -> bool {
+fn is_date_time(text: &str) -> bool {
     let text = text.to_lowercase();
     let mut parts = text.split('t');
     let (Some(date), Some(time)) = (parts.next(), parts.next()) else { return false };
@@ -275,7 +280,7 @@ fn is_duration(text: &str) -> bool {
         UNITS.contains(&&*unit) || PREFIXES.iter().any(|prefix| unit.starts_with(prefix))
     };
     let number = |text: &str| text.parse::<i64>().is_ok();
-    Duration::nanos(text).is_ok()
+    Duration::parse_nanos(text).is_ok()
         || SPAN.captures_iter(text).all(|found| number(&found[1]))
             && SPAN.captures_iter(text).any(|found| unit(&found[2]))
 }
@@ -307,8 +312,8 @@ mod tests {
             ("k8s-short-name", "a-b", "a.b"),
             ("k8s-long-name", "a.b", "A_"),
         ] {
-            assert!(fits(format, right), "{format}: {right}");
-            assert!(!fits(format, wrong), "{format}: {wrong}");
+            assert!(matches_format(format, right), "{format}: {right}");
+            assert!(!matches_format(format, wrong), "{format}: {wrong}");
         }
     }
 }

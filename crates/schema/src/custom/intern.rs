@@ -13,70 +13,72 @@ use std::{
 use crate::Subresource;
 
 /// Some hundred thousand CRDs under different names.
-const BUDGET: usize = 64 << 20;
+const MAX_INTERNED_BYTES: usize = 64 << 20;
 
-static KEPT: LazyLock<Mutex<Kept>> = LazyLock::new(Mutex::default);
+static INTERNER: LazyLock<Mutex<Interner>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]
-struct Kept {
+struct Interner {
     texts: HashSet<&'static str>,
     lists: HashSet<&'static [&'static str]>,
-    parts: HashSet<&'static [Subresource]>,
+    subresources: HashSet<&'static [Subresource]>,
     bytes: usize,
 }
 
 /// There is no room for further names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many custom resource definitions have been seen since the server was started")]
-pub struct Full;
+pub struct InternBudgetExceeded;
 
 /// The same text, for ever.
-pub(super) fn text(text: &str) -> Result<&'static str, Full> {
-    KEPT.lock().unwrap_or_else(PoisonError::into_inner).text(text)
+pub(super) fn text(text: &str) -> Result<&'static str, InternBudgetExceeded> {
+    INTERNER.lock().unwrap_or_else(PoisonError::into_inner).text(text)
 }
 
 /// The same texts, for ever.
 pub(super) fn texts<'a>(
     texts: impl Iterator<Item = &'a str>,
-) -> Result<&'static [&'static str], Full> {
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+) -> Result<&'static [&'static str], InternBudgetExceeded> {
+    let mut kept = INTERNER.lock().unwrap_or_else(PoisonError::into_inner);
     let texts = texts.map(|text| kept.text(text)).collect::<Result<Vec<_>, _>>()?;
     if let Some(known) = kept.lists.get(&*texts) {
         return Ok(known);
     }
-    kept.spend(size_of_val(&*texts))?;
+    kept.charge(size_of_val(&*texts))?;
     let list: &'static [&'static str] = Box::leak(texts.into_boxed_slice());
     kept.lists.insert(list);
     Ok(list)
 }
 
 /// The same subresources, for ever.
-pub(super) fn subresources(parts: Vec<Subresource>) -> Result<&'static [Subresource], Full> {
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = kept.parts.get(&*parts) {
+pub(super) fn subresources(
+    parts: Vec<Subresource>,
+) -> Result<&'static [Subresource], InternBudgetExceeded> {
+    let mut kept = INTERNER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = kept.subresources.get(&*parts) {
         return Ok(known);
     }
-    kept.spend(size_of_val(&*parts))?;
+    kept.charge(size_of_val(&*parts))?;
     let list: &'static [Subresource] = Box::leak(parts.into_boxed_slice());
-    kept.parts.insert(list);
+    kept.subresources.insert(list);
     Ok(list)
 }
 
-impl Kept {
-    fn text(&mut self, text: &str) -> Result<&'static str, Full> {
+impl Interner {
+    fn text(&mut self, text: &str) -> Result<&'static str, InternBudgetExceeded> {
         if let Some(known) = self.texts.get(text) {
             return Ok(known);
         }
-        self.spend(text.len())?;
+        self.charge(text.len())?;
         let text: &'static str = Box::leak(text.into());
         self.texts.insert(text);
         Ok(text)
     }
 
-    fn spend(&mut self, bytes: usize) -> Result<(), Full> {
+    fn charge(&mut self, bytes: usize) -> Result<(), InternBudgetExceeded> {
         let spent = self.bytes + bytes + 64; // and what the set itself takes
-        if spent > BUDGET {
-            return Err(Full);
+        if spent > MAX_INTERNED_BYTES {
+            return Err(InternBudgetExceeded);
         }
         self.bytes = spent;
         Ok(())
@@ -97,8 +99,8 @@ mod tests {
 
     #[test]
     fn there_is_an_end_to_it() {
-        let mut kept = Kept { bytes: BUDGET - 70, ..Kept::default() };
+        let mut kept = Interner { bytes: MAX_INTERNED_BYTES - 70, ..Interner::default() };
         assert_eq!(kept.text("abc"), Ok("abc"));
-        assert_eq!(kept.text("abcd"), Err(Full));
+        assert_eq!(kept.text("abcd"), Err(InternBudgetExceeded));
     }
 }

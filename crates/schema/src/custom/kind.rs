@@ -7,35 +7,36 @@ use object::{Lens, Object, ObjectMeta, Text, Value, View, depth, from_json, to_j
 use ref_cast::RefCast;
 
 use super::{
-    check::Checker,
-    columns::{Cell, MOST, columns},
-    default::fill,
-    intern::{self, Full},
-    lists::check_lists,
-    meta::{check_embedded, coerce, coerce_embedded},
+    check::SchemaValidator,
+    columns::{MOST, PrinterColumn, columns},
+    default::apply_defaults,
+    intern::{self, InternBudgetExceeded},
+    lists::validate_list_types,
+    meta::{check_embedded, coerce_embedded, coerce_metadata},
     prune::{drop_nulls, prune},
     publish,
-    rules::{CompileRules, Rules},
-    schema::{Schema, entry_of},
-    shape::shape_of,
+    rules::{CelRuleCompiler, CelRules},
+    schema::{JsonSchema, get_entry},
+    shape::to_type_schema,
 };
 use crate::{
-    Definition, ErrorType, Errors, FieldError, Hooks, Names, Path, Scope, Storage, Subresource,
-    Unknown, Warnings, kind::check_name, names, normalize, patch, verbs,
+    ErrorList, ErrorType, FieldError, FieldPath, ResourceDefinition, ResourceNames, Scope,
+    StorageConfig, Strategy, Subresource, UnknownFields, WarningList, kind::validate_name,
+    name_validation, normalize, patch, verbs,
 };
 
 /// The versions of one CRD.
 #[derive(Debug)]
-pub struct Declared {
+pub struct CrdDefinitions {
     /// The version that is stored.
-    pub hub: Definition,
+    pub storage_version: ResourceDefinition,
     /// All of them; those that are served say so.
-    pub versions: Vec<Definition>,
+    pub versions: Vec<ResourceDefinition>,
 }
 
 /// Where the numbers of a scale are found in an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scale {
+pub struct ScalePaths {
     pub spec_replicas: Text,
     pub status_replicas: Text,
     pub selector: Option<Text>,
@@ -43,25 +44,28 @@ pub struct Scale {
 
 /// What a custom kind has besides what every kind has.
 #[derive(Debug)]
-pub struct Custom {
-    schema: Option<Schema>,
-    checker: Checker,
-    rules: Option<Arc<dyn Rules>>,
+pub struct CustomResource {
+    schema: Option<JsonSchema>,
+    checker: SchemaValidator,
+    rules: Option<Arc<dyn CelRules>>,
     status: bool,
-    pub scale: Option<Scale>,
+    pub scale: Option<ScalePaths>,
     pub list_kind: Text,
     /// What is told to those who still use the version.
     pub deprecated: Option<String>,
     /// How objects come from one version to another, where that takes more than a name.
     pub conversion: Option<Value>,
-    cells: Vec<Cell>,
+    printer_columns: Vec<PrinterColumn>,
     selectable: Vec<(Text, Template)>,
-    prunes: bool,
-    published: Value,
+    pruning: bool,
+    openapi_schema: Value,
 }
 
 /// The definitions that a CRD declares; its names have been accepted.
-pub fn definitions(crd: &Value, compile: &dyn CompileRules) -> Result<Option<Declared>, Full> {
+pub fn crd_definitions(
+    crd: &Value,
+    compile: &dyn CelRuleCompiler,
+) -> Result<Option<CrdDefinitions>, InternBudgetExceeded> {
     let versions = crd.get("spec").get("versions").items();
     let mut hub = None;
     let mut all = Vec::new();
@@ -72,7 +76,7 @@ pub fn definitions(crd: &Value, compile: &dyn CompileRules) -> Result<Option<Dec
         }
         all.push(definition);
     }
-    Ok(hub.map(|hub| Declared { hub, versions: all }))
+    Ok(hub.map(|hub| CrdDefinitions { storage_version: hub, versions: all }))
 }
 
 fn is(version: &Value, what: &str) -> bool {
@@ -82,61 +86,61 @@ fn is(version: &Value, what: &str) -> bool {
 fn definition(
     crd: &Value,
     version: &Value,
-    compile: &dyn CompileRules,
-) -> Result<Definition, Full> {
+    compile: &dyn CelRuleCompiler,
+) -> Result<ResourceDefinition, InternBudgetExceeded> {
     let spec = crd.get("spec");
-    let names = names_of(crd, version)?;
+    let names = accepted_names(crd, version)?;
     let stored = spec.get("versions").items().iter().find(|version| is(version, "storage"));
     let stored = stored.and_then(|stored| stored.get("name").as_str()).unwrap_or_default();
     let (columns, cells) = columns(version);
-    let custom = Custom::new(crd, version, &names, cells, compile);
-    let shape = shape_of(names.kind, custom.schema.as_ref())?;
+    let custom = CustomResource::new(crd, version, &names, cells, compile);
+    let shape = to_type_schema(names.kind, custom.schema.as_ref())?;
     let custom = Arc::new(custom);
     let prefix = intern::text(&format!("{}/{}", names.group, names.plural))?;
-    Ok(Definition {
+    Ok(ResourceDefinition {
         scope: match spec.get("scope").as_str() {
             Some("Namespaced") => Scope::Namespaced,
             _ => Scope::Cluster,
         },
         verbs: verbs::CUSTOM,
-        storage: Storage::json(prefix, intern::text(stored)?),
+        storage: StorageConfig::json(prefix, intern::text(stored)?),
         served: is(version, "served"),
-        generation: true,
+        tracks_generation: true,
         subresources: intern::subresources(custom.subresources(names.kind))?,
         columns: columns.into(),
-        hooks: custom.clone(),
-        custom: Some(custom),
-        ..Definition::plain(names, shape)
+        strategy: custom.clone(),
+        custom_resource: Some(custom),
+        ..ResourceDefinition::minimal(names, shape)
     })
 }
 
-fn names_of(crd: &Value, version: &Value) -> Result<Names, Full> {
+fn accepted_names(crd: &Value, version: &Value) -> Result<ResourceNames, InternBudgetExceeded> {
     let accepted = crd.get("status").get("acceptedNames");
     let text = |tree: &Value, name: &str| intern::text(tree.get(name).as_str().unwrap_or_default());
     let list =
         |name: &str| intern::texts(accepted.get(name).items().iter().filter_map(Value::as_str));
-    Ok(Names {
+    Ok(ResourceNames {
         group: text(crd.get("spec"), "group")?,
         version: text(version, "name")?,
         kind: text(accepted, "kind")?,
         plural: text(accepted, "plural")?,
         singular: text(accepted, "singular")?,
-        short: list("shortNames")?,
+        short_names: list("shortNames")?,
         categories: list("categories")?,
     })
 }
 
-impl Custom {
+impl CustomResource {
     fn new(
         crd: &Value,
         version: &Value,
-        names: &Names,
-        cells: Vec<Cell>,
-        compile: &dyn CompileRules,
+        names: &ResourceNames,
+        cells: Vec<PrinterColumn>,
+        compile: &dyn CelRuleCompiler,
     ) -> Self {
         let spec = crd.get("spec");
         let schema = version.get("schema").get("openAPIV3Schema");
-        let schema = schema.is_object().then(|| Schema::from(schema.clone()));
+        let schema = schema.is_object().then(|| JsonSchema::from(schema.clone()));
         let subresources = version.get("subresources");
         let scale = subresources.get("scale");
         let text =
@@ -150,40 +154,47 @@ impl Custom {
         let webhook = conversion.get("strategy").as_str() == Some("Webhook");
         let prunes = spec.get("preserveUnknownFields").as_bool() != Some(true);
         Self {
-            checker: schema.as_ref().map(Checker::new).unwrap_or_default(),
+            checker: schema.as_ref().map(SchemaValidator::new).unwrap_or_default(),
             rules: schema.as_ref().and_then(|schema| compile.compile(schema)),
             status: subresources.get("status").is_object(),
-            scale: scale.is_object().then(|| Scale::read(scale)).filter(Scale::is_shallow),
+            scale: scale
+                .is_object()
+                .then(|| ScalePaths::read(scale))
+                .filter(ScalePaths::is_shallow),
             list_kind: text(crd.get("status").get("acceptedNames"), "listKind"),
             deprecated: deprecation(spec, version, names),
             conversion: webhook.then(|| conversion.get("webhook").clone()),
-            cells,
+            printer_columns: cells,
             selectable: selectable.collect(),
-            prunes,
-            published: publish::kind(schema.as_ref(), version, names),
+            pruning: prunes,
+            openapi_schema: publish::kind(schema.as_ref(), version, names),
             schema,
         }
     }
 
-    pub fn schema(&self) -> Option<&Schema> {
+    pub fn schema(&self) -> Option<&JsonSchema> {
         self.schema.as_ref()
     }
 
     /// The schema of the kind as OpenAPI 3 tells it.
     pub fn published(&self) -> &Value {
-        &self.published
+        &self.openapi_schema
     }
 
     /// Reads an object: metadata has its types, what the schema does not name is dropped.
-    pub(crate) fn conform(&self, object: &mut Value, unknown: &mut Unknown) -> Result<(), String> {
-        let mut odd = Unknown::new();
-        if let Some(read) = as_read(object) {
+    pub(crate) fn conform(
+        &self,
+        object: &mut Value,
+        unknown: &mut UnknownFields,
+    ) -> Result<(), String> {
+        let mut odd = UnknownFields::new();
+        if let Some(read) = widen_large_integers(object) {
             *object = read;
         }
-        coerce(object, "", &mut odd)?;
-        if self.prunes {
-            let nothing = Schema::default();
-            let mut dropped = Unknown::new();
+        coerce_metadata(object, "", &mut odd)?;
+        if self.pruning {
+            let nothing = JsonSchema::default();
+            let mut dropped = UnknownFields::new();
             prune(object, self.schema.as_ref().unwrap_or(&nothing), true, &mut dropped);
             drop_nulls(object, self.schema.as_ref());
             odd.extend(dropped);
@@ -210,12 +221,12 @@ impl Custom {
     }
 
     /// With whole numbers as they are read back: `1.0` is written `1`.
-    pub(crate) fn as_kept(value: &Value) -> Option<Value> {
+    pub(crate) fn normalize_numbers(value: &Value) -> Option<Value> {
         match value {
             Value::Float(n) if n.fract() == 0.0 => {
                 from_json(&to_json(value)).ok().filter(|kept| matches!(kept, Value::Int(_)))
             }
-            value => value.renewed(Self::as_kept),
+            value => value.map_children(Self::normalize_numbers),
         }
     }
 
@@ -226,14 +237,20 @@ impl Custom {
         status.into_iter().chain(scale).collect()
     }
 
-    fn check_scale(&self, object: &Value, spec: bool, errs: &mut Errors) {
+    fn check_scale(&self, object: &Value, spec: bool, errs: &mut ErrorList) {
         let Some(scale) = &self.scale else { return };
         let mut paths = vec![&scale.status_replicas];
         paths.extend(spec.then_some(&scale.spec_replicas));
         for path in paths {
             let mut wrong = |bad: Value, detail: String| {
                 let (path, shown) = (path.to_string(), None);
-                errs.0.push(FieldError { error: ErrorType::Invalid, path, bad, shown, detail });
+                errs.0.push(FieldError {
+                    error_type: ErrorType::Invalid,
+                    path,
+                    bad_value: bad,
+                    formatted_value: shown,
+                    detail,
+                });
             };
             match replicas(object, path) {
                 Err(why) => wrong(0.into(), why),
@@ -248,11 +265,11 @@ impl Custom {
         }
     }
 
-    fn check_rules(&self, object: &Value, old: Option<&Value>, errs: &mut Errors) {
+    fn check_rules(&self, object: &Value, old: Option<&Value>, errs: &mut ErrorList) {
         let Some(rules) = &self.rules else { return };
         let blocks = |error: &FieldError| {
             matches!(
-                error.error,
+                error.error_type,
                 ErrorType::NotSupported
                     | ErrorType::Required
                     | ErrorType::TooLong
@@ -262,10 +279,10 @@ impl Custom {
         };
         if errs.0.iter().any(blocks) {
             errs.0.push(FieldError {
-                error: ErrorType::Invalid,
+                error_type: ErrorType::Invalid,
                 path: "<nil>".to_owned(),
-                bad: Value::Null,
-                shown: None,
+                bad_value: Value::Null,
+                formatted_value: None,
                 detail: "some validation rules were not checked because the object was invalid; \
                          correct the existing errors to complete validation"
                     .to_owned(),
@@ -275,26 +292,26 @@ impl Custom {
         }
     }
 
-    fn check_all(&self, object: &Value, old: Option<&Value>, errs: &mut Errors) {
+    fn check_all(&self, object: &Value, old: Option<&Value>, errs: &mut ErrorList) {
         let Some(schema) = &self.schema else { return };
-        check_embedded_below(schema, object, errs);
-        let mut before = Errors::default();
+        validate_embedded_resources(schema, object, errs);
+        let mut before = ErrorList::default();
         if let Some(old) = old {
-            check_lists(old, schema, &Path::Root, &mut before);
+            validate_list_types(old, schema, &FieldPath::Root, &mut before);
         }
         if before.is_empty() {
-            check_lists(object, schema, &Path::Root, errs);
+            validate_list_types(object, schema, &FieldPath::Root, errs);
         }
         self.check_rules(object, old, errs);
     }
 }
 
 /// With whole numbers that are too large to be some as upstream reads them: floats.
-fn as_read(value: &Value) -> Option<Value> {
+fn widen_large_integers(value: &Value) -> Option<Value> {
     match value {
         #[expect(clippy::cast_precision_loss, reason = "so does Go")]
         Value::UInt(n) => Some(Value::Float(*n as f64)),
-        value => value.renewed(as_read),
+        value => value.map_children(widen_large_integers),
     }
 }
 
@@ -311,7 +328,7 @@ pub(super) fn replicas(object: &Value, path: &str) -> Result<Option<i64>, String
         if !found.is_object() && !found.is_null() {
             return misfit(&at, found, "map[string]interface{}");
         }
-        let Some(inner) = entry_of(found, name) else { return Ok(None) };
+        let Some(inner) = get_entry(found, name) else { return Ok(None) };
         found = inner;
     }
     found.as_i64().map_or_else(|| misfit(path, found, "int64"), |number| Ok(Some(number)))
@@ -319,10 +336,10 @@ pub(super) fn replicas(object: &Value, path: &str) -> Result<Option<i64>, String
 
 /// What is at a path of names.
 fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
-    path.trim_start_matches('.').split('.').try_fold(object, |at, name| entry_of(at, name))
+    path.trim_start_matches('.').split('.').try_fold(object, |at, name| get_entry(at, name))
 }
 
-impl Scale {
+impl ScalePaths {
     /// How many are wanted, and how many there are.
     pub fn replicas(&self, object: &Value) -> Result<(Option<i64>, i64), String> {
         let status = replicas(object, &self.status_replicas)?.unwrap_or_default();
@@ -351,7 +368,7 @@ impl Scale {
     }
 
     /// Wants another number of replicas.
-    pub fn set(&self, object: &mut Value, replicas: i64) {
+    pub fn set_replicas(&self, object: &mut Value, replicas: i64) {
         let path = self.spec_replicas.trim_start_matches('.');
         let slot = path.split('.').fold(object, |at, name| at.get_mut(name));
         *slot = replicas.into();
@@ -372,20 +389,21 @@ fn is_larger(value: &Value, left: &mut usize) -> bool {
 }
 
 /// The root itself is checked as every object is.
-fn check_embedded_below(schema: &Schema, object: &Value, errs: &mut Errors) {
+fn validate_embedded_resources(schema: &JsonSchema, object: &Value, errs: &mut ErrorList) {
     for (name, value) in object.entries() {
-        Path::Root.given(name, schema.property(name), |it, at| check_embedded(value, it, at, errs));
+        FieldPath::Root
+            .if_present(name, schema.property(name), |it, at| check_embedded(value, it, at, errs));
     }
 }
 
-fn deprecation(spec: &Value, version: &Value, names: &Names) -> Option<String> {
+fn deprecation(spec: &Value, version: &Value, names: &ResourceNames) -> Option<String> {
     if !is(version, "deprecated") {
         return None;
     }
     if let Some(told) = version.get("deprecationWarning").as_str() {
         return Some(told.to_owned());
     }
-    let Names { group, version, kind, .. } = names;
+    let ResourceNames { group, version, kind, .. } = names;
     let told = format!("{group}/{version} {kind} is deprecated");
     let mut better: Vec<&str> = spec
         .get("versions")
@@ -402,12 +420,12 @@ fn deprecation(spec: &Value, version: &Value, names: &Names) -> Option<String> {
     })
 }
 
-impl Hooks for Custom {
+impl Strategy for CustomResource {
     fn default_fields(&self, object: &mut Value) {
-        fill(object, self.schema.as_ref());
+        apply_defaults(object, self.schema.as_ref());
     }
 
-    fn prepare_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value) {
         if self.status {
             object.remove("status");
         }
@@ -419,12 +437,12 @@ impl Hooks for Custom {
         Object::ref_cast_mut(object).set_metadata(meta.with_managed_fields(managed));
     }
 
-    fn validate(&self, object: &Value, old: Option<&Value>, errs: &mut Errors) {
+    fn validate(&self, object: &Value, old: Option<&Value>, errs: &mut ErrorList) {
         if old.is_none() {
-            check_name(names::dns_subdomain, Object::view(object).metadata(), errs);
+            validate_name(name_validation::dns_subdomain, Object::view(object).metadata(), errs);
         }
         if let Some(schema) = &self.schema {
-            self.checker.check(schema, (object, old), "", errs);
+            self.checker.validate(schema, (object, old), "", errs);
         }
         self.check_scale(object, true, errs);
         self.check_all(object, old, errs);
@@ -435,40 +453,40 @@ impl Hooks for Custom {
         checks && is_larger(object, &mut { LARGE })
     }
 
-    fn validate_status(&self, object: &Value, old: &Value, errs: &mut Errors) {
+    fn validate_status(&self, object: &Value, old: &Value, errs: &mut ErrorList) {
         let status = self.schema.as_ref().and_then(|schema| schema.property("status"));
-        if let (Some(schema), Some(value)) = (status, entry_of(object, "status")) {
-            self.checker.check(schema, (value, entry_of(old, "status")), "status", errs);
+        if let (Some(schema), Some(value)) = (status, get_entry(object, "status")) {
+            self.checker.validate(schema, (value, get_entry(old, "status")), "status", errs);
         }
         self.check_scale(object, false, errs);
         let Some(schema) = &self.schema else { return };
-        let (mut new, mut before) = (Errors::default(), Errors::default());
-        check_lists(object, schema, &Path::Root, &mut new);
-        check_lists(old, schema, &Path::Root, &mut before);
+        let (mut new, mut before) = (ErrorList::default(), ErrorList::default());
+        validate_list_types(object, schema, &FieldPath::Root, &mut new);
+        validate_list_types(old, schema, &FieldPath::Root, &mut before);
         if before.is_empty() {
             errs.0.append(&mut new.0);
         }
         self.check_rules(object, Some(old), errs);
     }
 
-    fn row(&self, object: &Value, now: i64) -> Vec<Value> {
-        self.cells.iter().map(|cell| cell.of(object, now)).collect()
+    fn table_cells(&self, object: &Value, now: i64) -> Vec<Value> {
+        self.printer_columns.iter().map(|cell| cell.cell(object, now)).collect()
     }
 
-    fn fields(&self) -> Vec<&str> {
+    fn selectable_fields(&self) -> Vec<&str> {
         self.selectable.iter().map(|(name, _)| &**name).collect()
     }
 
-    fn field(&self, object: &Value, name: &str) -> Option<Text> {
+    fn selectable_field_value(&self, object: &Value, name: &str) -> Option<Text> {
         let (_, path) = self.selectable.iter().find(|(own, _)| own == name)?;
         let found = path.find_within(object, MOST).ok()?.into_iter().next()?.into_iter().next();
         Some(match found {
             None | Some(Value::Null) => Text::default(),
-            Some(value) => jsonpath::text(&value).into(),
+            Some(value) => jsonpath::format_value(&value).into(),
         })
     }
 
-    fn warn(&self, object: &Value, old: Option<&Value>, warnings: &mut Warnings) {
+    fn warnings(&self, object: &Value, old: Option<&Value>, warnings: &mut WarningList) {
         let finalizers = |object: &Value| -> Vec<Text> {
             Object::view(object).metadata().finalizers().iter().map(Text::from).collect()
         };
@@ -480,8 +498,8 @@ impl Hooks for Custom {
     }
 }
 
-fn warn_finalizer(name: &str, warnings: &mut Warnings) {
-    let mut say = |why: &str| warnings.say(format!("metadata.finalizers: {name:?}: {why}"));
+fn warn_finalizer(name: &str, warnings: &mut WarningList) {
+    let mut say = |why: &str| warnings.push(format!("metadata.finalizers: {name:?}: {why}"));
     object::names::qualified_name(name).iter().for_each(|why| say(why));
     let standard = ["orphan", "foregroundDeletion", "kubernetes"].contains(&name);
     if !name.contains('/') && !standard {
@@ -496,9 +514,9 @@ fn warn_finalizer(name: &str, warnings: &mut Warnings) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{custom::NoRules, sample::tree};
+    use crate::{custom::NoCelRules, sample::tree};
 
-    fn declared() -> Declared {
+    fn declared() -> CrdDefinitions {
         let crd = tree(
             r#"{"spec":{"group":"kit.example.com","scope":"Namespaced","versions":[
                 {"name":"v1","served":true,"storage":true,"subresources":{"status":{}},
@@ -510,34 +528,34 @@ mod tests {
                 {"name":"v1beta1","served":false,"storage":false,"schema":{}}]},
               "status":{"acceptedNames":{"plural":"things","singular":"thing","kind":"Thing","listKind":"Things"}}}"#,
         );
-        definitions(&crd, &NoRules).expect("room for names").expect("a stored version")
+        crd_definitions(&crd, &NoCelRules).expect("room for names").expect("a stored version")
     }
 
     #[test]
     fn a_version_becomes_a_kind_like_any_other() {
-        let Declared { hub, versions } = declared();
+        let CrdDefinitions { storage_version: hub, versions } = declared();
         assert_eq!(versions.iter().map(|one| one.served).collect::<Vec<_>>(), [true, false]);
         assert_eq!((hub.names.kind, &*hub.list_kind()), ("Thing", "Things"));
-        assert_eq!(hub.storage, Storage::json("kit.example.com/things", "v1"));
+        assert_eq!(hub.storage, StorageConfig::json("kit.example.com/things", "v1"));
         assert!(hub.is_namespaced() && hub.subresource("status").is_some());
         let mut object = tree(
             r#"{"apiVersion":"kit.example.com/v1","kind":"Thing","metadata":{"name":"a","zed":1},
                 "spec":{"c":"red","zed":1},"status":{"x":1}}"#,
         );
-        let mut unknown = Unknown::new();
-        hub.conform(&mut object, &mut unknown).expect("metadata is right");
+        let mut unknown = UnknownFields::new();
+        hub.coerce(&mut object, &mut unknown).expect("metadata is right");
         assert_eq!(unknown, ["metadata.zed", "spec.zed"]);
-        hub.hooks.default_fields(&mut object);
-        hub.hooks.prepare_create(&mut object);
+        hub.strategy.default_fields(&mut object);
+        hub.strategy.prepare_for_create(&mut object);
         assert_eq!(object.get("spec"), &tree(r#"{"c":"red","n":2}"#));
         assert!(object.get("status").is_null());
-        assert_eq!(hub.hooks.row(&object, 0), [Value::from("a"), 2.into()]);
-        assert_eq!(hub.hooks.field(&object, "spec.c"), Some("red".into()));
-        let mut errs = Errors::default();
-        hub.hooks.validate(&object, None, &mut errs);
+        assert_eq!(hub.strategy.table_cells(&object, 0), [Value::from("a"), 2.into()]);
+        assert_eq!(hub.strategy.selectable_field_value(&object, "spec.c"), Some("red".into()));
+        let mut errs = ErrorList::default();
+        hub.strategy.validate(&object, None, &mut errs);
         assert!(errs.is_empty(), "{errs:?}");
         object["spec"]["n"] = 0.into();
-        hub.hooks.validate(&object, None, &mut errs);
+        hub.strategy.validate(&object, None, &mut errs);
         assert_eq!(errs.0.len(), 1);
     }
 }

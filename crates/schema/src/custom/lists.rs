@@ -4,28 +4,36 @@
 
 use object::{Value, to_json};
 
-use super::schema::{Schema, entry_of};
-use crate::{Errors, Path};
+use super::schema::{JsonSchema, get_entry};
+use crate::{ErrorList, FieldPath};
 
-pub(super) fn check_lists(value: &Value, schema: &Schema, at: &Path, errs: &mut Errors) {
+pub(super) fn validate_list_types(
+    value: &Value,
+    schema: &JsonSchema,
+    at: &FieldPath,
+    errs: &mut ErrorList,
+) {
     match value {
         Value::List(items) => {
             match schema.list_type() {
                 Some("set") => {
-                    twice(items).for_each(|(i, item)| errs.duplicate(&at.index(i), item.clone()));
+                    duplicate_indexes(items)
+                        .for_each(|(i, item)| errs.duplicate(&at.index(i), item.clone()));
                 }
                 Some("map") => keyed(items, schema, at, errs),
                 _ => {}
             }
             if let Some(inner) = schema.items() {
-                at.each(items.iter(), |item, at| check_lists(item, inner, at, errs));
+                at.for_each_item(items.iter(), |item, at| {
+                    validate_list_types(item, inner, at, errs)
+                });
             }
         }
         Value::Object(_) | Value::Map(_) => {
             for (name, value) in value.entries() {
                 match (schema.property(name), schema.entry(name)) {
-                    (Some(inner), _) => check_lists(value, inner, &at.field(name), errs),
-                    (None, Some(inner)) => check_lists(value, inner, &at.key(name), errs),
+                    (Some(inner), _) => validate_list_types(value, inner, &at.field(name), errs),
+                    (None, Some(inner)) => validate_list_types(value, inner, &at.key(name), errs),
                     (None, None) => {}
                 }
             }
@@ -34,21 +42,21 @@ pub(super) fn check_lists(value: &Value, schema: &Schema, at: &Path, errs: &mut 
     }
 }
 
-fn keyed(items: &[Value], schema: &Schema, at: &Path, errs: &mut Errors) {
+fn keyed(items: &[Value], schema: &JsonSchema, at: &FieldPath, errs: &mut ErrorList) {
     let mut all = items.iter().enumerate();
     if let Some((i, odd)) = all.find(|(_, item)| !item.is_null() && !item.is_object()) {
         let why = "must be an object for an array of list-type map";
         return errs.invalid(&at.index(i), odd.clone(), why);
     }
     let keys: Vec<Value> = items.iter().map(|item| key(item, schema)).collect();
-    twice(&keys).for_each(|(i, key)| errs.duplicate(&at.index(i), key.clone()));
+    duplicate_indexes(&keys).for_each(|(i, key)| errs.duplicate(&at.index(i), key.clone()));
 }
 
 /// What tells an item from the others.
-fn key(item: &Value, schema: &Schema) -> Value {
+fn key(item: &Value, schema: &JsonSchema) -> Value {
     let mut key = Value::object();
     for name in schema.list_keys() {
-        if let Some(value) = entry_of(item, name) {
+        if let Some(value) = get_entry(item, name) {
             key[name] = value.clone();
         }
     }
@@ -56,7 +64,7 @@ fn key(item: &Value, schema: &Schema) -> Value {
 }
 
 /// The second of each items that there are several of, with its place.
-fn twice(items: &[Value]) -> impl Iterator<Item = (usize, &Value)> {
+fn duplicate_indexes(items: &[Value]) -> impl Iterator<Item = (usize, &Value)> {
     let mut seen = std::collections::HashMap::new();
     items.iter().enumerate().filter(move |(_, item)| {
         let times = seen.entry(to_json(item)).or_insert(0_usize);

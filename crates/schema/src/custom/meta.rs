@@ -2,19 +2,26 @@
 
 use object::{Lens, Object, ObjectMeta, Value, View, names};
 
-use super::schema::{Schema, join};
-use crate::{Errors, Path, Scope, Unknown, check_meta, conform, kind::check_name, normalize};
+use super::schema::{JsonSchema, join};
+use crate::{
+    ErrorList, FieldPath, Scope, UnknownFields, coerce_to_schema, kind::validate_name, normalize,
+    validate_object_meta,
+};
 
 /// Makes metadata of the right types out of what is given; what it does not know is
 /// dropped and told. The error is Go's.
-pub(super) fn coerce(object: &mut Value, at: &str, unknown: &mut Unknown) -> Result<(), String> {
+pub(super) fn coerce_metadata(
+    object: &mut Value,
+    at: &str,
+    unknown: &mut UnknownFields,
+) -> Result<(), String> {
     let meta = object.get("metadata");
-    if meta.is_null() && super::schema::entry_of(object, "metadata").is_none() {
+    if meta.is_null() && super::schema::get_entry(object, "metadata").is_none() {
         return Ok(());
     }
     let mut meta = if meta.is_null() { Value::object() } else { meta.clone() };
-    let mut odd = Unknown::new();
-    conform(ObjectMeta::SHAPE, &mut meta, &mut odd)?;
+    let mut odd = UnknownFields::new();
+    coerce_to_schema(ObjectMeta::SHAPE, &mut meta, &mut odd)?;
     unknown.extend(odd.iter().map(|name| String::from(join(&join(at, "metadata"), name))));
     normalize(ObjectMeta::SHAPE, &mut meta);
     object["metadata"] = meta;
@@ -22,13 +29,13 @@ pub(super) fn coerce(object: &mut Value, at: &str, unknown: &mut Unknown) -> Res
 }
 
 /// The same, of an object that has a kind and a version, too. The error names the place.
-pub(super) fn coerce_whole(
+pub(super) fn coerce_type_and_metadata(
     object: &mut Value,
     at: &str,
-    unknown: &mut Unknown,
+    unknown: &mut UnknownFields,
 ) -> Result<(), String> {
     types(object, at)?;
-    coerce(object, at, unknown).map_err(|error| {
+    coerce_metadata(object, at, unknown).map_err(|error| {
         let meta = object::to_json(object.get("metadata"));
         let shown = String::from_utf8_lossy(&meta);
         format!("{}: Invalid value: {shown}: {error}", join(at, "metadata"))
@@ -38,9 +45,9 @@ pub(super) fn coerce_whole(
 /// The same for everything embedded below.
 pub(super) fn coerce_embedded(
     value: &mut Value,
-    schema: Option<&Schema>,
+    schema: Option<&JsonSchema>,
     at: &str,
-    unknown: &mut Unknown,
+    unknown: &mut UnknownFields,
 ) -> Result<(), String> {
     let Some(schema) = schema else { return Ok(()) };
     match value {
@@ -51,8 +58,8 @@ pub(super) fn coerce_embedded(
             Ok(())
         }
         Value::Object(_) | Value::Map(_) => {
-            if schema.is_embedded() {
-                coerce_whole(value, at, unknown)?;
+            if schema.is_embedded_resource() {
+                coerce_type_and_metadata(value, at, unknown)?;
             }
             let mut failed = Ok(());
             value.retain(|name, value| {
@@ -73,15 +80,20 @@ pub(super) fn coerce_embedded(
 }
 
 /// What is wrong with the objects embedded in a custom object.
-pub(super) fn check_embedded(value: &Value, schema: &Schema, at: &Path, errs: &mut Errors) {
+pub(super) fn check_embedded(
+    value: &Value,
+    schema: &JsonSchema,
+    at: &FieldPath,
+    errs: &mut ErrorList,
+) {
     match value {
         Value::List(items) => {
             let Some(inner) = schema.items() else { return };
-            at.each(items.iter(), |item, at| check_embedded(item, inner, at, errs));
+            at.for_each_item(items.iter(), |item, at| check_embedded(item, inner, at, errs));
         }
         Value::Object(_) | Value::Map(_) => {
-            if schema.is_embedded() {
-                check_object(value, at, errs);
+            if schema.is_embedded_resource() {
+                validate_embedded_object(value, at, errs);
             }
             for (name, value) in value.entries() {
                 match (schema.property(name), schema.entry(name)) {
@@ -96,10 +108,10 @@ pub(super) fn check_embedded(value: &Value, schema: &Schema, at: &Path, errs: &m
 }
 
 /// What is wrong with what every object has.
-pub(super) fn check_object(value: &Value, at: &Path, errs: &mut Errors) {
+pub(super) fn validate_embedded_object(value: &Value, at: &FieldPath, errs: &mut ErrorList) {
     for name in ["apiVersion", "kind"] {
         let here = at.field(name);
-        match super::schema::entry_of(value, name) {
+        match super::schema::get_entry(value, name) {
             None => errs.required(&here, ""),
             Some(Value::Text(text)) if text.is_empty() => {
                 errs.invalid(&here, "", "must not be empty");
@@ -121,15 +133,15 @@ pub(super) fn check_object(value: &Value, at: &Path, errs: &mut Errors) {
         }
     }
     let meta = Object::view(value).metadata();
-    if super::schema::entry_of(value, "metadata").is_none() {
+    if super::schema::get_entry(value, "metadata").is_none() {
         return;
     }
     let scope = if meta.namespace().is_empty() { Scope::Cluster } else { Scope::Namespaced };
-    let mut found = Errors::default();
-    check_meta(value, None, scope, &mut found);
+    let mut found = ErrorList::default();
+    validate_object_meta(value, None, scope, &mut found);
     let named =
         if meta.name().is_empty() { meta.clone().with_name("fakename") } else { meta.clone() };
-    check_name(crate::names::path_segment, &named, &mut found);
+    validate_name(crate::name_validation::path_segment, &named, &mut found);
     let prefix = at.to_string();
     errs.0.extend(found.0.into_iter().map(|mut error| {
         error.path = join(&prefix, &error.path).into();
@@ -139,7 +151,7 @@ pub(super) fn check_object(value: &Value, at: &Path, errs: &mut Errors) {
 
 fn types(value: &Value, at: &str) -> Result<(), String> {
     for name in ["apiVersion", "kind"] {
-        match super::schema::entry_of(value, name) {
+        match super::schema::get_entry(value, name) {
             None | Some(Value::Text(_)) => {}
             Some(other) => {
                 let shown = String::from_utf8_lossy(&object::to_json(other)).into_owned();

@@ -3,23 +3,28 @@
 use object::Value;
 
 use super::{
-    check::{Failure, Outcome},
-    format::supported,
-    schema::Schema,
+    check::{SchemaError, ValidationResult},
+    format::supported_format,
+    schema::JsonSchema,
 };
 use crate::{ErrorType::Invalid, patch::go_float};
 
 /// The largest whole number that JSON numbers are exact to.
-const EXACT: f64 = 9_007_199_254_740_991.0;
+const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
 /// How far from whole a quotient may be.
 const EPSILON: f64 = 1e-9;
 
-pub(super) fn check_number(schema: &Schema, value: &Value, path: &str, outcome: &mut Outcome) {
+pub(super) fn check_number(
+    schema: &JsonSchema,
+    value: &Value,
+    path: &str,
+    outcome: &mut ValidationResult,
+) {
     let kind = kind(schema);
-    range(value, kind, "Checked", path, outcome);
+    validate_number_range(value, kind, "Checked", path, outcome);
     let number = as_float(value);
     if let Some(factor) = schema.number("multipleOf") {
-        let fits = range(&factor.into(), kind, "MultipleOf", path, outcome);
+        let fits = validate_number_range(&factor.into(), kind, "MultipleOf", path, outcome);
         multiple(value, factor, fits, path, outcome);
     }
     for (name, what, wrong, plain, strict) in [
@@ -35,21 +40,21 @@ pub(super) fn check_number(schema: &Schema, value: &Value, path: &str, outcome: 
         let Some(bound) = schema.number(name) else { continue };
         let flag = if name == "minimum" { "exclusiveMinimum" } else { "exclusiveMaximum" };
         let exclusive = schema.flag(flag);
-        let fits = range(&bound.into(), kind, what, path, outcome);
+        let fits = validate_number_range(&bound.into(), kind, what, path, outcome);
         // A whole number is compared with the whole part of the bound.
         let whole = fits && matches!(value, Value::Int(_));
         let bound = if whole { bound.trunc() } else { bound };
         if wrong(number, bound, exclusive) {
             let words = if exclusive { strict } else { plain };
             let why = format!("should be {words} {}", limit(bound, whole));
-            outcome.at(Invalid, path, value.clone(), &why);
+            outcome.push_at(Invalid, path, value.clone(), &why);
         }
     }
 }
 
 /// Whether a number is whole, as far as its exactness goes.
 pub(super) fn is_whole(n: f64) -> bool {
-    if !n.is_finite() || n.abs() > EXACT {
+    if !n.is_finite() || n.abs() > MAX_SAFE_INTEGER {
         return false;
     }
     let whole = n.trunc();
@@ -63,8 +68,8 @@ fn limit(n: f64, whole: bool) -> String {
 }
 
 /// Type and format, where there is only one type and the format is one of its own.
-fn kind(schema: &Schema) -> (&str, &str) {
-    let format = supported(schema);
+fn kind(schema: &JsonSchema) -> (&str, &str) {
+    let format = supported_format(schema);
     match (&*schema.types(), format) {
         (["integer"], "int32" | "int64") | (["number"], "float" | "double") => {
             (schema.ty(), format)
@@ -84,12 +89,12 @@ fn as_float(value: &Value) -> f64 {
 }
 
 /// Whether the number can be held by the type; if not, that is told.
-fn range(
+fn validate_number_range(
     value: &Value,
     (ty, format): (&str, &str),
     what: &str,
     path: &str,
-    outcome: &mut Outcome,
+    outcome: &mut ValidationResult,
 ) -> bool {
     let number = as_float(value);
     let fits = match (ty, format) {
@@ -110,12 +115,12 @@ fn range(
             "" => "(default format)".to_owned(),
             format => format!("with format {format}"),
         };
-        outcome.whole(format!("{what} value must be of type {ty} {form} in {path}"));
+        outcome.push_composite(format!("{what} value must be of type {ty} {form} in {path}"));
     }
     fits
 }
 
-fn multiple(value: &Value, factor: f64, fits: bool, path: &str, outcome: &mut Outcome) {
+fn multiple(value: &Value, factor: f64, fits: bool, path: &str, outcome: &mut ValidationResult) {
     let (number, whole) = (as_float(value), fits && matches!(value, Value::Int(_)));
     let factor = if whole { factor.trunc() } else { factor };
     if factor <= 0.0 {
@@ -126,7 +131,7 @@ fn multiple(value: &Value, factor: f64, fits: bool, path: &str, outcome: &mut Ou
         #[expect(clippy::cast_possible_truncation, reason = "as Go converts")]
         let bad = if whole { Value::Int(factor as i64) } else { factor.into() };
         let path = Some(path.into());
-        outcome.fail(Failure { error: Invalid, path, bad, message, detail: None });
+        outcome.fail(SchemaError { error: Invalid, path, bad, message, detail: None });
         return;
     }
     #[expect(clippy::cast_possible_truncation, reason = "as Go converts")]
@@ -137,7 +142,7 @@ fn multiple(value: &Value, factor: f64, fits: bool, path: &str, outcome: &mut Ou
     };
     if !right {
         let why = format!("should be a multiple of {}", limit(factor, whole));
-        outcome.at(Invalid, path, value.clone(), &why);
+        outcome.push_at(Invalid, path, value.clone(), &why);
     }
 }
 

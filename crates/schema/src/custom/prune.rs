@@ -2,26 +2,31 @@
 
 use object::Value;
 
-use super::schema::{Additional, Schema, is_meta, join};
-use crate::Unknown;
+use super::schema::{AdditionalProperties, JsonSchema, is_meta, join};
+use crate::UnknownFields;
 
 /// Drops unknown fields of an object. Those that every object has stay at its root.
-pub(super) fn prune(object: &mut Value, schema: &Schema, root: bool, unknown: &mut Unknown) {
+pub(super) fn prune(
+    object: &mut Value,
+    schema: &JsonSchema,
+    root: bool,
+    unknown: &mut UnknownFields,
+) {
     fields(object, Some(schema), root, "", unknown);
     unknown.sort_unstable();
 }
 
 /// Drops every `null` that is neither allowed nor will be replaced by a default.
-pub(super) fn drop_nulls(value: &mut Value, schema: Option<&Schema>) {
+pub(super) fn drop_nulls(value: &mut Value, schema: Option<&JsonSchema>) {
     match value {
         Value::List(items) => {
-            let schema = schema.and_then(Schema::items);
+            let schema = schema.and_then(JsonSchema::items);
             items.make_mut().iter_mut().for_each(|item| drop_nulls(item, schema));
         }
         Value::Object(_) | Value::Map(_) => value.retain(|name, value| {
             let schema = schema.and_then(|schema| schema.entry(name));
             let refused =
-                |schema: &Schema| !schema.is_nullable() && schema.default_value().is_none();
+                |schema: &JsonSchema| !schema.is_nullable() && schema.default_value().is_none();
             if value.is_null() && schema.is_some_and(refused) {
                 return false;
             }
@@ -34,20 +39,20 @@ pub(super) fn drop_nulls(value: &mut Value, schema: Option<&Schema>) {
 
 fn fields(
     value: &mut Value,
-    schema: Option<&Schema>,
+    schema: Option<&JsonSchema>,
     root: bool,
     path: &str,
-    unknown: &mut Unknown,
+    unknown: &mut UnknownFields,
 ) {
-    let keeps = schema.is_some_and(Schema::preserves);
-    let whole = root || schema.is_some_and(Schema::is_embedded);
+    let keeps = schema.is_some_and(JsonSchema::preserves_unknown_fields);
+    let whole = root || schema.is_some_and(JsonSchema::is_embedded_resource);
     match value {
         Value::List(items) => {
-            let inner = schema.and_then(Schema::items);
+            let inner = schema.and_then(JsonSchema::items);
             for (at, item) in items.make_mut().iter_mut().enumerate() {
                 let path = format!("{path}[{at}]");
                 if keeps {
-                    kept(item, inner, &path, unknown);
+                    prune_preserved(item, inner, &path, unknown);
                 } else {
                     fields(item, inner, false, &path, unknown);
                 }
@@ -58,7 +63,8 @@ fn fields(
                 return true;
             }
             let inner = schema.and_then(|schema| schema.entry(name));
-            let additional = schema.is_some_and(|s| !matches!(s.additional(), Additional::Unsaid));
+            let additional =
+                schema.is_some_and(|s| !matches!(s.additional(), AdditionalProperties::Unset));
             if inner.is_some() || additional {
                 fields(value, inner, false, &join(path, name), unknown);
                 return true;
@@ -74,17 +80,22 @@ fn fields(
 }
 
 /// Below a node that keeps everything only what is named is looked into.
-fn kept(value: &mut Value, schema: Option<&Schema>, path: &str, unknown: &mut Unknown) {
+fn prune_preserved(
+    value: &mut Value,
+    schema: Option<&JsonSchema>,
+    path: &str,
+    unknown: &mut UnknownFields,
+) {
     let Some(schema) = schema else { return };
     match value {
         Value::List(items) => {
             for (at, item) in items.make_mut().iter_mut().enumerate() {
-                kept(item, schema.items(), &format!("{path}[{at}]"), unknown);
+                prune_preserved(item, schema.items(), &format!("{path}[{at}]"), unknown);
             }
         }
         Value::Object(_) | Value::Map(_) => value.retain(|name, value| {
-            let named = !(schema.is_embedded() && is_meta(name));
-            let additional = !matches!(schema.additional(), Additional::Unsaid);
+            let named = !(schema.is_embedded_resource() && is_meta(name));
+            let additional = !matches!(schema.additional(), AdditionalProperties::Unset);
             let inner = schema.entry(name);
             if named && (inner.is_some() || additional) {
                 fields(value, inner, false, &join(path, name), unknown);
@@ -100,9 +111,9 @@ mod tests {
     use super::*;
     use crate::sample::tree;
 
-    fn pruned(schema: &str, object: &str) -> (Value, Unknown) {
-        let (schema, mut object) = (Schema::from(tree(schema)), tree(object));
-        let mut unknown = Unknown::new();
+    fn pruned(schema: &str, object: &str) -> (Value, UnknownFields) {
+        let (schema, mut object) = (JsonSchema::from(tree(schema)), tree(object));
+        let mut unknown = UnknownFields::new();
         prune(&mut object, &schema, true, &mut unknown);
         drop_nulls(&mut object, Some(&schema));
         (object, unknown)

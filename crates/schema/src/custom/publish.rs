@@ -2,24 +2,24 @@
 
 use object::Value;
 
-use super::schema::{Additional, Schema};
-use crate::Names;
+use super::schema::{AdditionalProperties, JsonSchema};
+use crate::ResourceNames;
 
 const META: &str = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// What a kind is called among the schemas: its group from the end, version and kind.
-pub(crate) fn name(names: &Names) -> String {
+pub(crate) fn name(names: &ResourceNames) -> String {
     let group: Vec<_> = names.group.rsplit('.').collect();
     format!("{}.{}.{}", group.join("."), names.version, names.kind)
 }
 
 /// The schema of a kind, in the words of OpenAPI 3.
-pub(super) fn kind(schema: Option<&Schema>, version: &Value, names: &Names) -> Value {
+pub(super) fn kind(schema: Option<&JsonSchema>, version: &Value, names: &ResourceNames) -> Value {
     let mut published = Value::object();
     if let Some(schema) = schema {
         published = schema.tree().clone();
         embedded(&mut published);
-        whole(&mut published);
+        add_object_properties(&mut published);
     } else {
         // Naming a few properties would seem to forbid all others.
         published["type"] = "object".into();
@@ -43,9 +43,9 @@ pub(super) fn kind(schema: Option<&Schema>, version: &Value, names: &Names) -> V
 }
 
 /// The same for OpenAPI 2, whose readers take less.
-pub(crate) fn older(published: &Value) -> Value {
+pub(crate) fn to_openapi_v2(published: &Value) -> Value {
     let mut older = published.clone();
-    if Schema::view(published).preserves() {
+    if JsonSchema::view(published).preserves_unknown_fields() {
         older.retain(|name, _| name == "type" || name == "x-kubernetes-group-version-kind");
         return older;
     }
@@ -54,18 +54,19 @@ pub(crate) fn older(published: &Value) -> Value {
 }
 
 fn simplify(value: &mut Value) {
-    let schema = Schema::view(value);
-    let refers = |schema: &Schema| !schema.tree().get("$ref").is_null();
-    if schema.all("allOf").next().is_some_and(refers) {
+    let schema = JsonSchema::view(value);
+    let refers = |schema: &JsonSchema| !schema.tree().get("$ref").is_null();
+    if schema.schema_list("allOf").next().is_some_and(refers) {
         return;
     }
-    let (nullable, preserves) = (schema.is_nullable(), schema.preserves());
+    let (nullable, preserves) = (schema.is_nullable(), schema.preserves_unknown_fields());
     let open: Vec<String> = schema
         .properties()
         .filter(|(_, property)| property.is_nullable())
         .map(|(name, _)| name.to_owned())
         .collect();
-    let optional = matches!(schema.additional(), Additional::Of(inner) if inner.is_nullable());
+    let optional =
+        matches!(schema.additional(), AdditionalProperties::Schema(inner) if inner.is_nullable());
     value.retain(|name, _| match name {
         "allOf" | "anyOf" | "oneOf" | "not" => false,
         "nullable" | "type" => !nullable,
@@ -96,8 +97,8 @@ fn simplify(value: &mut Value) {
 /// Objects within objects have what every object has.
 fn embedded(value: &mut Value) {
     below(value, &mut embedded);
-    if Schema::view(value).is_embedded() {
-        whole(value);
+    if JsonSchema::view(value).is_embedded_resource() {
+        add_object_properties(value);
         let mut required: Vec<Value> = value.get("required").items().to_vec();
         for name in ["kind", "apiVersion"] {
             if !required.iter().any(|known| known.as_str() == Some(name)) {
@@ -108,7 +109,7 @@ fn embedded(value: &mut Value) {
     }
 }
 
-fn whole(value: &mut Value) {
+fn add_object_properties(value: &mut Value) {
     for (name, doc) in [
         ("apiVersion", "APIVersion defines the group and version that the object is written in."),
         ("kind", "Kind tells what the object is."),

@@ -5,26 +5,26 @@ use ref_cast::RefCast;
 
 /// What is said of properties that have no name of their own.
 #[derive(Clone, Copy, Debug)]
-pub enum Additional<'a> {
+pub enum AdditionalProperties<'a> {
     /// Nothing.
-    Unsaid,
+    Unset,
     /// Whether there may be any.
     Allowed(bool),
     /// They are like this.
-    Of(&'a Schema),
+    Schema(&'a JsonSchema),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, RefCast)]
 #[repr(transparent)]
-pub struct Schema(Value);
+pub struct JsonSchema(Value);
 
-impl From<Value> for Schema {
+impl From<Value> for JsonSchema {
     fn from(tree: Value) -> Self {
         Self(tree)
     }
 }
 
-impl Schema {
+impl JsonSchema {
     pub fn view(tree: &Value) -> &Self {
         Self::ref_cast(tree)
     }
@@ -63,12 +63,12 @@ impl Schema {
     }
 
     /// Whether fields that the schema does not name stay.
-    pub fn preserves(&self) -> bool {
+    pub fn preserves_unknown_fields(&self) -> bool {
         self.flag("x-kubernetes-preserve-unknown-fields")
     }
 
     /// Whether this is an object with `apiVersion`, `kind` and `metadata` of its own.
-    pub fn is_embedded(&self) -> bool {
+    pub fn is_embedded_resource(&self) -> bool {
         self.flag("x-kubernetes-embedded-resource")
     }
 
@@ -103,40 +103,40 @@ impl Schema {
     }
 
     pub fn properties(&self) -> impl ExactSizeIterator<Item = (&str, &Self)> {
-        self.named("properties")
+        self.schema_map("properties")
     }
 
     /// A map of schemas: properties, or what older schemas have besides.
-    pub fn named(&self, list: &str) -> impl ExactSizeIterator<Item = (&str, &Self)> {
+    pub fn schema_map(&self, list: &str) -> impl ExactSizeIterator<Item = (&str, &Self)> {
         self.0.get(list).entries().map(|(name, tree)| (name, Self::view(tree)))
     }
 
     /// The schema of list items. There may be one for each item, which no CRD may use.
     pub fn items(&self) -> Option<&Self> {
-        self.one("items")
+        self.subschema("items")
     }
 
     pub fn not(&self) -> Option<&Self> {
-        self.one("not")
+        self.subschema("not")
     }
 
     /// `allOf`, `anyOf` or `oneOf`.
-    pub fn all(&self, list: &str) -> impl ExactSizeIterator<Item = &Self> {
+    pub fn schema_list(&self, list: &str) -> impl ExactSizeIterator<Item = &Self> {
         self.0.get(list).items().iter().map(Self::view)
     }
 
-    pub fn additional(&self) -> Additional<'_> {
+    pub fn additional(&self) -> AdditionalProperties<'_> {
         match self.0.get("additionalProperties") {
-            Value::Bool(allowed) => Additional::Allowed(*allowed),
-            tree if tree.is_object() => Additional::Of(Self::view(tree)),
-            _ => Additional::Unsaid,
+            Value::Bool(allowed) => AdditionalProperties::Allowed(*allowed),
+            tree if tree.is_object() => AdditionalProperties::Schema(Self::view(tree)),
+            _ => AdditionalProperties::Unset,
         }
     }
 
     /// The schema of an entry, named or not.
     pub fn entry(&self, name: &str) -> Option<&Self> {
         self.property(name).or(match self.additional() {
-            Additional::Of(schema) => Some(schema),
+            AdditionalProperties::Schema(schema) => Some(schema),
             _ => None,
         })
     }
@@ -151,7 +151,7 @@ impl Schema {
     }
 
     /// Whether this node or any below it is as `wanted`.
-    pub fn has(&self, wanted: &dyn Fn(&Self) -> bool) -> bool {
+    pub fn any_node(&self, wanted: &dyn Fn(&Self) -> bool) -> bool {
         let mut found = false;
         self.visit(&mut |schema| found |= wanted(schema));
         found
@@ -161,21 +161,21 @@ impl Schema {
     pub fn visit(&self, see: &mut dyn FnMut(&Self)) {
         see(self);
         for one in ["items", "not", "additionalProperties", "additionalItems"] {
-            if let Some(schema) = self.one(one) {
+            if let Some(schema) = self.subschema(one) {
                 schema.visit(see);
             }
         }
         for list in ["items", "allOf", "anyOf", "oneOf"] {
-            self.all(list).for_each(|schema| schema.visit(see));
+            self.schema_list(list).for_each(|schema| schema.visit(see));
         }
         for map in ["properties", "patternProperties", "definitions", "dependencies"] {
-            for (_, schema) in self.named(map).filter(|(_, schema)| schema.0.is_object()) {
+            for (_, schema) in self.schema_map(map).filter(|(_, schema)| schema.0.is_object()) {
                 schema.visit(see);
             }
         }
     }
 
-    fn one(&self, name: &str) -> Option<&Self> {
+    fn subschema(&self, name: &str) -> Option<&Self> {
         Some(self.0.get(name)).filter(|tree| tree.is_object()).map(Self::view)
     }
 }
@@ -186,7 +186,7 @@ pub(super) fn is_meta(name: &str) -> bool {
 }
 
 /// An entry, be it an explicit `null`.
-pub(super) fn entry_of<'a>(object: &'a Value, name: &str) -> Option<&'a Value> {
+pub(super) fn get_entry<'a>(object: &'a Value, name: &str) -> Option<&'a Value> {
     object.entries().find(|entry| entry.0 == name).map(|entry| entry.1)
 }
 

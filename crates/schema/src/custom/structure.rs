@@ -1,19 +1,19 @@
 //! Whether a schema is structural: every field that it speaks of has its one place and
 //! type, outside of `allOf`, `anyOf`, `oneOf` and `not`.
 
-use super::schema::{Additional, Schema};
-use crate::{Errors, Path, pattern::compile};
+use super::schema::{AdditionalProperties, JsonSchema};
+use crate::{ErrorList, FieldPath, pattern::compile};
 
 /// Where a node stands in its schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Level {
+enum NodeLevel {
     Root,
     Item,
     Field,
 }
 
 /// What of OpenAPI is in the schema though no CRD may use it.
-pub fn unsupported(schema: &Schema) -> Option<&'static str> {
+pub fn unsupported_keyword(schema: &JsonSchema) -> Option<&'static str> {
     let tree = schema.tree();
     let has = |name: &str| !tree.get(name).is_zero();
     for (name, why) in [
@@ -38,40 +38,40 @@ pub fn unsupported(schema: &Schema) -> Option<&'static str> {
         return Some("OpenAPIV3Schema 'items' must be a schema, but is an array");
     }
     let additional = match schema.additional() {
-        Additional::Of(schema) => Some(schema),
+        AdditionalProperties::Schema(schema) => Some(schema),
         _ => None,
     };
-    let lists = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(|list| schema.all(list));
+    let lists = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(|list| schema.schema_list(list));
     let named = schema.properties().map(|(_, schema)| schema);
     let ones = [schema.items(), schema.not(), additional].into_iter().flatten();
-    lists.chain(named).chain(ones).find_map(unsupported)
+    lists.chain(named).chain(ones).find_map(unsupported_keyword)
 }
 
 /// What keeps a schema from being structural.
-pub fn check_structure(schema: &Schema, at: &Path, errs: &mut Errors) {
-    node(schema, Level::Root, at, errs);
+pub fn validate_structural(schema: &JsonSchema, at: &FieldPath, errs: &mut ErrorList) {
+    node(schema, NodeLevel::Root, at, errs);
     conditions(schema, schema, at, &at.to_string(), errs);
 }
 
-fn node(schema: &Schema, level: Level, at: &Path, errs: &mut Errors) {
+fn node(schema: &JsonSchema, level: NodeLevel, at: &FieldPath, errs: &mut ErrorList) {
     if schema.ty() == "array" && schema.items().is_none() {
         errs.required(&at.field("items"), "must be specified");
     }
-    at.given("items", schema.items(), |items, at| node(items, Level::Item, at, errs));
+    at.if_present("items", schema.items(), |items, at| node(items, NodeLevel::Item, at, errs));
     let properties = at.field("properties");
     for (name, property) in schema.properties() {
-        node(property, Level::Field, &properties.key(name), errs);
+        node(property, NodeLevel::Field, &properties.key(name), errs);
     }
     let additional = at.field("additionalProperties");
-    let has_additional = !matches!(schema.additional(), Additional::Unsaid);
-    if has_additional && level == Level::Root {
+    let has_additional = !matches!(schema.additional(), AdditionalProperties::Unset);
+    if has_additional && level == NodeLevel::Root {
         errs.forbidden(&additional, "must not be used at the root");
     }
-    if let Additional::Of(inner) = schema.additional() {
-        node(inner, Level::Field, &additional, errs);
+    if let AdditionalProperties::Schema(inner) = schema.additional() {
+        node(inner, NodeLevel::Field, &additional, errs);
     }
     extensions(schema, at, errs);
-    clauses(
+    validate_value_validations(
         schema,
         [is_int_or_string(schema, "anyOf"), first_is_int_or_string(schema)],
         level,
@@ -79,27 +79,30 @@ fn node(schema: &Schema, level: Level, at: &Path, errs: &mut Errors) {
         errs,
     );
     check_type(schema, level, at, errs);
-    if schema.is_embedded() && has_additional {
+    if schema.is_embedded_resource() && has_additional {
         errs.forbidden(&additional, "must not be used if x-kubernetes-embedded-resource is set");
     }
-    if level == Level::Root && !matches!(schema.ty(), "" | "object") {
+    if level == NodeLevel::Root && !matches!(schema.ty(), "" | "object") {
         errs.invalid(&at.field("type"), schema.ty(), "must be object at the root");
     }
     metadata(schema, level, at, errs);
-    if schema.is_embedded() && !schema.preserves() && schema.properties().len() == 0 {
+    if schema.is_embedded_resource()
+        && !schema.preserves_unknown_fields()
+        && schema.properties().len() == 0
+    {
         let why = "must not be empty if x-kubernetes-embedded-resource is true without \
                    x-kubernetes-preserve-unknown-fields";
         errs.required(&properties, why);
     }
 }
 
-fn extensions(schema: &Schema, at: &Path, errs: &mut Errors) {
+fn extensions(schema: &JsonSchema, at: &FieldPath, errs: &mut ErrorList) {
     if !schema.is_int_or_string() {
         return;
     }
     for (name, set) in [
-        ("x-kubernetes-preserve-unknown-fields", schema.preserves()),
-        ("x-kubernetes-embedded-resource", schema.is_embedded()),
+        ("x-kubernetes-preserve-unknown-fields", schema.preserves_unknown_fields()),
+        ("x-kubernetes-embedded-resource", schema.is_embedded_resource()),
     ] {
         if set {
             errs.invalid(
@@ -111,18 +114,18 @@ fn extensions(schema: &Schema, at: &Path, errs: &mut Errors) {
     }
 }
 
-fn check_type(schema: &Schema, level: Level, at: &Path, errs: &mut Errors) {
+fn check_type(schema: &JsonSchema, level: NodeLevel, at: &FieldPath, errs: &mut ErrorList) {
     let here = at.field("type");
     let object = "must be object if x-kubernetes-embedded-resource is true";
-    match (schema.is_embedded(), schema.ty()) {
+    match (schema.is_embedded_resource(), schema.ty()) {
         (true, "object") => {}
         (true, "") => errs.required(&here, object),
         (true, other) => errs.invalid(&here, other, object),
-        (false, "") if !schema.is_int_or_string() && !schema.preserves() => {
+        (false, "") if !schema.is_int_or_string() && !schema.preserves_unknown_fields() => {
             let why = match level {
-                Level::Root => "must not be empty at the root",
-                Level::Item => "must not be empty for specified array items",
-                Level::Field => "must not be empty for specified object fields",
+                NodeLevel::Root => "must not be empty at the root",
+                NodeLevel::Item => "must not be empty for specified array items",
+                NodeLevel::Field => "must not be empty for specified object fields",
             };
             errs.required(&here, why);
         }
@@ -131,9 +134,9 @@ fn check_type(schema: &Schema, level: Level, at: &Path, errs: &mut Errors) {
 }
 
 /// What every object has is known; a schema can only narrow the name.
-fn metadata(schema: &Schema, level: Level, at: &Path, errs: &mut Errors) {
+fn metadata(schema: &JsonSchema, level: NodeLevel, at: &FieldPath, errs: &mut ErrorList) {
     let properties = at.field("properties");
-    let whole = level == Level::Root || schema.is_embedded();
+    let whole = level == NodeLevel::Root || schema.is_embedded_resource();
     for name in ["kind", "apiVersion"] {
         if let Some(property) = schema.property(name).filter(|p| whole && p.ty() != "string") {
             errs.invalid(&properties.key(name).field("type"), property.ty(), "must be string");
@@ -149,7 +152,7 @@ fn metadata(schema: &Schema, level: Level, at: &Path, errs: &mut Errors) {
         .tree()
         .entries()
         .all(|(name, value)| matches!(name, "type" | "default" | "properties") || value.is_zero());
-    if level == Level::Root && !(named && plain) {
+    if level == NodeLevel::Root && !(named && plain) {
         let why = "must not specify anything other than name and generateName, but metadata is \
                    implicitly specified";
         errs.forbidden(&here, why);
@@ -157,17 +160,23 @@ fn metadata(schema: &Schema, level: Level, at: &Path, errs: &mut Errors) {
 }
 
 /// The conditions of a node: `[any, first]` tells which of them say int or string.
-fn clauses(schema: &Schema, [any, first]: [bool; 2], level: Level, at: &Path, errs: &mut Errors) {
+fn validate_value_validations(
+    schema: &JsonSchema,
+    [any, first]: [bool; 2],
+    level: NodeLevel,
+    at: &FieldPath,
+    errs: &mut ErrorList,
+) {
     for (list, skip) in [("anyOf", any), ("allOf", false), ("oneOf", false)] {
         if skip {
             continue;
         }
-        for (i, clause) in schema.all(list).enumerate() {
+        for (i, clause) in schema.schema_list(list).enumerate() {
             let skip = list == "allOf" && first && i == 0;
             nested(clause, skip, level, &at.field(list).index(i), errs);
         }
     }
-    at.given("not", schema.not(), |not, at| nested(not, false, level, at, errs));
+    at.if_present("not", schema.not(), |not, at| nested(not, false, level, at, errs));
     let pattern = schema.text("pattern");
     if !pattern.is_empty()
         && let Err(why) = compile(pattern)
@@ -178,17 +187,23 @@ fn clauses(schema: &Schema, [any, first]: [bool; 2], level: Level, at: &Path, er
 }
 
 /// A condition only narrows: it declares nothing.
-fn nested(schema: &Schema, skip_any: bool, level: Level, at: &Path, errs: &mut Errors) {
-    clauses(schema, [skip_any, false], level, at, errs);
-    at.given("items", schema.items(), |items, at| nested(items, false, level, at, errs));
+fn nested(
+    schema: &JsonSchema,
+    skip_any: bool,
+    level: NodeLevel,
+    at: &FieldPath,
+    errs: &mut ErrorList,
+) {
+    validate_value_validations(schema, [skip_any, false], level, at, errs);
+    at.if_present("items", schema.items(), |items, at| nested(items, false, level, at, errs));
     let properties = at.field("properties");
     for (name, property) in schema.properties() {
-        nested(property, false, Level::Field, &properties.key(name), errs);
+        nested(property, false, NodeLevel::Field, &properties.key(name), errs);
     }
     let additional = match schema.additional() {
-        Additional::Unsaid => false,
-        Additional::Allowed(allowed) => allowed,
-        Additional::Of(_) => true,
+        AdditionalProperties::Unset => false,
+        AdditionalProperties::Allowed(allowed) => allowed,
+        AdditionalProperties::Schema(_) => true,
     };
     let tree = schema.tree();
     let has = |name: &str| !tree.get(name).is_zero();
@@ -201,10 +216,14 @@ fn nested(schema: &Schema, skip_any: bool, level: Level, at: &Path, errs: &mut E
         ("nullable", has("nullable"), "must be false to be structural"),
         (
             "x-kubernetes-preserve-unknown-fields",
-            schema.preserves(),
+            schema.preserves_unknown_fields(),
             "must be false to be structural",
         ),
-        ("x-kubernetes-embedded-resource", schema.is_embedded(), "must be false to be structural"),
+        (
+            "x-kubernetes-embedded-resource",
+            schema.is_embedded_resource(),
+            "must be false to be structural",
+        ),
         ("x-kubernetes-int-or-string", schema.is_int_or_string(), "must be false to be structural"),
         (
             "x-kubernetes-list-map-keys",
@@ -238,35 +257,53 @@ fn nested(schema: &Schema, skip_any: bool, level: Level, at: &Path, errs: &mut E
 
 /// Every field that a condition speaks of is declared outside of it. `said`: where the
 /// conditions stand; `at`: where the declaration is, or should be.
-fn conditions(clause: &Schema, schema: &Schema, at: &Path, said: &str, errs: &mut Errors) {
+fn conditions(
+    clause: &JsonSchema,
+    schema: &JsonSchema,
+    at: &FieldPath,
+    said: &str,
+    errs: &mut ErrorList,
+) {
     if let Some(not) = clause.not() {
-        covered(not, Some(schema), at, &format!("{said}.not"), errs);
+        validate_completeness(not, Some(schema), at, &format!("{said}.not"), errs);
     }
     for list in ["allOf", "anyOf", "oneOf"] {
-        for (i, inner) in clause.all(list).enumerate() {
-            covered(inner, Some(schema), at, &format!("{said}.{list}[{i}]"), errs);
+        for (i, inner) in clause.schema_list(list).enumerate() {
+            validate_completeness(inner, Some(schema), at, &format!("{said}.{list}[{i}]"), errs);
         }
     }
 }
 
-fn covered(clause: &Schema, schema: Option<&Schema>, at: &Path, said: &str, errs: &mut Errors) {
+fn validate_completeness(
+    clause: &JsonSchema,
+    schema: Option<&JsonSchema>,
+    at: &FieldPath,
+    said: &str,
+    errs: &mut ErrorList,
+) {
     let Some(schema) = schema else {
         return errs.required(at, format!("because it is defined in {said}"));
     };
     conditions(clause, schema, at, said, errs);
     if let Some(items) = clause.items() {
-        covered(items, schema.items(), &at.field("items"), &format!("{said}.items"), errs);
+        validate_completeness(
+            items,
+            schema.items(),
+            &at.field("items"),
+            &format!("{said}.items"),
+            errs,
+        );
     }
     let properties = at.field("properties");
     for (name, property) in clause.properties() {
         let said = format!("{said}.properties[{name}]");
-        covered(property, schema.property(name), &properties.key(name), &said, errs);
+        validate_completeness(property, schema.property(name), &properties.key(name), &said, errs);
     }
 }
 
 /// Whether the clauses are exactly: an integer, or a string.
-fn is_int_or_string(schema: &Schema, list: &str) -> bool {
-    let types = schema.all(list).map(|clause| {
+fn is_int_or_string(schema: &JsonSchema, list: &str) -> bool {
+    let types = schema.schema_list(list).map(|clause| {
         let only = clause.tree().entries().all(|(name, value)| match name {
             // What no clause may have is told elsewhere.
             "type" | "$ref" | "definitions" | "dependencies" | "patternProperties" => true,
@@ -278,8 +315,8 @@ fn is_int_or_string(schema: &Schema, list: &str) -> bool {
     types.eq(["integer", "string"])
 }
 
-fn first_is_int_or_string(schema: &Schema) -> bool {
-    schema.all("allOf").next().is_some_and(|first| is_int_or_string(first, "anyOf"))
+fn first_is_int_or_string(schema: &JsonSchema) -> bool {
+    schema.schema_list("allOf").next().is_some_and(|first| is_int_or_string(first, "anyOf"))
 }
 
 #[cfg(test)]
@@ -288,8 +325,12 @@ mod tests {
     use crate::sample::tree;
 
     fn complaints(schema: &str) -> Vec<String> {
-        let mut errs = Errors::default();
-        check_structure(&Schema::from(tree(schema)), &Path::Root.field("s"), &mut errs);
+        let mut errs = ErrorList::default();
+        validate_structural(
+            &JsonSchema::from(tree(schema)),
+            &FieldPath::Root.field("s"),
+            &mut errs,
+        );
         errs.0.iter().map(ToString::to_string).collect()
     }
 
@@ -331,7 +372,7 @@ mod tests {
 
     #[test]
     fn what_openapi_has_and_crds_have_not() {
-        let of = |text: &str| unsupported(&Schema::from(tree(text)));
+        let of = |text: &str| unsupported_keyword(&JsonSchema::from(tree(text)));
         assert_eq!(of(r#"{"properties":{"a":{"type":"string"}}}"#), None);
         let why = Some("OpenAPIV3Schema '$ref' is not supported");
         assert_eq!(of(r##"{"properties":{"a":{"not":{"$ref":"#/x"}}}}"##), why);

@@ -83,7 +83,7 @@ const STREAMS: [Parameter; 4] = [
 ];
 
 /// What a connection with these options asks for.
-pub(super) fn options(kind: &str) -> Vec<Parameter> {
+pub(super) fn connect_parameters(kind: &str) -> Vec<Parameter> {
     match kind {
         "PodAttachOptions" => [&[CONTAINER], &STREAMS[..]].concat(),
         "PodExecOptions" => {
@@ -109,7 +109,7 @@ impl Operation {
         Self(operation)
     }
 
-    pub(super) fn about(
+    pub(super) fn action(
         mut self,
         action: &str,
         (group, version, kind): (&str, &str, &str),
@@ -125,7 +125,7 @@ impl Operation {
     }
 
     /// Takes an object of this schema.
-    pub(super) fn takes(mut self, schema: &str, required: bool) -> Self {
+    pub(super) fn request_body(mut self, schema: &str, required: bool) -> Self {
         self.0["requestBody"]["content"] = contents(&["*/*"], schema);
         if required {
             self.0["requestBody"]["required"] = true.into();
@@ -134,7 +134,7 @@ impl Operation {
     }
 
     /// Takes a patch; one that knows the types only where there are types.
-    pub(super) fn takes_patch(mut self, schema: &str, typed: bool) -> Self {
+    pub(super) fn patch_body(mut self, schema: &str, typed: bool) -> Self {
         let forms = PATCHES.iter().filter(|form| typed || !form.contains("strategic"));
         let forms: Vec<_> = forms.copied().collect();
         self.0["requestBody"]["content"] = contents(&forms, schema);
@@ -143,7 +143,7 @@ impl Operation {
     }
 
     /// Gives an object of this schema, with any of these codes.
-    pub(super) fn gives(mut self, codes: &[(&str, &str)], schema: &str) -> Self {
+    pub(super) fn responses(mut self, codes: &[(&str, &str)], schema: &str) -> Self {
         for (code, description) in codes {
             self.0["responses"][*code]["description"] = (*description).into();
             self.0["responses"][*code]["content"] = contents(JSON, schema);
@@ -152,8 +152,8 @@ impl Operation {
     }
 
     /// The same, or a stream of events.
-    pub(super) fn streams(self, schema: &str) -> Self {
-        let mut this = self.gives(&[("200", "OK")], schema);
+    pub(super) fn watch_response(self, schema: &str) -> Self {
+        let mut this = self.responses(&[("200", "OK")], schema);
         this.0["responses"]["200"]["content"] = contents(&[JSON, STREAM].concat(), schema);
         this
     }
@@ -185,7 +185,7 @@ impl Operation {
     }
 
     /// Gives anything at all.
-    pub(super) fn connects(mut self) -> Self {
+    pub(super) fn connect_response(mut self) -> Self {
         self.0["responses"]["200"]["description"] = "OK".into();
         self.0["responses"]["200"]["content"]["*/*"]["schema"]["type"] = "string".into();
         self

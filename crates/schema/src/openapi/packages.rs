@@ -5,28 +5,28 @@
 
 use std::collections::HashMap;
 
-use object::Struct;
+use object::StructSchema;
 
-use crate::{Definition, Names};
+use crate::{ResourceDefinition, ResourceNames};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta";
 
 /// The versions that other groups use types of, where that is not `v1`.
-const ELSEWHERE: &[(&str, &str)] = &[("io.k8s.api.scheduling", "v1alpha3")];
+const NON_V1_PACKAGES: &[(&str, &str)] = &[("io.k8s.api.scheduling", "v1alpha3")];
 
 /// Whether a shape is one of the API machinery, not of a group.
-pub(crate) fn is_meta(shape: &Struct) -> bool {
-    shape.module.starts_with("object::") || shape.module == "api::meta"
+pub(crate) fn is_meta(shape: &StructSchema) -> bool {
+    shape.rust_module.starts_with("object::") || shape.rust_module == "api::meta"
 }
 
 /// A package, without and with its version.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Package {
+pub(super) struct ModelPackage {
     stem: String,
     version: String,
 }
 
-impl Package {
+impl ModelPackage {
     pub(super) fn of(group: &str, version: &str) -> Self {
         let package = package(group, version);
         let stem = package.strip_suffix(&format!(".{version}")).unwrap_or(&package);
@@ -34,8 +34,8 @@ impl Package {
     }
 
     /// The package of a shape that something in this package leads to.
-    pub(super) fn leads_to(&self, shape: &Struct) -> Self {
-        let mut modules = shape.module.split("::");
+    pub(super) fn leads_to(&self, shape: &StructSchema) -> Self {
+        let mut modules = shape.rust_module.split("::");
         let stem = match (modules.next(), modules.next()) {
             _ if is_meta(shape) => META.to_owned(),
             (Some("api"), Some("internal")) => "io.k8s.api.apiserverinternal".to_owned(),
@@ -48,33 +48,39 @@ impl Package {
         if stem == self.stem {
             return self.clone();
         }
-        let version = ELSEWHERE.iter().find(|(other, _)| *other == stem);
+        let version = NON_V1_PACKAGES.iter().find(|(other, _)| *other == stem);
         Self { version: version.map_or("v1", |(_, version)| version).to_owned(), stem }
     }
 
-    pub(super) fn name(&self, shape: &Struct) -> String {
+    pub(super) fn name(&self, shape: &StructSchema) -> String {
         format!("{}.{}.{}", self.stem, self.version, shape.name)
     }
 }
 
 /// The kinds that shapes are of.
 #[derive(Debug, Default)]
-pub(super) struct Packages {
-    kinds: HashMap<*const Struct, Vec<Names>>,
+pub(super) struct ModelNames {
+    kinds: HashMap<*const StructSchema, Vec<ResourceNames>>,
 }
 
-impl Packages {
-    pub(super) fn of(definitions: &[Definition]) -> Self {
+impl ModelNames {
+    pub(super) fn of(definitions: &[ResourceDefinition]) -> Self {
         let mut packages = Self::default();
-        for definition in definitions.iter().filter(|definition| definition.custom.is_none()) {
-            let shape = std::ptr::from_ref(&*definition.shape);
+        for definition in
+            definitions.iter().filter(|definition| definition.custom_resource.is_none())
+        {
+            let shape = std::ptr::from_ref(&*definition.schema);
             packages.kinds.entry(shape).or_default().push(definition.names);
         }
         packages
     }
 
     /// The kind whose objects have this shape, in the version of the package.
-    pub(super) fn kind(&self, shape: &Struct, package: &Package) -> Option<&Names> {
+    pub(super) fn kind(
+        &self,
+        shape: &StructSchema,
+        package: &ModelPackage,
+    ) -> Option<&ResourceNames> {
         let kinds = self.kinds.get(&std::ptr::from_ref(shape))?;
         kinds.iter().find(|names| names.version == package.version)
     }

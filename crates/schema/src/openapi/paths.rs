@@ -4,18 +4,18 @@ use object::Value;
 
 use super::{
     operation::{
-        DELETE, FORCE, LOG, Operation, PRETTY, Parameter, SELECT, WATCH, WRITE, options, shared,
-        sorted,
+        DELETE, FORCE, LOG, Operation, PRETTY, Parameter, SELECT, WATCH, WRITE, connect_parameters,
+        shared, sorted,
     },
     plain::{GROUP, GROUPS, INFO, VERSIONS},
     schemas::{DELETE_OPTIONS, PATCH, RESOURCES, STATUS, Schemas, WATCH_EVENT},
 };
-use crate::{Definition, Subresource};
+use crate::{ResourceDefinition, Subresource};
 
 const OK: &[(&str, &str)] = &[("200", "OK")];
 const PUT: &[(&str, &str)] = &[("200", "OK"), ("201", "Created")];
 const POST: &[(&str, &str)] = &[("200", "OK"), ("201", "Created"), ("202", "Accepted")];
-const GONE: &[(&str, &str)] = &[("200", "OK"), ("202", "Accepted")];
+const DELETE_RESPONSES: &[(&str, &str)] = &[("200", "OK"), ("202", "Accepted")];
 
 /// The paths of one document.
 #[derive(Debug, Default)]
@@ -48,21 +48,21 @@ impl Paths {
         let id = format!("get{}{}APIResources", camel(group), capital(version));
         let operation = Operation::new(id, &tag(group, version), "Tells what resources there are.");
         let path = format!("{}/", base(group, version));
-        self.put(&path, "get", operation.gives(OK, RESOURCES));
+        self.put(&path, "get", operation.responses(OK, RESOURCES));
     }
 
     /// The paths that say which groups and versions there are, and those of no resource.
-    pub(super) fn plain(&mut self, name: &str) -> Option<Vec<&'static str>> {
+    pub(super) fn non_resource(&mut self, name: &str) -> Option<Vec<&'static str>> {
         let path = format!("/{name}/");
         let new = |id: &str, tag: &str, what: &str| Operation::new(id.to_owned(), tag, what);
         let (operation, schema) = match name {
             "api" => {
                 let operation = new("getCoreAPIVersions", "core", "Tells the versions there are.");
-                (operation.gives(OK, VERSIONS), Some(VERSIONS))
+                (operation.responses(OK, VERSIONS), Some(VERSIONS))
             }
             "apis" => {
                 let operation = new("getAPIVersions", "apis", "Tells the groups there are.");
-                (operation.gives(OK, GROUPS), Some(GROUPS))
+                (operation.responses(OK, GROUPS), Some(GROUPS))
             }
             "version" => {
                 let operation = new("getCodeVersion", "version", "Tells the server's version.");
@@ -84,15 +84,15 @@ impl Paths {
                 let tag = tag(group, "");
                 let tag = tag.trim_end_matches('_');
                 let operation = new(&id, tag, "Tells the versions of a group.");
-                (operation.gives(OK, GROUP), Some(GROUP))
+                (operation.responses(OK, GROUP), Some(GROUP))
             }
         };
         self.put(&path, "get", operation);
         Some(schema.into_iter().collect())
     }
 
-    pub(super) fn kind(&mut self, definition: &Definition, schemas: &mut Schemas) {
-        let place = Place::of(definition);
+    pub(super) fn kind(&mut self, definition: &ResourceDefinition, schemas: &mut Schemas) {
+        let place = ResourcePaths::of(definition);
         let can = |verb: &str| definition.verbs.contains(&verb);
         let one = schemas.kind(definition);
         let kind = place.kind;
@@ -102,25 +102,26 @@ impl Paths {
                 let path = format!("{}/{}", place.base, place.plural);
                 let id = format!("list{}{kind}ForAllNamespaces", place.version);
                 let all = Operation::new(id, &place.tag, "Lists objects of all namespaces.");
-                self.put(&path, "get", all.about("list", place.gvk).streams(&list));
+                self.put(&path, "get", all.action("list", place.gvk).watch_response(&list));
                 self.share(&path, listing().chain([PRETTY]));
             }
-            let operation = place.operation("list", "", "Lists objects.").about("list", place.gvk);
-            self.put(&place.many, "get", operation.with(listing()).streams(&list));
+            let operation = place.operation("list", "", "Lists objects.").action("list", place.gvk);
+            self.put(&place.many, "get", operation.with(listing()).watch_response(&list));
         }
         if can("create") {
             let operation =
-                place.operation("create", "", "Makes an object.").about("post", place.gvk);
-            let operation = operation.with(WRITE.to_vec()).takes(&one, true).gives(POST, &one);
+                place.operation("create", "", "Makes an object.").action("post", place.gvk);
+            let operation =
+                operation.with(WRITE.to_vec()).request_body(&one, true).responses(POST, &one);
             self.put(&place.many, "post", operation);
         }
         if can("deletecollection") {
             let id = format!("delete{}Collection{}{kind}", place.version, place.scope);
             let operation = Operation::new(id, &place.tag, "Deletes all selected objects.");
-            let operation = operation.about("deletecollection", place.gvk);
+            let operation = operation.action("deletecollection", place.gvk);
             let parameters = DELETE.iter().chain(SELECT).copied();
-            let operation = operation.with(parameters).takes(DELETE_OPTIONS, false);
-            self.put(&place.many, "delete", operation.gives(OK, STATUS));
+            let operation = operation.with(parameters).request_body(DELETE_OPTIONS, false);
+            self.put(&place.many, "delete", operation.responses(OK, STATUS));
         }
         if !self.0.get(&place.many).is_null() {
             self.share(&place.many, [PRETTY]);
@@ -128,10 +129,10 @@ impl Paths {
         self.object(&place, definition.verbs, "", (&one, place.gvk));
         if can("delete") {
             let operation =
-                place.operation("delete", "", "Deletes an object.").about("delete", place.gvk);
-            let operation = operation.with(DELETE.to_vec()).takes(DELETE_OPTIONS, false);
-            let left = if definition.shows_deleted { &one } else { STATUS };
-            self.put(&place.one, "delete", operation.gives(GONE, left));
+                place.operation("delete", "", "Deletes an object.").action("delete", place.gvk);
+            let operation = operation.with(DELETE.to_vec()).request_body(DELETE_OPTIONS, false);
+            let left = if definition.return_deleted_object { &one } else { STATUS };
+            self.put(&place.one, "delete", operation.responses(DELETE_RESPONSES, left));
         }
         if !self.0.get(&place.one).is_null() {
             self.share(&place.one, [PRETTY]);
@@ -147,7 +148,7 @@ impl Paths {
     /// Reading and changing one object, or a part of it.
     fn object(
         &mut self,
-        place: &Place,
+        place: &ResourcePaths,
         verbs: &[&str],
         subresource: &str,
         (schema, gvk): (&str, (&str, &str, &str)),
@@ -158,30 +159,40 @@ impl Paths {
         };
         let suffix = capital(subresource);
         if verbs.contains(&"get") {
-            let operation = place.operation("read", &suffix, "Reads an object.").about("get", gvk);
-            self.put(&path, "get", operation.gives(OK, schema));
+            let operation = place.operation("read", &suffix, "Reads an object.").action("get", gvk);
+            self.put(&path, "get", operation.responses(OK, schema));
         }
         if verbs.contains(&"update") {
             let operation =
-                place.operation("replace", &suffix, "Replaces an object.").about("put", gvk);
-            let operation = operation.with(WRITE.to_vec()).takes(schema, true).gives(PUT, schema);
+                place.operation("replace", &suffix, "Replaces an object.").action("put", gvk);
+            let operation =
+                operation.with(WRITE.to_vec()).request_body(schema, true).responses(PUT, schema);
             self.put(&path, "put", operation);
         }
         if verbs.contains(&"patch") {
             let operation = place.operation("patch", &suffix, "Changes part of an object.");
             let operation =
-                operation.about("patch", gvk).with(WRITE.iter().copied().chain([FORCE]));
-            self.put(&path, "patch", operation.takes_patch(PATCH, place.typed).gives(PUT, schema));
+                operation.action("patch", gvk).with(WRITE.iter().copied().chain([FORCE]));
+            self.put(
+                &path,
+                "patch",
+                operation.patch_body(PATCH, place.typed).responses(PUT, schema),
+            );
         }
     }
 
-    fn subresource(&mut self, place: &Place, subresource: &Subresource, schemas: &mut Schemas) {
+    fn subresource(
+        &mut self,
+        place: &ResourcePaths,
+        subresource: &Subresource,
+        schemas: &mut Schemas,
+    ) {
         let (name, kind) = (subresource.name, subresource.kind);
         let path = format!("{}/{name}", place.one);
         if kind.ends_with("Options") {
             return self.connections(place, subresource, &path);
         } else if name == "log" {
-            let operation = place.operation("read", "Log", "Reads a log.").about("get", place.gvk);
+            let operation = place.operation("read", "Log", "Reads a log.").action("get", place.gvk);
             self.put(&path, "get", operation.gives_text());
             return self.share(&path, LOG.iter().copied().chain([PRETTY]));
         }
@@ -193,18 +204,18 @@ impl Paths {
             _ => (place.gvk.0, place.gvk.1),
         };
         let gvk = (group, version, kind);
-        let schema = schemas.foreign(group, version, kind);
+        let schema = schemas.kind_by_gvk(group, version, kind);
         self.object(place, subresource.verbs, name, (&schema, gvk));
         if subresource.verbs.contains(&"create") {
             let operation = place.operation("create", &capital(name), "Makes an object.");
-            let operation = operation.about("post", gvk).with(WRITE.to_vec());
-            self.put(&path, "post", operation.takes(&schema, true).gives(POST, &schema));
+            let operation = operation.action("post", gvk).with(WRITE.to_vec());
+            self.put(&path, "post", operation.request_body(&schema, true).responses(POST, &schema));
         }
         self.share(&path, [PRETTY]);
     }
 
     /// Streams, which any method may open.
-    fn connections(&mut self, place: &Place, subresource: &Subresource, path: &str) {
+    fn connections(&mut self, place: &ResourcePaths, subresource: &Subresource, path: &str) {
         let proxy = subresource.name == "proxy";
         let methods: &[&str] = if proxy {
             &["delete", "get", "head", "options", "patch", "post", "put"]
@@ -222,14 +233,14 @@ impl Paths {
                 let id = format!("connect{version}{verb}{scope}{kind}{name}{suffix}");
                 let operation = Operation::new(id, &place.tag, "Opens a connection.");
                 let gvk = (place.gvk.0, place.gvk.1, subresource.kind);
-                self.put(path, method, operation.about("connect", gvk).connects());
+                self.put(path, method, operation.action("connect", gvk).connect_response());
             }
-            self.share(path, options(subresource.kind));
+            self.share(path, connect_parameters(subresource.kind));
         }
     }
 
     /// The old way to watch.
-    fn watches(&mut self, place: &Place, namespaced: bool) {
+    fn watches(&mut self, place: &ResourcePaths, namespaced: bool) {
         let (version, kind) = (&place.version, place.kind);
         let mut paths = vec![
             (
@@ -247,7 +258,7 @@ impl Paths {
         for (path, id, action) in paths {
             let operation =
                 Operation::new(id, &place.tag, "Watches; use the watch parameter of a list.");
-            self.put(&path, "get", operation.about(action, place.gvk).streams(WATCH_EVENT));
+            self.put(&path, "get", operation.action(action, place.gvk).watch_response(WATCH_EVENT));
             self.share(&path, listing().chain([PRETTY]));
         }
     }
@@ -262,7 +273,7 @@ impl Paths {
 }
 
 /// Where a kind is, and how its operations are called.
-struct Place<'a> {
+struct ResourcePaths<'a> {
     base: String,
     plural: &'a str,
     many: String,
@@ -277,8 +288,8 @@ struct Place<'a> {
     typed: bool,
 }
 
-impl<'a> Place<'a> {
-    fn of(definition: &'a Definition) -> Self {
+impl<'a> ResourcePaths<'a> {
+    fn of(definition: &'a ResourceDefinition) -> Self {
         let names = &definition.names;
         let base = base(names.group, names.version);
         let (scope, many) = if definition.is_namespaced() {
@@ -296,7 +307,7 @@ impl<'a> Place<'a> {
             version: format!("{}{}", camel(names.group), capital(names.version)),
             scope,
             base,
-            typed: definition.custom.is_none(),
+            typed: definition.custom_resource.is_none(),
         }
     }
 
@@ -310,7 +321,7 @@ fn listing() -> impl Iterator<Item = Parameter> {
     SELECT.iter().chain(WATCH).copied()
 }
 
-fn watched(place: &Place, path: &str) -> String {
+fn watched(place: &ResourcePaths, path: &str) -> String {
     path.replacen(&place.base, &format!("{}/watch", place.base), 1)
 }
 

@@ -12,7 +12,7 @@ const VERSION: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.GroupVersionForDisco
 const ADDRESS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ServerAddressByClientCIDR";
 
 /// Paths that every server has.
-pub(super) const ALWAYS: &[&str] =
+pub(super) const NON_RESOURCE_PATHS: &[&str] =
     &["api", "apis", "version", ".well-known/openid-configuration", "openid/v1/jwks"];
 
 /// The schema of this name, and those that it leads to.

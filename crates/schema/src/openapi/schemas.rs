@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use object::{
-    Check, DeleteOptions, Field, Lens, Link, ListMeta, ListType, ObjectMeta, Plain, Rules, Status,
-    Struct, Type, Value,
+    DeleteOptions, FieldAttributes, FieldSchema, Lens, ListMeta, ListType, ObjectMeta, SchemaRef,
+    Status, StructAlternative, StructSchema, Type, Validation, Value,
 };
 
-use super::packages::{Package, Packages, package};
-use crate::{Definition, custom::publish, patch::replaces, published::default_of};
+use super::packages::{ModelNames, ModelPackage, package};
+use crate::{ResourceDefinition, custom::publish, patch::is_replaced, published::openapi_default};
 
 pub(super) const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
 pub(super) const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
@@ -28,37 +28,44 @@ const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
 /// The schemas of one document: those that were asked for, and all that they lead to.
 #[derive(Debug)]
 pub(super) struct Schemas<'a> {
-    packages: &'a Packages,
+    packages: &'a ModelNames,
     /// Where the shape is that is being added.
-    here: Package,
-    all: &'a [Definition],
-    done: BTreeMap<String, Value>,
+    current_package: ModelPackage,
+    all: &'a [ResourceDefinition],
+    components: BTreeMap<String, Value>,
 }
 
 impl<'a> Schemas<'a> {
-    pub(super) fn new(packages: &'a Packages, all: &'a [Definition]) -> Self {
-        Self { packages, here: Package::of("", "v1"), all, done: BTreeMap::new() }
+    pub(super) fn new(packages: &'a ModelNames, all: &'a [ResourceDefinition]) -> Self {
+        Self {
+            packages,
+            current_package: ModelPackage::of("", "v1"),
+            all,
+            components: BTreeMap::new(),
+        }
     }
 
     pub(super) fn into_value(self) -> Value {
-        object(self.done)
+        object(self.components)
     }
 
     /// Adds a kind; the result is its name.
-    pub(super) fn kind(&mut self, definition: &Definition) -> String {
-        self.here = Package::of(definition.names.group, definition.names.version);
-        let Some(custom) = &definition.custom else { return self.shape(&definition.shape) };
+    pub(super) fn kind(&mut self, definition: &ResourceDefinition) -> String {
+        self.current_package = ModelPackage::of(definition.names.group, definition.names.version);
+        let Some(custom) = &definition.custom_resource else {
+            return self.shape(&definition.schema);
+        };
         let name = publish::name(&definition.names);
         self.shape(ObjectMeta::SHAPE);
-        self.done.insert(name.clone(), custom.published().clone());
+        self.components.insert(name.clone(), custom.published().clone());
         name
     }
 
     /// Adds the list of a kind; the result is its name.
-    pub(super) fn list(&mut self, definition: &Definition) -> String {
+    pub(super) fn list(&mut self, definition: &ResourceDefinition) -> String {
         let item = self.kind(definition);
         let names = &definition.names;
-        let name = match &definition.custom {
+        let name = match &definition.custom_resource {
             Some(custom) => item.replace(names.kind, &custom.list_kind),
             None => format!("{item}List"),
         };
@@ -71,23 +78,23 @@ impl<'a> Schemas<'a> {
         schema["type"] = "object".into();
         let kind = definition.list_kind();
         of_kind(&mut schema, &[(names.group, names.version, &kind)]);
-        self.done.insert(name.clone(), schema);
+        self.components.insert(name.clone(), schema);
         name
     }
 
     /// Adds a kind of whatever group; the result is its full name.
-    pub(super) fn foreign(&mut self, group: &str, version: &str, kind: &str) -> String {
-        let is = |names: &crate::Names| {
+    pub(super) fn kind_by_gvk(&mut self, group: &str, version: &str, kind: &str) -> String {
+        let is = |names: &crate::ResourceNames| {
             names.group == group && names.version == version && names.kind == kind
         };
         if let Some(definition) = self.all.iter().find(|definition| is(&definition.names)) {
-            return self.shape(&definition.shape);
+            return self.shape(&definition.schema);
         }
         let name = format!("{}.{kind}", package(group, version));
-        if !self.done.contains_key(&name) {
+        if !self.components.contains_key(&name) {
             let mut schema = object([("type".to_owned(), "object".into())]);
             of_kind(&mut schema, &[(group, version, kind)]);
-            self.done.insert(name.clone(), schema);
+            self.components.insert(name.clone(), schema);
         }
         name
     }
@@ -105,16 +112,16 @@ impl<'a> Schemas<'a> {
             (DeleteOptions::SHAPE, kinds("DeleteOptions")),
         ] {
             let name = self.shape(shape);
-            of_kind(self.done.get_mut(&name).expect("just added"), &kinds);
+            of_kind(self.components.get_mut(&name).expect("just added"), &kinds);
         }
-        self.done.insert(PATCH.to_owned(), object([("type".to_owned(), "object".into())]));
+        self.components.insert(PATCH.to_owned(), object([("type".to_owned(), "object".into())]));
         let mut event = object([]);
         event["properties"]["object"] = self.wrapped(RAW, raw());
         event["properties"]["type"] = text("");
         event["required"] = ["type", "object"].into_iter().collect();
         event["type"] = "object".into();
         event["x-kubernetes-group-version-kind"] = kind_list(&kinds("WatchEvent"));
-        self.done.insert(WATCH_EVENT.to_owned(), event);
+        self.components.insert(WATCH_EVENT.to_owned(), event);
         self.discovery();
     }
 
@@ -143,41 +150,43 @@ impl<'a> Schemas<'a> {
         let required = ["name", "singularName", "namespaced", "kind", "verbs"];
         resource["required"] = required.into_iter().collect();
         resource["type"] = "object".into();
-        self.done.insert(RESOURCE.to_owned(), resource);
+        self.components.insert(RESOURCE.to_owned(), resource);
         let mut all = object([("type".to_owned(), "object".into())]);
         all["properties"]["groupVersion"] = text("");
         all["properties"]["resources"] = list(reference(RESOURCE), true);
         all["required"] = ["groupVersion", "resources"].into_iter().collect();
         of_kind(&mut all, &[("", "v1", "APIResourceList")]);
-        self.done.insert(RESOURCES.to_owned(), all);
+        self.components.insert(RESOURCES.to_owned(), all);
     }
 
     /// Adds a shape and all that it leads to; the result is its name.
-    fn shape(&mut self, shape: &Struct) -> String {
-        let package = self.here.leads_to(shape);
+    fn shape(&mut self, shape: &StructSchema) -> String {
+        let package = self.current_package.leads_to(shape);
         let name = package.name(shape);
-        if !self.done.contains_key(&name) {
-            self.done.insert(name.clone(), Value::Null); // it may contain itself
-            let from = std::mem::replace(&mut self.here, package);
+        if !self.components.contains_key(&name) {
+            self.components.insert(name.clone(), Value::Null); // it may contain itself
+            let from = std::mem::replace(&mut self.current_package, package);
             let mut schema = self.fields(shape);
-            if let Some(names) = self.packages.kind(shape, &self.here) {
+            if let Some(names) = self.packages.kind(shape, &self.current_package) {
                 of_kind(&mut schema, &[(names.group, names.version, names.kind)]);
             }
-            self.here = from;
-            self.done.insert(name.clone(), schema);
+            self.current_package = from;
+            self.components.insert(name.clone(), schema);
         }
         name
     }
 
-    fn fields(&mut self, shape: &Struct) -> Value {
+    fn fields(&mut self, shape: &StructSchema) -> Value {
         let mut schema = object([]);
         describe(&mut schema, &shape.doc);
         let mut required = Vec::new();
-        for field in shape.written() {
+        for field in shape.fields_in_go_order() {
             schema["properties"][&*field.name] = match (&*shape.name, &*field.ty) {
                 ("ManagedFieldsEntry", Type::Any) => self.wrapped(FIELDS, raw()),
                 ("JSONSchemaProps", Type::Any) => self.known(JSON, Value::object()),
-                ("JSONSchemaProps", Type::Either(..) | Type::Object(_)) => self.of_type(&field.ty),
+                ("JSONSchemaProps", Type::StructOr(..) | Type::Object(_)) => {
+                    self.of_type(&field.ty)
+                }
                 ("JSONSchemaProps", Type::List(item)) if matches!(**item, Type::Any) => {
                     let mut list = self.property(field);
                     list["items"] = self.known(JSON, Value::object());
@@ -185,11 +194,11 @@ impl<'a> Schemas<'a> {
                 }
                 _ => self.property(field),
             };
-            if replaces(&shape.name, &field.name) {
+            if is_replaced(&shape.name, &field.name) {
                 let property = &mut schema["properties"][&*field.name];
                 property["x-kubernetes-patch-strategy"] = "replace".into();
             }
-            if field.rules.required {
+            if field.attributes.required {
                 required.push(field.name.as_str());
             }
         }
@@ -206,17 +215,17 @@ impl<'a> Schemas<'a> {
         schema
     }
 
-    fn property(&mut self, field: &Field) -> Value {
+    fn property(&mut self, field: &FieldSchema) -> Value {
         let mut schema = self.of_type(&field.ty);
         if !schema.get("$ref").is_null() {
             // What stands beside a reference would not count.
             schema = object([("allOf".to_owned(), [schema].into_iter().collect())]);
         }
         describe(&mut schema, &field.doc);
-        if let Some(default) = default_of(field) {
+        if let Some(default) = openapi_default(field) {
             schema["default"] = default;
         }
-        let values = values(&field.rules);
+        let values = values(&field.attributes);
         if !values.is_empty() {
             let mut values = values.to_vec();
             values.sort_unstable();
@@ -227,8 +236,8 @@ impl<'a> Schemas<'a> {
             };
             of["enum"] = values.into_iter().collect();
         }
-        let bytes = matches!(*field.ty, Type::Bytes) && field.rules.atomic;
-        extend(&mut schema, &field.rules, bytes || matches!(*field.ty, Type::List(_)));
+        let bytes = matches!(*field.ty, Type::Bytes) && field.attributes.atomic;
+        extend(&mut schema, &field.attributes, bytes || matches!(*field.ty, Type::List(_)));
         schema
     }
 
@@ -255,13 +264,13 @@ impl<'a> Schemas<'a> {
                 schema
             }
             Type::Any => self.known(RAW, raw()),
-            Type::Either(shape, plain) => {
+            Type::StructOr(shape, plain) => {
                 let suffix = match plain {
-                    Plain::Bool => "OrBool",
-                    Plain::List => "OrArray",
-                    Plain::Texts => "OrStringArray",
+                    StructAlternative::Bool => "OrBool",
+                    StructAlternative::List => "OrArray",
+                    StructAlternative::Strings => "OrStringArray",
                 };
-                let name = format!("{}{suffix}", self.here.leads_to(shape).name(shape));
+                let name = format!("{}{suffix}", self.current_package.leads_to(shape).name(shape));
                 self.known(&name, Value::object())
             }
             Type::Time => self.known(TIME, plain("string", "date-time")),
@@ -283,13 +292,13 @@ impl<'a> Schemas<'a> {
                 schema["additionalProperties"] = self.of_type(item);
                 schema
             }
-            Type::Object(Link::Shared(shape)) => self.fields(shape),
+            Type::Object(SchemaRef::Shared(shape)) => self.fields(shape),
             Type::Object(shape) => reference(&self.shape(shape)),
         }
     }
 
     fn known(&mut self, name: &str, schema: Value) -> Value {
-        self.done.entry(name.to_owned()).or_insert(schema);
+        self.components.entry(name.to_owned()).or_insert(schema);
         reference(name)
     }
 
@@ -297,7 +306,7 @@ impl<'a> Schemas<'a> {
         object([("allOf".to_owned(), [self.known(name, schema)].into_iter().collect())])
     }
 
-    fn nested(&mut self, shape: &Struct) -> Value {
+    fn nested(&mut self, shape: &StructSchema) -> Value {
         let name = self.shape(shape);
         let mut schema = object([("allOf".to_owned(), [reference(&name)].into_iter().collect())]);
         schema["default"] = Value::object();
@@ -360,43 +369,43 @@ fn describe(schema: &mut Value, doc: &str) {
 }
 
 /// The values that clients are told of.
-fn values(rules: &Rules) -> &'static [&'static str] {
-    let checked = |checks: &'static [Check]| {
+fn values(rules: &FieldAttributes) -> &'static [&'static str] {
+    let checked = |checks: &'static [Validation]| {
         checks.iter().find_map(|check| match check {
-            Check::Values(values) => Some(*values),
+            Validation::OneOfValues(values) => Some(*values),
             _ => None,
         })
     };
     let each = || {
-        rules.checks.iter().find_map(|check| match check {
-            Check::Each(checks) => checked(checks),
+        rules.validations.iter().find_map(|check| match check {
+            Validation::Each(checks) => checked(checks),
             _ => None,
         })
     };
-    match rules.values {
-        [] => checked(rules.checks).or_else(each).unwrap_or_default(),
+    match rules.enum_values {
+        [] => checked(rules.validations).or_else(each).unwrap_or_default(),
         values => values,
     }
 }
 
 /// Which fields exclude each other, and which says what there is.
-fn union(shape: &Struct) -> Option<Value> {
+fn union(shape: &StructSchema) -> Option<Value> {
     let mut union = Value::object();
-    for field in shape.flat().filter(|field| field.rules.union) {
+    for field in shape.json_fields().filter(|field| field.attributes.union) {
         let (first, rest) = field.name.split_at(1);
         let name = format!("{}{rest}", first.to_uppercase());
         union["fields-to-discriminateBy"][&*field.name] = name.into();
     }
-    if let Some(field) = shape.flat().find(|field| field.rules.discriminator) {
+    if let Some(field) = shape.json_fields().find(|field| field.attributes.discriminator) {
         union["discriminator"] = field.name.as_str().into();
     }
     Some(union).filter(|union| union.entries().len() > 0)
 }
 
 /// How the field is merged.
-fn extend(schema: &mut Value, rules: &Rules, list: bool) {
+fn extend(schema: &mut Value, rules: &FieldAttributes, list: bool) {
     if list {
-        schema["x-kubernetes-list-type"] = match rules.list {
+        schema["x-kubernetes-list-type"] = match rules.list_type {
             ListType::Atomic => "atomic".into(),
             ListType::Set => "set".into(),
             ListType::Map(keys) => {

@@ -2,12 +2,12 @@ use object::Value;
 
 use super::*;
 use crate::{
-    Definition,
+    ResourceDefinition,
     sample::{Sample, tree},
 };
 
-fn definitions() -> Vec<Definition> {
-    vec![Definition::of::<Sample>()]
+fn definitions() -> Vec<ResourceDefinition> {
+    vec![ResourceDefinition::from_kind::<Sample>()]
 }
 
 /// The document without what is only for people.

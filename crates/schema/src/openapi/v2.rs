@@ -7,9 +7,9 @@ use object::{Value, to_json};
 use super::{
     operation::PATCHES,
     plain,
-    v3::{document, finished, plain_names},
+    v3::{document, finish_document, plain_names},
 };
-use crate::{Definition, custom::publish};
+use crate::{ResourceDefinition, custom::publish};
 
 /// The versions that upstream's types have, or had, which options and events name.
 const KNOWN: &str = "admission.k8s.io/v1 admission.k8s.io/v1beta1 admissionregistration.k8s.io/v1 \
@@ -33,7 +33,7 @@ const KNOWN: &str = "admission.k8s.io/v1 admission.k8s.io/v1beta1 admissionregis
     storagemigration.k8s.io/v1beta1";
 
 /// The document of all definitions.
-pub fn v2(all: &[Definition]) -> Value {
+pub fn v2(all: &[ResourceDefinition]) -> Value {
     let mine: Vec<_> =
         all.iter().filter(|definition| !definition.names.plural.is_empty()).collect();
     let known: Vec<(&str, &str)> =
@@ -45,13 +45,13 @@ pub fn v2(all: &[Definition]) -> Value {
         paths.version(group, version);
     }
     for name in plain_names(all) {
-        for name in paths.plain(&name).unwrap_or_default() {
+        for name in paths.non_resource(&name).unwrap_or_default() {
             for (name, schema) in plain::schemas(name) {
                 schemas[name] = schema;
             }
         }
     }
-    let from = finished(paths, schemas);
+    let from = finish_document(paths, schemas);
     let mut swagger = Value::object();
     swagger["swagger"] = "2.0".into();
     swagger["info"] = from.get("info").clone();
@@ -65,8 +65,8 @@ pub fn v2(all: &[Definition]) -> Value {
         true
     });
     for definition in all {
-        if let Some(custom) = &definition.custom {
-            let mut own = publish::older(custom.published());
+        if let Some(custom) = &definition.custom_resource {
+            let mut own = publish::to_openapi_v2(custom.published());
             schema(&mut own, true);
             definitions[&*publish::name(&definition.names)] = own;
         }

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use object::Value;
 
-use super::{VERSION, packages::Packages, paths::Paths, plain, schemas::Schemas};
-use crate::Definition;
+use super::{VERSION, packages::ModelNames, paths::Paths, plain, schemas::Schemas};
+use crate::ResourceDefinition;
 
 /// The document of one group and version. `all` are the definitions of every group:
 /// they tell to which group a type that many use belongs. Those without a plural are what
 /// subresources take and give.
-pub fn v3(all: &[Definition], group: &str, version: &str) -> Value {
-    let of = |definition: &&Definition| {
+pub fn v3(all: &[ResourceDefinition], group: &str, version: &str) -> Value {
+    let of = |definition: &&ResourceDefinition| {
         definition.names.group == group
             && definition.names.version == version
             && !definition.names.plural.is_empty()
@@ -19,28 +19,29 @@ pub fn v3(all: &[Definition], group: &str, version: &str) -> Value {
     let mine: Vec<_> = all.iter().filter(of).collect();
     let (mut paths, schemas) = document(all, &mine, &[(group, version)]);
     paths.version(group, version);
-    finished(paths, schemas)
+    finish_document(paths, schemas)
 }
 
 /// The documents of what is no resource, by name: which groups there are, what a group has,
 /// the server's version.
-pub fn others(all: &[Definition]) -> Vec<(String, Value)> {
+pub fn non_resource_documents(all: &[ResourceDefinition]) -> Vec<(String, Value)> {
     let documents = plain_names(all).into_iter().filter_map(|name| {
         let (mut paths, mut schemas) = (Paths::default(), Value::Null);
-        for schema in paths.plain(&name)? {
+        for schema in paths.non_resource(&name)? {
             for (name, schema) in plain::schemas(schema) {
                 schemas[name] = schema;
             }
         }
-        Some((name, finished(paths, schemas)))
+        Some((name, finish_document(paths, schemas)))
     });
     documents.collect()
 }
 
 /// Groups that only CRDs have no such document.
-pub(super) fn plain_names(all: &[Definition]) -> Vec<String> {
-    let mut names: Vec<String> = plain::ALWAYS.iter().map(|name| (*name).to_owned()).collect();
-    for definition in all.iter().filter(|definition| definition.custom.is_none()) {
+pub(super) fn plain_names(all: &[ResourceDefinition]) -> Vec<String> {
+    let mut names: Vec<String> =
+        plain::NON_RESOURCE_PATHS.iter().map(|name| (*name).to_owned()).collect();
+    for definition in all.iter().filter(|definition| definition.custom_resource.is_none()) {
         let name = format!("apis/{}", definition.names.group);
         let has = !definition.names.group.is_empty() && !definition.names.plural.is_empty();
         if has && !names.contains(&name) {
@@ -52,11 +53,11 @@ pub(super) fn plain_names(all: &[Definition]) -> Vec<String> {
 
 /// A document about these definitions.
 pub(super) fn document(
-    all: &[Definition],
-    definitions: &[&Definition],
+    all: &[ResourceDefinition],
+    definitions: &[&ResourceDefinition],
     versions: &[(&str, &str)],
 ) -> (Paths, Value) {
-    let packages = Packages::of(all);
+    let packages = ModelNames::of(all);
     let (mut schemas, mut paths) = (Schemas::new(&packages, all), Paths::default());
     for definition in definitions {
         schemas.kind(definition);
@@ -69,7 +70,7 @@ pub(super) fn document(
 }
 
 /// With only those schemas that a path leads to.
-pub(super) fn finished(paths: Paths, schemas: Value) -> Value {
+pub(super) fn finish_document(paths: Paths, schemas: Value) -> Value {
     let paths = paths.into_value();
     let mut used = BTreeSet::new();
     references(&paths, &mut used);

@@ -5,13 +5,13 @@ use object::Value;
 use super::{
     PatchError, entry,
     lists::{check_types, key_of, same, unique, without},
-    place::{Items, Place, shown},
+    place::{ListPatchMeta, PatchSchema, format_go_v},
     strategic::{DELETE_FROM, DIRECTIVE, ORDER, RETAIN_KEYS},
 };
 
 /// Which half of the difference is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum DiffPart {
     /// What is new or other; nothing is removed.
     Changes,
     /// What is gone.
@@ -19,11 +19,11 @@ pub(super) enum Part {
 }
 
 /// The patch from `old` to `new`; `retain`: it names the keys that are left.
-pub(super) fn diff(
+pub(super) fn strategic_diff(
     old: &Value,
     new: &Value,
-    place: Place,
-    part: Part,
+    place: PatchSchema,
+    part: DiffPart,
     retain: bool,
 ) -> Result<Value, PatchError> {
     let mut patch = Value::object();
@@ -34,12 +34,12 @@ pub(super) fn diff(
             (Some(before), after) if before.is_object() && after.is_object() => {
                 let inner = place.object(name)?;
                 if inner.replace {
-                    if part == Part::Changes {
+                    if part == DiffPart::Changes {
                         patch[name] = after.clone();
                     }
                     continue;
                 }
-                let change = diff(before, after, inner.of, part, inner.retain_keys)?;
+                let change = strategic_diff(before, after, inner.of, part, inner.retain_keys)?;
                 if change.entries().len() > 0 {
                     patch[name] = change;
                 }
@@ -48,16 +48,16 @@ pub(super) fn diff(
                 let rules = place.list(name)?;
                 if rules.merge {
                     diff_list(before, after, rules, part)?.write(name, &mut patch);
-                } else if part == Part::Changes {
+                } else if part == DiffPart::Changes {
                     patch[name] = Value::List(after.clone());
                 }
             }
-            (_, after) if part == Part::Changes => patch[name] = after.clone(),
+            (_, after) if part == DiffPart::Changes => patch[name] = after.clone(),
             _ => {}
         }
     }
     let gone = |(name, value): &(&str, &Value)| !value.is_null() && entry(new, name).is_none();
-    if part == Part::Deletions {
+    if part == DiffPart::Deletions {
         for (name, _) in old.entries().filter(|(name, _)| entry(new, name).is_none()) {
             patch[name] = Value::Null;
         }
@@ -72,9 +72,14 @@ pub(super) fn diff(
     Ok(patch)
 }
 
-fn diff_list(old: &[Value], new: &[Value], rules: Items, part: Part) -> Result<Change, PatchError> {
+fn diff_list(
+    old: &[Value],
+    new: &[Value],
+    rules: ListPatchMeta,
+    part: DiffPart,
+) -> Result<Change, PatchError> {
     if old.is_empty() {
-        let items = if part == Part::Changes { new.to_vec() } else { Vec::new() };
+        let items = if part == DiffPart::Changes { new.to_vec() } else { Vec::new() };
         return Ok(Change { items, ..Change::default() });
     }
     check_types(&[old, new])?;
@@ -107,7 +112,12 @@ impl Change {
     }
 }
 
-fn objects(old: &[Value], new: &[Value], rules: Items, part: Part) -> Result<Change, PatchError> {
+fn objects(
+    old: &[Value],
+    new: &[Value],
+    rules: ListPatchMeta,
+    part: DiffPart,
+) -> Result<Change, PatchError> {
     let key = rules.key;
     for item in old.iter().chain(new) {
         key_of(item, key)?;
@@ -116,20 +126,20 @@ fn objects(old: &[Value], new: &[Value], rules: Items, part: Part) -> Result<Cha
     for item in new {
         match old.iter().find(|other| same(other, item, key)) {
             Some(other) => {
-                let mut inner = diff(other, item, rules.of, part, rules.retain_keys)?;
+                let mut inner = strategic_diff(other, item, rules.of, part, rules.retain_keys)?;
                 if inner.entries().len() > 0 {
                     inner[key] = item.get(key).clone();
                     change.items.push(inner);
                 }
             }
-            None if part == Part::Changes => change.items.push(item.clone()),
+            None if part == DiffPart::Changes => change.items.push(item.clone()),
             None => {}
         }
     }
-    if part == Part::Deletions {
+    if part == DiffPart::Deletions {
         let mut gone: Vec<_> =
             old.iter().filter(|a| !new.iter().any(|b| same(a, b, key))).collect();
-        gone.sort_by_key(|item| shown(item.get(key)));
+        gone.sort_by_key(|item| format_go_v(item.get(key)));
         for item in gone {
             let mut directive = Value::object();
             directive[DIRECTIVE] = "delete".into();
@@ -138,7 +148,7 @@ fn objects(old: &[Value], new: &[Value], rules: Items, part: Part) -> Result<Cha
         }
     }
     let moved = old.len() != new.len() || old.iter().zip(new).any(|(a, b)| !same(a, b, key));
-    if !change.items.is_empty() || part == Part::Changes && moved {
+    if !change.items.is_empty() || part == DiffPart::Changes && moved {
         change.order = new
             .iter()
             .map(|item| {
@@ -151,18 +161,18 @@ fn objects(old: &[Value], new: &[Value], rules: Items, part: Part) -> Result<Cha
     Ok(change)
 }
 
-fn plain(old: &[Value], new: &[Value], part: Part) -> Change {
+fn plain(old: &[Value], new: &[Value], part: DiffPart) -> Change {
     let mut change = Change::default();
     match part {
-        Part::Changes => {
+        DiffPart::Changes => {
             change.items = unique(without(new, old));
             if old != new {
                 change.order = new.to_vec();
             }
         }
-        Part::Deletions => {
+        DiffPart::Deletions => {
             change.deleted = unique(without(old, new));
-            change.deleted.sort_by_key(shown);
+            change.deleted.sort_by_key(format_go_v);
             if !change.deleted.is_empty() {
                 change.order = new.to_vec();
             }
@@ -172,22 +182,22 @@ fn plain(old: &[Value], new: &[Value], part: Part) -> Change {
 }
 
 /// Half of the JSON merge patch that makes `new` of `old`.
-pub(super) fn diff_json(old: &Value, new: &Value, part: Part) -> Value {
+pub(super) fn merge_patch_diff(old: &Value, new: &Value, part: DiffPart) -> Value {
     let mut patch = Value::object();
     for (name, after) in new.entries() {
         match entry(old, name) {
             Some(before) if before == after => {}
             Some(before) if before.is_object() && after.is_object() => {
-                let change = diff_json(before, after, part);
+                let change = merge_patch_diff(before, after, part);
                 if change.entries().len() > 0 {
                     patch[name] = change;
                 }
             }
-            _ if after.is_null() == (part == Part::Deletions) => patch[name] = after.clone(),
+            _ if after.is_null() == (part == DiffPart::Deletions) => patch[name] = after.clone(),
             _ => {}
         }
     }
-    if part == Part::Deletions {
+    if part == DiffPart::Deletions {
         for (name, _) in old.entries().filter(|(name, _)| entry(new, name).is_none()) {
             patch[name] = Value::Null;
         }

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 
 use object::{Value, depth::MAX_DOCUMENT, from_json};
 
-use super::{PatchError, json_type, lazy::Node, read, written};
+use super::{PatchError, json_type, lazy::LazyNode, read, written};
 
 /// More operations than anybody needs in one request.
-const OPERATIONS: usize = 10_000;
+const MAX_OPERATIONS: usize = 10_000;
 /// By how much `copy` may let an object grow.
-const COPIED: usize = 3 * 1024 * 1024;
+const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
 /// How many items and bytes all operations together may move or look at, those that are needed
 /// to find a place excepted: inserting at the front of a list moves all of it.
 const WORK: usize = 1 << 28;
@@ -47,7 +47,7 @@ impl Used {
     }
 
     /// Refuses a value that would nest too deep at the end of this path.
-    fn depth(&mut self, path: &str, value: &Node) -> Result<(), Stop> {
+    fn depth(&mut self, path: &str, value: &LazyNode) -> Result<(), Stop> {
         let (height, looked_at) = value.height(MAX_DOCUMENT);
         self.work(looked_at)?;
         if path.matches('/').count() + height > MAX_DOCUMENT {
@@ -58,26 +58,28 @@ impl Used {
 }
 
 /// Applies the operations in their order; all of them, or none.
-pub fn json(doc: &Value, patch: &Value) -> Result<Value, PatchError> {
-    read(&json_text(&written(doc), &written(patch), false)?)
+pub fn apply_json_patch(doc: &Value, patch: &Value) -> Result<Value, PatchError> {
+    read(&apply_json_patch_text(&written(doc), &written(patch), false)?)
 }
 
 /// The same with JSON. `strict`: operations are looked at before the first is done.
-pub fn json_text(doc: &str, patch: &str, strict: bool) -> Result<String, PatchError> {
+pub fn apply_json_patch_text(doc: &str, patch: &str, strict: bool) -> Result<String, PatchError> {
     let count = check(&read(patch)?, strict)?;
-    if count > OPERATIONS {
+    if count > MAX_OPERATIONS {
         return Err(PatchError::TooLarge(format!(
-            "The allowed maximum operations in a JSON patch is {OPERATIONS}, got {count}"
+            "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {count}"
         )));
     }
-    let (mut doc, mut patch, mut used) = (Node::new(doc), Node::new(patch), Used::default());
-    doc.open();
-    if let Node::List(operations) = patch.open() {
+    let (mut doc, mut patch, mut used) =
+        (LazyNode::new(doc), LazyNode::new(patch), Used::default());
+    doc.expand();
+    if let LazyNode::List(operations) = patch.expand() {
         for operation in operations {
             let nothing = &mut BTreeMap::new();
-            let fields = if let Node::Object(fields) = operation.open() { fields } else { nothing };
+            let fields =
+                if let LazyNode::Object(fields) = operation.expand() { fields } else { nothing };
             apply(&mut doc, fields, &mut used).map_err(|stop| match stop {
-                Stop::Unfit(why) => PatchError::Unfit(why),
+                Stop::Unfit(why) => PatchError::Unprocessable(why),
                 Stop::TooLarge(why) => PatchError::TooLarge(why),
             })?;
         }
@@ -114,12 +116,12 @@ fn check(patch: &Value, strict: bool) -> Result<usize, PatchError> {
 
 #[expect(clippy::too_many_lines, reason = "an arm for each operation")]
 fn apply<'a>(
-    doc: &mut Node<'a>,
-    operation: &BTreeMap<String, Node<'a>>,
+    doc: &mut LazyNode<'a>,
+    operation: &BTreeMap<String, LazyNode<'a>>,
     used: &mut Used,
 ) -> Result<(), Stop> {
     let text = |name: &str| match operation.get(name) {
-        Some(Node::Written(text)) => from_json(text.as_bytes()).ok()?.as_str().map(String::from),
+        Some(LazyNode::Raw(text)) => from_json(text.as_bytes()).ok()?.as_str().map(String::from),
         _ => None,
     };
     let kind = text("op").unwrap_or_else(|| "unknown".to_owned());
@@ -130,7 +132,7 @@ fn apply<'a>(
         format!("{kind} operation does not apply: {what}: {path}: missing value")
     };
     let within = |path: &str, error: String| format!("error in {kind} for path: '{path}': {error}");
-    let value = || operation.get("value").cloned().unwrap_or(Node::Null);
+    let value = || operation.get("value").cloned().unwrap_or(LazyNode::Null);
     match &*kind {
         "add" | "remove" => {
             let (path, value) = (path("path")?, value());
@@ -146,7 +148,7 @@ fn apply<'a>(
         "replace" => {
             let (path, mut value) = (path("path")?, value());
             if path.is_empty() {
-                if !matches!(value.open(), Node::Object(_) | Node::List(_)) {
+                if !matches!(value.expand(), LazyNode::Object(_) | LazyNode::List(_)) {
                     return Err("replace operation value must be object or array"
                         .to_owned()
                         .into());
@@ -156,8 +158,8 @@ fn apply<'a>(
             }
             used.depth(&path, &value)?;
             match parent(doc, &path).ok_or_else(|| missing("doc is missing path", &path))? {
-                (Node::List(items), key) => {
-                    let at = place(&key, items.len())
+                (LazyNode::List(items), key) => {
+                    let at = parse_index(&key, items.len())
                         .map_err(|_| missing("doc is missing key", &path))?;
                     if let Some(item) = items.get_mut(at) {
                         *item = value;
@@ -183,10 +185,10 @@ fn apply<'a>(
                 .ok_or_else(|| missing("doc is missing destination path", &path))?;
             if kind == "copy" {
                 used.copied += value.text().len();
-                if used.copied > COPIED {
+                if used.copied > MAX_COPIED_BYTES {
                     return Err(Stop::Unfit(format!(
                         "Unable to complete the copy, the accumulated size increase of copy is \
-                         {}, exceeding the limit {COPIED}",
+                         {}, exceeding the limit {MAX_COPIED_BYTES}",
                         used.copied
                     )));
                 }
@@ -211,37 +213,37 @@ fn apply<'a>(
     }
 }
 
-fn add<'a>(parent: &mut Node<'a>, key: String, value: Node<'a>) -> Result<(), String> {
+fn add<'a>(parent: &mut LazyNode<'a>, key: String, value: LazyNode<'a>) -> Result<(), String> {
     match parent {
-        Node::List(items) if key == "-" => items.push(value),
-        Node::List(items) => items.insert(place(&key, items.len() + 1)?, value),
-        Node::Object(entries) => drop(entries.insert(key, value)),
+        LazyNode::List(items) if key == "-" => items.push(value),
+        LazyNode::List(items) => items.insert(parse_index(&key, items.len() + 1)?, value),
+        LazyNode::Object(entries) => drop(entries.insert(key, value)),
         _ => {}
     }
     Ok(())
 }
 
-fn take<'a>(parent: &mut Node<'a>, key: &str) -> Result<Node<'a>, String> {
+fn take<'a>(parent: &mut LazyNode<'a>, key: &str) -> Result<LazyNode<'a>, String> {
     let taken = match parent {
-        Node::List(items) => Some(items.remove(place(key, items.len())?)),
-        Node::Object(entries) => entries.remove(key),
+        LazyNode::List(items) => Some(items.remove(parse_index(key, items.len())?)),
+        LazyNode::Object(entries) => entries.remove(key),
         _ => None,
     };
     taken.ok_or_else(|| format!("Unable to remove nonexistent key: {key}: missing value"))
 }
 
 /// What is at `key`; where nothing is, `null`.
-fn look<'a>(parent: &Node<'a>, key: &str) -> Result<Node<'a>, String> {
+fn look<'a>(parent: &LazyNode<'a>, key: &str) -> Result<LazyNode<'a>, String> {
     let found = match parent {
-        Node::List(items) => items.get(place(key, items.len())?),
-        Node::Object(entries) => entries.get(key),
+        LazyNode::List(items) => items.get(parse_index(key, items.len())?),
+        LazyNode::Object(entries) => entries.get(key),
         _ => None,
     };
-    Ok(found.cloned().unwrap_or(Node::Null))
+    Ok(found.cloned().unwrap_or(LazyNode::Null))
 }
 
 /// The object or list in which `path` ends, and the last name of the path.
-fn parent<'n, 'a>(doc: &'n mut Node<'a>, path: &str) -> Option<(&'n mut Node<'a>, String)> {
+fn parent<'n, 'a>(doc: &'n mut LazyNode<'a>, path: &str) -> Option<(&'n mut LazyNode<'a>, String)> {
     let (_, inner) = path.split_once('/')?;
     let unescape = |part: &str| part.replace("~1", "/").replace("~0", "~");
     let mut names: Vec<_> = inner.split('/').map(unescape).collect();
@@ -249,19 +251,19 @@ fn parent<'n, 'a>(doc: &'n mut Node<'a>, path: &str) -> Option<(&'n mut Node<'a>
     let mut here = doc;
     for name in names {
         here = match here {
-            Node::List(items) => {
-                let at = place(&name, items.len()).ok()?;
-                items.get_mut(at)?.open()
+            LazyNode::List(items) => {
+                let at = parse_index(&name, items.len()).ok()?;
+                items.get_mut(at)?.expand()
             }
-            Node::Object(entries) => entries.get_mut(&name)?.open(),
+            LazyNode::Object(entries) => entries.get_mut(&name)?.expand(),
             _ => return None,
         };
     }
-    matches!(here, Node::Object(_) | Node::List(_)).then_some((here, last))
+    matches!(here, LazyNode::Object(_) | LazyNode::List(_)).then_some((here, last))
 }
 
 /// The place in a list of this length that an index means.
-fn place(index: &str, length: usize) -> Result<usize, String> {
+fn parse_index(index: &str, length: usize) -> Result<usize, String> {
     let number: i64 =
         index.parse().map_err(|_| format!("value was not a proper array index: '{index}'"))?;
     let from_end = |back: i64| length.checked_sub(usize::try_from(back.unsigned_abs()).ok()?);
@@ -325,7 +327,7 @@ mod tests {
             ),
             (r#"[{"op":"test","path":"/none","value":null}]"#, doc),
         ] {
-            assert_eq!(json(&tree(doc), &tree(patch)), Ok(tree(result)), "{patch}");
+            assert_eq!(apply_json_patch(&tree(doc), &tree(patch)), Ok(tree(result)), "{patch}");
         }
     }
 
@@ -350,7 +352,7 @@ mod tests {
             (r#"[{"op":"move","from":"/none","path":"/x"}]"#, 422),
             (r#"[{"op":"test","path":"/a/b","value":2}]"#, 422),
         ] {
-            let refused = json(&tree(r#"{"a":{"b":1},"l":[1,2,3]}"#), &tree(patch));
+            let refused = apply_json_patch(&tree(r#"{"a":{"b":1},"l":[1,2,3]}"#), &tree(patch));
             assert_eq!(refused.expect_err(patch).code(), code, "{patch}");
         }
     }
@@ -366,7 +368,7 @@ mod tests {
             text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0_u64)
         };
         let before = spent();
-        let refused = json_text(&doc, &patch, false).expect_err("2,700 million items");
+        let refused = apply_json_patch_text(&doc, &patch, false).expect_err("2,700 million items");
         assert_eq!(refused.code(), 413);
         assert!(spent() - before < 10_000_000_000, "{} ns", spent() - before);
     }
@@ -375,13 +377,17 @@ mod tests {
     fn an_object_cannot_be_copied_without_end() {
         let double = r#"{"op":"copy","from":"/a","path":"/a/-"}"#;
         let patch = tree(&format!("[{}]", [double; 24].join(",")));
-        assert_eq!(json(&tree(r#"{"a":["x"]}"#), &patch).expect_err("2^24 items").code(), 422);
+        assert_eq!(
+            apply_json_patch(&tree(r#"{"a":["x"]}"#), &patch).expect_err("2^24 items").code(),
+            422
+        );
         let deeper = r#"{"op":"copy","from":"/a","path":"/a/a/a/a/a"}"#;
         let patch = tree(&format!("[{}]", [deeper; 100].join(",")));
-        let deep = json(&tree(r#"{"a":{"a":{"a":{"a":{}}}}}"#), &patch).expect_err("400 levels");
+        let deep = apply_json_patch(&tree(r#"{"a":{"a":{"a":{"a":{}}}}}"#), &patch)
+            .expect_err("400 levels");
         assert_eq!(deep, PatchError::TooLarge("exceeded max depth of 216".to_owned()));
         let patch: Value =
             vec![tree(r#"{"op":"test","path":"/n","value":null}"#); 10_001].into_iter().collect();
-        assert_eq!(json(&tree("{}"), &patch).expect_err("one too many").code(), 413);
+        assert_eq!(apply_json_patch(&tree("{}"), &patch).expect_err("one too many").code(), 413);
     }
 }

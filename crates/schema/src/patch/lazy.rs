@@ -7,25 +7,25 @@ use std::collections::BTreeMap;
 use object::{depth::json_depth, from_json, to_json};
 
 #[derive(Clone, Debug)]
-pub(super) enum Node<'a> {
+pub(super) enum LazyNode<'a> {
     Null,
     /// Well-formed JSON.
-    Written(&'a str),
-    Object(BTreeMap<String, Node<'a>>),
-    List(Vec<Node<'a>>),
+    Raw(&'a str),
+    Object(BTreeMap<String, LazyNode<'a>>),
+    List(Vec<LazyNode<'a>>),
 }
 
-impl<'a> Node<'a> {
+impl<'a> LazyNode<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         match text.trim_ascii() {
             "null" => Self::Null,
-            text => Self::Written(text),
+            text => Self::Raw(text),
         }
     }
 
     /// Takes an object or a list apart, all else stays.
-    pub(super) fn open(&mut self) -> &mut Self {
-        if let Self::Written(text) = *self {
+    pub(super) fn expand(&mut self) -> &mut Self {
+        if let Self::Raw(text) = *self {
             match text.as_bytes().first() {
                 Some(b'{') => {
                     let name =
@@ -57,7 +57,7 @@ impl<'a> Node<'a> {
         };
         match self {
             Self::Null => (0, 0),
-            Self::Written(text) => (json_depth(text), text.len()),
+            Self::Raw(text) => (json_depth(text), text.len()),
             _ if most == 0 => (1, 1),
             Self::Object(entries) => entries.values().fold((1, 1), below),
             Self::List(items) => items.iter().fold((1, 1), below),
@@ -66,14 +66,14 @@ impl<'a> Node<'a> {
 
     /// Whether two are the same but for the order of names: plain values by how they are written.
     pub(super) fn same(&mut self, other: &mut Self) -> bool {
-        match (self.open(), other.open()) {
+        match (self.expand(), other.expand()) {
             (Self::Object(a), Self::Object(b)) => {
                 a.len() == b.len() && a.iter_mut().zip(b).all(|(a, b)| a.0 == b.0 && a.1.same(b.1))
             }
             (Self::List(a), Self::List(b)) => {
                 a.len() == b.len() && a.iter_mut().zip(b).all(|(a, b)| a.same(b))
             }
-            (Self::Written(a), Self::Written(b)) => a == b,
+            (Self::Raw(a), Self::Raw(b)) => a == b,
             (Self::Null, Self::Null) => true,
             _ => false,
         }
@@ -88,7 +88,7 @@ impl<'a> Node<'a> {
     fn write(&self, out: &mut String) {
         match self {
             Self::Null => out.push_str("null"),
-            Self::Written(text) => compact(text, out),
+            Self::Raw(text) => compact(text, out),
             Self::Object(entries) => {
                 for (i, (name, value)) in entries.iter().enumerate() {
                     out.push(if i == 0 { '{' } else { ',' });
@@ -110,7 +110,7 @@ impl<'a> Node<'a> {
 
     /// Takes all of it apart and leaves out the entries that are `null`.
     pub(super) fn prune(&mut self) {
-        match self.open() {
+        match self.expand() {
             Self::List(items) => items.iter_mut().for_each(Self::prune),
             Self::Object(entries) => entries.retain(|_, value| {
                 value.prune();
@@ -168,19 +168,19 @@ mod tests {
     fn what_is_not_touched_stays_as_it_was_written() {
         let text =
             r#"{ "z" : {"b": 1.0, "a,}": "\"x <é\\"}, "a": [ 1, {"y":0 ,"x":[]}], "n":null}"#;
-        let mut node = Node::new(text);
+        let mut node = LazyNode::new(text);
         assert_eq!(
             node.text(),
             r#"{"z":{"b":1.0,"a,}":"\"x \u003cé\\"},"a":[1,{"y":0,"x":[]}],"n":null}"#
         );
-        node.open();
+        node.expand();
         assert_eq!(
             node.text(),
             r#"{"a":[1,{"y":0,"x":[]}],"n":null,"z":{"b":1.0,"a,}":"\"x \u003cé\\"}}"#
         );
         let again = node.text();
-        assert!(Node::new(text).same(&mut node.clone()));
-        assert!(!node.same(&mut Node::new(&again)), "`<` is not its escape");
+        assert!(LazyNode::new(text).same(&mut node.clone()));
+        assert!(!node.same(&mut LazyNode::new(&again)), "`<` is not its escape");
         node.prune();
         assert_eq!(node.text(), r#"{"a":[1,{"x":[],"y":0}],"z":{"a,}":"\"x \u003cé\\","b":1.0}}"#);
     }

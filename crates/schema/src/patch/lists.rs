@@ -10,14 +10,14 @@ use object::{Value, to_json};
 
 use super::{
     PatchError, entry,
-    place::{Items, go_type, shown, shown_list},
+    place::{ListPatchMeta, format_go_v, go_type, shown_list},
     strategic::{DIRECTIVE, Mode, ORDER, merge_object, unknown_directive},
 };
 
 pub(super) fn merge_list(
     mut old: Vec<Value>,
     change: &mut [Value],
-    rules: Items,
+    rules: ListPatchMeta,
     deletes: bool,
     mode: Mode,
 ) -> Result<Vec<Value>, PatchError> {
@@ -170,7 +170,7 @@ pub(super) fn check_types(lists: &[&[Value]]) -> Result<(), PatchError> {
         return Err(PatchError::Failed("no elements in any of the given slices".to_owned()));
     };
     if matches!(first, Value::List(_)) {
-        return Err(PatchError::Unfit("lists of lists are not supported".to_owned()));
+        return Err(PatchError::Unprocessable("lists of lists are not supported".to_owned()));
     }
     if items.any(|item| go_type(item) != go_type(first)) {
         let lists: Vec<_> = lists.iter().map(|list| shown_list(list)).collect();
@@ -189,7 +189,7 @@ pub(super) fn key_of<'a>(item: &'a Value, key: &str) -> Result<&'a Value, PatchE
         return Err(PatchError::Failed(message));
     }
     entry(item, key).ok_or_else(|| {
-        let item = shown(item);
+        let item = format_go_v(item);
         PatchError::Failed(format!("map: {item} does not contain declared merge key: {key}"))
     })
 }

@@ -1,35 +1,35 @@
 //! JSON merge patch: objects are merged, `null` removes, all else replaces (RFC 7386).
 
-use super::{PatchError, lazy::Node};
+use super::{PatchError, lazy::LazyNode};
 
 /// Merges the JSON of a patch into that of an object.
-pub fn merge_text(doc: &str, patch: &str) -> Result<String, PatchError> {
-    let (mut doc, mut patch) = (Node::new(doc), Node::new(patch));
-    match patch.open() {
-        Node::Null | Node::Written(_) => {
+pub fn apply_merge_patch_text(doc: &str, patch: &str) -> Result<String, PatchError> {
+    let (mut doc, mut patch) = (LazyNode::new(doc), LazyNode::new(patch));
+    match patch.expand() {
+        LazyNode::Null | LazyNode::Raw(_) => {
             return Err(PatchError::Malformed("Invalid JSON Patch".to_owned()));
         }
-        Node::List(_) => {
+        LazyNode::List(_) => {
             patch.prune();
             doc = patch;
         }
-        Node::Object(_) => merge_node(&mut doc, patch),
+        LazyNode::Object(_) => merge_node(&mut doc, patch),
     }
     Ok(doc.text())
 }
 
-fn merge_node<'a>(doc: &mut Node<'a>, mut patch: Node<'a>) {
-    let Node::Object(old) = doc.open() else {
+fn merge_node<'a>(doc: &mut LazyNode<'a>, mut patch: LazyNode<'a>) {
+    let LazyNode::Object(old) = doc.expand() else {
         patch.prune();
         *doc = patch;
         return;
     };
-    match patch.open() {
-        Node::Object(changes) => {
+    match patch.expand() {
+        LazyNode::Object(changes) => {
             for (name, change) in std::mem::take(changes) {
                 match change {
-                    Node::Null => drop(old.remove(&name)),
-                    change => merge_node(old.entry(name).or_insert(Node::Null), change),
+                    LazyNode::Null => drop(old.remove(&name)),
+                    change => merge_node(old.entry(name).or_insert(LazyNode::Null), change),
                 }
             }
         }
@@ -58,8 +58,8 @@ mod tests {
                 r#"{"a":{"y":1,"z":1.0},"o":{"z":1,"y":1}}"#,
             ),
         ] {
-            assert_eq!(merge_text(doc, patch).as_deref(), Ok(result), "{patch}");
+            assert_eq!(apply_merge_patch_text(doc, patch).as_deref(), Ok(result), "{patch}");
         }
-        assert_eq!(merge_text("{}", "5").expect_err("no object").code(), 400);
+        assert_eq!(apply_merge_patch_text("{}", "5").expect_err("no object").code(), 400);
     }
 }

@@ -1,13 +1,13 @@
 //! Where in a shape a strategic patch is, and Go's way to print what is wrong there.
 
-use object::{Field, Struct, Type, Value};
+use object::{FieldSchema, StructSchema, Type, Value};
 
 use super::PatchError;
 
 /// What the value being merged is, as far as the shape knows.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place<'a> {
-    Struct(&'a Struct),
+pub(super) enum PatchSchema<'a> {
+    Struct(&'a StructSchema),
     /// A map, with this type of values.
     Map(&'a Type),
     /// Anything that has no named fields.
@@ -16,22 +16,22 @@ pub(super) enum Place<'a> {
 
 /// How an object is merged.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Inner<'a> {
-    pub(super) of: Place<'a>,
+pub(super) struct ObjectPatchMeta<'a> {
+    pub(super) of: PatchSchema<'a>,
     /// Not merged at all.
     pub(super) replace: bool,
     pub(super) retain_keys: bool,
 }
 
 /// The one object that a strategic merge patch replaces rather than merges.
-pub(crate) fn replaces(shape: &str, field: &str) -> bool {
+pub(crate) fn is_replaced(shape: &str, field: &str) -> bool {
     shape == "PodDisruptionBudgetSpec" && field == "selector"
 }
 
 /// How a list is merged.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Items<'a> {
-    pub(super) of: Place<'a>,
+pub(super) struct ListPatchMeta<'a> {
+    pub(super) of: PatchSchema<'a>,
     /// Merged item by item, not replaced.
     pub(super) merge: bool,
     /// By what items are told apart; empty for plain values.
@@ -39,7 +39,7 @@ pub(super) struct Items<'a> {
     pub(super) retain_keys: bool,
 }
 
-impl<'a> Place<'a> {
+impl<'a> PatchSchema<'a> {
     fn of(ty: &'a Type) -> Self {
         match ty {
             Type::Object(shape) => Self::Struct(shape),
@@ -49,25 +49,25 @@ impl<'a> Place<'a> {
     }
 
     /// How the object at `name` is merged.
-    pub(super) fn object(self, name: &str) -> Result<Inner<'a>, PatchError> {
+    pub(super) fn object(self, name: &str) -> Result<ObjectPatchMeta<'a>, PatchError> {
         let (ty, field) = self.find(name)?;
-        let retain_keys = field.is_some_and(|field| field.rules.retain_keys);
-        Ok(Inner { of: Self::of(ty), replace: self.replaces(name), retain_keys })
+        let retain_keys = field.is_some_and(|field| field.attributes.retain_keys);
+        Ok(ObjectPatchMeta { of: Self::of(ty), replace: self.replaces(name), retain_keys })
     }
 
     fn replaces(self, name: &str) -> bool {
-        matches!(self, Self::Struct(shape) if replaces(&shape.name, name))
+        matches!(self, Self::Struct(shape) if is_replaced(&shape.name, name))
     }
 
     /// How the list at `name` is merged.
-    pub(super) fn list(self, name: &str) -> Result<Items<'a>, PatchError> {
+    pub(super) fn list(self, name: &str) -> Result<ListPatchMeta<'a>, PatchError> {
         let (ty, field) = self.find(name)?;
         let Type::List(item) = ty else {
             let message = format!("expected slice or array type, but got: {}", self.kind());
             return Err(PatchError::Failed(message));
         };
-        let rules = field.map(|field| &field.rules);
-        Ok(Items {
+        let rules = field.map(|field| &field.attributes);
+        Ok(ListPatchMeta {
             of: Self::of(item),
             merge: rules.is_some_and(|rules| rules.merge),
             key: rules.and_then(|rules| rules.merge_key).unwrap_or_default(),
@@ -75,7 +75,7 @@ impl<'a> Place<'a> {
         })
     }
 
-    fn find(self, name: &str) -> Result<(&'a Type, Option<&'a Field>), PatchError> {
+    fn find(self, name: &str) -> Result<(&'a Type, Option<&'a FieldSchema>), PatchError> {
         let unknown = |shape: &str| {
             PatchError::Failed(format!(
                 "unable to find api field in struct {shape} for the json field {name:?}"
@@ -120,14 +120,15 @@ pub(crate) fn go_float(n: f64) -> String {
 }
 
 /// A value as Go's `%v` prints it.
-pub fn shown(value: &Value) -> String {
+pub fn format_go_v(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::Text(text) => text.to_string(),
         Value::Float(n) => go_float(*n),
         Value::List(items) => shown_list(items),
         Value::Object(_) | Value::Map(_) => {
-            let entries = value.entries().map(|(name, value)| format!("{name}:{}", shown(value)));
+            let entries =
+                value.entries().map(|(name, value)| format!("{name}:{}", format_go_v(value)));
             format!("map[{}]", entries.collect::<Vec<_>>().join(" "))
         }
         other => String::from_utf8_lossy(&object::to_json(other)).into_owned(),
@@ -135,17 +136,17 @@ pub fn shown(value: &Value) -> String {
 }
 
 pub(super) fn shown_list(items: &[Value]) -> String {
-    format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(" "))
+    format!("[{}]", items.iter().map(format_go_v).collect::<Vec<_>>().join(" "))
 }
 
 /// A value as Go's `%s` prints it.
-pub(super) fn shown_as_text(value: &Value) -> String {
+pub(super) fn format_go_s(value: &Value) -> String {
     match value {
-        Value::Bool(_) => format!("%!s(bool={})", shown(value)),
-        Value::Int(_) => format!("%!s(int64={})", shown(value)),
-        Value::Float(_) => format!("%!s(float64={})", shown(value)),
+        Value::Bool(_) => format!("%!s(bool={})", format_go_v(value)),
+        Value::Int(_) => format!("%!s(int64={})", format_go_v(value)),
+        Value::Float(_) => format!("%!s(float64={})", format_go_v(value)),
         Value::Null => "%!s(<nil>)".to_owned(),
-        other => shown(other),
+        other => format_go_v(other),
     }
 }
 

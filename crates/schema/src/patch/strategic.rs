@@ -10,13 +10,13 @@
 
 use std::mem;
 
-use object::{Struct, Value};
+use object::{StructSchema, Value};
 
 use super::{
     PatchError, delete, entry,
     lists::{self, merge_list},
     not_an_object,
-    place::{Items, Place, go_type, shown, shown_as_text},
+    place::{ListPatchMeta, PatchSchema, format_go_s, format_go_v, go_type},
 };
 
 pub(super) const DIRECTIVE: &str = "$patch";
@@ -25,11 +25,15 @@ pub(super) const ORDER: &str = "$setElementOrder";
 pub(super) const DELETE_FROM: &str = "$deleteFromPrimitiveList";
 
 /// Merges `patch` into an object of this shape. Directives leave the patch as they are obeyed.
-pub fn strategic(shape: &Struct, doc: &Value, patch: &mut Value) -> Result<Value, PatchError> {
+pub fn apply_strategic_merge_patch(
+    shape: &StructSchema,
+    doc: &Value,
+    patch: &mut Value,
+) -> Result<Value, PatchError> {
     if !patch.is_object() && !patch.is_null() {
         return Err(not_an_object(patch));
     }
-    merge_object(doc.clone(), patch, Place::Struct(shape), Mode::Apply)
+    merge_object(doc.clone(), patch, PatchSchema::Struct(shape), Mode::Apply)
 }
 
 /// What a patch is merged into.
@@ -38,13 +42,13 @@ pub(super) enum Mode {
     /// An object: directives are obeyed and go.
     Apply,
     /// Another patch: directives and `null`s stay for whoever applies the result.
-    Combine,
+    MergePatches,
 }
 
 pub(super) fn merge_object(
     mut original: Value,
     patch: &mut Value,
-    place: Place,
+    place: PatchSchema,
     mode: Mode,
 ) -> Result<Value, PatchError> {
     if let Some(directive) = entry(patch, DIRECTIVE) {
@@ -58,7 +62,7 @@ pub(super) fn merge_object(
         };
     }
     if !original.is_object() {
-        original = original.unpack().filter(Value::is_object).unwrap_or_else(Value::object);
+        original = original.expand_raw().filter(Value::is_object).unwrap_or_else(Value::object);
     }
     retain_keys(&mut original, patch, mode)?;
     ordered_lists(&mut original, patch, place, mode)?;
@@ -76,11 +80,11 @@ fn merge_entry(
     original: &mut Value,
     name: &str,
     change: &mut Value,
-    place: Place,
+    place: PatchSchema,
     mode: Mode,
 ) -> Result<(), PatchError> {
     let deletes = name.starts_with(DELETE_FROM);
-    if deletes && mode == Mode::Combine {
+    if deletes && mode == Mode::MergePatches {
         original[name] = change.clone();
         return Ok(());
     }
@@ -130,7 +134,7 @@ fn merge_entry(
 fn merged(
     old: Vec<Value>,
     change: &mut [Value],
-    rules: Items,
+    rules: ListPatchMeta,
     deletes: bool,
     mode: Mode,
 ) -> Result<Vec<Value>, PatchError> {
@@ -148,7 +152,7 @@ fn take_list(object: &mut Value, name: &str) -> Vec<Value> {
 }
 
 pub(super) fn unknown_directive(directive: &Value, patch: &Value) -> PatchError {
-    let (directive, patch) = (shown_as_text(directive), shown(patch));
+    let (directive, patch) = (format_go_s(directive), format_go_v(patch));
     PatchError::Failed(format!("unknown patch type: {directive} in map: {patch}"))
 }
 
@@ -156,7 +160,7 @@ pub(super) fn unknown_directive(directive: &Value, patch: &Value) -> PatchError 
 fn retain_keys(original: &mut Value, patch: &mut Value, mode: Mode) -> Result<(), PatchError> {
     let Some(keys) = entry(patch, RETAIN_KEYS).cloned() else { return Ok(()) };
     delete(patch, RETAIN_KEYS);
-    if mode == Mode::Combine {
+    if mode == Mode::MergePatches {
         original[RETAIN_KEYS] = keys;
         return Ok(());
     }
@@ -178,7 +182,7 @@ fn retain_keys(original: &mut Value, patch: &mut Value, mode: Mode) -> Result<()
 fn ordered_lists(
     original: &mut Value,
     patch: &mut Value,
-    place: Place,
+    place: PatchSchema,
     mode: Mode,
 ) -> Result<(), PatchError> {
     let directives = patch.entries().filter(|(name, _)| name.starts_with(ORDER));
@@ -187,7 +191,7 @@ fn ordered_lists(
     for (directive, order) in directives {
         delete(patch, &directive);
         let Value::List(order) = order else { return Err(bad_type(&order)) };
-        if mode == Mode::Combine {
+        if mode == Mode::MergePatches {
             original[&*directive] = Value::List(order.clone());
         }
         let name = directive.strip_prefix(ORDER).and_then(|rest| rest.strip_prefix('/'));

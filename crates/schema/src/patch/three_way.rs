@@ -4,33 +4,34 @@
 //! there. What `current` lacks of `modified` is set, what `modified` lacks of `original` is
 //! removed, what others have added stays.
 
-use object::{Struct, Value};
+use object::{StructSchema, Value};
 
 use super::{
     PatchError,
-    diff::{Part, diff, diff_json},
-    place::Place,
+    diff::{DiffPart, merge_patch_diff, strategic_diff},
+    place::PatchSchema,
     strategic::{Mode, merge_object},
 };
 
 /// A strategic merge patch where the shape is known, a JSON merge patch otherwise.
-pub fn three_way(
-    shape: Option<&Struct>,
+pub fn create_three_way_patch(
+    shape: Option<&StructSchema>,
     original: &Value,
     modified: &Value,
     current: &Value,
 ) -> Result<Value, PatchError> {
     let Some(shape) = shape else {
         // A merge patch knows of no JSON that is kept as it is written.
-        let [original, modified, current] = [original, modified, current].map(Value::unpacked);
-        let mut patch = diff_json(&original, &modified, Part::Deletions);
-        combine(&mut patch, diff_json(&current, &modified, Part::Changes));
+        let [original, modified, current] =
+            [original, modified, current].map(Value::with_raw_expanded);
+        let mut patch = merge_patch_diff(&original, &modified, DiffPart::Deletions);
+        combine(&mut patch, merge_patch_diff(&current, &modified, DiffPart::Changes));
         return Ok(patch);
     };
-    let place = Place::Struct(shape);
-    let mut changes = diff(current, modified, place, Part::Changes, false)?;
-    let deletions = diff(original, modified, place, Part::Deletions, false)?;
-    merge_object(deletions, &mut changes, place, Mode::Combine)
+    let place = PatchSchema::Struct(shape);
+    let mut changes = strategic_diff(current, modified, place, DiffPart::Changes, false)?;
+    let deletions = strategic_diff(original, modified, place, DiffPart::Deletions, false)?;
+    merge_object(deletions, &mut changes, place, Mode::MergePatches)
 }
 
 /// Adds `changes` to a merge patch that only removes.
@@ -50,7 +51,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        patch::{merge_text, read, strategic, written},
+        patch::{apply_merge_patch_text, apply_strategic_merge_patch, read, written},
         sample::{Sample, tree},
     };
 
@@ -64,7 +65,8 @@ mod tests {
     #[test]
     fn a_strategic_patch_merges_lists() {
         let [original, modified, current] = [ORIGINAL, MODIFIED, CURRENT].map(tree);
-        let patch = three_way(Some(Sample::SHAPE), &original, &modified, &current).unwrap();
+        let patch =
+            create_three_way_patch(Some(Sample::SHAPE), &original, &modified, &current).unwrap();
         let expected = tree(
             r#"{"metadata":{"labels":{"a":"2","b":null}},"spec":{
             "$setElementOrder/containers":[{"name":"z"},{"name":"x"}],
@@ -73,7 +75,8 @@ mod tests {
             "replicas":null}}"#,
         );
         assert_eq!(patch, expected);
-        let result = strategic(Sample::SHAPE, &current, &mut patch.clone()).unwrap();
+        let result =
+            apply_strategic_merge_patch(Sample::SHAPE, &current, &mut patch.clone()).unwrap();
         let expected = tree(
             r#"{"metadata":{"labels":{"a":"2","c":"3"}},"spec":{"containers":[
             {"name":"z","image":"1"},{"name":"x","image":"2","command":["q"]}]}}"#,
@@ -84,8 +87,8 @@ mod tests {
     #[test]
     fn a_merge_patch_replaces_them() {
         let [original, modified, current] = [ORIGINAL, MODIFIED, CURRENT].map(tree);
-        let patch = three_way(None, &original, &modified, &current).unwrap();
-        let result = merge_text(&written(&current), &written(&patch));
+        let patch = create_three_way_patch(None, &original, &modified, &current).unwrap();
+        let result = apply_merge_patch_text(&written(&current), &written(&patch));
         let result = read(&result.expect("an object")).expect("it was written a moment ago");
         let expected = tree(
             r#"{"metadata":{"labels":{"a":"2","c":"3"}},"spec":{"containers":[
@@ -98,7 +101,10 @@ mod tests {
     fn nothing_to_do_is_an_empty_patch() {
         let [original, current] = [ORIGINAL, CURRENT].map(tree);
         for (shape, current) in [(None, &original), (Some(Sample::SHAPE), &current)] {
-            assert_eq!(three_way(shape, &original, &original, current), Ok(Value::object()));
+            assert_eq!(
+                create_three_way_patch(shape, &original, &original, current),
+                Ok(Value::object())
+            );
         }
     }
 }

@@ -1,32 +1,36 @@
 //! How upstream tells that what came of a patch is no object of its kind.
 
-use object::{Struct, Type, Value, to_json};
+use object::{StructSchema, Type, Value, to_json};
 
 use crate::conform;
 
 /// An object in JSON as Go writes it, field by field.
-pub fn as_written(shape: &Struct, object: &Value) -> String {
+pub fn to_go_json(shape: &StructSchema, object: &Value) -> String {
     let mut text = String::new();
     // Go has no custom types.
-    let shape = Some(shape).filter(|shape| !shape.module.is_empty());
+    let shape = Some(shape).filter(|shape| !shape.rust_module.is_empty());
     write_object(shape, None, object, &mut text);
     text
 }
 
 /// Makes of an object that was merged from maps what its types are: numbers are cut to size.
 /// The error is in the words of who restores objects from maps.
-pub fn restore(version: &str, shape: &Struct, value: &mut Value) -> Result<(), String> {
+pub fn from_unstructured(
+    version: &str,
+    shape: &StructSchema,
+    value: &mut Value,
+) -> Result<(), String> {
     if !value.is_object() {
         return Err(format!("cannot restore struct from: {}", go_kind(value)));
     }
-    shape.written().into_iter().try_for_each(|field| match value.get(&field.name) {
+    shape.fields_in_go_order().into_iter().try_for_each(|field| match value.get(&field.name) {
         Value::Null => Ok(()),
-        _ => restore_as(version, &field.ty, field.rules.go, &mut value[&*field.name]),
+        _ => restore_as(version, &field.ty, field.attributes.go_type, &mut value[&*field.name]),
     })
 }
 
 /// What is odd about the operations of a JSON patch. `twice`: the paths that it has twice.
-pub fn odd_operations(patch: &Value, twice: &[String]) -> Vec<String> {
+pub fn strict_patch_errors(patch: &Value, twice: &[String]) -> Vec<String> {
     let strays = patch.items().iter().enumerate().flat_map(|(i, operation)| {
         let names = operation.entries().map(|(name, _)| name);
         names
@@ -39,7 +43,10 @@ pub fn odd_operations(patch: &Value, twice: &[String]) -> Vec<String> {
 
 fn write(ty: Option<&Type>, value: &Value, text: &mut String) {
     match (ty, value) {
-        (Some(Type::Object(shape) | Type::Either(shape, _)), Value::Object(_) | Value::Map(_)) => {
+        (
+            Some(Type::Object(shape) | Type::StructOr(shape, _)),
+            Value::Object(_) | Value::Map(_),
+        ) => {
             write_object(Some(shape), None, value, text);
         }
         (Some(Type::Map(item)), Value::Object(_) | Value::Map(_)) => {
@@ -57,11 +64,16 @@ fn write(ty: Option<&Type>, value: &Value, text: &mut String) {
 }
 
 /// An object of a shape, or one whose values are all of a type.
-fn write_object(shape: Option<&Struct>, item: Option<&Type>, value: &Value, text: &mut String) {
+fn write_object(
+    shape: Option<&StructSchema>,
+    item: Option<&Type>,
+    value: &Value,
+    text: &mut String,
+) {
     let mut entries: Vec<_> = value.entries().collect();
     entries.sort_unstable_by_key(|entry| entry.0);
     if let Some(shape) = shape {
-        let fields = shape.written();
+        let fields = shape.fields_in_go_order();
         let place = |name: &str| fields.iter().position(|field| field.name == name);
         // Before all fields, Go has the kind and then the version.
         entries.sort_by_key(|(name, _)| (place(name), *name != "kind"));
@@ -89,8 +101,8 @@ fn restore_as(
         | (Type::Bool, Value::Bool(_))
         | (Type::Int64 | Type::Float, Value::UInt(_))
         | (Type::Float, Value::Int(_) | Value::Float(_)) => Ok(()),
-        (Type::Int32 | Type::Int64, Value::Int(_) | Value::Float(_)) => cut(ty, value),
-        (Type::Object(shape), _) => restore(version, shape, value),
+        (Type::Int32 | Type::Int64, Value::Int(_) | Value::Float(_)) => truncate_integer(ty, value),
+        (Type::Object(shape), _) => from_unstructured(version, shape, value),
         (Type::Map(item), Value::Object(_) | Value::Map(_)) => {
             let go = go.and_then(|go| go.split_once(']')).map(|(_, item)| item);
             let mut done = Ok(());
@@ -108,9 +120,8 @@ fn restore_as(
             items.try_for_each(|inner| restore_as(version, item, go, inner))
         }
         (Type::Map(_), _) => Err(format!("cannot restore map from {kind}")),
-        (Type::Bytes, Value::Text(_)) => {
-            conform::fit_one(ty, value).map_err(|why| format!("error decoding from json: {why}"))
-        }
+        (Type::Bytes, Value::Text(_)) => conform::coerce_value(ty, value)
+            .map_err(|why| format!("error decoding from json: {why}")),
         (Type::List(_) | Type::Bytes, _) => Err(format!("cannot restore slice from {kind}")),
         (Type::Text | Type::Enum(_), Value::Int(_) | Value::UInt(_)) => {
             let go = go.map_or("string".to_owned(), |go| go.replace('$', version));
@@ -119,13 +130,13 @@ fn restore_as(
         (Type::Text | Type::Enum(_) | Type::Bool | Type::Int32 | Type::Int64 | Type::Float, _) => {
             Err(format!("unrecognized type: {}", plain(ty)))
         }
-        _ => conform::fit_one(ty, value),
+        _ => conform::coerce_value(ty, value),
     }
 }
 
 /// A whole number of the type's size, as Go converts it.
 #[expect(clippy::cast_possible_truncation, reason = "so does Go")]
-fn cut(ty: &Type, value: &mut Value) -> Result<(), String> {
+fn truncate_integer(ty: &Type, value: &mut Value) -> Result<(), String> {
     let whole = match &*value {
         Value::Float(n) if n.fract() == 0.0 => *n as i64,
         Value::Float(_) => return Err(format!("cannot convert float64 to {}", plain(ty))),
@@ -170,7 +181,7 @@ mod tests {
     fn fields_stand_in_the_order_of_their_declaration() {
         let object = tree(r#"{"spec":{"replicas":1,"containers":[{"name":"a","image":"i"}]}}"#);
         assert_eq!(
-            as_written(Sample::SHAPE, &object),
+            to_go_json(Sample::SHAPE, &object),
             r#"{"spec":{"replicas":1,"containers":[{"name":"a","image":"i"}]}}"#
         );
     }
@@ -183,11 +194,11 @@ mod tests {
             (r#"{"spec":{"replicas":"x"}}"#, "unrecognized type: int32"),
             (r#"{"spec":{"replicas":1.5}}"#, "cannot convert float64 to int32"),
         ] {
-            let done = restore("v1", Sample::SHAPE, &mut tree(object));
+            let done = from_unstructured("v1", Sample::SHAPE, &mut tree(object));
             assert_eq!(done, Err(said.to_owned()), "{object}");
         }
         let mut wide = tree(r#"{"spec":{"replicas":4294967297}}"#);
-        assert_eq!(restore("v1", Sample::SHAPE, &mut wide), Ok(()));
+        assert_eq!(from_unstructured("v1", Sample::SHAPE, &mut wide), Ok(()));
         assert_eq!(wide, tree(r#"{"spec":{"replicas":1}}"#));
     }
 
@@ -195,7 +206,7 @@ mod tests {
     fn odd_operations_are_told() {
         let patch = tree(r#"[{"op":"test","path":"/a","value":1,"why":2}]"#);
         assert_eq!(
-            odd_operations(&patch, &["[0].op".to_owned()]),
+            strict_patch_errors(&patch, &["[0].op".to_owned()]),
             ["json patch unknown field \"[0].why\"", "json patch duplicate field \"[0].op\""]
         );
     }

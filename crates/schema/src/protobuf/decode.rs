@@ -3,39 +3,39 @@
 use std::mem;
 
 use object::{
-    Bytes, Duration, Fields, Held, Items, MicroTime, Plain, Struct, Text, Time, Type, Value, Word,
-    depth::MAX_DOCUMENT, from_json_within, raw_json,
+    Bytes, Duration, FieldId, Fields, Items, MicroTime, ProtoEncoding, StructAlternative,
+    StructSchema, Text, Time, Type, Value, depth::MAX_DOCUMENT, from_json_raw, from_json_within,
 };
 
 use super::{
     MAGIC,
-    wire::{BYTES, Malformed, Wire},
+    wire::{BYTES, DecodeError, WireValue},
 };
 
 /// The content of an envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Opened<'a> {
+pub struct Envelope<'a> {
     pub api_version: &'a str,
     pub kind: &'a str,
     pub message: &'a [u8],
 }
 
 /// Takes the envelope off.
-pub fn open(bytes: &[u8]) -> Result<Opened<'_>, Malformed> {
-    let mut rest = bytes.strip_prefix(MAGIC).ok_or(Malformed)?;
-    let mut opened = Opened { api_version: "", kind: "", message: &[] };
+pub fn decode_envelope(bytes: &[u8]) -> Result<Envelope<'_>, DecodeError> {
+    let mut rest = bytes.strip_prefix(MAGIC).ok_or(DecodeError)?;
+    let mut opened = Envelope { api_version: "", kind: "", message: &[] };
     while !rest.is_empty() {
-        match Wire::take(&mut rest)? {
-            (1, Wire::Bytes(mut names)) => {
+        match WireValue::decode_field(&mut rest)? {
+            (1, WireValue::Bytes(mut names)) => {
                 while !names.is_empty() {
-                    match Wire::take(&mut names)? {
-                        (1, Wire::Bytes(name)) => opened.api_version = text(name)?,
-                        (2, Wire::Bytes(name)) => opened.kind = text(name)?,
+                    match WireValue::decode_field(&mut names)? {
+                        (1, WireValue::Bytes(name)) => opened.api_version = text(name)?,
+                        (2, WireValue::Bytes(name)) => opened.kind = text(name)?,
                         _ => {}
                     }
                 }
             }
-            (2, Wire::Bytes(message)) => opened.message = message,
+            (2, WireValue::Bytes(message)) => opened.message = message,
             _ => {}
         }
     }
@@ -43,83 +43,83 @@ pub fn open(bytes: &[u8]) -> Result<Opened<'_>, Malformed> {
 }
 
 /// Decodes an object. Fields with an unknown number are skipped.
-pub fn decode(shape: &Struct, message: &[u8]) -> Result<Value, Malformed> {
-    Decoder { message, known: "" }.object(shape, message, MAX_DOCUMENT).map(Value::Object)
+pub fn decode(shape: &StructSchema, message: &[u8]) -> Result<Value, DecodeError> {
+    Decoder { message, validated_text: "" }.object(shape, message, MAX_DOCUMENT).map(Value::Object)
 }
 
 struct Decoder<'a> {
     message: &'a [u8],
     /// A part of it that is known to be text.
-    known: &'a str,
+    validated_text: &'a str,
 }
 
 impl<'a> Decoder<'a> {
     fn object(
         &mut self,
-        shape: &Struct,
+        shape: &StructSchema,
         message: &'a [u8],
         depth: usize,
-    ) -> Result<Fields, Malformed> {
-        let mut fields = Vec::with_capacity(shape.index().map_or(0, |index| index.size().min(16)));
+    ) -> Result<Fields, DecodeError> {
+        let mut fields = Vec::with_capacity(shape.index().map_or(0, |index| index.len().min(16)));
         self.read(shape, message, &mut fields, depth)?;
-        Ok(Value::fields(fields))
+        Ok(Value::sort_fields(fields))
     }
 
     /// Reads the fields of an object.
     fn read(
         &mut self,
-        shape: &Struct,
+        shape: &StructSchema,
         mut message: &'a [u8],
-        fields: &mut Vec<(Word, Value)>,
+        fields: &mut Vec<(FieldId, Value)>,
         depth: usize,
-    ) -> Result<(), Malformed> {
-        let depth = depth.checked_sub(1).ok_or(Malformed)?;
+    ) -> Result<(), DecodeError> {
+        let depth = depth.checked_sub(1).ok_or(DecodeError)?;
         let Some(index) = shape.index() else { return Ok(()) }; // a CRD's fields have no numbers
         let (mut last, mut repeated) = (0, false);
         while !message.is_empty() {
-            let (tag, wire) = Wire::take(&mut message)?;
-            let Some(slot) = index.tagged(tag) else { continue };
+            let (tag, wire) = WireValue::decode_field(&mut message)?;
+            let Some(slot) = index.by_tag(tag) else { continue };
             let Some(word) = slot.word else {
-                let Held::Object(inner) = slot.held else { return Err(Malformed) };
+                let ProtoEncoding::Object(inner) = slot.encoding else { return Err(DecodeError) };
                 self.read(inner, wire.bytes()?, fields, depth)?;
                 continue;
             };
             // Most fields of a message are empty: nobody has set them.
-            match slot.held {
-                Held::Text => match wire.bytes()? {
+            match slot.encoding {
+                ProtoEncoding::Text => match wire.bytes()? {
                     [] if slot.omits_zero => continue,
                     bytes => fields.push((word, Value::Text(Text::new(self.text(bytes)?)))),
                 },
-                Held::Int => match wire.number()? {
+                ProtoEncoding::Int => match wire.number()? {
                     0 if slot.omits_zero => continue,
                     n => fields.push((word, Value::Int(n.cast_signed()))),
                 },
-                Held::Bool => match wire.number()? {
+                ProtoEncoding::Bool => match wire.number()? {
                     0 if slot.omits_zero => continue,
                     n => fields.push((word, Value::Bool(n != 0))),
                 },
-                Held::Object(inner) => {
+                ProtoEncoding::Object(inner) => {
                     let made = self.object(inner, wire.bytes()?, depth)?;
                     fields.push((word, Value::Object(made)));
                 }
-                Held::List(item) => {
+                ProtoEncoding::List(item) => {
                     let (items, rest) = self.list(item, (tag, wire), message, depth)?;
                     message = rest;
                     fields.push((word, Value::List(items)));
                 }
-                Held::Map(item) => {
+                ProtoEncoding::Map(item) => {
                     let (map, rest) = self.map(item, (tag, wire), message, depth)?;
                     message = rest;
                     fields.push((word, map));
                 }
-                Held::Raw => match self.part(wire.bytes()?, 1)? {
+                ProtoEncoding::Raw => match self.part(wire.bytes()?, 1)? {
                     "" => continue,
                     json => {
-                        let raw = raw_json(json.as_bytes()).map_err(|_| Malformed)?;
+                        let raw = from_json_raw(json.as_bytes()).map_err(|_| DecodeError)?;
                         fields.push((word, raw));
                     }
                 },
-                Held::Otherwise(ty) => {
+                ProtoEncoding::ByType(ty) => {
                     let value = self.value(ty, wire, depth)?;
                     if value.is_null() || slot.omits_zero && value.is_zero() {
                         continue;
@@ -141,15 +141,15 @@ impl<'a> Decoder<'a> {
     fn list(
         &mut self,
         item: &Type,
-        (tag, first): (u64, Wire<'a>),
+        (tag, first): (u64, WireValue<'a>),
         mut message: &'a [u8],
         depth: usize,
-    ) -> Result<(Items, &'a [u8]), Malformed> {
-        let depth = depth.checked_sub(1).ok_or(Malformed)?;
+    ) -> Result<(Items, &'a [u8]), DecodeError> {
+        let depth = depth.checked_sub(1).ok_or(DecodeError)?;
         let (mut items, mut next) = (Vec::with_capacity(4), Some(first));
         while let Some(wire) = next {
             match (item, wire) {
-                (Type::Object(inner), Wire::Bytes(bytes)) => {
+                (Type::Object(inner), WireValue::Bytes(bytes)) => {
                     let made = self.object(inner, bytes, depth)?;
                     items.push(Value::Object(made));
                 }
@@ -164,11 +164,11 @@ impl<'a> Decoder<'a> {
     fn map(
         &mut self,
         item: &Type,
-        (tag, first): (u64, Wire<'a>),
+        (tag, first): (u64, WireValue<'a>),
         mut message: &'a [u8],
         depth: usize,
-    ) -> Result<(Value, &'a [u8]), Malformed> {
-        let depth = depth.checked_sub(1).ok_or(Malformed)?;
+    ) -> Result<(Value, &'a [u8]), DecodeError> {
+        let depth = depth.checked_sub(1).ok_or(DecodeError)?;
         let (mut entries, mut next) = (Vec::with_capacity(4), Some(first));
         while let Some(wire) = next {
             entries.push(self.entry(item, wire, depth)?);
@@ -180,110 +180,120 @@ impl<'a> Decoder<'a> {
     fn entry(
         &mut self,
         item: &Type,
-        wire: Wire<'a>,
+        wire: WireValue<'a>,
         depth: usize,
-    ) -> Result<(Text, Value), Malformed> {
-        let Wire::Bytes(mut bytes) = wire else { return Err(Malformed) };
+    ) -> Result<(Text, Value), DecodeError> {
+        let WireValue::Bytes(mut bytes) = wire else { return Err(DecodeError) };
         let (mut key, mut content) = (Text::default(), Value::Null);
         while !bytes.is_empty() {
-            match Wire::take(&mut bytes)? {
-                (1, Wire::Bytes(bytes)) => key = self.text(bytes)?.into(),
+            match WireValue::decode_field(&mut bytes)? {
+                (1, WireValue::Bytes(bytes)) => key = self.text(bytes)?.into(),
                 (2, wire) => content = self.value(item, wire, depth)?,
                 _ => {}
             }
         }
         if content.is_null() {
-            content = self.value(item, Wire::Bytes(&[]), depth).unwrap_or_default();
+            content = self.value(item, WireValue::Bytes(&[]), depth).unwrap_or_default();
         }
         Ok((key, content))
     }
 
-    fn value(&mut self, ty: &Type, wire: Wire<'a>, depth: usize) -> Result<Value, Malformed> {
+    fn value(
+        &mut self,
+        ty: &Type,
+        wire: WireValue<'a>,
+        depth: usize,
+    ) -> Result<Value, DecodeError> {
         match (ty, wire) {
-            (Type::Bool, Wire::Number(n)) => Ok(Value::Bool(n != 0)),
-            (Type::Int32 | Type::Int64, Wire::Number(n)) => Ok(Value::Int(n.cast_signed())),
-            (Type::UInt64, Wire::Number(n)) => Ok(n.into()),
-            (Type::Float, Wire::Double(bits)) => Ok(Value::Float(f64::from_bits(bits))),
-            (Type::Text | Type::Enum(_), Wire::Bytes(bytes)) => Ok(self.text(bytes)?.into()),
-            (Type::Bytes, Wire::Bytes(bytes)) => Ok(Bytes::text(bytes).into()),
-            (Type::Object(shape), Wire::Bytes(bytes)) => {
+            (Type::Bool, WireValue::Number(n)) => Ok(Value::Bool(n != 0)),
+            (Type::Int32 | Type::Int64, WireValue::Number(n)) => Ok(Value::Int(n.cast_signed())),
+            (Type::UInt64, WireValue::Number(n)) => Ok(n.into()),
+            (Type::Float, WireValue::Double(bits)) => Ok(Value::Float(f64::from_bits(bits))),
+            (Type::Text | Type::Enum(_), WireValue::Bytes(bytes)) => Ok(self.text(bytes)?.into()),
+            (Type::Bytes, WireValue::Bytes(bytes)) => Ok(Bytes::encode(bytes).into()),
+            (Type::Object(shape), WireValue::Bytes(bytes)) => {
                 self.object(shape, bytes, depth).map(Value::Object)
             }
-            (Type::Quantity, Wire::Bytes(bytes)) => Ok(self.part(bytes, 1)?.into()),
-            (Type::Any, Wire::Bytes(bytes)) => match self.part(bytes, 1)? {
+            (Type::Quantity, WireValue::Bytes(bytes)) => Ok(self.part(bytes, 1)?.into()),
+            (Type::Any, WireValue::Bytes(bytes)) => match self.part(bytes, 1)? {
                 "" => Ok(Value::Null),
                 json => {
                     let within = MAX_DOCUMENT - depth;
-                    from_json_within(json.as_bytes(), within).map_err(|_| Malformed)
+                    from_json_within(json.as_bytes(), within).map_err(|_| DecodeError)
                 }
             },
-            (Type::Time, Wire::Bytes(bytes)) => {
-                Ok(moment(bytes)?.map_or(Value::Null, |(seconds, _)| Time::text(seconds).into()))
+            (Type::Time, WireValue::Bytes(bytes)) => {
+                Ok(moment(bytes)?.map_or(Value::Null, |(seconds, _)| Time::format(seconds).into()))
             }
-            (Type::MicroTime, Wire::Bytes(bytes)) => {
+            (Type::MicroTime, WireValue::Bytes(bytes)) => {
                 let micros =
                     |(s, n): (i64, i64)| s.saturating_mul(1_000_000).saturating_add(n / 1000);
-                Ok(moment(bytes)?.map_or(Value::Null, |it| MicroTime::text(micros(it)).into()))
+                Ok(moment(bytes)?.map_or(Value::Null, |it| MicroTime::format(micros(it)).into()))
             }
-            (Type::Duration, Wire::Bytes(bytes)) => {
+            (Type::Duration, WireValue::Bytes(bytes)) => {
                 let nanos = numbers(bytes)?[1].cast_signed();
-                Ok(Duration::text(nanos).into())
+                Ok(Duration::format_nanos(nanos).into())
             }
-            (Type::IntOrString, Wire::Bytes(bytes)) => match numbers(bytes)? {
+            (Type::IntOrString, WireValue::Bytes(bytes)) => match numbers(bytes)? {
                 [_, 1, _] => Ok(self.part(bytes, 3)?.into()),
                 [_, _, n] => Ok(Value::Int(n.cast_signed())),
             },
             // What is within a map or a list is a message of its own.
-            (Type::List(item), Wire::Bytes(mut bytes)) => {
-                let depth = depth.checked_sub(1).ok_or(Malformed)?;
+            (Type::List(item), WireValue::Bytes(mut bytes)) => {
+                let depth = depth.checked_sub(1).ok_or(DecodeError)?;
                 let mut items = Vec::new();
                 while let Some(wire) = next(1, &mut bytes)? {
                     items.push(self.value(item, wire, depth)?);
                 }
                 Ok(Value::List(items.into()))
             }
-            (Type::Map(item), Wire::Bytes(mut bytes)) => {
-                let depth = depth.checked_sub(1).ok_or(Malformed)?;
+            (Type::Map(item), WireValue::Bytes(mut bytes)) => {
+                let depth = depth.checked_sub(1).ok_or(DecodeError)?;
                 let mut entries = Vec::new();
                 while let Some(wire) = next(1, &mut bytes)? {
                     entries.push(self.entry(item, wire, depth)?);
                 }
                 Ok(Value::from_entries(entries))
             }
-            (Type::Either(shape, plain), Wire::Bytes(bytes)) => {
+            (Type::StructOr(shape, plain), WireValue::Bytes(bytes)) => {
                 self.either(shape, *plain, bytes, depth)
             }
-            _ => Err(Malformed),
+            _ => Err(DecodeError),
         }
     }
 
     /// A struct and what may stand in its place are two fields of one message.
     fn either(
         &mut self,
-        shape: &Struct,
-        plain: Plain,
+        shape: &StructSchema,
+        plain: StructAlternative,
         mut bytes: &'a [u8],
         depth: usize,
-    ) -> Result<Value, Malformed> {
+    ) -> Result<Value, DecodeError> {
         let mut found = match plain {
-            Plain::Bool => Value::Bool(false),
-            Plain::List | Plain::Texts => Value::Null,
+            StructAlternative::Bool => Value::Bool(false),
+            StructAlternative::List | StructAlternative::Strings => Value::Null,
         };
         let mut items = Vec::new();
         while !bytes.is_empty() {
-            match (plain, Wire::take(&mut bytes)?) {
-                (Plain::Bool, (1, Wire::Number(n))) if !found.is_object() => {
+            match (plain, WireValue::decode_field(&mut bytes)?) {
+                (StructAlternative::Bool, (1, WireValue::Number(n))) if !found.is_object() => {
                     found = (n != 0).into();
                 }
-                (Plain::Bool, (2, Wire::Bytes(bytes)))
-                | (Plain::List | Plain::Texts, (1, Wire::Bytes(bytes))) => {
+                (StructAlternative::Bool, (2, WireValue::Bytes(bytes)))
+                | (
+                    StructAlternative::List | StructAlternative::Strings,
+                    (1, WireValue::Bytes(bytes)),
+                ) => {
                     found = Value::Object(self.object(shape, bytes, depth)?);
                 }
-                (Plain::List, (2, Wire::Bytes(bytes))) => {
-                    let depth = depth.checked_sub(1).ok_or(Malformed)?;
+                (StructAlternative::List, (2, WireValue::Bytes(bytes))) => {
+                    let depth = depth.checked_sub(1).ok_or(DecodeError)?;
                     items.push(Value::Object(self.object(shape, bytes, depth)?));
                 }
-                (Plain::Texts, (2, Wire::Bytes(bytes))) => items.push(self.text(bytes)?.into()),
+                (StructAlternative::Strings, (2, WireValue::Bytes(bytes))) => {
+                    items.push(self.text(bytes)?.into())
+                }
                 _ => {}
             }
         }
@@ -291,10 +301,10 @@ impl<'a> Decoder<'a> {
     }
 
     /// The text that field `tag` holds.
-    fn part(&mut self, mut bytes: &'a [u8], tag: u64) -> Result<&'a str, Malformed> {
+    fn part(&mut self, mut bytes: &'a [u8], tag: u64) -> Result<&'a str, DecodeError> {
         let mut found = "";
         while let Some(wire) = next(tag, &mut bytes)? {
-            if let Wire::Bytes(bytes) = wire {
+            if let WireValue::Bytes(bytes) = wire {
                 found = self.text(bytes)?;
             }
         }
@@ -304,16 +314,16 @@ impl<'a> Decoder<'a> {
     /// What these bytes of the message say. A message is text for long stretches: one look at a
     /// stretch does for all the texts in it.
     #[inline]
-    fn text(&mut self, bytes: &'a [u8]) -> Result<&'a str, Malformed> {
-        let at = bytes.as_ptr().addr().wrapping_sub(self.known.as_ptr().addr());
-        match self.known.get(at..at.wrapping_add(bytes.len())) {
+    fn text(&mut self, bytes: &'a [u8]) -> Result<&'a str, DecodeError> {
+        let at = bytes.as_ptr().addr().wrapping_sub(self.validated_text.as_ptr().addr());
+        match self.validated_text.get(at..at.wrapping_add(bytes.len())) {
             Some(known) => Ok(known),
             None => self.look(bytes),
         }
     }
 
     #[cold]
-    fn look(&mut self, bytes: &'a [u8]) -> Result<&'a str, Malformed> {
+    fn look(&mut self, bytes: &'a [u8]) -> Result<&'a str, DecodeError> {
         if bytes.is_empty() {
             return Ok(""); // stands nowhere in the message, maybe, and the known part stays known
         }
@@ -321,15 +331,15 @@ impl<'a> Decoder<'a> {
         let rest = self.message.get(at..).unwrap_or(bytes);
         let ascii = |word: &&[u8; 8]| u64::from_le_bytes(**word) & 0x8080_8080_8080_8080 == 0;
         let ascii = 8 * rest.as_chunks().0.iter().take_while(ascii).count();
-        self.known = text(rest.get(..bytes.len().max(ascii)).unwrap_or(bytes))?;
-        self.known.get(..bytes.len()).ok_or(Malformed)
+        self.validated_text = text(rest.get(..bytes.len().max(ascii)).unwrap_or(bytes))?;
+        self.validated_text.get(..bytes.len()).ok_or(DecodeError)
     }
 }
 
 /// The next field with this number, if there is one.
-fn next<'a>(tag: u64, message: &mut &'a [u8]) -> Result<Option<Wire<'a>>, Malformed> {
+fn next<'a>(tag: u64, message: &mut &'a [u8]) -> Result<Option<WireValue<'a>>, DecodeError> {
     while !message.is_empty() {
-        let (found, wire) = Wire::take(message)?;
+        let (found, wire) = WireValue::decode_field(message)?;
         if found == tag {
             return Ok(Some(wire));
         }
@@ -339,14 +349,14 @@ fn next<'a>(tag: u64, message: &mut &'a [u8]) -> Result<Option<Wire<'a>>, Malfor
 
 /// The next field of the message, if it has this number: its first byte tells, unless that is large.
 #[inline]
-fn same<'a>(tag: u64, message: &mut &'a [u8]) -> Result<Option<Wire<'a>>, Malformed> {
+fn same<'a>(tag: u64, message: &mut &'a [u8]) -> Result<Option<WireValue<'a>>, DecodeError> {
     let head = tag << 3 | BYTES;
     match message.first() {
         Some(first) if head >= 0x80 || u64::from(*first) | 7 == head | 7 => {}
         _ => return Ok(None),
     }
     let mut rest = *message;
-    let (found, wire) = Wire::take(&mut rest)?;
+    let (found, wire) = WireValue::decode_field(&mut rest)?;
     Ok((found == tag).then(|| {
         *message = rest;
         wire
@@ -355,7 +365,7 @@ fn same<'a>(tag: u64, message: &mut &'a [u8]) -> Result<Option<Wire<'a>>, Malfor
 
 /// A field may come again: lists and maps grow, of all else the last counts.
 #[cold]
-fn merge_repeated(fields: &mut Vec<(Word, Value)>) {
+fn merge_repeated(fields: &mut Vec<(FieldId, Value)>) {
     let mut all = mem::take(fields);
     all.sort_by_key(|field| field.0);
     let mut all = all.into_iter().peekable();
@@ -381,7 +391,7 @@ fn merged(mut values: Vec<Value>) -> Value {
 }
 
 /// Seconds and nanoseconds; an empty message is no moment.
-fn moment(bytes: &[u8]) -> Result<Option<(i64, i64)>, Malformed> {
+fn moment(bytes: &[u8]) -> Result<Option<(i64, i64)>, DecodeError> {
     if bytes.is_empty() {
         return Ok(None);
     }
@@ -390,21 +400,21 @@ fn moment(bytes: &[u8]) -> Result<Option<(i64, i64)>, Malformed> {
 }
 
 /// The numbers that fields 1 and 2 hold, at these places.
-fn numbers(mut bytes: &[u8]) -> Result<[u64; 3], Malformed> {
+fn numbers(mut bytes: &[u8]) -> Result<[u64; 3], DecodeError> {
     let mut found = [0; 3];
     while !bytes.is_empty() {
         let [_, first, second] = &mut found;
-        match Wire::take(&mut bytes)? {
-            (1, Wire::Number(n)) => *first = n,
-            (2, Wire::Number(n)) => *second = n,
+        match WireValue::decode_field(&mut bytes)? {
+            (1, WireValue::Number(n)) => *first = n,
+            (2, WireValue::Number(n)) => *second = n,
             _ => {}
         }
     }
     Ok(found)
 }
 
-fn text(bytes: &[u8]) -> Result<&str, Malformed> {
-    std::str::from_utf8(bytes).map_err(|_| Malformed)
+fn text(bytes: &[u8]) -> Result<&str, DecodeError> {
+    std::str::from_utf8(bytes).map_err(|_| DecodeError)
 }
 
 #[cfg(test)]
@@ -419,9 +429,9 @@ mod tests {
         let meta = read(b"\x0a\x03a\xc3\xa9\x1a\x01b").unwrap();
         assert_eq!((meta["name"].as_str(), meta["namespace"].as_str()), (Some("aé"), Some("b")));
         // The last byte of the name and the first of the next field are one character.
-        assert_eq!(read(b"\x0a\x02a\xc3\x9a\x01\x01b"), Err(Malformed));
-        assert_eq!(read(b"\x0a\x02a\xff"), Err(Malformed));
-        assert_eq!(read(b"\x0a\x7fa"), Err(Malformed));
+        assert_eq!(read(b"\x0a\x02a\xc3\x9a\x01\x01b"), Err(DecodeError));
+        assert_eq!(read(b"\x0a\x02a\xff"), Err(DecodeError));
+        assert_eq!(read(b"\x0a\x7fa"), Err(DecodeError));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! From tree to message.
 
 use object::{
-    Bytes, Duration, Held, Lens, ListMeta, MicroTime, ObjectMeta, Plain, Struct, Time, Type, Value,
-    to_json,
+    Bytes, Duration, Lens, ListMeta, MicroTime, ObjectMeta, ProtoEncoding, StructAlternative,
+    StructSchema, Time, Type, Value, to_json,
 };
 
 use super::{
@@ -11,7 +11,7 @@ use super::{
 };
 
 /// Encodes an object without its envelope.
-pub fn encode(shape: &Struct, object: &Value) -> Vec<u8> {
+pub fn encode(shape: &StructSchema, object: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(4096);
     fields(shape, object, &mut out);
     out
@@ -27,7 +27,7 @@ pub fn encode_list(meta: &Value, items: impl Iterator<Item = Vec<u8>>) -> Vec<u8
 
 /// The beginning of a list in its envelope, whose items are so large when encoded. Each
 /// follows behind its `item_head`; `END` is behind the last.
-pub fn list_head(
+pub fn encode_list_header(
     (api_version, kind): (&str, &str),
     meta: &Value,
     items: impl Iterator<Item = usize>,
@@ -38,7 +38,7 @@ pub fn list_head(
     let items: usize = items
         .map(|size| {
             head.clear();
-            item_head(size, &mut head);
+            encode_item_header(size, &mut head);
             head.len() + size
         })
         .sum();
@@ -50,15 +50,15 @@ pub fn list_head(
 }
 
 /// What stands before an item of a list that is so large when encoded.
-pub fn item_head(size: usize, out: &mut Vec<u8>) {
+pub fn encode_item_header(size: usize, out: &mut Vec<u8>) {
     put_length(2, size, out);
 }
 
 /// The empty rest of an envelope, behind its message.
-pub const END: &[u8] = &[3 << 3 | 2, 0, 4 << 3 | 2, 0];
+pub const ENVELOPE_TAIL: &[u8] = &[3 << 3 | 2, 0, 4 << 3 | 2, 0];
 
 /// An object of which only the metadata is known.
-pub fn encode_partial(meta: &Value) -> Vec<u8> {
+pub fn encode_partial_object_metadata(meta: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     put_message(1, &mut out, |out| fields(<ObjectMeta as Lens>::SHAPE, meta, out));
     out
@@ -73,11 +73,11 @@ pub fn encode_event(event: &str, object: &[u8]) -> Vec<u8> {
 }
 
 /// Puts the envelope around an encoded object: what is stored, and sent.
-pub fn seal(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
+pub fn encode_envelope(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() + 64);
     envelope(api_version, kind, &mut out);
     put_bytes(2, message, &mut out);
-    out.extend_from_slice(END);
+    out.extend_from_slice(ENVELOPE_TAIL);
     out
 }
 
@@ -89,20 +89,20 @@ fn envelope(api_version: &str, kind: &str, out: &mut Vec<u8>) {
     });
 }
 
-fn fields(shape: &Struct, object: &Value, out: &mut Vec<u8>) {
+fn fields(shape: &StructSchema, object: &Value, out: &mut Vec<u8>) {
     let Some(index) = shape.index() else { return }; // what a CRD declares has no numbers
-    index.each(object, |slot, value| match slot.held {
-        _ if value.is_null() && !slot.always => {}
-        Held::Text => match value {
+    index.for_each_proto_field(object, |slot, value| match slot.encoding {
+        _ if value.is_null() && !slot.always_encoded => {}
+        ProtoEncoding::Text => match value {
             Value::Text(text) => put_bytes(slot.tag, text.as_bytes(), out),
             _ => put_length(slot.tag, 0, out),
         },
-        Held::Int | Held::Bool => put_number(slot.tag, number(value), out),
-        Held::Object(inner) => put_message(slot.tag, out, |out| fields(inner, value, out)),
-        Held::List(item) => items(slot.tag, item, value, out),
-        Held::Map(item) => entries(slot.tag, item, value, out),
-        Held::Raw => put(slot.tag, &Type::Any, value, out),
-        Held::Otherwise(ty) => put(slot.tag, ty, value, out),
+        ProtoEncoding::Int | ProtoEncoding::Bool => put_number(slot.tag, number(value), out),
+        ProtoEncoding::Object(inner) => put_message(slot.tag, out, |out| fields(inner, value, out)),
+        ProtoEncoding::List(item) => items(slot.tag, item, value, out),
+        ProtoEncoding::Map(item) => entries(slot.tag, item, value, out),
+        ProtoEncoding::Raw => put(slot.tag, &Type::Any, value, out),
+        ProtoEncoding::ByType(ty) => put(slot.tag, ty, value, out),
     });
 }
 
@@ -143,16 +143,17 @@ fn put(tag: u32, ty: &Type, value: &Value, out: &mut Vec<u8>) {
             put_bytes(1, value.as_str().unwrap_or_default().as_bytes(), out);
         }),
         Type::Time => {
-            let seconds = value.as_str().and_then(Time::seconds);
+            let seconds = value.as_str().and_then(Time::parse_seconds);
             moment(tag, seconds.map(|seconds| (seconds, 0)), out);
         }
         Type::MicroTime => {
-            let micros = value.as_str().and_then(MicroTime::micros);
+            let micros = value.as_str().and_then(MicroTime::parse_micros);
             let parts = |n: i64| (n.div_euclid(1_000_000), n.rem_euclid(1_000_000) * 1000);
             moment(tag, micros.map(parts), out);
         }
         Type::Duration => put_message(tag, out, |out| {
-            let nanos = Duration::nanos(value.as_str().unwrap_or_default()).unwrap_or_default();
+            let nanos =
+                Duration::parse_nanos(value.as_str().unwrap_or_default()).unwrap_or_default();
             put_number(1, nanos.cast_unsigned(), out);
         }),
         Type::IntOrString => put_message(tag, out, |out| {
@@ -166,7 +167,7 @@ fn put(tag: u32, ty: &Type, value: &Value, out: &mut Vec<u8>) {
                 put_bytes(1, &to_json(value), out);
             }
         }),
-        Type::Either(shape, plain) => {
+        Type::StructOr(shape, plain) => {
             put_message(tag, out, |out| either(shape, *plain, value, out));
         }
         // A list within a map or a list is a message of its own.
@@ -176,9 +177,9 @@ fn put(tag: u32, ty: &Type, value: &Value, out: &mut Vec<u8>) {
 }
 
 /// A struct and what may stand in its place are two fields of one message.
-fn either(shape: &Struct, plain: Plain, value: &Value, out: &mut Vec<u8>) {
-    let at = if plain == Plain::Bool { 2 } else { 1 };
-    if plain == Plain::Bool {
+fn either(shape: &StructSchema, plain: StructAlternative, value: &Value, out: &mut Vec<u8>) {
+    let at = if plain == StructAlternative::Bool { 2 } else { 1 };
+    if plain == StructAlternative::Bool {
         put_number(1, u64::from(value.is_object() || value.as_bool() == Some(true)), out);
     }
     if value.is_object() {
@@ -204,7 +205,7 @@ fn moment(tag: u32, moment: Option<(i64, i64)>, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use object::{Word, from_json};
+    use object::{FieldId, from_json};
 
     use super::*;
 
@@ -216,8 +217,8 @@ mod tests {
         let mut named = meta.clone();
         named["no word"] = 1.into();
         assert_eq!(written(&named), written(&meta));
-        let mut fields: Vec<_> = (0..300).map(|n| (Word::nth(n), Value::Null)).collect();
-        fields.extend_from_slice(meta.words());
+        let mut fields: Vec<_> = (0..300).map(|n| (FieldId::from_index(n), Value::Null)).collect();
+        fields.extend_from_slice(meta.interned_fields());
         assert_eq!(written(&Value::from_fields(fields)), written(&meta));
     }
 }

@@ -3,7 +3,7 @@
 /// The bytes are not a message of this shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed protobuf message")]
-pub struct Malformed;
+pub struct DecodeError;
 
 pub(super) const VARINT: u64 = 0;
 pub(super) const FIXED64: u64 = 1;
@@ -12,21 +12,21 @@ pub(super) const FIXED32: u64 = 5;
 
 /// One field as it stands in a message.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Wire<'a> {
+pub(super) enum WireValue<'a> {
     Number(u64),
     Double(u64),
     Bytes(&'a [u8]),
 }
 
-impl<'a> Wire<'a> {
+impl<'a> WireValue<'a> {
     /// The next field's number and content.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "what it gives then stays in registers")]
-    pub(super) fn take(from: &mut &'a [u8]) -> Result<(u64, Self), Malformed> {
+    pub(super) fn decode_field(from: &mut &'a [u8]) -> Result<(u64, Self), DecodeError> {
         let header = take_varint(from)?;
         let wire = match header & 7 {
             BYTES => {
-                let length = usize::try_from(take_varint(from)?).map_err(|_| Malformed)?;
+                let length = usize::try_from(take_varint(from)?).map_err(|_| DecodeError)?;
                 Self::Bytes(take(from, length)?)
             }
             VARINT => Self::Number(take_varint(from)?),
@@ -36,21 +36,21 @@ impl<'a> Wire<'a> {
     }
 
     #[inline]
-    pub(super) fn bytes(self) -> Result<&'a [u8], Malformed> {
-        if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(Malformed) }
+    pub(super) fn bytes(self) -> Result<&'a [u8], DecodeError> {
+        if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(DecodeError) }
     }
 
     #[inline]
-    pub(super) fn number(self) -> Result<u64, Malformed> {
-        if let Self::Number(n) = self { Ok(n) } else { Err(Malformed) }
+    pub(super) fn number(self) -> Result<u64, DecodeError> {
+        if let Self::Number(n) = self { Ok(n) } else { Err(DecodeError) }
     }
 
     #[cold]
-    fn fixed(kind: u64, from: &mut &'a [u8]) -> Result<Self, Malformed> {
+    fn fixed(kind: u64, from: &mut &'a [u8]) -> Result<Self, DecodeError> {
         let size = match kind {
             FIXED64 => 8,
             FIXED32 => 4,
-            _ => return Err(Malformed),
+            _ => return Err(DecodeError),
         };
         let bytes = take(from, size)?.iter().rev();
         Ok(Self::Double(bytes.fold(0, |bits, byte| bits << 8 | u64::from(*byte))))
@@ -58,14 +58,14 @@ impl<'a> Wire<'a> {
 }
 
 #[inline]
-fn take<'a>(from: &mut &'a [u8], length: usize) -> Result<&'a [u8], Malformed> {
-    let (bytes, rest) = from.split_at_checked(length).ok_or(Malformed)?;
+fn take<'a>(from: &mut &'a [u8], length: usize) -> Result<&'a [u8], DecodeError> {
+    let (bytes, rest) = from.split_at_checked(length).ok_or(DecodeError)?;
     *from = rest;
     Ok(bytes)
 }
 
 #[inline]
-fn take_varint(from: &mut &[u8]) -> Result<u64, Malformed> {
+fn take_varint(from: &mut &[u8]) -> Result<u64, DecodeError> {
     match from {
         [byte, rest @ ..] if *byte < 0x80 => {
             *from = rest;
@@ -81,7 +81,7 @@ fn take_varint(from: &mut &[u8]) -> Result<u64, Malformed> {
 
 /// A number, and how many bytes it takes.
 #[cold]
-fn take_long(from: &[u8]) -> Result<(u64, usize), Malformed> {
+fn take_long(from: &[u8]) -> Result<(u64, usize), DecodeError> {
     let mut n = 0;
     for (shift, (at, byte)) in (0..64).step_by(7).zip(from.iter().enumerate()) {
         n |= u64::from(byte & 0x7f) << shift;
@@ -89,7 +89,7 @@ fn take_long(from: &[u8]) -> Result<(u64, usize), Malformed> {
             return Ok((n, at + 1));
         }
     }
-    Err(Malformed)
+    Err(DecodeError)
 }
 
 #[inline]

@@ -7,7 +7,7 @@ use base64::{
     Engine as _,
     engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
 };
-use object::{Struct, Text, Time, Type, Value};
+use object::{StructSchema, Text, Time, Type, Value};
 
 use super::{later, major};
 use crate::codec::hex;
@@ -41,14 +41,14 @@ impl fmt::Display for Error {
 
 /// A document that has been read.
 #[derive(Clone, Debug)]
-pub(crate) struct Read {
+pub(crate) struct DecodedDocument {
     pub(crate) tree: Value,
     /// The place, within its map, of the first name that the shape does not have.
     pub(crate) unknown: Option<usize>,
 }
 
 /// Reads a document. The shape tells which texts are bytes, and which names are known.
-pub(crate) fn read(shape: Option<&Struct>, bytes: &[u8]) -> Result<Read, Error> {
+pub(crate) fn read(shape: Option<&StructSchema>, bytes: &[u8]) -> Result<DecodedDocument, Error> {
     if bytes.is_empty() {
         return Err(Error::Unreadable("EOF".to_owned()));
     }
@@ -60,7 +60,7 @@ pub(crate) fn read(shape: Option<&Struct>, bytes: &[u8]) -> Result<Read, Error> 
         return Err(Error::Unreadable(why));
     }
     let mut reader = Reader { bytes, at: 0, unknown: None };
-    reader.top(shape).map(|tree| Read { tree, unknown: reader.unknown })
+    reader.top(shape).map(|tree| DecodedDocument { tree, unknown: reader.unknown })
 }
 
 struct Reader<'a> {
@@ -81,7 +81,7 @@ struct Head {
 enum Place<'a> {
     Any,
     /// The fields of an object.
-    Fields(&'a Struct),
+    Fields(&'a StructSchema),
     Of(&'a Type),
 }
 
@@ -176,7 +176,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The document itself, of which the kind is looked for first.
-    fn top(&mut self, shape: Option<&Struct>) -> Result<Value, Error> {
+    fn top(&mut self, shape: Option<&StructSchema>) -> Result<Value, Error> {
         let head = loop {
             let head = self.head().map_err(Error::Unreadable)?;
             if head.major != major::TAG {
@@ -248,7 +248,9 @@ impl<'a> Reader<'a> {
             }
             (major::MAP, n) => {
                 let place = match place {
-                    Place::Of(Type::Object(shape) | Type::Either(shape, _)) => Place::Fields(shape),
+                    Place::Of(Type::Object(shape) | Type::StructOr(shape, _)) => {
+                        Place::Fields(shape)
+                    }
                     place => place,
                 };
                 return self.map(n, place);
@@ -279,7 +281,11 @@ impl<'a> Reader<'a> {
             let within = match place {
                 Place::Fields(shape) => match shape.field(&key) {
                     Some(field) => Place::Of(&field.ty),
-                    None if matches!(&*key, "apiVersion" | "kind") || shape.open => Place::Any,
+                    None if matches!(&*key, "apiVersion" | "kind")
+                        || shape.preserve_unknown_fields =>
+                    {
+                        Place::Any
+                    }
                     None => {
                         self.unknown.get_or_insert(entries.len());
                         Place::Any
@@ -403,7 +409,7 @@ fn moment(seconds: &Value) -> Result<Value, String> {
     let n = n.ok_or("cbor: invalid time tag")?;
     #[expect(clippy::cast_possible_truncation, reason = "in the bounds above")]
     let micros = (n * 1e6).round() as i64;
-    let text = Time::text(micros.div_euclid(1_000_000));
+    let text = Time::format(micros.div_euclid(1_000_000));
     let text = match micros.rem_euclid(1_000_000) {
         0 => text.to_string(),
         rest => {

@@ -1,12 +1,12 @@
 //! From trees to bytes: names sorted, numbers as short as they can be.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use object::{Struct, Type, Value};
+use object::{StructSchema, Type, Value};
 
 use super::{MAGIC, later, major};
 
 /// A whole document. The shape tells which texts are bytes.
-pub(crate) fn sealed(shape: Option<&Struct>, tree: &Value) -> Vec<u8> {
+pub(crate) fn encode_document(shape: Option<&StructSchema>, tree: &Value) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     object(shape, tree, &mut out);
     out
@@ -14,7 +14,7 @@ pub(crate) fn sealed(shape: Option<&Struct>, tree: &Value) -> Vec<u8> {
 
 /// A list of objects of a shape.
 pub(crate) fn list(
-    shape: Option<&Struct>,
+    shape: Option<&StructSchema>,
     (api_version, kind): (&str, &str),
     meta: &Value,
     items: &[Value],
@@ -45,7 +45,7 @@ fn pair(name: &str, value: &str, out: &mut Vec<u8>) {
     text(value, out);
 }
 
-fn object(shape: Option<&Struct>, tree: &Value, out: &mut Vec<u8>) {
+fn object(shape: Option<&StructSchema>, tree: &Value, out: &mut Vec<u8>) {
     entries(tree, out, |name, value, out| {
         let ty = shape.and_then(|shape| shape.field(name)).map(|field| &*field.ty);
         any(ty, value, out);
@@ -83,11 +83,14 @@ fn any(ty: Option<&Type>, value: &Value, out: &mut Vec<u8>) {
         (Value::Object(_) | Value::Map(_), Some(Type::Map(ty))) => {
             entries(value, out, |_, value, out| any(Some(ty), value, out));
         }
-        (Value::Object(_) | Value::Map(_), Some(Type::Object(shape) | Type::Either(shape, _))) => {
+        (
+            Value::Object(_) | Value::Map(_),
+            Some(Type::Object(shape) | Type::StructOr(shape, _)),
+        ) => {
             object(Some(shape), value, out);
         }
         (Value::Object(_) | Value::Map(_), _) => object(None, value, out),
-        (Value::Raw(_), _) => any(None, &value.unpacked(), out),
+        (Value::Raw(_), _) => any(None, &value.with_raw_expanded(), out),
     }
 }
 

@@ -27,13 +27,13 @@ pub struct EncryptionConfig {
 /// What is wrong with a configuration, and where.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{at}: {what}")]
-pub struct Wrong {
+pub struct ConfigError {
     at: String,
     what: String,
 }
 
-fn wrong(at: &str, what: impl Into<String>) -> Wrong {
-    Wrong { at: at.to_owned(), what: what.into() }
+fn wrong(at: &str, what: impl Into<String>) -> ConfigError {
+    ConfigError { at: at.to_owned(), what: what.into() }
 }
 
 impl std::fmt::Debug for EncryptionConfig {
@@ -44,13 +44,13 @@ impl std::fmt::Debug for EncryptionConfig {
 
 impl EncryptionConfig {
     /// A new key for secrets; what was written before can be read.
-    pub fn generate() -> Result<Self, Wrong> {
+    pub fn generate() -> Result<Self, ConfigError> {
         let ciphers = vec![new_key(1)?, Cipher::Identity];
         Ok(Self { resources: vec![(vec!["secrets".into()], ciphers)] })
     }
 
     /// A new key before all others, for each list of kinds that is encrypted.
-    pub fn rotate(&mut self) -> Result<(), Wrong> {
+    pub fn rotate(&mut self) -> Result<(), ConfigError> {
         let of_kms = |cipher: &Cipher| matches!(cipher, Cipher::Kms(_));
         if self.resources.iter().any(|(_, ciphers)| ciphers.first().is_some_and(of_kms)) {
             let what = "the keys are a KMS's: change them there, and it is noticed here";
@@ -68,7 +68,7 @@ impl EncryptionConfig {
         Ok(())
     }
 
-    pub fn parse(text: &str) -> Result<Self, Wrong> {
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let config = from_yaml(text).map_err(|error| wrong("the file", error.to_string()))?;
         let is = |name: &str, value: &str| match config.get(name).as_str() {
             Some(found) if found == value => Ok(()),
@@ -143,13 +143,13 @@ fn provider_tree(cipher: &Cipher) -> Value {
     provider
 }
 
-fn new_key(number: u32) -> Result<Cipher, Wrong> {
+fn new_key(number: u32) -> Result<Cipher, ConfigError> {
     let mut key = [0; 32];
     SystemRandom::new().fill(&mut key).map_err(|_| wrong("a new key", "no randomness"))?;
     Ok(Cipher::Secretbox { prefix: format!("k8s:enc:secretbox:v1:key{number}:"), key })
 }
 
-fn resource(entry: &Value, at: &str) -> Result<(Vec<String>, Vec<Cipher>), Wrong> {
+fn resource(entry: &Value, at: &str) -> Result<(Vec<String>, Vec<Cipher>), ConfigError> {
     only(entry, at, &["resources", "providers"])?;
     let names = entry.get("resources").items().iter();
     let names: Vec<_> = names.filter_map(|name| name.as_str().map(str::to_owned)).collect();
@@ -170,7 +170,7 @@ fn resource(entry: &Value, at: &str) -> Result<(Vec<String>, Vec<Cipher>), Wrong
     Ok((names, ciphers))
 }
 
-fn provider(entry: &Value, at: &str) -> Result<Vec<Cipher>, Wrong> {
+fn provider(entry: &Value, at: &str) -> Result<Vec<Cipher>, ConfigError> {
     let mut entries = entry.entries();
     let (Some((name, value)), None) = (entries.next(), entries.next()) else {
         return Err(wrong(at, "one provider is needed, and only one"));
@@ -186,7 +186,7 @@ fn provider(entry: &Value, at: &str) -> Result<Vec<Cipher>, Wrong> {
     }
 }
 
-fn kms_provider(value: &Value, at: &str) -> Result<kms::Config, Wrong> {
+fn kms_provider(value: &Value, at: &str) -> Result<kms::Config, ConfigError> {
     only(value, at, &["apiVersion", "name", "endpoint", "timeout", "cachesize"])?;
     let text = |name: &str| value.get(name).as_str().unwrap_or_default().to_owned();
     if text("apiVersion") != "v2" {
@@ -205,8 +205,9 @@ fn kms_provider(value: &Value, at: &str) -> Result<kms::Config, Wrong> {
     let timeout = match text("timeout") {
         none if none.is_empty() => Duration::from_secs(3),
         text => {
-            let nanos =
-                object::Duration::nanos(&text).ok().and_then(|nanos| u64::try_from(nanos).ok());
+            let nanos = object::Duration::parse_nanos(&text)
+                .ok()
+                .and_then(|nanos| u64::try_from(nanos).ok());
             let nanos = nanos.filter(|nanos| *nanos > 0);
             let nanos =
                 nanos.ok_or(wrong(&format!("{at}.timeout"), "must be a duration above 0"))?;
@@ -216,7 +217,7 @@ fn kms_provider(value: &Value, at: &str) -> Result<kms::Config, Wrong> {
     Ok(kms::Config { name, endpoint, timeout })
 }
 
-fn keys(provider: &str, value: &Value, at: &str) -> Result<Vec<Cipher>, Wrong> {
+fn keys(provider: &str, value: &Value, at: &str) -> Result<Vec<Cipher>, ConfigError> {
     only(value, at, &["keys"])?;
     let keys = value.get("keys").items();
     if keys.is_empty() {
@@ -251,7 +252,7 @@ fn keys(provider: &str, value: &Value, at: &str) -> Result<Vec<Cipher>, Wrong> {
 }
 
 /// No field is passed over in silence.
-fn only(value: &Value, at: &str, known: &[&str]) -> Result<(), Wrong> {
+fn only(value: &Value, at: &str, known: &[&str]) -> Result<(), ConfigError> {
     match value.entries().find(|(name, _)| !known.contains(name)) {
         Some((name, _)) => Err(wrong(at, format!("unknown field {name:?}"))),
         None => Ok(()),

@@ -25,7 +25,7 @@ use tracing::warn;
 
 use self::{
     messages::{DecryptRequest, EncryptedObject, SEED},
-    plugin::{Ask, Plugin},
+    plugin::{DecryptJob, Plugin},
 };
 use super::ciphers::{open_gcm, random, seal_gcm};
 
@@ -48,7 +48,7 @@ pub(super) struct Kms {
     pub(super) config: Config,
     pub(super) prefix: String,
     shared: Arc<Shared>,
-    plugin: OnceLock<Option<mpsc::SyncSender<Ask>>>,
+    plugin: OnceLock<Option<mpsc::SyncSender<DecryptJob>>>,
 }
 
 /// What the thread that asks tells the others.
@@ -61,23 +61,23 @@ struct Shared {
 #[derive(Default)]
 struct State {
     /// What is written with, until the KMS has been silent for too long.
-    writing: Option<Writing>,
+    writing: Option<ActiveSeed>,
     /// Why the last question had no good answer.
-    trouble: Option<String>,
+    last_error: Option<String>,
     /// By how they are sealed.
-    seeds: HashMap<Vec<u8>, Arc<Secret>>,
+    seeds: HashMap<Vec<u8>, Arc<DekSource>>,
 }
 
 #[derive(Clone)]
-struct Writing {
-    secret: Arc<Secret>,
+struct ActiveSeed {
+    secret: Arc<DekSource>,
     /// All of it but the data.
     object: EncryptedObject,
     until: Instant,
 }
 
 /// What a KMS has sealed.
-enum Secret {
+enum DekSource {
     /// Keys are derived from it.
     Seed(Vec<u8>),
     /// A key itself, as older releases wrote.
@@ -95,7 +95,7 @@ impl Kms {
         self.plugin();
     }
 
-    fn plugin(&self) -> Option<&mpsc::SyncSender<Ask>> {
+    fn plugin(&self) -> Option<&mpsc::SyncSender<DecryptJob>> {
         let plugin = self.plugin.get_or_init(|| {
             let started = Plugin::start(&self.config, self.shared.clone());
             started.inspect_err(|error| warn!(%error, "no thread for a KMS")).ok()
@@ -107,7 +107,7 @@ impl Kms {
     pub(super) fn health(&self) -> Result<(), String> {
         self.start();
         let state = self.shared.state();
-        match (&state.trouble, &state.writing) {
+        match (&state.last_error, &state.writing) {
             (Some(trouble), _) => Err(format!("{}: {trouble}", self.config.name)),
             (None, None) => Err(format!("{}: it has not answered yet", self.config.name)),
             (None, Some(_)) => Ok(()),
@@ -115,11 +115,11 @@ impl Kms {
     }
 
     pub(super) fn seal(&self, at: &str, text: &[u8]) -> Option<Vec<u8>> {
-        let Some(Writing { secret, object, .. }) = self.writing() else {
+        let Some(ActiveSeed { secret, object, .. }) = self.writing() else {
             warn!(kms = self.config.name, "it does not answer: nothing is written");
             return None;
         };
-        let Secret::Seed(seed) = &*secret else { return None };
+        let DekSource::Seed(seed) = &*secret else { return None };
         let info = random::<INFO>()?;
         let mut data = info.to_vec();
         data.extend(seal_gcm(&derived(seed, &info), at, text)?);
@@ -136,26 +136,26 @@ impl Kms {
             return None;
         }
         match &*self.secret(&object)? {
-            Secret::Seed(seed) => {
+            DekSource::Seed(seed) => {
                 let (info, sealed) = object.encrypted_data.split_at_checked(INFO)?;
                 open_gcm(&derived(seed, info), at, sealed)
             }
-            Secret::Key(key) => open_gcm(key, at, &object.encrypted_data),
+            DekSource::Key(key) => open_gcm(key, at, &object.encrypted_data),
         }
     }
 
     /// What to write with. The first who asks waits for the first answer.
-    fn writing(&self) -> Option<Writing> {
+    fn writing(&self) -> Option<ActiveSeed> {
         self.plugin()?;
         let state = self.shared.state();
-        let unknown = |state: &mut State| state.writing.is_none() && state.trouble.is_none();
+        let unknown = |state: &mut State| state.writing.is_none() && state.last_error.is_none();
         let waited = self.shared.changed.wait_timeout_while(state, self.config.timeout, unknown);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.writing.clone().filter(|writing| Instant::now() < writing.until)
     }
 
     /// What a value was sealed with; the KMS is asked if that is not known.
-    fn secret(&self, object: &EncryptedObject) -> Option<Arc<Secret>> {
+    fn secret(&self, object: &EncryptedObject) -> Option<Arc<DekSource>> {
         let sealed = object.sealed();
         if let Some(known) = self.shared.state().seeds.get(&sealed) {
             return Some(known.clone());
@@ -167,16 +167,16 @@ impl Kms {
             key_id: object.key_id.clone(),
             annotations: object.annotations.clone(),
         };
-        self.plugin()?.try_send(Ask { request, answer }).ok()?;
+        self.plugin()?.try_send(DecryptJob { request, answer }).ok()?;
         // One question may be before it, and each has its own deadline.
         let plain = answered.recv_timeout(self.config.timeout * 3).ok()?;
         let plain = plain
             .inspect_err(|error| warn!(kms = self.config.name, error, "it does not decrypt"))
             .ok()?;
         let secret = if object.encrypted_dek_source_type == SEED {
-            Secret::Seed(plain).long_enough()?
+            DekSource::Seed(plain).long_enough()?
         } else {
-            Secret::Key(plain).long_enough()?
+            DekSource::Key(plain).long_enough()?
         };
         let secret = Arc::new(secret);
         self.shared.state().remember(sealed, secret.clone());
@@ -185,7 +185,7 @@ impl Kms {
 }
 
 impl State {
-    fn remember(&mut self, sealed: Vec<u8>, secret: Arc<Secret>) {
+    fn remember(&mut self, sealed: Vec<u8>, secret: Arc<DekSource>) {
         if self.seeds.len() >= SEEDS {
             self.seeds.clear(); // they are asked for again
         }
@@ -199,7 +199,7 @@ impl Shared {
     }
 }
 
-impl Secret {
+impl DekSource {
     fn long_enough(self) -> Option<Self> {
         let good = match &self {
             Self::Seed(seed) => seed.len() >= 32,

@@ -3,44 +3,44 @@
 use std::sync::Arc;
 
 use object::{Value, compare_versions};
-use schema::{Definition, custom::Declared};
-use store::{Engine, Error, Mirror};
+use schema::{ResourceDefinition, custom::CrdDefinitions};
+use store::{Engine, Error, WatchCacheSet};
 
-use super::{Kinds, Served, State, name_of, resource};
-use crate::Transform;
+use super::{ServedResource, ServedResources, State, name_of, resource};
+use crate::Transformer;
 
-impl Kinds {
+impl ServedResources {
     /// Serves a custom kind, anew if it was served before: watches of the earlier form
     /// end. What a built-in kind has taken stays with it.
-    pub(crate) fn declare(
+    pub(crate) fn register_custom(
         &self,
-        declared: Declared,
+        declared: CrdDefinitions,
         engine: &dyn Engine<Value>,
-        mirror: &Mirror<Value>,
-        transform: &Arc<dyn Transform>,
+        mirror: &WatchCacheSet<Value>,
+        transform: &Arc<dyn Transformer>,
     ) -> Result<(), Error> {
-        let hub = Arc::new(declared.hub);
+        let hub = Arc::new(declared.storage_version);
         if self.read().is_taken(&hub) {
             return Ok(());
         }
         let objects = resource(&hub, engine, mirror, transform)?;
         let mut state = self.write();
         state.forget(hub.names.group, hub.names.plural);
-        let of = |definition: Definition| {
+        let of = |definition: ResourceDefinition| {
             let stored = definition.names.version == hub.names.version;
             if stored { hub.clone() } else { Arc::new(definition) }
         };
         let versions: Arc<[_]> = declared.versions.into_iter().map(of).collect();
-        let stored = Served {
+        let stored = ServedResource {
             definition: hub.clone(),
-            hub: hub.clone(),
-            kept: Some(hub.clone()),
+            internal: hub.clone(),
+            storage_version: Some(hub.clone()),
             versions: versions.clone(),
-            objects: Some(objects),
+            cache: Some(objects),
         };
         for definition in versions.iter().filter(|definition| definition.served) {
             let (definition, hub) = (definition.clone(), definition.clone());
-            let served = Served { definition, hub, ..stored.clone() };
+            let served = ServedResource { definition, internal: hub, ..stored.clone() };
             if !state.by_name.contains_key(&name_of(&served)) {
                 state.add(served);
             }
@@ -52,30 +52,38 @@ impl Kinds {
     }
 
     /// A custom kind in the version in which it is stored, be that served or not.
-    pub fn stored(&self, group: &str, plural: &str) -> Option<Served> {
+    pub fn stored(&self, group: &str, plural: &str) -> Option<ServedResource> {
         self.read().stored.get(&(group.into(), plural.into())).cloned()
     }
 
     /// Serves a custom kind no more; its watches end.
-    pub(crate) fn withdraw(&self, group: &str, plural: &str, mirror: &Mirror<Value>) {
+    pub(crate) fn unregister_custom(
+        &self,
+        group: &str,
+        plural: &str,
+        mirror: &WatchCacheSet<Value>,
+    ) {
         if self.write().forget(group, plural) {
-            mirror.cease(&format!("/registry/{group}/{plural}/"));
+            mirror.stop(&format!("/registry/{group}/{plural}/"));
         }
     }
 }
 
 impl State {
     /// Whether a built-in kind is kept where this one would be.
-    fn is_taken(&self, hub: &Definition) -> bool {
+    fn is_taken(&self, hub: &ResourceDefinition) -> bool {
         self.order.iter().any(|served| {
-            served.definition.custom.is_none() && served.hub.storage.prefix == hub.storage.prefix
+            served.definition.custom_resource.is_none()
+                && served.internal.storage.prefix == hub.storage.prefix
         })
     }
 
     fn forget(&mut self, group: &str, plural: &str) -> bool {
-        let is = |served: &Served| {
+        let is = |served: &ServedResource| {
             let names = &served.definition.names;
-            served.definition.custom.is_some() && names.group == group && names.plural == plural
+            served.definition.custom_resource.is_some()
+                && names.group == group
+                && names.plural == plural
         };
         let gone = self.stored.remove(&(group.into(), plural.into())).is_some();
         self.order.retain(|served| !is(served));
@@ -87,7 +95,7 @@ impl State {
     /// Built-in kinds first and as they are; then groups by name, versions by rank.
     fn sort(&mut self) {
         self.order.sort_by(|a, b| {
-            let key = |served: &Served| served.definition.custom.is_some();
+            let key = |served: &ServedResource| served.definition.custom_resource.is_some();
             let (a_names, b_names) = (&a.definition.names, &b.definition.names);
             key(a).cmp(&key(b)).then_with(|| {
                 if !key(a) {

@@ -1,7 +1,7 @@
 //! Versions that objects may be stored in, served or not: what says that it is something else
 //! is not guessed at.
 
-use schema::{Definition, Names};
+use schema::{ResourceDefinition, ResourceNames};
 
 /// Of each group the versions besides v1 that ever were stored and can still be read.
 const VERSIONS: &[(&str, &[&str])] = &[
@@ -40,7 +40,7 @@ const MOVED: &[(&str, &[&str])] = &[
 ];
 
 /// The kinds that were not in such a version.
-const YOUNGER: &[(&str, &[&str])] = &[
+const NOT_IN_VERSION: &[(&str, &[&str])] = &[
     (
         "admissionregistration.k8s.io/v1alpha1",
         &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"],
@@ -62,18 +62,18 @@ const YOUNGER: &[(&str, &[&str])] = &[
 ];
 
 /// Whether the kind was once served in this version: it is known still.
-pub(crate) fn was_served(names: &Names, api_version: &str) -> bool {
+pub(crate) fn was_registered(names: &ResourceNames, api_version: &str) -> bool {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let among = |all: &[(&str, &[&str])], key: &str, word: &str| {
         all.iter().any(|(own, words)| *own == key && words.contains(&word))
     };
     among(VERSIONS, group, version)
         && (group == names.group || among(MOVED, group, names.kind))
-        && !among(YOUNGER, api_version, names.kind)
+        && !among(NOT_IN_VERSION, api_version, names.kind)
 }
 
 /// Whether something that says of itself what it is can be one of `hub`. What says nothing is.
-pub(super) fn check(hub: &Definition, api_version: &str, kind: &str) -> Result<(), String> {
+pub(super) fn check(hub: &ResourceDefinition, api_version: &str, kind: &str) -> Result<(), String> {
     let names = &hub.names;
     if api_version.is_empty() || (kind == names.kind && api_version == names.api_version()) {
         return Ok(());
@@ -111,8 +111,16 @@ mod tests {
         ] {
             let (version, plural, singular) = ("v1", "", "");
             let (short, categories) = (&[], &[]);
-            let names = Names { group, version, kind, plural, singular, short, categories };
-            assert_eq!(was_served(&names, api_version), known, "{kind} of {api_version}");
+            let names = ResourceNames {
+                group,
+                version,
+                kind,
+                plural,
+                singular,
+                short_names: short,
+                categories,
+            };
+            assert_eq!(was_registered(&names, api_version), known, "{kind} of {api_version}");
         }
     }
 }

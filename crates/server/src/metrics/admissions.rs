@@ -22,20 +22,20 @@ pub(crate) enum Phase {
 type Times = [Histogram; 16];
 
 #[derive(Debug)]
-pub(crate) struct Admissions {
+pub(crate) struct AdmissionMetrics {
     plugins: Vec<(&'static str, Times)>,
     steps: Times,
 }
 
-impl Admissions {
+impl AdmissionMetrics {
     pub(crate) fn new(plugins: impl Iterator<Item = &'static str>) -> Self {
         Self { plugins: plugins.map(|name| (name, times())).collect(), steps: times() }
     }
 
-    pub(crate) fn begin(&self, operation: Operation, phase: Phase) -> Timer<'_> {
+    pub(crate) fn begin(&self, operation: Operation, phase: Phase) -> AdmissionTimer<'_> {
         let now = Instant::now();
         let place = (operation as usize * TYPES.len() + phase as usize) * 2;
-        Timer { of: self, place, began: now, last: now }
+        AdmissionTimer { of: self, place, began: now, last: now }
     }
 
     pub(crate) fn write(&self, out: &mut String) {
@@ -56,16 +56,16 @@ impl Admissions {
 
 /// One round of all plugins, each beginning when the one before it ends.
 #[derive(Debug)]
-pub(crate) struct Timer<'a> {
-    of: &'a Admissions,
+pub(crate) struct AdmissionTimer<'a> {
+    of: &'a AdmissionMetrics,
     place: usize,
     began: Instant,
     last: Instant,
 }
 
-impl Timer<'_> {
+impl AdmissionTimer<'_> {
     /// A plugin has decided.
-    pub(crate) fn passed(&mut self, plugin: usize, refused: bool) {
+    pub(crate) fn observe_plugin(&mut self, plugin: usize, refused: bool) {
         let now = Instant::now();
         let times = &self.of.plugins[plugin].1;
         times[self.place + usize::from(refused)].observe((now - self.last).as_secs_f64());
@@ -97,10 +97,10 @@ mod tests {
 
     #[test]
     fn what_happened_is_told_and_nothing_else() {
-        let admissions = Admissions::new(["One", "Two"].into_iter());
+        let admissions = AdmissionMetrics::new(["One", "Two"].into_iter());
         let mut timer = admissions.begin(Operation::Delete, Phase::Validate);
-        timer.passed(0, false);
-        timer.passed(1, true);
+        timer.observe_plugin(0, false);
+        timer.observe_plugin(1, true);
         timer.end(true);
         let mut text = String::new();
         admissions.write(&mut text);

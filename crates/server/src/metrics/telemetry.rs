@@ -9,11 +9,11 @@ use std::{
 use super::Histogram;
 
 /// Nobody can make the server remember more than so many different ones.
-const MOST: usize = 1000;
+const MAX_SERIES: usize = 1000;
 
 /// What a number is called.
 #[derive(Clone, Copy, Debug)]
-pub struct Name {
+pub struct MetricDesc {
     pub name: &'static str,
     pub help: &'static str,
     pub labels: &'static [&'static str],
@@ -21,28 +21,28 @@ pub struct Name {
 
 /// How often something has happened.
 #[derive(Debug)]
-pub struct Counter {
-    name: Name,
+pub struct CounterVec {
+    name: MetricDesc,
     counts: Mutex<BTreeMap<Vec<String>, u64>>,
 }
 
 /// What something is now.
 #[derive(Debug)]
-pub struct Gauge {
-    name: Name,
+pub struct GaugeVec {
+    name: MetricDesc,
     values: Mutex<BTreeMap<Vec<String>, f64>>,
 }
 
 /// How long something took.
 #[derive(Debug)]
-pub struct Timing {
-    name: Name,
+pub struct HistogramVec {
+    name: MetricDesc,
     bounds: &'static [f64],
     times: Mutex<BTreeMap<Vec<String>, Histogram>>,
 }
 
-impl Counter {
-    pub fn new(name: Name) -> Self {
+impl CounterVec {
+    pub fn new(name: MetricDesc) -> Self {
         Self { name, counts: Mutex::default() }
     }
 
@@ -50,7 +50,7 @@ impl Counter {
     pub fn count(&self, values: &[&str]) {
         let mut counts = lock(&self.counts);
         let key: Vec<String> = values.iter().map(ToString::to_string).collect();
-        if counts.len() < MOST || counts.contains_key(&key) {
+        if counts.len() < MAX_SERIES || counts.contains_key(&key) {
             *counts.entry(key).or_default() += 1;
         }
     }
@@ -67,15 +67,15 @@ impl Counter {
     }
 }
 
-impl Gauge {
-    pub fn new(name: Name) -> Self {
+impl GaugeVec {
+    pub fn new(name: MetricDesc) -> Self {
         Self { name, values: Mutex::default() }
     }
 
     pub fn set(&self, values: &[&str], is: f64) {
         let mut all = lock(&self.values);
         let key: Vec<String> = values.iter().map(ToString::to_string).collect();
-        if all.len() < MOST || all.contains_key(&key) {
+        if all.len() < MAX_SERIES || all.contains_key(&key) {
             all.insert(key, is);
         }
     }
@@ -93,15 +93,15 @@ impl Gauge {
     }
 }
 
-impl Timing {
-    pub fn new(name: Name, bounds: &'static [f64]) -> Self {
+impl HistogramVec {
+    pub fn new(name: MetricDesc, bounds: &'static [f64]) -> Self {
         Self { name, bounds, times: Mutex::default() }
     }
 
     pub fn observe(&self, values: &[&str], seconds: f64) {
         let mut times = lock(&self.times);
         let key: Vec<String> = values.iter().map(ToString::to_string).collect();
-        if times.len() < MOST || times.contains_key(&key) {
+        if times.len() < MAX_SERIES || times.contains_key(&key) {
             times.entry(key).or_insert_with(|| Histogram::new(self.bounds)).observe(seconds);
         }
     }
@@ -114,7 +114,7 @@ impl Timing {
     }
 }
 
-impl Name {
+impl MetricDesc {
     fn head(&self, kind: &str, out: &mut String) {
         let Self { name, help, .. } = self;
         let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -144,11 +144,11 @@ mod tests {
 
     #[test]
     fn what_is_counted_is_told_with_its_labels() {
-        let name = Name { name: "n", help: "h", labels: &["a", "b"] };
-        let counter = Counter::new(name);
+        let name = MetricDesc { name: "n", help: "h", labels: &["a", "b"] };
+        let counter = CounterVec::new(name);
         counter.count(&["x", "y\"z"]);
         counter.count(&["x", "y\"z"]);
-        let timing = Timing::new(Name { name: "t", help: "h", labels: &[] }, &[1.0]);
+        let timing = HistogramVec::new(MetricDesc { name: "t", help: "h", labels: &[] }, &[1.0]);
         timing.observe(&[], 0.5);
         let mut out = String::new();
         counter.write(&mut out);
@@ -159,10 +159,10 @@ mod tests {
 
     #[test]
     fn there_is_an_end_to_it() {
-        let counter = Counter::new(Name { name: "n", help: "h", labels: &["a"] });
-        (0..2 * MOST).for_each(|at| counter.count(&[&at.to_string()]));
+        let counter = CounterVec::new(MetricDesc { name: "n", help: "h", labels: &["a"] });
+        (0..2 * MAX_SERIES).for_each(|at| counter.count(&[&at.to_string()]));
         let mut out = String::new();
         counter.write(&mut out);
-        assert_eq!(out.lines().count(), MOST + 2);
+        assert_eq!(out.lines().count(), MAX_SERIES + 2);
     }
 }

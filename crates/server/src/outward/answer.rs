@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use http::{Response, StatusCode, header::CONTENT_TYPE};
 use object::{
-    Object, Status, StatusDetails, Subject, Value, View, from_json, quote::quote, yaml::from_yaml,
+    Object, ResourceRef, Status, StatusDetails, Value, View, from_json, quote::quote,
+    yaml::from_yaml,
 };
 
 use crate::codec::typed;
@@ -55,9 +56,9 @@ fn refused(answer: &Response<Bytes>) -> String {
 
 /// The Status of an answer that is no object, as client-go's `NewGenericServerResponse` makes it where the verb is
 /// not known.
-pub fn server_response(code: u16, subject: Subject, body: &str) -> Status {
+pub fn server_response(code: u16, subject: ResourceRef, body: &str) -> Status {
     let (reason, message) = reason_and_message(code, body);
-    let Subject { group, resource, name } = subject;
+    let ResourceRef { group, resource, name } = subject;
     let resource_and_group =
         if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
     let message = format!("{message} ( {resource_and_group} {name})");

@@ -9,40 +9,40 @@ use std::{
 };
 
 use bytes::Bytes;
-use client::{Connect, Io, Tcp, Use};
+use client::{ConnectionUse, Connector, Io, TcpConnector};
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, sleep_until};
 
-use super::tally::Tally;
-use crate::Report;
+use super::tally::RestClientMetrics;
+use crate::MetricsSource;
 
 /// Nobody has more to say than this.
 const LARGEST: usize = 10 << 20;
 /// So many wait for the next request to one target.
 const MOST: usize = 25;
 /// So long they wait.
-const IDLES: Duration = Duration::from_secs(90);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// So old they become: then names are resolved and certificates read again.
-const LIVES: Duration = Duration::from_mins(5);
+const MAX_CONNECTION_AGE: Duration = Duration::from_mins(5);
 
 type Whole = Full<Bytes>;
 type Connection = http1::Connection<TokioIo<Box<dyn Io>>, Whole>;
 
 /// The connections that nobody uses at the moment, to whomever they are.
 #[derive(Clone, Default)]
-pub struct Lines(Arc<Shared>);
+pub struct ConnectionPool(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    kept: Mutex<Kept>,
-    tally: Tally,
+    kept: Mutex<IdleConnections>,
+    tally: RestClientMetrics,
 }
 
 #[derive(Default)]
-struct Kept {
+struct IdleConnections {
     /// In the order in which they were used.
     idle: Vec<Idle>,
     /// Whether somebody closes those that wait too long.
@@ -50,13 +50,13 @@ struct Kept {
 }
 
 struct Idle {
-    to: Tcp,
-    line: Line,
+    to: TcpConnector,
+    line: PooledConnection,
     until: Instant,
 }
 
 /// One connection. It does nothing while nobody asks over it.
-struct Line {
+struct PooledConnection {
     sender: http1::SendRequest<Whole>,
     /// `None`: it has ended.
     connection: Option<Pin<Box<Connection>>>,
@@ -64,7 +64,7 @@ struct Line {
 }
 
 /// Why there is no answer.
-struct Broken {
+struct ExchangeError {
     why: String,
     /// The request, if nothing of it has been sent.
     unsent: Option<Request<Whole>>,
@@ -72,13 +72,13 @@ struct Broken {
     answered: bool,
 }
 
-impl fmt::Debug for Lines {
+impl fmt::Debug for ConnectionPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Lines({})", self.kept().idle.len())
     }
 }
 
-impl Report for Lines {
+impl MetricsSource for ConnectionPool {
     fn report(&self, out: &mut String) {
         const NAME: &str = "rest_client_transport_cache_entries";
         self.tally().write(out);
@@ -90,44 +90,44 @@ impl Report for Lines {
     }
 }
 
-impl Lines {
+impl ConnectionPool {
     /// Sends a request and gives what comes back. A connection that was kept may have ended
     /// meanwhile: then a new one is made. What may have arrived is not sent again, unless it only
     /// reads: whoever is asked may do something for each request.
     pub(super) async fn ask(
         &self,
-        to: &Tcp,
+        to: &TcpConnector,
         mut request: Request<Whole>,
     ) -> Result<Response<Bytes>, String> {
         if let Some(line) = self.take(to) {
             self.tally().connections.count(&["hit"]);
             let again = (request.method() == Method::GET).then(|| request.clone());
             request = match self.ask_over(line, to, request).await {
-                Err(Broken { unsent: Some(request), .. }) => request,
-                Err(Broken { answered: false, why, .. }) => again.ok_or(why)?,
+                Err(ExchangeError { unsent: Some(request), .. }) => request,
+                Err(ExchangeError { answered: false, why, .. }) => again.ok_or(why)?,
                 done => return done.map_err(|broken| broken.why),
             };
         }
         self.tally().connections.count(&["miss"]);
-        let line = Line::open(to).await?;
+        let line = PooledConnection::open(to).await?;
         self.ask_over(line, to, request).await.map_err(|broken| broken.why)
     }
 
     async fn ask_over(
         &self,
-        mut line: Line,
-        to: &Tcp,
+        mut line: PooledConnection,
+        to: &TcpConnector,
         request: Request<Whole>,
-    ) -> Result<Response<Bytes>, Broken> {
+    ) -> Result<Response<Bytes>, ExchangeError> {
         let answer = line.ask(request).await?;
-        if line.is_free() && line.opened.elapsed() < LIVES {
+        if line.is_free() && line.opened.elapsed() < MAX_CONNECTION_AGE {
             self.keep(to.clone(), line);
         }
         Ok(answer)
     }
 
     /// The one to a target that was used last.
-    fn take(&self, to: &Tcp) -> Option<Line> {
+    fn take(&self, to: &TcpConnector) -> Option<PooledConnection> {
         loop {
             let mut kept = self.kept();
             let at = kept.idle.iter().rposition(|idle| idle.to == *to)?;
@@ -140,23 +140,23 @@ impl Lines {
     }
 
     #[expect(clippy::disallowed_methods, reason = "the task ends with the last that is kept")]
-    fn keep(&self, to: Tcp, line: Line) {
+    fn keep(&self, to: TcpConnector, line: PooledConnection) {
         let mut kept = self.kept();
         let mut same = kept.idle.iter().enumerate().filter(|(_, idle)| idle.to == to);
         if let Some((oldest, _)) = same.next().filter(|_| same.count() + 1 == MOST) {
             kept.idle.remove(oldest);
         }
-        kept.idle.push(Idle { to, line, until: Instant::now() + IDLES });
+        kept.idle.push(Idle { to, line, until: Instant::now() + IDLE_TIMEOUT });
         if !std::mem::replace(&mut kept.swept, true) {
             tokio::spawn(sweep(Arc::downgrade(&self.0)));
         }
     }
 
-    pub(super) fn tally(&self) -> &Tally {
+    pub(super) fn tally(&self) -> &RestClientMetrics {
         &self.0.tally
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, IdleConnections> {
         lock(&self.0.kept)
     }
 }
@@ -179,13 +179,14 @@ async fn sweep(lines: Weak<Shared>) {
     }
 }
 
-fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
+fn lock(kept: &Mutex<IdleConnections>) -> MutexGuard<'_, IdleConnections> {
     kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Line {
-    async fn open(to: &Tcp) -> Result<Self, String> {
-        let connected = to.connect(Use::Upgrade).await.map_err(|error| error.to_string())?;
+impl PooledConnection {
+    async fn open(to: &TcpConnector) -> Result<Self, String> {
+        let connected =
+            to.connect(ConnectionUse::Upgrade).await.map_err(|error| error.to_string())?;
         let (sender, connection) = http1::handshake(TokioIo::new(connected.io))
             .await
             .map_err(|error| error.to_string())?;
@@ -193,21 +194,24 @@ impl Line {
         Ok(Self { sender, connection, opened: Instant::now() })
     }
 
-    async fn ask(&mut self, request: Request<Whole>) -> Result<Response<Bytes>, Broken> {
+    async fn ask(&mut self, request: Request<Whole>) -> Result<Response<Bytes>, ExchangeError> {
         let unanswered = |mut failed: TrySendError<Request<Whole>>| {
             let unsent = failed.take_message();
             let error = failed.into_error();
             let ended = error.is_incomplete_message();
             let why = if ended { "EOF".to_owned() } else { error.to_string() };
-            Broken { answered: error.is_parse(), why, unsent }
+            ExchangeError { answered: error.is_parse(), why, unsent }
         };
         let sent = self.sender.try_send_request(request);
         let reply = drive(&mut self.connection, sent).await.map_err(unanswered)?;
         let (head, body) = reply.into_parts();
         let body = Limited::new(body, LARGEST).collect();
         let body = drive(&mut self.connection, body).await;
-        let body =
-            body.map_err(|error| Broken { why: error.to_string(), unsent: None, answered: true })?;
+        let body = body.map_err(|error| ExchangeError {
+            why: error.to_string(),
+            unsent: None,
+            answered: true,
+        })?;
         Ok(Response::from_parts(head, body.to_bytes()))
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Response;
 
-use crate::metrics::{Counter, Name, Timing, float};
+use crate::metrics::{CounterVec, HistogramVec, MetricDesc, float};
 
 const SECONDS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 const SIZES: &[f64] = &[
@@ -23,29 +23,30 @@ const SIZES: &[f64] = &[
 ];
 
 #[derive(Debug)]
-pub(super) struct Tally {
-    requests: Counter,
-    seconds: Timing,
-    sent: Timing,
-    received: Timing,
+pub(super) struct RestClientMetrics {
+    requests: CounterVec,
+    seconds: HistogramVec,
+    sent: HistogramVec,
+    received: HistogramVec,
     /// Connections: found again, or made.
-    pub(super) connections: Counter,
+    pub(super) connections: CounterVec,
 }
 
 /// A request, as it is counted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked<'a> {
+pub(super) struct RequestLabels<'a> {
     pub(super) host: &'a str,
     pub(super) method: &'a str,
     pub(super) size: usize,
 }
 
-impl Default for Tally {
+impl Default for RestClientMetrics {
     fn default() -> Self {
-        let name = |name, help, labels| Name { name, help, labels };
-        let by = |named, help, bounds| Timing::new(name(named, help, &["host", "verb"]), bounds);
+        let name = |name, help, labels| MetricDesc { name, help, labels };
+        let by =
+            |named, help, bounds| HistogramVec::new(name(named, help, &["host", "verb"]), bounds);
         Self {
-            requests: Counter::new(name(
+            requests: CounterVec::new(name(
                 "rest_client_requests_total",
                 "What was asked of others.",
                 &["code", "host", "method"],
@@ -53,7 +54,7 @@ impl Default for Tally {
             seconds: by("rest_client_request_duration_seconds", "How long it took.", SECONDS),
             sent: by("rest_client_request_size_bytes", "Bytes that were sent.", SIZES),
             received: by("rest_client_response_size_bytes", "Bytes that came back.", SIZES),
-            connections: Counter::new(name(
+            connections: CounterVec::new(name(
                 "rest_client_transport_create_calls_total",
                 "Connections that were wanted: there, or made.",
                 &["result"],
@@ -62,14 +63,14 @@ impl Default for Tally {
     }
 }
 
-impl Tally {
+impl RestClientMetrics {
     pub(super) fn count(
         &self,
-        asked: Asked<'_>,
+        asked: RequestLabels<'_>,
         answer: &Result<Response<Bytes>, String>,
         took: Duration,
     ) {
-        let Asked { host, method, size } = asked;
+        let RequestLabels { host, method, size } = asked;
         let code = answer.as_ref().map(|answer| answer.status().as_str().to_owned());
         self.requests.count(&[code.as_deref().unwrap_or("<error>"), host, method]);
         self.seconds.observe(&[host, method], took.as_secs_f64());

@@ -6,8 +6,8 @@ use object::{Clock, Lens, Object, Status, Text, Time, Value, View};
 use ref_cast::RefCast;
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::Call;
-use crate::{Operation, Served, codec::digits};
+use super::RequestContext;
+use crate::{Operation, ServedResource, codec::digits};
 
 /// Letters and digits that make no words and are not mistaken for each other.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -20,37 +20,37 @@ const NAME: usize = 63;
 pub(super) const AFTER_PLUGINS: &str = " after mutating admission happens";
 
 /// Where the object belongs is said by the request.
-pub(super) fn place(served: &Served, namespace: &str, object: &mut Value) {
+pub(super) fn set_namespace(served: &ServedResource, namespace: &str, object: &mut Value) {
     let meta = Object::ref_cast_mut(object).metadata_mut();
     meta.set_namespace(if served.definition.is_namespaced() { namespace } else { "" });
 }
 
-pub(super) fn begin(served: &Served, object: &mut Value, clock: &dyn Clock) {
+pub(super) fn fill_system_fields(served: &ServedResource, object: &mut Value, clock: &dyn Clock) {
     let meta = Object::ref_cast_mut(object).metadata_mut();
     if meta.name().is_empty() && !meta.generate_name().is_empty() {
-        let exact = served.definition.exact_names;
+        let exact = served.definition.generate_exact_name;
         let prefix = meta.generate_name();
-        let name = if exact { prefix.into() } else { generated(prefix) };
+        let name = if exact { prefix.into() } else { generate_name(prefix) };
         meta.set_name(name);
     }
     meta.set_uid(uid());
-    meta.set_creation_timestamp(Time::text(clock.now()));
+    meta.set_creation_timestamp(Time::format(clock.now()));
     meta.set_self_link("");
     if counts(served) {
         meta.set_generation(1);
     }
-    alive(object);
+    clear_deletion_fields(object);
 }
 
 /// What is new is not about to go.
-pub(super) fn alive(object: &mut Value) {
+pub(super) fn clear_deletion_fields(object: &mut Value) {
     let meta = Object::ref_cast_mut(object).metadata_mut();
     meta.clear_deletion_timestamp();
     meta.clear_deletion_grace_period_seconds();
 }
 
 /// An owner is named once; who names it again is told, and `when` that was seen.
-pub(super) fn distinct_owners(object: &mut Value, call: &mut Call, when: &str) {
+pub(super) fn dedup_owner_references(object: &mut Value, call: &mut RequestContext, when: &str) {
     let meta = Object::view(object).metadata();
     let (mut owners, mut twice) = (Vec::new(), Vec::new());
     let mut seen = HashSet::new(); // a request may name thousands
@@ -78,7 +78,7 @@ pub(super) fn distinct_owners(object: &mut Value, call: &mut Call, when: &str) {
 
 /// Takes over from the stored object what no client decides. What a client may not
 /// change either, but tries to, is left for the rules to tell.
-pub(super) fn keep_identity(object: &mut Value, old: &Value) {
+pub(super) fn preserve_system_fields(object: &mut Value, old: &Value) {
     let old = Object::view(old).metadata();
     let meta = Object::ref_cast_mut(object).metadata_mut();
     meta.set_name(old.name());
@@ -139,14 +139,14 @@ pub(super) fn keep_given_identity(
 }
 
 /// Counts one more change of the desired state, if there is one; `sure`: there is.
-pub(super) fn count_change(
-    served: &Served,
+pub(super) fn bump_generation(
+    served: &ServedResource,
     subresource: &str,
     object: &mut Value,
     old: &Value,
     sure: bool,
 ) {
-    if sure || counts(served) && served.hub.counts(subresource, object, old) {
+    if sure || counts(served) && served.internal.changes_generation(subresource, object, old) {
         let generation = Object::view(old).metadata().generation() + 1;
         Object::ref_cast_mut(object).metadata_mut().set_generation(generation);
     }
@@ -154,11 +154,11 @@ pub(super) fn count_change(
 
 /// Whether objects of the kind have a generation: those that have a status apart
 /// from their desired state.
-fn counts(served: &Served) -> bool {
-    served.hub.generation
+fn counts(served: &ServedResource) -> bool {
+    served.internal.tracks_generation
 }
 
-pub(super) fn generated(prefix: &str) -> Text {
+pub(super) fn generate_name(prefix: &str) -> Text {
     let mut kept = prefix.len().min(NAME - 5);
     while !prefix.is_char_boundary(kept) {
         kept -= 1;
@@ -183,7 +183,7 @@ pub fn uid() -> Text {
 }
 
 /// Between 0 and 1.
-pub(crate) fn chance() -> f64 {
+pub(crate) fn random_fraction() -> f64 {
     f64::from(u32::from_le_bytes(random())) / (f64::from(u32::MAX) + 1.0)
 }
 
@@ -211,8 +211,8 @@ mod tests {
 
     #[test]
     fn names_and_uids_are_new_each_time() {
-        assert_ne!(generated("web-"), generated("web-"));
-        assert_eq!(generated(&"x".repeat(80)).len(), NAME);
+        assert_ne!(generate_name("web-"), generate_name("web-"));
+        assert_eq!(generate_name(&"x".repeat(80)).len(), NAME);
         let uid = uid();
         assert_eq!((uid.len(), &uid[14..15]), (36, "4"));
     }

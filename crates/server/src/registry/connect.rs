@@ -5,12 +5,12 @@ use std::sync::Mutex;
 
 use object::{Status, Text, Value};
 
-use super::{Call, Registry};
-use crate::{Admission, Operation, Reinvocation, Served};
+use super::{Registry, RequestContext};
+use crate::{AdmissionAttributes, Operation, Reinvocation, ServedResource};
 
 /// What is asked of a part of an object.
 #[derive(Debug)]
-pub struct Asking<'a> {
+pub struct SubresourceRequest<'a> {
     pub operation: Operation,
     pub namespace: &'a str,
     pub name: &'a str,
@@ -22,14 +22,14 @@ pub struct Asking<'a> {
 
 impl Registry {
     /// Lets plugins change what is asked, then decide about what `checked` makes of it.
-    pub async fn admit(
+    pub async fn admit_subresource(
         &self,
-        call: &mut Call,
-        served: &Served,
-        asking: Asking<'_>,
+        call: &mut RequestContext,
+        served: &ServedResource,
+        asking: SubresourceRequest<'_>,
         checked: impl FnOnce(&mut Value) -> Result<(), Status>,
     ) -> Result<Value, Status> {
-        let mut admission = Admission {
+        let mut admission = AdmissionAttributes {
             registry: self,
             served,
             user: &call.user,
@@ -44,16 +44,16 @@ impl Registry {
             dry_run: call.dry_run,
             options: &call.options,
             delete: None,
-            said: Mutex::default(),
+            output: Mutex::default(),
         };
         let mut decided = self.run_mutating(&mut admission).await;
         decided = decided.and_then(|()| checked(&mut admission.object));
         if decided.is_ok() {
             decided = self.run_validating(&admission).await;
         }
-        let said = admission.take_said();
+        let said = admission.take_output();
         let object = admission.object;
-        call.hear(said);
+        call.add_admission_output(said);
         decided.map(|()| object)
     }
 }

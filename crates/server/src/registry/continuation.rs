@@ -13,14 +13,14 @@ const LENIENT: GeneralPurpose =
     GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Continuation {
+pub(crate) struct ContinueToken {
     /// The revision that all pages show; 0: each the newest.
     pub(super) revision: u64,
     /// The key behind which the next page begins, without the prefix.
     pub(super) after: String,
 }
 
-impl Continuation {
+impl ContinueToken {
     pub(super) fn encode(&self) -> String {
         let mut token = Value::object();
         token["v"] = "meta.k8s.io/v1".into();
@@ -70,8 +70,8 @@ mod tests {
 
     #[test]
     fn a_token_reads_as_it_was_written() {
-        let token = Continuation { revision: 7, after: "default/web".to_owned() };
-        assert_eq!(Continuation::decode(&token.encode()), Ok(token));
-        assert_eq!(Continuation::decode("???").unwrap_err().code(), 400);
+        let token = ContinueToken { revision: 7, after: "default/web".to_owned() };
+        assert_eq!(ContinueToken::decode(&token.encode()), Ok(token));
+        assert_eq!(ContinueToken::decode("???").unwrap_err().code(), 400);
     }
 }

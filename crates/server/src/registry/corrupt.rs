@@ -4,13 +4,13 @@ use object::{Status, StatusCause, StatusDetails};
 use store::Error;
 
 use super::store_status;
-use crate::Served;
+use crate::ServedResource;
 
 /// How many a list names.
 const NAMED: usize = 100;
 
 /// What begins so could not even be decrypted.
-pub(crate) const SEALED: &str = "data from the storage is not transformable";
+pub(crate) const NOT_TRANSFORMABLE: &str = "data from the storage is not transformable";
 
 /// The answer to who wants to see it, or to delete it.
 pub(super) fn read(error: &Error) -> Status {
@@ -32,7 +32,7 @@ pub(super) fn change(error: &Error) -> Status {
 }
 
 /// The answer to who wants to list it among others.
-pub(super) fn list(served: &Served, errors: &[Error]) -> Status {
+pub(super) fn list(served: &ServedResource, errors: &[Error]) -> Status {
     let corrupt = |error: &Error| match error {
         Error::Corrupt { key, revision, why } => (key.clone(), storage_error(key, *revision, why)),
         other => (String::new(), other.to_string()),
@@ -66,7 +66,7 @@ pub(super) fn list(served: &Served, errors: &[Error]) -> Status {
 }
 
 /// The answer to who has deleted it.
-pub(crate) fn deleted(served: &Served, name: &str) -> Status {
+pub(crate) fn deleted(served: &ServedResource, name: &str) -> Status {
     let names = &served.definition.names;
     let details =
         StatusDetails::new().with_name(name).with_group(names.group).with_kind(names.kind);
@@ -82,8 +82,8 @@ fn storage_error(key: &str, revision: u64, why: &str) -> String {
 }
 
 fn reason(revision: u64, why: &str) -> String {
-    match why.strip_prefix(SEALED) {
-        Some(why) => format!("{SEALED} revision=0{why}"),
+    match why.strip_prefix(NOT_TRANSFORMABLE) {
+        Some(why) => format!("{NOT_TRANSFORMABLE} revision=0{why}"),
         None => format!("object not decodable revision={revision}: {why}"),
     }
 }

@@ -5,12 +5,15 @@ use ref_cast::RefCast;
 use store::Version;
 
 use super::{
-    Call, Registry,
-    begin::{AFTER_PLUGINS, alive, begin, distinct_owners, place},
-    update::{based_on, other_uid, revision},
-    write::Step,
+    Registry, RequestContext,
+    begin::{
+        AFTER_PLUGINS, clear_deletion_fields, dedup_owner_references, fill_system_fields,
+        set_namespace,
+    },
+    update::{parse_precondition, revision, uid_conflict},
+    write::WriteStep,
 };
-use crate::{Operation, Outcome, Served};
+use crate::{Operation, ServedResource, WriteOutcome};
 
 /// How often a generated name that is taken is made anew.
 const TRIES: usize = 8;
@@ -19,8 +22,8 @@ impl Registry {
     /// Stores a new object. It comes decoded, in the request's version.
     pub async fn create(
         &self,
-        call: &mut Call,
-        served: &Served,
+        call: &mut RequestContext,
+        served: &ServedResource,
         namespace: &str,
         object: Value,
     ) -> Result<Version<Value>, Status> {
@@ -28,7 +31,7 @@ impl Registry {
         let generates = meta.name().is_empty();
         for _ in 1..if generates { TRIES } else { 1 } {
             match self.create_once(call, served, namespace, object.clone()).await {
-                Err(status) if status.is("AlreadyExists") => {}
+                Err(status) if status.has_reason("AlreadyExists") => {}
                 done => return done,
             }
         }
@@ -37,24 +40,24 @@ impl Registry {
     }
 
     /// Makes what somebody wants to update and is not there, where the kind allows that.
-    pub async fn create_by_update(
+    pub async fn create_on_update(
         &self,
-        call: &mut Call,
-        served: &Served,
+        call: &mut RequestContext,
+        served: &ServedResource,
         key: (&str, &str),
         object: Value,
     ) -> Result<(u16, Version<Value>), Status> {
         let uid = Object::view(&object).metadata().uid();
         if !uid.is_empty() {
-            return Err(other_uid(served, key, uid, "", call.dry_run));
+            return Err(uid_conflict(served, key, uid, "", call.dry_run));
         }
-        based_on(Object::view(&object).metadata().resource_version())?;
+        parse_precondition(Object::view(&object).metadata().resource_version())?;
         let mut new = object.clone();
         if !call.dry_run {
             Object::ref_cast_mut(&mut new).metadata_mut().set_resource_version("");
         }
         match self.create(call, served, key.0, new).await {
-            Err(status) if status.is("AlreadyExists") => {
+            Err(status) if status.has_reason("AlreadyExists") => {
                 Ok((200, self.update(call, served, key, "", object).await?))
             }
             made => Ok((201, made?)),
@@ -63,50 +66,54 @@ impl Registry {
 
     async fn create_once(
         &self,
-        call: &mut Call,
-        served: &Served,
+        call: &mut RequestContext,
+        served: &ServedResource,
         namespace: &str,
         mut object: Value,
     ) -> Result<Version<Value>, Status> {
         // What is no number says nothing.
         let asked = revision(Object::view(&object).metadata().resource_version()).unwrap_or(0);
-        distinct_owners(&mut object, call, "");
-        default(served, &mut object);
-        place(served, namespace, &mut object);
-        if !call.applies {
-            alive(&mut object);
+        dedup_owner_references(&mut object, call, "");
+        default_and_convert(served, &mut object);
+        set_namespace(served, namespace, &mut object);
+        if !call.is_apply {
+            clear_deletion_fields(&mut object);
         }
-        served.hub.hooks.stamp(&mut object, &self.writer(call));
-        let step = Step {
+        served.internal.strategy.default_from_request(&mut object, &self.writer(call));
+        let step = WriteStep {
             served,
             operation: Operation::Create,
             subresource: "",
             old: None,
-            hollow: None,
+            with_empty_fields: None,
             delete: None,
         };
         // What plugins, the server and the kind itself set is nobody's.
-        let object = self.manage(call, served, "", None, object).await?;
+        let object = self.update_managed_fields(call, served, "", None, object).await?;
         let mut object = self.mutate(call, step, object).await?;
-        distinct_owners(&mut object, call, AFTER_PLUGINS);
-        begin(served, &mut object, &**self.clock());
-        served.hub.gates.drop_dormant(&served.hub.shape, &mut object, None);
-        served.hub.hooks.prepare_create(&mut object);
-        served.hub.hooks.sign(&mut object, None, &self.writer(call));
+        dedup_owner_references(&mut object, call, AFTER_PLUGINS);
+        fill_system_fields(served, &mut object, &**self.clock());
+        served.internal.feature_gates.drop_disabled_fields(
+            &served.internal.schema,
+            &mut object,
+            None,
+        );
+        served.internal.strategy.prepare_for_create(&mut object);
+        served.internal.strategy.record_request_info(&mut object, None, &self.writer(call));
         let (object, claimed) = self.claim(call, step, object).await?;
         let made = self.store_new(call, step, asked, object).await;
-        self.settle(claimed, made.map(|made| (made, Outcome::Stored))).await
+        self.finish_allocation(claimed, made.map(|made| (made, WriteOutcome::Stored))).await
     }
 
     async fn store_new(
         &self,
-        call: &mut Call,
-        step: Step<'_>,
+        call: &mut RequestContext,
+        step: WriteStep<'_>,
         asked: u64,
         object: Value,
     ) -> Result<Version<Value>, Status> {
-        let mut object = self.check(call, step, object).await?;
-        step.served.hub.seal(&mut object);
+        let mut object = self.validate_and_admit(call, step, object).await?;
+        step.served.internal.normalize_for_storage(&mut object);
         if asked != 0 && !call.dry_run {
             let why = "resourceVersion should not be set on objects to be created";
             return Err(Status::failure(500, "", why));
@@ -116,20 +123,22 @@ impl Registry {
         let (namespace, generates) =
             (meta.namespace().to_owned(), !meta.generate_name().is_empty());
         let made = self.put(call, step.served, 0, object).await;
-        let made = made.map_err(|status| self.taken(step.served, &namespace, generates, status))?;
+        let made = made.map_err(|status| {
+            self.already_exists_error(step.served, &namespace, generates, status)
+        })?;
         Ok(if call.dry_run { Version { revision: asked, ..made } } else { made })
     }
 
     /// Why there cannot be another of a name: nobody found a free one, or the old one is still
     /// about to go.
-    fn taken(
+    fn already_exists_error(
         &self,
-        served: &Served,
+        served: &ServedResource,
         namespace: &str,
         generates: bool,
         mut status: Status,
     ) -> Status {
-        if !status.is("AlreadyExists") {
+        if !status.has_reason("AlreadyExists") {
             return status;
         }
         if generates {
@@ -147,10 +156,10 @@ impl Registry {
 }
 
 /// Fills defaults in the request's version, then goes over to the stored one.
-pub(super) fn default(served: &Served, object: &mut Value) {
-    served.definition.fill(object);
-    served.stored(object);
-    if !std::sync::Arc::ptr_eq(&served.definition, &served.hub) {
-        served.hub.settle(object);
+pub(super) fn default_and_convert(served: &ServedResource, object: &mut Value) {
+    served.definition.apply_defaults(object);
+    served.to_internal_version(object);
+    if !std::sync::Arc::ptr_eq(&served.definition, &served.internal) {
+        served.internal.normalize_keep_empty(object);
     }
 }

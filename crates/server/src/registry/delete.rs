@@ -5,11 +5,14 @@ use std::pin::Pin;
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use object::{Object, Status, Text, Time, Value, View};
 use ref_cast::RefCast;
-use schema::Grace;
+use schema::GracefulDeletion;
 use store::{Version, Write};
 
-use super::{Call, Registry, Selection, list::Page, note::Note, store_status, write::Step};
-use crate::{Operation, Served, claim::Outcome as Came};
+use super::{
+    Registry, RequestContext, Selection, list::ListOptions, note::WriteProvenance, store_status,
+    write::WriteStep,
+};
+use crate::{Operation, ServedResource, claim::WriteOutcome as Came};
 
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
@@ -17,7 +20,7 @@ const TRIES: usize = 16;
 
 /// What somebody asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Delete {
+pub struct DeleteRequest {
     pub grace_seconds: Option<i64>,
     /// What must hold.
     pub uid: Option<Text>,
@@ -25,24 +28,24 @@ pub struct Delete {
     /// Orphan, Background, Foreground, or nothing said.
     pub propagation: Text,
     /// Whether it was said in the old way that dependents go too.
-    pub cascades: bool,
+    pub orphan_dependents_false: bool,
     /// Only if the stored object cannot be read.
-    pub unread: bool,
+    pub ignore_read_errors: bool,
     /// With others, none of which was named.
-    pub many: bool,
+    pub is_collection: bool,
 }
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Deleted {
+pub enum DeleteOutcome {
     /// Still there, marked.
     Terminating(Version<Value>),
     Gone(Version<Value>),
     /// Gone too, and nobody knows what it was.
-    Unread,
+    GoneUnreadable,
 }
 
-enum Outcome {
+enum DeleteAction {
     /// It is on its way already, and not slower than asked.
     Same,
     Mark(Value),
@@ -55,19 +58,21 @@ enum Outcome {
 impl Registry {
     pub async fn delete(
         &self,
-        call: &mut Call,
-        served: &Served,
+        call: &mut RequestContext,
+        served: &ServedResource,
         key: (&str, &str),
-        delete: &Delete,
-    ) -> Result<Deleted, Status> {
-        if delete.unread {
+        delete: &DeleteRequest,
+    ) -> Result<DeleteOutcome, Status> {
+        if delete.ignore_read_errors {
             return self.delete_unread(call, served, key).await;
         }
         let mut tries = TRIES;
         loop {
-            let old = self.read(served, key.0, key.1).await?;
+            let old = self.get_converted(served, key.0, key.1).await?;
             match self.delete_once(call, served, &old, delete).await {
-                Err(status) if status.is("Conflict") && delete.revision.is_none() && tries > 1 => {
+                Err(status)
+                    if status.has_reason("Conflict") && delete.revision.is_none() && tries > 1 =>
+                {
                     tries -= 1; // it has changed; to go it still has
                 }
                 done => return done,
@@ -77,82 +82,84 @@ impl Registry {
 
     async fn delete_once(
         &self,
-        call: &mut Call,
-        served: &Served,
+        call: &mut RequestContext,
+        served: &ServedResource,
         old: &Version<Value>,
-        delete: &Delete,
-    ) -> Result<Deleted, Status> {
+        delete: &DeleteRequest,
+    ) -> Result<DeleteOutcome, Status> {
         preconditions(served, old, delete)?;
         // Plugins see how long the object really has.
         let mut meant = delete.clone();
-        if let Grace::Seconds(seconds) = served.hub.hooks.grace(&old.object, delete.grace_seconds) {
+        if let GracefulDeletion::Seconds(seconds) =
+            served.internal.strategy.check_graceful_delete(&old.object, delete.grace_seconds)
+        {
             meant.grace_seconds = Some(seconds.max(0));
         }
-        let step = Step {
+        let step = WriteStep {
             served,
             operation: Operation::Delete,
             subresource: "",
             old: Some(old),
-            hollow: None,
+            with_empty_fields: None,
             delete: Some(&meant),
         };
         let nothing = self.mutate(call, step, Value::Null).await?;
         self.admit_delete(call, step, nothing).await?;
         let (_, claimed) = self.claim(call, step, Value::Null).await?;
         let done = self.delete_stored(call, served, old, delete).await;
-        let with = |done: Deleted| match done {
-            Deleted::Gone(_) | Deleted::Unread => (done, Came::Gone),
-            Deleted::Terminating(_) => (done, Came::Stored),
+        let with = |done: DeleteOutcome| match done {
+            DeleteOutcome::Gone(_) | DeleteOutcome::GoneUnreadable => (done, Came::Gone),
+            DeleteOutcome::Terminating(_) => (done, Came::Stored),
         };
-        self.settle(claimed, done.map(with)).await
+        self.finish_allocation(claimed, done.map(with)).await
     }
 
     /// Deletes what cannot be read, and of which nobody can be asked therefore.
     async fn delete_unread(
         &self,
-        call: &Call,
-        served: &Served,
+        call: &RequestContext,
+        served: &ServedResource,
         (namespace, name): (&str, &str),
-    ) -> Result<Deleted, Status> {
+    ) -> Result<DeleteOutcome, Status> {
         let path = served.path(namespace, name);
-        let revision = match served.objects()?.look(&path) {
+        let revision = match served.objects()?.try_get(&path) {
             Ok(Some(found)) => return Err(readable(served, &found.object)),
             Ok(None) => return Err(Status::not_found(served.subject(name))),
             Err(store::Error::Corrupt { revision, .. }) => revision,
             Err(error) => return Err(store_status(&error)),
         };
         if !call.dry_run {
-            let note = Note::of(call, "").to_bytes();
+            let note = WriteProvenance::of(call, "").to_bytes();
             let write = Write::delete(path, revision).with_note(Some(note));
             self.engine.write(write).await.map_err(|error| store_status(&error))?;
         }
-        Ok(Deleted::Unread)
+        Ok(DeleteOutcome::GoneUnreadable)
     }
 
     async fn delete_stored(
         &self,
-        call: &Call,
-        served: &Served,
+        call: &RequestContext,
+        served: &ServedResource,
         old: &Version<Value>,
-        delete: &Delete,
-    ) -> Result<Deleted, Status> {
+        delete: &DeleteRequest,
+    ) -> Result<DeleteOutcome, Status> {
         match self.outcome(served, &old.object, delete) {
-            Outcome::Same => Ok(Deleted::Terminating(old.clone())),
-            Outcome::Mark(marked) => {
+            DeleteAction::Same => Ok(DeleteOutcome::Terminating(old.clone())),
+            DeleteAction::Mark(marked) => {
                 let marked = self.put(call, served, old.revision, marked).await?;
-                Ok(Deleted::Terminating(marked))
+                Ok(DeleteOutcome::Terminating(marked))
             }
-            Outcome::Remove => {
+            DeleteAction::Remove => {
                 let gone = self.remove(call, served, old.revision, old.object.clone()).await?;
-                Ok(Deleted::Gone(gone))
+                Ok(DeleteOutcome::Gone(gone))
             }
-            Outcome::MarkAndRemove(marked) => {
+            DeleteAction::MarkAndRemove(marked) => {
                 let marked = self.put(call, served, old.revision, marked).await?;
                 let object = marked.object.clone();
                 match self.remove(call, served, marked.revision, object).await {
                     // who saw the mark may have been quicker
-                    Err(status) if status.code() == 404 => Ok(Deleted::Gone(marked)),
-                    done => done.map(Deleted::Gone),
+                    Err(status) if status.code() == 404 => Ok(DeleteOutcome::Gone(marked)),
+                    done => done.map(DeleteOutcome::Gone),
                 }
             }
         }
@@ -160,17 +167,17 @@ impl Registry {
 
     async fn admit_delete(
         &self,
-        call: &mut Call,
-        step: Step<'_>,
+        call: &mut RequestContext,
+        step: WriteStep<'_>,
         nothing: Value,
     ) -> Result<(), Status> {
-        if call.admitted {
+        if call.skip_admission {
             return Ok(());
         }
         let mut admission = self.admission(call, step, nothing);
         let decided = self.run_validating(&admission).await;
-        let said = admission.take_said();
-        call.hear(said);
+        let said = admission.take_output();
+        call.add_admission_output(said);
         decided
     }
 
@@ -178,13 +185,13 @@ impl Registry {
     /// meanwhile is gone.
     pub async fn delete_collection(
         &self,
-        call: &mut Call,
-        served: &Served,
-        (selection, page): (&Selection, &Page),
-        (delete, at_once): (&Delete, usize),
-    ) -> Result<super::List, Status> {
-        let list = self.list_shown(served, selection, page).await?;
-        let delete = &Delete { many: true, ..delete.clone() };
+        call: &mut RequestContext,
+        served: &ServedResource,
+        (selection, page): (&Selection, &ListOptions),
+        (delete, at_once): (&DeleteRequest, usize),
+    ) -> Result<super::ListResult, Status> {
+        let list = self.list_converted(served, selection, page).await?;
+        let delete = &DeleteRequest { is_collection: true, ..delete.clone() };
         let mut left = list.items.iter();
         let mut deleting = FuturesUnordered::new();
         loop {
@@ -205,10 +212,10 @@ impl Registry {
     /// One of many; gives what is to be told.
     fn delete_listed<'a>(
         &'a self,
-        mut call: Call,
-        served: &'a Served,
+        mut call: RequestContext,
+        served: &'a ServedResource,
         version: &'a Version<Value>,
-        delete: &'a Delete,
+        delete: &'a DeleteRequest,
     ) -> Pin<Box<dyn Future<Output = Result<Vec<String>, Status>> + Send + 'a>> {
         Box::pin(async move {
             let meta = Object::view(&version.object).metadata();
@@ -221,17 +228,23 @@ impl Registry {
         })
     }
 
-    fn outcome(&self, served: &Served, old: &Value, delete: &Delete) -> Outcome {
+    fn outcome(
+        &self,
+        served: &ServedResource,
+        old: &Value,
+        delete: &DeleteRequest,
+    ) -> DeleteAction {
         let meta = Object::view(old).metadata();
-        let (grace, graceful) = match served.hub.hooks.grace(old, delete.grace_seconds) {
-            Grace::None => (0, false),
-            Grace::Seconds(seconds) => (seconds.max(0), true),
-        };
+        let (grace, graceful) =
+            match served.internal.strategy.check_graceful_delete(old, delete.grace_seconds) {
+                GracefulDeletion::None => (0, false),
+                GracefulDeletion::Seconds(seconds) => (seconds.max(0), true),
+            };
         let mut object = old.clone();
         let marked = Object::ref_cast_mut(&mut object).metadata_mut();
-        let orphans = served.definition.orphans.is_some();
+        let orphans = served.definition.orphan_by_default.is_some();
         // The garbage collector does not look at what goes by itself.
-        let fleeting = served.hub.ttl.is_some();
+        let fleeting = served.internal.ttl.is_some();
         let propagation = if fleeting { "Background" } else { &delete.propagation };
         finalizers(marked, propagation, orphans);
         let left =
@@ -239,27 +252,27 @@ impl Registry {
         let faster = left.is_none_or(|left| grace < left);
         if faster {
             let now = self.clock().now();
-            marked.set_deletion_timestamp(Time::text(now + nanos(grace) / NANOS));
+            marked.set_deletion_timestamp(Time::format(now + nanos(grace) / NANOS));
             marked.set_deletion_grace_period_seconds(grace);
             if marked.generation() > 0 && !meta.is_terminating() {
                 marked.set_generation(meta.generation() + 1);
             }
         }
         if faster {
-            served.hub.hooks.prepare_delete(&mut object, self.clock().now());
+            served.internal.strategy.prepare_delete(&mut object, self.clock().now());
         }
-        if served.hub.subresource("finalize").is_some() {
+        if served.internal.subresource("finalize").is_some() {
             object["status"]["phase"] = "Terminating".into();
             object["metadata"].remove("deletionGracePeriodSeconds");
         }
         if Self::is_final(served, &object) && graceful && object != *old {
-            Outcome::MarkAndRemove(object)
+            DeleteAction::MarkAndRemove(object)
         } else if Self::is_final(served, &object) {
-            Outcome::Remove
+            DeleteAction::Remove
         } else if object == *old {
-            Outcome::Same
+            DeleteAction::Same
         } else {
-            Outcome::Mark(object)
+            DeleteAction::Mark(object)
         }
     }
 }
@@ -271,7 +284,7 @@ pub(crate) fn nanos(seconds: i64) -> i64 {
     seconds.wrapping_mul(NANOS)
 }
 
-fn readable(served: &Served, object: &Value) -> Status {
+fn readable(served: &ServedResource, object: &Value) -> Status {
     let meta = Object::view(object).metadata();
     let path = served.path(meta.namespace(), meta.name());
     let why = format!(
@@ -282,14 +295,18 @@ fn readable(served: &Served, object: &Value) -> Status {
     Status::conflict(served.subject(meta.name()), &why)
 }
 
-fn preconditions(served: &Served, old: &Version<Value>, delete: &Delete) -> Result<(), Status> {
+fn preconditions(
+    served: &ServedResource,
+    old: &Version<Value>,
+    delete: &DeleteRequest,
+) -> Result<(), Status> {
     let meta = Object::view(&old.object).metadata();
     // Upstream names the kind here, not the resource, unless the kind has its own way to go.
-    let own = served.hub.subresource("finalize").is_some();
+    let own = served.internal.subresource("finalize").is_some();
     let mut subject = served.subject(meta.name());
     if !own {
         subject.resource = served.definition.names.kind;
-        subject.group = served.hub.names.group;
+        subject.group = served.internal.names.group;
     }
     let have = meta.uid();
     if let Some(wanted) = delete.uid.as_ref().filter(|uid| **uid != *have) {

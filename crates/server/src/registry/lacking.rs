@@ -9,7 +9,7 @@ use std::{
 use object::{Text, Value};
 use schema::Part;
 
-use crate::{Registry, Served};
+use crate::{Registry, ServedResource};
 
 #[derive(Debug, Default)]
 pub(super) struct Lacking(RwLock<BTreeSet<Text>>);
@@ -27,8 +27,8 @@ impl Registry {
     }
 
     /// What is to be said about an object that needs what is not there.
-    pub(super) fn unmet(&self, served: &Served, object: &Value) -> Option<&'static str> {
-        let part = served.hub.hooks.needs(object)?;
+    pub(super) fn unmet(&self, served: &ServedResource, object: &Value) -> Option<&'static str> {
+        let part = served.internal.strategy.needs(object)?;
         self.lacks(part).then_some(part.lacking)
     }
 

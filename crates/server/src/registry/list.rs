@@ -3,27 +3,27 @@
 use std::sync::Arc;
 
 use object::{Object, Status, Text, Value, View};
-use store::{Pinned, Version};
+use store::{CacheSnapshot, Version};
 
-use super::{Registry, Selection, continuation::Continuation, corrupt, store_status};
-use crate::Served;
+use super::{Registry, Selection, continuation::ContinueToken, corrupt, store_status};
+use crate::ServedResource;
 
 /// So many objects are asked for at once, at least, where a page wants only some of them.
 const CHUNK: usize = 500;
 
 /// Which part of the list, and as of when.
 #[derive(Clone, Debug, Default)]
-pub struct Page {
+pub struct ListOptions {
     /// 0: all.
     pub limit: usize,
     /// What the page before ended with.
     pub token: String,
     /// As of just this revision; `None`: the newest.
-    pub exactly: Option<u64>,
+    pub exact_revision: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
-pub struct List {
+pub struct ListResult {
     pub revision: u64,
     pub items: Vec<Arc<Version<Value>>>,
     /// Where the next page begins; empty after the last.
@@ -35,22 +35,22 @@ pub struct List {
 impl Registry {
     pub fn list(
         &self,
-        served: &Served,
+        served: &ServedResource,
         selection: &Selection,
-        page: &Page,
-    ) -> Result<List, Status> {
+        page: &ListOptions,
+    ) -> Result<ListResult, Status> {
         let prefix = served.prefix(&selection.namespace);
-        let unreadable = served.objects()?.unreadable(&prefix);
+        let unreadable = served.objects()?.undecodable(&prefix);
         if !unreadable.is_empty() {
             return Err(corrupt::list(served, &unreadable));
         }
-        let (pinned, after) = self.pin(served, page)?;
+        let (pinned, after) = self.snapshot(served, page)?;
         let after = after.map(|after| format!("{prefix}{after}"));
         let mut items = Vec::new();
         if let Some(path) = path(served, selection).filter(|_| after.is_none()) {
             let named = pinned.get(&path);
             items.extend(named.filter(|version| selection.matches(served, &version.object)));
-            return Ok(List {
+            return Ok(ListResult {
                 revision: pinned.revision,
                 items,
                 token: String::new(),
@@ -68,24 +68,24 @@ impl Registry {
             if items.len() == page.limit && range.next().is_some() {
                 let remaining = whole.then(|| pinned.count(&prefix, Some(key)));
                 let after = key.strip_prefix(&*prefix).unwrap_or(key).to_owned();
-                let token = Continuation { revision: pinned.revision, after }.encode();
-                return Ok(List { revision: pinned.revision, items, token, remaining });
+                let token = ContinueToken { revision: pinned.revision, after }.encode();
+                return Ok(ListResult { revision: pinned.revision, items, token, remaining });
             }
         }
-        Ok(List { revision: pinned.revision, items, token: String::new(), remaining: None })
+        Ok(ListResult { revision: pinned.revision, items, token: String::new(), remaining: None })
     }
 }
 
 impl Registry {
     /// The same in the request's version. Where somebody else must be asked for that, only
     /// then it is known what is selected.
-    pub async fn list_shown(
+    pub async fn list_converted(
         &self,
-        served: &Served,
+        served: &ServedResource,
         selection: &Selection,
-        page: &Page,
-    ) -> Result<List, Status> {
-        if !served.asks() {
+        page: &ListOptions,
+    ) -> Result<ListResult, Status> {
+        if !served.needs_conversion_webhook() {
             return self.list(served, selection, page);
         }
         if selection.is_whole() {
@@ -95,10 +95,11 @@ impl Registry {
         }
         let (within, limit) = (selection.lasting(), page.limit);
         let chunk = if limit == 0 { 0 } else { limit.max(CHUNK) };
-        let mut page = Page { limit: chunk, ..page.clone() };
+        let mut page = ListOptions { limit: chunk, ..page.clone() };
         let mut items = Vec::<Arc<Version<Value>>>::new();
         loop {
-            let List { revision, items: found, token, .. } = self.list(served, &within, &page)?;
+            let ListResult { revision, items: found, token, .. } =
+                self.list(served, &within, &page)?;
             let mut left = self.converted(served, found).await?.into_iter();
             while let Some(version) = left.next() {
                 if !selection.matches(served, &version.object) {
@@ -107,53 +108,58 @@ impl Registry {
                 items.push(version.clone());
                 if items.len() == limit && (left.len() > 0 || !token.is_empty()) {
                     let after = place(served, selection, &version);
-                    let token = Continuation { revision, after }.encode();
-                    return Ok(List { revision, items, token, remaining: None });
+                    let token = ContinueToken { revision, after }.encode();
+                    return Ok(ListResult { revision, items, token, remaining: None });
                 }
             }
             if token.is_empty() {
-                return Ok(List { revision, items, token, remaining: None });
+                return Ok(ListResult { revision, items, token, remaining: None });
             }
-            page = Page { limit: chunk, token, exactly: None };
+            page = ListOptions { limit: chunk, token, exact_revision: None };
         }
     }
 }
 
 /// The key of an object below those that are listed, as tokens name it.
-fn place(served: &Served, selection: &Selection, version: &Version<Value>) -> String {
+fn place(served: &ServedResource, selection: &Selection, version: &Version<Value>) -> String {
     let meta = Object::view(&version.object).metadata();
     let path = served.path(meta.namespace(), meta.name());
     path.strip_prefix(&*served.prefix(&selection.namespace)).unwrap_or(&path).to_owned()
 }
 
 /// The key of the only object that can be meant, where it is known.
-pub(crate) fn path(served: &Served, selection: &Selection) -> Option<Text> {
-    let known = !served.hub.is_namespaced() || !selection.namespace.is_empty();
+pub(crate) fn path(served: &ServedResource, selection: &Selection) -> Option<Text> {
+    let known = !served.internal.is_namespaced() || !selection.namespace.is_empty();
     let name = selection.name().filter(|_| known)?;
     Some(served.path(&selection.namespace, name))
 }
 
 impl Registry {
     /// The objects as of the page's revision, and the key behind which it begins.
-    fn pin(&self, served: &Served, page: &Page) -> Result<(Pinned<Value>, Option<String>), Status> {
+    fn snapshot(
+        &self,
+        served: &ServedResource,
+        page: &ListOptions,
+    ) -> Result<(CacheSnapshot<Value>, Option<String>), Status> {
         let objects = served.objects()?;
-        let at = |revision| objects.pin_past(&*self.engine, &served.prefix(""), revision);
+        let at =
+            |revision| objects.snapshot_at_or_load(&*self.engine, &served.prefix(""), revision);
         if !page.token.is_empty() {
-            let Continuation { revision, after } = Continuation::decode(&page.token)?;
+            let ContinueToken { revision, after } = ContinueToken::decode(&page.token)?;
             let pinned = match revision {
-                0 => objects.pin(),
-                _ => at(revision).map_err(|_| expired(objects.pin().revision, &after))?,
+                0 => objects.snapshot(),
+                _ => at(revision).map_err(|_| expired(objects.snapshot().revision, &after))?,
             };
             return Ok((pinned, Some(after)));
         }
-        let pinned = match page.exactly {
+        let pinned = match page.exact_revision {
             Some(revision) => at(revision).map_err(|error| match error {
                 store::Error::Compacted { .. } => {
                     Status::expired("The resourceVersion for the provided list is too old.")
                 }
                 other => store_status(&other),
             })?,
-            None => objects.pin(),
+            None => objects.snapshot(),
         };
         Ok((pinned, None))
     }
@@ -161,7 +167,7 @@ impl Registry {
 
 /// The list as of then is gone; the token lets the client go on as of now.
 fn expired(revision: u64, after: &str) -> Status {
-    let token = Continuation { revision, after: after.to_owned() }.encode();
+    let token = ContinueToken { revision, after: after.to_owned() }.encode();
     Status::expired(
         "The provided continue parameter is too old to display a consistent list result. You can \
          start a new list without the continue parameter, or use the continue token in this \

@@ -2,27 +2,27 @@
 
 use object::{Object, Status, Time, Value, View};
 use schema::{
-    apply::{self, ApplyError, Write, reset},
+    apply::{self, ApplyError, FieldManagerRequest, reset_fields},
     patch,
 };
 use store::Version;
 
 use super::{
-    Call, Registry,
-    create::default,
+    Registry, RequestContext,
+    create::default_and_convert,
     patch::{check_identity, open},
-    update::{TRIES, based_on},
-    versions::Others,
+    update::{TRIES, parse_precondition},
+    versions::WebhookVersionConverter,
 };
 use crate::{
-    Query, Served,
-    codec::{Twice, fit},
-    respond::shown,
+    Query, ServedResource,
+    codec::{StrictFindings, coerce_body},
+    respond::to_response_object,
 };
 
 /// What an applier sends.
 #[derive(Clone, Copy, Debug)]
-pub struct Applied<'a> {
+pub struct ApplyRequest<'a> {
     pub object: &'a Value,
     pub force: bool,
     /// Whether it may be made where it is not there.
@@ -32,26 +32,26 @@ pub struct Applied<'a> {
 impl Registry {
     /// Notes the manager of what this write has changed.
     #[expect(clippy::too_many_arguments, reason = "who, what kind, which object, which part, how")]
-    pub(super) async fn manage(
+    pub(super) async fn update_managed_fields(
         &self,
-        call: &Call,
-        served: &Served,
+        call: &RequestContext,
+        served: &ServedResource,
         subresource: &str,
         old: Option<&Value>,
         new: Value,
     ) -> Result<Value, Status> {
-        if call.applies {
+        if call.is_apply {
             return Ok(new); // who applies has said so already
         }
-        let now = Time::text(self.clock().now());
+        let now = Time::format(self.clock().now());
         // Fields are named as the request names them, and none is held that would not be sent.
         let seen = |object: &Value| {
             let mut object = object.clone();
-            if served.kept.is_none() {
-                if !served.is_same() {
-                    served.shown(&mut object);
+            if served.storage_version.is_none() {
+                if !served.is_storage_version() {
+                    served.to_request_version(&mut object);
                 }
-                served.definition.drop_hollow(&mut object, &Value::Null);
+                served.definition.drop_new_empty(&mut object, &Value::Null);
             }
             object
         };
@@ -59,14 +59,14 @@ impl Registry {
         if let books @ Value::List(_) = new.get("metadata").get("managedFields") {
             asked["metadata"]["managedFields"] = books.clone(); // an empty list says something
         }
-        let mut others = Others::of(served, subresource);
-        let managed = others.decide(self, |others| {
+        let mut others = WebhookVersionConverter::of(served, subresource);
+        let managed = others.resolve(self, |others| {
             let api_version = served.definition.names.api_version();
             let write = write(call, served, subresource, &api_version, &now, others);
-            apply::update(&write, old.as_ref(), asked.clone())
+            apply::update_managed_fields(&write, old.as_ref(), asked.clone())
         });
         let managed = managed.await.map_err(|error| error.status())?;
-        if served.kept.is_some() {
+        if served.storage_version.is_some() {
             return Ok(managed);
         }
         let managers = Object::view(&managed).metadata().managed_fields().clone();
@@ -79,35 +79,36 @@ impl Registry {
     #[expect(clippy::too_many_arguments, reason = "who, what kind, which object, which part, how")]
     pub async fn apply(
         &self,
-        call: &mut Call,
-        served: &Served,
+        call: &mut RequestContext,
+        served: &ServedResource,
         key: (&str, &str),
         subresource: &str,
-        applied: Applied<'_>,
+        applied: ApplyRequest<'_>,
     ) -> Result<(u16, Version<Value>), Status> {
-        call.applies = true;
+        call.is_apply = true;
         let found = self.get(served, key.0, key.1);
         let exists = !found.is_err_and(|status| status.code() == 404);
         if !exists && subresource.is_empty() && applied.creates {
-            let object = self.laid(call, served, subresource, None, &applied).await?;
+            let object = self.merge_applied(call, served, subresource, None, &applied).await?;
             check_identity(served, &object, key)?;
-            based_on(Object::view(&object).metadata().resource_version())?;
+            parse_precondition(Object::view(&object).metadata().resource_version())?;
             let made = self.create(call, served, key.0, object).await;
-            if !made.as_ref().is_err_and(|status| status.is("AlreadyExists")) {
+            if !made.as_ref().is_err_and(|status| status.has_reason("AlreadyExists")) {
                 return Ok((201, made?));
             }
         }
         let wanted = applied.object.get("metadata").get("resourceVersion").as_str();
         let mut tries = TRIES;
         loop {
-            let old = self.changeable(served, key).await?;
-            let wanted = based_on(wanted.unwrap_or_default())?;
+            let old = self.get_for_update(served, key).await?;
+            let wanted = parse_precondition(wanted.unwrap_or_default())?;
             if wanted != 0 && wanted != old.revision {
-                return Err(Status::stale(served.subject(key.1)));
+                return Err(Status::optimistic_lock_conflict(served.subject(key.1)));
             }
-            let mut live = shown(served, 0, &old.object);
+            let mut live = to_response_object(served, 0, &old.object);
             open(&mut live);
-            let mut object = self.laid(call, served, subresource, Some(&live), &applied).await?;
+            let mut object =
+                self.merge_applied(call, served, subresource, Some(&live), &applied).await?;
             check_identity(served, &object, key)?;
             let books = object["metadata"]["managedFields"].clone();
             live["metadata"]["managedFields"] = books.clone();
@@ -116,10 +117,10 @@ impl Registry {
                 object = old.object.clone();
                 object["metadata"]["managedFields"] = books;
             } else {
-                default(served, &mut object);
+                default_and_convert(served, &mut object);
             }
             match self.replace(call, served, subresource, &old, object).await {
-                Err(status) if status.is("Conflict") && tries > 1 => tries -= 1,
+                Err(status) if status.has_reason("Conflict") && tries > 1 => tries -= 1,
                 done => return Ok((200, done?)),
             }
         }
@@ -127,18 +128,18 @@ impl Registry {
 
     /// What is applied, laid over what is there, in the request's version.
     #[expect(clippy::too_many_arguments, reason = "who, what kind, which object, which part, how")]
-    async fn laid(
+    async fn merge_applied(
         &self,
-        call: &Call,
-        served: &Served,
+        call: &RequestContext,
+        served: &ServedResource,
         subresource: &str,
         live: Option<&Value>,
-        applied: &Applied<'_>,
+        applied: &ApplyRequest<'_>,
     ) -> Result<Value, Status> {
-        let now = Time::text(self.clock().now());
+        let now = Time::format(self.clock().now());
         let names = &served.definition.names;
-        let mut others = Others::of(served, subresource);
-        let laid = others.decide(self, |others| {
+        let mut others = WebhookVersionConverter::of(served, subresource);
+        let laid = others.resolve(self, |others| {
             let api_version = names.api_version();
             let write = write(call, served, subresource, &api_version, &now, others);
             apply::apply(&write, live, applied.object, applied.force)
@@ -146,14 +147,19 @@ impl Registry {
         let laid = laid.await.map_err(|error| error.status())?;
         let mut object = laid.clone();
         // Custom kinds were checked as they were laid; a `null` is for their rules to see.
-        if served.definition.custom.is_none() {
+        if served.definition.custom_resource.is_none() {
             let fits = |object: &mut Value| {
-                fit(&served.definition, &Query::default(), object, &Twice::default())
+                coerce_body(
+                    &served.definition,
+                    &Query::default(),
+                    object,
+                    &StrictFindings::default(),
+                )
             };
             if fits(&mut object).is_err() {
                 object = laid;
                 let (group, version) = (names.group, names.version);
-                patch::restore(version, &served.definition.shape, &mut object).map_err(|why| {
+                patch::from_unstructured(version, &served.definition.schema, &mut object).map_err(|why| {
                     let of = format!("{group}/{version}, Kind={}", names.kind);
                     let meta = Object::view(applied.object).metadata();
                     let (namespace, name) = (meta.namespace(), meta.name());
@@ -172,30 +178,33 @@ impl Registry {
 
 #[expect(clippy::too_many_arguments, reason = "who, what kind, which part, when")]
 fn write<'a>(
-    call: &'a Call,
-    served: &'a Served,
+    call: &'a RequestContext,
+    served: &'a ServedResource,
     subresource: &'a str,
     api_version: &'a str,
     now: &'a str,
-    versions: &'a Others<'a>,
-) -> Write<'a> {
-    Write {
-        shape: &served.definition.shape,
+    versions: &'a WebhookVersionConverter<'a>,
+) -> FieldManagerRequest<'a> {
+    FieldManagerRequest {
+        schema: &served.definition.schema,
         api_version,
         kind: served.definition.names.kind,
         manager: &call.manager,
         subresource,
-        reset: reset_of(served, subresource),
+        reset_fields: reset_of(served, subresource),
         now,
-        versions,
+        converter: versions,
     }
 }
 
 /// The fields that a write through this path does not set, whatever it says.
-pub(super) fn reset_of(served: &Served, subresource: &str) -> &'static [&'static [&'static str]] {
+pub(super) fn reset_of(
+    served: &ServedResource,
+    subresource: &str,
+) -> &'static [&'static [&'static str]] {
     let kind = &served.definition;
-    match (&kind.custom, subresource) {
-        (None, _) => reset(kind.names.kind, subresource),
+    match (&kind.custom_resource, subresource) {
+        (None, _) => reset_fields(kind.names.kind, subresource),
         (Some(_), "") if kind.subresource("status").is_some() => &[&["status"]],
         (Some(_), "status") => &[&["metadata"], &["spec"]],
         (Some(_), _) => &[],

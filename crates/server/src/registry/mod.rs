@@ -25,48 +25,49 @@ mod write;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use object::{Cause, Clock, Status, Text, Value};
-use schema::{Definition, custom::Declared};
-use store::{Engine, Mirror, Version};
+use object::{Clock, Status, Text, Value, WriteCause};
+use schema::{ResourceDefinition, custom::CrdDefinitions};
+use store::{Engine, Version, WatchCacheSet};
 
 pub use self::{
     begin::uid,
-    connect::Asking,
-    delete::{Delete, Deleted},
-    list::{List, Page},
-    manage::Applied,
-    note::Note,
+    connect::SubresourceRequest,
+    delete::{DeleteOutcome, DeleteRequest},
+    list::{ListOptions, ListResult},
+    manage::ApplyRequest,
+    note::WriteProvenance,
     patch::{Patch, PatchType},
     selection::Selection,
-    update::{other_uid, revision},
-    watch::{Notice, Start, Watch},
+    update::{revision, uid_conflict},
+    watch::{Watch, WatchEvent, WatchStart},
 };
 pub(crate) use self::{
-    begin::{chance, random},
-    continuation::Continuation,
+    begin::{random, random_fraction},
+    continuation::ContinueToken,
     delete::nanos,
     list::path,
     update::unparsed,
 };
 use crate::{
-    Admit, Claim, Kinds, Options, Served, Transform, User,
-    admit::Said,
-    convert::{self, Convert},
-    metrics::Admissions,
+    AdmissionPlugin, Allocator, ServedResource, ServedResources, Transformer, UserInfo,
+    WriteOptions,
+    admit::AdmissionOutput,
+    convert::{self, Converter},
+    metrics::AdmissionMetrics,
 };
 
 /// Every object, whatever its kind.
 #[derive(Debug)]
 pub struct Registry {
     engine: Arc<dyn Engine<Value>>,
-    mirror: Arc<Mirror<Value>>,
-    kinds: Kinds,
+    mirror: Arc<WatchCacheSet<Value>>,
+    kinds: ServedResources,
     clock: Arc<dyn Clock>,
-    transform: Arc<dyn Transform>,
-    admission: OnceLock<(Vec<Arc<dyn Admit>>, Admissions)>,
-    converter: OnceLock<Arc<dyn Convert>>,
-    claims: OnceLock<Arc<dyn Claim>>,
-    siblings: siblings::Siblings,
+    transform: Arc<dyn Transformer>,
+    admission: OnceLock<(Vec<Arc<dyn AdmissionPlugin>>, AdmissionMetrics)>,
+    converter: OnceLock<Arc<dyn Converter>>,
+    claims: OnceLock<Arc<dyn Allocator>>,
+    siblings: siblings::SubtreeSharing,
     lacking: lacking::Lacking,
     cbor: OnceLock<()>,
     history: OnceLock<u64>,
@@ -74,41 +75,41 @@ pub struct Registry {
 
 /// Who asks, on whose behalf, and how seriously.
 #[derive(Clone, Debug, Default)]
-pub struct Call {
-    pub user: User,
+pub struct RequestContext {
+    pub user: UserInfo,
     /// In whose name fields are set.
     pub manager: Text,
     /// What the request itself said of that, and of fields that nobody knows.
-    pub options: Options,
+    pub options: WriteOptions,
     pub dry_run: bool,
-    pub cause: Option<Cause>,
+    pub cause: Option<WriteCause>,
     /// Whether this is an apply, which keeps its own books of fields.
-    pub(crate) applies: bool,
+    pub(crate) is_apply: bool,
     /// Whether plugins have agreed already: what follows is how it is done.
-    pub(crate) admitted: bool,
+    pub(crate) skip_admission: bool,
     /// Filled on the way: what the caller shall be told besides.
     pub warnings: Vec<String>,
 }
 
-impl Call {
-    pub fn new(user: User, manager: &str) -> Self {
+impl RequestContext {
+    pub fn new(user: UserInfo, manager: &str) -> Self {
         Self { user, manager: manager.into(), ..Self::default() }
     }
 
     /// The caller itself says who set which fields.
-    pub fn keep_books(&mut self) {
-        self.applies = true;
+    pub fn skip_managed_fields(&mut self) {
+        self.is_apply = true;
     }
 
     /// The same for the writes that an admitted request consists of.
     #[must_use]
     pub fn admitted(mut self) -> Self {
-        self.admitted = true;
+        self.skip_admission = true;
         self
     }
 
-    fn hear(&mut self, said: Said) {
-        let Said { warnings, annotations } = said;
+    fn add_admission_output(&mut self, said: AdmissionOutput) {
+        let AdmissionOutput { warnings, annotations } = said;
         for warning in warnings {
             if !self.warnings.contains(&warning) {
                 self.warnings.push(warning);
@@ -120,13 +121,13 @@ impl Call {
 
 impl Registry {
     pub fn open(
-        definitions: Vec<Definition>,
+        definitions: Vec<ResourceDefinition>,
         engine: Arc<dyn Engine<Value>>,
-        mirror: &Arc<Mirror<Value>>,
-        transform: Arc<dyn Transform>,
+        mirror: &Arc<WatchCacheSet<Value>>,
+        transform: Arc<dyn Transformer>,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Self>, store::Error> {
-        let kinds = Kinds::open(definitions, &*engine, mirror, &transform)?;
+        let kinds = ServedResources::open(definitions, &*engine, mirror, &transform)?;
         Ok(Arc::new(Self {
             engine,
             mirror: mirror.clone(),
@@ -136,7 +137,7 @@ impl Registry {
             admission: OnceLock::new(),
             converter: OnceLock::new(),
             claims: OnceLock::new(),
-            siblings: siblings::Siblings::default(),
+            siblings: siblings::SubtreeSharing::default(),
             lacking: lacking::Lacking::default(),
             cbor: OnceLock::new(),
             history: OnceLock::new(),
@@ -144,24 +145,24 @@ impl Registry {
     }
 
     /// Serves a custom kind, anew if it was served before: watches of the earlier form end.
-    pub fn declare(&self, declared: Declared) -> Result<(), store::Error> {
-        self.kinds.declare(declared, &*self.engine, &self.mirror, &self.transform)
+    pub fn register_custom(&self, declared: CrdDefinitions) -> Result<(), store::Error> {
+        self.kinds.register_custom(declared, &*self.engine, &self.mirror, &self.transform)
     }
 
     /// Serves a custom kind no more. What is stored of it stays there.
-    pub fn withdraw(&self, group: &str, plural: &str) {
-        self.kinds.withdraw(group, plural, &self.mirror);
+    pub fn unregister_custom(&self, group: &str, plural: &str) {
+        self.kinds.unregister_custom(group, plural, &self.mirror);
     }
 
     /// Gives the admission plugins, in the order in which they run. They may need
     /// the registry themselves, so they come after it; once.
-    pub fn admit_with(&self, plugins: Vec<Arc<dyn Admit>>) {
-        let times = Admissions::new(plugins.iter().map(|plugin| plugin.name()));
+    pub fn set_admission_plugins(&self, plugins: Vec<Arc<dyn AdmissionPlugin>>) {
+        let times = AdmissionMetrics::new(plugins.iter().map(|plugin| plugin.name()));
         assert!(self.admission.set((plugins, times)).is_ok(), "admission is set up once");
     }
 
     /// Says who has what writes take for their objects; once.
-    pub fn claim_with(&self, claims: Arc<dyn Claim>) {
+    pub fn set_allocator(&self, claims: Arc<dyn Allocator>) {
         assert!(self.claims.set(claims).is_ok(), "claims are set up once");
     }
 
@@ -172,11 +173,11 @@ impl Registry {
 
     /// Nobody can have heard of anything before this revision: watches begin there at the
     /// earliest.
-    pub fn begin_history(&self, revision: u64) {
+    pub fn set_oldest_revision(&self, revision: u64) {
         self.history.get_or_init(|| revision);
     }
 
-    pub fn kinds(&self) -> &Kinds {
+    pub fn kinds(&self) -> &ServedResources {
         &self.kinds
     }
 
@@ -197,46 +198,46 @@ impl Registry {
         self.mirror.held()
     }
 
-    fn plugins(&self) -> &[Arc<dyn Admit>] {
+    fn plugins(&self) -> &[Arc<dyn AdmissionPlugin>] {
         self.admission.get().map_or(&[], |(plugins, _)| plugins)
     }
 
     /// How long plugins take; `None`: there are none.
-    pub(crate) fn admissions(&self) -> Option<&Admissions> {
+    pub(crate) fn admissions(&self) -> Option<&AdmissionMetrics> {
         self.admission.get().map(|(_, times)| times)
     }
 
     /// The newest version of an object.
     pub fn get(
         &self,
-        served: &Served,
+        served: &ServedResource,
         namespace: &str,
         name: &str,
     ) -> Result<Arc<Version<Value>>, Status> {
-        let found = served.objects()?.look(&served.path(namespace, name));
+        let found = served.objects()?.try_get(&served.path(namespace, name));
         let found = found.map_err(|error| corrupt::read(&error))?;
         let found = found.ok_or_else(|| Status::not_found(served.subject(name)))?;
         Ok(renamed(served, found))
     }
 
     /// The same, in the request's version, whoever must be asked for that.
-    pub async fn read(
+    pub async fn get_converted(
         &self,
-        served: &Served,
+        served: &ServedResource,
         namespace: &str,
         name: &str,
     ) -> Result<Arc<Version<Value>>, Status> {
         let found = self.get(served, namespace, name)?;
-        self.told(served, found).await
+        self.convert_stored(served, found).await
     }
 
     /// An object as it is stored, in the request's version.
-    async fn told(
+    async fn convert_stored(
         &self,
-        served: &Served,
+        served: &ServedResource,
         stored: Arc<Version<Value>>,
     ) -> Result<Arc<Version<Value>>, Status> {
-        if !served.asks() {
+        if !served.needs_conversion_webhook() {
             return Ok(renamed(served, stored));
         }
         let told = self.converted(served, vec![stored.clone()]).await?.pop();
@@ -244,37 +245,45 @@ impl Registry {
     }
 
     /// Says who converts custom objects where that takes more than a name; once.
-    pub fn convert_with(&self, converter: Arc<dyn Convert>) {
+    pub fn set_converter(&self, converter: Arc<dyn Converter>) {
         assert!(self.converter.set(converter).is_ok(), "conversion is set up once");
     }
 
     /// Objects as they are stored, in the version that the request speaks.
     pub(crate) async fn converted(
         &self,
-        served: &Served,
+        served: &ServedResource,
         versions: Vec<Arc<Version<Value>>>,
     ) -> Result<Vec<Arc<Version<Value>>>, Status> {
         convert::converted(self.converter.get(), &served.definition, versions).await
     }
 
     /// A kind by group and plural, for those inside who need one.
-    pub fn kind(&self, group: &str, plural: &str) -> Result<Served, Status> {
-        self.kinds.any(group, plural).ok_or_else(Status::no_resource)
+    pub fn kind(&self, group: &str, plural: &str) -> Result<ServedResource, Status> {
+        self.kinds.preferred(group, plural).ok_or_else(Status::unknown_resource)
     }
 
-    fn to_bytes(&self, served: &Served, key: &str, object: &Value) -> Result<Bytes, Status> {
+    fn to_bytes(
+        &self,
+        served: &ServedResource,
+        key: &str,
+        object: &Value,
+    ) -> Result<Bytes, Status> {
         let cbor = self.cbor.get().is_some();
-        self.transform.to_storage(key, crate::kinds::to_bytes(&served.hub, object, cbor))
+        self.transform.to_storage(key, crate::kinds::to_bytes(&served.internal, object, cbor))
     }
 }
 
 /// A custom object in the request's version, where nobody needs to be asked for that.
-fn renamed(served: &Served, stored: Arc<Version<Value>>) -> Arc<Version<Value>> {
-    if served.kept.is_none() || served.is_same() || served.asks() {
+fn renamed(served: &ServedResource, stored: Arc<Version<Value>>) -> Arc<Version<Value>> {
+    if served.storage_version.is_none()
+        || served.is_storage_version()
+        || served.needs_conversion_webhook()
+    {
         return stored;
     }
     let mut version = Version::clone(&stored);
-    served.shown(&mut version.object);
+    served.to_request_version(&mut version.object);
     Arc::new(version)
 }
 
@@ -284,7 +293,7 @@ pub(crate) fn store_status(error: &store::Error) -> Status {
         store::Error::Compacted { floor } => {
             Status::expired(format!("too old resource version: the oldest known is {floor}"))
         }
-        store::Error::Ahead { revision } => {
+        store::Error::FutureRevision { revision } => {
             Status::failure(504, "Timeout", format!("Too large resource version: {revision}"))
                 .with_details(
                     object::StatusDetails::new()

@@ -1,20 +1,20 @@
 //! What is kept beside each write: who made it, and why. `why` reads it back.
 
 use bytes::Bytes;
-use object::{Cause, Key, Text, Value, from_json, to_json};
+use object::{NamespacedName, Text, Value, WriteCause, from_json, to_json};
 
-use super::Call;
+use super::RequestContext;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct WriteProvenance {
     pub uid: Text,
     pub user: Text,
     pub manager: Text,
-    pub cause: Option<Cause>,
+    pub cause: Option<WriteCause>,
 }
 
-impl Note {
-    pub(super) fn of(call: &Call, uid: &str) -> Self {
+impl WriteProvenance {
+    pub(super) fn of(call: &RequestContext, uid: &str) -> Self {
         Self {
             uid: uid.into(),
             user: call.user.name.clone(),
@@ -34,7 +34,7 @@ impl Note {
         note["manager"] = self.manager.clone().into();
         if let Some(cause) = &self.cause {
             let mut because = Value::object();
-            because["rule"] = cause.rule.clone().into();
+            because["rule"] = cause.reason.clone().into();
             because["kind"] = cause.kind.clone().into();
             because["namespace"] = cause.key.namespace.clone().into();
             because["name"] = cause.key.name.clone().into();
@@ -51,10 +51,13 @@ impl Note {
         let text =
             |tree: &Value, name: &str| Text::from(tree.get(name).as_str().unwrap_or_default());
         let cause = Some(note.get("because")).filter(|because| because.is_object());
-        let cause = cause.map(|because| Cause {
-            rule: text(because, "rule"),
+        let cause = cause.map(|because| WriteCause {
+            reason: text(because, "rule"),
             kind: text(because, "kind"),
-            key: Key { namespace: text(because, "namespace"), name: text(because, "name") },
+            key: NamespacedName {
+                namespace: text(because, "namespace"),
+                name: text(because, "name"),
+            },
             uid: text(because, "uid"),
             revision: because.get("revision").as_i64().and_then(|n| n.try_into().ok()).unwrap_or(0),
         });
@@ -67,19 +70,25 @@ impl Note {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::User;
+    use crate::UserInfo;
 
     #[test]
     fn a_note_reads_as_it_was_written() {
-        let mut call = Call::new(User::new("alice", &[]), "kubectl");
-        assert_eq!(Note::from_bytes(&Note::of(&call, "u").to_bytes()), Some(Note::of(&call, "u")));
-        call.cause = Some(Cause {
-            rule: "too few pods".into(),
+        let mut call = RequestContext::new(UserInfo::new("alice", &[]), "kubectl");
+        assert_eq!(
+            WriteProvenance::from_bytes(&WriteProvenance::of(&call, "u").to_bytes()),
+            Some(WriteProvenance::of(&call, "u"))
+        );
+        call.cause = Some(WriteCause {
+            reason: "too few pods".into(),
             kind: "ReplicaSet".into(),
-            key: Key::new("default", "web"),
+            key: NamespacedName::new("default", "web"),
             uid: "x".into(),
             revision: 7,
         });
-        assert_eq!(Note::from_bytes(&Note::of(&call, "u").to_bytes()), Some(Note::of(&call, "u")));
+        assert_eq!(
+            WriteProvenance::from_bytes(&WriteProvenance::of(&call, "u").to_bytes()),
+            Some(WriteProvenance::of(&call, "u"))
+        );
     }
 }

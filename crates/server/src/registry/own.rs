@@ -3,39 +3,44 @@
 use std::sync::Arc;
 
 use object::{Status, Value};
-use schema::Definition;
+use schema::ResourceDefinition;
 use store::Write;
 
 use super::{Registry, store_status};
-use crate::{Served, kinds::resource};
+use crate::{ServedResource, kinds::resource};
 
 impl Registry {
     /// A kind that only this server and others like it know.
-    pub fn open_own(&self, definition: Definition) -> Result<Served, store::Error> {
+    pub fn open_own(&self, definition: ResourceDefinition) -> Result<ServedResource, store::Error> {
         let hub = Arc::new(definition);
         let objects = resource(&hub, &*self.engine, &self.mirror, &self.transform)?;
-        Ok(Served {
+        Ok(ServedResource {
             definition: hub.clone(),
-            hub,
-            kept: None,
+            internal: hub,
+            storage_version: None,
             versions: Arc::default(),
-            objects: Some(objects),
+            cache: Some(objects),
         })
     }
 
     /// Writes an object of the server's own, whatever was there before.
-    pub async fn put_own(&self, served: &Served, name: &str, object: Value) -> Result<(), Status> {
+    pub async fn put_internal(
+        &self,
+        served: &ServedResource,
+        name: &str,
+        object: Value,
+    ) -> Result<(), Status> {
         let key = served.path("", name);
         let expect = served.objects()?.get(&key).map_or(0, |version| version.revision);
         let bytes = self.to_bytes(served, &key, &object)?;
-        let write = Write::put(key, expect, bytes, object).with_ttl(served.hub.ttl);
+        let write = Write::put(key, expect, bytes, object).with_ttl(served.internal.ttl);
         self.engine.write(write).await.map(drop).map_err(|error| store_status(&error))
     }
 
     /// Writes an object of the server's own, if it is still at revision `expect`.
     pub async fn replace_own(
         &self,
-        served: &Served,
+        served: &ServedResource,
         name: &str,
         (expect, object): (u64, Value),
     ) -> Result<u64, store::Error> {
@@ -47,7 +52,7 @@ impl Registry {
     }
 
     /// Removes one, if it is there.
-    pub async fn remove_own(&self, served: &Served, name: &str) -> Result<(), Status> {
+    pub async fn remove_own(&self, served: &ServedResource, name: &str) -> Result<(), Status> {
         let key = served.path("", name);
         let Some(version) = served.objects()?.get(&key) else { return Ok(()) };
         let write = Write::delete(key, version.revision);

@@ -3,7 +3,7 @@
 use object::Value;
 
 /// The old object with that field of the new one, and its metadata.
-pub(super) fn with_part(old: &Value, new: &Value, parent: &str, field: &str) -> Value {
+pub(super) fn with_subresource_field(old: &Value, new: &Value, parent: &str, field: &str) -> Value {
     let mut object = old.clone();
     match new.get(parent).get(field) {
         Value::Null => {
@@ -21,7 +21,7 @@ pub(super) fn with_part(old: &Value, new: &Value, parent: &str, field: &str) -> 
 mod tests {
     use object::from_json;
 
-    use super::with_part;
+    use super::with_subresource_field;
 
     #[test]
     fn one_part_and_the_metadata_change() {
@@ -30,6 +30,6 @@ mod tests {
         let new = tree(r#"{"metadata":{"name":"a","labels":{}},"spec":{"b":2},"status":{"c":2}}"#);
         let changed =
             tree(r#"{"metadata":{"name":"a","labels":{}},"spec":{"b":1},"status":{"c":2,"d":1}}"#);
-        assert_eq!(with_part(&old, &new, "status", "c"), changed);
+        assert_eq!(with_subresource_field(&old, &new, "status", "c"), changed);
     }
 }

@@ -1,18 +1,21 @@
 //! Patches: read, change the tree, then as any update; again if somebody was faster.
 
-use object::{Object, Odd, Status, Struct, Value, View, from_json_strict};
-use schema::{Definition, Errors, Path, patch};
+use object::{Object, Status, StrictError, StructSchema, Value, View, from_json_strict};
+use schema::{ErrorList, FieldPath, ResourceDefinition, patch};
 use store::Version;
 
 use super::{
-    Call, Registry,
-    create::default,
-    update::{based_on, blind},
+    Registry, RequestContext,
+    create::default_and_convert,
+    update::{missing_resource_version, parse_precondition},
 };
 use crate::{
-    Query, Served, audit,
-    codec::{Twice, Validation, fit, is_everywhere, other_than_object, replaced, validation},
-    respond::shown,
+    Query, ServedResource, audit,
+    codec::{
+        FieldValidation, StrictFindings, coerce_body, is_unversioned_kind, other_than_object,
+        replace_invalid_utf8, validation,
+    },
+    respond::to_response_object,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,20 +45,20 @@ pub struct Patch<'a> {
     /// The same, as it was sent.
     text: String,
     /// The paths that the patch has twice.
-    twice: Vec<String>,
+    duplicate_fields: Vec<String>,
     query: &'a Query,
 }
 
 impl<'a> Patch<'a> {
     pub fn read(ty: PatchType, bytes: &[u8], query: &'a Query) -> Result<Self, Status> {
         let malformed = || Status::bad_request("invalid JSON patch");
-        let bytes = replaced(bytes);
+        let bytes = replace_invalid_utf8(bytes);
         let text = std::str::from_utf8(&bytes).map_err(|_| malformed())?.to_owned();
         let mut twice = Vec::new();
         let patch = from_json_strict(&bytes, None, &mut twice).map_err(|_| malformed())?;
         let twice = twice.iter().map(|odd| odd.path().to_owned()).collect();
-        audit::note_sent(|| patch.clone());
-        Ok(Self { ty, patch, text, twice, query })
+        audit::log_request_object(|| patch.clone());
+        Ok(Self { ty, patch, text, duplicate_fields: twice, query })
     }
 }
 
@@ -63,25 +66,26 @@ impl Registry {
     #[expect(clippy::too_many_arguments, reason = "who, what kind, which object, which part, how")]
     pub async fn patch(
         &self,
-        call: &mut Call,
-        served: &Served,
+        call: &mut RequestContext,
+        served: &ServedResource,
         key: (&str, &str),
         subresource: &str,
         patch: &Patch<'_>,
     ) -> Result<Version<Value>, Status> {
         let mut warnings = Vec::new();
         let done = self
-            .change(call, served, key, subresource, |old| {
+            .guaranteed_update(call, served, key, subresource, |old| {
                 let (mut object, odd) = self.patched(served, old, patch)?;
                 warnings = odd;
                 check_identity(served, &object, key)?;
-                let wanted = based_on(Object::view(&object).metadata().resource_version())?;
-                if wanted == 0 && !served.hub.hooks.blind_updates() {
-                    return Err(blind(served, key.1));
+                let wanted =
+                    parse_precondition(Object::view(&object).metadata().resource_version())?;
+                if wanted == 0 && !served.internal.strategy.allow_unconditional_update() {
+                    return Err(missing_resource_version(served, key.1));
                 } else if wanted != 0 && wanted != old.revision {
-                    return Err(Status::stale(served.subject(key.1)));
+                    return Err(Status::optimistic_lock_conflict(served.subject(key.1)));
                 }
-                default(served, &mut object);
+                default_and_convert(served, &mut object);
                 Ok(object)
             })
             .await;
@@ -92,24 +96,24 @@ impl Registry {
     /// The object as the patch wants it, in the request's version, and what is odd.
     fn patched(
         &self,
-        served: &Served,
+        served: &ServedResource,
         old: &Version<Value>,
         patch: &Patch<'_>,
     ) -> Result<(Value, Vec<String>), Status> {
-        let before = shown(served, old.revision, &old.object);
-        self.patched_part(&served.definition, before, patch)
+        let before = to_response_object(served, old.revision, &old.object);
+        self.apply_patch(&served.definition, before, patch)
     }
 
     /// The same of what is no object by itself, or of its own kind.
-    pub fn patched_part(
+    pub fn apply_patch(
         &self,
-        kind: &Definition,
+        kind: &ResourceDefinition,
         mut before: Value,
         patch: &Patch<'_>,
     ) -> Result<(Value, Vec<String>), Status> {
-        let shape = &kind.shape;
+        let shape = &kind.schema;
         // What the version does not know stays out of sight, as it was before.
-        kind.conform(&mut before, &mut Vec::new()).map_err(|error| {
+        kind.coerce(&mut before, &mut Vec::new()).map_err(|error| {
             Status::internal(format!("the stored object is not right: {error}"))
         })?;
         kind.normalize(&mut before);
@@ -117,34 +121,37 @@ impl Registry {
             open(&mut before);
         }
         let (given, text, mut odd) = merged(shape, &before, patch)?;
-        odd.retain(|odd| kind.custom.is_none() && matches!(odd, Odd::Unknown(_)));
+        odd.retain(|odd| {
+            kind.custom_resource.is_none() && matches!(odd, StrictError::UnknownField(_))
+        });
         let misfit = |why: &str| {
-            let mut errs = Errors::default();
-            errs.invalid(&Path::Root.field("patch"), &*text, why);
-            errs.status("", "", "")
+            let mut errs = ErrorList::default();
+            errs.invalid(&FieldPath::Root.field("patch"), &*text, why);
+            errs.into_status("", "", "")
         };
         if let Some(why) = self.another_kind(kind, &given, patch.ty) {
             return Err(misfit(&why));
         }
         // Without a version upstream reads its inner form, which has no such fields.
-        if kind.custom.is_none()
+        if kind.custom_resource.is_none()
             && patch.ty != PatchType::Strategic
             && Object::view(&given).api_version().is_empty()
         {
             let names = given.entries().map(|(name, _)| name).filter(|name| *name != "kind");
             let unknown: Vec<_> = names.map(|name| format!("unknown field {name:?}")).collect();
             return match validation(patch.query) {
-                Validation::Strict => {
+                FieldValidation::Strict => {
                     Err(misfit(&format!("strict decoding error: {}", unknown.join(", "))))
                 }
-                Validation::Warn => Ok((Value::object(), unknown)),
-                Validation::Ignore => Ok((Value::object(), Vec::new())),
+                FieldValidation::Warn => Ok((Value::object(), unknown)),
+                FieldValidation::Ignore => Ok((Value::object(), Vec::new())),
             };
         }
         let mut object = given.clone();
-        let written = Twice::written((patch.ty != PatchType::Strategic).then_some(&text), odd);
+        let written =
+            StrictFindings::written((patch.ty != PatchType::Strategic).then_some(&text), odd);
         let conform = |object: &mut Value| {
-            fit(kind, &Query::default(), object, &written).map_err(|status| {
+            coerce_body(kind, &Query::default(), object, &written).map_err(|status| {
                 let why = status.message();
                 let why = why.split_once(" cannot be handled as a ").map_or(why, |(_, rest)| rest);
                 misfit(why.split_once(": ").map_or(why, |(_, rest)| rest))
@@ -154,9 +161,9 @@ impl Registry {
             // What is merged from maps is restored from maps.
             Err(_) if patch.ty == PatchType::Strategic => {
                 object = given.clone();
-                patch::restore(kind.names.version, shape, &mut object)
+                patch::from_unstructured(kind.names.version, shape, &mut object)
                     .map_err(|why| misfit(&why))?;
-                if let Some(why) = kind.hooks.misread(&object) {
+                if let Some(why) = kind.strategy.decode_error(&object) {
                     return Err(Status::failure(500, "", why));
                 }
                 conform(&mut object)?
@@ -164,13 +171,17 @@ impl Registry {
             odd => odd?,
         };
         let mut all = match patch.ty {
-            PatchType::Json => patch::odd_operations(&patch.patch, &patch.twice),
-            _ => patch.twice.iter().map(|path| format!("duplicate field {path:?}")).collect(),
+            PatchType::Json => patch::strict_patch_errors(&patch.patch, &patch.duplicate_fields),
+            _ => patch
+                .duplicate_fields
+                .iter()
+                .map(|path| format!("duplicate field {path:?}"))
+                .collect(),
         };
         all.extend(odd);
         match validation(patch.query) {
-            Validation::Ignore => Ok((object, Vec::new())),
-            Validation::Strict if !all.is_empty() => {
+            FieldValidation::Ignore => Ok((object, Vec::new())),
+            FieldValidation::Strict if !all.is_empty() => {
                 Err(misfit(&format!("strict decoding error: {}", all.join(", "))))
             }
             _ => Ok((object, all)),
@@ -178,7 +189,12 @@ impl Registry {
     }
 
     /// What is wrong when a patch makes an object of another kind, or of none.
-    fn another_kind(&self, own: &Definition, given: &Value, ty: PatchType) -> Option<String> {
+    fn another_kind(
+        &self,
+        own: &ResourceDefinition,
+        given: &Value,
+        ty: PatchType,
+    ) -> Option<String> {
         if let Value::List(_) = given {
             return Some(
                 "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value \
@@ -205,7 +221,7 @@ impl Registry {
         let (names, given) = (&own.names, Object::view(given));
         let (version, kind) = (given.api_version(), given.kind());
         // A strategic patch is laid over a typed object, which stays what it is.
-        if own.custom.is_some()
+        if own.custom_resource.is_some()
             || ty == PatchType::Strategic
             || (version, kind) == (&*names.api_version(), names.kind)
             || version.is_empty()
@@ -214,10 +230,10 @@ impl Registry {
             return None;
         }
         let (group, short) = version.split_once('/').unwrap_or(("", version));
-        Some(if is_everywhere(kind) || self.kinds().named(group, short, kind).is_some() {
+        Some(if is_unversioned_kind(kind) || self.kinds().by_kind(group, short, kind).is_some() {
             let package = names.group.split('.').next().filter(|group| !group.is_empty());
             let (package, own) = (package.unwrap_or("core"), names.kind);
-            let short = if is_everywhere(kind) { "v1" } else { short };
+            let short = if is_unversioned_kind(kind) { "v1" } else { short };
             format!("converting ({short}.{kind}) to ({package}.{own}): unknown conversion")
         } else {
             format!(
@@ -231,11 +247,11 @@ impl Registry {
 /// What is kept as it was written goes through maps like all else: by name.
 pub(super) fn open(value: &mut Value) {
     match value {
-        Value::Raw(_) => *value = value.unpacked(),
+        Value::Raw(_) => *value = value.with_raw_expanded(),
         value if !has_raw(value) => {}
         Value::List(items) => items.make_mut().iter_mut().for_each(open),
         object => object.retain(|name, value| {
-            if name != BOOKS {
+            if name != MANAGED_FIELDS {
                 open(value);
             }
             true
@@ -246,29 +262,33 @@ pub(super) fn open(value: &mut Value) {
 fn has_raw(value: &Value) -> bool {
     matches!(value, Value::Raw(_))
         || value.items().iter().any(has_raw)
-        || value.entries().any(|(name, value)| name != BOOKS && has_raw(value))
+        || value.entries().any(|(name, value)| name != MANAGED_FIELDS && has_raw(value))
 }
 
 /// Who holds which fields is always as it was written.
-const BOOKS: &str = "managedFields";
+const MANAGED_FIELDS: &str = "managedFields";
 
 /// What comes of the patch, the text that stands for it where it is refused, and what is odd.
 fn merged(
-    shape: &Struct,
+    shape: &StructSchema,
     before: &Value,
     patch: &Patch<'_>,
-) -> Result<(Value, String, Vec<Odd>), Status> {
-    let strict = validation(patch.query) != Validation::Ignore;
+) -> Result<(Value, String, Vec<StrictError>), Status> {
+    let strict = validation(patch.query) != FieldValidation::Ignore;
     let text = match patch.ty {
-        PatchType::Json => patch::json_text(&patch::as_written(shape, before), &patch.text, strict),
+        PatchType::Json => {
+            patch::apply_json_patch_text(&patch::to_go_json(shape, before), &patch.text, strict)
+        }
         PatchType::Merge if strict && !patch.patch.is_object() && !patch.patch.is_null() => {
             let why = patch::not_an_object(&patch.patch);
             return Err(Status::bad_request(format!("error decoding patch: {why}")));
         }
-        PatchType::Merge => patch::merge_text(&patch::as_written(shape, before), &patch.text),
+        PatchType::Merge => {
+            patch::apply_merge_patch_text(&patch::to_go_json(shape, before), &patch.text)
+        }
         PatchType::Strategic => {
             let mut left = patch.patch.clone();
-            let given = patch::strategic(shape, before, &mut left);
+            let given = patch::apply_strategic_merge_patch(shape, before, &mut left);
             let given = given.map_err(|error| error.status())?;
             return Ok((given, patch::printed(&left), Vec::new()));
         }
@@ -281,7 +301,7 @@ fn merged(
 
 /// A patch changes an object, it does not make another of it.
 pub(super) fn check_identity(
-    served: &Served,
+    served: &ServedResource,
     object: &Value,
     (namespace, name): (&str, &str),
 ) -> Result<(), Status> {

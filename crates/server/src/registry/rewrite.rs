@@ -10,7 +10,7 @@ impl Registry {
     /// writes meanwhile has its new form by that.
     pub async fn rewrite(&self, group: &str, plural: &str) -> Result<usize, Status> {
         let served = self.kind(group, plural)?;
-        let pinned = served.objects()?.pin();
+        let pinned = served.objects()?.snapshot();
         let mut count = 0;
         for (key, version) in pinned.range(&served.prefix(""), None) {
             let bytes = self.to_bytes(&served, key, &version.object)?;

@@ -4,10 +4,10 @@ use object::{
     Object, Text, Value, View,
     selector::{FieldSelector, Selector},
 };
-use schema::Definition;
+use schema::ResourceDefinition;
 use store::Topic;
 
-use crate::Served;
+use crate::ServedResource;
 
 /// Everything, unless a field says less.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +22,7 @@ impl Selection {
         Self { namespace: namespace.into(), ..Self::default() }
     }
 
-    pub(crate) fn matches(&self, served: &Served, object: &Value) -> bool {
+    pub(crate) fn matches(&self, served: &ServedResource, object: &Value) -> bool {
         let meta = Object::view(object).metadata();
         let field = |name: &str| field(served, object, name).unwrap_or_default();
         (self.namespace.is_empty() || self.namespace == meta.namespace())
@@ -44,17 +44,17 @@ impl Selection {
 
     /// The name, where the selection asks for one.
     pub(crate) fn name(&self) -> Option<&str> {
-        self.fields.exact("metadata.name")
+        self.fields.required_value("metadata.name")
     }
 
     /// The narrowest topic that has every event of the selection.
-    pub(crate) fn topic(&self, kind: &Definition) -> Topic {
-        for index in kind.hooks.topics() {
-            if let Some(value) = self.fields.exact(index) {
+    pub(crate) fn topic(&self, kind: &ResourceDefinition) -> Topic {
+        for index in kind.strategy.watch_topic_fields() {
+            if let Some(value) = self.fields.required_value(index) {
                 return Topic::Index(index.into(), value.into());
             }
         }
-        let namespace = match self.fields.exact("metadata.namespace") {
+        let namespace = match self.fields.required_value("metadata.namespace") {
             Some(namespace) => namespace,
             None => &self.namespace,
         };
@@ -69,16 +69,16 @@ impl Selection {
 }
 
 /// A field by the name that selectors have for it.
-fn field(served: &Served, object: &Value, name: &str) -> Option<Text> {
+fn field(served: &ServedResource, object: &Value, name: &str) -> Option<Text> {
     let meta = Object::view(object).metadata();
     match name {
         "metadata.name" => Some(meta.name().into()),
         "metadata.namespace" => Some(meta.namespace().into()),
-        name => served.hub.hooks.field(object, name).or_else(|| {
+        name => served.internal.strategy.selectable_field_value(object, name).or_else(|| {
             // The request's version may have another name for it.
             let mut object = object.clone();
-            served.shown(&mut object);
-            served.definition.hooks.field(&object, name)
+            served.to_request_version(&mut object);
+            served.definition.strategy.selectable_field_value(&object, name)
         }),
     }
 }

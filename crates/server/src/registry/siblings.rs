@@ -13,18 +13,18 @@ const OWNERS: usize = 256;
 
 /// The last objects that owners were given, by kind and owner.
 #[derive(Debug, Default)]
-pub(super) struct Siblings(Mutex<HashMap<String, Value>>);
+pub(super) struct SubtreeSharing(Mutex<HashMap<String, Value>>);
 
-impl Siblings {
+impl SubtreeSharing {
     /// Lets a new object share what it has in common with its last sibling.
     pub(super) fn share(&self, object: &mut Value) {
         let seen = Object::view(object);
-        let Some(owner) = seen.metadata().controller() else { return };
+        let Some(owner) = seen.metadata().controller_ref() else { return };
         let owner = format!("{}/{}", seen.kind(), owner.uid());
         let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let last = known().get(&owner).cloned();
         if let Some(last) = &last {
-            object.adopt(last);
+            object.share_subtrees_with(last);
         }
         let mut known = known();
         if last.is_none() && known.len() >= OWNERS {
@@ -50,7 +50,7 @@ mod tests {
             from_json(text.as_bytes()).expect("the test writes JSON")
         };
         let (mut a, mut b, mut c) = (pod("a", "x"), pod("b", "x"), pod("c", "y"));
-        let siblings = Siblings::default();
+        let siblings = SubtreeSharing::default();
         for pod in [&mut a, &mut b, &mut c] {
             siblings.share(pod);
         }

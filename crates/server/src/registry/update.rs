@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use object::{Object, Status, Value, View};
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 use store::Version;
 
 use super::{
-    Call, Registry,
-    begin::{AFTER_PLUGINS, count_change, distinct_owners, keep_identity},
+    Registry, RequestContext,
+    begin::{AFTER_PLUGINS, bump_generation, dedup_owner_references, preserve_system_fields},
     corrupt,
-    create::default,
-    part::with_part,
-    write::Step,
+    create::default_and_convert,
+    part::with_subresource_field,
+    write::WriteStep,
 };
-use crate::{Operation, Outcome, Served};
+use crate::{Operation, ServedResource, WriteOutcome};
 
 /// How often a write that names no version is tried again when somebody was faster.
 pub(super) const TRIES: usize = 16;
@@ -25,8 +25,8 @@ impl Registry {
     #[expect(clippy::too_many_arguments, reason = "who, what kind, which object, which part, how")]
     pub async fn update(
         &self,
-        call: &mut Call,
-        served: &Served,
+        call: &mut RequestContext,
+        served: &ServedResource,
         key: (&str, &str),
         subresource: &str,
         object: Value,
@@ -34,18 +34,20 @@ impl Registry {
         let meta = Object::view(&object).metadata();
         let (wanted, uid) = (meta.resource_version().to_owned(), meta.uid().to_owned());
         let mut object = object;
-        distinct_owners(&mut object, call, "");
-        default(served, &mut object);
+        dedup_owner_references(&mut object, call, "");
+        default_and_convert(served, &mut object);
         let dry_run = call.dry_run;
-        self.change(call, served, key, subresource, |old| {
+        self.guaranteed_update(call, served, key, subresource, |old| {
             let have = Object::view(&old.object).metadata().uid();
             if !uid.is_empty() && uid != have {
-                return Err(other_uid(served, key, &uid, have, dry_run));
+                return Err(uid_conflict(served, key, &uid, have, dry_run));
             }
-            match based_on(&wanted)? {
-                0 if !served.hub.hooks.blind_updates() => Err(blind(served, key.1)),
+            match parse_precondition(&wanted)? {
+                0 if !served.internal.strategy.allow_unconditional_update() => {
+                    Err(missing_resource_version(served, key.1))
+                }
                 wanted if wanted != 0 && wanted != old.revision => {
-                    Err(Status::stale(served.subject(key.1)))
+                    Err(Status::optimistic_lock_conflict(served.subject(key.1)))
                 }
                 _ => Ok(object.clone()),
             }
@@ -56,129 +58,148 @@ impl Registry {
     /// Changes an object by `change`, which sees the newest version and gives the
     /// new one, both in the stored version. It is called again if somebody was faster.
     #[expect(clippy::too_many_arguments, reason = "who, what kind, which object, which part, how")]
-    pub async fn change(
+    pub async fn guaranteed_update(
         &self,
-        call: &mut Call,
-        served: &Served,
+        call: &mut RequestContext,
+        served: &ServedResource,
         key: (&str, &str),
         subresource: &str,
         mut change: impl FnMut(&Version<Value>) -> Result<Value, Status>,
     ) -> Result<Version<Value>, Status> {
         let mut tries = TRIES;
         loop {
-            let old = self.changeable(served, key).await?;
+            let old = self.get_for_update(served, key).await?;
             let new = change(&old)?;
             match self.replace(call, served, subresource, &old, new).await {
-                Err(status) if status.is("Conflict") && tries > 1 => tries -= 1,
+                Err(status) if status.has_reason("Conflict") && tries > 1 => tries -= 1,
                 done => return done,
             }
         }
     }
 
     /// What is there to be changed, in the request's version.
-    pub(super) async fn changeable(
+    pub(super) async fn get_for_update(
         &self,
-        served: &Served,
+        served: &ServedResource,
         key: (&str, &str),
     ) -> Result<Arc<Version<Value>>, Status> {
-        let there = served.objects()?.look(&served.path(key.0, key.1));
+        let there = served.objects()?.try_get(&served.path(key.0, key.1));
         there.map_err(|error| corrupt::change(&error))?;
-        self.read(served, key.0, key.1).await
+        self.get_converted(served, key.0, key.1).await
     }
 
     #[expect(clippy::too_many_arguments, reason = "who, what kind, which object, which part, how")]
     pub(super) async fn replace(
         &self,
-        call: &mut Call,
-        served: &Served,
+        call: &mut RequestContext,
+        served: &ServedResource,
         subresource: &str,
         old: &Version<Value>,
         mut new: Value,
     ) -> Result<Version<Value>, Status> {
-        keep_identity(&mut new, &old.object);
-        served.hub.hooks.stamp(&mut new, &self.writer(call));
+        preserve_system_fields(&mut new, &old.object);
+        served.internal.strategy.default_from_request(&mut new, &self.writer(call));
         // Who writes holds what it has sent, even what the kind then puts right.
-        new = self.manage(call, served, subresource, Some(&old.object), new).await?;
-        let given = served.hub.hollow(&new);
+        new = self.update_managed_fields(call, served, subresource, Some(&old.object), new).await?;
+        let given = served.internal.snapshot_if_has_empty(&new);
         let (hollow, operation) = (given.as_ref(), Operation::Update);
-        let counts = served.hub.drop_hollow(&mut new, &old.object);
-        let step = Step { served, operation, subresource, old: Some(old), hollow, delete: None };
+        let counts = served.internal.drop_new_empty(&mut new, &old.object);
+        let step = WriteStep {
+            served,
+            operation,
+            subresource,
+            old: Some(old),
+            with_empty_fields: hollow,
+            delete: None,
+        };
         new = self.mutate(call, step, new).await?;
-        distinct_owners(&mut new, call, AFTER_PLUGINS);
+        dedup_owner_references(&mut new, call, AFTER_PLUGINS);
         match subresource {
             "status" => {
                 new = with_status(served, &old.object, &new);
-                served.hub.hooks.prepare_status(&mut new, &old.object);
+                served.internal.strategy.prepare_status(&mut new, &old.object);
             }
             "binding" => {} // made from the old object by who handles it
-            "finalize" => new = with_part(&old.object, &new, "spec", "finalizers"),
-            "approval" => new = with_part(&old.object, &new, "status", "conditions"),
+            "finalize" => new = with_subresource_field(&old.object, &new, "spec", "finalizers"),
+            "approval" => new = with_subresource_field(&old.object, &new, "status", "conditions"),
             "resize" | "ephemeralcontainers" => {
-                served.hub.hooks.prepare_part(&mut new, subresource, &old.object);
+                served.internal.strategy.prepare_subresource(&mut new, subresource, &old.object);
             }
             _ => {
-                if served.hub.subresource("status").is_some() {
+                if served.internal.subresource("status").is_some() {
                     new = keeping_status(new, &old.object);
                 }
-                if !served.hub.hooks.counts_dormant() {
-                    served.hub.gates.drop_dormant(&served.hub.shape, &mut new, Some(&old.object));
+                if !served.internal.strategy.generation_counts_disabled_fields() {
+                    served.internal.feature_gates.drop_disabled_fields(
+                        &served.internal.schema,
+                        &mut new,
+                        Some(&old.object),
+                    );
                 }
-                served.hub.hooks.prepare_update(&mut new, &old.object);
+                served.internal.strategy.prepare_for_update(&mut new, &old.object);
             }
         }
-        served.hub.hooks.sign(&mut new, Some(&old.object), &self.writer(call));
-        served.hub.gates.drop_dormant(&served.hub.shape, &mut new, Some(&old.object));
+        served.internal.strategy.record_request_info(
+            &mut new,
+            Some(&old.object),
+            &self.writer(call),
+        );
+        served.internal.feature_gates.drop_disabled_fields(
+            &served.internal.schema,
+            &mut new,
+            Some(&old.object),
+        );
         let (mut new, claimed) = self.claim(call, step, new).await?;
         if subresource != "binding" {
-            count_change(served, subresource, &mut new, &old.object, counts);
+            bump_generation(served, subresource, &mut new, &old.object, counts);
         }
         let done = self.store_changed(call, step, old, new).await;
-        self.settle(claimed, done).await
+        self.finish_allocation(claimed, done).await
     }
 
     async fn store_changed(
         &self,
-        call: &mut Call,
-        step: Step<'_>,
+        call: &mut RequestContext,
+        step: WriteStep<'_>,
         old: &Version<Value>,
         new: Value,
-    ) -> Result<(Version<Value>, Outcome), Status> {
+    ) -> Result<(Version<Value>, WriteOutcome), Status> {
         let served = step.served;
-        let mut new = self.check(call, step, new).await?;
-        served.hub.seal(&mut new);
+        let mut new = self.validate_and_admit(call, step, new).await?;
+        served.internal.normalize_for_storage(&mut new);
         if !call.dry_run && !Object::view(&new).metadata().self_link().is_empty() {
             new["metadata"].remove("selfLink"); // is never kept
         }
-        new.adopt(&old.object); // the ring then holds a difference, not a copy
+        new.share_subtrees_with(&old.object); // the ring then holds a difference, not a copy
         if new == old.object {
-            return Ok((old.clone(), Outcome::Stored)); // a no-op writes nothing and wakes nobody
+            return Ok((old.clone(), WriteOutcome::Stored)); // a no-op writes nothing and wakes nobody
         }
         if Self::is_final(served, &new) {
             let gone = self.remove(call, served, old.revision, new).await?; // of its last finalizer
-            return Ok((gone, Outcome::Gone));
+            return Ok((gone, WriteOutcome::Gone));
         }
-        Ok((self.put(call, served, old.revision, new).await?, Outcome::Stored))
+        Ok((self.put(call, served, old.revision, new).await?, WriteOutcome::Stored))
     }
 
     /// Whether nothing holds the object back any more. Kinds with a `finalize`
     /// subresource have finalizers in their spec as well.
-    pub(super) fn is_final(served: &Served, object: &Value) -> bool {
-        let held = served.hub.subresource("finalize").is_some()
+    pub(super) fn is_final(served: &ServedResource, object: &Value) -> bool {
+        let held = served.internal.subresource("finalize").is_some()
             && !object.get("spec").get("finalizers").items().is_empty();
-        Object::view(object).metadata().is_final() && !held
+        Object::view(object).metadata().is_ready_for_removal() && !held
     }
 }
 
 /// The old object with the new one's status, and what of its metadata may be
 /// changed along with a status.
-fn with_status(served: &Served, old: &Value, new: &Value) -> Value {
+fn with_status(served: &ServedResource, old: &Value, new: &Value) -> Value {
     let mut object = old.clone();
     match new.get("status") {
         Value::Null => object.remove("status"),
         status => object["status"] = status.clone(),
     }
     object["metadata"] = new.get("metadata").clone();
-    let keeps = served.hub.hooks.status_keeps();
+    let keeps = served.internal.strategy.status_reset_metadata();
     if keeps == ["*"] {
         object["metadata"] = old.get("metadata").clone();
         object["metadata"]["managedFields"] = new.get("metadata").get("managedFields").clone();
@@ -194,12 +215,12 @@ fn with_status(served: &Served, old: &Value, new: &Value) -> Value {
 }
 
 /// An update must say which version it is based on.
-pub(super) fn blind(served: &Served, name: &str) -> Status {
-    let mut errs = Errors::default();
-    let at = Path::Root.field("metadata");
+pub(super) fn missing_resource_version(served: &ServedResource, name: &str) -> Status {
+    let mut errs = ErrorList::default();
+    let at = FieldPath::Root.field("metadata");
     errs.invalid(&at.field("resourceVersion"), 0, "must be specified for an update");
     let names = &served.definition.names;
-    errs.status(names.group, names.plural, name)
+    errs.into_status(names.group, names.plural, name)
 }
 
 fn keeping_status(mut new: Value, old: &Value) -> Value {
@@ -211,7 +232,7 @@ fn keeping_status(mut new: Value, old: &Value) -> Value {
 }
 
 /// The version that a write is based on; 0: any.
-pub(super) fn based_on(text: &str) -> Result<u64, Status> {
+pub(super) fn parse_precondition(text: &str) -> Result<u64, Status> {
     revision(text).map_err(|_| {
         let why = format!("strconv.ParseUint: parsing {text:?}: {}", unparsed(text));
         Status::failure(500, "", why)
@@ -219,8 +240,8 @@ pub(super) fn based_on(text: &str) -> Result<u64, Status> {
 }
 
 /// The object is not the one that was meant, but another of the same name.
-pub fn other_uid(
-    served: &Served,
+pub fn uid_conflict(
+    served: &ServedResource,
     key: (&str, &str),
     wanted: &str,
     have: &str,

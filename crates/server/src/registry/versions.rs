@@ -2,61 +2,62 @@
 
 use std::sync::Arc;
 
-use object::{Object, Struct, Text, Value, View};
+use object::{Object, StructSchema, Text, Value, View};
 use schema::{
-    Definition,
-    apply::{ApplyError, Versions},
+    ResourceDefinition,
+    apply::{ApplyError, VersionConverter},
 };
 
 use super::{Registry, manage::reset_of};
-use crate::{Served, convert};
+use crate::{ServedResource, convert};
 
 /// The versions of a kind, and what somebody has said that objects are in them.
 #[derive(Debug)]
-pub(super) struct Others<'a> {
-    served: &'a Served,
+pub(super) struct WebhookVersionConverter<'a> {
+    served: &'a ServedResource,
     subresource: &'a str,
-    told: Vec<Told>,
+    told: Vec<CachedConversion>,
 }
 
 #[derive(Debug)]
-struct Told {
+struct CachedConversion {
     object: Value,
     version: Text,
     answer: Result<Value, String>,
 }
 
-impl<'a> Others<'a> {
-    pub(super) fn of(served: &'a Served, subresource: &'a str) -> Self {
+impl<'a> WebhookVersionConverter<'a> {
+    pub(super) fn of(served: &'a ServedResource, subresource: &'a str) -> Self {
         Self { served, subresource, told: Vec::new() }
     }
 
     /// What is decided as soon as all is known that it takes.
-    pub(super) async fn decide<T>(
+    pub(super) async fn resolve<T>(
         &mut self,
         registry: &Registry,
         decide: impl Fn(&Self) -> Result<T, ApplyError>,
     ) -> Result<T, ApplyError> {
         loop {
             let (object, version) = match decide(self) {
-                Err(ApplyError::Unseen(question)) => *question,
+                Err(ApplyError::NeedsConversion(question)) => *question,
                 done => return done,
             };
             let to = self.version(&version).ok_or_else(|| no_version(&version))?;
-            let asked = convert::ask(registry.converter.get(), to, vec![object.clone()]).await;
+            let asked =
+                convert::call_webhook(registry.converter.get(), to, vec![object.clone()]).await;
             let answer = asked.and_then(|mut made| made.pop().ok_or_else(|| "nothing".to_owned()));
-            self.told.push(Told { object, version, answer });
+            self.told.push(CachedConversion { object, version, answer });
         }
     }
 
-    fn version(&self, api_version: &str) -> Option<&Arc<Definition>> {
-        let is = |own: &&Arc<Definition>| own.names.api_version() == api_version;
+    fn version(&self, api_version: &str) -> Option<&Arc<ResourceDefinition>> {
+        let is = |own: &&Arc<ResourceDefinition>| own.names.api_version() == api_version;
         self.served.versions.iter().find(is)
     }
 
-    fn in_version(&self, api_version: &str) -> Option<Served> {
+    fn in_version(&self, api_version: &str) -> Option<ServedResource> {
         let definition = self.version(api_version)?.clone();
-        Some(Served { definition, ..self.served.clone() })
+        Some(ServedResource { definition, ..self.served.clone() })
     }
 
     /// A custom object in another version. All of them go through the one that the request speaks.
@@ -66,44 +67,48 @@ impl<'a> Others<'a> {
         if from != own && api_version != own {
             return self.custom(&self.custom(object, &own)?, api_version);
         }
-        let told = |told: &&Told| told.version == api_version && told.object == *object;
-        if !self.served.asks() || Object::view(object).metadata().name().is_empty() {
+        let told = |told: &&CachedConversion| told.version == api_version && told.object == *object;
+        if !self.served.needs_conversion_webhook()
+            || Object::view(object).metadata().name().is_empty()
+        {
             let mut object = object.clone();
             object["apiVersion"] = api_version.into();
             return Ok(object);
         }
         match self.told.iter().find(told) {
-            Some(Told { answer: Ok(made), .. }) => Ok(made.clone()),
-            Some(Told { answer: Err(why), .. }) => Err(ApplyError::Failed(why.clone())),
-            None => Err(ApplyError::Unseen(Box::new((object.clone(), api_version.into())))),
+            Some(CachedConversion { answer: Ok(made), .. }) => Ok(made.clone()),
+            Some(CachedConversion { answer: Err(why), .. }) => Err(ApplyError::Failed(why.clone())),
+            None => {
+                Err(ApplyError::NeedsConversion(Box::new((object.clone(), api_version.into()))))
+            }
         }
     }
 }
 
-impl Versions for Others<'_> {
-    fn shape(&self, api_version: &str) -> Result<Option<&Struct>, ApplyError> {
+impl VersionConverter for WebhookVersionConverter<'_> {
+    fn shape(&self, api_version: &str) -> Result<Option<&StructSchema>, ApplyError> {
         match self.version(api_version) {
-            None if self.served.kept.is_some() => Err(no_version(api_version)),
-            known => Ok(known.map(|known| &*known.shape)),
+            None if self.served.storage_version.is_some() => Err(no_version(api_version)),
+            known => Ok(known.map(|known| &*known.schema)),
         }
     }
 
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, ApplyError> {
-        if self.served.kept.is_some() {
+        if self.served.storage_version.is_some() {
             return self.custom(object, api_version);
         }
         let mut object = object.clone();
         let from = self.in_version(Object::view(&object).api_version());
         if let (Some(from), Some(to)) = (from, self.in_version(api_version)) {
-            from.stored(&mut object);
-            to.shown(&mut object);
-            to.definition.drop_hollow(&mut object, &Value::Null);
+            from.to_internal_version(&mut object);
+            to.to_request_version(&mut object);
+            to.definition.drop_new_empty(&mut object, &Value::Null);
         }
         Ok(object)
     }
 
     fn reset(&self) -> &'static [&'static [&'static str]] {
-        match (&self.served.kept, self.subresource) {
+        match (&self.served.storage_version, self.subresource) {
             (Some(_), "") => &[],
             (_, subresource) => reset_of(self.served, subresource),
         }

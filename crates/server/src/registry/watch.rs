@@ -10,15 +10,15 @@ use std::{
 use object::{Status, Value};
 use store::{Cursor, Event, Version};
 
-use super::{List, Page, Registry, Selection, store_status};
+use super::{ListOptions, ListResult, Registry, Selection, store_status};
 use crate::{
-    Served,
-    convert::{self, Convert},
+    ServedResource,
+    convert::{self, Converter},
 };
 
 /// Where a watch begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum WatchStart {
     /// With all there is now, as `Added`; then, if asked for, a bookmark that says so.
     List { bookmark: bool },
     /// With what happened after this revision.
@@ -27,38 +27,38 @@ pub enum Start {
 
 /// What a watch says, with the revision of the event.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Notice {
+pub enum WatchEvent {
     Added(u64, Arc<Version<Value>>),
     Modified(u64, Arc<Version<Value>>),
     /// Gone, or no longer selected: what it last was.
     Deleted(u64, Arc<Version<Value>>),
     /// All that there was in the beginning has been told.
-    Initial(u64),
+    InitialEventsEnd(u64),
 }
 
 #[derive(Debug)]
 pub struct Watch {
-    scope: Arc<Scope>,
-    listed: vec::IntoIter<Notice>,
+    scope: Arc<WatchScope>,
+    listed: vec::IntoIter<WatchEvent>,
     /// Where it began. What is no later is known to the client, even if it is new to
     /// this server, which may lag behind the one that told the client.
     after: u64,
     cursor: Cursor<Value>,
     /// Notices about objects that somebody else is asked for.
-    asked: Option<Asked>,
+    pending_conversion: Option<Asked>,
     tells_all: bool,
 }
 
 /// What is watched, and who is asked for it in another version.
 #[derive(Debug)]
-struct Scope {
-    served: Served,
+struct WatchScope {
+    served: ServedResource,
     selection: Selection,
-    converter: Option<Arc<dyn Convert>>,
+    converter: Option<Arc<dyn Converter>>,
 }
 
 type Stored = Arc<Version<Value>>;
-type Asking = Pin<Box<dyn Future<Output = Result<Vec<Notice>, Status>> + Send>>;
+type Asking = Pin<Box<dyn Future<Output = Result<Vec<WatchEvent>, Status>> + Send>>;
 
 struct Asked(Asking);
 
@@ -71,23 +71,24 @@ impl std::fmt::Debug for Asked {
 impl Registry {
     pub fn watch(
         &self,
-        served: &Served,
+        served: &ServedResource,
         selection: Selection,
-        start: Start,
+        start: WatchStart,
     ) -> Result<Watch, Status> {
-        let topic = selection.topic(served.reader());
+        let topic = selection.topic(served.presentation());
         let converter = self.converter.get().cloned();
-        let scope = Arc::new(Scope { served: served.clone(), selection, converter });
+        let scope = Arc::new(WatchScope { served: served.clone(), selection, converter });
         let (listed, asked, after) = match start {
-            Start::After(revision) => (Vec::new(), None, revision),
-            Start::List { bookmark } if served.asks() => {
-                let list = self.list(served, &scope.selection.lasting(), &Page::default())?;
+            WatchStart::After(revision) => (Vec::new(), None, revision),
+            WatchStart::List { bookmark } if served.needs_conversion_webhook() => {
+                let list =
+                    self.list(served, &scope.selection.lasting(), &ListOptions::default())?;
                 let after = list.revision;
                 let first: Asking = Box::pin(scope.clone().first(list, bookmark));
                 (Vec::new(), Some(Asked(first)), after)
             }
-            Start::List { bookmark } => {
-                let list = self.list(served, &scope.selection, &Page::default())?;
+            WatchStart::List { bookmark } => {
+                let list = self.list(served, &scope.selection, &ListOptions::default())?;
                 let after = list.revision;
                 (added(list, bookmark), None, after)
             }
@@ -96,42 +97,49 @@ impl Registry {
             return Err(Status::expired(format!("too old resource version: {after} ({begin})")));
         }
         let objects = served.objects()?;
-        let cursor = Cursor::open(objects, topic, after.min(objects.complete_through()));
+        let cursor = Cursor::open(objects, topic, after.min(objects.progress_revision()));
         let cursor = cursor.map_err(|error| match error {
             store::Error::Compacted { floor } => {
                 Status::expired(format!("too old resource version: {after} ({floor})"))
             }
             other => store_status(&other),
         })?;
-        let tells_all = start == Start::List { bookmark: true };
-        Ok(Watch { scope, listed: listed.into_iter(), after, cursor, asked, tells_all })
+        let tells_all = start == WatchStart::List { bookmark: true };
+        Ok(Watch {
+            scope,
+            listed: listed.into_iter(),
+            after,
+            cursor,
+            pending_conversion: asked,
+            tells_all,
+        })
     }
 }
 
 impl Watch {
-    pub fn served(&self) -> &Served {
+    pub fn served(&self) -> &ServedResource {
         &self.scope.served
     }
 
     /// Whether it begins with all there is, and says where that ends.
-    pub(crate) fn tells_all(&self) -> bool {
+    pub(crate) fn sends_initial_events(&self) -> bool {
         self.tells_all
     }
 
     /// No event up to this revision is still to come, once the watch is idle.
     pub fn complete_through(&self) -> u64 {
-        self.served().objects.as_ref().map_or(0, |objects| objects.complete_through())
+        self.served().cache.as_ref().map_or(0, |objects| objects.progress_revision())
     }
 
     /// The next notice; `None`: the kind is served in another form now, or no more.
-    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Notice, Status>>> {
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<WatchEvent, Status>>> {
         loop {
             if let Some(notice) = self.listed.next() {
                 return Poll::Ready(Some(Ok(notice)));
             }
-            if let Some(Asked(asking)) = &mut self.asked {
+            if let Some(Asked(asking)) = &mut self.pending_conversion {
                 let answer = ready!(asking.as_mut().poll(cx));
-                self.asked = None;
+                self.pending_conversion = None;
                 match answer {
                     Ok(notices) => self.listed = notices.into_iter(),
                     Err(status) => return Poll::Ready(Some(Err(status))),
@@ -144,8 +152,8 @@ impl Watch {
                 Err(store::Error::Closed) => return Poll::Ready(None),
                 Err(error) => return Poll::Ready(Some(Err(store_status(&error)))),
             };
-            if self.served().asks() {
-                self.asked = Some(Asked(Box::pin(self.scope.clone().ask(event))));
+            if self.served().needs_conversion_webhook() {
+                self.pending_conversion = Some(Asked(Box::pin(self.scope.clone().ask(event))));
             } else if let Some(notice) =
                 self.scope.notice(event.revision, event.old.as_ref(), event.new.as_ref())
             {
@@ -155,21 +163,25 @@ impl Watch {
     }
 
     /// The same, to wait for.
-    pub async fn next(&mut self) -> Option<Result<Notice, Status>> {
+    pub async fn next(&mut self) -> Option<Result<WatchEvent, Status>> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
 }
 
-impl Scope {
+impl WatchScope {
     /// What a watch begins with.
-    async fn first(self: Arc<Self>, mut list: List, bookmark: bool) -> Result<Vec<Notice>, Status> {
+    async fn first(
+        self: Arc<Self>,
+        mut list: ListResult,
+        bookmark: bool,
+    ) -> Result<Vec<WatchEvent>, Status> {
         list.items = self.converted(list.items).await?;
         list.items.retain(|version| self.selection.matches(&self.served, &version.object));
         Ok(added(list, bookmark))
     }
 
     /// What an event means, once its objects are in the version that is watched.
-    async fn ask(self: Arc<Self>, event: Arc<Event<Value>>) -> Result<Vec<Notice>, Status> {
+    async fn ask(self: Arc<Self>, event: Arc<Event<Value>>) -> Result<Vec<WatchEvent>, Status> {
         let both = event.old.iter().chain(&event.new).cloned().collect();
         let mut made = self.converted(both).await?.into_iter();
         let old = event.old.as_ref().and_then(|_| made.next());
@@ -183,19 +195,24 @@ impl Scope {
 
     /// An object that comes into the selection is added to it, one that leaves is
     /// deleted from it, whatever has really happened to it.
-    fn notice(&self, revision: u64, old: Option<&Stored>, new: Option<&Stored>) -> Option<Notice> {
+    fn notice(
+        &self,
+        revision: u64,
+        old: Option<&Stored>,
+        new: Option<&Stored>,
+    ) -> Option<WatchEvent> {
         let selected = |version: &&Stored| self.selection.matches(&self.served, &version.object);
         match (old.filter(selected), new.filter(selected)) {
             (None, None) => None,
-            (None, Some(new)) => Some(Notice::Added(revision, new.clone())),
-            (Some(_), Some(new)) => Some(Notice::Modified(revision, new.clone())),
-            (Some(old), None) => Some(Notice::Deleted(revision, old.clone())),
+            (None, Some(new)) => Some(WatchEvent::Added(revision, new.clone())),
+            (Some(_), Some(new)) => Some(WatchEvent::Modified(revision, new.clone())),
+            (Some(old), None) => Some(WatchEvent::Deleted(revision, old.clone())),
         }
     }
 }
 
-fn added(list: List, bookmark: bool) -> Vec<Notice> {
+fn added(list: ListResult, bookmark: bool) -> Vec<WatchEvent> {
     let items = list.items.into_iter();
-    let added = items.map(|version| Notice::Added(version.revision, version));
-    added.chain(bookmark.then_some(Notice::Initial(list.revision))).collect()
+    let added = items.map(|version| WatchEvent::Added(version.revision, version));
+    added.chain(bookmark.then_some(WatchEvent::InitialEventsEnd(list.revision))).collect()
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use client::Client;
 use http::{HeaderMap, HeaderValue, Method, header};
 use object::{Value, from_json};
-use testkit::Cluster;
+use testkit::TestCluster;
 use tokio::time::timeout;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -40,8 +40,8 @@ fn token(list: &Value) -> &str {
 
 #[tokio::test]
 async fn a_page_follows_where_keys_do() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     make_four(&admin).await;
     let all = format!("{MAPS}?labelSelector=sort%3Dx&limit=2");
     let first = ask(&admin, Method::GET, &all, "").await;
@@ -57,8 +57,8 @@ async fn a_page_follows_where_keys_do() {
 
 #[tokio::test]
 async fn a_page_is_deleted_and_no_more() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     make_four(&admin).await;
     let gone = ask(&admin, Method::DELETE, &format!("{MAPS}?limit=1"), "").await;
     assert_eq!(names(&gone), ["a"]);
@@ -73,8 +73,8 @@ async fn a_page_is_deleted_and_no_more() {
 
 #[tokio::test]
 async fn a_watch_says_where_the_beginning_ends() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let pods = "/api/v1/namespaces/default/pods";
     let path = format!("{pods}?watch=true&timeoutSeconds=1&allowWatchBookmarks=true");
     for (accept, kind) in [

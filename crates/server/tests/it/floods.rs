@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::{Connect as _, Io, Use};
+use client::{ConnectionUse, Connector as _, Io};
 use http::{HeaderMap, Method};
-use server::User;
-use testkit::Cluster;
+use server::UserInfo;
+use testkit::TestCluster;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::timeout,
@@ -26,7 +26,7 @@ const ROOM: u64 = 96 << 20;
 
 #[tokio::test]
 async fn streams_that_are_reset_at_once() {
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     let flood = (0..20_000u32).flat_map(|at| {
         let stream = 2 * at + 1;
         [frame(HEADERS, 5, stream, GET), frame(RESET, 0, stream, &[0, 0, 0, 8])].concat()
@@ -36,7 +36,7 @@ async fn streams_that_are_reset_at_once() {
 
 #[tokio::test]
 async fn headers_without_an_end() {
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     let mut flood = frame(HEADERS, 1, 1, GET);
     // A literal header of 16 KiB, again and again.
     let mut header = vec![0, 1, b'x', 0x7f, 0x80, 0x7f];
@@ -49,7 +49,7 @@ async fn headers_without_an_end() {
 
 #[tokio::test]
 async fn pings_and_settings() {
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     let mut flood = Vec::new();
     for _ in 0..20_000 {
         flood.extend(frame(PING, 0, 0, &[7; 8]));
@@ -60,7 +60,7 @@ async fn pings_and_settings() {
 
 #[tokio::test]
 async fn headers_by_the_thousand() {
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     let mut request = b"GET /api HTTP/1.1\r\nhost: x\r\n".to_vec();
     (0..100_000).for_each(|n| request.extend(format!("x-{n}: {n}\r\n").bytes()));
     request.extend(b"\r\n");
@@ -71,7 +71,7 @@ async fn headers_by_the_thousand() {
 
 #[tokio::test]
 async fn bodies_that_never_come() {
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     let mut open = Vec::new();
     for _ in 0..100 {
         let mut io = line(&cluster).await;
@@ -84,7 +84,7 @@ async fn bodies_that_never_come() {
 }
 
 /// Sends a flood over HTTP/2, and sees that others are served while it goes on and after it.
-async fn flooded(cluster: &Cluster, flood: Vec<u8>) {
+async fn flooded(cluster: &TestCluster, flood: Vec<u8>) {
     served(cluster).await;
     let before = resident();
     let mut io = line(cluster).await;
@@ -113,17 +113,17 @@ async fn flooded(cluster: &Cluster, flood: Vec<u8>) {
     assert!(grown < ROOM, "{} MiB more", grown >> 20);
 }
 
-async fn served(cluster: &Cluster) {
-    let admin = cluster.admin();
+async fn served(cluster: &TestCluster) {
+    let admin = cluster.admin_client();
     let path = "/api/v1/namespaces/default";
     let asked = admin.request(Method::GET, path, HeaderMap::new(), Bytes::new());
     let answer = timeout(PATIENCE, asked).await.expect("in time").expect("an answer");
     assert_eq!(answer.status, 200);
 }
 
-async fn line(cluster: &Cluster) -> Box<dyn Io> {
-    let user = User::new("flood", &["system:masters", "system:authenticated"]);
-    cluster.running.pipe(user).connect(Use::Upgrade).await.expect("the server runs").io
+async fn line(cluster: &TestCluster) -> Box<dyn Io> {
+    let user = UserInfo::new("flood", &["system:masters", "system:authenticated"]);
+    cluster.running.pipe(user).connect(ConnectionUse::Upgrade).await.expect("the server runs").io
 }
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {

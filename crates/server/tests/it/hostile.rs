@@ -4,7 +4,7 @@
 //! headers, body, code, message. `$repeat(n|text)` stands for the text n times, `$hex(…)`
 //! for these bytes. Messages are compared as far as 300 characters.
 
-use testkit::Cluster;
+use testkit::TestCluster;
 
 use crate::raw::send;
 
@@ -53,7 +53,7 @@ fn every_request_gets_its_answer() {
 }
 
 async fn ask_all() {
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     let there = r#"{"metadata":{"name":"kube-root-ca.crt"},"data":{"ca.crt":"x"}}"#;
     let made = ask(&cluster, "POST", CONFIG_MAPS, "content-type: application/json", there).await;
     assert_eq!(made.0, 201, "{}", made.1);
@@ -85,7 +85,7 @@ async fn ask_all() {
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 async fn ask(
-    cluster: &Cluster,
+    cluster: &TestCluster,
     method: &str,
     path: &str,
     headers: &str,

@@ -1,6 +1,6 @@
 //! What is no resource: which methods and forms it takes.
 
-use testkit::Cluster;
+use testkit::TestCluster;
 
 use crate::raw::send;
 
@@ -8,7 +8,12 @@ const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;as=APIGroupDisco
 const NO_PAGE: &str = "404 page not found\n";
 const NO_METHOD: &str = "the server does not allow this method on the requested resource";
 
-async fn ask(cluster: &Cluster, method: &str, path: &str, accept: &str) -> (u16, String, String) {
+async fn ask(
+    cluster: &TestCluster,
+    method: &str,
+    path: &str,
+    accept: &str,
+) -> (u16, String, String) {
     let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\naccept: {accept}\r\n\r\n"
     );
@@ -19,7 +24,7 @@ async fn ask(cluster: &Cluster, method: &str, path: &str, accept: &str) -> (u16,
 
 #[tokio::test]
 async fn each_path_has_its_methods() {
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     for (method, path, code, said) in [
         ("GET", "/api", 200, ""),
         ("POST", "/api", 405, NO_METHOD),
@@ -49,7 +54,7 @@ async fn each_path_has_its_methods() {
 
 #[tokio::test]
 async fn each_path_has_its_forms() {
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     let (new, old) = (format!("{DISCOVERY}v2"), format!("{DISCOVERY}v2beta1"));
     let either = format!("{old},application/json");
     let json = "application/json";
@@ -76,7 +81,7 @@ async fn each_path_has_its_forms() {
 
 #[tokio::test]
 async fn a_review_is_no_row_of_a_table() {
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     let body = r#"{"spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}"#;
     for (accept, code) in [("application/json;as=Table;v=v1;g=meta.k8s.io", 406), ("*/*", 201)] {
         let request = format!(

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use client::{Connect as _, Use};
+use client::{ConnectionUse, Connector as _};
 use object::{Value, from_json};
-use server::User;
-use testkit::Cluster;
+use server::UserInfo;
+use testkit::TestCluster;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::timeout,
@@ -42,11 +42,11 @@ impl Answer {
 }
 
 /// Sends these bytes as an administrator, and reads until the server closes.
-pub(crate) async fn send(cluster: &Cluster, bytes: &[u8]) -> Answer {
-    let mut user = User::new("admin", &["system:masters", "system:authenticated"]);
+pub(crate) async fn send(cluster: &TestCluster, bytes: &[u8]) -> Answer {
+    let mut user = UserInfo::new("admin", &["system:masters", "system:authenticated"]);
     user.uid = "admin".into();
     let pipe = cluster.running.pipe(user);
-    let mut io = pipe.connect(Use::Upgrade).await.expect("the server runs").io;
+    let mut io = pipe.connect(ConnectionUse::Upgrade).await.expect("the server runs").io;
     let mut read = Vec::new();
     let talk = async {
         let _ = io.write_all(bytes).await; // the server may have heard enough

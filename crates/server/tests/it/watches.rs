@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use client::{Client, Pipe};
+use client::{Client, PipeConnector};
 use futures_util::{StreamExt, future::join_all};
 use http::{HeaderMap, HeaderValue, Method, header};
 use object::from_json;
-use server::{Config, Listening, Server, Shutdown, User};
-use testkit::Cluster;
+use server::{Config, Listener, Server, Shutdown, UserInfo};
+use testkit::TestCluster;
 use tokio::time::{Instant, timeout};
 
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -16,8 +16,8 @@ const OBJECTS: &str = "/api/v1/namespaces/default/configmaps";
 
 #[tokio::test]
 async fn a_watch_over_a_web_socket() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let path = format!("{OBJECTS}?watch=true&fieldSelector=metadata.name%3Da");
     let mut socket = admin.upgrade(&path, &[]).await.expect("a WebSocket").stream;
     let mut headers = HeaderMap::new();
@@ -37,8 +37,8 @@ async fn a_watch_over_a_web_socket() {
 
 #[tokio::test]
 async fn who_knows_what_is_served_is_not_told_again() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     for (path, accept) in
         [("/apis", aggregated), ("/api", aggregated), ("/openapi/v3/api/v1", "*/*")]
@@ -57,8 +57,8 @@ async fn who_knows_what_is_served_is_not_told_again() {
 
 #[tokio::test]
 async fn numbers_have_upstreams_names() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let get = |path: &'static str| admin.request(Method::GET, path, HeaderMap::new(), Bytes::new());
     get("/api/v1/pods").await.expect("a list").bytes().await.expect("whole");
     get("/apis/no.such/v1/things").await.expect("an answer");
@@ -84,16 +84,16 @@ async fn numbers_have_upstreams_names() {
 async fn the_end_comes_to_watches_one_after_the_other() {
     const WATCHES: usize = 200;
     const SPREAD: Duration = Duration::from_mins(1);
-    let cluster = Cluster::start().await;
+    let cluster = TestCluster::start().await;
     let whole = &cluster.running.server;
-    let shutdown = Shutdown { watches: SPREAD, ..Shutdown::default() };
+    let shutdown = Shutdown { watch_termination: SPREAD, ..Shutdown::default() };
     let config = Config { shutdown, ..whole.config.clone() };
     let mut server = Server::new(whole.registry.clone(), config);
     server.authorizers.clone_from(&whole.authorizers);
     let server = Arc::new(server);
-    let (pipe, ends) = Pipe::new();
-    let admin = User::new("admin", &["system:masters"]);
-    server.listen(Listening::Pipe(ends, Some(Arc::new(admin))));
+    let (pipe, ends) = PipeConnector::new();
+    let admin = UserInfo::new("admin", &["system:masters"]);
+    server.listen(Listener::Pipe(ends, Some(Arc::new(admin))));
     let client = Client::new(client::Config::pipe(pipe));
     let path = format!("{OBJECTS}?watch=true");
     let mut watches = Vec::new();

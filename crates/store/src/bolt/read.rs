@@ -4,7 +4,7 @@
 use std::{fs::File, os::unix::fs::FileExt, path::Path};
 
 use super::{
-    Malformed,
+    BoltError,
     page::{
         BRANCH, BUCKET, ELEMENT, HEADER, LEAF, MAGIC, META, SIZE, SUMMED, VERSION, sum, u16_at,
         u32_at, u64_at,
@@ -26,17 +26,17 @@ pub struct Bolt<S = File> {
 }
 
 /// Takes a key and its value, or says what is wrong with them.
-pub type Each<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), &'static str> + 'a;
+pub type EntryVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), &'static str> + 'a;
 /// The same with the element's flags.
 type Take<'a> = dyn FnMut(&[u8], &[u8], u32) -> Result<(), &'static str> + 'a;
 
 /// Bytes by place.
-pub trait Source {
+pub trait ReadAt {
     fn read(&self, into: &mut [u8], at: u64) -> std::io::Result<()>;
     fn size(&self) -> std::io::Result<u64>;
 }
 
-impl Source for File {
+impl ReadAt for File {
     fn read(&self, into: &mut [u8], at: u64) -> std::io::Result<()> {
         self.read_exact_at(into, at)
     }
@@ -46,7 +46,7 @@ impl Source for File {
     }
 }
 
-impl Source for &[u8] {
+impl ReadAt for &[u8] {
     fn read(&self, into: &mut [u8], at: u64) -> std::io::Result<()> {
         let at = usize::try_from(at).map_err(std::io::Error::other)?;
         let end = at.checked_add(into.len()).ok_or(std::io::ErrorKind::UnexpectedEof)?;
@@ -60,13 +60,13 @@ impl Source for &[u8] {
 }
 
 impl Bolt<File> {
-    pub fn open(path: &Path) -> Result<Self, Malformed> {
+    pub fn open(path: &Path) -> Result<Self, BoltError> {
         Self::new(File::open(path)?)
     }
 }
 
-impl<S: Source> Bolt<S> {
-    pub fn new(source: S) -> Result<Self, Malformed> {
+impl<S: ReadAt> Bolt<S> {
+    pub fn new(source: S) -> Result<Self, BoltError> {
         let size = source.size()?;
         let mut this = Self { source, page: SIZE, size, root: 0 };
         let mut newest = this.meta(0).ok();
@@ -82,13 +82,13 @@ impl<S: Source> Bolt<S> {
             }
         }
         let Meta { page, root, .. } =
-            newest.ok_or(Malformed::At { page: 0, what: "no bbolt database" })?;
+            newest.ok_or(BoltError::At { page: 0, what: "no bbolt database" })?;
         (this.page, this.root) = (page, root);
         Ok(this)
     }
 
     /// Gives all keys and values of a bucket, in order; nothing if there is no such bucket.
-    pub fn each(&self, bucket: &str, take: &mut Each<'_>) -> Result<(), Malformed> {
+    pub fn for_each(&self, bucket: &str, take: &mut EntryVisitor<'_>) -> Result<(), BoltError> {
         let mut found = None;
         self.walk(self.root, &mut |name, value, flags| {
             if flags & BUCKET != 0 && name == bucket.as_bytes() {
@@ -97,7 +97,7 @@ impl<S: Source> Bolt<S> {
             Ok(())
         })?;
         let Some(found) = found else { return Ok(()) };
-        let lost = Malformed::At { page: self.root, what: "a bucket without a root" };
+        let lost = BoltError::At { page: self.root, what: "a bucket without a root" };
         match u64_at(&found, 0) {
             Some(0) => {
                 // A small bucket lies in the value itself.
@@ -109,12 +109,12 @@ impl<S: Source> Bolt<S> {
         }
     }
 
-    fn walk(&self, root: u64, take: &mut Take<'_>) -> Result<(), Malformed> {
+    fn walk(&self, root: u64, take: &mut Take<'_>) -> Result<(), BoltError> {
         // A page may be reached once only: no more are read than there are.
         let mut left = self.size / self.page as u64 + 1;
         let mut stack = vec![(root, 0)];
         while let Some((number, depth)) = stack.pop() {
-            let wrong = |what| Malformed::At { page: number, what };
+            let wrong = |what| BoltError::At { page: number, what };
             left = left.checked_sub(1).ok_or(wrong("a page that is reached twice"))?;
             if depth > DEPTH {
                 return Err(wrong("a tree that is too deep"));
@@ -127,8 +127,8 @@ impl<S: Source> Bolt<S> {
     }
 
     /// Gives the elements of a leaf, or the pages below a branch.
-    fn elements(page: &[u8], number: u64, take: &mut Take<'_>) -> Result<Vec<u64>, Malformed> {
-        let wrong = |what| Malformed::At { page: number, what };
+    fn elements(page: &[u8], number: u64, take: &mut Take<'_>) -> Result<Vec<u64>, BoltError> {
+        let wrong = |what| BoltError::At { page: number, what };
         let torn = || wrong("an element beyond its page");
         let flags = u16_at(page, 8).ok_or_else(torn)?;
         let count = usize::from(u16_at(page, 10).ok_or_else(torn)?);
@@ -155,8 +155,8 @@ impl<S: Source> Bolt<S> {
         Ok(below)
     }
 
-    fn read(&self, number: u64) -> Result<Vec<u8>, Malformed> {
-        let wrong = |what| Malformed::At { page: number, what };
+    fn read(&self, number: u64) -> Result<Vec<u8>, BoltError> {
+        let wrong = |what| BoltError::At { page: number, what };
         let at = number.checked_mul(self.page as u64).filter(|at| *at < self.size);
         let at = at.ok_or(wrong("a page beyond the end"))?;
         let mut head = [0; HEADER];
@@ -173,8 +173,8 @@ impl<S: Source> Bolt<S> {
         Ok(page)
     }
 
-    fn meta(&self, at: u64) -> Result<Meta, Malformed> {
-        let wrong = Malformed::At { page: at / SIZE as u64, what: "a meta page that is not whole" };
+    fn meta(&self, at: u64) -> Result<Meta, BoltError> {
+        let wrong = BoltError::At { page: at / SIZE as u64, what: "a meta page that is not whole" };
         let mut bytes = [0; HEADER + SUMMED + 8];
         self.source.read(&mut bytes, at)?;
         let body = &bytes[HEADER..];
@@ -215,9 +215,9 @@ mod tests {
         out.into_inner()
     }
 
-    fn read(bytes: &[u8]) -> Result<Items, Malformed> {
+    fn read(bytes: &[u8]) -> Result<Items, BoltError> {
         let mut items = Items::new();
-        Bolt::new(bytes)?.each("key", &mut |key, value| {
+        Bolt::new(bytes)?.for_each("key", &mut |key, value| {
             items.push((key.to_vec(), value.to_vec()));
             Ok(())
         })?;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Subject, key};
-use crate::{Error, Resource, Version, Write};
+use super::{EngineFixture, key};
+use crate::{Error, Version, WatchCache, Write};
 
 /// Why nothing was written.
 #[derive(Debug, PartialEq)]
@@ -21,8 +21,8 @@ type Belief = Option<(u64, Bytes)>;
 /// Writes what `think` makes of what there is: judged first by what the caller believes, and
 /// by what he lost against as often as he loses. Gives the revision, and how often he thought.
 async fn change(
-    on: &Subject,
-    things: &Resource<Bytes>,
+    on: &EngineFixture,
+    things: &WatchCache<Bytes>,
     name: &str,
     believed: Belief,
     mut think: impl AsyncFnMut(Option<&Bytes>) -> Option<Option<Bytes>>,
@@ -61,7 +61,7 @@ fn belief(version: Option<&Arc<Version<Bytes>>>) -> Belief {
 }
 
 /// A deletion by who knows what there is, believes something older, or knows nothing.
-pub(super) async fn a_deletion_is_of_what_there_is(on: &Subject) {
+pub(super) async fn a_deletion_is_of_what_there_is(on: &EngineFixture) {
     let things = on.serve();
     let any = async |_: Option<&Bytes>| Some(None);
     assert_eq!(change(on, &things, "a/x", None, any).await, Err(Refused::Absent));
@@ -83,7 +83,7 @@ pub(super) async fn a_deletion_is_of_what_there_is(on: &Subject) {
 }
 
 /// Whether something may be deleted is decided by what there is, and not by what was.
-pub(super) async fn a_condition_is_judged_by_what_there_is(on: &Subject) {
+pub(super) async fn a_condition_is_judged_by_what_there_is(on: &EngineFixture) {
     let things = on.serve();
     let only = |text: &'static [u8]| {
         async move |there: Option<&Bytes>| {
@@ -119,7 +119,7 @@ pub(super) async fn a_condition_is_judged_by_what_there_is(on: &Subject) {
 }
 
 /// An update makes what is absent, changes what there is, and loses to who was faster.
-pub(super) async fn an_update_is_of_what_there_is(on: &Subject) {
+pub(super) async fn an_update_is_of_what_there_is(on: &EngineFixture) {
     let things = on.serve();
     let add = async |there: Option<&Bytes>| {
         let mut next = there.map(|there| there.to_vec()).unwrap_or_default();
@@ -159,18 +159,18 @@ pub(super) async fn an_update_is_of_what_there_is(on: &Subject) {
 }
 
 /// How many there are is known, whatever became of them.
-pub(super) async fn how_many_there_are_is_known(on: &Subject) {
+pub(super) async fn how_many_there_are_is_known(on: &EngineFixture) {
     let things = on.serve();
     assert!(things.is_empty());
     let x = on.put("a/x", 0, "1").await.expect("absent");
     let y = on.put("b/y", 0, "1").await.expect("absent");
-    assert_eq!((things.len(), things.pin().count(super::PREFIX, None)), (2, 2));
+    assert_eq!((things.len(), things.snapshot().count(super::PREFIX, None)), (2, 2));
     let x = on.put("a/x", x, "longer").await.expect("as expected");
     assert!(on.put("a/x", 0, "1").await.is_err() && on.delete("a/z", 7).await.is_err());
     assert_eq!(things.len(), 2, "neither a change nor a refusal counts");
     on.delete("a/x", x).await.expect("as expected");
     assert!(on.delete("a/x", x).await.is_err());
-    assert_eq!((things.len(), things.pin().count(&key("b/"), None)), (1, 1));
+    assert_eq!((things.len(), things.snapshot().count(&key("b/"), None)), (1, 1));
     on.delete("b/y", y).await.expect("as expected");
-    assert!(things.is_empty() && things.pin().count(super::PREFIX, None) == 0);
+    assert!(things.is_empty() && things.snapshot().count(super::PREFIX, None) == 0);
 }

@@ -6,16 +6,16 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use tokio::task::JoinSet;
 
-use super::{PREFIX, Subject, key, texts};
-use crate::{Cursor, Error, Resident, Topic, Write};
+use super::{EngineFixture, PREFIX, key, texts};
+use crate::{CacheCodec, Cursor, Error, Topic, Write};
 
-pub(super) async fn pages_are_of_one_revision(on: Subject) {
+pub(super) async fn pages_are_of_one_revision(on: EngineFixture) {
     let things = on.serve();
     let mut revisions = Vec::new();
     for nth in 0..20 {
         revisions.push(on.put(&format!("a/{nth:02}"), 0, "old").await.expect("absent"));
     }
-    let first = things.pin();
+    let first = things.snapshot();
     let mut writing = JoinSet::new();
     for (nth, revision) in revisions.into_iter().enumerate() {
         let on = on.clone();
@@ -32,7 +32,7 @@ pub(super) async fn pages_are_of_one_revision(on: Subject) {
     let mut after = None::<String>;
     let mut seen = 0;
     while seen < 20 {
-        let again = things.pin_at(first.revision).expect("the ring holds it");
+        let again = things.snapshot_at(first.revision).expect("the ring holds it");
         let page: Vec<_> = again.range(PREFIX, after.as_deref()).take(3).collect();
         assert!(page.iter().all(|(_, version)| &*version.object == b"old"));
         seen += page.len();
@@ -42,12 +42,12 @@ pub(super) async fn pages_are_of_one_revision(on: Subject) {
     while let Some(done) = writing.join_next().await {
         done.expect("no task fails");
     }
-    assert_eq!(texts(&things.pin_at(first.revision).expect("held")), texts(&first));
-    let now = things.pin();
+    assert_eq!(texts(&things.snapshot_at(first.revision).expect("held")), texts(&first));
+    let now = things.snapshot();
     assert_eq!((now.count(PREFIX, None), now.count(&key("a/0"), None)), (10, 5));
 }
 
-pub(super) async fn the_past_is_exact_where_the_ring_does_not_reach(on: &Subject) {
+pub(super) async fn the_past_is_exact_where_the_ring_does_not_reach(on: &EngineFixture) {
     on.serve();
     let mut states = Vec::new();
     let (mut x, mut y) = (on.put("a/x", 0, "0").await.expect("absent"), 0);
@@ -57,39 +57,41 @@ pub(super) async fn the_past_is_exact_where_the_ring_does_not_reach(on: &Subject
             0 => on.put("a/y", 0, "y").await.expect("absent"),
             there => on.delete("a/y", there).await.map(|_| 0).expect("as expected"),
         };
-        let newest = on.engine.durable();
-        let past = on.engine.past(PREFIX, newest).expect("it is now");
+        let newest = on.engine.durable_revision();
+        let past = on.engine.list_at(PREFIX, newest).expect("it is now");
         states.push((
             newest,
             past.into_iter().map(|record| (record.key, record.revision)).collect::<Vec<_>>(),
         ));
     }
     for (revision, state) in states {
-        let past = on.engine.past(PREFIX, revision).expect("not compacted");
+        let past = on.engine.list_at(PREFIX, revision).expect("not compacted");
         let past: Vec<_> = past.into_iter().map(|record| (record.key, record.revision)).collect();
         assert_eq!(past, state, "at {revision}");
     }
 }
 
-pub(super) async fn a_compacted_list_is_refused(on: &Subject) {
+pub(super) async fn a_compacted_list_is_refused(on: &EngineFixture) {
     let things = on.serve();
     let first = on.put("a/x", 0, "1").await.expect("absent");
     let second = on.put("a/x", first, "2").await.expect("as expected");
     on.put("a/x", second, "3").await.expect("as expected");
-    let at = |revision| things.pin_past(&*on.engine, PREFIX, revision).map(|pinned| texts(&pinned));
+    let at = |revision| {
+        things.snapshot_at_or_load(&*on.engine, PREFIX, revision).map(|pinned| texts(&pinned))
+    };
     let text = |text: &'static str| vec![("a/x".to_owned(), Bytes::from_static(text.as_bytes()))];
     assert_eq!((at(first), at(second)), (Ok(text("1")), Ok(text("2"))));
     on.mirror.compact(second);
     assert_eq!((at(first), at(second)), (Err(Error::Compacted { floor: second }), Ok(text("2"))));
-    assert!(matches!(things.pin_at(first), Err(Error::Compacted { .. })));
+    assert!(matches!(things.snapshot_at(first), Err(Error::Compacted { .. })));
 }
 
-pub(super) async fn a_prefix_served_late_holds_what_was_written(on: &Subject) {
+pub(super) async fn a_prefix_served_late_holds_what_was_written(on: &EngineFixture) {
     let made = on.put("a/x", 0, "1").await.expect("absent");
     on.put("a/y", 0, "1").await.expect("absent");
     on.put("a/x", made, "2").await.expect("as expected");
     let things = on.serve();
-    let names: Vec<_> = texts(&things.pin()).into_iter().map(|(name, _)| name).collect();
+    let names: Vec<_> = texts(&things.snapshot()).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["a/x", "a/y"]);
     // One that others write to as well may know nothing of before it was asked.
     let from = things.floor();
@@ -97,20 +99,20 @@ pub(super) async fn a_prefix_served_late_holds_what_was_written(on: &Subject) {
     if from < made {
         assert_eq!(cursor.try_next().expect("there").expect("held").revision, made);
     } else {
-        assert!(on.engine.is_shared() && cursor.try_next().is_none());
+        assert!(on.engine.has_external_writers() && cursor.try_next().is_none());
     }
     let anew = on.serve();
     assert_eq!(cursor.try_next().expect("ended").map(drop), Err(Error::Closed));
-    assert_eq!(texts(&anew.pin()), texts(&things.pin()));
+    assert_eq!(texts(&anew.snapshot()), texts(&things.snapshot()));
 }
 
 /// A prefix ends where it says: neither more nor less lies under it.
-pub(super) async fn a_prefix_is_not_what_merely_begins_alike(on: &Subject) {
+pub(super) async fn a_prefix_is_not_what_merely_begins_alike(on: &EngineFixture) {
     let things = on.serve();
     for name in ["a/x", "a/xy", "a/x/deeper", "ab/x", "b/x"] {
         on.put(name, 0, name).await.expect("absent");
     }
-    let pinned = things.pin();
+    let pinned = things.snapshot();
     let under = |prefix: &str| -> Vec<String> {
         let prefix = key(prefix);
         let all = pinned.range(&prefix, None);
@@ -131,14 +133,14 @@ pub(super) async fn a_prefix_is_not_what_merely_begins_alike(on: &Subject) {
 }
 
 /// However small the pages, they are all of it, once and in order, and tell what remains.
-pub(super) async fn pages_of_any_size_are_all_of_it(on: &Subject) {
+pub(super) async fn pages_of_any_size_are_all_of_it(on: &EngineFixture) {
     let things = on.serve();
     for nth in 0..13 {
         on.put(&format!("a/{nth:02}"), 0, "x").await.expect("absent");
     }
-    let whole = texts(&things.pin());
+    let whole = texts(&things.snapshot());
     for size in 1..=14 {
-        let (pinned, mut after, mut seen) = (things.pin(), None::<String>, Vec::new());
+        let (pinned, mut after, mut seen) = (things.snapshot(), None::<String>, Vec::new());
         loop {
             let page: Vec<_> = pinned.range(PREFIX, after.as_deref()).take(size).collect();
             let Some((last, _)) = page.last() else { break };
@@ -153,9 +155,9 @@ pub(super) async fn pages_of_any_size_are_all_of_it(on: &Subject) {
 }
 
 /// A list is of the revision that it says, at every one of them; a later one is to come.
-pub(super) async fn every_revision_is_listed_as_it_was(on: &Subject) {
+pub(super) async fn every_revision_is_listed_as_it_was(on: &EngineFixture) {
     let things = on.serve();
-    let mut states = vec![(things.pin().revision, Vec::new())];
+    let mut states = vec![(things.snapshot().revision, Vec::new())];
     let (mut x, mut y) = (0, 0);
     for nth in 0..12 {
         if nth % 3 == 2 {
@@ -166,49 +168,49 @@ pub(super) async fn every_revision_is_listed_as_it_was(on: &Subject) {
         } else {
             x = on.put("a/x", x, &nth.to_string()).await.expect("as expected");
         }
-        let pinned = things.pin();
+        let pinned = things.snapshot();
         states.push((pinned.revision, texts(&pinned)));
     }
     for (revision, state) in &states {
-        let again = things.pin_at(*revision).expect("the ring holds it");
+        let again = things.snapshot_at(*revision).expect("the ring holds it");
         assert_eq!((again.revision, &texts(&again)), (*revision, state));
     }
-    let newest = things.pin().revision;
-    assert!(matches!(things.pin_at(newest + 1_000), Err(Error::Ahead { .. })));
+    let newest = things.snapshot().revision;
+    assert!(matches!(things.snapshot_at(newest + 1_000), Err(Error::FutureRevision { .. })));
 }
 
 /// What was written elsewhere a moment ago is in a list that must not be older.
-pub(super) async fn a_list_can_be_asked_to_be_new_enough(on: &Subject) {
+pub(super) async fn a_list_can_be_asked_to_be_new_enough(on: &EngineFixture) {
     let things = on.serve();
     for nth in 0..5 {
         let made = on.put(&format!("a/{nth}"), 0, "x").await.expect("absent");
-        let newest = on.engine.newest(PREFIX).await.expect("it can be asked");
+        let newest = on.engine.latest_revision(PREFIX).await.expect("it can be asked");
         things.wait_for(newest).await;
-        let pinned = things.pin();
+        let pinned = things.snapshot();
         assert!(pinned.revision >= made && pinned.get(&key(&format!("a/{nth}"))).is_some());
     }
-    assert_eq!((things.len(), things.pin().count(PREFIX, None)), (5, 5));
+    assert_eq!((things.len(), things.snapshot().count(PREFIX, None)), (5, 5));
 }
 
 /// What cannot be read is named, and nobody takes it for something else.
-pub(super) async fn what_cannot_be_decoded_is_named(on: &Subject) {
+pub(super) async fn what_cannot_be_decoded_is_named(on: &EngineFixture) {
     on.put("a/good", 0, "good").await.expect("absent");
     let was = on.put("a/bad", 0, "well").await.expect("absent");
     let revision = on.put("a/bad", was, "bad").await.expect("as expected");
-    let things = on.mirror.serve(PREFIX, Arc::new(Picky), &*on.engine).expect("the rest is");
+    let things = on.mirror.start(PREFIX, Arc::new(Picky), &*on.engine).expect("the rest is");
     let corrupt = unread("a/bad", revision);
-    assert_eq!(things.readable(&key("a/")), Err(corrupt.clone()));
-    assert_eq!(things.look(&key("a/bad")), Err(corrupt.clone()), "and not what was before");
-    let good = things.look(&key("a/good")).expect("readable").expect("there");
+    assert_eq!(things.check_decodable(&key("a/")), Err(corrupt.clone()));
+    assert_eq!(things.try_get(&key("a/bad")), Err(corrupt.clone()), "and not what was before");
+    let good = things.try_get(&key("a/good")).expect("readable").expect("there");
     assert_eq!(&*good.object, b"good");
     assert_eq!(Cursor::open(&things, Topic::All, revision).map(drop), Err(corrupt));
-    assert_eq!(texts(&on.serve().pin()).len(), 2, "nothing was changed by that");
+    assert_eq!(texts(&on.serve().snapshot()).len(), 2, "nothing was changed by that");
 }
 
 /// One object, as it is, and as it was at every revision at which a list can be made.
-pub(super) async fn one_object_is_read_as_it_is_and_as_it_was(on: &Subject) {
+pub(super) async fn one_object_is_read_as_it_is_and_as_it_was(on: &EngineFixture) {
     let things = on.serve();
-    let before = things.pin().revision;
+    let before = things.snapshot().revision;
     assert!(things.get(&key("a/x")).is_none());
     let made = on.put("a/x", 0, "1").await.expect("absent");
     let changed = on.put("a/x", made, "2").await.expect("as expected");
@@ -217,22 +219,22 @@ pub(super) async fn one_object_is_read_as_it_is_and_as_it_was(on: &Subject) {
     assert_eq!((now.revision, &*now.object), (changed, &b"2"[..]));
     let at = |revision: u64| {
         things.wait_for(revision).now_or_never().expect("it has come so far");
-        let pinned = things.pin_at(revision)?;
+        let pinned = things.snapshot_at(revision)?;
         Ok::<_, Error>(pinned.get(&key("a/x")).map(|there| there.object.clone()))
     };
     assert_eq!(at(before), Ok(None));
     assert_eq!(at(made), Ok(Some("1".into())));
     assert_eq!((at(changed), at(other)), (Ok(Some("2".into())), Ok(Some("2".into()))));
-    let ahead = things.pin_at(other + 1_000).map(drop);
-    assert_eq!(ahead, Err(Error::Ahead { revision: other + 1_000 }));
+    let ahead = things.snapshot_at(other + 1_000).map(drop);
+    assert_eq!(ahead, Err(Error::FutureRevision { revision: other + 1_000 }));
     assert!(things.wait_for(other + 1_000).now_or_never().is_none(), "still to come");
 }
 
 /// Every page of every size, of every revision, is what there was then.
-pub(super) async fn pages_of_every_revision_are_what_there_was(on: &Subject) {
+pub(super) async fn pages_of_every_revision_are_what_there_was(on: &EngineFixture) {
     let things = on.serve();
     let mut there = std::collections::BTreeMap::new();
-    let mut states = vec![(things.pin().revision, there.clone())];
+    let mut states = vec![(things.snapshot().revision, there.clone())];
     let mut revisions = [0; 4];
     for nth in 0..10_usize {
         let (name, expect) = (format!("a/{}", nth % 4), &mut revisions[nth % 4]);
@@ -252,7 +254,7 @@ pub(super) async fn pages_of_every_revision_are_what_there_was(on: &Subject) {
         for size in 1..=4 {
             let (mut after, mut seen) = (None::<String>, Vec::new());
             loop {
-                let pinned = things.pin_at(*revision).expect("the ring holds it");
+                let pinned = things.snapshot_at(*revision).expect("the ring holds it");
                 let page: Vec<_> = pinned.range(PREFIX, after.as_deref()).take(size).collect();
                 let Some((last, _)) = page.last() else { break };
                 after = Some((*last).to_owned());
@@ -268,22 +270,22 @@ pub(super) async fn pages_of_every_revision_are_what_there_was(on: &Subject) {
 
 /// Who pages through a list whose revision is gone goes on, behind the last he has seen, in
 /// what there is now.
-pub(super) async fn a_list_whose_revision_is_gone_goes_on_in_the_newest(on: &Subject) {
+pub(super) async fn a_list_whose_revision_is_gone_goes_on_in_the_newest(on: &EngineFixture) {
     let things = on.serve();
     let mut revisions = Vec::new();
     for name in ["a/1", "a/3", "a/5"] {
         revisions.push(on.put(name, 0, "old").await.expect("absent"));
     }
-    let first = things.pin();
+    let first = things.snapshot();
     let (last, _) = first.range(PREFIX, None).next().expect("three");
     let last = last.to_owned();
     on.put("a/2", 0, "new").await.expect("absent");
     on.delete("a/3", revisions[1]).await.expect("as expected");
     let newest = on.put("a/5", revisions[2], "new").await.expect("as expected");
     on.mirror.compact(newest);
-    let refused = things.pin_past(&*on.engine, PREFIX, first.revision).map(drop);
+    let refused = things.snapshot_at_or_load(&*on.engine, PREFIX, first.revision).map(drop);
     assert_eq!(refused, Err(Error::Compacted { floor: newest }));
-    let now = things.pin();
+    let now = things.snapshot();
     let rest = now.range(PREFIX, Some(&last)).map(|(found, version)| {
         (found[PREFIX.len()..].to_owned(), String::from_utf8_lossy(&version.object).into_owned())
     });
@@ -293,7 +295,7 @@ pub(super) async fn a_list_whose_revision_is_gone_goes_on_in_the_newest(on: &Sub
 }
 
 /// A key is what it is: how deep, and what it ends with, makes it another.
-pub(super) async fn keys_of_any_shape_are_kept_apart(on: &Subject) {
+pub(super) async fn keys_of_any_shape_are_kept_apart(on: &EngineFixture) {
     let things = on.serve();
     let names =
         ["", "a", "a/", "a/b", "a/b/", "a/b/c", "a.b", "a..b", ".", "..", "a b", "ä/ö", "%2f"];
@@ -305,7 +307,7 @@ pub(super) async fn keys_of_any_shape_are_kept_apart(on: &Subject) {
     }
     let mut sorted: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
     sorted.sort_unstable();
-    let listed: Vec<_> = texts(&things.pin()).into_iter().map(|(name, _)| name).collect();
+    let listed: Vec<_> = texts(&things.snapshot()).into_iter().map(|(name, _)| name).collect();
     assert_eq!(listed, sorted);
     let elsewhere = Write::put("/registry/thing", 0, Bytes::new(), Bytes::new());
     on.engine.write(elsewhere).await.expect("absent");
@@ -313,20 +315,20 @@ pub(super) async fn keys_of_any_shape_are_kept_apart(on: &Subject) {
 }
 
 /// What cannot be read can be deleted by its revision, and then the rest is served.
-pub(super) async fn what_cannot_be_decoded_can_be_deleted(on: &Subject) {
+pub(super) async fn what_cannot_be_decoded_can_be_deleted(on: &EngineFixture) {
     let good = on.put("a/good", 0, "good").await.expect("absent");
     let bad = on.put("a/bad", 0, "bad").await.expect("absent");
-    let things = on.mirror.serve(PREFIX, Arc::new(Picky), &*on.engine).expect("the rest is");
-    assert_eq!(things.unreadable(&key("a/")), [unread("a/bad", bad)]);
+    let things = on.mirror.start(PREFIX, Arc::new(Picky), &*on.engine).expect("the rest is");
+    assert_eq!(things.undecodable(&key("a/")), [unread("a/bad", bad)]);
     let stale = on.delete("a/bad", good).await;
     assert_eq!(stale, Err(Error::Conflict { want: good, have: bad }), "not by another revision");
     let gone = on.delete("a/bad", bad).await.expect("nobody has to read it for that");
-    assert_eq!(things.readable(PREFIX), Ok(()), "nothing else is wrong");
-    assert_eq!(things.look(&key("a/bad")), Ok(None));
+    assert_eq!(things.check_decodable(PREFIX), Ok(()), "nothing else is wrong");
+    assert_eq!(things.try_get(&key("a/bad")), Ok(None));
     assert!(Cursor::open(&things, Topic::All, gone).is_ok(), "watches go on from there");
-    let again = on.mirror.serve(PREFIX, Arc::new(Picky), &*on.engine).expect("readable");
+    let again = on.mirror.start(PREFIX, Arc::new(Picky), &*on.engine).expect("readable");
     for things in [things, again] {
-        assert_eq!(texts(&things.pin()), [("a/good".to_owned(), "good".into())]);
+        assert_eq!(texts(&things.snapshot()), [("a/good".to_owned(), "good".into())]);
     }
 }
 
@@ -338,7 +340,7 @@ fn unread(name: &str, revision: u64) -> Error {
 #[derive(Debug)]
 struct Picky;
 
-impl Resident<Bytes> for Picky {
+impl CacheCodec<Bytes> for Picky {
     fn decode(&self, _: &str, bytes: &Bytes) -> Result<Bytes, String> {
         if bytes.starts_with(b"bad") { Err("it is bad".to_owned()) } else { Ok(bytes.clone()) }
     }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
-use super::{Subject, key};
+use super::{EngineFixture, key};
 use crate::{Cursor, Error, Topic, Write};
 
-pub(super) async fn a_watch_sees_every_change_in_order(on: &Subject) {
+pub(super) async fn a_watch_sees_every_change_in_order(on: &EngineFixture) {
     let things = on.serve();
     let made = on.put("a/x", 0, "1").await.expect("absent");
     let mut late = Cursor::open(&things, Topic::Namespace("a".into()), made).expect("in the ring");
@@ -22,12 +22,12 @@ pub(super) async fn a_watch_sees_every_change_in_order(on: &Subject) {
     assert_eq!((event.revision, event.new.is_none()), (gone, true));
     assert!(late.try_next().is_none());
     let ahead = Cursor::open(&things, Topic::All, gone + 1).map(drop);
-    assert_eq!(ahead, Err(Error::Ahead { revision: gone + 1 }));
+    assert_eq!(ahead, Err(Error::FutureRevision { revision: gone + 1 }));
 }
 
-pub(super) async fn what_is_made_again_is_new(on: &Subject) {
+pub(super) async fn what_is_made_again_is_new(on: &EngineFixture) {
     let things = on.serve();
-    let mut watch = Cursor::open(&things, Topic::All, things.pin().revision).expect("now");
+    let mut watch = Cursor::open(&things, Topic::All, things.snapshot().revision).expect("now");
     let mut revisions = Vec::new();
     for _ in 0..3 {
         let made = on.put("a/x", 0, "1").await.expect("absent");
@@ -42,24 +42,24 @@ pub(super) async fn what_is_made_again_is_new(on: &Subject) {
     }
 }
 
-pub(super) async fn progress_moves_though_nothing_happens_here(on: &Subject) {
+pub(super) async fn progress_moves_though_nothing_happens_here(on: &EngineFixture) {
     let things = on.serve();
-    let before = things.complete_through();
+    let before = things.progress_revision();
     let elsewhere = Write::put("/registry/others/x", 0, Bytes::new(), Bytes::new());
     let written = on.engine.write(elsewhere).await.expect("absent");
     assert!(written > before);
-    let newest = on.engine.newest(super::PREFIX).await.expect("it can be asked");
+    let newest = on.engine.latest_revision(super::PREFIX).await.expect("it can be asked");
     assert!(newest >= written, "{newest} is older than {written}");
     let patience = std::time::Duration::from_secs(30);
     tokio::time::timeout(patience, things.wait_for(newest)).await.expect("a bookmark can be sent");
-    assert!(things.is_empty() && things.pin().revision >= written);
+    assert!(things.is_empty() && things.snapshot().revision >= written);
     Cursor::open(&things, Topic::All, written).expect("a watch can begin there");
 }
 
 /// A watch that begins anywhere sees what came after, all of it and nothing else.
-pub(super) async fn a_watch_can_begin_anywhere(on: &Subject) {
+pub(super) async fn a_watch_can_begin_anywhere(on: &EngineFixture) {
     let things = on.serve();
-    let mut revisions = vec![things.pin().revision];
+    let mut revisions = vec![things.snapshot().revision];
     let mut x = 0;
     for nth in 0..10 {
         x = on.put("a/x", x, &nth.to_string()).await.expect("as expected");
@@ -76,9 +76,9 @@ pub(super) async fn a_watch_can_begin_anywhere(on: &Subject) {
 }
 
 /// Many write at once, and everybody who watches sees each write once, in one order.
-pub(super) async fn all_who_watch_see_the_same(on: Subject) {
+pub(super) async fn all_who_watch_see_the_same(on: EngineFixture) {
     let things = on.serve();
-    let from = things.pin().revision;
+    let from = things.snapshot().revision;
     let mut writing = JoinSet::new();
     for writer in 0..8 {
         let on = on.clone();
@@ -111,9 +111,9 @@ pub(super) async fn all_who_watch_see_the_same(on: Subject) {
 }
 
 /// Who reads late misses nothing, and who has gone disturbs nobody.
-pub(super) async fn who_reads_late_misses_nothing(on: &Subject) {
+pub(super) async fn who_reads_late_misses_nothing(on: &EngineFixture) {
     let things = on.serve();
-    let from = things.pin().revision;
+    let from = things.snapshot().revision;
     let mut late = Cursor::open(&things, Topic::All, from).expect("in the ring");
     let gone = Cursor::open(&things, Topic::All, from).expect("in the ring");
     for nth in 0..200 {
@@ -128,9 +128,9 @@ pub(super) async fn who_reads_late_misses_nothing(on: &Subject) {
 }
 
 /// A watch of some of it is told of what comes to belong there, and of what ceases to.
-pub(super) async fn a_watch_of_some_sees_what_comes_and_goes(on: &Subject) {
+pub(super) async fn a_watch_of_some_sees_what_comes_and_goes(on: &EngineFixture) {
     let things = on.serve();
-    let from = things.pin().revision;
+    let from = things.snapshot().revision;
     let open = |topic: Topic| Cursor::open(&things, topic, from).expect("in the ring");
     let text = |text: &str| Topic::Index("text".into(), text.into());
     let (mut red, mut blue) = (open(text("red")), open(text("blue")));
@@ -150,7 +150,7 @@ pub(super) async fn a_watch_of_some_sees_what_comes_and_goes(on: &Subject) {
 }
 
 /// A deletion is of the revision at which it happened, and shows what there was.
-pub(super) async fn a_deletion_has_a_revision_of_its_own(on: &Subject) {
+pub(super) async fn a_deletion_has_a_revision_of_its_own(on: &EngineFixture) {
     let things = on.serve();
     let made = on.put("a/x", 0, "1").await.expect("absent");
     let mut watch = Cursor::open(&things, Topic::All, made).expect("now");
@@ -166,7 +166,7 @@ pub(super) async fn a_deletion_has_a_revision_of_its_own(on: &Subject) {
 }
 
 /// What is older than can be told is refused, so that nobody believes he has seen all.
-pub(super) async fn a_watch_from_too_long_ago_is_refused(on: &Subject) {
+pub(super) async fn a_watch_from_too_long_ago_is_refused(on: &EngineFixture) {
     let made = on.put("a/x", 0, "1").await.expect("absent");
     on.put("a/x", made, "2").await.expect("as expected");
     let things = on.serve();
@@ -177,14 +177,14 @@ pub(super) async fn a_watch_from_too_long_ago_is_refused(on: &Subject) {
             assert_eq!(early, Err(Error::Compacted { floor }));
         }
     }
-    on.mirror.cease(super::PREFIX);
+    on.mirror.stop(super::PREFIX);
     let over =
         Cursor::open(&things, Topic::All, things.floor()).map(|mut cursor| cursor.try_next());
     assert!(matches!(over, Err(Error::Closed) | Ok(Some(Err(Error::Closed)))), "{over:?}");
 }
 
 /// Who lists, and then watches from there, has everything once: also while others write.
-pub(super) async fn a_list_and_then_a_watch_miss_nothing(on: Subject) {
+pub(super) async fn a_list_and_then_a_watch_miss_nothing(on: EngineFixture) {
     let things = on.serve();
     let mut writing = JoinSet::new();
     for writer in 0..4 {
@@ -205,16 +205,16 @@ pub(super) async fn a_list_and_then_a_watch_miss_nothing(on: Subject) {
         let things = things.clone();
         watching.spawn(async move {
             tokio::task::yield_now().await;
-            let listed = things.pin();
+            let listed = things.snapshot();
             let watch = Cursor::open(&things, Topic::All, listed.revision).expect("now");
             (listed, watch)
         });
     }
     let watching = watching.join_all().await;
     writing.join_all().await;
-    let newest = on.engine.newest(super::PREFIX).await.expect("it can be asked");
+    let newest = on.engine.latest_revision(super::PREFIX).await.expect("it can be asked");
     things.wait_for(newest).await;
-    let last = things.pin();
+    let last = things.snapshot();
     for (listed, mut watch) in watching {
         let mut there: BTreeMap<_, _> = listed
             .range(super::PREFIX, None)
@@ -235,9 +235,9 @@ pub(super) async fn a_list_and_then_a_watch_miss_nothing(on: Subject) {
 }
 
 /// What a bookmark tells is never ahead of what was told before it.
-pub(super) async fn progress_is_never_ahead_of_events(on: Subject) {
+pub(super) async fn progress_is_never_ahead_of_events(on: EngineFixture) {
     let things = on.serve();
-    let mut watch = Cursor::open(&things, Topic::All, things.pin().revision).expect("now");
+    let mut watch = Cursor::open(&things, Topic::All, things.snapshot().revision).expect("now");
     let mut writing = JoinSet::new();
     writing.spawn({
         let on = on.clone();
@@ -254,7 +254,7 @@ pub(super) async fn progress_is_never_ahead_of_events(on: Subject) {
     let begun = std::time::Instant::now();
     while seen.len() < 60 {
         assert!(begun.elapsed() < std::time::Duration::from_mins(2), "{} of 60", seen.len());
-        let complete = things.complete_through();
+        let complete = things.progress_revision();
         while let Some(event) = watch.try_next() {
             seen.push(event.expect("held").revision);
         }
@@ -270,9 +270,9 @@ pub(super) async fn progress_is_never_ahead_of_events(on: Subject) {
 }
 
 /// Who does not read holds up nobody.
-pub(super) async fn who_does_not_read_holds_up_nobody(on: &Subject) {
+pub(super) async fn who_does_not_read_holds_up_nobody(on: &EngineFixture) {
     let things = on.serve();
-    let from = things.pin().revision;
+    let from = things.snapshot().revision;
     let open = || Cursor::open(&things, Topic::All, from).expect("now");
     let mut idle: Vec<_> = (0..50).map(|_| open()).collect();
     let mut reads = open();
@@ -286,9 +286,9 @@ pub(super) async fn who_does_not_read_holds_up_nobody(on: &Subject) {
 }
 
 /// A watch of one object hears of that alone, though others are named alike.
-pub(super) async fn a_watch_of_one_hears_of_no_other(on: &Subject) {
+pub(super) async fn a_watch_of_one_hears_of_no_other(on: &EngineFixture) {
     let things = on.serve();
-    let from = things.pin().revision;
+    let from = things.snapshot().revision;
     let mut watch = Cursor::open(&things, Topic::Name("a/x".into()), from).expect("now");
     for name in ["a/xy", "a-bad/x", "b/x"] {
         on.put(name, 0, "1").await.expect("absent");

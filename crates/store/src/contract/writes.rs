@@ -5,10 +5,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
-use super::{Subject, key, soon};
+use super::{EngineFixture, key, soon};
 use crate::{Cursor, Error, Topic, Write};
 
-pub(super) async fn writes_are_judged_by_revision(on: &Subject) {
+pub(super) async fn writes_are_judged_by_revision(on: &EngineFixture) {
     let things = on.serve();
     let made = on.put("a/x", 0, "1").await.expect("absent");
     let again = on.put("a/x", 0, "2").await;
@@ -20,23 +20,23 @@ pub(super) async fn writes_are_judged_by_revision(on: &Subject) {
     let version = things.get(&key("a/x")).expect("answered, so it can be read");
     assert_eq!((version.revision, &*version.object), (changed, &b"2"[..]));
     let gone = on.delete("a/x", changed).await.expect("as expected");
-    assert!(things.get(&key("a/x")).is_none() && things.complete_through() >= gone);
+    assert!(things.get(&key("a/x")).is_none() && things.progress_revision() >= gone);
     assert!(on.put("a/x", 0, "3").await.expect("absent again") > gone);
 }
 
-pub(super) async fn revisions_only_grow(on: &Subject) {
+pub(super) async fn revisions_only_grow(on: &EngineFixture) {
     let things = on.serve();
-    let mut last = on.engine.durable();
-    assert!(last > 0 && things.pin().revision == last, "an empty list can be watched from");
+    let mut last = on.engine.durable_revision();
+    assert!(last > 0 && things.snapshot().revision == last, "an empty list can be watched from");
     for nth in 0..20 {
         let revision = on.put(&format!("a/{nth}"), 0, "").await.expect("absent");
-        assert!(revision > last && on.engine.durable() >= revision);
+        assert!(revision > last && on.engine.durable_revision() >= revision);
         last = revision;
     }
 }
 
 /// Everybody adds one to a number, reading and writing until it was the first.
-pub(super) async fn one_of_many_wins(on: Subject) {
+pub(super) async fn one_of_many_wins(on: EngineFixture) {
     const TASKS: usize = 64;
     const TIMES: usize = 8;
     let things = on.serve();
@@ -69,19 +69,19 @@ pub(super) async fn one_of_many_wins(on: Subject) {
     assert_eq!(sum.object, (TASKS * TIMES).to_string());
 }
 
-pub(super) async fn notes_are_kept(on: &Subject) {
+pub(super) async fn notes_are_kept(on: &EngineFixture) {
     on.serve();
     let first = on.put("a/x", 0, "1").await.expect("absent");
     let note = Bytes::from_static(b"because");
     let write = Write::delete(key("a/x"), first).with_note(Some(note.clone()));
     let gone = on.engine.write(write).await.expect("as expected");
-    let notes = on.engine.notes(first);
+    let notes = on.engine.provenance_after(first);
     assert_eq!(notes.len(), 1);
     assert_eq!((notes[0].revision, &notes[0].note), (gone, &note));
-    assert_eq!(on.engine.notes(gone), []);
+    assert_eq!(on.engine.provenance_after(gone), []);
 }
 
-pub(super) async fn a_stale_writer_changes_nothing(on: &Subject) {
+pub(super) async fn a_stale_writer_changes_nothing(on: &EngineFixture) {
     let things = on.serve();
     let made = on.put("a/x", 0, "1").await.expect("absent");
     let changed = on.put("a/x", made, "2").await.expect("as expected");
@@ -103,7 +103,7 @@ pub(super) async fn a_stale_writer_changes_nothing(on: &Subject) {
     assert_eq!(watch.next().await.expect("held").revision, next);
 }
 
-pub(super) async fn what_has_a_time_to_live_goes_unless_it_is_written_again(on: &Subject) {
+pub(super) async fn what_has_a_time_to_live_goes_unless_it_is_written_again(on: &EngineFixture) {
     let things = on.serve();
     let short = Some(Duration::from_secs(2));
     let put = |name: &str, expect: u64, ttl: Option<Duration>| {
@@ -132,7 +132,7 @@ pub(super) async fn what_has_a_time_to_live_goes_unless_it_is_written_again(on: 
     assert_eq!((revision("a/stays"), revision("a/kept")), (Some(stays), Some(kept)));
 }
 
-pub(super) async fn any_bytes_are_kept_as_they_are(on: &Subject) {
+pub(super) async fn any_bytes_are_kept_as_they_are(on: &EngineFixture) {
     let things = on.serve();
     let all: Vec<u8> = (0..=255).collect();
     for (nth, bytes) in [Bytes::new(), all.into(), vec![7; 1 << 20].into()].into_iter().enumerate()
@@ -142,13 +142,13 @@ pub(super) async fn any_bytes_are_kept_as_they_are(on: &Subject) {
         let made = on.engine.write(write).await.expect("absent");
         let read = things.get(&key(&name)).expect("written");
         assert_eq!((read.revision, &read.object), (made, &bytes));
-        let past = on.engine.past(&key(&name), made).expect("it is now");
+        let past = on.engine.list_at(&key(&name), made).expect("it is now");
         assert_eq!(past[0].bytes.as_ref(), Some(&bytes), "and so they are stored");
     }
 }
 
 /// What is not changed is a change all the same: whether to write is the caller's choice.
-pub(super) async fn the_same_bytes_again_are_another_revision(on: &Subject) {
+pub(super) async fn the_same_bytes_again_are_another_revision(on: &EngineFixture) {
     let things = on.serve();
     let made = on.put("a/x", 0, "1").await.expect("absent");
     let again = on.put("a/x", made, "1").await.expect("as expected");
@@ -158,7 +158,7 @@ pub(super) async fn the_same_bytes_again_are_another_revision(on: &Subject) {
 }
 
 /// Who deletes what he read long ago is told, reads again, and deletes that.
-pub(super) async fn a_deletion_by_an_old_reading_is_tried_again(on: &Subject) {
+pub(super) async fn a_deletion_by_an_old_reading_is_tried_again(on: &EngineFixture) {
     let things = on.serve();
     let mut read = on.put("a/x", 0, "1").await.expect("absent");
     let mut changed = on.put("a/x", read, "2").await.expect("as expected");
@@ -179,7 +179,7 @@ pub(super) async fn a_deletion_by_an_old_reading_is_tried_again(on: &Subject) {
 }
 
 /// Of many that make the same, one does.
-pub(super) async fn only_one_can_make_it(on: Subject) {
+pub(super) async fn only_one_can_make_it(on: EngineFixture) {
     on.serve();
     let mut tasks = JoinSet::new();
     for nth in 0..32 {

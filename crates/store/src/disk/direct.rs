@@ -16,7 +16,7 @@ use rustix::io::{Errno, pread, pwrite};
 const BLOCK: usize = 4_096;
 
 #[derive(Debug)]
-pub(super) struct Direct {
+pub(super) struct DirectWriter {
     fd: OwnedFd,
     /// The file system has said that it cannot.
     off: AtomicBool,
@@ -30,7 +30,7 @@ struct Last {
     bytes: Vec<u8>,
 }
 
-impl Direct {
+impl DirectWriter {
     /// `fd` was opened for it.
     pub(super) fn new(fd: OwnedFd) -> Self {
         Self { fd, off: AtomicBool::new(false), last: Mutex::default() }

@@ -46,7 +46,7 @@ pub const POINTS: [&str; 30] = [
 
 /// What happens there.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Harm {
+pub enum FailAction {
     Panic,
     Error,
     Delay(Duration),
@@ -61,7 +61,7 @@ pub struct Failpoints {
 
 #[derive(Debug, Default)]
 struct Plan {
-    armed: Option<(&'static str, Harm, u64)>,
+    armed: Option<(&'static str, FailAction, u64)>,
     /// How often each point was passed.
     passed: BTreeMap<String, u64>,
 }
@@ -72,19 +72,19 @@ impl Failpoints {
     }
 
     /// Lets it go wrong when the point is passed for the `nth` time from now, once.
-    pub fn arm(&self, point: &'static str, harm: Harm, nth: u64) {
+    pub fn arm(&self, point: &'static str, harm: FailAction, nth: u64) {
         let mut plan = self.plan();
         plan.passed.clear();
         plan.armed = Some((point, harm, nth));
     }
 
     /// Whether it has happened, or nothing was meant to.
-    pub fn is_spent(&self) -> bool {
+    pub fn has_fired(&self) -> bool {
         self.plan().armed.is_none()
     }
 
     /// How often each point was passed since it was last armed.
-    pub fn passed(&self) -> BTreeMap<String, u64> {
+    pub fn hit_counts(&self) -> BTreeMap<String, u64> {
         self.plan().passed.clone()
     }
 
@@ -99,18 +99,19 @@ impl Failpoints {
             let passed = plan.passed.entry(point.clone()).or_default();
             *passed += 1;
             let passed = *passed;
-            let due =
-                |(armed, _, nth): &mut (&'static str, Harm, u64)| *armed == point && *nth == passed;
+            let due = |(armed, _, nth): &mut (&'static str, FailAction, u64)| {
+                *armed == point && *nth == passed
+            };
             plan.armed.take_if(due).map(|(_, harm, _)| harm)
         };
         match harm {
             None => Ok(()),
-            Some(Harm::Delay(time)) => {
+            Some(FailAction::Delay(time)) => {
                 thread::sleep(time);
                 Ok(())
             }
-            Some(Harm::Error) => Err(io::Error::other(format!("{point} fails"))),
-            Some(Harm::Panic) => panic!("{point} panics"),
+            Some(FailAction::Error) => Err(io::Error::other(format!("{point} fails"))),
+            Some(FailAction::Panic) => panic!("{point} panics"),
         }
     }
 

@@ -12,19 +12,19 @@ use rustix::{
     io::{Errno, pread, pwrite},
 };
 
-use super::{Disk, File, direct::Direct, with_zeros};
+use super::{Disk, File, direct::DirectWriter, with_zeros};
 
 const LOCK: &str = "lock";
 /// What is longer goes through the kernel's cache: it pays there, and whoever opens the file soon finds it.
 const SMALL: usize = 16 << 10;
 
 #[derive(Debug)]
-pub struct Folder {
+pub struct Directory {
     fd: OwnedFd,
     lock: Mutex<Option<OwnedFd>>,
 }
 
-impl Folder {
+impl Directory {
     /// Opens the folder, and makes it if its parent is there.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
@@ -49,11 +49,11 @@ impl Folder {
     fn opened(&self, name: &str, flags: OFlags) -> io::Result<Opened> {
         let fd = self.file(name, flags)?;
         let direct = self.file(name, OFlags::DIRECT).ok(); // or else through the cache
-        Ok(Opened { fd, direct: direct.map(Direct::new) })
+        Ok(Opened { fd, direct: direct.map(DirectWriter::new) })
     }
 }
 
-impl Disk for Folder {
+impl Disk for Directory {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::Dir::read_from(&self.fd)? {
@@ -109,7 +109,7 @@ impl Disk for Folder {
 #[derive(Debug)]
 struct Opened {
     fd: OwnedFd,
-    direct: Option<Direct>,
+    direct: Option<DirectWriter>,
 }
 
 impl File for Opened {
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn what_is_appended_in_any_pieces_is_read() {
         let path = tempfile::tempdir().expect("a folder");
-        let folder = Folder::open(path.path()).expect("a folder");
+        let folder = Directory::open(path.path()).expect("a folder");
         let size = 2 << 20;
         let mut file = folder.create("log", size).expect("room");
         file.write_at(b"a header", 0).expect("room");

@@ -16,7 +16,7 @@ use super::{Disk, File};
 const SECTOR: usize = 64;
 
 #[derive(Clone, Debug, Default)]
-pub struct Simulated(Arc<Mutex<State>>, Arc<AtomicBool>);
+pub struct SimulatedDisk(Arc<Mutex<State>>, Arc<AtomicBool>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -45,7 +45,7 @@ enum Change {
     Truncate(usize),
 }
 
-impl Simulated {
+impl SimulatedDisk {
     /// Lets the power go after that many more changes, in the middle of the last.
     pub fn crash_after(&self, changes: u64) {
         self.state().left = Some(changes);
@@ -71,7 +71,7 @@ impl Simulated {
     }
 
     /// Turns over the bits of one byte, as a disk may that rots.
-    pub fn rot(&self, name: &str, offset: usize) {
+    pub fn corrupt_byte(&self, name: &str, offset: usize) {
         let mut state = self.state();
         let file = state.names[name];
         state.files[file].now[offset] ^= 0xff;
@@ -168,7 +168,7 @@ impl Content {
     }
 }
 
-impl Disk for Simulated {
+impl Disk for SimulatedDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         Ok(self.state().names.keys().cloned().collect())
     }
@@ -227,7 +227,7 @@ impl Disk for Simulated {
 
 #[derive(Debug)]
 struct Opened {
-    disk: Simulated,
+    disk: SimulatedDisk,
     file: usize,
 }
 

@@ -6,11 +6,11 @@ use tracing::info;
 
 use super::{
     Inner, RESERVE, STATE_RESERVE,
-    files::{Files, Room},
+    files::{LogFiles, SpaceState},
     frame::Frame,
     segment::{self, Segment},
 };
-use crate::{Failure, Record, disk::full};
+use crate::{AppendError, Record, disk::is_no_space};
 
 /// Where there is little room, files of the log are by so much smaller, at most.
 const SMALLEST: u64 = 16;
@@ -18,7 +18,7 @@ const SMALLEST: u64 = 16;
 const TIGHT: u64 = 4;
 /// How much is filled ahead of what is written: so much that far fewer than one small write in a
 /// hundred waits for it, with those that come meanwhile.
-const AHEAD: u64 = 4 << 20;
+const ZERO_FILL_AHEAD: u64 = 4 << 20;
 
 impl Inner {
     /// Cuts off a torn tail, and sees to it that there is something to write to.
@@ -33,17 +33,17 @@ impl Inner {
             let first = self.extend(&files, 0)?;
             files.segments.push(first);
         } else if !self.disk.list()?.iter().any(|name| name == RESERVE) {
-            files.room = Room::Reserve; // then the last is what it has become
+            files.room = SpaceState::Reserve; // then the last is what it has become
         }
         Ok(())
     }
 
-    pub(super) fn append(&self, files: &mut Files, batch: &[Record]) -> Result<(), Failure> {
+    pub(super) fn append(&self, files: &mut LogFiles, batch: &[Record]) -> Result<(), AppendError> {
         let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return Ok(()) };
-        let deletions = batch.iter().all(Record::frees);
+        let deletions = batch.iter().all(Record::may_use_reserve);
         let frame = Frame::of(batch);
         let length = frame.len() as u64;
-        if !files.end().fits(length) || files.room == Room::Reserve {
+        if !files.end().fits(length) || files.room == SpaceState::Reserve {
             self.rotate(files, length, deletions)?;
         }
         let segment = files.end();
@@ -51,70 +51,79 @@ impl Inner {
         // Room that is set aside and was never written takes a change of the file system's own
         // books with every sync. So a part of it is filled ahead, where little comes at a time.
         let (end, mut zeros) = (segment.end + length, 0);
-        if end > segment.filled && length < AHEAD {
-            segment.filled = (end + AHEAD).min(segment.size);
+        if end > segment.filled && length < ZERO_FILL_AHEAD {
+            segment.filled = (end + ZERO_FILL_AHEAD).min(segment.size);
             zeros = usize::try_from(segment.filled - end).unwrap_or_default();
         }
         match segment.file.append(&bytes, zeros, segment.end) {
             Ok(()) => {}
-            Err(error) if full(&error) => {
+            Err(error) if is_no_space(&error) => {
                 // Room was set aside, and yet there is none. Nothing was promised so far.
                 segment.torn = true;
-                segment.cut().map_err(Failure::Broken)?;
-                files.room = Room::Full;
-                return Err(Failure::Full);
+                segment.cut().map_err(AppendError::Broken)?;
+                files.room = SpaceState::Full;
+                return Err(AppendError::Full);
             }
-            Err(error) => return Err(Failure::Broken(error)),
+            Err(error) => return Err(AppendError::Broken(error)),
         }
-        segment.file.sync().map_err(Failure::Broken)?;
+        segment.file.sync().map_err(AppendError::Broken)?;
         segment.end = end;
         segment.last = last.revision;
         Ok(())
     }
 
     /// Goes on in another file, if there is room for one, and for the reserves.
-    fn rotate(&self, files: &mut Files, length: u64, deletions: bool) -> Result<(), Failure> {
+    fn rotate(
+        &self,
+        files: &mut LogFiles,
+        length: u64,
+        deletions: bool,
+    ) -> Result<(), AppendError> {
         match self.extend(files, length) {
             Ok(segment) => {
-                files.push(segment, Room::Enough);
+                files.push(segment, SpaceState::Enough);
                 Ok(())
             }
-            Err(error) if full(&error) => {
+            Err(error) if is_no_space(&error) => {
                 self.retain(files, true);
-                if files.room == Room::Enough {
-                    files.room = Room::Full;
+                if files.room == SpaceState::Enough {
+                    files.room = SpaceState::Full;
                 }
-                if deletions { self.fall_back(files, length) } else { Err(Failure::Full) }
+                if deletions {
+                    self.switch_to_reserve(files, length)
+                } else {
+                    Err(AppendError::Full)
+                }
             }
-            Err(error) => Err(Failure::Broken(error)),
+            Err(error) => Err(AppendError::Broken(error)),
         }
     }
 
     /// Goes on in the reserve.
-    fn fall_back(&self, files: &mut Files, length: u64) -> Result<(), Failure> {
-        if files.room == Room::Reserve && files.end().fits(length) {
+    fn switch_to_reserve(&self, files: &mut LogFiles, length: u64) -> Result<(), AppendError> {
+        if files.room == SpaceState::Reserve && files.end().fits(length) {
             return Ok(());
         }
-        let Ok(file) = self.disk.open(RESERVE) else { return Err(Failure::Full) };
-        let size = file.size().map_err(Failure::Broken)?;
+        let Ok(file) = self.disk.open(RESERVE) else { return Err(AppendError::Full) };
+        let size = file.size().map_err(AppendError::Broken)?;
         if segment::HEADER + length > size {
-            return Err(Failure::Full);
+            return Err(AppendError::Full);
         }
         let begun = Segment::begin(&*self.disk, RESERVE, file, files.last(), size);
-        files.push(begun.map_err(Failure::Broken)?, Room::Reserve);
+        files.push(begun.map_err(AppendError::Broken)?, SpaceState::Reserve);
         Ok(())
     }
 
     /// A file to go on in, with the reserves that it needs beside it. Where there is
     /// little room it is smaller.
-    fn extend(&self, files: &Files, length: u64) -> io::Result<Segment> {
-        let least = (self.options.segment / SMALLEST).max(segment::HEADER + length);
-        let (mut size, mut tight) = (self.options.segment.max(least), false);
+    fn extend(&self, files: &LogFiles, length: u64) -> io::Result<Segment> {
+        let least = (self.options.segment_size / SMALLEST).max(segment::HEADER + length);
+        let (mut size, mut tight) = (self.options.segment_size.max(least), false);
         loop {
             let reserved = self.reserve(files, size, tight);
             let made = reserved.and_then(|()| Segment::create(&*self.disk, files.last(), size));
             match made {
-                Err(error) if full(&error) && (size > least || !tight) => {
+                Err(error) if is_no_space(&error) && (size > least || !tight) => {
                     (size, tight) = ((size / 2).max(least), true);
                 }
                 made => return made,
@@ -125,9 +134,9 @@ impl Inner {
     /// Makes sure of the reserves: one for deletions, and one in which the next state
     /// will fit, also when the next file is full. One that is there may be a torn one, or
     /// larger than need be, unless it is tight.
-    fn reserve(&self, files: &Files, next: u64, tight: bool) -> io::Result<()> {
+    fn reserve(&self, files: &LogFiles, next: u64, tight: bool) -> io::Result<()> {
         let state = files.snapshots.last().map_or(0, |snapshot| snapshot.size) + files.grown();
-        let reserve = self.options.reserve / if tight { TIGHT } else { 1 };
+        let reserve = self.options.reserve_size / if tight { TIGHT } else { 1 };
         let sizes = [(RESERVE, reserve), (STATE_RESERVE, state + next + reserve)];
         let names = self.disk.list()?;
         for (name, size) in sizes {

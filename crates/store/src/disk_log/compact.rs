@@ -6,15 +6,15 @@ use tracing::{error, info, warn};
 
 use super::{
     Inner, STATE_RESERVE,
-    files::{Files, Room, read},
+    files::{LogFiles, SpaceState, read},
     segment::Segment,
-    snapshot::{self, Failed, Snapshot},
+    snapshot::{self, Snapshot, SnapshotError},
 };
-use crate::{Error, Heads, Image, Record, disk::full, keys::Keys};
+use crate::{Checkpoint, Error, KeyStates, Record, disk::is_no_space, keys::KeyIndex};
 
 impl Inner {
     /// Writes the state that `image` tells of, and removes what it replaces.
-    pub(super) fn compact(&self, image: &Image) {
+    pub(super) fn compact(&self, image: &Checkpoint) {
         let (snapshot, segments) = {
             let files = self.files();
             (files.snapshots.last().cloned(), files.segments.clone())
@@ -33,11 +33,11 @@ impl Inner {
             Ok(snapshot) => {
                 info!(revision = snapshot.revision, bytes = snapshot.size, "wrote a state");
                 files.snapshots.push(snapshot);
-                files.patience = 0;
-                let give_up = files.room != Room::Enough;
+                files.snapshot_backoff_bytes = 0;
+                let give_up = files.room != SpaceState::Enough;
                 self.retain(&mut files, give_up);
-                if files.room == Room::Full {
-                    files.room = Room::Enough; // there may be some: the next file will show
+                if files.room == SpaceState::Full {
+                    files.room = SpaceState::Enough; // there may be some: the next file will show
                     // Else the little that still fits there would keep all of it.
                     let end = files.end();
                     end.size = end.end;
@@ -46,17 +46,17 @@ impl Inner {
             Err(error) => {
                 error!(%error, "cannot write a state; the log goes on without");
                 let _ = self.disk.remove(snapshot::NEXT); // the next attempt does so, too
-                files.patience = files.grown() + self.options.compact / 4;
+                files.snapshot_backoff_bytes = files.grown() + self.options.compact_threshold / 4;
             }
         }
     }
 
     fn write(
         &self,
-        image: &Image,
+        image: &Checkpoint,
         snapshot: Option<&Snapshot>,
         segments: &[Segment],
-    ) -> Result<Snapshot, Failed> {
+    ) -> Result<Snapshot, SnapshotError> {
         let from = snapshot.map_or(0, |snapshot| snapshot.revision);
         let all = |take: &mut dyn FnMut(Record)| {
             if let Some(snapshot) = snapshot {
@@ -77,7 +77,7 @@ impl Inner {
 
     /// Removes what is older than must be retained; all that is not needed for the
     /// newest state if there is no room.
-    pub(super) fn retain(&self, files: &mut Files, no_room: bool) {
+    pub(super) fn retain(&self, files: &mut LogFiles, no_room: bool) {
         let retain = i64::try_from(self.options.retain.as_secs()).unwrap_or(i64::MAX);
         let old = self.clock.now().saturating_sub(retain);
         let keep = files.snapshots.iter().rposition(|snapshot| no_room || snapshot.made <= old);
@@ -122,8 +122,8 @@ impl Inner {
 fn heads(
     floor: u64,
     all: impl Fn(&mut dyn FnMut(Record)) -> Result<(), Error>,
-) -> Result<Heads, Error> {
-    let mut keys = Keys::default();
+) -> Result<KeyStates, Error> {
+    let mut keys = KeyIndex::default();
     all(&mut |record| {
         if record.revision <= floor {
             keys.apply(&record);
@@ -132,6 +132,6 @@ fn heads(
     Ok(keys.heads())
 }
 
-fn no_room(failed: &Failed) -> bool {
-    matches!(failed, Failed::Disk(error) if full(error))
+fn no_room(failed: &SnapshotError) -> bool {
+    matches!(failed, SnapshotError::Disk(error) if is_no_space(error))
 }

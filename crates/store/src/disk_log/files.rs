@@ -2,37 +2,37 @@
 
 use std::io;
 
-use super::{Options, segment::Segment, snapshot::Snapshot};
+use super::{DiskLogOptions, segment::Segment, snapshot::Snapshot};
 use crate::{
     Error, Record,
-    crew::{hands, side_by_side},
+    crew::{parallel_map, parallelism},
     disk::Disk,
-    engine::FIRST,
+    engine::INITIAL_REVISION,
 };
 
 /// From files of this size on it pays to read several at once.
 const LARGE: u64 = 1 << 20;
 
 #[derive(Debug, Default)]
-pub(super) struct Files {
+pub(super) struct LogFiles {
     /// Oldest first. What is read begins with the first.
     pub(super) snapshots: Vec<Snapshot>,
     /// Without a gap from the first snapshot on. The last is written to.
     pub(super) segments: Vec<Segment>,
-    pub(super) room: Room,
+    pub(super) room: SpaceState,
     pub(super) broken: bool,
     pub(super) compacting: bool,
     /// The last revision when a state was last begun.
-    pub(super) begun: u64,
+    pub(super) snapshot_started_at: u64,
     /// How much the log must grow before another attempt at a state, if one has failed.
-    pub(super) patience: u64,
+    pub(super) snapshot_backoff_bytes: u64,
     /// What the segments held when they were opened, for whoever reads first: so they
     /// are read once.
-    pub(super) found: Option<Vec<Record>>,
+    pub(super) preloaded: Option<Vec<Record>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) enum Room {
+pub(super) enum SpaceState {
     #[default]
     Enough,
     /// No other file could be made. The last may have some left.
@@ -41,7 +41,7 @@ pub(super) enum Room {
     Reserve,
 }
 
-impl Files {
+impl LogFiles {
     pub(super) fn open(disk: &dyn Disk) -> Result<Self, Error> {
         let failed = |error: io::Error| Error::Disk(format!("list the folder: {error}"));
         let mut names = disk.list().map_err(failed)?;
@@ -50,7 +50,7 @@ impl Files {
         for name in names.iter().filter(|name| Snapshot::revision_of(name).is_some()) {
             this.snapshots.push(Snapshot::open(disk, name)?);
         }
-        let base = this.snapshots.first().map_or(FIRST, |snapshot| snapshot.revision);
+        let base = this.snapshots.first().map_or(INITIAL_REVISION, |snapshot| snapshot.revision);
         let names: Vec<_> = names.iter().filter(|name| Segment::base_of(name).is_some()).collect();
         // Those before are replaced by a state, and removed by the next one.
         let next = |nth: usize| names.get(nth + 1).and_then(|next| Segment::base_of(next));
@@ -59,8 +59,8 @@ impl Files {
         let (first, rest) = names.split_at(names.len().min(1));
         let mut read: Vec<_> = first.iter().map(|name| open(disk, name)).collect();
         let large = read.iter().flatten().any(|(first, _)| first.size >= LARGE);
-        let hands = if large { hands() } else { 1 };
-        read.extend(side_by_side(hands, rest, |name| open(disk, name)));
+        let hands = if large { parallelism() } else { 1 };
+        read.extend(parallel_map(hands, rest, |name| open(disk, name)));
         let count = read.iter().flatten().map(|(_, records)| records.len()).sum();
         let mut found: Vec<Record> = Vec::with_capacity(count);
         for read in read {
@@ -72,7 +72,7 @@ impl Files {
             this.segments.push(segment);
         }
         this.check(base)?;
-        this.found = Some(found);
+        this.preloaded = Some(found);
         Ok(this)
     }
 
@@ -107,7 +107,7 @@ impl Files {
     }
 
     /// Goes on in this one.
-    pub(super) fn push(&mut self, segment: Segment, room: Room) {
+    pub(super) fn push(&mut self, segment: Segment, room: SpaceState) {
         if self.end().base == segment.base {
             self.segments.pop(); // nothing was in it, and it had the same name
         }
@@ -118,7 +118,7 @@ impl Files {
     /// The newest revision.
     pub(super) fn last(&self) -> u64 {
         let state = self.snapshots.last().map_or(0, |snapshot| snapshot.revision);
-        self.segments.last().map_or(state, |segment| segment.last.max(state)).max(FIRST)
+        self.segments.last().map_or(state, |segment| segment.last.max(state)).max(INITIAL_REVISION)
     }
 
     /// How much the log has grown since the newest state.
@@ -129,11 +129,12 @@ impl Files {
 
     /// Whether it is time for a newer state: it has grown, or there is no room and it
     /// has changed.
-    pub(super) fn due(&self, options: &Options) -> bool {
+    pub(super) fn needs_snapshot(&self, options: &DiskLogOptions) -> bool {
         let state = self.snapshots.last().map_or(0, |snapshot| snapshot.size);
         let grown = self.grown();
-        let enough = grown >= options.compact.max(state) && grown >= self.patience;
-        let urgent = self.room != Room::Enough && self.last() > self.begun;
+        let enough =
+            grown >= options.compact_threshold.max(state) && grown >= self.snapshot_backoff_bytes;
+        let urgent = self.room != SpaceState::Enough && self.last() > self.snapshot_started_at;
         !self.compacting && !self.broken && (enough || urgent)
     }
 }

@@ -10,7 +10,7 @@
 
 use bytes::Bytes;
 
-use crate::{Lineage, Record};
+use crate::{KeyMetadata, Record};
 
 pub(super) const HEADER: usize = 28;
 
@@ -49,7 +49,7 @@ impl Frame {
             | flag(note.is_some(), NOTE)
             | flag(later, LATER)
             | flag(lineage.lease != 0, LEASE)
-            | flag(lineage.revision != *revision, APART);
+            | flag(lineage.mod_revision != *revision, APART);
         self.0.extend_from_slice(&revision.to_le_bytes());
         self.0.push(flags);
         self.text(key.as_bytes());
@@ -62,11 +62,11 @@ impl Frame {
         if let Some(note) = note {
             self.text(note);
         }
-        if lineage.revision != *revision {
-            self.0.extend_from_slice(&lineage.revision.to_le_bytes());
+        if lineage.mod_revision != *revision {
+            self.0.extend_from_slice(&lineage.mod_revision.to_le_bytes());
         }
         if later {
-            self.0.extend_from_slice(&lineage.created.to_le_bytes());
+            self.0.extend_from_slice(&lineage.create_revision.to_le_bytes());
             self.0.extend_from_slice(&lineage.version.to_le_bytes());
         }
         if lineage.lease != 0 {
@@ -100,12 +100,12 @@ impl Frame {
 
 /// A frame that was read, and is as it was written.
 #[derive(Debug)]
-pub(super) struct Read<'a> {
+pub(super) struct FrameReader<'a> {
     pub(super) number: u64,
     payload: &'a [u8],
 }
 
-impl<'a> Read<'a> {
+impl<'a> FrameReader<'a> {
     /// The frame at the beginning of `bytes`, if there is one.
     pub(super) fn parse(bytes: &'a [u8], salt: u64) -> Option<Self> {
         let mut header = Parser(bytes.get(..HEADER)?);
@@ -146,11 +146,14 @@ impl<'a> Parser<'a> {
         let note = if has(NOTE) { Some(Bytes::copy_from_slice(self.text()?)) } else { None };
         let own = if has(APART) { self.u64()? } else { revision };
         let mut lineage = match bytes {
-            Some(_) if has(LATER) => {
-                Lineage { revision: own, created: self.u64()?, version: self.u64()?, lease: 0 }
-            }
-            Some(_) => Lineage::new(own),
-            None => Lineage::end(own),
+            Some(_) if has(LATER) => KeyMetadata {
+                mod_revision: own,
+                create_revision: self.u64()?,
+                version: self.u64()?,
+                lease: 0,
+            },
+            Some(_) => KeyMetadata::new(own),
+            None => KeyMetadata::tombstone(own),
         };
         if has(LEASE) {
             lineage.lease = self.u64()?.cast_signed();
@@ -185,22 +188,25 @@ mod tests {
     #[test]
     fn a_frame_reads_as_it_was_written_and_not_otherwise() {
         let bytes = Some(Bytes::from_static(b"bytes"));
-        let lineage = Lineage { revision: 6, created: 3, version: 2, lease: -4 };
+        let lineage = KeyMetadata { mod_revision: 6, create_revision: 3, version: 2, lease: -4 };
         let (revision, expires) = (7, Some(-9));
         let put = Record { revision, key: "/a/b".into(), bytes, expires, note: None, lineage };
-        let (note, lineage) = (Some(Bytes::from_static(b"why")), Lineage::end(8));
+        let (note, lineage) = (Some(Bytes::from_static(b"why")), KeyMetadata::tombstone(8));
         let (revision, expires, bytes) = (8, None, None);
         let delete = Record { revision, key: "/a/c".into(), bytes, expires, note, lineage };
         let frame = Frame::of(&[put.clone(), delete.clone()]).finish(5, 7);
         let (frame, mut records) = (Bytes::from(frame), Vec::new());
-        let read = Read::parse(&frame, 5).expect("whole");
+        let read = FrameReader::parse(&frame, 5).expect("whole");
         assert!(read.records(&frame, &mut |record| records.push(record)));
         assert_eq!((read.number, read.len(), records), (7, frame.len(), vec![put, delete]));
-        assert!(Read::parse(&frame, 6).is_none(), "of another file");
+        assert!(FrameReader::parse(&frame, 6).is_none(), "of another file");
         for at in 0..frame.len() {
             let mut torn = frame.to_vec();
             torn[at] ^= 1;
-            assert!(Read::parse(&torn, 5).is_none() && Read::parse(&frame[..at], 5).is_none());
+            assert!(
+                FrameReader::parse(&torn, 5).is_none()
+                    && FrameReader::parse(&frame[..at], 5).is_none()
+            );
         }
     }
 }

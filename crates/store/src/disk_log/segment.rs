@@ -12,7 +12,7 @@ use std::{
 
 use bytes::Bytes;
 
-use super::frame::Read;
+use super::frame::FrameReader;
 use crate::{
     Error, Record,
     disk::{Disk, File, read},
@@ -143,7 +143,7 @@ impl Segment {
 
     fn scan(&mut self, bytes: &Bytes, take: &mut dyn FnMut(Record)) -> Result<(), Error> {
         let mut at = usize::try_from(HEADER).expect("small");
-        while let Some(frame) = Read::parse(&bytes[at.min(bytes.len())..], self.salt) {
+        while let Some(frame) = FrameReader::parse(&bytes[at.min(bytes.len())..], self.salt) {
             let (before, mut gap) = (self.last, false);
             let sense = frame.records(bytes, &mut |record| {
                 gap |= record.revision != self.last + 1;
@@ -172,7 +172,8 @@ impl Segment {
         let rest = &rest[zeros.saturating_sub(salt.len())..];
         let mut places = rest.windows(salt.len()).enumerate().filter(|(_, found)| **found == salt);
         places.any(|(place, _)| {
-            Read::parse(&rest[place..], self.salt).is_some_and(|frame| frame.number > self.last)
+            FrameReader::parse(&rest[place..], self.salt)
+                .is_some_and(|frame| frame.number > self.last)
         })
     }
 

@@ -8,10 +8,10 @@ use std::{io, sync::Arc};
 
 use bytes::Bytes;
 
-use super::frame::{Frame, HEADER, Read};
+use super::frame::{Frame, FrameReader, HEADER};
 use crate::{
-    Base, Error, Heads, Image, Lineage, Note, Record, Removals,
-    crew::side_by_side,
+    Checkpoint, Error, KeyMetadata, KeyStates, LastDeletions, LogBase, Provenance, Record,
+    crew::parallel_map,
     disk::{Disk, File},
 };
 
@@ -59,23 +59,24 @@ impl Snapshot {
     /// floor a key counts with its last record, which `heads` tells.
     pub(super) fn write(
         disk: &dyn Disk,
-        image: &Image,
-        heads: &Heads,
+        image: &Checkpoint,
+        heads: &KeyStates,
         made: i64,
         records: impl FnOnce(&mut dyn FnMut(Record)) -> Result<(), Error>,
-    ) -> Result<Self, Failed> {
+    ) -> Result<Self, SnapshotError> {
         let file = disk.create(NEXT, 0)?;
-        let mut out = Out { file: &*file, frame: Frame::new(), at: 0, synced: 0, failed: None };
+        let mut out =
+            SnapshotWriter { file: &*file, frame: Frame::new(), at: 0, synced: 0, failed: None };
         out.push(&record(image.revision, "", Some(made)));
         out.push(&record(image.floor, "", None));
         out.flush(BEGIN);
-        let Removals { by_prefix, rest } = &image.removals;
+        let LastDeletions { by_prefix, rest } = &image.removals;
         out.push(&record(*rest, "", None));
         for (prefix, last) in by_prefix {
             out.push(&record(*last, prefix, None));
         }
         out.flush(REMOVALS);
-        for Note { revision, key, note } in image.notes.iter() {
+        for Provenance { revision, key, note } in image.notes.iter() {
             out.push(&Record { note: Some(note), ..record(revision, &key, None) });
             out.flush_if_large(NOTES);
         }
@@ -122,14 +123,19 @@ impl Snapshot {
     }
 
     /// Gives its records, and what else it holds. Many hands read a large one.
-    pub(super) fn read(&self, hands: usize, take: &mut dyn FnMut(Record)) -> Result<Base, Error> {
+    pub(super) fn read(
+        &self,
+        hands: usize,
+        take: &mut dyn FnMut(Record),
+    ) -> Result<LogBase, Error> {
         let hands = if self.size < (2 * CHUNK) as u64 { 1 } else { hands };
         let (mut at, mut count) = (0, 0);
-        let mut base = Base { floor: self.floor, through: self.revision, ..Base::default() };
+        let mut base =
+            LogBase { floor: self.floor, end_revision: self.revision, ..LogBase::default() };
         loop {
             let places = self.places(at)?;
             at = places.last().map_or(at, |last| last.at + last.length as u64);
-            for read in side_by_side(hands, &places, |place| self.frame(place)) {
+            for read in parallel_map(hands, &places, |place| self.frame(place)) {
                 let (number, records) = read?;
                 for record in records {
                     match number {
@@ -139,7 +145,7 @@ impl Snapshot {
                         }
                         NOTES => {
                             let Record { revision, key, note, .. } = record;
-                            base.notes.extend(note.map(|note| Note { revision, key, note }));
+                            base.notes.extend(note.map(|note| Provenance { revision, key, note }));
                         }
                         STATE => {
                             count += 1;
@@ -155,7 +161,10 @@ impl Snapshot {
     }
 
     /// The frame there, and its number.
-    fn frame(&self, Place { at, length, .. }: &Place) -> Result<(u64, Vec<Record>), Error> {
+    fn frame(
+        &self,
+        FrameLocation { at, length, .. }: &FrameLocation,
+    ) -> Result<(u64, Vec<Record>), Error> {
         let failed = |error: io::Error| Error::Disk(format!("read {}: {error}", self.name));
         let mut bytes = vec![0; *length];
         let mut have = 0;
@@ -166,7 +175,7 @@ impl Snapshot {
             }
         }
         let (bytes, mut records) = (Bytes::from(bytes), Vec::new());
-        let frame = Read::parse(&bytes, SALT).ok_or(self.damaged(*at))?;
+        let frame = FrameReader::parse(&bytes, SALT).ok_or(self.damaged(*at))?;
         if !frame.records(&bytes, &mut |record| records.push(record)) {
             return Err(self.damaged(*at));
         }
@@ -174,9 +183,10 @@ impl Snapshot {
     }
 
     /// The next frames, up to the last of all.
-    fn places(&self, mut at: u64) -> Result<Vec<Place>, Error> {
+    fn places(&self, mut at: u64) -> Result<Vec<FrameLocation>, Error> {
         let mut places = Vec::with_capacity(AT_ONCE);
-        while places.len() < AT_ONCE && places.last().is_none_or(|last: &Place| last.number != END)
+        while places.len() < AT_ONCE
+            && places.last().is_none_or(|last: &FrameLocation| last.number != END)
         {
             let place = self.place(at)?;
             at += place.length as u64;
@@ -186,7 +196,7 @@ impl Snapshot {
     }
 
     /// What the frame at `at` says of itself, before its sum is looked at.
-    fn place(&self, at: u64) -> Result<Place, Error> {
+    fn place(&self, at: u64) -> Result<FrameLocation, Error> {
         let failed = |error: io::Error| Error::Disk(format!("read {}: {error}", self.name));
         let mut head = [0; 12];
         let count = self.file.read_at(&mut head, at + 8).map_err(failed)?;
@@ -197,7 +207,7 @@ impl Snapshot {
         if count < head.len() || at + length as u64 > self.size {
             return Err(self.damaged(at));
         }
-        Ok(Place { at, number, length })
+        Ok(FrameLocation { at, number, length })
     }
 
     fn damaged(&self, offset: u64) -> Error {
@@ -207,7 +217,7 @@ impl Snapshot {
 }
 
 /// Where a frame is.
-struct Place {
+struct FrameLocation {
     at: u64,
     number: u64,
     length: usize,
@@ -215,14 +225,14 @@ struct Place {
 
 /// Why there is no new state. The old one and the log are still there.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failed {
+pub(super) enum SnapshotError {
     #[error(transparent)]
     Disk(#[from] io::Error),
     #[error(transparent)]
     Source(#[from] Error),
 }
 
-struct Out<'a> {
+struct SnapshotWriter<'a> {
     file: &'a dyn File,
     frame: Frame,
     at: u64,
@@ -230,7 +240,7 @@ struct Out<'a> {
     failed: Option<io::Error>,
 }
 
-impl Out<'_> {
+impl SnapshotWriter<'_> {
     fn push(&mut self, record: &Record) {
         self.frame.push(record);
     }
@@ -259,6 +269,6 @@ impl Out<'_> {
 }
 
 fn record(revision: u64, key: &str, expires: Option<i64>) -> Record {
-    let lineage = Lineage::end(revision);
+    let lineage = KeyMetadata::tombstone(revision);
     Record { revision, key: key.into(), bytes: None, expires, note: None, lineage }
 }

@@ -13,10 +13,10 @@ use tokio::sync::oneshot;
 use tracing::{error, warn};
 
 use super::{
-    loaded::Loaded,
-    writer::{Batch, Writer},
+    loaded::LoadedLog,
+    writer::{Batch, WriteQueue},
 };
-use crate::{Error, Failure, Heads, Log, Mirror, Write};
+use crate::{AppendError, Error, KeyStates, Log, WatchCacheSet, Write};
 
 /// What one write may hold.
 const LARGEST: usize = 8 << 20;
@@ -24,40 +24,40 @@ const LARGEST: usize = 8 << 20;
 /// How often expiry is looked at, while anything can expire.
 const TICK: Duration = Duration::from_secs(1);
 
-pub(super) struct Core<V> {
+pub(super) struct CommitPipeline<V> {
     pub(super) log: Arc<dyn Log>,
     pub(super) clock: Arc<dyn Clock>,
-    mirror: Arc<Mirror<V>>,
-    writer: Mutex<Writer<V>>,
+    mirror: Arc<WatchCacheSet<V>>,
+    writer: Mutex<WriteQueue<V>>,
     /// Told when there is something to commit.
     work: Condvar,
     /// Held by the one who commits.
     turn: Mutex<()>,
     /// What the log held, until everything is served.
-    loaded: Mutex<Option<Arc<Loaded>>>,
+    loaded: Mutex<Option<Arc<LoadedLog>>>,
 }
 
-impl<V> Core<V> {
+impl<V> CommitPipeline<V> {
     pub(super) fn new(
         log: Arc<dyn Log>,
-        mirror: Arc<Mirror<V>>,
+        mirror: Arc<WatchCacheSet<V>>,
         clock: Arc<dyn Clock>,
-        writer: Writer<V>,
-        loaded: Option<Arc<Loaded>>,
+        writer: WriteQueue<V>,
+        loaded: Option<Arc<LoadedLog>>,
     ) -> Arc<Self> {
         let (writer, work, turn) = (Mutex::new(writer), Condvar::new(), Mutex::default());
         Arc::new(Self { log, clock, mirror, writer, work, turn, loaded: Mutex::new(loaded) })
     }
 
     /// A panic with it in hand ends the process: the log knows what was written.
-    pub(super) fn writer(&self) -> MutexGuard<'_, Writer<V>> {
+    pub(super) fn writer(&self) -> MutexGuard<'_, WriteQueue<V>> {
         let mut writer = panics::lock_or_abort(&self.writer);
         writer.ready();
         writer
     }
 
     /// What was read when it was opened, for as long as that is worth its memory.
-    pub(super) fn loaded(&self) -> Option<Arc<Loaded>> {
+    pub(super) fn loaded(&self) -> Option<Arc<LoadedLog>> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(stale) = loaded.take_if(|loaded| loaded.stale(self.clock.now())) {
             // To give a million records back takes a while, in which nobody should wait.
@@ -75,24 +75,24 @@ impl<V> Core<V> {
 
 /// Marks the store as broken if its thread unwinds, so that no writer waits for it. Only tests
 /// of recovery see that (`panics::unwind_instead_of_abort`): elsewhere the process ends.
-struct BreakOnUnwind<'a, V>(&'a Core<V>);
+struct BreakOnUnwind<'a, V>(&'a CommitPipeline<V>);
 
 impl<V> Drop for BreakOnUnwind<'_, V> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.0.writer.lock().unwrap_or_else(PoisonError::into_inner).give_up();
+            self.0.writer.lock().unwrap_or_else(PoisonError::into_inner).mark_broken();
         }
     }
 }
 
-impl<V: fmt::Debug + Send + Sync + 'static> Core<V> {
+impl<V: fmt::Debug + Send + Sync + 'static> CommitPipeline<V> {
     pub(super) fn start(self: &Arc<Self>) -> io::Result<JoinHandle<()>> {
         let this = self.clone();
         thread::Builder::new().name("store-log".into()).spawn(move || {
             let _break = BreakOnUnwind(&*this);
             panics::or_abort("store", || {
                 while this.wait() {
-                    this.turn();
+                    this.commit_pending();
                 }
             });
         })
@@ -104,7 +104,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> Core<V> {
         write: Write<V>,
     ) -> Result<oneshot::Receiver<Result<u64, Error>>, Error> {
         let put = write.put.as_ref().map_or(0, |(bytes, _)| bytes.len());
-        let bytes = write.key.len() + put + write.note.as_ref().map_or(0, Bytes::len);
+        let bytes = write.key.len() + put + write.provenance.as_ref().map_or(0, Bytes::len);
         if bytes > LARGEST {
             return Err(Error::TooLarge { bytes, limit: LARGEST });
         }
@@ -115,7 +115,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> Core<V> {
             return Err(Error::Broken);
         }
         let sleeping = writer.idle();
-        writer.judge(write, now, answer);
+        writer.sequence(write, now, answer);
         drop(writer);
         if sleeping {
             self.work.notify_one();
@@ -124,7 +124,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> Core<V> {
     }
 
     /// Commits all that has gathered. A panic ends the process, whoever's turn it is.
-    pub(super) fn turn(&self) {
+    pub(super) fn commit_pending(&self) {
         panics::or_abort("store", || self.commit_all());
     }
 
@@ -166,7 +166,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> Core<V> {
     }
 
     fn commit(&self) {
-        let due = self.log.due();
+        let due = self.log.needs_compaction();
         let (batch, heads) = {
             let mut writer = self.writer();
             if writer.broken {
@@ -180,27 +180,28 @@ impl<V: fmt::Debug + Send + Sync + 'static> Core<V> {
         };
         let nothing = batch.records.is_empty();
         match if nothing { Ok(()) } else { self.log.append(&batch.records) } {
-            Ok(()) => self.committed(batch, heads),
-            Err(Failure::Full) => {
-                let refused = self.writer().refuse(batch);
-                self.make_room();
+            Ok(()) => self.publish(batch, heads),
+            Err(AppendError::Full) => {
+                let refused = self.writer().roll_back_full(batch);
+                self.compact_log();
                 warn!(writes = refused.len(), "the disk is full");
                 for answer in refused {
                     let _ = answer.send(Err(Error::Full)); // who asked may have gone
                 }
             }
-            Err(Failure::Broken(error)) => {
+            Err(AppendError::Broken(error)) => {
                 error!(%error, "cannot append to the log; nothing more is written");
-                self.writer().give_up(); // what came after was judged against it
+                self.writer().mark_broken(); // what came after was judged against it
             }
         }
     }
 
     /// Lets the log begin anew with what is durable, if that may give some room.
-    fn make_room(&self) {
+    fn compact_log(&self) {
         let image = {
             let writer = self.writer();
-            let heads = if self.log.due() { writer.heads(writer.durable) } else { None };
+            let heads =
+                if self.log.needs_compaction() { writer.heads(writer.durable) } else { None };
             heads.map(|heads| writer.image(heads, writer.durable))
         };
         if let Some(image) = image {
@@ -209,8 +210,8 @@ impl<V: fmt::Debug + Send + Sync + 'static> Core<V> {
     }
 
     /// Mirrors what is durable, and then answers.
-    fn committed(&self, batch: Batch<V>, heads: Option<Heads>) {
-        let Batch { records, tickets, losers } = batch;
+    fn publish(&self, batch: Batch<V>, heads: Option<KeyStates>) {
+        let Batch { records, pending: tickets, conflicts: losers } = batch;
         let mut answers = Vec::with_capacity(tickets.len());
         if let Some(last) = records.last().map(|record| record.revision) {
             let mut writer = self.writer();

@@ -3,20 +3,20 @@
 use bytes::Bytes;
 
 use crate::{
-    Base, Error, Log, Record, Replay,
-    engine::FIRST,
-    keys::{Keys, Past},
+    Error, Log, LogBase, Record, Replay,
+    engine::INITIAL_REVISION,
+    keys::{History, KeyIndex},
 };
 
 /// Kept for so long, in seconds: whoever is served later reads the log again.
-const KEPT: i64 = 60;
+const CACHE_SECONDS: i64 = 60;
 
 /// From so many records on it pays to look through them beside whoever is served first.
 const LARGE: usize = 20_000;
 
 #[derive(Debug)]
-pub(super) struct Loaded {
-    base: Base,
+pub(super) struct LoadedLog {
+    base: LogBase,
     /// The state as of the base, and what happened since; as it was in the log.
     records: Vec<Record>,
     /// Their places, by key, and in order where that is the same.
@@ -25,7 +25,7 @@ pub(super) struct Loaded {
     read: i64,
 }
 
-impl Loaded {
+impl LoadedLog {
     pub(super) fn read(log: &dyn Log, now: i64) -> Result<Self, Error> {
         Self::read_under(log, "", now)
     }
@@ -34,7 +34,7 @@ impl Loaded {
     pub(super) fn read_under(log: &dyn Log, prefix: &str, now: i64) -> Result<Self, Error> {
         let (base, mut records) = log.load()?;
         let last = records.last().map_or(0, |record| record.revision);
-        let through = base.through.max(last).max(FIRST);
+        let through = base.end_revision.max(last).max(INITIAL_REVISION);
         if !prefix.is_empty() {
             records.retain(|record| record.key.starts_with(prefix));
         }
@@ -51,16 +51,16 @@ impl Loaded {
     }
 
     pub(super) fn stale(&self, now: i64) -> bool {
-        now.saturating_sub(self.read) > KEPT
+        now.saturating_sub(self.read) > CACHE_SECONDS
     }
 
-    pub(super) fn keys(&self) -> (Keys, Past) {
-        let mut past = Past::new(self.base.clone());
+    pub(super) fn keys(&self) -> (KeyIndex, History) {
+        let mut past = History::new(self.base.clone());
         for record in self.records.iter().filter(|record| record.revision > self.base.floor) {
             past.apply(record);
         }
         let last = same_key(&self.records, &self.order).filter_map(|same| same.last());
-        (Keys::load(last.map(|nth| &self.records[*nth]), self.through), past)
+        (KeyIndex::load(last.map(|nth| &self.records[*nth]), self.through), past)
     }
 
     /// What a resource under `prefix` begins with. Its ring begins at the last change
@@ -92,7 +92,7 @@ impl Loaded {
         let changed = older.last().map_or(changed, |last| record(last).revision);
         let floor = self.base.removals.last(prefix).max(changed);
         let events = events.iter().map(record).collect();
-        Replay { floor, state, events, through: self.through, now }
+        Replay { floor, state, events, end_revision: self.through, now }
     }
 }
 
@@ -130,10 +130,10 @@ fn same_key<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Lineage, MemoryLog};
+    use crate::{KeyMetadata, MemoryLog};
 
     fn record(revision: u64, key: &str, there: bool) -> Record {
-        let (key, lineage) = (key.into(), Lineage::new(revision));
+        let (key, lineage) = (key.into(), KeyMetadata::new(revision));
         let bytes = there.then(|| Bytes::from(vec![1; 100]));
         Record { revision, key, bytes, expires: None, note: None, lineage }
     }
@@ -165,9 +165,10 @@ mod tests {
             record(7, "/a/w", true),
         ];
         log.append(&all).expect("memory");
-        let loaded = Loaded::read(&log, 0).expect("whole");
+        let loaded = LoadedLog::read(&log, 0).expect("whole");
         let told = |room: usize| {
-            let Replay { floor, state, events, through, .. } = loaded.replay("/a/", room, 0);
+            let Replay { floor, state, events, end_revision: through, .. } =
+                loaded.replay("/a/", room, 0);
             let revisions = |records: Vec<&Record>| -> Vec<u64> {
                 records.into_iter().map(|record| record.revision).collect()
             };

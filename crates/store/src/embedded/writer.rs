@@ -10,49 +10,49 @@ use std::{
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::loaded::Loaded;
+use super::loaded::LoadedLog;
 use crate::{
-    Error, Heads, Image, Lineage, Note, Record, Write,
-    keys::{Head, Keys, Past},
+    Checkpoint, Error, KeyMetadata, KeyStates, Provenance, Record, Write,
+    keys::{History, KeyIndex, KeyState},
 };
 
 /// What one batch may hold, unless it is a single write.
 const BATCH: usize = 8 << 20;
 
-pub(super) type Answer = oneshot::Sender<Result<u64, Error>>;
+pub(super) type WriteReply = oneshot::Sender<Result<u64, Error>>;
 
-pub(super) struct Writer<V> {
-    keys: Keys,
-    past: Past,
+pub(super) struct WriteQueue<V> {
+    keys: KeyIndex,
+    past: History,
     pending: Batch<V>,
     pub(super) durable: u64,
     pub(super) broken: bool,
     pub(super) closing: bool,
-    loading: Option<JoinHandle<(Keys, Past)>>,
+    loading: Option<JoinHandle<(KeyIndex, History)>>,
 }
 
 /// What goes to the log at once, and who waits for it.
 pub(super) struct Batch<V> {
     pub(super) records: Vec<Record>,
     /// As many.
-    pub(super) tickets: Vec<Ticket<V>>,
+    pub(super) pending: Vec<PendingWrite<V>>,
     /// Who lost against something that cannot be read yet.
-    pub(super) losers: Vec<(Error, Answer)>,
+    pub(super) conflicts: Vec<(Error, WriteReply)>,
 }
 
 /// What belongs to a record, and does not go to the log.
-pub(super) struct Ticket<V> {
+pub(super) struct PendingWrite<V> {
     pub(super) value: Option<V>,
     /// `None`: the engine's own.
-    pub(super) answer: Option<Answer>,
+    pub(super) answer: Option<WriteReply>,
     /// What the record replaces.
-    before: Option<Head>,
+    before: Option<KeyState>,
 }
 
-impl<V> Writer<V> {
+impl<V> WriteQueue<V> {
     /// Goes on from what was read. If that is much it is looked through meanwhile, and
     /// whoever wants to write first waits for it.
-    pub(super) fn load(loaded: &Arc<Loaded>) -> io::Result<Self> {
+    pub(super) fn load(loaded: &Arc<LoadedLog>) -> io::Result<Self> {
         let (mut loading, mut read) = (None, None);
         if loaded.is_large() {
             let (thread, loaded) =
@@ -76,10 +76,10 @@ impl<V> Writer<V> {
 
     /// Gives the write its place. A conflict is told only when what it lost against
     /// can be read: at once, or with the batch.
-    pub(super) fn judge(&mut self, write: Write<V>, now: i64, answer: Answer) {
-        match self.keys.judge(write, now) {
+    pub(super) fn sequence(&mut self, write: Write<V>, now: i64, answer: WriteReply) {
+        match self.keys.sequence(write, now) {
             Ok((record, value)) => self.push(record, value, Some(answer)),
-            Err(error) => self.pending.losers.push((error, answer)),
+            Err(error) => self.pending.conflicts.push((error, answer)),
         }
     }
 
@@ -87,14 +87,14 @@ impl<V> Writer<V> {
     pub(super) fn expire(&mut self, now: i64) {
         for key in self.keys.expired(now) {
             let revision = self.keys.revision + 1;
-            let lineage = Lineage::end(revision);
+            let lineage = KeyMetadata::tombstone(revision);
             let record = Record { revision, key, bytes: None, expires: None, note: None, lineage };
             self.push(record, None, None);
         }
     }
 
     pub(super) fn idle(&self) -> bool {
-        self.pending.records.is_empty() && self.pending.losers.is_empty()
+        self.pending.records.is_empty() && self.pending.conflicts.is_empty()
     }
 
     pub(super) fn expires(&self) -> bool {
@@ -113,13 +113,13 @@ impl<V> Writer<V> {
             return mem::take(&mut self.pending);
         }
         let records = self.pending.records.split_off(count);
-        let tickets = self.pending.tickets.split_off(count);
-        let losers = mem::take(&mut self.pending.losers);
-        mem::replace(&mut self.pending, Batch { records, tickets, losers })
+        let tickets = self.pending.pending.split_off(count);
+        let losers = mem::take(&mut self.pending.conflicts);
+        mem::replace(&mut self.pending, Batch { records, pending: tickets, conflicts: losers })
     }
 
     /// The keys as of `revision`, if that is the last that was judged.
-    pub(super) fn heads(&self, revision: u64) -> Option<Heads> {
+    pub(super) fn heads(&self, revision: u64) -> Option<KeyStates> {
         (revision == self.keys.revision).then(|| self.keys.heads())
     }
 
@@ -131,31 +131,31 @@ impl<V> Writer<V> {
     }
 
     /// Everything as of the last append, when the keys were at `heads`.
-    pub(super) fn image(&self, heads: Heads, revision: u64) -> Image {
+    pub(super) fn image(&self, heads: KeyStates, revision: u64) -> Checkpoint {
         let (removals, notes) = (self.past.removals.clone(), self.past.notes.clone());
-        Image { revision, floor: revision, heads: Some(heads), removals, notes }
+        Checkpoint { revision, floor: revision, heads: Some(heads), removals, notes }
     }
 
     /// There is no room for this batch. Takes back all that is not durable, and
     /// judges again what there is a reserve for, deletions above all; unless the batch
     /// had nothing else. Gives who is refused.
-    pub(super) fn refuse(&mut self, batch: Batch<V>) -> Vec<Answer> {
-        let only_deletions = batch.records.iter().all(Record::frees);
+    pub(super) fn roll_back_full(&mut self, batch: Batch<V>) -> Vec<WriteReply> {
+        let only_deletions = batch.records.iter().all(Record::may_use_reserve);
         let later = mem::take(&mut self.pending);
         let records = batch.records.into_iter().chain(later.records);
-        let undone: Vec<_> = records.zip(batch.tickets.into_iter().chain(later.tickets)).collect();
+        let undone: Vec<_> = records.zip(batch.pending.into_iter().chain(later.pending)).collect();
         for (record, ticket) in undone.iter().rev() {
             self.keys.undo(record, ticket.before);
         }
-        let losers = batch.losers.into_iter().chain(later.losers);
+        let losers = batch.conflicts.into_iter().chain(later.conflicts);
         let mut refused: Vec<_> = losers.map(|(_, answer)| answer).collect();
         for (record, ticket) in undone {
             let stands = ticket.before.is_some() && self.keys.head(&record.key) == ticket.before;
-            if only_deletions || !record.frees() || !stands {
+            if only_deletions || !record.may_use_reserve() || !stands {
                 refused.extend(ticket.answer);
             } else {
                 let revision = self.keys.revision + 1;
-                let lineage = Lineage { revision, ..record.lineage };
+                let lineage = KeyMetadata { mod_revision: revision, ..record.lineage };
                 self.push(Record { revision, lineage, ..record }, ticket.value, ticket.answer);
             }
         }
@@ -164,7 +164,7 @@ impl<V> Writer<V> {
 
     /// What the log holds is unknown: nothing more is taken. Who waits hears of it,
     /// since his answer is dropped.
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn mark_broken(&mut self) {
         self.broken = true;
         self.pending = Batch::default();
     }
@@ -177,19 +177,19 @@ impl<V> Writer<V> {
         keys.iter().for_each(|key| self.keys.share(key));
     }
 
-    pub(super) fn notes(&self, after: u64) -> Vec<Note> {
+    pub(super) fn notes(&self, after: u64) -> Vec<Provenance> {
         self.past.notes(after)
     }
 
-    fn push(&mut self, record: Record, value: Option<V>, answer: Option<Answer>) {
+    fn push(&mut self, record: Record, value: Option<V>, answer: Option<WriteReply>) {
         let before = self.keys.apply(&record);
         self.pending.records.push(record);
-        self.pending.tickets.push(Ticket { value, answer, before });
+        self.pending.pending.push(PendingWrite { value, answer, before });
     }
 }
 
 impl<V> Default for Batch<V> {
     fn default() -> Self {
-        Self { records: Vec::new(), tickets: Vec::new(), losers: Vec::new() }
+        Self { records: Vec::new(), pending: Vec::new(), conflicts: Vec::new() }
     }
 }

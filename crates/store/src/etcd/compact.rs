@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::{PATIENCE, Shared};
+use super::{EtcdShared, REQUEST_TIMEOUT};
 use crate::{
     Error,
     wire::pb::{
@@ -28,7 +28,7 @@ const PROBE: Duration = Duration::from_secs(2);
 
 /// `patience`: how long it may take before it counts as ill, and as not ready.
 pub(super) async fn probe<V: fmt::Debug + Send + Sync + 'static>(
-    shared: Arc<Shared<V>>,
+    shared: Arc<EtcdShared<V>>,
     patience: [Duration; 2],
 ) {
     loop {
@@ -38,7 +38,9 @@ pub(super) async fn probe<V: fmt::Debug + Send + Sync + 'static>(
         let (took, late) = (began.elapsed(), "context deadline exceeded");
         let said = asked.unwrap_or_else(|_| Err(Error::Unavailable(late.to_owned())));
         let said = said.err().map(|error| error.to_string());
-        for (trouble, within) in [&shared.trouble, &shared.unready].into_iter().zip(patience) {
+        for (trouble, within) in
+            [&shared.health_error, &shared.readiness_error].into_iter().zip(patience)
+        {
             let late = (took > within).then(|| late.to_owned());
             *trouble.lock().unwrap_or_else(PoisonError::into_inner) = said.clone().or(late);
         }
@@ -46,13 +48,14 @@ pub(super) async fn probe<V: fmt::Debug + Send + Sync + 'static>(
 }
 
 /// Asks how much it keeps.
-pub(super) async fn measure<V: fmt::Debug + Send + Sync + 'static>(
-    shared: Arc<Shared<V>>,
+pub(super) async fn poll_db_size<V: fmt::Debug + Send + Sync + 'static>(
+    shared: Arc<EtcdShared<V>>,
     interval: Duration,
 ) {
     loop {
         let mut client = MaintenanceClient::new(shared.endpoints.current().1);
-        let asked = tokio::time::timeout(PATIENCE, client.status(pb::StatusRequest {})).await;
+        let asked =
+            tokio::time::timeout(REQUEST_TIMEOUT, client.status(pb::StatusRequest {})).await;
         if let Ok(Ok(status)) = asked {
             let size = u64::try_from(status.into_inner().db_size).unwrap_or_default();
             shared.size.store(size, Ordering::Release);
@@ -63,7 +66,7 @@ pub(super) async fn measure<V: fmt::Debug + Send + Sync + 'static>(
 
 /// Forgets, each time, what there was the time before.
 pub(super) async fn compact<V: fmt::Debug + Send + Sync + 'static>(
-    shared: Arc<Shared<V>>,
+    shared: Arc<EtcdShared<V>>,
     interval: Duration,
 ) {
     let (mut turn, mut revision) = (0, 0);
@@ -78,7 +81,7 @@ pub(super) async fn compact<V: fmt::Debug + Send + Sync + 'static>(
 
 /// Gives whose turn it is next, and the newest revision.
 async fn once<V: fmt::Debug + Send + Sync + 'static>(
-    shared: &Shared<V>,
+    shared: &EtcdShared<V>,
     turn: i64,
     revision: i64,
 ) -> Result<(i64, i64), Error> {
@@ -100,7 +103,7 @@ async fn once<V: fmt::Debug + Send + Sync + 'static>(
         success: operation(Request::RequestPut(put)),
         failure: operation(Request::RequestRange(look)),
     };
-    let answer = shared.endpoints.write(Instant::now() + PATIENCE, |mut kv| {
+    let answer = shared.endpoints.write(Instant::now() + REQUEST_TIMEOUT, |mut kv| {
         let request = request.clone();
         async move { kv.txn(request).await }
     });
@@ -115,7 +118,7 @@ async fn once<V: fmt::Debug + Send + Sync + 'static>(
     }
     if revision > 0 {
         let request = pb::CompactionRequest { revision, physical: false };
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + REQUEST_TIMEOUT;
         let done = shared.endpoints.write(until, |mut kv| async move { kv.compact(request).await });
         match done.await {
             Ok(_) => info!(revision, "compacted"),

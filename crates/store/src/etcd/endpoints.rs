@@ -24,7 +24,7 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use super::{PATIENCE, Remote, failed};
+use super::{EtcdConfig, REQUEST_TIMEOUT, store_error};
 use crate::{
     Error,
     wire::pb::{kv_client::KvClient, lease_client::LeaseClient, watch_client::WatchClient},
@@ -51,8 +51,8 @@ impl fmt::Display for NotConnected {
 impl std::error::Error for NotConnected {}
 
 impl Endpoints {
-    pub(super) fn new(remote: &Remote) -> Result<Self, Error> {
-        let Remote { endpoints, tls, dial, .. } = remote;
+    pub(super) fn new(remote: &EtcdConfig) -> Result<Self, Error> {
+        let EtcdConfig { endpoints, tls, dial, .. } = remote;
         let open = |url: &String| Ok((url.clone(), channel(url, tls.clone(), dial.clone())?));
         let members: Result<Vec<_>, Error> = endpoints.iter().map(open).collect();
         let members = members?;
@@ -69,7 +69,7 @@ impl Endpoints {
     }
 
     /// That one has failed: the next, unless somebody was faster.
-    pub(super) fn leave(&self, nth: usize) {
+    pub(super) fn mark_failed(&self, nth: usize) {
         let next = (nth + 1) % self.members.len();
         let _ = self.current.compare_exchange(nth, next, Ordering::AcqRel, Ordering::Acquire);
     }
@@ -91,7 +91,7 @@ impl Endpoints {
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        self.ask(Instant::now() + PATIENCE * 3, call, |status| {
+        self.call_with_retry(Instant::now() + REQUEST_TIMEOUT * 3, call, |status| {
             matches!(
                 status.code(),
                 Code::Unavailable | Code::Unknown | Code::Cancelled | Code::DeadlineExceeded
@@ -110,10 +110,10 @@ impl Endpoints {
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        self.ask(until, call, not_sent).await
+        self.call_with_retry(until, call, not_sent).await
     }
 
-    async fn ask<T, F>(
+    async fn call_with_retry<T, F>(
         &self,
         until: Instant,
         mut call: impl FnMut(KvClient<Channel>) -> F,
@@ -126,7 +126,7 @@ impl Endpoints {
         loop {
             let (nth, channel) = self.current();
             let client = KvClient::new(channel).max_decoding_message_size(usize::MAX);
-            let attempt = until.min(Instant::now() + PATIENCE);
+            let attempt = until.min(Instant::now() + REQUEST_TIMEOUT);
             let answer = timeout_at(attempt, call(client)).await;
             let status = match answer {
                 Ok(Ok(answer)) => return Ok(answer.into_inner()),
@@ -134,11 +134,11 @@ impl Endpoints {
                 Err(_) => Status::deadline_exceeded("etcd did not answer in time"),
             };
             if matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Unknown) {
-                self.leave(nth);
+                self.mark_failed(nth);
             }
             left -= 1;
             if left == 0 || Instant::now() >= until || !again(&status) {
-                return Err(failed(&status));
+                return Err(store_error(&status));
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -165,7 +165,7 @@ fn not_sent(status: &Status) -> bool {
 fn channel(
     url: &str,
     tls: Option<Arc<ClientConfig>>,
-    dial: Option<Dial>,
+    dial: Option<Dialer>,
 ) -> Result<Channel, Error> {
     let wrong = |what: String| Error::Unavailable(format!("{url}: {what}"));
     let uri: Uri = url.parse().map_err(|_| wrong("is no URL".to_owned()))?;
@@ -207,11 +207,11 @@ fn channel(
 
 /// A way to a host and port that somebody else makes.
 #[derive(Clone)]
-pub struct Dial(pub Arc<dyn Fn(String, u16) -> Dialling + Send + Sync>);
+pub struct Dialer(pub Arc<dyn Fn(String, u16) -> DialFuture + Send + Sync>);
 
-pub type Dialling = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
+pub type DialFuture = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
 
-impl fmt::Debug for Dial {
+impl fmt::Debug for Dialer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Dial")
     }
@@ -227,9 +227,9 @@ async fn open(
     host: &str,
     port: u16,
     tls: Option<(TlsConnector, ServerName<'static>)>,
-    dial: Option<Dial>,
+    dial: Option<Dialer>,
 ) -> io::Result<Opened> {
-    let stream: Box<dyn Stream> = if let Some(Dial(dial)) = dial {
+    let stream: Box<dyn Stream> = if let Some(Dialer(dial)) = dial {
         dial(host.to_owned(), port).await?
     } else {
         let stream = TcpStream::connect((host, port)).await?;
@@ -275,22 +275,22 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_deadline_is_of_all_attempts_together() {
         let urls = ["http://127.0.0.1:1", "http://127.0.0.1:2", "http://127.0.0.1:3"];
-        let endpoints = Endpoints::new(&Remote {
+        let endpoints = Endpoints::new(&EtcdConfig {
             endpoints: urls.map(str::to_owned).to_vec(),
-            ..Remote::default()
+            ..EtcdConfig::default()
         })
         .unwrap();
         let (begun, mut attempts) = (Instant::now(), 0);
-        let done = endpoints.write(begun + PATIENCE, |_| {
+        let done = endpoints.write(begun + REQUEST_TIMEOUT, |_| {
             attempts += 1;
             async {
-                tokio::time::sleep(PATIENCE * 2 / 5).await; // as long as a member that is cut off
+                tokio::time::sleep(REQUEST_TIMEOUT * 2 / 5).await; // as long as a member that is cut off
                 let error = NotConnected(io::ErrorKind::TimedOut.into());
                 Err::<Response<()>, _>(Status::from_error(Box::new(error)))
             }
         });
         assert!(matches!(done.await, Err(Error::Unavailable(_))));
-        let over = begun.elapsed().checked_sub(PATIENCE).expect("not before");
+        let over = begun.elapsed().checked_sub(REQUEST_TIMEOUT).expect("not before");
         assert!(over < Duration::from_millis(10), "{over:?}"); // of a clock that the test owns
         assert_eq!(attempts, 3);
     }

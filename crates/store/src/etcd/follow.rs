@@ -8,28 +8,28 @@ use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tonic::{Request, metadata::MetadataValue};
 use tracing::{info, warn};
 
-use super::Shared;
+use super::EtcdShared;
 use crate::{
-    Error, Lineage, Record, Resource,
-    wire::{pb, prefix_end, signed},
+    Error, KeyMetadata, Record, WatchCache,
+    wire::{pb, prefix_end, to_i64},
 };
 
 /// How long a member may say nothing to a question before another is asked.
-const SILENCE: Duration = Duration::from_secs(15);
+const PROGRESS_TIMEOUT: Duration = Duration::from_secs(15);
 
-pub(crate) struct Follower<V> {
+pub(crate) struct CacheWatcher<V> {
     pub(super) prefix: String,
-    pub(super) resource: Arc<Resource<V>>,
+    pub(super) resource: Arc<WatchCache<V>>,
     asked: Notify,
 }
 
-impl<V> Follower<V> {
-    pub(super) fn new(prefix: &str, resource: &Arc<Resource<V>>) -> Self {
+impl<V> CacheWatcher<V> {
+    pub(super) fn new(prefix: &str, resource: &Arc<WatchCache<V>>) -> Self {
         Self { prefix: prefix.to_owned(), resource: resource.clone(), asked: Notify::new() }
     }
 
     /// Asks etcd how far it is.
-    pub(super) fn nudge(&self) {
+    pub(super) fn request_progress(&self) {
         self.asked.notify_one();
     }
 
@@ -39,7 +39,7 @@ impl<V> Follower<V> {
 }
 
 /// Why a watch has ended.
-enum Ended {
+enum WatchEnd {
     /// Nobody serves the resource any more.
     Closed,
     /// Somewhere else it may go on.
@@ -49,9 +49,9 @@ enum Ended {
 }
 
 /// Shows the resource what happens after a revision, until it is closed.
-pub(super) async fn follow<V: fmt::Debug + Send + Sync + 'static>(
-    shared: Arc<Shared<V>>,
-    follower: Arc<Follower<V>>,
+pub(super) async fn run_watch<V: fmt::Debug + Send + Sync + 'static>(
+    shared: Arc<EtcdShared<V>>,
+    follower: Arc<CacheWatcher<V>>,
     mut after: u64,
 ) {
     let mut pause = Duration::from_millis(50);
@@ -59,12 +59,12 @@ pub(super) async fn follow<V: fmt::Debug + Send + Sync + 'static>(
         let began = after;
         let (nth, ended) = watch(&shared, &follower, &mut after).await;
         match ended {
-            Ended::Closed => return,
-            Ended::Broken(why) => {
+            WatchEnd::Closed => return,
+            WatchEnd::Broken(why) => {
                 warn!(prefix = follower.prefix, after, why, "a watch of etcd has ended");
-                shared.endpoints.leave(nth);
+                shared.endpoints.mark_failed(nth);
             }
-            Ended::Compacted => match again(&shared, &follower).await {
+            WatchEnd::Compacted => match relist(&shared, &follower).await {
                 Ok(through) => {
                     info!(prefix = follower.prefix, through, "listed anew");
                     after = through;
@@ -82,18 +82,18 @@ pub(super) async fn follow<V: fmt::Debug + Send + Sync + 'static>(
 }
 
 async fn watch<V: fmt::Debug + Send + Sync + 'static>(
-    shared: &Arc<Shared<V>>,
-    follower: &Follower<V>,
+    shared: &Arc<EtcdShared<V>>,
+    follower: &CacheWatcher<V>,
     after: &mut u64,
-) -> (usize, Ended) {
+) -> (usize, WatchEnd) {
     let (nth, mut client) = shared.endpoints.watch();
-    let broken = |why: String| (nth, Ended::Broken(why));
+    let broken = |why: String| (nth, WatchEnd::Broken(why));
     let (sender, requests) = tokio::sync::mpsc::channel(4);
-    let key = shared.there(&follower.prefix);
+    let key = shared.to_etcd_key(&follower.prefix);
     let create = pb::WatchCreateRequest {
         range_end: Bytes::from(prefix_end(&key)),
         key,
-        start_revision: signed(*after + 1),
+        start_revision: to_i64(*after + 1),
         progress_notify: true,
         ..Default::default()
     };
@@ -104,7 +104,7 @@ async fn watch<V: fmt::Debug + Send + Sync + 'static>(
     let mut request = Request::new(ReceiverStream::new(requests));
     // A member that is cut off from the others shall say so.
     request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
-    let mut events = match timeout(super::PATIENCE, client.watch(request)).await {
+    let mut events = match timeout(super::REQUEST_TIMEOUT, client.watch(request)).await {
         Ok(Ok(events)) => events.into_inner(),
         Ok(Err(status)) => return broken(status.message().to_owned()),
         Err(_) => return broken("it did not answer in time".to_owned()),
@@ -113,7 +113,7 @@ async fn watch<V: fmt::Debug + Send + Sync + 'static>(
     loop {
         let silence = async {
             if waits {
-                tokio::time::sleep(SILENCE).await;
+                tokio::time::sleep(PROGRESS_TIMEOUT).await;
             } else {
                 std::future::pending::<()>().await;
             }
@@ -129,7 +129,7 @@ async fn watch<V: fmt::Debug + Send + Sync + 'static>(
                 continue;
             }
             () = silence => return broken("it says nothing".to_owned()),
-            () = follower.resource.closed() => return (nth, Ended::Closed),
+            () = follower.resource.closed() => return (nth, WatchEnd::Closed),
         };
         waits = false;
         match response {
@@ -145,19 +145,19 @@ async fn watch<V: fmt::Debug + Send + Sync + 'static>(
 }
 
 fn take<V: fmt::Debug + Send + Sync + 'static>(
-    shared: &Shared<V>,
-    follower: &Follower<V>,
+    shared: &EtcdShared<V>,
+    follower: &CacheWatcher<V>,
     after: &mut u64,
     response: pb::WatchResponse,
-) -> Option<Ended> {
+) -> Option<WatchEnd> {
     if response.compact_revision > 0 {
-        return Some(Ended::Compacted);
+        return Some(WatchEnd::Compacted);
     } else if response.canceled {
-        return Some(Ended::Broken(response.cancel_reason));
+        return Some(WatchEnd::Broken(response.cancel_reason));
     } else if response.created {
         return None; // what it says of revisions is of before the watch
     }
-    let newest = shared.saw(response.header.as_ref());
+    let newest = shared.observe_revision(response.header.as_ref());
     if response.events.is_empty() {
         *after = newest.max(*after);
         follower.resource.complete(newest);
@@ -165,15 +165,15 @@ fn take<V: fmt::Debug + Send + Sync + 'static>(
     }
     for record in response.events.into_iter().filter_map(|event| shared.event(event)) {
         *after = record.revision.max(*after);
-        show(shared, follower, record);
+        apply_event(shared, follower, record);
     }
     follower.resource.complete(*after);
     None
 }
 
-fn show<V: fmt::Debug + Send + Sync + 'static>(
-    shared: &Shared<V>,
-    follower: &Follower<V>,
+fn apply_event<V: fmt::Debug + Send + Sync + 'static>(
+    shared: &EtcdShared<V>,
+    follower: &CacheWatcher<V>,
     record: Record,
 ) {
     let value = record.bytes.as_ref().and_then(|bytes| shared.values.take(&record.key, bytes));
@@ -183,25 +183,25 @@ fn show<V: fmt::Debug + Send + Sync + 'static>(
 }
 
 /// Shows the difference between what is known and what there is.
-async fn again<V: fmt::Debug + Send + Sync + 'static>(
-    shared: &Shared<V>,
-    follower: &Follower<V>,
+async fn relist<V: fmt::Debug + Send + Sync + 'static>(
+    shared: &EtcdShared<V>,
+    follower: &CacheWatcher<V>,
 ) -> Result<u64, Error> {
-    let (records, through) = shared.all(&follower.prefix, 0).await?;
+    let (records, through) = shared.list_all(&follower.prefix, 0).await?;
     let there: HashMap<_, _> =
         records.iter().map(|record| (record.key.clone(), record.revision)).collect();
-    let known = follower.resource.pin();
+    let known = follower.resource.snapshot();
     let gone = known.range(&follower.prefix, None).filter(|(key, _)| !there.contains_key(*key));
     let gone: Vec<_> = gone.map(|(key, _)| key.to_owned()).collect();
     for record in records {
         if known.get(&record.key).is_none_or(|version| version.revision != record.revision) {
-            show(shared, follower, record);
+            apply_event(shared, follower, record);
         }
     }
     for key in gone {
-        let (revision, lineage) = (through, Lineage::end(through));
+        let (revision, lineage) = (through, KeyMetadata::tombstone(through));
         let key = key.as_str().into();
-        show(
+        apply_event(
             shared,
             follower,
             Record { revision, key, bytes: None, expires: None, note: None, lineage },

@@ -7,11 +7,11 @@ use std::{
 
 use tokio::time::{Instant, timeout_at};
 
-use super::{endpoints::Endpoints, failed};
+use super::{endpoints::Endpoints, store_error};
 use crate::{Error, wire::pb};
 
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(super) struct LeasePool {
     last: Mutex<Option<Granted>>,
     /// For how long a lease is given to further keys, in seconds: so much later they may go.
     shared: i64,
@@ -25,7 +25,7 @@ struct Granted {
     at: i64,
 }
 
-impl Pool {
+impl LeasePool {
     pub(super) fn new(shared: i64) -> Self {
         Self { last: Mutex::default(), shared }
     }
@@ -50,7 +50,7 @@ impl Pool {
         let mut client = endpoints.lease();
         let granted = timeout_at(until, client.lease_grant(request)).await;
         let late = |_| Error::Unavailable("etcd did not answer in time".to_owned());
-        let id = granted.map_err(late)?.map_err(|status| failed(&status))?.into_inner().id;
+        let id = granted.map_err(late)?.map_err(|status| store_error(&status))?.into_inner().id;
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(Granted { id, ttl, at: now });
         Ok(id)

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use tokio::time::{Instant, timeout};
 use tokio_stream::StreamExt as _;
 
-use super::{PATIENCE, Remote, endpoints::Endpoints, failed};
+use super::{EtcdConfig, REQUEST_TIMEOUT, endpoints::Endpoints, store_error};
 use crate::{
     Error,
-    archive::Archive,
+    archive::EtcdSnapshot,
     wire::pb::{self, maintenance_client::MaintenanceClient, request_op::Request},
 };
 
@@ -19,15 +19,16 @@ const AT_ONCE: usize = 64;
 const BYTES: usize = 512 << 10;
 
 /// Saves all that etcd holds.
-pub async fn save(remote: &Remote, out: &mut File) -> Result<(), Error> {
+pub async fn save(remote: &EtcdConfig, out: &mut File) -> Result<(), Error> {
     let endpoints = Endpoints::new(remote)?;
     let late = |_| Error::Unavailable("etcd did not answer in time".to_owned());
     let mut client =
         MaintenanceClient::new(endpoints.current().1).max_decoding_message_size(usize::MAX);
-    let parts = timeout(PATIENCE, client.snapshot(pb::SnapshotRequest {})).await.map_err(late)?;
-    let mut parts = parts.map_err(|status| failed(&status))?.into_inner();
-    while let Some(part) = timeout(PATIENCE * 6, parts.next()).await.map_err(late)? {
-        let part = part.map_err(|status| failed(&status))?;
+    let parts =
+        timeout(REQUEST_TIMEOUT, client.snapshot(pb::SnapshotRequest {})).await.map_err(late)?;
+    let mut parts = parts.map_err(|status| store_error(&status))?.into_inner();
+    while let Some(part) = timeout(REQUEST_TIMEOUT * 6, parts.next()).await.map_err(late)? {
+        let part = part.map_err(|status| store_error(&status))?;
         out.write_all(&part.blob)
             .map_err(|error| Error::Disk(format!("write the snapshot: {error}")))?;
     }
@@ -35,7 +36,7 @@ pub async fn save(remote: &Remote, out: &mut File) -> Result<(), Error> {
 }
 
 /// Writes what was saved into an etcd that holds nothing. Revisions begin anew there.
-pub async fn restore(archive: &Archive, remote: &Remote) -> Result<usize, Error> {
+pub async fn restore(archive: &EtcdSnapshot, remote: &EtcdConfig) -> Result<usize, Error> {
     let endpoints = Endpoints::new(remote)?;
     let all = Bytes::from_static(&[0]);
     let request = pb::RangeRequest {
@@ -73,7 +74,7 @@ async fn put(endpoints: &Endpoints, batch: Vec<pb::PutRequest>) -> Result<(), Er
         success: batch.into_iter().map(operation).collect(),
         ..Default::default()
     };
-    let done = endpoints.write(Instant::now() + PATIENCE, |mut kv| {
+    let done = endpoints.write(Instant::now() + REQUEST_TIMEOUT, |mut kv| {
         let request = request.clone();
         async move { kv.txn(request).await }
     });

@@ -13,15 +13,15 @@ const MOST: usize = 10_000;
 
 type Kept<V> = HashMap<Text, (Bytes, V)>;
 
-pub(crate) struct Values<V>(Mutex<Kept<V>>);
+pub(crate) struct InFlightValues<V>(Mutex<Kept<V>>);
 
-impl<V> Default for Values<V> {
+impl<V> Default for InFlightValues<V> {
     fn default() -> Self {
         Self(Mutex::new(HashMap::new()))
     }
 }
 
-impl<V> Values<V> {
+impl<V> InFlightValues<V> {
     pub(crate) fn keep(&self, key: &Text, bytes: &Bytes, value: V) {
         let mut kept = self.kept();
         if kept.len() < MOST {

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use object::Text;
 
-use crate::{Lineage, Record, engine::ASIDE};
+use crate::{KeyMetadata, Record, engine::INTERNAL_KEY_PREFIX};
 
 /// The engine's own.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Aside {
+pub(super) enum InternalKey {
     /// That a lease was granted; its value is how long.
     Lease(i64),
     /// That an alarm is on.
@@ -21,24 +21,24 @@ pub(super) enum Aside {
     Floor,
 }
 
-impl Aside {
+impl InternalKey {
     pub(super) fn key(self) -> Text {
         match self {
-            Self::Lease(id) => format!("{ASIDE}lease/{id:016x}"),
-            Self::Alarm => format!("{ASIDE}alarm"),
-            Self::Floor => format!("{ASIDE}floor"),
+            Self::Lease(id) => format!("{INTERNAL_KEY_PREFIX}lease/{id:016x}"),
+            Self::Alarm => format!("{INTERNAL_KEY_PREFIX}alarm"),
+            Self::Floor => format!("{INTERNAL_KEY_PREFIX}floor"),
         }
         .into()
     }
 
     /// Whether a key of the log is the engine's own.
     pub(super) fn is(key: &str) -> bool {
-        key.starts_with(ASIDE)
+        key.starts_with(INTERNAL_KEY_PREFIX)
     }
 
     /// What one of the engine's own keys is; `None`: nothing that is known here.
     pub(super) fn of(key: &str) -> Option<Self> {
-        let name = key.strip_prefix(ASIDE)?;
+        let name = key.strip_prefix(INTERNAL_KEY_PREFIX)?;
         match name.split_once('/') {
             None if name == "alarm" => Some(Self::Alarm),
             None if name == "floor" => Some(Self::Floor),
@@ -60,16 +60,16 @@ pub(super) fn to_number(bytes: &[u8]) -> Option<i64> {
 
 /// What a store begins with besides clients' keys: everything up to `revision` is
 /// forgotten, and these leases are granted.
-pub(crate) fn begin(revision: u64, leases: &BTreeMap<i64, i64>) -> Vec<Record> {
-    let record = |what: Aside, value: i64| {
-        let (key, bytes, lineage) = (what.key(), Some(number(value)), Lineage::new(revision));
+pub(crate) fn initial_records(revision: u64, leases: &BTreeMap<i64, i64>) -> Vec<Record> {
+    let record = |what: InternalKey, value: i64| {
+        let (key, bytes, lineage) = (what.key(), Some(number(value)), KeyMetadata::new(revision));
         Record { revision, key, bytes, expires: None, note: None, lineage }
     };
-    let granted = leases.iter().map(|(id, ttl)| record(Aside::Lease(*id), *ttl));
-    granted.chain([record(Aside::Floor, revision.cast_signed())]).collect()
+    let granted = leases.iter().map(|(id, ttl)| record(InternalKey::Lease(*id), *ttl));
+    granted.chain([record(InternalKey::Floor, revision.cast_signed())]).collect()
 }
 
-pub(crate) fn to_text(key: &[u8]) -> Text {
+pub(crate) fn key_to_text(key: &[u8]) -> Text {
     match std::str::from_utf8(key) {
         Ok(text) if text.is_ascii() => text.into(),
         _ => key.iter().copied().map(char::from).collect(),
@@ -77,7 +77,7 @@ pub(crate) fn to_text(key: &[u8]) -> Text {
 }
 
 /// `None`: no client wrote it.
-pub(crate) fn from_text(text: &str) -> Option<Bytes> {
+pub(crate) fn key_from_text(text: &str) -> Option<Bytes> {
     if text.is_ascii() {
         return Some(Bytes::copy_from_slice(text.as_bytes()));
     }
@@ -92,20 +92,20 @@ mod tests {
     fn any_bytes_are_a_key_and_their_order_stays() {
         let keys =
             [&b"/registry/a"[..], b"a\x00", b"a\x7f", b"a\x80\xff", "aé".as_bytes(), b"\xff"];
-        let texts: Vec<_> = keys.iter().map(|key| to_text(key)).collect();
+        let texts: Vec<_> = keys.iter().map(|key| key_to_text(key)).collect();
         assert!(texts.is_sorted() && texts[0] == "/registry/a");
         for (key, text) in keys.iter().zip(&texts) {
-            assert_eq!(from_text(text).as_deref(), Some(*key));
-            assert!(!Aside::is(text));
+            assert_eq!(key_from_text(text).as_deref(), Some(*key));
+            assert!(!InternalKey::is(text));
         }
     }
 
     #[test]
     fn the_engines_own_keys_are_behind_all_others() {
-        for own in [Aside::Lease(-3), Aside::Alarm, Aside::Floor] {
-            assert_eq!(Aside::of(&own.key()), Some(own));
-            assert!(own.key() > to_text(&[0xff; 4]) && from_text(&own.key()).is_none());
+        for own in [InternalKey::Lease(-3), InternalKey::Alarm, InternalKey::Floor] {
+            assert_eq!(InternalKey::of(&own.key()), Some(own));
+            assert!(own.key() > key_to_text(&[0xff; 4]) && key_from_text(&own.key()).is_none());
         }
-        assert!(Aside::is("\u{100}later") && Aside::of("\u{100}later").is_none());
+        assert!(InternalKey::is("\u{100}later") && InternalKey::of("\u{100}later").is_none());
     }
 }

@@ -11,14 +11,14 @@ use bytes::Bytes;
 use ring::digest::{Context, SHA256};
 
 use super::{keyspace::Version, member::Member, state::State};
-use crate::archive::{self, Saved};
+use crate::archive::{self, SavedVersion};
 
 /// How much is sent at once.
 const PART: usize = 64 << 10;
 
 /// A file that is gone when this is; its sum comes last.
 #[derive(Debug)]
-pub(super) struct Backup {
+pub(super) struct SnapshotReader {
     file: File,
     left: u64,
     sum: Option<Context2>,
@@ -33,7 +33,7 @@ impl std::fmt::Debug for Context2 {
     }
 }
 
-impl Backup {
+impl SnapshotReader {
     pub(super) fn make(member: &Member, scratch: &Path) -> io::Result<Self> {
         let (versions, leases, floor, index) = {
             let inner = member.inner();
@@ -41,7 +41,7 @@ impl Backup {
             let all = state.keys.versions(state.durable).into_iter();
             let all: Vec<_> = all.map(|(key, version)| saved(key, version)).collect();
             let leases = state.leases.0.iter().map(|(id, lease)| (*id, lease.ttl)).collect();
-            (all, leases, state.keys.floor, state.durable_position())
+            (all, leases, state.keys.compact_revision, state.durable_position())
         };
         let path = scratch.join(format!("snapshot-{}.tmp", std::process::id()));
         let mut file =
@@ -81,10 +81,10 @@ pub(super) fn hash(state: &State, revision: u64) -> u32 {
     let any = versions.iter().any(|(key, version)| seen(key, version));
     let mut sum = crc32c::crc32c(b"key");
     for (key, version) in versions {
-        let old = version.lineage.revision <= keys.floor;
+        let old = version.lineage.mod_revision <= keys.compact_revision;
         if !old || seen(key, version) || (!any && version.value.is_some()) {
             let saved = saved(key, version);
-            sum = crc32c::crc32c_append(sum, &saved.place());
+            sum = crc32c::crc32c_append(sum, &saved.revision_key());
             sum = crc32c::crc32c_append(sum, &saved.stored());
         }
     }
@@ -92,6 +92,10 @@ pub(super) fn hash(state: &State, revision: u64) -> u32 {
 }
 
 /// As the file has it.
-fn saved(key: &Bytes, version: &Version) -> Saved {
-    Saved { sub: version.sub, kv: version.shown(key), deleted: version.value.is_none() }
+fn saved(key: &Bytes, version: &Version) -> SavedVersion {
+    SavedVersion {
+        sub: version.sub,
+        kv: version.to_key_value(key),
+        deleted: version.value.is_none(),
+    }
 }

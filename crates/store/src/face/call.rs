@@ -8,16 +8,16 @@ use prost::Message;
 use tonic::Status;
 
 use super::{
-    fault::Fault,
-    http2::Out,
-    member::Turn,
-    requests::{self, check},
+    fault::EtcdError,
+    http2::WriteBuffer,
+    member::StateGuard,
+    requests::{self, validate},
     service::Service,
 };
 use crate::wire::pb;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Method {
+pub(super) enum KvMethod {
     Range,
     Put,
     DeleteRange,
@@ -25,7 +25,7 @@ pub(super) enum Method {
     Compact,
 }
 
-impl Method {
+impl KvMethod {
     pub(super) fn of(path: &[u8]) -> Option<Self> {
         match path.strip_prefix(b"/etcdserverpb.KV/")? {
             b"Range" => Some(Self::Range),
@@ -39,7 +39,7 @@ impl Method {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Call {
+pub(super) enum KvRequest {
     Range(pb::RangeRequest),
     Put(pb::PutRequest),
     DeleteRange(pb::DeleteRangeRequest),
@@ -48,16 +48,16 @@ pub(super) enum Call {
     Compact(pb::CompactionRequest),
 }
 
-impl Call {
-    pub(super) fn decode(method: Method, message: &[u8]) -> Result<Self, Status> {
+impl KvRequest {
+    pub(super) fn decode(method: KvMethod, message: &[u8]) -> Result<Self, Status> {
         let call = match method {
-            Method::Range => pb::RangeRequest::decode(message).map(Self::Range),
-            Method::Put => pb::PutRequest::decode(message).map(Self::Put),
-            Method::DeleteRange => pb::DeleteRangeRequest::decode(message).map(Self::DeleteRange),
-            Method::Txn => {
+            KvMethod::Range => pb::RangeRequest::decode(message).map(Self::Range),
+            KvMethod::Put => pb::PutRequest::decode(message).map(Self::Put),
+            KvMethod::DeleteRange => pb::DeleteRangeRequest::decode(message).map(Self::DeleteRange),
+            KvMethod::Txn => {
                 pb::TxnRequest::decode(message).map(|request| Self::Txn(request, message.len()))
             }
-            Method::Compact => pb::CompactionRequest::decode(message).map(Self::Compact),
+            KvMethod::Compact => pb::CompactionRequest::decode(message).map(Self::Compact),
         };
         call.map_err(|error| Status::internal(format!("a message makes no sense: {error}")))
     }
@@ -65,9 +65,9 @@ impl Call {
 
 /// An answer that is encoded when it is sent, piece by piece if it is long.
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(super) struct KvResponse {
     /// Whether it was judged by what a full disk has left.
-    pub(super) spare: bool,
+    pub(super) used_reserve: bool,
     left: usize,
     /// What is encoded, and where it is written next.
     encoded: Vec<u8>,
@@ -78,7 +78,7 @@ pub(super) struct Reply {
     last: Vec<u8>,
 }
 
-impl Reply {
+impl KvResponse {
     fn new(spare: bool, message: &impl Message) -> Self {
         let mut encoded = begin(message.encoded_len());
         message.encode(&mut encoded).expect("a vector takes all");
@@ -102,7 +102,7 @@ impl Reply {
 
     fn of(spare: bool, left: usize, encoded: Vec<u8>, entries: Vec<Bytes>, last: Vec<u8>) -> Self {
         let (value, entries) = (Bytes::new(), entries.into_iter());
-        Self { spare, left, encoded, at: 0, value, entries, last }
+        Self { used_reserve: spare, left, encoded, at: 0, value, entries, last }
     }
 
     /// How much there is still to write.
@@ -111,7 +111,7 @@ impl Reply {
     }
 
     /// Writes that much of it.
-    pub(super) fn write(&mut self, out: &mut Out, count: usize) {
+    pub(super) fn write(&mut self, out: &mut WriteBuffer, count: usize) {
         let mut room = count.min(self.left);
         self.left -= room;
         while room > 0 {
@@ -144,68 +144,68 @@ fn begin(length: usize) -> Vec<u8> {
 
 impl Service {
     /// Judges a call: its answer, and where the log must have come before that is told.
-    pub(super) fn judge(
+    pub(super) fn execute(
         &self,
-        turn: &mut Turn<'_>,
-        call: &Call,
+        turn: &mut StateGuard<'_>,
+        call: &KvRequest,
         spare: bool,
-    ) -> Result<(Reply, Option<u64>), Fault> {
+    ) -> Result<(KvResponse, Option<u64>), EtcdError> {
         let metrics = &self.member.metrics;
         let counted = |counter: &std::sync::atomic::AtomicU64| {
             counter.fetch_add(1, Ordering::Relaxed);
         };
         match call {
-            Call::Range(request) => {
-                check::range(request)?;
+            KvRequest::Range(request) => {
+                validate::range(request)?;
                 counted(&metrics.ranges);
                 let state = turn.state_mut();
                 let (entries, count, more) = requests::entries(state, request)?;
-                Ok((Reply::range(self.header_at(state.durable), entries, count, more), None))
+                Ok((KvResponse::range(self.header_at(state.durable), entries, count, more), None))
             }
-            Call::Put(request) => {
-                check::put(request)?;
+            KvRequest::Put(request) => {
+                validate::put(request)?;
                 let size = request.key.len() + request.value.len();
                 self.fits(size)?;
                 counted(&metrics.puts);
-                let ((mut response, now), position) = turn.judge(spare, |state| {
+                let ((mut response, now), position) = turn.execute(spare, |state| {
                     Ok((requests::put(state, request.clone())?, state.now()))
                 })?;
                 response.header = self.header_at(now);
-                Ok((Reply::new(spare, &response), position))
+                Ok((KvResponse::new(spare, &response), position))
             }
-            Call::DeleteRange(request) => {
-                check::key(&request.key)?;
+            KvRequest::DeleteRange(request) => {
+                validate::key(&request.key)?;
                 counted(&metrics.deletions);
-                let ((mut response, now), position) = turn.judge(spare, |state| {
+                let ((mut response, now), position) = turn.execute(spare, |state| {
                     Ok((requests::delete(state, request.clone()), state.now()))
                 })?;
                 response.header = self.header_at(now);
-                Ok((Reply::new(spare, &response), position))
+                Ok((KvResponse::new(spare, &response), position))
             }
-            Call::Txn(request, size) => {
-                check::txn(request, self.limits.operations)?;
+            KvRequest::Txn(request, size) => {
+                validate::txn(request, self.limits.operations)?;
                 self.fits(*size)?;
                 counted(&metrics.transactions);
-                let ((mut response, now), position) = turn.judge(spare, |state| {
+                let ((mut response, now), position) = turn.execute(spare, |state| {
                     Ok((requests::txn(state, request.clone())?, state.now()))
                 })?;
                 response.header = self.header_at(now);
-                Ok((Reply::new(spare, &response), position))
+                Ok((KvResponse::new(spare, &response), position))
             }
-            Call::Compact(request) => {
+            KvRequest::Compact(request) => {
                 let revision = u64::try_from(request.revision).unwrap_or_default();
-                let (now, position) = turn.judge(spare, |state| {
+                let (now, position) = turn.execute(spare, |state| {
                     state.compact(revision)?;
                     Ok(state.now())
                 })?;
                 let header = self.header_at(now);
-                Ok((Reply::new(spare, &pb::CompactionResponse { header }), position))
+                Ok((KvResponse::new(spare, &pb::CompactionResponse { header }), position))
             }
         }
     }
 
-    pub(super) fn fits(&self, size: usize) -> Result<(), Fault> {
-        if size > self.limits.request_bytes { Err(Fault::TooLarge) } else { Ok(()) }
+    pub(super) fn fits(&self, size: usize) -> Result<(), EtcdError> {
+        if size > self.limits.request_bytes { Err(EtcdError::TooLarge) } else { Ok(()) }
     }
 }
 
@@ -232,8 +232,8 @@ mod tests {
         let entries: Vec<_> = kvs.iter().map(entry).collect();
         let whole = pb::RangeResponse { header, kvs, more: true, count: 77 };
         for size in [1, 2, 7, 1_000, 1 << 20] {
-            let mut reply = Reply::range(header, entries.clone(), 77, true);
-            let (mut parts, mut out, length) = (Out::default(), Vec::new(), reply.len());
+            let mut reply = KvResponse::range(header, entries.clone(), 77, true);
+            let (mut parts, mut out, length) = (WriteBuffer::default(), Vec::new(), reply.len());
             while reply.len() > 0 {
                 reply.write(&mut parts, size);
             }
@@ -247,13 +247,17 @@ mod tests {
 
     #[test]
     fn nonsense_is_no_call() {
-        assert_eq!(Method::of(b"/etcdserverpb.KV/RangeStream"), None);
-        assert_eq!(Method::of(b"/etcdserverpb.Watch/Watch"), None);
-        for method in
-            [Method::Range, Method::Put, Method::DeleteRange, Method::Txn, Method::Compact]
-        {
-            assert!(Call::decode(method, &[0xff; 9]).is_err());
-            assert!(Call::decode(method, &[]).is_ok());
+        assert_eq!(KvMethod::of(b"/etcdserverpb.KV/RangeStream"), None);
+        assert_eq!(KvMethod::of(b"/etcdserverpb.Watch/Watch"), None);
+        for method in [
+            KvMethod::Range,
+            KvMethod::Put,
+            KvMethod::DeleteRange,
+            KvMethod::Txn,
+            KvMethod::Compact,
+        ] {
+            assert!(KvRequest::decode(method, &[0xff; 9]).is_err());
+            assert!(KvRequest::decode(method, &[]).is_ok());
         }
     }
 }

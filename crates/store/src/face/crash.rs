@@ -12,8 +12,8 @@ use std::{
 use bytes::Bytes;
 use object::Clock;
 
-use super::{fault::Fault, member::Member, range::Range};
-use crate::{DiskLog, Error, Options, Simulated};
+use super::{fault::EtcdError, member::Member, range::Range};
+use crate::{DiskLog, DiskLogOptions, Error, SimulatedDisk};
 
 const TURNS: u64 = 40;
 
@@ -38,10 +38,17 @@ impl Drop for Running {
     }
 }
 
-fn open(disk: &Simulated) -> Result<Running, Error> {
+fn open(disk: &SimulatedDisk) -> Result<Running, Error> {
     let (segment, reserve, compact) = (2_048, 1_024, 6_000);
     let retain = Duration::from_secs(75);
-    let options = Options { segment, reserve, compact, retain, background: false, stop: false };
+    let options = DiskLogOptions {
+        segment_size: segment,
+        reserve_size: reserve,
+        compact_threshold: compact,
+        retain,
+        background: false,
+        exit_on_failure: false,
+    };
     let log = DiskLog::open(Arc::new(disk.clone()), Arc::new(Still), options)?;
     let member = Member::open(log, Arc::new(Still), 0)?;
     let thread = member.start().expect("a thread");
@@ -75,7 +82,7 @@ fn go_on(member: &Member, from: u64) -> u64 {
     let mut done = from;
     for turn in from + 1..=TURNS {
         let text = Bytes::from(format!("{turn:03}{}", "x".repeat(60)));
-        let written: Result<(), Fault> = wait(member.write(|state| {
+        let written: Result<(), EtcdError> = wait(member.write(|state| {
             for name in ["a", "b", "c"] {
                 state.put(&key(name), &text, 0)?;
             }
@@ -94,7 +101,7 @@ fn go_on(member: &Member, from: u64) -> u64 {
             && wait(member.write(|state| state.grant(turn.cast_signed(), 9, 0))).is_err();
         let floor = member.read(|state| state.durable.saturating_sub(3));
         let compacted = turn % 7 == 3
-            && wait(member.write(|state| state.compact(floor))) == Err(Fault::Stopped);
+            && wait(member.write(|state| state.compact(floor))) == Err(EtcdError::Stopped);
         if granted || compacted {
             return done;
         }
@@ -110,7 +117,7 @@ fn check(member: &Member, acknowledged: u64) -> u64 {
             let text = version.value.as_ref()?;
             std::str::from_utf8(&text[..3]).ok()?.parse::<u64>().ok()
         };
-        for revision in state.keys.floor.max(1)..=state.durable {
+        for revision in state.keys.compact_revision.max(1)..=state.durable {
             let seen = ["a", "b", "c"].map(|name| turn(revision, name));
             assert!(seen.iter().all(|other| *other == seen[0]), "at {revision}: {seen:?}");
             let expected = seen[0].filter(|turn| turn % 5 != 0);
@@ -125,11 +132,11 @@ fn check(member: &Member, acknowledged: u64) -> u64 {
 
 #[test]
 fn whatever_moment_the_power_goes() {
-    let whole = Simulated::default();
+    let whole = SimulatedDisk::default();
     assert_eq!(go_on(&open(&whole).expect("empty").member, 0), TURNS);
     assert!(whole.changes() > 80, "{}", whole.changes());
     for moment in 1..whole.changes() + 2 {
-        let disk = Simulated::default();
+        let disk = SimulatedDisk::default();
         disk.crash_after(moment);
         let acknowledged = open(&disk).map_or(0, |running| go_on(&running.member, 0));
         for seed in 0..3 {
@@ -145,7 +152,7 @@ fn whatever_moment_the_power_goes() {
 
 #[test]
 fn a_full_disk_takes_deletions_and_goes_on_when_there_is_room() {
-    let disk = Simulated::default();
+    let disk = SimulatedDisk::default();
     disk.limit(Some(40_000));
     let running = open(&disk).expect("empty");
     let member = &running.member;
@@ -157,7 +164,7 @@ fn a_full_disk_takes_deletions_and_goes_on_when_there_is_room() {
             match wait(member.write(|state| state.put(&name, &text, 0).map(drop))) {
                 Ok(()) => there.push(name),
                 Err(fault) => {
-                    assert_eq!(fault, Fault::NoSpace);
+                    assert_eq!(fault, EtcdError::NoSpace);
                     refused += 1;
                     if refused == 2 {
                         break;

@@ -3,7 +3,7 @@
 use tonic::{Code, Status};
 
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-pub(crate) enum Fault {
+pub(crate) enum EtcdError {
     #[error("etcdserver: key is not provided")]
     EmptyKey,
     #[error("etcdserver: key not found")]
@@ -39,14 +39,14 @@ pub(crate) enum Fault {
     Stopped,
 }
 
-impl From<Fault> for Status {
-    fn from(fault: Fault) -> Self {
+impl From<EtcdError> for Status {
+    fn from(fault: EtcdError) -> Self {
         let code = match fault {
-            Fault::Compacted | Fault::Future | Fault::TtlTooLarge => Code::OutOfRange,
-            Fault::NoSpace | Fault::Quota => Code::ResourceExhausted,
-            Fault::LeaseNotFound => Code::NotFound,
-            Fault::LeaseExists => Code::FailedPrecondition,
-            Fault::Stopped => Code::Unavailable,
+            EtcdError::Compacted | EtcdError::Future | EtcdError::TtlTooLarge => Code::OutOfRange,
+            EtcdError::NoSpace | EtcdError::Quota => Code::ResourceExhausted,
+            EtcdError::LeaseNotFound => Code::NotFound,
+            EtcdError::LeaseExists => Code::FailedPrecondition,
+            EtcdError::Stopped => Code::Unavailable,
             _ => Code::InvalidArgument,
         };
         Self::new(code, fault.to_string())

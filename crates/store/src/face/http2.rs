@@ -19,4 +19,4 @@ mod receive;
 mod stream;
 mod upload;
 
-pub(super) use self::{connection::Connection, frame::PREFACE, out::Out};
+pub(super) use self::{connection::Connection, frame::PREFACE, out::WriteBuffer};

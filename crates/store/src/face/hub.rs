@@ -14,13 +14,13 @@ use super::{keyspace::Keyspace, range::Range};
 /// The watches of one stream that have something to read, each with the revision from
 /// which on it has.
 #[derive(Debug, Default)]
-pub(super) struct Bell {
+pub(super) struct WatchNotifier {
     due: Mutex<BTreeMap<i64, u64>>,
     rung: Notify,
 }
 
-impl Bell {
-    pub(super) fn ring(&self, watches: impl IntoIterator<Item = i64>, from: u64) {
+impl WatchNotifier {
+    pub(super) fn notify(&self, watches: impl IntoIterator<Item = i64>, from: u64) {
         let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
         for watch in watches {
             due.entry(watch).or_insert(from);
@@ -40,35 +40,35 @@ impl Bell {
         }
     }
 
-    pub(super) fn is_silent(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.due.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    pub(super) async fn rung(&self) {
+    pub(super) async fn notified(&self) {
         self.rung.notified().await;
     }
 }
 
 /// The watches of one stream that look at the same.
 #[derive(Debug)]
-struct Group {
-    bell: Arc<Bell>,
+struct WatchGroup {
+    bell: Arc<WatchNotifier>,
     /// Each with its number.
     watches: Vec<(u64, i64)>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Hub {
+pub(super) struct WatchRegistry {
     /// Of one key, by that; of more, by what they are. Whoever looks at the same as a
     /// thousand others of its stream costs no more than they do.
-    single: HashMap<Bytes, Vec<Group>>,
-    ranges: HashMap<Range, Vec<Group>>,
+    single: HashMap<Bytes, Vec<WatchGroup>>,
+    ranges: HashMap<Range, Vec<WatchGroup>>,
     numbers: u64,
 }
 
-impl Hub {
+impl WatchRegistry {
     /// Gives a number to leave with.
-    pub(super) fn enter(&mut self, watch: i64, range: Range, bell: &Arc<Bell>) -> u64 {
+    pub(super) fn register(&mut self, watch: i64, range: Range, bell: &Arc<WatchNotifier>) -> u64 {
         self.numbers += 1;
         let groups = if range.is_single() {
             self.single.entry(range.key).or_default()
@@ -78,13 +78,14 @@ impl Hub {
         match groups.iter_mut().find(|group| Arc::ptr_eq(&group.bell, bell)) {
             Some(group) => group.watches.push((self.numbers, watch)),
             None => {
-                groups.push(Group { bell: bell.clone(), watches: vec![(self.numbers, watch)] });
+                groups
+                    .push(WatchGroup { bell: bell.clone(), watches: vec![(self.numbers, watch)] });
             }
         }
         self.numbers
     }
 
-    pub(super) fn leave(&mut self, range: &Range, number: u64) {
+    pub(super) fn unregister(&mut self, range: &Range, number: u64) {
         if range.is_single() {
             if self.single.get_mut(&range.key).is_some_and(|groups| remove(groups, number)) {
                 self.single.remove(&range.key);
@@ -100,7 +101,7 @@ impl Hub {
     }
 
     /// Rings for what happened from one revision to another. Nobody else wakes.
-    pub(super) fn tell(&self, keys: &Keyspace, from: u64, to: u64) {
+    pub(super) fn notify(&self, keys: &Keyspace, from: u64, to: u64) {
         if self.single.is_empty() && self.ranges.is_empty() {
             return;
         }
@@ -108,14 +109,14 @@ impl Hub {
             let ranges = self.ranges.iter().filter(|(range, _)| range.contains(&change.key));
             let single = self.single.get(&change.key);
             for group in ranges.map(|(_, groups)| groups).chain(single).flatten() {
-                group.bell.ring(group.watches.iter().map(|(_, watch)| *watch), change.revision);
+                group.bell.notify(group.watches.iter().map(|(_, watch)| *watch), change.revision);
             }
         }
     }
 }
 
 /// Whether nobody is left.
-fn remove(groups: &mut Vec<Group>, number: u64) -> bool {
+fn remove(groups: &mut Vec<WatchGroup>, number: u64) -> bool {
     for group in groups.iter_mut() {
         // In order of numbers: they are given in that.
         if let Ok(nth) = group.watches.binary_search_by_key(&number, |(number, _)| *number) {

@@ -18,12 +18,12 @@ use bytes::Bytes;
 use prost::encoding::{encode_varint, encoded_len_varint};
 
 use super::{
-    pages::{PAGE, Page, Pages},
+    pages::{CachedPage, PAGE, RangeCache},
     range::Range,
 };
 use crate::{
-    Lineage,
-    wire::{KeyValue, signed},
+    KeyMetadata,
+    wire::{KeyValue, to_i64},
 };
 
 /// A key from one write to the next.
@@ -33,7 +33,7 @@ pub(super) struct Version {
     pub(super) position: u64,
     /// Its place among the changes of its revision.
     pub(super) sub: u32,
-    pub(super) lineage: Lineage,
+    pub(super) lineage: KeyMetadata,
     /// `None`: deleted.
     pub(super) value: Option<Bytes>,
     /// All that clients see of it, encoded once as an entry of a range; the value is a part.
@@ -53,11 +53,11 @@ pub(super) struct Change {
 pub(super) struct Keyspace {
     keys: BTreeMap<Bytes, Vec<Version>>,
     changes: VecDeque<Change>,
-    pages: Pages,
+    pages: RangeCache,
     /// Keys that are there, and the bytes of all versions.
     pub(super) count: usize,
     pub(super) bytes: u64,
-    pub(super) floor: u64,
+    pub(super) compact_revision: u64,
     /// Where in the log that is.
     pub(super) floor_position: u64,
 }
@@ -82,35 +82,36 @@ impl Keyspace {
     /// there can be, and how many there are.
     pub(super) fn entries(&mut self, range: &Range, now: u64) -> (Vec<Bytes>, usize) {
         let Self { keys, pages, .. } = self;
-        let (mut entries, mut count, mut draft) = (Vec::new(), 0, Draft::default());
+        let (mut entries, mut count, mut draft) = (Vec::new(), 0, PageBuilder::default());
         let (from, until) = range.bounds();
         let mut rest = keys.range::<[u8], _>((from, until));
         while let Some((key, versions)) = rest.next() {
             if let Some(page) = pages.get(key, now).filter(|page| range.contains(&page.last)) {
                 entries.push(page.entries.clone());
                 count += page.count;
-                draft = Draft::after(&entries);
+                draft = PageBuilder::after(&entries);
                 rest = keys.range::<[u8], _>((Bound::Excluded(&*page.last), until));
                 continue;
             }
-            let settled = versions.last().is_none_or(|last| last.lineage.revision <= now);
+            let settled = versions.last().is_none_or(|last| last.lineage.mod_revision <= now);
             if let Some(version) = seen(versions, now) {
                 entries.push(version.encoded.clone());
                 count += 1;
                 draft.size += version.encoded.len();
             }
             if !settled {
-                draft = Draft::after(&entries); // what is on its way belongs to no page
+                draft = PageBuilder::after(&entries); // what is on its way belongs to no page
             } else if draft.size >= PAGE && (entries.len() < draft.from + 2 || !pages.has_room()) {
-                draft = Draft::after(&entries);
+                draft = PageBuilder::after(&entries);
             } else if draft.size >= PAGE {
                 let first = draft.first.take().unwrap_or_else(|| key.clone());
                 let page = entries[draft.from..].concat();
                 let (count, page) = (entries.len() - draft.from, Bytes::from(page));
                 entries.truncate(draft.from);
                 entries.push(page.clone());
-                pages.insert(first, Page { last: key.clone(), at: now, count, entries: page });
-                draft = Draft::after(&entries);
+                pages
+                    .insert(first, CachedPage { last: key.clone(), at: now, count, entries: page });
+                draft = PageBuilder::after(&entries);
             } else if draft.size > 0 {
                 draft.first.get_or_insert_with(|| key.clone());
             }
@@ -132,7 +133,7 @@ impl Keyspace {
     /// Takes in a version, the newest of all. Gives the one that it replaces.
     pub(super) fn push(&mut self, key: &Bytes, version: Version) -> Option<Version> {
         let size = weight(key, &version);
-        self.pages.changed(key);
+        self.pages.invalidate(key);
         let there = version.value.is_some();
         let change = change(key, &version);
         let versions = match self.keys.get_mut(key) {
@@ -174,7 +175,7 @@ impl Keyspace {
         }
         kept.append(&mut self.changes);
         self.changes = kept;
-        self.floor = floor;
+        self.compact_revision = floor;
         touched.sort_unstable();
         touched.dedup();
         for key in &touched {
@@ -184,8 +185,9 @@ impl Keyspace {
 
     fn forget(&mut self, key: &Bytes, floor: u64) {
         let Some(versions) = self.keys.get_mut(key) else { return };
-        let mut from = versions.partition_point(|v| v.lineage.revision <= floor).saturating_sub(1);
-        if versions[from].value.is_none() && versions[from].lineage.revision < floor {
+        let mut from =
+            versions.partition_point(|v| v.lineage.mod_revision <= floor).saturating_sub(1);
+        if versions[from].value.is_none() && versions[from].lineage.mod_revision < floor {
             from += 1;
         }
         self.bytes -= versions.drain(..from).map(|gone| weight(key, &gone)).sum::<u64>();
@@ -205,15 +207,15 @@ impl Keyspace {
     /// The changes of one key.
     pub(super) fn changes_of(&self, key: &Bytes, from: u64, to: u64) -> Vec<Change> {
         let versions = self.keys.get(key).map_or(&[][..], Vec::as_slice);
-        let start = versions.partition_point(|version| version.lineage.revision < from);
-        let within = versions[start..].iter().take_while(|v| v.lineage.revision <= to);
+        let start = versions.partition_point(|version| version.lineage.mod_revision < from);
+        let within = versions[start..].iter().take_while(|v| v.lineage.mod_revision <= to);
         within.map(|version| change(key, version)).collect()
     }
 
     /// The version that a change made, and the one before it.
-    pub(super) fn made(&self, change: &Change) -> Option<(&Version, Option<&Version>)> {
+    pub(super) fn version_of(&self, change: &Change) -> Option<(&Version, Option<&Version>)> {
         let versions = self.keys.get(&change.key)?;
-        let is = |v: &Version| (v.lineage.revision, v.sub) < (change.revision, change.sub);
+        let is = |v: &Version| (v.lineage.mod_revision, v.sub) < (change.revision, change.sub);
         let nth = versions.partition_point(is);
         let before = nth.checked_sub(1).map(|nth| &versions[nth]);
         Some((versions.get(nth)?, before.filter(|before| before.value.is_some())))
@@ -223,8 +225,9 @@ impl Keyspace {
     pub(super) fn versions(&self, to: u64) -> Vec<(&Bytes, &Version)> {
         let all =
             self.keys.iter().flat_map(|(key, versions)| versions.iter().map(move |v| (key, v)));
-        let mut all: Vec<_> = all.filter(|(_, version)| version.lineage.revision <= to).collect();
-        all.sort_unstable_by_key(|(_, version)| (version.lineage.revision, version.sub));
+        let mut all: Vec<_> =
+            all.filter(|(_, version)| version.lineage.mod_revision <= to).collect();
+        all.sort_unstable_by_key(|(_, version)| (version.lineage.mod_revision, version.sub));
         all
     }
 }
@@ -234,7 +237,7 @@ impl Version {
     pub(super) fn new(
         key: &[u8],
         place: (u64, u32),
-        lineage: Lineage,
+        lineage: KeyMetadata,
         value: Option<&[u8]>,
     ) -> Self {
         let (position, sub) = place;
@@ -247,10 +250,11 @@ impl Version {
     }
 
     /// As clients see it; a deletion is a key and a revision.
-    pub(super) fn shown(&self, key: &Bytes) -> KeyValue {
-        let Lineage { revision, created, version, lease } = self.lineage;
-        let (mod_revision, create_revision) = (signed(revision), signed(created));
-        let (key, version, value) = (key.clone(), signed(version), self.value.clone());
+    pub(super) fn to_key_value(&self, key: &Bytes) -> KeyValue {
+        let KeyMetadata { mod_revision: revision, create_revision: created, version, lease } =
+            self.lineage;
+        let (mod_revision, create_revision) = (to_i64(revision), to_i64(created));
+        let (key, version, value) = (key.clone(), to_i64(version), self.value.clone());
         KeyValue {
             key,
             create_revision,
@@ -264,14 +268,14 @@ impl Version {
 
 /// A page in the making.
 #[derive(Default)]
-struct Draft {
+struct PageBuilder {
     first: Option<Bytes>,
     /// Where it begins among the entries, and how long it is.
     from: usize,
     size: usize,
 }
 
-impl Draft {
+impl PageBuilder {
     fn after(entries: &[Bytes]) -> Self {
         Self { from: entries.len(), ..Self::default() }
     }
@@ -279,8 +283,8 @@ impl Draft {
 
 /// The message `KeyValue` as an entry of a range. The order of fields is free: the value comes
 /// last.
-fn encode(key: &[u8], lineage: Lineage, value: &[u8]) -> Vec<u8> {
-    let Lineage { revision, created, version, lease } = lineage;
+fn encode(key: &[u8], lineage: KeyMetadata, value: &[u8]) -> Vec<u8> {
+    let KeyMetadata { mod_revision: revision, create_revision: created, version, lease } = lineage;
     let numbers =
         [(0x10, created), (0x18, revision), (0x20, version), (0x30, lease.cast_unsigned())];
     let numbers = numbers.into_iter().filter(|(_, number)| *number != 0);
@@ -308,13 +312,13 @@ fn encode(key: &[u8], lineage: Lineage, value: &[u8]) -> Vec<u8> {
 
 fn change(key: &Bytes, version: &Version) -> Change {
     let Version { position, sub, lineage, .. } = *version;
-    Change { position, revision: lineage.revision, sub, key: key.clone() }
+    Change { position, revision: lineage.mod_revision, sub, key: key.clone() }
 }
 
 fn seen(versions: &[Version], revision: u64) -> Option<&Version> {
     let nth = match versions.last() {
-        Some(last) if last.lineage.revision <= revision => versions.len(),
-        _ => versions.partition_point(|version| version.lineage.revision <= revision),
+        Some(last) if last.lineage.mod_revision <= revision => versions.len(),
+        _ => versions.partition_point(|version| version.lineage.mod_revision <= revision),
     };
     versions.get(nth.checked_sub(1)?).filter(|version| version.value.is_some())
 }
@@ -329,7 +333,7 @@ mod tests {
     use crate::wire::pb::RangeResponse;
 
     fn put(keys: &mut Keyspace, key: &'static str, revision: u64, value: Option<&'static str>) {
-        let lineage = Lineage::new(revision);
+        let lineage = KeyMetadata::new(revision);
         let value = value.map(str::as_bytes);
         let version = Version::new(key.as_bytes(), (revision, 0), lineage, value);
         keys.push(&key.into(), version);
@@ -363,12 +367,17 @@ mod tests {
     fn what_is_encoded_is_what_is_shown() {
         use prost::Message as _;
         let lineages = [
-            Lineage::new(1),
-            Lineage { revision: u64::MAX >> 1, created: 300, version: 0, lease: -7 },
+            KeyMetadata::new(1),
+            KeyMetadata {
+                mod_revision: u64::MAX >> 1,
+                create_revision: 300,
+                version: 0,
+                lease: -7,
+            },
         ];
         for (lineage, value) in lineages.into_iter().zip(["", "value"]) {
             let version = Version::new(b"/k", (1, 0), lineage, Some(value.as_bytes()));
-            let shown = version.shown(&"/k".into());
+            let shown = version.to_key_value(&"/k".into());
             let range = RangeResponse::decode(version.encoded.clone()).unwrap();
             assert_eq!(shown.value, value.as_bytes());
             assert_eq!(range.kvs, [shown]);
@@ -392,14 +401,16 @@ mod tests {
             let value =
                 vec![u8::try_from(turn % 251).unwrap(); usize::try_from(next() % 2_000).unwrap()];
             let value = Some(&*value).filter(|_| next() % 5 > 0);
-            keys.push(&key, Version::new(&key, (revision, 0), Lineage::new(revision), value));
+            keys.push(&key, Version::new(&key, (revision, 0), KeyMetadata::new(revision), value));
             let (from, to) = (next() % 400, next() % 500);
             let range = Range::new(format!("/k/{from:03}").into(), format!("/k/{to:03}").into());
             for look in 0..3 {
                 let (entries, count) = keys.entries(&range, durable);
                 let told = RangeResponse::decode(&*entries.concat()).unwrap().kvs;
-                let there: Vec<_> =
-                    keys.range(&range, durable).map(|(key, version)| version.shown(key)).collect();
+                let there: Vec<_> = keys
+                    .range(&range, durable)
+                    .map(|(key, version)| version.to_key_value(key))
+                    .collect();
                 assert!(told == there && count == there.len(), "turn {turn}");
                 paged += there.len() - entries.len();
                 match (look, next() % 4) {

@@ -7,7 +7,7 @@ use tokio_stream::Stream;
 use tonic::{Code, Request, Response, Status};
 
 use super::{
-    requests::{self, check},
+    requests::{self, validate},
     service::Service,
 };
 use crate::wire::pb::{self, kv_server::Kv};
@@ -24,7 +24,7 @@ impl Kv for Service {
         request: Request<pb::RangeRequest>,
     ) -> Result<Response<pb::RangeResponse>, Status> {
         let request = request.into_inner();
-        check::range(&request)?;
+        validate::range(&request)?;
         self.member.metrics.ranges.fetch_add(1, Ordering::Relaxed);
         let (response, revision) = self
             .member
@@ -40,7 +40,7 @@ impl Kv for Service {
         request: Request<pb::RangeRequest>,
     ) -> Result<Response<Parts>, Status> {
         let request = request.into_inner();
-        check::range(&request)?;
+        validate::range(&request)?;
         if request.sort_order != 0 || request.sort_target != 0 {
             let what = "RangeStream does not support custom sort orders";
             return Err(Status::unimplemented(what));
@@ -80,7 +80,7 @@ impl Kv for Service {
         request: Request<pb::PutRequest>,
     ) -> Result<Response<pb::PutResponse>, Status> {
         let request = request.into_inner();
-        check::put(&request)?;
+        validate::put(&request)?;
         self.fits(request.encoded_len())?;
         self.member.metrics.puts.fetch_add(1, Ordering::Relaxed);
         let (response, revision) = self
@@ -96,7 +96,7 @@ impl Kv for Service {
         request: Request<pb::DeleteRangeRequest>,
     ) -> Result<Response<pb::DeleteRangeResponse>, Status> {
         let request = request.into_inner();
-        check::key(&request.key)?;
+        validate::key(&request.key)?;
         self.member.metrics.deletions.fetch_add(1, Ordering::Relaxed);
         let (response, revision) = self
             .member
@@ -111,7 +111,7 @@ impl Kv for Service {
         request: Request<pb::TxnRequest>,
     ) -> Result<Response<pb::TxnResponse>, Status> {
         let request = request.into_inner();
-        check::txn(&request, self.limits.operations)?;
+        validate::txn(&request, self.limits.operations)?;
         self.fits(request.encoded_len())?;
         self.member.metrics.transactions.fetch_add(1, Ordering::Relaxed);
         let (response, revision) = self

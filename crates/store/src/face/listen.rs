@@ -37,7 +37,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// A port, and what it takes.
 #[derive(Debug)]
-pub struct Listening {
+pub struct BoundListener {
     pub listener: TcpListener,
     pub tls: Option<Arc<ServerConfig>>,
 }
@@ -45,11 +45,11 @@ pub struct Listening {
 /// Answers until `stop`, and a while longer those who are in the middle of something.
 pub(super) async fn listen(
     service: Service,
-    ports: Vec<Listening>,
+    ports: Vec<BoundListener>,
     stop: impl Future<Output = ()>,
     patience: Duration,
 ) {
-    let front = Front::new(service);
+    let front = ConnectionRouter::new(service);
     let ending = CancellationToken::new();
     let (mut tasks, mut accepting) = (JoinSet::new(), JoinSet::new());
     let (sender, mut accepted) = tokio::sync::mpsc::channel(64);
@@ -81,7 +81,7 @@ pub(super) async fn listen(
 
 type Accepted = tokio::sync::mpsc::Sender<(TcpStream, Option<TlsAcceptor>)>;
 
-async fn accept(Listening { listener, tls }: Listening, accepted: Accepted) {
+async fn accept(BoundListener { listener, tls }: BoundListener, accepted: Accepted) {
     let tls = tls.map(TlsAcceptor::from);
     loop {
         match listener.accept().await {
@@ -100,7 +100,7 @@ async fn accept(Listening { listener, tls }: Listening, accepted: Accepted) {
 }
 
 #[derive(Clone)]
-struct Front {
+struct ConnectionRouter {
     service: Service,
     kv: KvServer<Service>,
     watch: WatchServer<Service>,
@@ -109,7 +109,7 @@ struct Front {
     maintenance: MaintenanceServer<Service>,
 }
 
-impl Front {
+impl ConnectionRouter {
     fn new(service: Service) -> Self {
         let limit = service.limits.request_bytes + (512 << 10);
         Self {
@@ -292,6 +292,6 @@ fn text(status: StatusCode, kind: &'static str, text: String) -> Response<Body> 
 }
 
 /// A port to listen on.
-pub async fn bind(address: &str, tls: Option<Arc<ServerConfig>>) -> io::Result<Listening> {
-    Ok(Listening { listener: TcpListener::bind(address).await?, tls })
+pub async fn bind(address: &str, tls: Option<Arc<ServerConfig>>) -> io::Result<BoundListener> {
+    Ok(BoundListener { listener: TcpListener::bind(address).await?, tls })
 }

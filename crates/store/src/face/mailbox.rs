@@ -8,7 +8,7 @@ use std::{
 
 /// What has become of a request that was judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Outcome {
+pub(super) enum CommitOutcome {
     Durable,
     /// Taken back: what needs no room may try again.
     Full,
@@ -17,33 +17,33 @@ pub(super) enum Outcome {
 }
 
 /// Takes what is in its mailbox, and answers for it, on whichever thread.
-pub(super) trait Owner: Send + Sync {
+pub(super) trait CompletionHandler: Send + Sync {
     /// False: `task` must be woken.
     fn answer(&self, task: &Waker) -> bool;
 }
 
 /// Outcomes by stream, until the connection takes them.
 #[derive(Default)]
-pub(super) struct Mailbox {
+pub(super) struct CompletionQueue {
     mail: Mutex<Mail>,
-    owner: OnceLock<Weak<dyn Owner>>,
+    owner: OnceLock<Weak<dyn CompletionHandler>>,
 }
 
 #[derive(Debug, Default)]
 struct Mail {
-    outcomes: Vec<(u32, Outcome)>,
+    outcomes: Vec<(u32, CommitOutcome)>,
     /// Who takes them next.
     task: Option<Waker>,
 }
 
-impl Mailbox {
-    pub(super) fn belongs_to(&self, owner: Weak<dyn Owner>) {
+impl CompletionQueue {
+    pub(super) fn set_handler(&self, owner: Weak<dyn CompletionHandler>) {
         let _ = self.owner.set(owner); // once
     }
 
     /// The same for the only one who is told: it is answered here and now, if its
     /// connection has nothing else to do. To wake somebody for it costs more.
-    pub(super) fn deliver(&self, stream: u32, outcome: Outcome) {
+    pub(super) fn deliver(&self, stream: u32, outcome: CommitOutcome) {
         let Some(task) = self.put(stream, outcome) else { return };
         let owner = self.owner.get().and_then(Weak::upgrade);
         if !owner.is_some_and(|owner| owner.answer(&task)) {
@@ -52,14 +52,14 @@ impl Mailbox {
     }
 
     /// Gives whom to wake, unless somebody was told already.
-    pub(super) fn put(&self, stream: u32, outcome: Outcome) -> Option<Waker> {
+    pub(super) fn put(&self, stream: u32, outcome: CommitOutcome) -> Option<Waker> {
         let mut mail = self.mail();
         mail.outcomes.push((stream, outcome));
         mail.task.take()
     }
 
     /// What has come; whoever takes it is woken for the next.
-    pub(super) fn take(&self, cx: &mut Context<'_>) -> Vec<(u32, Outcome)> {
+    pub(super) fn take(&self, cx: &mut Context<'_>) -> Vec<(u32, CommitOutcome)> {
         let mut mail = self.mail();
         if mail.task.as_ref().is_none_or(|task| !task.will_wake(cx.waker())) {
             mail.task = Some(cx.waker().clone());
@@ -72,7 +72,7 @@ impl Mailbox {
     }
 }
 
-impl fmt::Debug for Mailbox {
+impl fmt::Debug for CompletionQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Mailbox").field(&self.mail).finish()
     }

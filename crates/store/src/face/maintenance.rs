@@ -6,12 +6,12 @@ use bytes::Bytes;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
-use super::{backup, fault::Fault, kv::refused, service::Service, state::State};
+use super::{backup, fault::EtcdError, kv::refused, service::Service, state::State};
 use crate::wire::{
     pb::{
         self, alarm_request::AlarmAction, cluster_server::Cluster, maintenance_server::Maintenance,
     },
-    signed,
+    to_i64,
 };
 
 /// Whose interface this is.
@@ -35,11 +35,11 @@ impl Maintenance for Service {
             AlarmAction::Get => on,
             AlarmAction::Activate | AlarmAction::Deactivate if !meant => false,
             AlarmAction::Activate => {
-                self.alarm_is(true).await?;
+                self.set_alarm(true).await?;
                 true
             }
             AlarmAction::Deactivate => {
-                self.alarm_is(false).await?;
+                self.set_alarm(false).await?;
                 on
             }
         };
@@ -59,9 +59,9 @@ impl Maintenance for Service {
         Ok(Response::new(pb::StatusResponse {
             header: self.header(),
             version: VERSION.into(),
-            db_size: signed(bytes),
-            db_size_in_use: signed(bytes),
-            db_size_quota: signed(quota),
+            db_size: to_i64(bytes),
+            db_size_in_use: to_i64(bytes),
+            db_size_quota: to_i64(quota),
             leader: id,
             raft_index: index,
             raft_applied_index: index,
@@ -97,17 +97,17 @@ impl Maintenance for Service {
         let (hash, floor, revision) = self.member.read(|state| {
             let revision = if asked == 0 { state.durable } else { asked };
             if revision > state.durable {
-                return Err(Fault::Future);
-            } else if revision < state.keys.floor {
-                return Err(Fault::Compacted);
+                return Err(EtcdError::Future);
+            } else if revision < state.keys.compact_revision {
+                return Err(EtcdError::Compacted);
             }
-            Ok((backup::hash(state, revision), state.keys.floor, revision))
+            Ok((backup::hash(state, revision), state.keys.compact_revision, revision))
         })?;
         Ok(Response::new(pb::HashKvResponse {
             header: self.header(),
             hash,
-            compact_revision: if floor == 0 { -1 } else { signed(floor) },
-            hash_revision: signed(revision),
+            compact_revision: if floor == 0 { -1 } else { to_i64(floor) },
+            hash_revision: to_i64(revision),
         }))
     }
 
@@ -116,7 +116,8 @@ impl Maintenance for Service {
     async fn snapshot(&self, _: Request<pb::SnapshotRequest>) -> Result<Response<Parts>, Status> {
         let (member, scratch, header) = (self.member.clone(), self.scratch.clone(), self.header());
         let made =
-            tokio::task::spawn_blocking(move || backup::Backup::make(&member, &scratch)).await;
+            tokio::task::spawn_blocking(move || backup::SnapshotReader::make(&member, &scratch))
+                .await;
         let failed = |what: String| Status::internal(format!("cannot make a snapshot: {what}"));
         let mut backup =
             made.map_err(|e| failed(e.to_string()))?.map_err(|e| failed(e.to_string()))?;
@@ -149,7 +150,7 @@ impl Maintenance for Service {
 }
 
 impl Service {
-    async fn alarm_is(&self, on: bool) -> Result<(), Fault> {
+    async fn set_alarm(&self, on: bool) -> Result<(), EtcdError> {
         let set = |state: &mut State| {
             state.set_alarm(on);
             Ok(())

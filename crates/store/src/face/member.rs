@@ -16,13 +16,13 @@ use tokio::sync::oneshot;
 use tracing::{error, warn};
 
 use super::{
-    fault::Fault,
-    hub::Hub,
-    mailbox::{Mailbox, Outcome},
+    fault::EtcdError,
+    hub::WatchRegistry,
+    mailbox::{CommitOutcome, CompletionQueue},
     metrics::Metrics,
     state::State,
 };
-use crate::{Error, Failure, Image, Log, Notes, Removals};
+use crate::{AppendError, Checkpoint, Error, LastDeletions, Log, Notes};
 
 /// How often expiry is looked at, while anything can expire.
 const TICK: Duration = Duration::from_millis(500);
@@ -38,27 +38,27 @@ pub(super) struct Member {
 
 pub(super) struct Inner {
     pub(super) state: State,
-    pub(super) hub: Hub,
-    waiting: Vec<Waiting>,
+    pub(super) watches: WatchRegistry,
+    waiting: Vec<CommitWaiter>,
     broken: bool,
     closing: bool,
 }
 
 /// Somebody whose answer can be given when the log has come that far.
-struct Waiting {
+struct CommitWaiter {
     position: u64,
-    who: Who,
+    who: WaiterTarget,
 }
 
-enum Who {
-    One(oneshot::Sender<Outcome>),
+enum WaiterTarget {
+    One(oneshot::Sender<CommitOutcome>),
     /// A stream of a connection.
-    Stream(Arc<Mailbox>, u32),
+    Stream(Arc<CompletionQueue>, u32),
 }
 
 /// Requests that are judged one after the other, with nobody in between. The log hears
 /// of them when this ends.
-pub(super) struct Turn<'a> {
+pub(super) struct StateGuard<'a> {
     member: &'a Member,
     inner: Option<MutexGuard<'a, Inner>>,
     sleeping: bool,
@@ -81,8 +81,9 @@ impl Member {
             return Err(Error::Corrupt { key: "the log".to_owned(), revision: 0, why });
         }
         state.ready(&base);
-        let (hub, waiting) = (Hub::default(), Vec::new());
-        let inner = Mutex::new(Inner { state, hub, waiting, broken: false, closing: false });
+        let (hub, waiting) = (WatchRegistry::default(), Vec::new());
+        let inner =
+            Mutex::new(Inner { state, watches: hub, waiting, broken: false, closing: false });
         let (metrics, work) = (Metrics::default(), Condvar::new());
         Ok(Arc::new(Self { clock, metrics, log, inner, work }))
     }
@@ -122,28 +123,28 @@ impl Member {
     /// Where there is no room, what takes none is done all the same.
     pub(super) async fn write<T>(
         &self,
-        mut request: impl FnMut(&mut State) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
+        mut request: impl FnMut(&mut State) -> Result<T, EtcdError>,
+    ) -> Result<T, EtcdError> {
         for spare in [false, true] {
             let (done, durable) = {
                 let mut turn = self.turn();
-                let (done, position) = turn.judge(spare, &mut request)?;
+                let (done, position) = turn.execute(spare, &mut request)?;
                 (done, position.map(|position| turn.wait_alone(position)))
             };
             let Some(durable) = durable else { return Ok(done) };
-            match durable.await.map_err(|_| Fault::Stopped)? {
-                Outcome::Durable => return Ok(done),
-                Outcome::Full => {}
-                Outcome::Broken => return Err(Fault::Stopped),
+            match durable.await.map_err(|_| EtcdError::Stopped)? {
+                CommitOutcome::Durable => return Ok(done),
+                CommitOutcome::Full => {}
+                CommitOutcome::Broken => return Err(EtcdError::Stopped),
             }
         }
-        Err(Fault::NoSpace)
+        Err(EtcdError::NoSpace)
     }
 
-    pub(super) fn turn(&self) -> Turn<'_> {
+    pub(super) fn turn(&self) -> StateGuard<'_> {
         let inner = self.inner();
         let sleeping = inner.state.idle();
-        Turn { member: self, inner: Some(inner), sleeping }
+        StateGuard { member: self, inner: Some(inner), sleeping }
     }
 
     /// Sleeps until there is something to commit; false: it is over.
@@ -152,7 +153,7 @@ impl Member {
         loop {
             let over = inner.state.leases.expired(self.clock.now());
             for id in over {
-                let _ = inner.state.judge(true, |state| state.revoke(id)); // it may have gone
+                let _ = inner.state.execute(true, |state| state.revoke(id)); // it may have gone
             }
             if inner.broken {
                 return false;
@@ -170,8 +171,8 @@ impl Member {
     }
 
     fn commit(&self) {
-        let due = self.log.due();
-        let records = self.inner().state.send();
+        let due = self.log.needs_compaction();
+        let records = self.inner().state.take_batch();
         let begun = Instant::now();
         let appended = self.log.append(&records);
         self.metrics.syncs.add(begun.elapsed());
@@ -180,19 +181,19 @@ impl Member {
         }
         match appended {
             Ok(()) => self.committed(due, begun),
-            Err(Failure::Full) => {
+            Err(AppendError::Full) => {
                 warn!(records = records.len(), "the disk is full");
                 let mut inner = self.inner();
-                inner.state.refused();
+                inner.state.roll_back();
                 let waiting = mem::take(&mut inner.waiting);
-                let image = self.log.due().then(|| image(&inner.state));
+                let image = self.log.needs_compaction().then(|| image(&inner.state));
                 drop(inner);
-                tell(waiting, Outcome::Full);
+                tell(waiting, CommitOutcome::Full);
                 if let Some(image) = image {
                     self.log.compact(image);
                 }
             }
-            Err(Failure::Broken(error)) => {
+            Err(AppendError::Broken(error)) => {
                 error!(%error, "cannot append to the log; nothing more is written");
                 self.give_up();
             }
@@ -205,14 +206,14 @@ impl Member {
         inner.broken = true;
         let waiting = mem::take(&mut inner.waiting);
         drop(inner);
-        tell(waiting, Outcome::Broken);
+        tell(waiting, CommitOutcome::Broken);
     }
 
     fn committed(&self, due: bool, begun: Instant) {
         let mut inner = self.inner();
         let (from, to) = inner.state.committed();
-        let Inner { state, hub, .. } = &mut *inner;
-        hub.tell(&state.keys, from, to);
+        let Inner { state, watches: hub, .. } = &mut *inner;
+        hub.notify(&state.keys, from, to);
         let durable = state.durable_position();
         let image = due.then(|| image(state));
         // In the order in which they were judged, and so of their positions.
@@ -221,31 +222,31 @@ impl Member {
         let done = mem::replace(&mut inner.waiting, later);
         drop(inner);
         self.metrics.commits.add(begun.elapsed());
-        tell(done, Outcome::Durable);
+        tell(done, CommitOutcome::Durable);
         if let Some(image) = image {
             self.log.compact(image);
         }
     }
 }
 
-impl Turn<'_> {
+impl StateGuard<'_> {
     pub(super) fn state_mut(&mut self) -> &mut State {
         &mut self.inner.as_mut().expect("until it is dropped").state
     }
 
     /// What was done, and where the log must have come before that may be told: with
     /// all that it saw.
-    pub(super) fn judge<T>(
+    pub(super) fn execute<T>(
         &mut self,
         spare: bool,
-        request: impl FnOnce(&mut State) -> Result<T, Fault>,
-    ) -> Result<(T, Option<u64>), Fault> {
+        request: impl FnOnce(&mut State) -> Result<T, EtcdError>,
+    ) -> Result<(T, Option<u64>), EtcdError> {
         let inner = self.inner.as_mut().expect("until it is dropped");
         if inner.broken || inner.closing {
-            return Err(Fault::Stopped);
+            return Err(EtcdError::Stopped);
         }
-        let done = inner.state.judge(spare, request);
-        if done.as_ref().is_err_and(|fault| *fault == Fault::Quota) {
+        let done = inner.state.execute(spare, request);
+        if done.as_ref().is_err_and(|fault| *fault == EtcdError::Quota) {
             inner.state.set_alarm(true);
         }
         let position = inner.state.position();
@@ -253,17 +254,17 @@ impl Turn<'_> {
     }
 
     /// Tells a stream when the log has come so far.
-    pub(super) fn wait(&mut self, position: u64, stream: u32, mailbox: &Arc<Mailbox>) {
-        self.push(Waiting { position, who: Who::Stream(mailbox.clone(), stream) });
+    pub(super) fn wait(&mut self, position: u64, stream: u32, mailbox: &Arc<CompletionQueue>) {
+        self.push(CommitWaiter { position, who: WaiterTarget::Stream(mailbox.clone(), stream) });
     }
 
-    fn wait_alone(&mut self, position: u64) -> oneshot::Receiver<Outcome> {
+    fn wait_alone(&mut self, position: u64) -> oneshot::Receiver<CommitOutcome> {
         let (answer, durable) = oneshot::channel();
-        self.push(Waiting { position, who: Who::One(answer) });
+        self.push(CommitWaiter { position, who: WaiterTarget::One(answer) });
         durable
     }
 
-    fn push(&mut self, waiting: Waiting) {
+    fn push(&mut self, waiting: CommitWaiter) {
         self.inner.as_mut().expect("until it is dropped").waiting.push(waiting);
     }
 
@@ -272,7 +273,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for StateGuard<'_> {
     fn drop(&mut self) {
         let wake = self.sleeping && !self.inner().state.idle();
         self.inner = None;
@@ -283,24 +284,24 @@ impl Drop for Turn<'_> {
 }
 
 /// Tells them all, and each connection once.
-fn tell(waiting: Vec<Waiting>, outcome: Outcome) {
+fn tell(waiting: Vec<CommitWaiter>, outcome: CommitOutcome) {
     let alone = waiting.len() == 1;
     let mut tasks = Vec::new();
     for waiting in waiting {
         match waiting.who {
-            Who::One(answer) => drop(answer.send(outcome)), // who asked may have gone
-            Who::Stream(mailbox, stream) if alone => mailbox.deliver(stream, outcome),
-            Who::Stream(mailbox, stream) => tasks.extend(mailbox.put(stream, outcome)),
+            WaiterTarget::One(answer) => drop(answer.send(outcome)), // who asked may have gone
+            WaiterTarget::Stream(mailbox, stream) if alone => mailbox.deliver(stream, outcome),
+            WaiterTarget::Stream(mailbox, stream) => tasks.extend(mailbox.put(stream, outcome)),
         }
     }
     tasks.into_iter().for_each(Waker::wake);
 }
 
 /// What the log may begin with: all that can still be asked for.
-fn image(state: &State) -> Image {
+fn image(state: &State) -> Checkpoint {
     let (revision, floor) = (state.durable_position(), state.keys.floor_position);
-    let (removals, notes) = (Removals::default(), Notes::default());
-    Image { revision, floor, heads: None, removals, notes }
+    let (removals, notes) = (LastDeletions::default(), Notes::default());
+    Checkpoint { revision, floor, heads: None, removals, notes }
 }
 
 impl fmt::Debug for Member {

@@ -54,8 +54,8 @@ pub(super) fn text(member: &Member) -> String {
     let (keys, bytes, quota, floor, revision, watchers) = {
         let inner = member.inner();
         let state = &inner.state;
-        let (keys, watchers) = (&state.keys, inner.hub.len());
-        (keys.count, keys.bytes, state.quota, keys.floor, state.durable, watchers)
+        let (keys, watchers) = (&state.keys, inner.watches.len());
+        (keys.count, keys.bytes, state.quota, keys.compact_revision, state.durable, watchers)
     };
     let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let mut text = String::new();

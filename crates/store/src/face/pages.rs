@@ -14,7 +14,7 @@ const ALL: usize = 32 << 20;
 const REFUSED: usize = ALL * 8;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Page {
+pub(super) struct CachedPage {
     /// Its last key.
     pub(super) last: Bytes,
     /// As of which revision; nothing between its first key and its last has changed since.
@@ -26,15 +26,15 @@ pub(super) struct Page {
 
 /// By their first keys. No two of them share a key.
 #[derive(Debug, Default)]
-pub(super) struct Pages {
-    pages: BTreeMap<Bytes, Page>,
+pub(super) struct RangeCache {
+    pages: BTreeMap<Bytes, CachedPage>,
     size: usize,
     refused: usize,
 }
 
-impl Pages {
+impl RangeCache {
     /// The page that begins with a key, as of a revision.
-    pub(super) fn get(&self, first: &[u8], at: u64) -> Option<&Page> {
+    pub(super) fn get(&self, first: &[u8], at: u64) -> Option<&CachedPage> {
         self.pages.get(first).filter(|page| page.at <= at)
     }
 
@@ -49,8 +49,8 @@ impl Pages {
         self.size < ALL
     }
 
-    pub(super) fn insert(&mut self, first: Bytes, page: Page) {
-        self.changed(&first);
+    pub(super) fn insert(&mut self, first: Bytes, page: CachedPage) {
+        self.invalidate(&first);
         let within = (Bound::Included(&first), Bound::Included(&page.last));
         let met: Vec<_> =
             self.pages.range::<Bytes, _>(within).map(|(first, _)| first.clone()).collect();
@@ -60,7 +60,7 @@ impl Pages {
     }
 
     /// A key is written, deleted or made: no page has it any more.
-    pub(super) fn changed(&mut self, key: &[u8]) {
+    pub(super) fn invalidate(&mut self, key: &[u8]) {
         if self.size == 0 {
             return;
         }
@@ -83,22 +83,22 @@ impl Pages {
 mod tests {
     use super::*;
 
-    fn page(last: &'static str, size: usize) -> Page {
-        Page { last: last.into(), at: 5, count: 2, entries: vec![0; size].into() }
+    fn page(last: &'static str, size: usize) -> CachedPage {
+        CachedPage { last: last.into(), at: 5, count: 2, entries: vec![0; size].into() }
     }
 
     #[test]
     fn a_change_between_its_ends_ends_a_page() {
-        let mut pages = Pages::default();
+        let mut pages = RangeCache::default();
         pages.insert("b".into(), page("d", 10));
         pages.insert("f".into(), page("h", 10));
         for outside in ["a", "e", "i"] {
-            pages.changed(outside.as_bytes());
+            pages.invalidate(outside.as_bytes());
         }
         assert!(pages.get(b"b", 5).is_some() && pages.get(b"f", 9).is_some());
         assert!(pages.get(b"b", 4).is_none() && pages.get(b"c", 5).is_none());
         for inside in ["f", "g", "h"] {
-            pages.changed(inside.as_bytes());
+            pages.invalidate(inside.as_bytes());
             assert!(pages.get(b"f", 5).is_none(), "{inside}");
             pages.insert("f".into(), page("h", 10));
         }
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn they_take_no_more_than_they_may() {
-        let mut pages = Pages::default();
+        let mut pages = RangeCache::default();
         for first in ["a", "b"] {
             assert!(pages.has_room());
             pages.insert(first.into(), page(first, ALL / 2));

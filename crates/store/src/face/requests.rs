@@ -5,30 +5,34 @@ use std::cmp::Ordering;
 use bytes::Bytes;
 use prost::Message as _;
 
-use super::{fault::Fault, keyspace::Version, range::Range, state::State};
+use super::{fault::EtcdError, keyspace::Version, range::Range, state::State};
 use crate::wire::{
     KeyValue,
     pb::{self, compare, request_op::Request, response_op::Response},
-    signed,
+    to_i64,
 };
 
 /// How deep transactions may lie in each other.
 const DEPTH: usize = 16;
 
 /// What a range has found, where it lies.
-struct Found<'a> {
+struct RangeResult<'a> {
     versions: Vec<(&'a Bytes, &'a Version)>,
     count: i64,
     more: bool,
 }
 
 /// As of a revision, which a request may ask for itself.
-fn find<'a>(state: &'a State, request: &pb::RangeRequest, now: u64) -> Result<Found<'a>, Fault> {
+fn find<'a>(
+    state: &'a State,
+    request: &pb::RangeRequest,
+    now: u64,
+) -> Result<RangeResult<'a>, EtcdError> {
     let at = revision(state, request.revision, now)?;
     let range = Range::new(request.key.clone(), request.range_end.clone());
     if request.count_only {
         let count = i64::try_from(state.keys.count(&range, at)).unwrap_or(i64::MAX);
-        return Ok(Found { versions: Vec::new(), count, more: false });
+        return Ok(RangeResult { versions: Vec::new(), count, more: false });
     }
     let sorts = sorts(request);
     let limit =
@@ -49,14 +53,14 @@ fn find<'a>(state: &'a State, request: &pb::RangeRequest, now: u64) -> Result<Fo
         more = versions.len() > limit;
         versions.truncate(limit);
     }
-    Ok(Found { versions, count, more })
+    Ok(RangeResult { versions, count, more })
 }
 
 /// The same as a message has it, encoded; how many there are, and whether there are more.
 pub(super) fn entries(
     state: &mut State,
     request: &pb::RangeRequest,
-) -> Result<(Vec<Bytes>, i64, bool), Fault> {
+) -> Result<(Vec<Bytes>, i64, bool), EtcdError> {
     let pb::RangeRequest { key, range_end, .. } = request;
     let plain = pb::RangeRequest {
         key: key.clone(),
@@ -69,12 +73,12 @@ pub(super) fn entries(
         let (entries, count) = state.keys.entries(&Range::new(plain.key, plain.range_end), now);
         return Ok((entries, i64::try_from(count).unwrap_or(i64::MAX), false));
     }
-    let Found { versions, count, more } = find(state, request, now)?;
+    let RangeResult { versions, count, more } = find(state, request, now)?;
     let entry = |(key, version): (&Bytes, &Version)| {
         if !request.keys_only {
             return version.encoded.clone();
         }
-        let kvs = vec![KeyValue { value: Bytes::new(), ..version.shown(key) }];
+        let kvs = vec![KeyValue { value: Bytes::new(), ..version.to_key_value(key) }];
         pb::RangeResponse { kvs, ..Default::default() }.encode_to_vec().into()
     };
     Ok((versions.into_iter().map(entry).collect(), count, more))
@@ -85,20 +89,23 @@ pub(super) fn range(
     state: &State,
     request: &pb::RangeRequest,
     now: u64,
-) -> Result<pb::RangeResponse, Fault> {
-    let Found { versions, count, more } = find(state, request, now)?;
+) -> Result<pb::RangeResponse, EtcdError> {
+    let RangeResult { versions, count, more } = find(state, request, now)?;
     let shown = |(key, version): (&Bytes, &Version)| {
-        let kv = version.shown(key);
+        let kv = version.to_key_value(key);
         if request.keys_only { KeyValue { value: Bytes::new(), ..kv } } else { kv }
     };
     let kvs = versions.into_iter().map(shown).collect();
     Ok(pb::RangeResponse { header: None, kvs, more, count })
 }
 
-pub(super) fn put(state: &mut State, request: pb::PutRequest) -> Result<pb::PutResponse, Fault> {
+pub(super) fn put(
+    state: &mut State,
+    request: pb::PutRequest,
+) -> Result<pb::PutResponse, EtcdError> {
     let pb::PutRequest { key, mut value, mut lease, prev_kv, ignore_value, ignore_lease } = request;
     if ignore_value || ignore_lease {
-        let before = state.keys.at(&key, state.now()).ok_or(Fault::KeyNotFound)?;
+        let before = state.keys.at(&key, state.now()).ok_or(EtcdError::KeyNotFound)?;
         if ignore_value {
             value = before.value.clone().unwrap_or_default();
         }
@@ -107,7 +114,7 @@ pub(super) fn put(state: &mut State, request: pb::PutRequest) -> Result<pb::PutR
         }
     }
     let before = state.put(&key, &value, lease)?;
-    let prev_kv = before.filter(|_| prev_kv).map(|before| before.shown(&key));
+    let prev_kv = before.filter(|_| prev_kv).map(|before| before.to_key_value(&key));
     Ok(pb::PutResponse { header: None, prev_kv })
 }
 
@@ -117,60 +124,67 @@ pub(super) fn delete(
 ) -> pb::DeleteRangeResponse {
     let gone = state.delete(&Range::new(request.key, request.range_end));
     let deleted = i64::try_from(gone.len()).unwrap_or(i64::MAX);
-    let shown = gone.iter().filter(|_| request.prev_kv).map(|(key, version)| version.shown(key));
+    let shown =
+        gone.iter().filter(|_| request.prev_kv).map(|(key, version)| version.to_key_value(key));
     pb::DeleteRangeResponse { header: None, deleted, prev_kvs: shown.collect() }
 }
 
 /// Every comparison, those of inner transactions too, is made before anything is written.
-pub(super) fn txn(state: &mut State, request: pb::TxnRequest) -> Result<pb::TxnResponse, Fault> {
+pub(super) fn txn(
+    state: &mut State,
+    request: pb::TxnRequest,
+) -> Result<pb::TxnResponse, EtcdError> {
     let mut path = Vec::new();
     choose(state, &request, &mut path);
     apply(state, request, &mut path.into_iter())
 }
 
 /// What can be said of requests without looking at any key.
-pub(super) mod check {
-    use super::{DEPTH, Fault, Range, Request, pb};
+pub(super) mod validate {
+    use super::{DEPTH, EtcdError, Range, Request, pb};
 
-    pub(in crate::face) fn range(request: &pb::RangeRequest) -> Result<(), Fault> {
+    pub(in crate::face) fn range(request: &pb::RangeRequest) -> Result<(), EtcdError> {
         let known = pb::range_request::SortOrder::try_from(request.sort_order).is_ok()
             && pb::range_request::SortTarget::try_from(request.sort_target).is_ok();
         key(&request.key)?;
-        if known { Ok(()) } else { Err(Fault::InvalidSort) }
+        if known { Ok(()) } else { Err(EtcdError::InvalidSort) }
     }
 
-    pub(in crate::face) fn put(request: &pb::PutRequest) -> Result<(), Fault> {
+    pub(in crate::face) fn put(request: &pb::PutRequest) -> Result<(), EtcdError> {
         key(&request.key)?;
         if request.ignore_value && !request.value.is_empty() {
-            Err(Fault::ValueProvided)
+            Err(EtcdError::ValueProvided)
         } else if request.ignore_lease && request.lease != 0 {
-            Err(Fault::LeaseProvided)
+            Err(EtcdError::LeaseProvided)
         } else {
             Ok(())
         }
     }
 
-    pub(in crate::face) fn key(key: &[u8]) -> Result<(), Fault> {
-        if key.is_empty() { Err(Fault::EmptyKey) } else { Ok(()) }
+    pub(in crate::face) fn key(key: &[u8]) -> Result<(), EtcdError> {
+        if key.is_empty() { Err(EtcdError::EmptyKey) } else { Ok(()) }
     }
 
-    pub(in crate::face) fn txn(request: &pb::TxnRequest, operations: usize) -> Result<(), Fault> {
+    pub(in crate::face) fn txn(
+        request: &pb::TxnRequest,
+        operations: usize,
+    ) -> Result<(), EtcdError> {
         shape(request, operations, DEPTH)?;
         changes(&request.success)?;
         changes(&request.failure).map(drop)
     }
 
-    fn shape(request: &pb::TxnRequest, operations: usize, depth: usize) -> Result<(), Fault> {
+    fn shape(request: &pb::TxnRequest, operations: usize, depth: usize) -> Result<(), EtcdError> {
         let pb::TxnRequest { compare, success, failure } = request;
         let count = compare.len().max(success.len()).max(failure.len());
-        let left = operations.checked_sub(count).ok_or(Fault::TooManyOps)?;
+        let left = operations.checked_sub(count).ok_or(EtcdError::TooManyOps)?;
         compare.iter().try_for_each(|compare| key(&compare.key))?;
         for operation in success.iter().chain(failure) {
-            match operation.request.as_ref().ok_or(Fault::KeyNotFound)? {
+            match operation.request.as_ref().ok_or(EtcdError::KeyNotFound)? {
                 Request::RequestRange(request) => range(request)?,
                 Request::RequestPut(request) => put(request)?,
                 Request::RequestDeleteRange(request) => key(&request.key)?,
-                Request::RequestTxn(_) if depth == 0 => return Err(Fault::TooManyOps),
+                Request::RequestTxn(_) if depth == 0 => return Err(EtcdError::TooManyOps),
                 Request::RequestTxn(request) => shape(request, left, depth - 1)?,
             }
         }
@@ -178,7 +192,7 @@ pub(super) mod check {
     }
 
     /// The keys that are put and the ranges that are deleted; none may be both, or twice.
-    fn changes(operations: &[pb::RequestOp]) -> Result<(Vec<Range>, Vec<Range>), Fault> {
+    fn changes(operations: &[pb::RequestOp]) -> Result<(Vec<Range>, Vec<Range>), EtcdError> {
         let (mut puts, mut deletions): (Vec<Range>, Vec<Range>) = Default::default();
         for request in operations.iter().filter_map(|operation| operation.request.as_ref()) {
             if let Request::RequestDeleteRange(pb::DeleteRangeRequest { key, range_end, .. }) =
@@ -206,7 +220,7 @@ pub(super) mod check {
             let twice =
                 |put: &Range| puts.contains(put) || deletions.iter().any(|gone| gone.meets(put));
             if new.iter().any(twice) {
-                return Err(Fault::DuplicateKey);
+                return Err(EtcdError::DuplicateKey);
             }
             puts.extend(new);
         }
@@ -230,7 +244,7 @@ fn apply(
     state: &mut State,
     request: pb::TxnRequest,
     path: &mut dyn Iterator<Item = bool>,
-) -> Result<pb::TxnResponse, Fault> {
+) -> Result<pb::TxnResponse, EtcdError> {
     let succeeded = path.next().unwrap_or_default();
     let taken = if succeeded { request.success } else { request.failure };
     let mut responses = Vec::with_capacity(taken.len());
@@ -248,7 +262,7 @@ fn apply(
         responses.push(pb::ResponseOp { response: Some(response) });
     }
     // Inner answers say the revision too; all of them have the same.
-    let revision = signed(state.now());
+    let revision = to_i64(state.now());
     let header = || Some(pb::ResponseHeader { revision, ..pb::ResponseHeader::default() });
     for response in responses.iter_mut().filter_map(|response| response.response.as_mut()) {
         match response {
@@ -267,7 +281,7 @@ fn holds(state: &State, compare: &pb::Compare) -> bool {
     let mut any = false;
     let all = state.keys.range(&range, state.now()).all(|(key, version)| {
         any = true;
-        compares(compare, &version.shown(key))
+        compares(compare, &version.to_key_value(key))
     });
     let value = compare.target() == compare::CompareTarget::Value;
     if any { all } else { !value && compares(compare, &KeyValue::default()) }
@@ -302,17 +316,18 @@ fn compares(compare: &pb::Compare, kv: &KeyValue) -> bool {
 }
 
 /// The revision to read at.
-fn revision(state: &State, asked: i64, now: u64) -> Result<u64, Fault> {
+fn revision(state: &State, asked: i64, now: u64) -> Result<u64, EtcdError> {
     match u64::try_from(asked).unwrap_or_default() {
         0 => Ok(now),
-        asked if asked > now => Err(Fault::Future),
-        asked if asked < state.keys.floor => Err(Fault::Compacted),
+        asked if asked > now => Err(EtcdError::Future),
+        asked if asked < state.keys.compact_revision => Err(EtcdError::Compacted),
         asked => Ok(asked),
     }
 }
 
 fn within(request: &pb::RangeRequest, version: &Version) -> bool {
-    let (revision, created) = (signed(version.lineage.revision), signed(version.lineage.created));
+    let (revision, created) =
+        (to_i64(version.lineage.mod_revision), to_i64(version.lineage.create_revision));
     let least = |bound: i64, number: i64| bound == 0 || number >= bound;
     let most = |bound: i64, number: i64| bound == 0 || number <= bound;
     least(request.min_mod_revision, revision)
@@ -332,8 +347,8 @@ fn sort(request: &pb::RangeRequest, found: &mut [(&Bytes, &Version)]) {
     match request.sort_target() {
         SortTarget::Key => found.sort_by(|a, b| a.0.cmp(b.0)),
         SortTarget::Version => found.sort_by_key(|(_, version)| version.lineage.version),
-        SortTarget::Create => found.sort_by_key(|(_, version)| version.lineage.created),
-        SortTarget::Mod => found.sort_by_key(|(_, version)| version.lineage.revision),
+        SortTarget::Create => found.sort_by_key(|(_, version)| version.lineage.create_revision),
+        SortTarget::Mod => found.sort_by_key(|(_, version)| version.lineage.mod_revision),
         SortTarget::Value => found.sort_by(|a, b| a.1.value.cmp(&b.1.value)),
     }
     if request.sort_order() == SortOrder::Descend {

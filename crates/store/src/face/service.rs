@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use ring::digest::{SHA256, digest};
 
 use super::member::Member;
-use crate::wire::{pb, signed};
+use crate::wire::{pb, to_i64};
 
 /// What clients are told of this member, in flags' words.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl Service {
     #[expect(clippy::unnecessary_wraps, reason = "answers have it as an option")]
     pub(super) fn header_at(&self, revision: u64) -> Option<pb::ResponseHeader> {
         let Self { cluster_id, member_id, .. } = *self;
-        let (revision, raft_term) = (signed(revision), 2);
+        let (revision, raft_term) = (to_i64(revision), 2);
         Some(pb::ResponseHeader { cluster_id, member_id, revision, raft_term })
     }
 

@@ -5,13 +5,13 @@ use std::{collections::BTreeSet, mem};
 use bytes::Bytes;
 
 use super::{
-    aside::{self, Aside},
-    fault::Fault,
+    aside::{self, InternalKey},
+    fault::EtcdError,
     keyspace::{Keyspace, Version},
     leases::{LONGEST, Lease, Leases},
     range::Range,
 };
-use crate::{Base, Lineage, Record, engine::FIRST};
+use crate::{KeyMetadata, LogBase, Record, engine::INITIAL_REVISION};
 
 /// What one batch may hold, unless it is a single transaction.
 const BATCH: usize = 8 << 20;
@@ -30,18 +30,18 @@ pub(super) struct State {
     pub(super) durable: u64,
     durable_position: u64,
     /// What is judged and on its way, and what is still to go.
-    sent: Vec<Step>,
-    pending: Vec<Step>,
+    in_flight: Vec<UndoableRecord>,
+    pending: Vec<UndoableRecord>,
     /// The changes of the transaction that is being judged.
-    subs: u32,
+    sub_revision: u32,
     writes: bool,
     /// Whether it may use what is held back for a full disk, and nothing else.
-    spare: bool,
+    reserve_only: bool,
 }
 
 /// A record, and how it is taken back.
 #[derive(Debug)]
-struct Step {
+struct UndoableRecord {
     record: Record,
     undo: Undo,
 }
@@ -59,7 +59,8 @@ impl State {
     pub(super) fn new(quota: u64) -> Self {
         let (keys, leases, sent, pending) =
             (Keyspace::default(), Leases::default(), vec![], vec![]);
-        let (revision, position, durable, durable_position) = (FIRST, FIRST, FIRST, FIRST);
+        let (revision, position, durable, durable_position) =
+            (INITIAL_REVISION, INITIAL_REVISION, INITIAL_REVISION, INITIAL_REVISION);
         let (alarm, subs, writes, spare) = (false, 0, false, false);
         Self {
             keys,
@@ -70,26 +71,26 @@ impl State {
             position,
             durable,
             durable_position,
-            sent,
+            in_flight: sent,
             pending,
-            subs,
+            sub_revision: subs,
             writes,
-            spare,
+            reserve_only: spare,
         }
     }
 
     /// Judges a request. If it fails, it is as if nobody had asked.
-    pub(super) fn judge<T>(
+    pub(super) fn execute<T>(
         &mut self,
         spare: bool,
-        request: impl FnOnce(&mut Self) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
-        (self.spare, self.writes, self.subs) = (spare, false, 0);
+        request: impl FnOnce(&mut Self) -> Result<T, EtcdError>,
+    ) -> Result<T, EtcdError> {
+        (self.reserve_only, self.writes, self.sub_revision) = (spare, false, 0);
         let mark = self.pending.len();
         let done = request(self);
         if done.is_err() {
             for step in self.pending.split_off(mark).into_iter().rev() {
-                self.take_back(step);
+                self.undo(step);
             }
         }
         done
@@ -114,20 +115,20 @@ impl State {
         key: &Bytes,
         value: &[u8],
         lease: i64,
-    ) -> Result<Option<Version>, Fault> {
-        if self.alarm || self.spare {
-            return Err(Fault::NoSpace);
+    ) -> Result<Option<Version>, EtcdError> {
+        if self.alarm || self.reserve_only {
+            return Err(EtcdError::NoSpace);
         }
         let size = (key.len() + value.len() + size_of::<Version>()) as u64;
         if self.quota > 0 && self.keys.bytes + size > self.quota {
-            return Err(Fault::Quota);
+            return Err(EtcdError::Quota);
         } else if lease != 0 && !self.leases.0.contains_key(&lease) {
-            return Err(Fault::LeaseNotFound);
+            return Err(EtcdError::LeaseNotFound);
         }
         let revision = self.write();
         let before = self.keys.at(key, revision).map(|before| before.lineage);
-        let lineage = before.map_or(Lineage::new(revision), |before| before.next(revision));
-        Ok(self.change(key, Some(value), Lineage { lease, ..lineage }))
+        let lineage = before.map_or(KeyMetadata::new(revision), |before| before.next(revision));
+        Ok(self.change(key, Some(value), KeyMetadata { lease, ..lineage }))
     }
 
     /// Deletes what there is. Gives what there was.
@@ -139,51 +140,51 @@ impl State {
         }
         let revision = self.write();
         let gone = there.into_iter().filter_map(|key| {
-            let before = self.change(&key, None, Lineage::end(revision))?;
+            let before = self.change(&key, None, KeyMetadata::tombstone(revision))?;
             Some((key, before))
         });
         gone.collect()
     }
 
     /// Gives for how long.
-    pub(super) fn grant(&mut self, id: i64, ttl: i64, now: i64) -> Result<i64, Fault> {
-        if self.alarm || self.spare {
-            return Err(Fault::NoSpace);
+    pub(super) fn grant(&mut self, id: i64, ttl: i64, now: i64) -> Result<i64, EtcdError> {
+        if self.alarm || self.reserve_only {
+            return Err(EtcdError::NoSpace);
         } else if ttl > LONGEST {
-            return Err(Fault::TtlTooLarge);
+            return Err(EtcdError::TtlTooLarge);
         } else if self.leases.0.contains_key(&id) {
-            return Err(Fault::LeaseExists);
+            return Err(EtcdError::LeaseExists);
         }
         let ttl = self.leases.grant(id, ttl, now);
-        self.aside(Aside::Lease(id), Some(aside::number(ttl)), Undo::Lease(id, None));
+        self.aside(InternalKey::Lease(id), Some(aside::number(ttl)), Undo::Lease(id, None));
         Ok(ttl)
     }
 
     /// Ends a lease and its keys.
-    pub(super) fn revoke(&mut self, id: i64) -> Result<(), Fault> {
-        let keys = self.leases.0.get(&id).ok_or(Fault::LeaseNotFound)?.keys.clone();
+    pub(super) fn revoke(&mut self, id: i64) -> Result<(), EtcdError> {
+        let keys = self.leases.0.get(&id).ok_or(EtcdError::LeaseNotFound)?.keys.clone();
         for key in keys {
             self.delete(&Range::new(key, Bytes::new()));
         }
         let lease = self.leases.0.remove(&id);
-        self.aside(Aside::Lease(id), None, Undo::Lease(id, lease));
+        self.aside(InternalKey::Lease(id), None, Undo::Lease(id, lease));
         Ok(())
     }
 
     pub(super) fn set_alarm(&mut self, on: bool) {
         if self.alarm != on {
             let before = mem::replace(&mut self.alarm, on);
-            self.aside(Aside::Alarm, on.then(Bytes::new), Undo::Alarm(before));
+            self.aside(InternalKey::Alarm, on.then(Bytes::new), Undo::Alarm(before));
         }
     }
 
-    pub(super) fn compact(&mut self, revision: u64) -> Result<(), Fault> {
-        if revision <= self.keys.floor {
-            return Err(Fault::Compacted);
+    pub(super) fn compact(&mut self, revision: u64) -> Result<(), EtcdError> {
+        if revision <= self.keys.compact_revision {
+            return Err(EtcdError::Compacted);
         } else if revision > self.durable {
-            return Err(Fault::Future);
+            return Err(EtcdError::Future);
         }
-        self.aside(Aside::Floor, Some(aside::number(revision.cast_signed())), Undo::Floor);
+        self.aside(InternalKey::Floor, Some(aside::number(revision.cast_signed())), Undo::Floor);
         Ok(())
     }
 
@@ -192,11 +193,12 @@ impl State {
     }
 
     /// What goes to the log next. A transaction is never taken apart.
-    pub(super) fn send(&mut self) -> Vec<Record> {
+    pub(super) fn take_batch(&mut self) -> Vec<Record> {
         let (mut bytes, mut count) = (0, 0);
         for step in &self.pending {
             let apart = count > 0
-                && step.record.lineage.revision != self.pending[count - 1].record.lineage.revision;
+                && step.record.lineage.mod_revision
+                    != self.pending[count - 1].record.lineage.mod_revision;
             bytes += step.record.key.len() + step.record.bytes.as_ref().map_or(0, Bytes::len);
             if apart && bytes > BATCH {
                 break;
@@ -204,22 +206,22 @@ impl State {
             count += 1;
         }
         let rest = self.pending.split_off(count);
-        self.sent = mem::replace(&mut self.pending, rest);
-        self.sent.iter().map(|step| step.record.clone()).collect()
+        self.in_flight = mem::replace(&mut self.pending, rest);
+        self.in_flight.iter().map(|step| step.record.clone()).collect()
     }
 
     /// What was sent is durable. Gives the revisions that can be seen now.
     pub(super) fn committed(&mut self) -> (u64, u64) {
         let before = self.durable;
-        let sent = mem::take(&mut self.sent);
+        let sent = mem::take(&mut self.in_flight);
         if let Some(last) = sent.last() {
             (self.durable, self.durable_position) =
-                (last.record.lineage.revision, last.record.revision);
+                (last.record.lineage.mod_revision, last.record.revision);
         }
         for step in sent.iter().filter(|step| matches!(step.undo, Undo::Floor)) {
             let floor = step.record.bytes.as_deref().and_then(aside::to_number);
             let floor = floor.map_or(0, i64::cast_unsigned);
-            if floor > self.keys.floor {
+            if floor > self.keys.compact_revision {
                 self.keys.compact(floor);
             }
         }
@@ -227,34 +229,36 @@ impl State {
     }
 
     /// There was no room for what was sent: all that is not durable is taken back.
-    pub(super) fn refused(&mut self) {
-        let mut steps = mem::take(&mut self.sent);
+    pub(super) fn roll_back(&mut self) {
+        let mut steps = mem::take(&mut self.in_flight);
         steps.append(&mut self.pending);
-        steps.into_iter().rev().for_each(|step| self.take_back(step));
+        steps.into_iter().rev().for_each(|step| self.undo(step));
     }
 
     /// Takes in what the log holds.
     pub(super) fn replay(&mut self, record: Record, now: i64) -> Result<(), String> {
         let Record { revision: position, key, bytes, lineage, .. } = record;
-        self.subs = if lineage.revision == self.revision { self.subs + 1 } else { 0 };
-        (self.revision, self.position) = (lineage.revision.max(self.revision), position);
-        match Aside::of(&key) {
-            Some(Aside::Lease(id)) => match bytes.as_deref().and_then(aside::to_number) {
+        self.sub_revision =
+            if lineage.mod_revision == self.revision { self.sub_revision + 1 } else { 0 };
+        (self.revision, self.position) = (lineage.mod_revision.max(self.revision), position);
+        match InternalKey::of(&key) {
+            Some(InternalKey::Lease(id)) => match bytes.as_deref().and_then(aside::to_number) {
                 Some(ttl) => drop(self.leases.grant(id, ttl, now)),
                 None => drop(self.leases.0.remove(&id)),
             },
-            Some(Aside::Alarm) => self.alarm = bytes.is_some(),
-            Some(Aside::Floor) => {
+            Some(InternalKey::Alarm) => self.alarm = bytes.is_some(),
+            Some(InternalKey::Floor) => {
                 let floor =
                     bytes.as_deref().and_then(aside::to_number).map_or(0, i64::cast_unsigned);
-                self.keys.floor = self.keys.floor.max(floor);
+                self.keys.compact_revision = self.keys.compact_revision.max(floor);
             }
-            None if Aside::is(&key) => {
+            None if InternalKey::is(&key) => {
                 return Err(format!("{key:?} was written by a newer release"));
             }
             None => {
-                let key = aside::from_text(&key).ok_or_else(|| format!("{key:?} is no key"))?;
-                let version = Version::new(&key, (position, self.subs), lineage, bytes.as_deref());
+                let key = aside::key_from_text(&key).ok_or_else(|| format!("{key:?} is no key"))?;
+                let version =
+                    Version::new(&key, (position, self.sub_revision), lineage, bytes.as_deref());
                 let before = self.keys.push(&key, version);
                 self.attach(&key, before.map_or(0, |before| before.lineage.lease), lineage.lease);
             }
@@ -263,11 +267,11 @@ impl State {
     }
 
     /// All is read.
-    pub(super) fn ready(&mut self, base: &Base) {
-        self.position = self.position.max(base.through).max(FIRST);
+    pub(super) fn ready(&mut self, base: &LogBase) {
+        self.position = self.position.max(base.end_revision).max(INITIAL_REVISION);
         self.keys.floor_position = base.floor;
-        if self.keys.floor > 0 {
-            self.keys.compact(self.keys.floor);
+        if self.keys.compact_revision > 0 {
+            self.keys.compact(self.keys.compact_revision);
         }
         // Where a snapshot was restored, leases come behind the keys that have them.
         if !self.leases.0.is_empty() {
@@ -284,32 +288,37 @@ impl State {
         self.revision
     }
 
-    fn change(&mut self, key: &Bytes, value: Option<&[u8]>, lineage: Lineage) -> Option<Version> {
-        let place = (self.position + 1, self.subs);
+    fn change(
+        &mut self,
+        key: &Bytes,
+        value: Option<&[u8]>,
+        lineage: KeyMetadata,
+    ) -> Option<Version> {
+        let place = (self.position + 1, self.sub_revision);
         let version = Version::new(key, place, lineage, value);
-        let record = self.record(aside::to_text(key), version.value.clone(), lineage);
-        self.subs += 1;
+        let record = self.record(aside::key_to_text(key), version.value.clone(), lineage);
+        self.sub_revision += 1;
         let before = self.keys.push(key, version);
         self.attach(key, before.as_ref().map_or(0, |before| before.lineage.lease), lineage.lease);
-        self.pending.push(Step { record, undo: Undo::Key });
+        self.pending.push(UndoableRecord { record, undo: Undo::Key });
         before
     }
 
-    fn aside(&mut self, what: Aside, bytes: Option<Bytes>, undo: Undo) {
-        let record = self.record(what.key(), bytes, Lineage::new(self.revision));
-        self.pending.push(Step { record, undo });
+    fn aside(&mut self, what: InternalKey, bytes: Option<Bytes>, undo: Undo) {
+        let record = self.record(what.key(), bytes, KeyMetadata::new(self.revision));
+        self.pending.push(UndoableRecord { record, undo });
     }
 
-    fn record(&mut self, key: object::Text, bytes: Option<Bytes>, lineage: Lineage) -> Record {
+    fn record(&mut self, key: object::Text, bytes: Option<Bytes>, lineage: KeyMetadata) -> Record {
         self.position += 1;
         Record { revision: self.position, key, bytes, expires: None, note: None, lineage }
     }
 
-    fn take_back(&mut self, Step { record, undo }: Step) {
+    fn undo(&mut self, UndoableRecord { record, undo }: UndoableRecord) {
         self.position = record.revision - 1;
         match undo {
             Undo::Key => {
-                self.revision = record.lineage.revision - 1;
+                self.revision = record.lineage.mod_revision - 1;
                 if let Some((key, gone, back)) = self.keys.pop() {
                     self.attach(
                         &key,

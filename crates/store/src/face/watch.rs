@@ -14,14 +14,15 @@ use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    fault::Fault, hub::Bell, keyspace::Change, range::Range, service::Service, state::State,
+    fault::EtcdError, hub::WatchNotifier, keyspace::Change, range::Range, service::Service,
+    state::State,
 };
 use crate::wire::{
     mvccpb::{Event, event::EventType},
     pb::{
         self, watch_create_request::FilterType, watch_request::RequestUnion, watch_server::Watch,
     },
-    signed,
+    to_i64,
 };
 
 /// About how much goes into one message, unless it is of one revision.
@@ -30,7 +31,7 @@ const PART: usize = 1 << 20;
 type Events = Pin<Box<dyn Stream<Item = Result<pb::WatchResponse, Status>> + Send>>;
 type Requests = Pin<Box<dyn Stream<Item = Result<pb::WatchRequest, Status>> + Send>>;
 /// The client has gone.
-struct Gone;
+struct ClientGone;
 
 #[tonic::async_trait]
 impl Watch for Service {
@@ -48,9 +49,9 @@ impl Service {
     /// Answers one client until it goes.
     pub(super) fn follow(&self, requests: Requests) -> Events {
         let (answers, events) = mpsc::channel(4);
-        let watches = Watches {
+        let watches = StreamWatches {
             service: self.clone(),
-            bell: Arc::default(),
+            notifier: Arc::default(),
             open: BTreeMap::new(),
             next: 0,
             answers,
@@ -91,10 +92,10 @@ impl<F: Future<Output = ()> + Send> Stream for Driven<F> {
     }
 }
 
-struct Watches {
+struct StreamWatches {
     service: Service,
-    bell: Arc<Bell>,
-    open: BTreeMap<i64, Open>,
+    notifier: Arc<WatchNotifier>,
+    open: BTreeMap<i64, ActiveWatch>,
     next: i64,
     answers: Sender<Vec<pb::WatchResponse>>,
     /// Whether somebody asked how far all are.
@@ -102,7 +103,7 @@ struct Watches {
 }
 
 #[expect(clippy::struct_excessive_bools, reason = "what a client may wish, each for itself")]
-struct Open {
+struct ActiveWatch {
     /// Its number in the hub.
     number: u64,
     range: Range,
@@ -113,19 +114,19 @@ struct Open {
     fragment: bool,
 }
 
-impl Watches {
-    async fn run(mut self, mut requests: Requests) -> Result<(), Gone> {
+impl StreamWatches {
+    async fn run(mut self, mut requests: Requests) -> Result<(), ClientGone> {
         let period = self.service.limits.progress.max(Duration::from_millis(100));
         let mut progress = tokio::time::interval(period);
         progress.tick().await;
-        let bell = self.bell.clone();
+        let bell = self.notifier.clone();
         loop {
             tokio::select! {
                 request = requests.next() => match request {
                     Some(Ok(request)) => self.take(request).await?,
                     Some(Err(_)) | None => return Ok(()),
                 },
-                () = bell.rung() => {}
+                () = bell.notified() => {}
                 _ = progress.tick() => self.progress().await?,
             }
             self.read_due().await?;
@@ -135,7 +136,7 @@ impl Watches {
         }
     }
 
-    async fn take(&mut self, request: pb::WatchRequest) -> Result<(), Gone> {
+    async fn take(&mut self, request: pb::WatchRequest) -> Result<(), ClientGone> {
         match request.request_union {
             Some(RequestUnion::CreateRequest(request)) => self.create(request).await,
             Some(RequestUnion::CancelRequest(pb::WatchCancelRequest { watch_id })) => {
@@ -159,7 +160,7 @@ impl Watches {
         }
     }
 
-    async fn create(&mut self, request: pb::WatchCreateRequest) -> Result<(), Gone> {
+    async fn create(&mut self, request: pb::WatchCreateRequest) -> Result<(), ClientGone> {
         let watch_id = match request.watch_id {
             0 => {
                 while self.open.contains_key(&self.next) {
@@ -197,16 +198,16 @@ impl Watches {
         let number = {
             let mut inner = self.service.member.inner();
             let durable = inner.state.durable;
-            let number = inner.hub.enter(watch_id, range.clone(), &self.bell);
+            let number = inner.watches.register(watch_id, range.clone(), &self.notifier);
             if from > 0 && from <= durable {
-                self.bell.ring([watch_id], from);
+                self.notifier.notify([watch_id], from);
             }
             number
         };
         let leaves_out = |filter: FilterType| request.filters.contains(&(filter as i32));
         self.open.insert(
             watch_id,
-            Open {
+            ActiveWatch {
                 number,
                 range,
                 puts: !leaves_out(FilterType::Noput),
@@ -220,7 +221,7 @@ impl Watches {
     }
 
     /// Sends what there is to read.
-    async fn read_due(&mut self) -> Result<(), Gone> {
+    async fn read_due(&mut self) -> Result<(), ClientGone> {
         let mut due = BTreeMap::new();
         loop {
             let answers = self.read_some(&mut due);
@@ -241,16 +242,16 @@ impl Watches {
     /// which nothing happens. What many look at is looked at once.
     fn read_some(&mut self, due: &mut BTreeMap<i64, u64>) -> Vec<pb::WatchResponse> {
         let inner = self.service.member.inner();
-        self.bell.take(due);
+        self.notifier.take(due);
         let header = self.service.header_at(inner.state.durable);
         let (mut answers, mut gone, mut size) = (Vec::new(), Vec::new(), 0);
         let whole = self.service.limits.request_bytes;
-        let mut last: Option<(&Open, u64, Vec<Event>, Option<u64>)> = None;
+        let mut last: Option<(&ActiveWatch, u64, Vec<Event>, Option<u64>)> = None;
         while size < PART
             && let Some((watch_id, from)) = due.pop_first()
         {
             let Some(open) = self.open.get(&watch_id) else { continue };
-            let same = last.take_if(|(other, at, ..)| *at == from && open.sees_as(other));
+            let same = last.take_if(|(other, at, ..)| *at == from && open.is_equivalent(other));
             let read = match same {
                 Some((_, _, events, next)) => Ok((events, next)),
                 None => open.read(&inner.state, from),
@@ -269,8 +270,8 @@ impl Watches {
                         header,
                         watch_id,
                         canceled: true,
-                        compact_revision: signed(floor),
-                        cancel_reason: Fault::Compacted.to_string(),
+                        compact_revision: to_i64(floor),
+                        cancel_reason: EtcdError::Compacted.to_string(),
                         ..Default::default()
                     });
                 }
@@ -284,7 +285,7 @@ impl Watches {
     }
 
     /// Tells those that wish it how far they are.
-    async fn progress(&mut self) -> Result<(), Gone> {
+    async fn progress(&mut self) -> Result<(), ClientGone> {
         let wish: Vec<_> =
             self.open.iter().filter(|(_, open)| open.progress).map(|(id, _)| *id).collect();
         for watch in wish {
@@ -294,10 +295,10 @@ impl Watches {
     }
 
     /// Nothing up to now is still to come; not said while there is something to read.
-    async fn tell(&mut self, watch_id: i64) -> Result<(), Gone> {
+    async fn tell(&mut self, watch_id: i64) -> Result<(), ClientGone> {
         let revision = {
             let inner = self.service.member.inner();
-            self.bell.is_silent().then_some(inner.state.durable)
+            self.notifier.is_idle().then_some(inner.state.durable)
         };
         let Some(revision) = revision else {
             self.asked |= watch_id == -1; // once that is read
@@ -311,33 +312,33 @@ impl Watches {
         let open = self.open.remove(&watch);
         let left = open.is_some();
         if let Some(open) = open {
-            self.service.member.inner().hub.leave(&open.range, open.number);
+            self.service.member.inner().watches.unregister(&open.range, open.number);
         }
         left
     }
 
-    async fn send(&self, response: pb::WatchResponse) -> Result<(), Gone> {
+    async fn send(&self, response: pb::WatchResponse) -> Result<(), ClientGone> {
         self.send_all(vec![response]).await
     }
 
-    async fn send_all(&self, responses: Vec<pb::WatchResponse>) -> Result<(), Gone> {
-        self.answers.send(responses).await.map_err(|_| Gone)
+    async fn send_all(&self, responses: Vec<pb::WatchResponse>) -> Result<(), ClientGone> {
+        self.answers.send(responses).await.map_err(|_| ClientGone)
     }
 }
 
-impl Drop for Watches {
+impl Drop for StreamWatches {
     fn drop(&mut self) {
         let open = std::mem::take(&mut self.open);
         let mut inner = self.service.member.inner();
         for open in open.values() {
-            inner.hub.leave(&open.range, open.number);
+            inner.watches.unregister(&open.range, open.number);
         }
     }
 }
 
-impl Open {
+impl ActiveWatch {
     /// Whether it is told the same as another of its stream.
-    fn sees_as(&self, other: &Self) -> bool {
+    fn is_equivalent(&self, other: &Self) -> bool {
         let wishes = |open: &Self| (open.puts, open.deletions, open.prev_kv);
         wishes(self) == wishes(other) && self.range == other.range
     }
@@ -345,8 +346,8 @@ impl Open {
     /// What happened from a revision on, and where to go on if that is not all; or the
     /// floor if it is no longer known.
     fn read(&self, state: &State, from: u64) -> Result<(Vec<Event>, Option<u64>), u64> {
-        if from < state.keys.floor {
-            return Err(state.keys.floor);
+        if from < state.keys.compact_revision {
+            return Err(state.keys.compact_revision);
         }
         let (mut events, mut size, mut last) = (Vec::new(), 0, from);
         let mut take = |change: &Change| {
@@ -408,12 +409,13 @@ impl Open {
     }
 
     fn event(&self, state: &State, change: &Change) -> Option<Event> {
-        let (version, before) = state.keys.made(change)?;
+        let (version, before) = state.keys.version_of(change)?;
         let r#type = if version.value.is_some() { EventType::Put } else { EventType::Delete };
         if !(if r#type == EventType::Put { self.puts } else { self.deletions }) {
             return None;
         }
-        let prev_kv = before.filter(|_| self.prev_kv).map(|before| before.shown(&change.key));
-        Some(Event { r#type: r#type.into(), kv: Some(version.shown(&change.key)), prev_kv })
+        let prev_kv =
+            before.filter(|_| self.prev_kv).map(|before| before.to_key_value(&change.key));
+        Some(Event { r#type: r#type.into(), kv: Some(version.to_key_value(&change.key)), prev_kv })
     }
 }

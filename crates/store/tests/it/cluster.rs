@@ -24,8 +24,9 @@ use std::{
 use bytes::Bytes;
 use object::SystemClock;
 use store::{
-    Bounds, Cursor, Engine, Error, EtcdEngine, Mirror, Remote, Resource, Topic, Write,
-    contract::Plain,
+    Cursor, Engine, Error, EtcdConfig, EtcdEngine, RingLimits, Topic, WatchCache, WatchCacheSet,
+    Write,
+    contract::RawBytesCodec,
     wire::pb::{self, kv_client::KvClient},
 };
 use tokio::task::JoinSet;
@@ -169,7 +170,7 @@ fn peer_url(nth: usize) -> String {
 /// What all do, by one clock.
 struct World {
     engine: EtcdEngine<Bytes>,
-    things: Arc<Resource<Bytes>>,
+    things: Arc<WatchCache<Bytes>>,
     time: AtomicU64,
     values: AtomicU64,
     over: AtomicBool,
@@ -206,7 +207,7 @@ async fn faults(rounds: usize) {
     let mut members: Vec<_> = (1..=3).map(|nth| member(nth, folder.path())).collect();
     members.iter_mut().for_each(Member::start);
     let world = Arc::new(connect().await);
-    let from = world.things.pin().revision;
+    let from = world.things.snapshot().revision;
     let mut clients = JoinSet::new();
     for nth in 0..WRITERS {
         clients.spawn(write(world.clone(), nth));
@@ -268,7 +269,7 @@ async fn no_quorum(world: &World, members: &mut [Member], one: usize, other: usi
     let begun = Instant::now();
     while world.refused.load(Ordering::SeqCst) < before + WRITERS as u64 {
         assert!(begun.elapsed() < DEADLINE * 2, "writes hang without a quorum");
-        assert!(world.things.len() <= KEYS && world.things.pin().revision > 0, "lists go on");
+        assert!(world.things.len() <= KEYS && world.things.snapshot().revision > 0, "lists go on");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     members[one].cut(false);
@@ -280,14 +281,15 @@ fn member(nth: usize, folder: &Path) -> Member {
 }
 
 async fn connect() -> World {
-    let remote = Remote { endpoints: (1..=3).map(client_url).collect(), ..Remote::default() };
+    let remote =
+        EtcdConfig { endpoints: (1..=3).map(client_url).collect(), ..EtcdConfig::default() };
     let begun = Instant::now();
     let connected = loop {
         let remote = remote.clone();
         let tried = tokio::task::spawn_blocking(move || {
             let engine = EtcdEngine::<Bytes>::connect(&remote, Arc::new(SystemClock))?;
-            let mirror = Mirror::new(Bounds::default());
-            let things = mirror.serve(PREFIX, Arc::new(Plain), &engine)?;
+            let mirror = WatchCacheSet::new(RingLimits::default());
+            let things = mirror.start(PREFIX, Arc::new(RawBytesCodec), &engine)?;
             Ok::<_, Error>((engine, things))
         });
         match tried.await.expect("it does not panic") {
@@ -310,8 +312,8 @@ async fn connect() -> World {
 
 /// Writes come through again.
 async fn progress(world: &World, when: &str) {
-    let (begun, from) = (Instant::now(), world.things.pin().revision);
-    while world.things.pin().revision < from + 200 {
+    let (begun, from) = (Instant::now(), world.things.snapshot().revision);
+    while world.things.snapshot().revision < from + 200 {
         assert!(begun.elapsed() < Duration::from_mins(3), "nothing is written {when}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

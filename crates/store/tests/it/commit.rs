@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use store::{Base, Engine, Error, Failure, Image, Log, MemoryLog, Record, Topic};
+use store::{AppendError, Checkpoint, Engine, Error, Log, LogBase, MemoryLog, Record, Topic};
 
 use crate::fixture::{cursor, events, keys, open, put, wait};
 
@@ -26,26 +26,26 @@ struct Gate {
 }
 
 impl Log for Gate {
-    fn append(&self, batch: &[Record]) -> Result<(), Failure> {
+    fn append(&self, batch: &[Record]) -> Result<(), AppendError> {
         self.began.send(batch.len()).unwrap();
         let end = self.end.lock().unwrap().recv_timeout(Duration::from_mins(1)).unwrap();
-        end.map_err(Failure::Broken)?;
+        end.map_err(AppendError::Broken)?;
         self.log.append(batch)
     }
 
-    fn read(&self, after: u64, take: &mut dyn FnMut(Record)) -> Result<Base, Error> {
+    fn read(&self, after: u64, take: &mut dyn FnMut(Record)) -> Result<LogBase, Error> {
         self.log.read(after, take)
     }
 
-    fn blocks(&self) -> bool {
+    fn is_blocking(&self) -> bool {
         true
     }
 
-    fn due(&self) -> bool {
+    fn needs_compaction(&self) -> bool {
         false
     }
 
-    fn compact(&self, _: Image) {}
+    fn compact(&self, _: Checkpoint) {}
 }
 
 fn gate() -> (Arc<Gate>, mpsc::Receiver<usize>, mpsc::SyncSender<io::Result<()>>) {
@@ -74,7 +74,7 @@ fn nobody_reads_what_is_not_durable_and_writers_share_an_append() {
         ];
         assert!(waiting.iter_mut().all(|write| poll(write).is_pending()));
         assert!(store.pods.get(A).is_none() && cursor.try_next().is_none());
-        assert_eq!(store.pods.pin().revision, 1);
+        assert_eq!(store.pods.snapshot().revision, 1);
         ends.send(Ok(())).unwrap();
         assert_eq!(first.join().unwrap(), Ok(2));
         assert!(store.pods.get(A).is_some() && cursor.try_next().is_some());
@@ -96,7 +96,7 @@ fn after_a_failed_append_nothing_is_written_or_shown() {
     assert_eq!(store.write(put(A, 0, "1")), Err(Error::Broken));
     assert_eq!(store.engine.health(), Err(Error::Broken));
     assert_eq!(store.write(put(B, 0, "1")), Err(Error::Broken));
-    assert_eq!(keys(&store.pods.pin()), [""; 0]);
+    assert_eq!(keys(&store.pods.snapshot()), [""; 0]);
 }
 
 #[test]
@@ -109,5 +109,5 @@ fn who_goes_away_does_not_take_his_write_back() {
     assert_eq!(batches.recv(), Ok(1));
     ends.send(Ok(())).unwrap();
     wait(store.pods.wait_for(2));
-    assert_eq!(keys(&store.pods.pin()), ["a/a"]);
+    assert_eq!(keys(&store.pods.snapshot()), ["a/a"]);
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use store::{Bounds, Error, MemoryLog, Resident, Topic};
+use store::{CacheCodec, Error, MemoryLog, RingLimits, Topic};
 
 use crate::fixture::{open, put};
 
@@ -14,7 +14,7 @@ const THINGS: &str = "/registry/things/";
 #[derive(Debug)]
 struct Fragile;
 
-impl Resident<Bytes> for Fragile {
+impl CacheCodec<Bytes> for Fragile {
     fn decode(&self, _: &str, bytes: &Bytes) -> Result<Bytes, String> {
         assert!(!bytes.starts_with(b"worse"), "it cannot be read");
         Ok(bytes.clone())
@@ -33,18 +33,18 @@ impl Resident<Bytes> for Fragile {
 #[test]
 fn an_object_that_panics_harms_no_other() {
     let log = Arc::new(MemoryLog::default());
-    let store = open(log.clone(), Bounds::default()).expect("empty");
-    let things = store.mirror.serve(THINGS, Arc::new(Fragile), &store.engine).expect("served");
+    let store = open(log.clone(), RingLimits::default()).expect("empty");
+    let things = store.mirror.start(THINGS, Arc::new(Fragile), &store.engine).expect("served");
     let key = |name: &str| format!("{THINGS}a/{name}");
     for (name, text) in [("one", "good"), ("two", "bad"), ("four", "worse"), ("three", "good")] {
         store.write(put(&key(name), 0, text)).expect("durable");
     }
-    assert!(matches!(things.look(&key("two")), Err(Error::Corrupt { .. })));
-    assert!(things.look(&key("one")).expect("readable").is_some());
-    assert!(things.look(&key("three")).expect("readable").is_some(), "what came after too");
+    assert!(matches!(things.try_get(&key("two")), Err(Error::Corrupt { .. })));
+    assert!(things.try_get(&key("one")).expect("readable").is_some());
+    assert!(things.try_get(&key("three")).expect("readable").is_some(), "what came after too");
     drop(store);
-    let again = open(log, Bounds::default()).expect("the same log");
-    let things = again.mirror.serve(THINGS, Arc::new(Fragile), &again.engine).expect("served");
-    assert!(matches!(things.look(&key("four")), Err(Error::Corrupt { .. })));
-    assert!(things.look(&key("three")).expect("readable").is_some(), "a start is not hindered");
+    let again = open(log, RingLimits::default()).expect("the same log");
+    let things = again.mirror.start(THINGS, Arc::new(Fragile), &again.engine).expect("served");
+    assert!(matches!(things.try_get(&key("four")), Err(Error::Corrupt { .. })));
+    assert!(things.try_get(&key("three")).expect("readable").is_some(), "a start is not hindered");
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use store::{
-    Bounds, DiskLog, Embedded, Folder, Mirror, Options, Simulated,
-    contract::{self, Subject},
+    Directory, DiskLog, DiskLogOptions, EmbeddedEngine, RingLimits, SimulatedDisk, WatchCacheSet,
+    contract::{self, EngineFixture},
 };
 
 use crate::fixture::{Still, small};
@@ -12,15 +12,15 @@ use crate::fixture::{Still, small};
 #[tokio::test]
 async fn memory() {
     contract::run(|| {
-        let mirror = Mirror::new(Bounds::default());
+        let mirror = WatchCacheSet::new(RingLimits::default());
         let clock = Arc::new(Still::default());
-        let engine = Arc::new(Embedded::memory(mirror.clone(), clock.clone()));
+        let engine = Arc::new(EmbeddedEngine::memory(mirror.clone(), clock.clone()));
         let expires = engine.clone();
         let pass = move |seconds| {
             clock.pass(seconds);
             expires.expire();
         };
-        Subject { engine, mirror, pass: Some(Arc::new(pass)) }
+        EngineFixture { engine, mirror, advance_clock: Some(Arc::new(pass)) }
     })
     .await;
 }
@@ -28,12 +28,17 @@ async fn memory() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn simulated_disk() {
     contract::run(|| {
-        let (mirror, clock) = (Mirror::new(Bounds::default()), Arc::new(Still::default()));
-        let options = Options { background: true, ..small() };
-        let log = DiskLog::open(Arc::new(Simulated::default()), clock.clone(), options);
-        let engine = Embedded::open(log.expect("empty"), mirror.clone(), clock.clone());
+        let (mirror, clock) =
+            (WatchCacheSet::new(RingLimits::default()), Arc::new(Still::default()));
+        let options = DiskLogOptions { background: true, ..small() };
+        let log = DiskLog::open(Arc::new(SimulatedDisk::default()), clock.clone(), options);
+        let engine = EmbeddedEngine::open(log.expect("empty"), mirror.clone(), clock.clone());
         let pass = move |seconds| clock.pass(seconds);
-        Subject { engine: Arc::new(engine.expect("empty")), mirror, pass: Some(Arc::new(pass)) }
+        EngineFixture {
+            engine: Arc::new(engine.expect("empty")),
+            mirror,
+            advance_clock: Some(Arc::new(pass)),
+        }
     })
     .await;
 }
@@ -44,12 +49,17 @@ async fn folder() {
     let nth = std::cell::Cell::new(0);
     contract::run(|| {
         nth.set(nth.get() + 1);
-        let disk = Folder::open(folder.path().join(nth.get().to_string())).expect("a folder");
-        let (mirror, clock) = (Mirror::new(Bounds::default()), Arc::new(Still::default()));
-        let log = DiskLog::open(Arc::new(disk), clock.clone(), Options::default());
-        let engine = Embedded::open(log.expect("empty"), mirror.clone(), clock.clone());
+        let disk = Directory::open(folder.path().join(nth.get().to_string())).expect("a folder");
+        let (mirror, clock) =
+            (WatchCacheSet::new(RingLimits::default()), Arc::new(Still::default()));
+        let log = DiskLog::open(Arc::new(disk), clock.clone(), DiskLogOptions::default());
+        let engine = EmbeddedEngine::open(log.expect("empty"), mirror.clone(), clock.clone());
         let pass = move |seconds| clock.pass(seconds);
-        Subject { engine: Arc::new(engine.expect("empty")), mirror, pass: Some(Arc::new(pass)) }
+        EngineFixture {
+            engine: Arc::new(engine.expect("empty")),
+            mirror,
+            advance_clock: Some(Arc::new(pass)),
+        }
     })
     .await;
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use store::{Engine, Error, Simulated, Topic, Write};
+use store::{Engine, Error, SimulatedDisk, Topic, Write};
 
 use crate::fixture::{PODS, Store, cursor, delete, on_disk, part, put, small, wait};
 
@@ -44,7 +44,7 @@ fn step(before: &State, after: &State) -> Write<Bytes> {
 
 /// Writes what is missing of the history. Gives how far it was acknowledged.
 fn go_on(store: &Store, history: &[State]) -> u64 {
-    let mut acknowledged = store.engine.durable();
+    let mut acknowledged = store.engine.durable_revision();
     let from = usize::try_from(acknowledged).unwrap();
     let steps: Vec<_> = history[from..].windows(2).map(|pair| step(&pair[0], &pair[1])).collect();
     let mut steps = steps.into_iter().peekable();
@@ -86,7 +86,7 @@ fn together(store: &Store, writes: Vec<Write<Bytes>>) -> Vec<Result<u64, Error>>
 }
 
 fn state(store: &Store) -> State {
-    let pinned = store.pods.pin();
+    let pinned = store.pods.snapshot();
     let all = pinned.range(PODS, None);
     all.map(|(key, version)| {
         let text = String::from_utf8(version.object.to_vec()).unwrap();
@@ -98,7 +98,7 @@ fn state(store: &Store) -> State {
 /// What is there is a moment of the history not before what was acknowledged, and
 /// the ring tells how it came about.
 fn check(store: &Store, history: &[State], acknowledged: u64) {
-    let durable = store.engine.durable();
+    let durable = store.engine.durable_revision();
     assert!(durable >= acknowledged, "{acknowledged} was acknowledged, {durable} is there");
     assert_eq!(state(store), history[usize::try_from(durable).unwrap()]);
     let floor = store.pods.floor();
@@ -134,11 +134,11 @@ fn a_hundred_thousand_images() {
 fn every_moment(seeds: std::ops::Range<u64>) -> u64 {
     let mut images = 0;
     let history = history();
-    let whole = Simulated::default();
+    let whole = SimulatedDisk::default();
     go_on(&on_disk(&whole, small()).unwrap(), &history);
     assert!(whole.changes() > 150, "{}", whole.changes());
     for moment in 1..whole.changes() + 20 {
-        let disk = Simulated::default();
+        let disk = SimulatedDisk::default();
         disk.crash_after(moment);
         let acknowledged = match on_disk(&disk, small()) {
             Ok(store) => go_on(&store, &history),
@@ -172,7 +172,7 @@ fn every_moment(seeds: std::ops::Range<u64>) -> u64 {
 
 #[test]
 fn after_a_failed_sync_nothing_is_acknowledged() {
-    let disk = Simulated::default();
+    let disk = SimulatedDisk::default();
     let store = on_disk(&disk, small()).unwrap();
     let made = store.write(put("/registry/pods/a/x", 0, "1")).unwrap();
     disk.fail_syncs();
@@ -197,9 +197,9 @@ fn every_byte_rots() {
 /// Turns over every so manieth byte. Gives how many were refused, and of how many.
 fn rot(every: usize) -> (u32, u32) {
     let history = history();
-    let disk = Simulated::default();
+    let disk = SimulatedDisk::default();
     let store = on_disk(&disk, small()).unwrap();
-    let files = |disk: &Simulated| {
+    let files = |disk: &SimulatedDisk| {
         let mut names = store::Disk::list(disk).unwrap();
         names.retain(|name| name.starts_with("log-") || name.starts_with("state-"));
         names
@@ -212,7 +212,7 @@ fn rot(every: usize) -> (u32, u32) {
         for offset in (0..usize::try_from(size).unwrap()).step_by(every) {
             all += 1;
             let rotten = disk.after_crash(0);
-            rotten.rot(&name, offset);
+            rotten.corrupt_byte(&name, offset);
             match on_disk(&rotten, small()) {
                 Err(Error::Damaged { file, .. }) => {
                     assert_eq!(file, name);
@@ -222,7 +222,7 @@ fn rot(every: usize) -> (u32, u32) {
                 // Not everything is read: what a newer state has replaced, zeros, and the
                 // very last batch, which looks like one that was never acknowledged.
                 Ok(store) => {
-                    let durable = usize::try_from(store.engine.durable()).unwrap();
+                    let durable = usize::try_from(store.engine.durable_revision()).unwrap();
                     assert!(durable + AT_ONCE >= history.len() - 1, "{name} {offset}: {durable}");
                     assert_eq!(state(&store), history[durable]);
                 }

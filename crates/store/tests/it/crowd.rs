@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use store::{Engine, Error, Options, Simulated, Topic};
+use store::{DiskLogOptions, Engine, Error, SimulatedDisk, Topic};
 
 use crate::fixture::{PODS, Store, cursor, on_disk, put, small};
 
@@ -31,10 +31,10 @@ fn count(store: &Store, writer: usize) -> (u32, u64) {
 
 #[test]
 fn everybody_finds_what_he_was_told() {
-    let options = Options { background: true, ..small() };
+    let options = DiskLogOptions { background: true, ..small() };
     let mut cut_short = 0;
     for seed in 1..=60 {
-        let disk = Simulated::default();
+        let disk = SimulatedDisk::default();
         disk.crash_after(10 + seed * 4);
         let acknowledged = {
             let store = on_disk(&disk, options).unwrap();
@@ -69,7 +69,7 @@ fn everybody_finds_what_he_was_told() {
             assert_eq!(revision, last + 1, "none is missing, none comes twice");
             last = revision;
         }
-        assert_eq!(last, store.engine.durable());
+        assert_eq!(last, store.engine.durable_revision());
     }
     assert!(cut_short > 30, "{cut_short}");
 }
@@ -77,7 +77,7 @@ fn everybody_finds_what_he_was_told() {
 /// Without a thread of its own nobody would delete it.
 #[test]
 fn what_expires_is_deleted_by_itself() {
-    let store = on_disk(&Simulated::default(), small()).unwrap();
+    let store = on_disk(&SimulatedDisk::default(), small()).unwrap();
     let ttl = Some(Duration::from_secs(5));
     let made = store.write(put(&key(0), 0, "1").with_ttl(ttl)).unwrap();
     store.clock.pass(5);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use object::SystemClock;
 use store::{
     Log, MemoryLog,
-    face::{Compaction, Etcd, Identity, Limits, Listening, Setup},
+    face::{BoundListener, Compaction, EtcdServer, EtcdServerConfig, Identity, Limits},
     wire::{
         mvccpb::event::EventType,
         pb::{
@@ -37,7 +37,7 @@ pub(crate) fn start_with(log: Arc<dyn Log>, quota: u64, compaction: Compaction) 
     let url = format!("http://{}", listener.local_addr().expect("bound"));
     listener.set_nonblocking(true).expect("a socket");
     let (stop, stopped) = oneshot::channel();
-    let setup = Setup {
+    let setup = EtcdServerConfig {
         identity: Identity {
             name: "one".into(),
             peer_urls: vec!["http://peer:2380".into()],
@@ -54,9 +54,9 @@ pub(crate) fn start_with(log: Arc<dyn Log>, quota: u64, compaction: Compaction) 
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         runtime.expect("threads").block_on(async move {
             let listener = tokio::net::TcpListener::from_std(listener).expect("a socket");
-            let etcd = Etcd::open(log, Arc::new(SystemClock), setup).expect("whole");
+            let etcd = EtcdServer::open(log, Arc::new(SystemClock), setup).expect("whole");
             let stop = async { drop(stopped.await) };
-            etcd.serve(vec![Listening { listener, tls: None }], stop).await;
+            etcd.serve(vec![BoundListener { listener, tls: None }], stop).await;
         });
     });
     Running { url, stop: Some(stop), thread: Some(thread) }
@@ -451,17 +451,19 @@ async fn a_snapshot_is_a_file_that_can_be_restored() {
         .unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
-    let remote = store::Remote { endpoints: vec![etcd.url.clone()], ..store::Remote::default() };
+    let remote =
+        store::EtcdConfig { endpoints: vec![etcd.url.clone()], ..store::EtcdConfig::default() };
     let mut file = std::fs::File::create(&path).unwrap();
     store::etcd::save(&remote, &mut file).await.unwrap();
-    let archive = store::archive::Archive::read(&path).unwrap();
+    let archive = store::archive::EtcdSnapshot::read(&path).unwrap();
     assert_eq!((archive.revision, archive.keys(), archive.versions), (302, 299, 301));
-    let disk = store::Folder::open(folder.path().join("store")).unwrap();
+    let disk = store::Directory::open(folder.path().join("store")).unwrap();
     let revision = archive.restore(&disk, 0).unwrap();
     assert!(archive.restore(&disk, 0).is_err(), "never over another");
     drop(disk);
-    let disk = Arc::new(store::Folder::open(folder.path().join("store")).unwrap());
-    let log = store::DiskLog::open(disk, Arc::new(SystemClock), store::Options::default()).unwrap();
+    let disk = Arc::new(store::Directory::open(folder.path().join("store")).unwrap());
+    let log = store::DiskLog::open(disk, Arc::new(SystemClock), store::DiskLogOptions::default())
+        .unwrap();
     let again = start(log, 0);
     let mut kv = again.kv().await;
     let there = kv.range(all()).await.unwrap().into_inner();
@@ -469,12 +471,12 @@ async fn a_snapshot_is_a_file_that_can_be_restored() {
     let next = kv.put(put("x", "1")).await.unwrap().into_inner().header.unwrap().revision;
     assert_eq!(next, i64::try_from(revision).unwrap() + 1, "no revision comes twice");
     let empty = memory();
-    let other = store::Remote { endpoints: vec![empty.url.clone()], ..remote };
+    let other = store::EtcdConfig { endpoints: vec![empty.url.clone()], ..remote };
     assert_eq!(store::etcd::restore(&archive, &other).await.unwrap(), 299);
     assert!(store::etcd::restore(&archive, &other).await.is_err(), "never over another");
     let mut torn = std::fs::read(&path).unwrap();
     let middle = torn.len() / 2;
     torn[middle] ^= 1;
     std::fs::write(&path, torn).unwrap();
-    assert!(matches!(store::archive::Archive::read(&path), Err(store::Error::Damaged { .. })));
+    assert!(matches!(store::archive::EtcdSnapshot::read(&path), Err(store::Error::Damaged { .. })));
 }

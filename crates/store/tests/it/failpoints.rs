@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use store::{Disk as _, DiskLog, Error, Failpoints, Harm, POINTS, Simulated};
+use store::{Disk as _, DiskLog, Error, FailAction, Failpoints, POINTS, SimulatedDisk};
 
 use crate::fixture::{Still, Store, delete, open_at, put, small};
 
@@ -27,12 +27,12 @@ struct Life {
 const ROOM: u64 = 28_000;
 
 /// Opens it, and writes. Some rounds later the disk is full, if `full`.
-fn live(disk: &Simulated, points: &Failpoints, mut life: Life, full: bool) -> Life {
+fn live(disk: &SimulatedDisk, points: &Failpoints, mut life: Life, full: bool) -> Life {
     disk.limit(full.then_some(ROOM));
     let clock = Arc::new(Still::default());
     let opened = catch_unwind(AssertUnwindSafe(|| {
         let log = DiskLog::open(Arc::new(points.clone()), clock.clone(), small())?;
-        open_at(log, store::Bounds::default(), clock.clone())
+        open_at(log, store::RingLimits::default(), clock.clone())
     }));
     let Ok(Ok(store)) = opened else { return life };
     let mut refused = 0;
@@ -61,17 +61,17 @@ fn live(disk: &Simulated, points: &Failpoints, mut life: Life, full: bool) -> Li
 }
 
 fn state(store: &Store) -> There {
-    let pinned = store.pods.pin();
+    let pinned = store.pods.snapshot();
     pinned.range("/", None).map(|(key, version)| (key.to_owned(), version.revision)).collect()
 }
 
 /// The folder is found as the crash has left it.
-fn check(disk: &Simulated, life: Life, what: &str) -> Simulated {
+fn check(disk: &SimulatedDisk, life: Life, what: &str) -> SimulatedDisk {
     let disk = disk.after_crash(7);
     let clock = Arc::new(Still::default());
     let log = DiskLog::open(Arc::new(disk.clone()), clock.clone(), small());
     let log = log.unwrap_or_else(|error| panic!("{what}: {error}"));
-    let store = open_at(log, store::Bounds::default(), clock);
+    let store = open_at(log, store::RingLimits::default(), clock);
     let store = store.unwrap_or_else(|error| panic!("{what}: {error}"));
     let (mut found, mut there) = (state(&store), life.there);
     for key in life.unsure {
@@ -86,7 +86,7 @@ fn check(disk: &Simulated, life: Life, what: &str) -> Simulated {
 }
 
 /// Behind what was acknowledged there is a part of something that was not.
-fn tear(disk: &Simulated) {
+fn tear(disk: &SimulatedDisk) {
     let names = disk.list().expect("it is well");
     let Some(last) = names.iter().rfind(|name| name.starts_with("log-")) else { return };
     let file = disk.open(last).expect("it is there");
@@ -100,9 +100,9 @@ fn tear(disk: &Simulated) {
 }
 
 /// A first life without harm, and a second with it.
-fn two_lives(point: &'static str, harm: Harm, nth: u64, full: bool) -> Failpoints {
+fn two_lives(point: &'static str, harm: FailAction, nth: u64, full: bool) -> Failpoints {
     let what = format!("{point} {harm:?} {nth}, full: {full}");
-    let disk = Simulated::default();
+    let disk = SimulatedDisk::default();
     let points = Failpoints::new(Arc::new(disk.clone()));
     let life = live(&disk, &points, Life::default(), full);
     assert!(life.unsure.is_empty(), "{what}: {:?}", life.unsure);
@@ -111,7 +111,7 @@ fn two_lives(point: &'static str, harm: Harm, nth: u64, full: bool) -> Failpoint
     let points = Failpoints::new(Arc::new(torn.clone()));
     points.arm(point, harm, nth);
     let life = live(&torn, &points, life, full);
-    let survives = matches!(harm, Harm::Delay(_)) && points.is_spent();
+    let survives = matches!(harm, FailAction::Delay(_)) && points.has_fired();
     assert!(!survives || life.unsure.is_empty(), "{what}: a delay does no harm");
     torn.limit(None);
     check(&torn, life, &what);
@@ -130,9 +130,11 @@ fn every_point_with_every_harm() {
     }));
     let mut happened = BTreeSet::new();
     for point in POINTS {
-        for harm in [Harm::Error, Harm::Panic, Harm::Delay(Duration::from_millis(1))] {
+        for harm in
+            [FailAction::Error, FailAction::Panic, FailAction::Delay(Duration::from_millis(1))]
+        {
             for (nth, full) in [(1, false), (3, false), (1, true), (2, true)] {
-                if two_lives(point, harm, nth, full).is_spent() {
+                if two_lives(point, harm, nth, full).has_fired() {
                     happened.insert((point, format!("{harm:?}")));
                 }
             }
@@ -140,7 +142,7 @@ fn every_point_with_every_harm() {
     }
     let passed: BTreeSet<_> = [false, true]
         .into_iter()
-        .flat_map(|full| two_lives("nothing", Harm::Error, 1, full).passed().into_keys())
+        .flat_map(|full| two_lives("nothing", FailAction::Error, 1, full).hit_counts().into_keys())
         .collect();
     let named: BTreeSet<_> = POINTS.iter().map(|point| (*point).to_owned()).collect();
     assert!(passed.is_subset(&named), "without a name: {:?}", passed.difference(&named));
@@ -152,10 +154,10 @@ fn every_point_with_every_harm() {
 
 #[test]
 fn a_clock_that_jumps_does_no_harm() {
-    let disk = Simulated::default();
+    let disk = SimulatedDisk::default();
     let clock = Arc::new(Still::default());
     let log = DiskLog::open(Arc::new(disk.clone()), clock.clone(), small()).unwrap();
-    let store = open_at(log, store::Bounds::default(), clock.clone()).unwrap();
+    let store = open_at(log, store::RingLimits::default(), clock.clone()).unwrap();
     let mut there = There::new();
     for nth in 0..120_u64 {
         clock.pass(if nth % 3 == 0 { -86_400 } else { 100_000 });

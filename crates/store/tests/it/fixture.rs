@@ -14,8 +14,8 @@ use std::{
 use bytes::Bytes;
 use object::Clock;
 use store::{
-    Bounds, Cursor, DiskLog, Embedded, Engine, Error, Event, Log, Mirror, Options, Pinned,
-    Resource, Simulated, Topic, Write, contract::Plain,
+    CacheSnapshot, Cursor, DiskLog, DiskLogOptions, EmbeddedEngine, Engine, Error, Event, Log,
+    RingLimits, SimulatedDisk, Topic, WatchCache, WatchCacheSet, Write, contract::RawBytesCodec,
 };
 
 pub(crate) const PODS: &str = "/registry/pods/";
@@ -37,36 +37,36 @@ impl Still {
 }
 
 pub(crate) struct Store {
-    pub(crate) engine: Embedded<Bytes>,
-    pub(crate) mirror: Arc<Mirror<Bytes>>,
-    pub(crate) pods: Arc<Resource<Bytes>>,
-    pub(crate) leases: Arc<Resource<Bytes>>,
+    pub(crate) engine: EmbeddedEngine<Bytes>,
+    pub(crate) mirror: Arc<WatchCacheSet<Bytes>>,
+    pub(crate) pods: Arc<WatchCache<Bytes>>,
+    pub(crate) leases: Arc<WatchCache<Bytes>>,
     pub(crate) clock: Arc<Still>,
 }
 
 /// Rings that hold about that many events of a few bytes.
-pub(crate) fn events(count: usize) -> Bounds {
+pub(crate) fn events(count: usize) -> RingLimits {
     let weight = size_of::<Event<Bytes>>() + 3;
-    Bounds { spare: 0, age: Duration::MAX, budget: weight * count }
+    RingLimits { min_bytes: 0, min_age: Duration::MAX, max_bytes: weight * count }
 }
 
-pub(crate) fn open(log: Arc<dyn Log>, bounds: Bounds) -> Result<Store, Error> {
+pub(crate) fn open(log: Arc<dyn Log>, bounds: RingLimits) -> Result<Store, Error> {
     open_at(log, bounds, Arc::default())
 }
 
 pub(crate) fn open_at(
     log: Arc<dyn Log>,
-    bounds: Bounds,
+    bounds: RingLimits,
     clock: Arc<Still>,
 ) -> Result<Store, Error> {
-    let mirror = Mirror::new(bounds);
-    let engine = Embedded::open(log, mirror.clone(), clock.clone())?;
-    let serve = |prefix| mirror.serve(prefix, Arc::new(Plain), &engine);
+    let mirror = WatchCacheSet::new(bounds);
+    let engine = EmbeddedEngine::open(log, mirror.clone(), clock.clone())?;
+    let serve = |prefix| mirror.start(prefix, Arc::new(RawBytesCodec), &engine);
     let (pods, leases) = (serve(PODS)?, serve(LEASES)?);
     Ok(Store { engine, mirror, pods, leases, clock })
 }
 
-pub(crate) fn memory(bounds: Bounds) -> Store {
+pub(crate) fn memory(bounds: RingLimits) -> Store {
     open(Arc::new(store::MemoryLog::default()), bounds).expect("an empty log")
 }
 
@@ -78,16 +78,23 @@ pub(crate) fn part() -> u64 {
 }
 
 /// Small files, so that everything happens soon.
-pub(crate) fn small() -> Options {
+pub(crate) fn small() -> DiskLogOptions {
     let retain = Duration::from_secs(75);
     let (segment, reserve, compact) = (2_048, 1_024, 6_000);
-    Options { segment, reserve, compact, retain, background: false, stop: false }
+    DiskLogOptions {
+        segment_size: segment,
+        reserve_size: reserve,
+        compact_threshold: compact,
+        retain,
+        background: false,
+        exit_on_failure: false,
+    }
 }
 
-pub(crate) fn on_disk(disk: &Simulated, options: Options) -> Result<Store, Error> {
+pub(crate) fn on_disk(disk: &SimulatedDisk, options: DiskLogOptions) -> Result<Store, Error> {
     let clock = Arc::new(Still::default());
     let log = DiskLog::open(Arc::new(disk.clone()), clock.clone(), options)?;
-    open_at(log, Bounds::default(), clock)
+    open_at(log, RingLimits::default(), clock)
 }
 
 pub(crate) fn put(key: &str, expect: u64, text: &str) -> Write<Bytes> {
@@ -127,10 +134,10 @@ pub(crate) fn text_topic(text: &str) -> Topic {
     Topic::Index("text".into(), text.into())
 }
 
-pub(crate) fn keys(pinned: &Pinned<Bytes>) -> Vec<String> {
+pub(crate) fn keys(pinned: &CacheSnapshot<Bytes>) -> Vec<String> {
     pinned.range(PODS, None).map(|(key, _)| key[PODS.len()..].to_owned()).collect()
 }
 
-pub(crate) fn cursor(resource: &Arc<Resource<Bytes>>, topic: Topic, after: u64) -> Cursor<Bytes> {
+pub(crate) fn cursor(resource: &Arc<WatchCache<Bytes>>, topic: Topic, after: u64) -> Cursor<Bytes> {
     Cursor::open(resource, topic, after).expect("in the ring")
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, thread, time::Duration};
 
 use bytes::Bytes;
-use store::{Disk as _, Error, Options, Simulated, Write};
+use store::{Disk as _, DiskLogOptions, Error, SimulatedDisk, Write};
 
 use crate::fixture::{Store, delete, on_disk, put, small};
 
@@ -32,7 +32,7 @@ fn fill(store: &Store) -> Vec<(String, u64)> {
 
 #[test]
 fn deletions_go_on_and_give_room() {
-    let disk = Simulated::default();
+    let disk = SimulatedDisk::default();
     disk.limit(Some(40_000));
     let store = on_disk(&disk, small()).unwrap();
     for round in 0..3 {
@@ -49,16 +49,21 @@ fn deletions_go_on_and_give_room() {
     let made = store.write(put("/registry/pods/a/x", 0, "1")).expect("there is room again");
     drop(store);
     let store = on_disk(&disk.after_crash(1), small()).unwrap();
-    assert_eq!((store.pods.len(), store.pods.pin().revision), (1, made));
+    assert_eq!((store.pods.len(), store.pods.snapshot().revision), (1, made));
 }
 
 /// However small the disk beside the files of the log: what was written last is deleted,
 /// half of it all, and there is room again, before any state was written and after.
 #[test]
 fn a_small_disk_recovers_when_half_is_deleted() {
-    let options = Options { segment: 65_536, reserve: 16_384, compact: 1 << 20, ..small() };
+    let options = DiskLogOptions {
+        segment_size: 65_536,
+        reserve_size: 16_384,
+        compact_threshold: 1 << 20,
+        ..small()
+    };
     for room in (57_344..=262_144).step_by(8_192) {
-        let disk = Simulated::default();
+        let disk = SimulatedDisk::default();
         disk.limit(Some(room));
         let store = on_disk(&disk, options).unwrap_or_else(|error| panic!("{room}: {error}"));
         for round in 0..3 {
@@ -93,7 +98,7 @@ fn a_small_disk_recovers_when_half_is_deleted() {
 
 #[test]
 fn leases_are_renewed_though_there_is_no_room() {
-    let disk = Simulated::default();
+    let disk = SimulatedDisk::default();
     disk.limit(Some(40_000));
     let store = on_disk(&disk, small()).unwrap();
     let lease = "/registry/leases/a/l";
@@ -114,7 +119,7 @@ fn leases_are_renewed_though_there_is_no_room() {
 
 #[test]
 fn it_goes_on_when_somebody_else_gives_room() {
-    let disk = Simulated::default();
+    let disk = SimulatedDisk::default();
     disk.limit(Some(30_000));
     let store = on_disk(&disk, small()).unwrap();
     let there = fill(&store);
@@ -137,9 +142,9 @@ fn insist(store: &Store, write: impl Fn() -> Write<Bytes>) -> Result<u64, Error>
 
 #[test]
 fn a_state_is_written_meanwhile() {
-    let disk = Simulated::default();
+    let disk = SimulatedDisk::default();
     disk.limit(Some(60_000));
-    let store = on_disk(&disk, Options { background: true, ..small() }).unwrap();
+    let store = on_disk(&disk, DiskLogOptions { background: true, ..small() }).unwrap();
     for round in 0..5 {
         let mut there = Vec::new();
         loop {
@@ -185,19 +190,19 @@ fn work(store: &Store, there: &mut There) -> (Option<String>, usize) {
 }
 
 fn state(store: &Store) -> There {
-    let pinned = store.pods.pin();
+    let pinned = store.pods.snapshot();
     pinned.range("/", None).map(|(key, version)| (key.to_owned(), version.revision)).collect()
 }
 
 #[test]
 fn nothing_is_lost_when_the_power_goes_too() {
     const ROOM: Option<u64> = Some(28_000);
-    let whole = Simulated::default();
+    let whole = SimulatedDisk::default();
     whole.limit(ROOM);
     let (_, refused) = work(&on_disk(&whole, small()).unwrap(), &mut There::new());
     assert!(refused > 5, "{refused}");
     for moment in (20..whole.changes()).step_by(3) {
-        let disk = Simulated::default();
+        let disk = SimulatedDisk::default();
         disk.limit(ROOM);
         disk.crash_after(moment);
         let mut there = There::new();

@@ -15,8 +15,8 @@ use std::{
 use bytes::Bytes;
 use object::SystemClock;
 use store::{
-    DiskLog, Folder, Options,
-    face::{Compaction, Etcd, Identity, Limits, Setup, bind},
+    Directory, DiskLog, DiskLogOptions,
+    face::{Compaction, EtcdServer, EtcdServerConfig, Identity, Limits, bind},
     wire::pb::{self, kv_client::KvClient, watch_client::WatchClient, watch_request::RequestUnion},
 };
 use tokio::task::JoinSet;
@@ -59,11 +59,15 @@ fn child() {
         return;
     };
     let address = address.into_string().expect("plain");
-    let disk = Arc::new(Folder::open(Path::new(&folder)).expect("a folder"));
+    let disk = Arc::new(Directory::open(Path::new(&folder)).expect("a folder"));
     // Small files, so that states are written all the time.
-    let options = Options { segment: 64 << 10, compact: 128 << 10, ..Options::default() };
+    let options = DiskLogOptions {
+        segment_size: 64 << 10,
+        compact_threshold: 128 << 10,
+        ..DiskLogOptions::default()
+    };
     let log = DiskLog::open(disk, Arc::new(SystemClock), options).expect("whole");
-    let setup = Setup {
+    let setup = EtcdServerConfig {
         identity: Identity {
             name: "one".into(),
             peer_urls: vec![],
@@ -75,7 +79,7 @@ fn child() {
         scratch: env::temp_dir(),
         compaction: Compaction::Never,
     };
-    let etcd = Etcd::open(log, Arc::new(SystemClock), setup).expect("whole");
+    let etcd = EtcdServer::open(log, Arc::new(SystemClock), setup).expect("whole");
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("threads").block_on(async {

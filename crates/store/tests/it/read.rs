@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use store::{Bounds, Cursor, Error, Topic, contract::Plain};
+use store::{Cursor, Error, RingLimits, Topic, contract::RawBytesCodec};
 
 use crate::fixture::{Store, cursor, delete, events, keys, memory, put, text_topic};
 
@@ -27,7 +27,7 @@ fn a_quiet_resource_never_expires_because_another_is_busy() {
     for _ in 0..100 {
         lease = store.write(put(LEASE, lease, "")).unwrap();
     }
-    assert_eq!(store.pods.complete_through(), lease, "a bookmark can say so");
+    assert_eq!(store.pods.progress_revision(), lease, "a bookmark can say so");
     assert!(matches!(Cursor::open(&store.leases, Topic::All, after), Err(Error::Compacted { .. })));
     let mut late = cursor(&store.pods, Topic::All, after);
     let revision = store.write(put(X, after, "n1")).unwrap();
@@ -96,26 +96,26 @@ fn a_list_is_of_one_revision() {
     let pod = |name: &str| format!("/registry/pods/a/{name}");
     let a = store.write(put(&pod("a"), 0, "1")).unwrap();
     let b = store.write(put(&pod("b"), 0, "1")).unwrap();
-    let pinned = store.pods.pin();
+    let pinned = store.pods.snapshot();
     store.write(put(&pod("a"), a, "2")).unwrap();
     store.write(delete(&pod("b"), b)).unwrap();
     store.write(put(&pod("c"), 0, "1")).unwrap();
-    let again = store.pods.pin_at(pinned.revision).unwrap();
+    let again = store.pods.snapshot_at(pinned.revision).unwrap();
     for pinned in [&pinned, &again] {
         assert_eq!(keys(pinned), ["a/a", "a/b"]);
         assert!(pinned.range("/", None).all(|(_, version)| &*version.object == b"1"));
     }
-    assert_eq!(keys(&store.pods.pin()), ["a/a", "a/c"]);
+    assert_eq!(keys(&store.pods.snapshot()), ["a/a", "a/c"]);
     store.write(put(&pod("d"), 0, "1")).unwrap();
     store.write(put(&pod("e"), 0, "1")).unwrap();
-    let past = store.pods.pin_at(a);
+    let past = store.pods.snapshot_at(a);
     assert_eq!(past.unwrap_err(), Error::Compacted { floor: 4 });
 }
 
 #[test]
 fn a_ring_forgets_what_is_old_and_more_than_can_be_spared() {
     let age = Duration::from_secs(75);
-    let store = memory(Bounds { spare: 0, age, budget: usize::MAX });
+    let store = memory(RingLimits { min_bytes: 0, min_age: age, max_bytes: usize::MAX });
     let write = |store: &Store, expect| store.write(put(X, expect, "n1")).unwrap();
     let first = write(&store, 0);
     store.clock.pass(75);
@@ -124,7 +124,7 @@ fn a_ring_forgets_what_is_old_and_more_than_can_be_spared() {
     store.clock.pass(1);
     write(&store, second);
     assert_eq!(store.pods.floor(), first);
-    assert!(store.pods.pin_at(first).is_ok());
+    assert!(store.pods.snapshot_at(first).is_ok());
 }
 
 #[test]
@@ -132,14 +132,15 @@ fn watches_end_when_a_resource_is_served_anew() {
     let store = memory(events(9));
     let mut cursor = cursor(&store.pods, Topic::All, 0);
     assert!(cursor.try_next().is_none());
-    store.mirror.serve("/registry/pods/", Arc::new(Plain), &store.engine).unwrap();
+    store.mirror.start("/registry/pods/", Arc::new(RawBytesCodec), &store.engine).unwrap();
     assert_eq!(cursor.try_next().unwrap().unwrap_err(), Error::Closed);
 }
 
 #[test]
 fn a_key_belongs_to_the_longest_prefix() {
     let store = memory(events(9));
-    let serve = |prefix| store.mirror.serve(prefix, Arc::new(Plain), &store.engine).unwrap();
+    let serve =
+        |prefix| store.mirror.start(prefix, Arc::new(RawBytesCodec), &store.engine).unwrap();
     let outer = serve("/registry/services/");
     let specs = serve("/registry/services/specs/");
     store.write(put("/registry/services/specs/a/x", 0, "1")).unwrap();
@@ -172,11 +173,11 @@ fn what_has_a_time_to_live_expires() {
     let kept = store.write(put(Y, 0, "1").with_ttl(ttl)).unwrap();
     store.clock.pass(9);
     store.write(put(Y, kept, "2").with_ttl(ttl)).unwrap();
-    assert_eq!(keys(&store.pods.pin()), ["a/x", "a/y"]);
+    assert_eq!(keys(&store.pods.snapshot()), ["a/x", "a/y"]);
     let mut cursor = cursor(&store.pods, Topic::All, kept + 1);
     store.clock.pass(1);
     store.engine.expire();
-    assert_eq!(keys(&store.pods.pin()), ["a/y"], "written again in time");
+    assert_eq!(keys(&store.pods.snapshot()), ["a/y"], "written again in time");
     let gone = cursor.try_next().unwrap().unwrap();
     assert_eq!(gone.old.as_ref().map(|old| old.revision), Some(event));
     assert!(gone.new.is_none() && gone.revision == kept + 2);

@@ -5,20 +5,25 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use object::SystemClock;
 use store::{
-    Bounds, Cursor, Error, EtcdEngine, MemoryLog, Mirror, Remote, Resident, Topic, Write,
-    contract::{self, Subject},
+    CacheCodec, Cursor, Error, EtcdConfig, EtcdEngine, MemoryLog, RingLimits, Topic, WatchCacheSet,
+    Write,
+    contract::{self, EngineFixture},
 };
 
 use crate::{face, real::Real};
 
-fn subject(url: &str, nth: usize) -> Subject {
-    let remote = Remote {
+fn subject(url: &str, nth: usize) -> EngineFixture {
+    let remote = EtcdConfig {
         endpoints: vec!["http://127.0.0.1:1".into(), url.to_owned()], // the first is not there
         prefix: format!("/n{nth}/registry"),
-        ..Remote::default()
+        ..EtcdConfig::default()
     };
     let engine = EtcdEngine::<Bytes>::connect(&remote, Arc::new(SystemClock)).expect("it is there");
-    Subject { engine: Arc::new(engine), mirror: Mirror::new(Bounds::default()), pass: None }
+    EngineFixture {
+        engine: Arc::new(engine),
+        mirror: WatchCacheSet::new(RingLimits::default()),
+        advance_clock: None,
+    }
 }
 
 async fn suite(url: &str) {
@@ -41,7 +46,7 @@ async fn the_contract_on_our_etcd() {
 #[derive(Debug)]
 struct Picky;
 
-impl Resident<Bytes> for Picky {
+impl CacheCodec<Bytes> for Picky {
     fn decode(&self, _: &str, bytes: &Bytes) -> Result<Bytes, String> {
         if bytes.starts_with(b"bad") { Err("it is bad".to_owned()) } else { Ok(bytes.clone()) }
     }
@@ -59,9 +64,9 @@ impl Resident<Bytes> for Picky {
 async fn what_others_write_and_nobody_can_read_ends_watches(url: &str) {
     const PREFIX: &str = "/registry/things/";
     let here = subject(url, 1_000);
-    let things = here.mirror.serve(PREFIX, Arc::new(Picky), &*here.engine).expect("served");
+    let things = here.mirror.start(PREFIX, Arc::new(Picky), &*here.engine).expect("served");
     let there = subject(url, 1_000);
-    there.mirror.serve(PREFIX, Arc::new(contract::Plain), &*there.engine).expect("served");
+    there.mirror.start(PREFIX, Arc::new(contract::RawBytesCodec), &*there.engine).expect("served");
     let write = async |name: &str, expect: u64, text: &'static str| {
         let write = Write::put(format!("{PREFIX}{name}"), expect, text.into(), text.into());
         there.engine.write(write).await.expect("as expected")
@@ -69,7 +74,7 @@ async fn what_others_write_and_nobody_can_read_ends_watches(url: &str) {
     let good = write("a/x", 0, "good").await;
     let patience = Duration::from_mins(2);
     let in_time = async |revision| {
-        let newest = here.engine.newest(PREFIX).await.expect("it can be asked");
+        let newest = here.engine.latest_revision(PREFIX).await.expect("it can be asked");
         assert!(newest >= revision);
         tokio::time::timeout(patience, things.wait_for(newest)).await.expect("it comes");
     };
@@ -84,11 +89,11 @@ async fn what_others_write_and_nobody_can_read_ends_watches(url: &str) {
     in_time(other).await;
     assert_eq!(watch.next().await.map(drop), Err(corrupt.clone()), "nor what came behind it");
     assert_eq!(Cursor::open(&things, Topic::All, other).map(drop), Err(corrupt.clone()));
-    assert_eq!(things.readable(PREFIX), Err(corrupt));
-    assert_eq!(things.readable(&format!("{PREFIX}a/y")), Ok(()));
+    assert_eq!(things.check_decodable(PREFIX), Err(corrupt));
+    assert_eq!(things.check_decodable(&format!("{PREFIX}a/y")), Ok(()));
     let mended = write("a/x", bad, "good again").await;
     in_time(mended).await;
-    assert_eq!(things.readable(PREFIX), Ok(()));
+    assert_eq!(things.check_decodable(PREFIX), Ok(()));
     let floor = Err(Error::Compacted { floor: mended });
     assert_eq!(watch.next().await.map(drop), floor, "it has missed something");
     assert_eq!(Cursor::open(&things, Topic::All, other).map(drop), floor);

@@ -6,8 +6,8 @@ use std::{
 
 use bytes::Bytes;
 use store::{
-    Bounds, Cursor, Disk as _, DiskLog, Engine as _, Error, Failpoints, Folder, Harm, MemoryLog,
-    Options, Simulated, Topic,
+    Cursor, Directory, Disk as _, DiskLog, DiskLogOptions, Engine as _, Error, FailAction,
+    Failpoints, MemoryLog, RingLimits, SimulatedDisk, Topic,
 };
 
 use crate::fixture::{
@@ -34,13 +34,13 @@ fn a_watch_goes_on() {
     assert_eq!((event.revision, &*event.old.as_ref().unwrap().object), (changed, &b"n1"[..]));
     let event = cursor.try_next().unwrap().unwrap();
     assert_eq!((event.revision, event.new.is_none()), (gone, true));
-    assert_eq!(keys(&after.pods.pin()), ["a/y"]);
+    assert_eq!(keys(&after.pods.snapshot()), ["a/y"]);
     assert_eq!(after.write(put(X, 0, "n1")), Ok(gone + 2), "no revision comes twice");
 }
 
 #[test]
 fn a_quiet_watch_goes_on_though_the_log_has_begun_anew() {
-    let disk = Simulated::default();
+    let disk = SimulatedDisk::default();
     let before = on_disk(&disk, small()).unwrap();
     let made = before.write(put(X, 0, "n1")).unwrap();
     let gone = before.write(delete(X, made)).unwrap();
@@ -67,7 +67,7 @@ fn a_quiet_watch_goes_on_though_the_log_has_begun_anew() {
 
 #[test]
 fn what_expires_and_why_it_was_written_is_remembered() {
-    let disk = Simulated::default();
+    let disk = SimulatedDisk::default();
     let before = on_disk(&disk, small()).unwrap();
     let note = Some(Bytes::from_static(b"why"));
     let ttl = Some(Duration::from_secs(2_000));
@@ -79,14 +79,14 @@ fn what_expires_and_why_it_was_written_is_remembered() {
     }
     drop(before);
     let after = on_disk(&disk.after_crash(0), small()).unwrap();
-    let notes = store::Engine::notes(&after.engine, 0);
+    let notes = store::Engine::provenance_after(&after.engine, 0);
     assert_eq!(notes.iter().map(|note| note.revision).collect::<Vec<_>>(), [made]);
     after.clock.pass(1_999);
     after.engine.expire();
-    assert_eq!(keys(&after.pods.pin()), ["a/x"]);
+    assert_eq!(keys(&after.pods.snapshot()), ["a/x"]);
     after.clock.pass(1);
     after.engine.expire();
-    assert_eq!(after.pods.pin().revision, lease + 1);
+    assert_eq!(after.pods.snapshot().revision, lease + 1);
     assert!(after.pods.is_empty());
 }
 
@@ -94,23 +94,23 @@ fn what_expires_and_why_it_was_written_is_remembered() {
 fn one_process_has_the_folder() {
     let folder = tempfile::tempdir().unwrap();
     let log = || {
-        let disk = Arc::new(Folder::open(folder.path()).unwrap());
-        DiskLog::open(disk, Arc::new(Still::default()), Options::default())
+        let disk = Arc::new(Directory::open(folder.path()).unwrap());
+        DiskLog::open(disk, Arc::new(Still::default()), DiskLogOptions::default())
     };
-    let first = open(log().unwrap(), Bounds::default()).unwrap();
+    let first = open(log().unwrap(), RingLimits::default()).unwrap();
     let made = first.write(put(X, 0, "1")).unwrap();
     assert_eq!(log().map(drop), Err(Error::InUse));
     drop(first);
-    let second = open(log().unwrap(), Bounds::default()).unwrap();
+    let second = open(log().unwrap(), RingLimits::default()).unwrap();
     assert_eq!(second.pods.get(X).unwrap().revision, made);
 }
 
 #[test]
 fn the_past_is_read_from_the_nearest_state_and_no_further() {
-    let disk = Simulated::default();
+    let disk = SimulatedDisk::default();
     let points = Failpoints::new(Arc::new(disk.clone()));
     let clock = Arc::new(Still::default());
-    let options = Options { retain: Duration::from_secs(1 << 30), ..small() };
+    let options = DiskLogOptions { retain: Duration::from_secs(1 << 30), ..small() };
     let log = DiskLog::open(Arc::new(points.clone()), clock.clone(), options).unwrap();
     let store = open_at(log, events(2), clock).unwrap();
     let mut revisions = Vec::new();
@@ -121,10 +121,10 @@ fn the_past_is_read_from_the_nearest_state_and_no_further() {
     let named = |start: &str| disk.list().unwrap().iter().filter(|n| n.starts_with(start)).count();
     assert!(named("log-") > 15 && named("state-") > 2, "{} {}", named("log-"), named("state-"));
     for nth in [40, 80, 120, 199] {
-        points.arm("nothing", Harm::Error, 1); // counts from now on
-        let past = store.engine.past("/registry/pods/", revisions[nth]).unwrap();
+        points.arm("nothing", FailAction::Error, 1); // counts from now on
+        let past = store.engine.list_at("/registry/pods/", revisions[nth]).unwrap();
         assert_eq!(past[0].bytes.as_deref(), Some(format!("{nth:0>200}").as_bytes()));
-        let files = points.passed().get("log.read").copied().unwrap_or_default();
+        let files = points.hit_counts().get("log.read").copied().unwrap_or_default();
         assert!(files < 8, "{files} files of the log were read for {nth}");
     }
 }
@@ -142,9 +142,9 @@ fn a_failed_sync_ends_the_process() {
     assert_eq!(ended.status.signal(), Some(6), "{ended:?}"); // it has aborted
     let said = String::from_utf8_lossy(&ended.stdout);
     assert!(said.contains("the first is there") && !said.contains("the second"), "{said}");
-    let disk = Arc::new(Folder::open(folder.path()).unwrap());
-    let log = DiskLog::open(disk, Arc::new(Still::default()), Options::default()).unwrap();
-    let after = open(log, Bounds::default()).unwrap();
+    let disk = Arc::new(Directory::open(folder.path()).unwrap());
+    let log = DiskLog::open(disk, Arc::new(Still::default()), DiskLogOptions::default()).unwrap();
+    let after = open(log, RingLimits::default()).unwrap();
     let found = after.pods.get(X).unwrap();
     assert!(found.revision >= 2, "what was acknowledged, and maybe what was not: {found:?}");
 }
@@ -154,13 +154,13 @@ fn a_failed_sync_ends_the_process() {
 #[ignore = "a part of another"]
 fn child() {
     let Some(folder) = env::var_os("SYNC_FOLDER") else { return };
-    let points = Failpoints::new(Arc::new(Folder::open(folder).unwrap()));
+    let points = Failpoints::new(Arc::new(Directory::open(folder).unwrap()));
     let clock = Arc::new(Still::default());
-    let log = DiskLog::open(Arc::new(points.clone()), clock, Options::default()).unwrap();
-    let store = open(log, Bounds::default()).unwrap();
+    let log = DiskLog::open(Arc::new(points.clone()), clock, DiskLogOptions::default()).unwrap();
+    let store = open(log, RingLimits::default()).unwrap();
     let made = store.write(put(X, 0, "1")).unwrap();
     println!("the first is there");
-    points.arm("log.sync", Harm::Error, 1);
+    points.arm("log.sync", FailAction::Error, 1);
     let told = store.write(put(X, made, "2"));
     println!("the second was answered: {told:?}");
 }

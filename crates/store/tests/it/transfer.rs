@@ -12,9 +12,10 @@ use std::{
 use bytes::Bytes;
 use object::{Clock as _, SystemClock};
 use store::{
-    Bounds, DiskLog, Embedded, Engine as _, Folder, Mirror, Options, Remote, Write,
-    archive::{self, AHEAD, Archive},
-    contract::Plain,
+    Directory, DiskLog, DiskLogOptions, EmbeddedEngine, Engine as _, EtcdConfig, RingLimits,
+    WatchCacheSet, Write,
+    archive::{self, EtcdSnapshot, RESTORE_REVISION_BUMP},
+    contract::RawBytesCodec,
     etcd,
     wire::pb::{self, kv_client::KvClient, lease_client::LeaseClient},
 };
@@ -30,8 +31,8 @@ const PREFIX: &str = "/registry/things/";
 
 type Items = BTreeMap<Bytes, Bytes>;
 
-fn remote(url: &str) -> Remote {
-    Remote { endpoints: vec![url.to_owned()], ..Remote::default() }
+fn remote(url: &str) -> EtcdConfig {
+    EtcdConfig { endpoints: vec![url.to_owned()], ..EtcdConfig::default() }
 }
 
 async fn channel(url: &str) -> Channel {
@@ -80,12 +81,12 @@ async fn save(url: &str, folder: &TempDir) -> PathBuf {
 }
 
 /// Ours, on the data of a snapshot.
-fn restored(archive: &Archive, folder: &Path) -> face::Running {
-    let disk = Folder::open(folder).expect("a folder");
+fn restored(archive: &EtcdSnapshot, folder: &Path) -> face::Running {
+    let disk = Directory::open(folder).expect("a folder");
     archive.restore(&disk, SystemClock.now()).expect("an empty folder");
     drop(disk);
-    let disk = Arc::new(Folder::open(folder).expect("a folder"));
-    let log = DiskLog::open(disk, Arc::new(SystemClock), Options::default()).expect("whole");
+    let disk = Arc::new(Directory::open(folder).expect("a folder"));
+    let log = DiskLog::open(disk, Arc::new(SystemClock), DiskLogOptions::default()).expect("whole");
     face::start(log, 0)
 }
 
@@ -95,12 +96,12 @@ async fn from_etcd_itself_to_ours() {
     fill(&etcd.url).await;
     let (there, revision) = all(&etcd.url).await;
     let folder = tempfile::tempdir().expect("a folder");
-    let archive = Archive::read(&save(&etcd.url, &folder).await).expect("etcd has written it");
+    let archive = EtcdSnapshot::read(&save(&etcd.url, &folder).await).expect("etcd has written it");
     assert_eq!((archive.revision, archive.keys()), (revision, there.len()));
     let ours = restored(&archive, &folder.path().join("store"));
     let (here, now) = all(&ours.url).await;
     assert!(here == there, "{} keys of {}", here.len(), there.len());
-    assert_eq!(now, revision + AHEAD, "no revision is given twice");
+    assert_eq!(now, revision + RESTORE_REVISION_BUMP, "no revision is given twice");
     let mut leases = LeaseClient::new(channel(&ours.url).await);
     let left = pb::LeaseTimeToLiveRequest { id: 7, keys: true };
     let left = leases.lease_time_to_live(left).await.expect("it is there").into_inner();
@@ -117,7 +118,7 @@ async fn from_ours_to_etcd_itself() {
     let (here, revision) = all(&ours.url).await;
     let folder = tempfile::tempdir().expect("a folder");
     let path = save(&ours.url, &folder).await;
-    let archive = Archive::read(&path).expect("saved");
+    let archive = EtcdSnapshot::read(&path).expect("saved");
     // Key by key, into one that runs.
     let Some(etcd) = Real::start() else { return };
     let count = etcd::restore(&archive, &remote(&etcd.url)).await.expect("it is empty");
@@ -147,11 +148,11 @@ async fn from_ours_to_etcd_itself() {
 async fn from_a_folder_in_use_to_another() {
     let folder = tempfile::tempdir().expect("a folder");
     let open = |name: &str| {
-        let disk = Arc::new(Folder::open(folder.path().join(name)).expect("a folder"));
-        let (clock, mirror) = (Arc::new(SystemClock), Mirror::new(Bounds::default()));
-        let log = DiskLog::open(disk, clock.clone(), Options::default()).expect("whole");
-        let engine = Embedded::<Bytes>::open(log, mirror.clone(), clock).expect("whole");
-        let things = mirror.serve(PREFIX, Arc::new(Plain), &engine).expect("served");
+        let disk = Arc::new(Directory::open(folder.path().join(name)).expect("a folder"));
+        let (clock, mirror) = (Arc::new(SystemClock), WatchCacheSet::new(RingLimits::default()));
+        let log = DiskLog::open(disk, clock.clone(), DiskLogOptions::default()).expect("whole");
+        let engine = EmbeddedEngine::<Bytes>::open(log, mirror.clone(), clock).expect("whole");
+        let things = mirror.start(PREFIX, Arc::new(RawBytesCodec), &engine).expect("served");
         (engine, things)
     };
     let (engine, things) = open("one");
@@ -161,17 +162,17 @@ async fn from_a_folder_in_use_to_another() {
         engine.write(write).await.expect("absent");
     }
     let path = folder.path().join("snapshot.db");
-    let disk = Folder::open(folder.path().join("one")).expect("a folder");
+    let disk = Directory::open(folder.path().join("one")).expect("a folder");
     let file = File::options().read(true).write(true).create_new(true).open(&path);
     let mut file = file.expect("a file");
     archive::save(&disk, SystemClock.now(), &mut file).expect("beside who uses it");
-    let archive = Archive::read(&path).expect("saved");
-    let other = Folder::open(folder.path().join("two")).expect("a folder");
+    let archive = EtcdSnapshot::read(&path).expect("saved");
+    let other = Directory::open(folder.path().join("two")).expect("a folder");
     let revision = archive.restore(&other, SystemClock.now()).expect("an empty folder");
     drop(other);
     let (again, same) = open("two");
-    let items = |of: &store::Resource<Bytes>| -> Vec<_> {
-        let pinned = of.pin();
+    let items = |of: &store::WatchCache<Bytes>| -> Vec<_> {
+        let pinned = of.snapshot();
         pinned.range(PREFIX, None).map(|(key, v)| (key.to_owned(), v.object.clone())).collect()
     };
     assert_eq!((items(&same), items(&same).len()), (items(&things), 200));

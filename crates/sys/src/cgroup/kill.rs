@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{BESIDE, Group, tree::with_descendants};
+use super::{BESIDE, Cgroup, tree::with_descendants};
 
 /// A process that does not die in this time is stuck in the kernel: more signals do not help.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -15,10 +15,10 @@ const LONGEST: Duration = Duration::from_secs(10);
 const LONGEST_FREEZE: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(1);
 
-impl Group {
+impl Cgroup {
     /// Kills the processes of the group and of all groups below it until none is left: at once
     /// with `cgroup.kill` where the kernel has it, else frozen, so that none is born meanwhile.
-    pub fn kill(&self) -> io::Result<()> {
+    pub fn kill_all(&self) -> io::Result<()> {
         let began = Instant::now();
         let mut round = 0;
         loop {
@@ -42,7 +42,7 @@ impl Group {
 
     /// Whether the kernel was told to end all of them itself.
     fn kill_at_once(&self) -> bool {
-        let folder = self.folders.iter().find(|(name, _)| self.unified || name == BESIDE);
+        let folder = self.dirs.iter().find(|(name, _)| self.unified || name == BESIDE);
         folder.is_some_and(|(_, folder)| fs::write(folder.join("cgroup.kill"), "1").is_ok())
     }
 
@@ -81,7 +81,7 @@ impl Group {
     }
 
     fn freezer(&self) -> Option<(PathBuf, &Path, &str, &str)> {
-        let folder = self.folder("freezer")?.clone();
+        let folder = self.controller_dir("freezer")?.clone();
         Some(if self.unified {
             (folder, Path::new("cgroup.freeze"), "1", "0")
         } else {
@@ -98,7 +98,7 @@ mod tests {
     use crate::cgroup::Hierarchies;
 
     /// A group of its own, with and without the hierarchy that has `cgroup.kill`.
-    fn groups(name: &str) -> Vec<Group> {
+    fn groups(name: &str) -> Vec<Cgroup> {
         let detected = Hierarchies::detect().expect("cgroups");
         let mut all = vec![detected.clone()];
         if let Hierarchies::V1 { controllers, beside: Some(_) } = detected {
@@ -109,8 +109,8 @@ mod tests {
     }
 
     #[expect(clippy::format_collect, reason = "a line for each folder")]
-    fn run(group: &Group, below: &str, script: &str) -> Child {
-        let folders = group.folders.iter().map(|(_, folder)| folder.join(below));
+    fn run(group: &Cgroup, below: &str, script: &str) -> Child {
+        let folders = group.dirs.iter().map(|(_, folder)| folder.join(below));
         let joins: String = folders
             .map(|folder| {
                 fs::create_dir_all(&folder).expect("a group");
@@ -148,7 +148,7 @@ mod tests {
             let mut child = run(&group, "a/b", script);
             thread::sleep(Duration::from_millis(300));
             assert!(group.processes().len() > 4, "{:?}", group.processes());
-            group.kill().expect("killed");
+            group.kill_all().expect("killed");
             assert!(group.processes().is_empty());
             child.wait().expect("its end");
             group.remove().expect("removed");
@@ -161,14 +161,14 @@ mod tests {
         for group in groups("frozen") {
             group.create().expect("made");
             let mut children = ["", "a", "a/b"].map(|below| run(&group, below, "sleep 1000"));
-            for (_, folder) in &group.folders {
+            for (_, folder) in &group.dirs {
                 for below in ["", "a", "a/b"] {
                     let _ = fs::write(folder.join(below).join("freezer.state"), "FROZEN");
                     let _ = fs::write(folder.join(below).join("cgroup.freeze"), "1");
                 }
             }
             assert!(group.processes().len() >= 3);
-            group.kill().expect("killed");
+            group.kill_all().expect("killed");
             for child in &mut children {
                 child.wait().expect("its end");
             }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, io};
 
-use super::Group;
+use super::Cgroup;
 
 /// What a group may use. `None` leaves the kernel's value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,15 +16,15 @@ pub struct Limits {
     /// Bytes of memory and swap together; negative: no limit.
     pub memory_and_swap: Option<i64>,
     pub pids: Option<i64>,
-    pub cpus: Option<String>,
-    pub memory_nodes: Option<String>,
+    pub cpuset_cpus: Option<String>,
+    pub cpuset_mems: Option<String>,
     /// (page size such as `2MB`, bytes)
     pub huge_pages: Vec<(String, u64)>,
     /// Files of version 2 to write, by name.
     pub unified: BTreeMap<String, String>,
 }
 
-impl Group {
+impl Cgroup {
     pub(super) fn limit_v1(&self, limits: &Limits) -> io::Result<()> {
         let set = |controller: &str, file: &str, value: &Option<i64>| match value {
             Some(value) => self.write(controller, file, &value.to_string()),
@@ -38,12 +38,12 @@ impl Group {
             self.limit_memory_v1(memory, limits.memory_and_swap)?;
         }
         if let Some(pids) = limits.pids {
-            self.write("pids", "pids.max", &or_max(pids))?;
+            self.write("pids", "pids.max", &limit_or_max(pids))?;
         }
-        if let Some(cpus) = limits.cpus.as_ref().filter(|cpus| !cpus.is_empty()) {
+        if let Some(cpus) = limits.cpuset_cpus.as_ref().filter(|cpus| !cpus.is_empty()) {
             self.write("cpuset", "cpuset.cpus", cpus)?;
         }
-        if let Some(nodes) = limits.memory_nodes.as_ref().filter(|nodes| !nodes.is_empty()) {
+        if let Some(nodes) = limits.cpuset_mems.as_ref().filter(|nodes| !nodes.is_empty()) {
             self.write("cpuset", "cpuset.mems", nodes)?;
         }
         if !limits.unified.is_empty() {
@@ -56,7 +56,7 @@ impl Group {
     /// Memory with swap may not be below memory, so the order depends on the direction.
     fn limit_memory_v1(&self, memory: i64, both: Option<i64>) -> io::Result<()> {
         let file = "memory.memsw.limit_in_bytes";
-        let swap = self.folder("memory").is_some_and(|folder| folder.join(file).exists());
+        let swap = self.controller_dir("memory").is_some_and(|folder| folder.join(file).exists());
         let both = both.filter(|_| swap).map(|both| both.to_string());
         if let Some(both) = &both {
             let _ = self.write("memory", file, both); // fails when it is to shrink: done below
@@ -73,22 +73,22 @@ impl Group {
         if limits.cpu_quota.is_some() || limits.cpu_period.is_some() {
             let quota = limits.cpu_quota.filter(|quota| *quota > 0).unwrap_or(-1);
             let period = limits.cpu_period.filter(|period| *period > 0).unwrap_or(100_000);
-            self.write("cpu", "cpu.max", &format!("{} {period}", or_max(quota)))?;
+            self.write("cpu", "cpu.max", &format!("{} {period}", limit_or_max(quota)))?;
         }
         if let Some(memory) = limits.memory {
-            self.write("memory", "memory.max", &or_max(memory))?;
+            self.write("memory", "memory.max", &limit_or_max(memory))?;
             if let Some(both) = limits.memory_and_swap {
                 let swap = if both < 0 { -1 } else { (both - memory.max(0)).max(0) };
-                self.write("memory", "memory.swap.max", &or_max(swap))?;
+                self.write("memory", "memory.swap.max", &limit_or_max(swap))?;
             }
         }
         if let Some(pids) = limits.pids {
-            self.write("pids", "pids.max", &or_max(pids))?;
+            self.write("pids", "pids.max", &limit_or_max(pids))?;
         }
-        if let Some(cpus) = &limits.cpus {
+        if let Some(cpus) = &limits.cpuset_cpus {
             self.write("cpuset", "cpuset.cpus", cpus)?;
         }
-        if let Some(nodes) = &limits.memory_nodes {
+        if let Some(nodes) = &limits.cpuset_mems {
             self.write("cpuset", "cpuset.mems", nodes)?;
         }
         self.limit_huge_pages(&limits.huge_pages, "max")?;
@@ -105,7 +105,8 @@ impl Group {
     fn limit_huge_pages(&self, limits: &[(String, u64)], file: &str) -> io::Result<()> {
         for (size, bytes) in limits {
             let file = format!("hugetlb.{size}.{file}");
-            let counted = self.folder("hugetlb").is_some_and(|folder| folder.join(&file).exists());
+            let counted =
+                self.controller_dir("hugetlb").is_some_and(|folder| folder.join(&file).exists());
             if counted || *bytes > 0 {
                 self.write("hugetlb", &file, &bytes.to_string())?;
             }
@@ -114,7 +115,7 @@ impl Group {
     }
 }
 
-fn or_max(value: i64) -> String {
+fn limit_or_max(value: i64) -> String {
     if value < 0 { "max".into() } else { value.to_string() }
 }
 
@@ -126,20 +127,20 @@ mod tests {
 
     #[test]
     fn what_cannot_be_limited_is_an_error() {
-        let group = Group { folders: Vec::new(), unified: false };
+        let group = Cgroup { dirs: Vec::new(), unified: false };
         let pages = |bytes| Limits { huge_pages: vec![("2MB".into(), bytes)], ..Limits::default() };
-        assert!(group.limit(&pages(1 << 21)).is_err());
-        group.limit(&pages(0)).expect("zero is what kubelets say when nobody asks");
+        assert!(group.apply_limits(&pages(1 << 21)).is_err());
+        group.apply_limits(&pages(0)).expect("zero is what kubelets say when nobody asks");
         let unified = [("memory.high".to_owned(), "1".to_owned())].into();
-        assert!(group.limit(&Limits { unified, ..Limits::default() }).is_err());
-        assert!(group.limit(&Limits { cpu_shares: Some(2), ..Limits::default() }).is_err());
+        assert!(group.apply_limits(&Limits { unified, ..Limits::default() }).is_err());
+        assert!(group.apply_limits(&Limits { cpu_shares: Some(2), ..Limits::default() }).is_err());
     }
 
     #[test]
     fn version_2_has_its_own_units() {
         let folder = std::env::temp_dir().join(format!("limits-{}", std::process::id()));
         fs::create_dir(&folder).expect("a folder");
-        let group = Group { folders: vec![(String::new(), folder.clone())], unified: true };
+        let group = Cgroup { dirs: vec![(String::new(), folder.clone())], unified: true };
         let limits = Limits {
             cpu_shares: Some(1024),
             cpu_quota: Some(50_000),
@@ -148,7 +149,7 @@ mod tests {
             pids: Some(-1),
             ..Limits::default()
         };
-        let done = group.limit(&limits);
+        let done = group.apply_limits(&limits);
         let written = ["cpu.weight", "cpu.max", "memory.max", "memory.swap.max", "pids.max"]
             .map(|file| fs::read_to_string(folder.join(file)).unwrap_or_default());
         fs::remove_dir_all(&folder).expect("ours");

@@ -12,13 +12,13 @@ use std::{
     time::Duration,
 };
 
-use super::Group;
+use super::Cgroup;
 
-impl Group {
+impl Cgroup {
     /// The processes of the group and of all groups below it, in any hierarchy.
     pub fn processes(&self) -> BTreeSet<i32> {
         let mut all = BTreeSet::new();
-        for (_, folder) in &self.folders {
+        for (_, folder) in &self.dirs {
             for group in with_descendants(folder) {
                 let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
                 all.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()));
@@ -30,7 +30,7 @@ impl Group {
 
     /// Removes the group, and empty ones below it.
     pub fn remove(&self) -> io::Result<()> {
-        for (_, folder) in &self.folders {
+        for (_, folder) in &self.dirs {
             for group in with_descendants(folder).iter().rev() {
                 remove(group)?;
             }

@@ -14,7 +14,7 @@ pub struct Cidr {
 /// Not an address range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not an address range such as 10.244.0.0/16")]
-pub struct NotACidr(String);
+pub struct ParseCidrError(String);
 
 impl Cidr {
     /// The range of one address.
@@ -23,7 +23,7 @@ impl Cidr {
     }
 
     /// Every address of the same family.
-    pub fn all_like(ip: IpAddr) -> Self {
+    pub fn any_of_family(ip: IpAddr) -> Self {
         let ip = match ip {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -77,10 +77,10 @@ impl Cidr {
 }
 
 impl FromStr for Cidr {
-    type Err = NotACidr;
+    type Err = ParseCidrError;
 
-    fn from_str(text: &str) -> Result<Self, NotACidr> {
-        let error = || NotACidr(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, ParseCidrError> {
+        let error = || ParseCidrError(text.to_owned());
         let (ip, prefix) = text.split_once('/').ok_or_else(error)?;
         let ip: IpAddr = ip.parse().map_err(|_| error())?;
         let prefix: u8 = prefix.parse().map_err(|_| error())?;

@@ -20,22 +20,22 @@ const UDP: u8 = 17;
 
 /// A UDP flow: where it was sent to, and who answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Flow {
-    pub to: (IpAddr, u16),
-    pub answers: (IpAddr, u16),
+pub struct ConntrackEntry {
+    pub original_destination: (IpAddr, u16),
+    pub reply_source: (IpAddr, u16),
     /// The original direction, as the kernel wrote it.
     key: Vec<u8>,
 }
 
 /// Every UDP flow of both families.
-pub fn udp_flows(socket: &mut Socket) -> Result<Vec<Flow>> {
+pub fn udp_conntrack_entries(socket: &mut Socket) -> Result<Vec<ConntrackEntry>> {
     socket.dump("list flows", GET, &[0; 4], read)
 }
 
 /// Forgets a flow: its next packet is looked at anew.
-pub fn remove_flow(socket: &mut Socket, flow: &Flow) -> Result<()> {
-    let what = format!("remove flow to {}", flow.to.0);
-    socket.request(&what, (DELETE, 0), &[family(flow.to.0), 0, 0, 0], |m| {
+pub fn delete_conntrack_entry(socket: &mut Socket, flow: &ConntrackEntry) -> Result<()> {
+    let what = format!("remove flow to {}", flow.original_destination.0);
+    socket.request(&what, (DELETE, 0), &[family(flow.original_destination.0), 0, 0, 0], |m| {
         m.nested(ORIGINAL, |m| {
             m.raw(&flow.key);
         });
@@ -43,12 +43,12 @@ pub fn remove_flow(socket: &mut Socket, flow: &Flow) -> Result<()> {
 }
 
 /// None is a flow of another protocol.
-fn read(body: &[u8]) -> Option<Flow> {
+fn read(body: &[u8]) -> Option<ConntrackEntry> {
     let attributes = Attributes(body.get(4..)?);
     let key = attributes.value(ORIGINAL)?;
-    Some(Flow {
-        to: end(key, (2, 4), DESTINATION_PORT)?,
-        answers: end(attributes.value(REPLY)?, (1, 3), SOURCE_PORT)?,
+    Some(ConntrackEntry {
+        original_destination: end(key, (2, 4), DESTINATION_PORT)?,
+        reply_source: end(attributes.value(REPLY)?, (1, 3), SOURCE_PORT)?,
         key: key.to_vec(),
     })
 }

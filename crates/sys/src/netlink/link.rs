@@ -60,7 +60,7 @@ pub fn link(socket: &mut Socket, name: &str) -> Result<Link> {
     });
     match found {
         Ok(body) => read(&body).ok_or(Error::Malformed(what)),
-        Err(error) if error.is_missing() => Err(Error::NoLink(name.to_owned())),
+        Err(error) if error.is_not_found() => Err(Error::NoLink(name.to_owned())),
         Err(error) => Err(error),
     }
 }

@@ -52,7 +52,10 @@ impl AsFd for NetworkNamespace {
 }
 
 /// Runs `work` on a thread inside `namespace` and gives back what it returned.
-pub fn within<T: Send>(namespace: &NetworkNamespace, work: impl FnOnce() -> T + Send) -> Result<T> {
+pub fn run_in_netns<T: Send>(
+    namespace: &NetworkNamespace,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
             .name("netns".to_owned())

@@ -26,9 +26,9 @@ const ON_LINK: u32 = 4;
 /// A unicast route: through a gateway, an interface or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
-    pub to: Cidr,
+    pub destination: Cidr,
     pub gateway: Option<IpAddr>,
-    pub index: Option<u32>,
+    pub interface_index: Option<u32>,
     pub source: Option<IpAddr>,
     /// Who made it (rtm_protocol): lets a program find its own routes again.
     pub protocol: u8,
@@ -38,12 +38,12 @@ pub struct Route {
 
 /// Adds a route or takes the place of the one with the same destination.
 pub fn set_route(socket: &mut Socket, route: &Route) -> Result<()> {
-    let what = format!("set route {}", route.to);
+    let what = format!("set route {}", route.destination);
     request(socket, &what, (NEW, CREATE | REPLACE), route)
 }
 
 pub fn remove_route(socket: &mut Socket, route: &Route) -> Result<()> {
-    let what = format!("remove route {}", route.to);
+    let what = format!("remove route {}", route.destination);
     request(socket, &what, (DELETE, 0), route)
 }
 
@@ -56,7 +56,7 @@ pub fn routes(socket: &mut Socket) -> Result<Vec<Route>> {
         match socket.dump("list routes", GET, &fixed, |body| read(body, any)) {
             Ok(found) => all.extend(found),
             // A kernel without IPv6 knows no such dump.
-            Err(Error::Refused { .. }) if any.is_ipv6() => {}
+            Err(Error::Kernel { .. }) if any.is_ipv6() => {}
             Err(error) => return Err(error),
         }
     }
@@ -64,11 +64,14 @@ pub fn routes(socket: &mut Socket) -> Result<Vec<Route>> {
 }
 
 fn request(socket: &mut Socket, what: &str, request: (u16, u16), route: &Route) -> Result<()> {
-    let scope =
-        if route.gateway.is_none() && route.to.ip.is_ipv4() { SCOPE_LINK } else { SCOPE_UNIVERSE };
+    let scope = if route.gateway.is_none() && route.destination.ip.is_ipv4() {
+        SCOPE_LINK
+    } else {
+        SCOPE_UNIVERSE
+    };
     let mut fixed = [0; 12];
-    fixed[0] = family(route.to.ip);
-    fixed[1] = route.to.prefix;
+    fixed[0] = family(route.destination.ip);
+    fixed[1] = route.destination.prefix;
     fixed[4] = u8::try_from(MAIN).expect("254 fits");
     fixed[5] = route.protocol;
     fixed[6] = scope;
@@ -76,17 +79,17 @@ fn request(socket: &mut Socket, what: &str, request: (u16, u16), route: &Route) 
     let flags = if route.on_link { ON_LINK } else { 0 };
     fixed[8..].copy_from_slice(&flags.to_ne_bytes());
     socket.request(what, request, &fixed, |m| {
-        m.address(DESTINATION, route.to.ip);
+        m.address(DESTINATION, route.destination.ip);
         if let Some(gateway) = route.gateway {
             m.address(GATEWAY, gateway);
         }
-        if let Some(index) = route.index {
+        if let Some(index) = route.interface_index {
             m.u32(OUT_INDEX, index);
         }
         if let Some(source) = route.source {
             m.address(PREFERRED_SOURCE, source);
         }
-        if route.to.ip.is_ipv6() {
+        if route.destination.ip.is_ipv6() {
             m.u32(PRIORITY, 1024);
         }
     })
@@ -100,12 +103,12 @@ fn read(body: &[u8], any: IpAddr) -> Option<Route> {
         return None;
     }
     Some(Route {
-        to: Cidr {
+        destination: Cidr {
             ip: attributes.value(DESTINATION).and_then(ip).unwrap_or(any),
             prefix: *body.get(1)?,
         },
         gateway: attributes.value(GATEWAY).and_then(ip),
-        index: attributes.value(OUT_INDEX).and_then(|index| number(index, 0)),
+        interface_index: attributes.value(OUT_INDEX).and_then(|index| number(index, 0)),
         source: attributes.value(PREFERRED_SOURCE).and_then(ip),
         protocol: *body.get(5)?,
         on_link: number(body, 8)? & ON_LINK != 0,

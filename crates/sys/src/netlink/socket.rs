@@ -24,13 +24,13 @@ const CAPPED: u16 = 0x100;
 const ACK_TLVS: u16 = 0x200;
 
 /// The kernel answers inside `send`; longer than this means that something is lost.
-const ANSWER: Duration = Duration::from_secs(10);
-const RECEIVE: usize = 64 * 1024;
-const BUFFER: usize = 4 * 1024 * 1024;
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+const RECEIVE_BUFFER_BYTES: usize = 64 * 1024;
+const SOCKET_BUFFER_BYTES: usize = 4 * 1024 * 1024;
 
 /// Which part of the kernel the socket speaks to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
+pub enum NetlinkFamily {
     Route,
     Netfilter,
 }
@@ -50,20 +50,20 @@ pub(crate) struct Acknowledgement {
 }
 
 impl Socket {
-    pub fn open(family: Family) -> Result<Self> {
+    pub fn open(family: NetlinkFamily) -> Result<Self> {
         let protocol = match family {
-            Family::Route => None,
-            Family::Netfilter => Some(netlink::NETFILTER),
+            NetlinkFamily::Route => None,
+            NetlinkFamily::Netfilter => Some(netlink::NETFILTER),
         };
         let descriptor =
             socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)
                 .map_err(|e| Error::Socket(e.into()))?;
-        sockopt::set_socket_timeout(&descriptor, sockopt::Timeout::Recv, Some(ANSWER))
+        sockopt::set_socket_timeout(&descriptor, sockopt::Timeout::Recv, Some(REPLY_TIMEOUT))
             .map_err(|e| Error::Socket(e.into()))?;
         // Without the capability the default size stays; small requests fit it.
-        let _ = sockopt::set_socket_recv_buffer_size_force(&descriptor, BUFFER);
+        let _ = sockopt::set_socket_recv_buffer_size_force(&descriptor, SOCKET_BUFFER_BYTES);
         extended_acknowledgements(&descriptor);
-        Ok(Self { descriptor, sequence: 0, buffer: vec![0; RECEIVE] })
+        Ok(Self { descriptor, sequence: 0, buffer: vec![0; RECEIVE_BUFFER_BYTES] })
     }
 
     /// Sends one request of rtnetlink and waits for its acknowledgement.
@@ -179,10 +179,13 @@ impl Socket {
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<()> {
-        if bytes.len() > BUFFER / 32 {
+        if bytes.len() > SOCKET_BUFFER_BYTES / 32 {
             // The whole transaction must fit: a netlink datagram is never split.
-            sockopt::set_socket_send_buffer_size_force(&self.descriptor, bytes.len() * 2 + BUFFER)
-                .map_err(|e| Error::Socket(e.into()))?;
+            sockopt::set_socket_send_buffer_size_force(
+                &self.descriptor,
+                bytes.len() * 2 + SOCKET_BUFFER_BYTES,
+            )
+            .map_err(|e| Error::Socket(e.into()))?;
         }
         let sent = send(&self.descriptor, bytes, SendFlags::empty())
             .map_err(|e| Error::Socket(e.into()))?;
@@ -229,7 +232,7 @@ impl Socket {
 
 fn refused(what: &str, (errno, message): (i32, Option<String>)) -> Error {
     let source = io::Error::from_raw_os_error(errno);
-    Error::Refused { what: what.to_owned(), source, message }
+    Error::Kernel { what: what.to_owned(), source, message }
 }
 
 /// Reads an acknowledgement: zero is success; otherwise the number and, where

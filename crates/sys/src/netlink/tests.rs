@@ -7,8 +7,8 @@ use std::net::IpAddr;
 fn a_veth_pair_reaches_into_another_namespace() {
     let here = NetworkNamespace::create().expect("a namespace");
     let there = NetworkNamespace::create().expect("a namespace");
-    within(&here, || {
-        let mut socket = Socket::open(Family::Route).expect("a socket");
+    run_in_netns(&here, || {
+        let mut socket = Socket::open(NetlinkFamily::Route).expect("a socket");
         let veth = Veth {
             name: "outside",
             mac: [2, 0, 0, 0, 0, 1],
@@ -18,13 +18,13 @@ fn a_veth_pair_reaches_into_another_namespace() {
             mtu: 1400,
         };
         add_veth(&mut socket, &veth).expect("made");
-        assert!(add_veth(&mut socket, &veth).expect_err("made twice").is_exists());
+        assert!(add_veth(&mut socket, &veth).expect_err("made twice").is_already_exists());
         let outside = link(&mut socket, "outside").expect("listed");
         assert_eq!((outside.mac, outside.mtu, outside.up), (Some(veth.mac), 1400, true));
         let route = Route {
-            to: Cidr::host(IpAddr::from([10, 9, 0, 2])),
+            destination: Cidr::host(IpAddr::from([10, 9, 0, 2])),
             gateway: None,
-            index: Some(outside.index),
+            interface_index: Some(outside.index),
             source: None,
             protocol: 200,
             on_link: false,
@@ -33,11 +33,11 @@ fn a_veth_pair_reaches_into_another_namespace() {
         set_route(&mut socket, &route).expect("routed again");
         assert!(routes(&mut socket).expect("listed").contains(&route));
         remove_route(&mut socket, &route).expect("removed");
-        assert!(remove_route(&mut socket, &route).expect_err("removed twice").is_missing());
+        assert!(remove_route(&mut socket, &route).expect_err("removed twice").is_not_found());
     })
     .expect("inside");
-    within(&there, || {
-        let mut socket = Socket::open(Family::Route).expect("a socket");
+    run_in_netns(&there, || {
+        let mut socket = Socket::open(NetlinkFamily::Route).expect("a socket");
         let inside = link(&mut socket, "eth0").expect("listed");
         let address = Address { index: inside.index, ip: IpAddr::from([10, 9, 0, 2]), prefix: 32 };
         add_address(&mut socket, address).expect("added");
@@ -48,10 +48,10 @@ fn a_veth_pair_reaches_into_another_namespace() {
         remove_link(&mut socket, "eth0").expect("removed");
     })
     .expect("inside");
-    within(&here, || {
-        let mut socket = Socket::open(Family::Route).expect("a socket");
-        assert!(link(&mut socket, "outside").expect_err("its peer is gone").is_missing());
-        assert!(remove_link(&mut socket, "outside").expect_err("gone").is_missing());
+    run_in_netns(&here, || {
+        let mut socket = Socket::open(NetlinkFamily::Route).expect("a socket");
+        assert!(link(&mut socket, "outside").expect_err("its peer is gone").is_not_found());
+        assert!(remove_link(&mut socket, "outside").expect_err("gone").is_not_found());
     })
     .expect("inside");
 }
@@ -60,8 +60,8 @@ fn a_veth_pair_reaches_into_another_namespace() {
 fn a_bridge_takes_ports() {
     let here = NetworkNamespace::create().expect("a namespace");
     let there = NetworkNamespace::create().expect("a namespace");
-    within(&here, || {
-        let mut socket = Socket::open(Family::Route).expect("a socket");
+    run_in_netns(&here, || {
+        let mut socket = Socket::open(NetlinkFamily::Route).expect("a socket");
         add_bridge(&mut socket, "bridge", [2, 0, 0, 0, 0, 9]).expect("made");
         let veth = Veth {
             name: "port",

@@ -1,7 +1,7 @@
 //! A batch: operations that the kernel takes all together or not at all.
 
-use super::expression::{OWN, data, verdict};
-use super::table::{Base, ChainKind, Hook, Policy};
+use super::expression::{ANONYMOUS_MAP_NAME, data, verdict};
+use super::table::{BaseChain, ChainType, Hook, Policy};
 use super::{Data, Error, Family, Key, Result, Rule, Set, Type, concatenated};
 use crate::netlink::{self, Message, Socket};
 use std::fmt;
@@ -14,7 +14,7 @@ pub enum Operation {
     DeleteTable,
     AddChain {
         chain: String,
-        base: Option<Base>,
+        base: Option<BaseChain>,
     },
     DeleteChain {
         chain: String,
@@ -59,7 +59,7 @@ const ACK: u16 = 4;
 const CREATE: u16 = 0x400;
 const APPEND: u16 = 0x800;
 /// Elements a message: each takes at most 360 bytes, an attribute 64 KiB.
-pub(super) const CHUNK: usize = 128;
+pub(super) const ELEMENTS_PER_MESSAGE: usize = 128;
 
 impl Batch {
     pub fn new() -> Self {
@@ -83,7 +83,7 @@ impl Batch {
     }
 
     /// How many elements, rules, chains and sets it touches.
-    pub fn touched(&self) -> usize {
+    pub fn change_count(&self) -> usize {
         self.operations()
             .map(|operation| match operation {
                 Operation::AddElements { elements, .. } => elements.len(),
@@ -110,7 +110,7 @@ impl Batch {
         if self.is_empty() {
             return Ok(());
         }
-        let mut socket = Socket::open(netlink::Family::Netfilter)?;
+        let mut socket = Socket::open(netlink::NetlinkFamily::Netfilter)?;
         let count = u32::try_from(self.operations.len()).expect("far fewer than 2^32 operations");
         let first = socket.reserve(count + 2);
         socket.send(self.encode(first).as_bytes())?;
@@ -150,7 +150,7 @@ impl Batch {
             for answer in socket.acknowledgements()? {
                 let at = answer.sequence.wrapping_sub(first);
                 if let Err((errno, message)) = answer.outcome {
-                    refused.get_or_insert_with(|| self.refusal(at, errno, message));
+                    refused.get_or_insert_with(|| self.operation_error(at, errno, message));
                 }
                 // A batch that the kernel could not begin or commit is answered as a whole.
                 if answer.sequence == last || (at == 0 && refused.is_some()) {
@@ -160,7 +160,7 @@ impl Batch {
         }
     }
 
-    fn refusal(&self, at: u32, errno: i32, message: Option<String>) -> Error {
+    fn operation_error(&self, at: u32, errno: i32, message: Option<String>) -> Error {
         let operation =
             usize::try_from(at).ok().and_then(|at| self.operations.get(at.wrapping_sub(1)));
         let what = match operation {
@@ -169,7 +169,7 @@ impl Batch {
             }
             None => "nftables transaction".to_owned(),
         };
-        Error::Refused { what, source: io::Error::from_raw_os_error(errno), message }
+        Error::Kernel { what, source: io::Error::from_raw_os_error(errno), message }
     }
 }
 
@@ -265,7 +265,7 @@ impl fmt::Display for Operation {
     }
 }
 
-fn encode_base(m: &mut Message, base: Base) {
+fn encode_base(m: &mut Message, base: BaseChain) {
     let hook = match base.hook {
         Hook::Prerouting => 0,
         Hook::Input => 1,
@@ -274,9 +274,9 @@ fn encode_base(m: &mut Message, base: Base) {
         Hook::Postrouting => 4,
     };
     let kind = match base.kind {
-        ChainKind::Filter => "filter",
-        ChainKind::Nat => "nat",
-        ChainKind::Route => "route",
+        ChainType::Filter => "filter",
+        ChainType::Nat => "nat",
+        ChainType::Route => "route",
     };
     m.nested(4, |m| {
         m.be32(1, hook).be32(2, base.priority.cast_unsigned());
@@ -304,12 +304,16 @@ fn encode_own_map(message: &mut Message, head: (u32, &[u8]), table: &str, map: &
     const ANONYMOUS_CONSTANT: u32 = 0x3;
     let (sequence, fixed) = head;
     message.message((SUBSYSTEM | 0x9, REQUEST | CREATE), sequence, fixed, |m| {
-        m.string(1, table).string(2, OWN);
+        m.string(1, table).string(2, ANONYMOUS_MAP_NAME);
         encode_shape(m, map, (ANONYMOUS_CONSTANT, sequence));
     });
     message.message((SUBSYSTEM | 0xc, REQUEST | CREATE), sequence, fixed, |m| {
         m.string(1, table);
-        encode_elements(m, OWN, map.elements.iter().map(|(key, data)| (key, data.as_ref())));
+        encode_elements(
+            m,
+            ANONYMOUS_MAP_NAME,
+            map.elements.iter().map(|(key, data)| (key, data.as_ref())),
+        );
         m.be32(4, sequence);
     });
 }
@@ -319,7 +323,7 @@ fn encode_shape(m: &mut Message, set: &Set, (flags, id): (u32, u32)) {
     const TIMEOUT: u32 = 0x10;
     const DYNAMIC: u32 = 0x20;
     let mut flags = flags | if set.data.is_empty() { 0 } else { MAP };
-    if set.dynamic.is_some() {
+    if set.dynamic_timeout.is_some() {
         flags |= TIMEOUT | DYNAMIC;
     }
     let (kind, length) = concatenated(&set.key);
@@ -340,7 +344,7 @@ fn encode_shape(m: &mut Message, set: &Set, (flags, id): (u32, u32)) {
         // Tells `nft list` that the key is in host order.
         m.bytes(13, &[0, 4, 1, 0, 0, 0]);
     }
-    if let Some(timeout) = set.dynamic {
+    if let Some(timeout) = set.dynamic_timeout {
         m.be64(11, u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
     }
 }

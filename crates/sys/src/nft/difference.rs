@@ -1,20 +1,20 @@
 //! From one table to the next: only what differs, in an order that the kernel
 //! takes (what is named must be there, what goes must not be named any more).
 
-use super::batch::CHUNK;
+use super::batch::ELEMENTS_PER_MESSAGE;
 use super::{Batch, Data, Key, Operation, Set, Table};
 use std::collections::BTreeMap;
 
 /// The batch that makes `wanted` of `current`; without `current`, whatever the
 /// kernel has under that name is replaced in the same transaction.
-pub fn difference(current: Option<&Table>, wanted: &Table) -> Batch {
+pub fn diff(current: Option<&Table>, wanted: &Table) -> Batch {
     let mut batch = Batch::new();
     let empty = Table::new(wanted.family, wanted.name.clone());
     if current.is_none() {
         batch = Batch::remove_table(wanted.family, &wanted.name);
         batch.push(wanted.family, &wanted.name, Operation::AddTable);
     }
-    let mut step = Step { current: current.unwrap_or(&empty), wanted, batch };
+    let mut step = TableDiff { current: current.unwrap_or(&empty), desired: wanted, batch };
     step.remove_elements();
     step.flush_chains();
     step.remove_reshaped_sets();
@@ -27,27 +27,27 @@ pub fn difference(current: Option<&Table>, wanted: &Table) -> Batch {
     step.batch
 }
 
-struct Step<'a> {
+struct TableDiff<'a> {
     current: &'a Table,
-    wanted: &'a Table,
+    desired: &'a Table,
     batch: Batch,
 }
 
-impl Step<'_> {
+impl TableDiff<'_> {
     fn push(&mut self, operation: Operation) {
-        self.batch.push(self.wanted.family, &self.wanted.name, operation);
+        self.batch.push(self.desired.family, &self.desired.name, operation);
     }
 
     /// Elements that go or change, where the set stays.
     fn remove_elements(&mut self) {
         for (name, set) in &self.current.sets {
-            let kept = self.wanted.sets.get(name);
+            let kept = self.desired.sets.get(name);
             let gone: Vec<Key> = match kept {
                 Some(wanted) if wanted.same_shape(set) => changed(&set.elements, &wanted.elements),
                 _ if set.data == [super::Type::Verdict] => set.elements.keys().cloned().collect(),
                 _ => continue,
             };
-            for part in gone.chunks(CHUNK) {
+            for part in gone.chunks(ELEMENTS_PER_MESSAGE) {
                 self.push(Operation::DeleteElements { set: name.clone(), elements: part.to_vec() });
             }
         }
@@ -56,7 +56,7 @@ impl Step<'_> {
     /// Rules go before the sets and chains that they name.
     fn flush_chains(&mut self) {
         for (name, chain) in &self.current.chains {
-            let same = self.wanted.chains.get(name) == Some(chain);
+            let same = self.desired.chains.get(name) == Some(chain);
             if !same && !chain.rules.is_empty() {
                 self.push(Operation::FlushChain { chain: name.clone() });
             }
@@ -65,14 +65,14 @@ impl Step<'_> {
 
     fn remove_reshaped_sets(&mut self) {
         for name in self.current.sets.keys() {
-            if self.wanted.sets.contains_key(name) && self.is_new_set(name) {
+            if self.desired.sets.contains_key(name) && self.is_new_set(name) {
                 self.push(Operation::DeleteSet { set: name.clone() });
             }
         }
     }
 
     fn add_sets(&mut self) {
-        for (name, set) in &self.wanted.sets {
+        for (name, set) in &self.desired.sets {
             if self.is_new_set(name) {
                 let shape = Set { elements: BTreeMap::new(), ..set.clone() };
                 self.push(Operation::AddSet { set: name.clone(), shape });
@@ -81,7 +81,7 @@ impl Step<'_> {
     }
 
     fn add_chains(&mut self) {
-        for (name, chain) in &self.wanted.chains {
+        for (name, chain) in &self.desired.chains {
             if self.current.chains.get(name).is_none_or(|c| c.base != chain.base) {
                 if self.current.chains.contains_key(name) {
                     self.push(Operation::DeleteChain { chain: name.clone() });
@@ -93,7 +93,7 @@ impl Step<'_> {
 
     fn add_elements(&mut self) {
         let none = BTreeMap::new();
-        for (name, set) in &self.wanted.sets {
+        for (name, set) in &self.desired.sets {
             let old = if self.is_new_set(name) { &none } else { &self.current.sets[name].elements };
             let added: Vec<(Key, Option<Data>)> = set
                 .elements
@@ -101,14 +101,14 @@ impl Step<'_> {
                 .filter(|(key, data)| old.get(*key) != Some(*data))
                 .map(|(key, data)| (key.clone(), data.clone()))
                 .collect();
-            for part in added.chunks(CHUNK) {
+            for part in added.chunks(ELEMENTS_PER_MESSAGE) {
                 self.push(Operation::AddElements { set: name.clone(), elements: part.to_vec() });
             }
         }
     }
 
     fn add_rules(&mut self) {
-        for (name, chain) in &self.wanted.chains {
+        for (name, chain) in &self.desired.chains {
             if self.current.chains.get(name) == Some(chain) {
                 continue;
             }
@@ -120,7 +120,7 @@ impl Step<'_> {
 
     fn remove_chains(&mut self) {
         for name in self.current.chains.keys() {
-            if !self.wanted.chains.contains_key(name) {
+            if !self.desired.chains.contains_key(name) {
                 self.push(Operation::DeleteChain { chain: name.clone() });
             }
         }
@@ -128,14 +128,14 @@ impl Step<'_> {
 
     fn remove_sets(&mut self) {
         for name in self.current.sets.keys() {
-            if !self.wanted.sets.contains_key(name) {
+            if !self.desired.sets.contains_key(name) {
                 self.push(Operation::DeleteSet { set: name.clone() });
             }
         }
     }
 
     fn is_new_set(&self, name: &str) -> bool {
-        let wanted = self.wanted.sets.get(name);
+        let wanted = self.desired.sets.get(name);
         !self.current.sets.get(name).zip(wanted).is_some_and(|(old, new)| old.same_shape(new))
     }
 }
@@ -166,12 +166,12 @@ mod tests {
 
     #[test]
     fn equal_tables_have_no_difference() {
-        assert!(difference(Some(&table(&[1, 2])), &table(&[1, 2])).is_empty());
+        assert!(diff(Some(&table(&[1, 2])), &table(&[1, 2])).is_empty());
     }
 
     #[test]
     fn a_new_element_comes_after_its_chain_and_an_old_one_goes_before() {
-        let batch = difference(Some(&table(&[1, 2])), &table(&[2, 3]));
+        let batch = diff(Some(&table(&[1, 2])), &table(&[2, 3]));
         let said: Vec<String> = batch.operations().map(ToString::to_string).collect();
         assert_eq!(
             said,
@@ -184,6 +184,6 @@ mod tests {
                 "delete chain c1"
             ]
         );
-        assert_eq!(batch.touched(), 6);
+        assert_eq!(batch.change_count(), 6);
     }
 }

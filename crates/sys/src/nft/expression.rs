@@ -89,7 +89,7 @@ pub enum Expression {
         modulus: u32,
     },
     /// The kind of an address (local, broadcast…) by the routing table.
-    AddressKind {
+    FibAddressType {
         to: Register,
         source: bool,
     },
@@ -117,7 +117,7 @@ pub enum Expression {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Map {
     Named(String),
-    Own(Set),
+    Anonymous(Set),
 }
 
 impl From<&str> for Map {
@@ -134,10 +134,10 @@ impl Expression {
         });
     }
 
-    pub(super) fn own_map(&self) -> Option<&Set> {
+    pub(super) fn anonymous_map(&self) -> Option<&Set> {
         match self {
-            Self::LookupVerdict { map: Map::Own(set), .. }
-            | Self::LookupValue { map: Map::Own(set), .. } => Some(set),
+            Self::LookupVerdict { map: Map::Anonymous(set), .. }
+            | Self::LookupValue { map: Map::Anonymous(set), .. } => Some(set),
             _ => None,
         }
     }
@@ -155,7 +155,7 @@ impl Expression {
             Self::Nat { .. } => "nat",
             Self::Masquerade { .. } => "masq",
             Self::Random { .. } => "numgen",
-            Self::AddressKind { .. } | Self::ReversePath { .. } => "fib",
+            Self::FibAddressType { .. } | Self::ReversePath { .. } => "fib",
             Self::RejectTcpReset | Self::RejectUnreachable { .. } => "reject",
             Self::Counter => "counter",
             Self::Update { .. } => "dynset",
@@ -226,7 +226,7 @@ impl Expression {
             Self::Random { to, modulus } => {
                 m.be32(1, to.number()).be32(2, *modulus).be32(3, 1);
             }
-            Self::AddressKind { to, source } => {
+            Self::FibAddressType { to, source } => {
                 m.be32(1, to.number()).be32(2, 3).be32(3, if *source { 1 } else { 2 });
             }
             Self::ReversePath { to } => {
@@ -256,13 +256,13 @@ impl Expression {
 }
 
 /// What the kernel calls a rule's own map until it has a name.
-pub(super) const OWN: &str = "__map%d";
+pub(super) const ANONYMOUS_MAP_NAME: &str = "__map%d";
 
 impl Map {
     fn encode(&self, m: &mut Message, id: u32) {
         match self {
             Self::Named(name) => m.string(1, name),
-            Self::Own(_) => m.string(1, OWN).be32(4, id),
+            Self::Anonymous(_) => m.string(1, ANONYMOUS_MAP_NAME).be32(4, id),
         };
     }
 }

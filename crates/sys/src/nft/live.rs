@@ -24,7 +24,7 @@ const ANONYMOUS: u32 = 1;
 /// The number of the rule set of the calling thread's namespace. Every transaction changes it,
 /// whoever makes it.
 pub fn generation() -> Result<u32> {
-    let mut socket = Socket::open(netlink::Family::Netfilter)?;
+    let mut socket = Socket::open(netlink::NetlinkFamily::Netfilter)?;
     let body = socket.get("read the generation", GET_GENERATION, &[0; 4], |_| {})?;
     let id = Attributes(body.get(4..).unwrap_or_default()).value(1).and_then(be32);
     id.ok_or_else(|| Error::Malformed("a generation without a number".to_owned()))
@@ -33,7 +33,7 @@ pub fn generation() -> Result<u32> {
 /// Whether the kernel has every chain, rule, set and element of `wanted`, and no more, by their
 /// names and numbers. Elements that rules add are not counted.
 pub fn is_intact(wanted: &Table) -> Result<bool> {
-    let mut socket = Socket::open(netlink::Family::Netfilter)?;
+    let mut socket = Socket::open(netlink::NetlinkFamily::Netfilter)?;
     let head = [wanted.family.number(), 0, 0, 0];
     let of_table = |body: &[u8]| {
         let attributes = Attributes(body.get(4..)?);
@@ -75,7 +75,7 @@ fn has_sets(
     if !sets.iter().eq(wanted.sets.keys()) {
         return Ok(false);
     }
-    for (name, set) in wanted.sets.iter().filter(|(_, set)| set.dynamic.is_none()) {
+    for (name, set) in wanted.sets.iter().filter(|(_, set)| set.dynamic_timeout.is_none()) {
         let fill = |m: &mut netlink::Message| {
             m.string(1, &wanted.name).string(2, name);
         };

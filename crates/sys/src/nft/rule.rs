@@ -46,14 +46,14 @@ pub enum Field {
     InInterface,
     OutInterface,
     Mark,
-    SocketUser,
+    SocketUid,
     /// A random number below this one.
     Random(u32),
 }
 
 /// How a field is compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Test {
+pub enum Match {
     Is(Vec<u8>),
     IsNot(Vec<u8>),
     /// Inside an address range.
@@ -63,7 +63,7 @@ pub enum Test {
     Between(Vec<u8>, Vec<u8>),
 }
 
-impl Test {
+impl Match {
     pub fn protocol(number: u8) -> Self {
         Self::Is(vec![number])
     }
@@ -96,7 +96,7 @@ impl Rule {
 
     /// The map that comes with the rule; a rule has at most one.
     pub(super) fn own_map(&self) -> Option<&Set> {
-        self.expressions.iter().find_map(Expression::own_map)
+        self.expressions.iter().find_map(Expression::anonymous_map)
     }
 
     pub fn comment_text(&self) -> Option<&str> {
@@ -117,16 +117,16 @@ impl Rule {
         self
     }
 
-    pub fn when(mut self, field: Field, test: Test) -> Self {
+    pub fn when(mut self, field: Field, test: Match) -> Self {
         let register = Register(0);
         self.load(field, register);
         let compare = |how, value| Expression::Compare { from: register, how, value };
         match test {
-            Test::Is(value) => self.expression(compare(Comparison::Equal, value)),
-            Test::IsNot(value) => self.expression(compare(Comparison::NotEqual, value)),
-            Test::In(range) => self.network(range, Comparison::Equal),
-            Test::NotIn(range) => self.network(range, Comparison::NotEqual),
-            Test::Between(first, last) => self.expression(Expression::Range {
+            Match::Is(value) => self.expression(compare(Comparison::Equal, value)),
+            Match::IsNot(value) => self.expression(compare(Comparison::NotEqual, value)),
+            Match::In(range) => self.network(range, Comparison::Equal),
+            Match::NotIn(range) => self.network(range, Comparison::NotEqual),
+            Match::Between(first, last) => self.expression(Expression::Range {
                 from: register,
                 how: Comparison::Equal,
                 first,
@@ -167,14 +167,14 @@ impl Rule {
     }
 
     /// One time out of `times`, at random.
-    pub fn when_one_of(self, times: u32) -> Self {
-        self.when(Field::Random(times), Test::Is(vec![0; 4]))
+    pub fn when_one_in(self, times: u32) -> Self {
+        self.when(Field::Random(times), Match::Is(vec![0; 4]))
     }
 
     /// The source (or destination) is an address of this machine.
     pub fn when_local(self, field: Field) -> Self {
         let source = field == Field::Source;
-        self.expression(Expression::AddressKind { to: Register(0), source }).expression(
+        self.expression(Expression::FibAddressType { to: Register(0), source }).expression(
             Expression::Compare {
                 from: Register(0),
                 how: Comparison::Equal,
@@ -209,7 +209,7 @@ impl Rule {
     }
 
     /// Takes the verdict that a map holds for these fields, if any.
-    pub fn dispatch(mut self, fields: &[Field], map: impl Into<Map>) -> Self {
+    pub fn vmap(mut self, fields: &[Field], map: impl Into<Map>) -> Self {
         self.load_all(fields);
         self.expression(Expression::LookupVerdict { from: Register(0), map: map.into() })
     }
@@ -248,7 +248,7 @@ impl Rule {
     }
 
     /// Translates to the address and port that a map holds for these fields.
-    pub fn dnat_from(mut self, fields: &[Field], map: impl Into<Map>) -> Self {
+    pub fn dnat_map(mut self, fields: &[Field], map: impl Into<Map>) -> Self {
         let family = self.family;
         self.load_all(fields);
         self.expression(Expression::LookupValue {
@@ -294,7 +294,7 @@ impl Rule {
     }
 
     /// Puts these fields into a dynamic set, or refreshes their time there.
-    pub fn update(mut self, fields: &[Field], set: &str, timeout: Option<Duration>) -> Self {
+    pub fn update_set(mut self, fields: &[Field], set: &str, timeout: Option<Duration>) -> Self {
         self.load_all(fields);
         self.expression(Expression::Update {
             set: set.to_owned(),
@@ -362,7 +362,7 @@ impl Rule {
             Field::InInterface => Expression::Meta { to, key: IN_NAME },
             Field::OutInterface => Expression::Meta { to, key: OUT_NAME },
             Field::Mark => Expression::Meta { to, key: MARK },
-            Field::SocketUser => Expression::Meta { to, key: SOCKET_USER },
+            Field::SocketUid => Expression::Meta { to, key: SOCKET_USER },
             Field::Random(modulus) => Expression::Random { to, modulus },
         });
     }
@@ -375,7 +375,7 @@ impl Field {
             Self::Protocol => Type::Protocol,
             Self::SourcePort | Self::DestinationPort => Type::Port,
             Self::InInterface | Self::OutInterface => Type::Interface,
-            Self::Mark | Self::SocketUser => Type::Mark,
+            Self::Mark | Self::SocketUid => Type::Mark,
             Self::Random(_) => Type::Index,
         }
     }

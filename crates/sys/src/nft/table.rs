@@ -27,20 +27,20 @@ pub struct Table {
 /// A list of rules, at a hook (`base`) or jumped to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Chain {
-    pub base: Option<Base>,
+    pub base: Option<BaseChain>,
     pub rules: Vec<Rule>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Base {
-    pub kind: ChainKind,
+pub struct BaseChain {
+    pub kind: ChainType,
     pub hook: Hook,
     pub priority: i32,
     pub policy: Policy,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ChainKind {
+pub enum ChainType {
     Filter,
     Nat,
     Route,
@@ -68,7 +68,7 @@ pub struct Set {
     pub data: Vec<Type>,
     /// Rules add elements at run time, and these expire: such elements belong to
     /// the kernel and are not compared.
-    pub dynamic: Option<Duration>,
+    pub dynamic_timeout: Option<Duration>,
     /// The most elements that a dynamic set holds.
     pub size: Option<u32>,
     pub elements: BTreeMap<Key, Option<Data>>,
@@ -101,8 +101,8 @@ impl Table {
     }
 
     /// Adds a base chain that accepts by default.
-    pub fn base_chain(&mut self, name: &str, kind: ChainKind, hook: Hook, priority: i32) {
-        self.chain(name).base = Some(Base { kind, hook, priority, policy: Policy::Accept });
+    pub fn base_chain(&mut self, name: &str, kind: ChainType, hook: Hook, priority: i32) {
+        self.chain(name).base = Some(BaseChain { kind, hook, priority, policy: Policy::Accept });
     }
 
     pub fn set(&mut self, name: impl Into<String>, key: &[Type]) -> &mut Set {
@@ -145,7 +145,7 @@ impl Set {
     pub(super) fn same_shape(&self, other: &Self) -> bool {
         self.key == other.key
             && self.data == other.data
-            && self.dynamic == other.dynamic
+            && self.dynamic_timeout == other.dynamic_timeout
             && self.size == other.size
     }
 }

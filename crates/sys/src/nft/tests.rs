@@ -1,13 +1,13 @@
 //! The kernel takes what we encode: each test in a namespace of its own.
 
 use super::*;
-use crate::netlink::{Cidr, NetworkNamespace, within};
+use crate::netlink::{Cidr, NetworkNamespace, run_in_netns};
 use std::net::IpAddr;
 use std::time::Duration;
 
 fn in_namespace<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let namespace = NetworkNamespace::create().expect("a namespace");
-    within(&namespace, work).expect("inside the namespace")
+    run_in_netns(&namespace, work).expect("inside the namespace")
 }
 
 /// One rule with each expression, sets and maps of each shape.
@@ -15,9 +15,9 @@ fn everything(family: Family, ip: IpAddr) -> Table {
     let mut table = Table::new(family, "everything");
     let rule = || Rule::new(family);
     let triple = [family.address(), Type::Protocol, Type::Port];
-    table.base_chain("pre", ChainKind::Nat, Hook::Prerouting, -100);
-    table.base_chain("post", ChainKind::Nat, Hook::Postrouting, 100);
-    table.base_chain("input", ChainKind::Filter, Hook::Input, 0);
+    table.base_chain("pre", ChainType::Nat, Hook::Prerouting, -100);
+    table.base_chain("post", ChainType::Nat, Hook::Postrouting, 100);
+    table.base_chain("input", ChainType::Filter, Hook::Input, 0);
     table.set("addresses", &[family.address()]).add(Key::new().address(ip));
     let goto = Verdict::Goto("service".to_owned());
     table
@@ -28,32 +28,32 @@ fn everything(family: Family, ip: IpAddr) -> Table {
         .add_value(Key::new().number(0), Key::new().address(ip).port(8080))
         .add_value(Key::new().number(1), Key::new().address(ip).port(8081));
     let affinity = table.set("affinity", &[family.address()]);
-    affinity.dynamic = Some(Duration::from_hours(3));
+    affinity.dynamic_timeout = Some(Duration::from_hours(3));
     affinity.size = Some(65_535);
     let key = [Field::Destination, Field::Protocol, Field::DestinationPort];
     table
         .chain("pre")
         .rule(
-            rule().when(Field::Source, Test::NotIn(Cidr { ip, prefix: 16 })).set_mark_bits(0x4000),
+            rule().when(Field::Source, Match::NotIn(Cidr { ip, prefix: 16 })).set_mark_bits(0x4000),
         )
-        .rule(rule().dispatch(&key, "services"));
+        .rule(rule().vmap(&key, "services"));
     table
         .chain("service")
         .rule(rule().when_in(&[Field::Source], "affinity").goto("endpoint"))
         .rule(
             rule()
-                .when(Field::Protocol, Test::protocol(6))
-                .dnat_from(&[Field::Random(2)], "endpoints"),
+                .when(Field::Protocol, Match::protocol(6))
+                .dnat_map(&[Field::Random(2)], "endpoints"),
         );
     let mut own = Set { key: vec![Type::Index], data: vec![Type::Verdict], ..Set::default() };
     own.add_verdict(Key::new().number(0), Verdict::Goto("service".to_owned()))
         .add_verdict(Key::new().number(1), Verdict::Goto("endpoint".to_owned()));
-    table.chain("own").rule(rule().dispatch(&[Field::Random(2)], Map::Own(own)));
+    table.chain("own").rule(rule().vmap(&[Field::Random(2)], Map::Anonymous(own)));
     table.chain("pre").rule(rule().jump("own"));
     table
         .chain("endpoint")
-        .rule(rule().update(&[Field::Source], "affinity", None))
-        .rule(rule().when(Field::Protocol, Test::protocol(6)).dnat(ip, 8080));
+        .rule(rule().update_set(&[Field::Source], "affinity", None))
+        .rule(rule().when(Field::Protocol, Match::protocol(6)).dnat(ip, 8080));
     table
         .chain("post")
         .rule(rule().when_mark(0x4000).flip_mark_bits(0x4000).masquerade())
@@ -63,16 +63,16 @@ fn everything(family: Family, ip: IpAddr) -> Table {
         .rule(rule().when_state(ct::NEW).when_local(Field::Source).counter().accept())
         .rule(rule().when_not_in(&[Field::Destination], "addresses").save_mark())
         .rule(rule().when_source_is_elsewhere().drop())
-        .rule(rule().when(Field::InInterface, Test::interface_prefix("tph")).drop())
-        .rule(rule().when(Field::OutInterface, Test::interface("lo")).jump("endpoint-less"))
-        .rule(rule().when(Field::SocketUser, Test::Is(0_u32.to_ne_bytes().to_vec())).accept())
+        .rule(rule().when(Field::InInterface, Match::interface_prefix("tph")).drop())
+        .rule(rule().when(Field::OutInterface, Match::interface("lo")).jump("endpoint-less"))
+        .rule(rule().when(Field::SocketUid, Match::Is(0_u32.to_ne_bytes().to_vec())).accept())
         .rule(rule().when(
             Field::DestinationPort,
-            Test::Between(80_u16.to_be_bytes().to_vec(), 90_u16.to_be_bytes().to_vec()),
+            Match::Between(80_u16.to_be_bytes().to_vec(), 90_u16.to_be_bytes().to_vec()),
         ));
     table
         .chain("endpoint-less")
-        .rule(rule().when(Field::Protocol, Test::protocol(6)).reject_tcp())
+        .rule(rule().when(Field::Protocol, Match::protocol(6)).reject_tcp())
         .rule(rule().reject());
 
     table
@@ -86,8 +86,8 @@ fn the_kernel_takes_every_expression() {
             (Family::Ip6, "fd00::1".parse().expect("an address")),
         ] {
             let table = everything(family, ip);
-            difference(None, &table).commit().expect("written whole");
-            difference(None, &table).commit().expect("replaced in one transaction");
+            diff(None, &table).commit().expect("written whole");
+            diff(None, &table).commit().expect("replaced in one transaction");
             show();
         }
     });
@@ -97,13 +97,13 @@ fn the_kernel_takes_every_expression() {
 fn a_difference_reaches_the_kernel_and_leaves_nothing_behind() {
     in_namespace(|| {
         let full = everything(Family::Ip, IpAddr::from([10, 0, 0, 1]));
-        difference(None, &full).commit().expect("written");
+        diff(None, &full).commit().expect("written");
         let empty = Table::new(Family::Ip, "everything");
-        difference(Some(&full), &empty).commit().expect("emptied by differences alone");
-        difference(Some(&empty), &full).commit().expect("filled by differences alone");
+        diff(Some(&full), &empty).commit().expect("emptied by differences alone");
+        diff(Some(&empty), &full).commit().expect("filled by differences alone");
         Batch::remove_table(Family::Ip, "everything").commit().expect("removed");
-        let gone = difference(Some(&full), &empty).commit().expect_err("nothing is left");
-        assert!(gone.is_missing(), "{gone}");
+        let gone = diff(Some(&full), &empty).commit().expect_err("nothing is left");
+        assert!(gone.is_not_found(), "{gone}");
     });
 }
 
@@ -135,7 +135,7 @@ fn what_somebody_else_changes_is_noticed() {
                 ),
                 "flush ruleset".to_owned(),
             ] {
-                difference(None, &table).commit().expect("written");
+                diff(None, &table).commit().expect("written");
                 assert!(is_intact(&table).expect("looked at"), "before {command}");
                 let before = generation().expect("a number");
                 nft(&command);
@@ -151,11 +151,11 @@ fn an_error_names_the_operation_and_undoes_the_others() {
     in_namespace(|| {
         let mut table = Table::new(Family::Ip, "t");
         table.chain("a").rule(Rule::new(Family::Ip).jump("nowhere"));
-        let error = difference(None, &table).commit().expect_err("no such chain");
+        let error = diff(None, &table).commit().expect_err("no such chain");
         assert!(error.to_string().starts_with("nftables ip t: add rule to a"), "{error}");
         let mut batch = Batch::new();
         batch.push(Family::Ip, "t", Operation::DeleteTable);
-        assert!(batch.commit().expect_err("the table was not made").is_missing());
+        assert!(batch.commit().expect_err("the table was not made").is_not_found());
     });
 }
 

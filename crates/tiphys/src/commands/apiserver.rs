@@ -23,7 +23,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         Ok(arguments) => arguments,
         Err(code) => return code,
     };
-    if let Some(text) = version(&flags.whole.version) {
+    if let Some(text) = version(&flags.general.version) {
         println!("{text}");
         return ExitCode::SUCCESS;
     }

@@ -5,17 +5,17 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 use clap::Parser;
 
 use super::{exit, parse, run_async};
-use crate::up::{self, Layout, Place};
+use crate::up::{self, DataDir, Place};
 
 #[derive(Parser)]
 pub(super) struct UpArguments {
     #[command(flatten)]
-    up: up::start::Up,
+    up: up::start::UpArgs,
 }
 
 /// The flag of processes that the supervisor starts.
 #[derive(Parser)]
-struct Where {
+struct DataDirArgs {
     #[arg(long)]
     data_dir: PathBuf,
 }
@@ -37,7 +37,7 @@ pub(super) struct DownArguments {
 #[derive(Parser)]
 pub(super) struct JoinArguments {
     #[command(flatten)]
-    join: up::join::Join,
+    join: up::join::JoinArgs,
 }
 
 #[derive(Parser)]
@@ -89,17 +89,20 @@ pub(super) fn check(args: Vec<OsString>) -> ExitCode {
 }
 
 pub(super) fn supervise(args: Vec<OsString>) -> ExitCode {
-    match parse::<Where>("supervise", args) {
-        Ok(Where { data_dir }) => {
-            run_async("supervise", async move { up::supervise::run(&Layout::new(&data_dir)).await })
+    match parse::<DataDirArgs>("supervise", args) {
+        Ok(DataDirArgs { data_dir }) => {
+            run_async(
+                "supervise",
+                async move { up::supervise::run(&DataDir::new(&data_dir)).await },
+            )
         }
         Err(code) => code,
     }
 }
 
 pub(super) fn control(args: Vec<OsString>) -> ExitCode {
-    match parse::<Where>("control", args) {
-        Ok(Where { .. }) => match up::control::confine() {
+    match parse::<DataDirArgs>("control", args) {
+        Ok(DataDirArgs { .. }) => match up::control::restrict_process() {
             Ok(()) => run_async("control", up::control::run()),
             Err(error) => exit("control", Err(error)),
         },
@@ -108,9 +111,9 @@ pub(super) fn control(args: Vec<OsString>) -> ExitCode {
 }
 
 pub(super) fn node(args: Vec<OsString>) -> ExitCode {
-    match parse::<Where>("node", args) {
-        Ok(Where { data_dir }) => {
-            run_async("node", async move { up::node::run(&Layout::new(&data_dir)).await })
+    match parse::<DataDirArgs>("node", args) {
+        Ok(DataDirArgs { data_dir }) => {
+            run_async("node", async move { up::node::run(&DataDir::new(&data_dir)).await })
         }
         Err(code) => code,
     }

@@ -55,7 +55,7 @@ impl Words {
         if let Some(declared) = command.declared() {
             collect(&declared, &mut words, &mut flags);
         }
-        Self { name: command.name, about: command.about, words, flags }
+        Self { name: command.name, about: command.summary, words, flags }
     }
 }
 

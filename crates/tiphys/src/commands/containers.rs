@@ -4,7 +4,7 @@ use std::{ffi::OsString, process::ExitCode};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Parser;
-use container::{Cri, cri};
+use container::{CriClient, cri};
 use object::{Clock as _, SystemClock, Value};
 
 use super::{parse, run_async};
@@ -51,9 +51,9 @@ pub(super) fn inspect(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-async fn connect(place: &Place) -> Result<Cri> {
+async fn connect(place: &Place) -> Result<CriClient> {
     let socket = place.existing()?.path("run/cri.sock");
-    Cri::connect(&socket).await.context("no node runs here: see `tiphys status`")
+    CriClient::connect(&socket).await.context("no node runs here: see `tiphys status`")
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
@@ -61,7 +61,7 @@ fn message(status: tonic::Status) -> anyhow::Error {
     anyhow!("{}", status.message().to_owned())
 }
 
-async fn list(cri: &mut Cri, all: bool) -> Result<String> {
+async fn list(cri: &mut CriClient, all: bool) -> Result<String> {
     let request = cri::ListContainersRequest::default();
     let found = cri.runtime.list_containers(request).await.map_err(message)?.into_inner();
     let mut rows = vec![
@@ -107,7 +107,7 @@ fn age(nanos: i64) -> String {
 }
 
 /// What the runtime says of the one container or pod whose id begins so.
-async fn find(cri: &mut Cri, id: &str) -> Result<Value> {
+async fn find(cri: &mut CriClient, id: &str) -> Result<Value> {
     let containers = cri.runtime.list_containers(cri::ListContainersRequest::default()).await;
     let containers = containers.map_err(message)?.into_inner().containers;
     let pods = cri.runtime.list_pod_sandbox(cri::ListPodSandboxRequest::default()).await;
@@ -125,7 +125,7 @@ async fn find(cri: &mut Cri, id: &str) -> Result<Value> {
     }
 }
 
-async fn container(cri: &mut Cri, id: &str) -> Result<Value> {
+async fn container(cri: &mut CriClient, id: &str) -> Result<Value> {
     let request = cri::ContainerStatusRequest { container_id: id.to_owned(), verbose: true };
     let answer = cri.runtime.container_status(request).await.map_err(message)?.into_inner();
     let status = answer.status.context("the runtime says nothing of it")?;
@@ -143,7 +143,7 @@ async fn container(cri: &mut Cri, id: &str) -> Result<Value> {
         ("finishedAt", status.finished_at),
     ] {
         if nanos != 0 {
-            tree[key] = object::Time::text(nanos / 1_000_000_000).to_string().into();
+            tree[key] = object::Time::format(nanos / 1_000_000_000).to_string().into();
         }
     }
     tree["exitCode"] = i64::from(status.exit_code).into();
@@ -164,7 +164,7 @@ async fn container(cri: &mut Cri, id: &str) -> Result<Value> {
     Ok(tree)
 }
 
-async fn pod(cri: &mut Cri, id: &str) -> Result<Value> {
+async fn pod(cri: &mut CriClient, id: &str) -> Result<Value> {
     let request = cri::PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: true };
     let answer = cri.runtime.pod_sandbox_status(request).await.map_err(message)?.into_inner();
     let status = answer.status.context("the runtime says nothing of it")?;
@@ -177,7 +177,7 @@ async fn pod(cri: &mut Cri, id: &str) -> Result<Value> {
     tree["attempt"] = i64::from(metadata.attempt).into();
     let ready = status.state() == cri::PodSandboxState::SandboxReady;
     tree["state"] = if ready { "Ready" } else { "NotReady" }.into();
-    tree["createdAt"] = object::Time::text(status.created_at / 1_000_000_000).to_string().into();
+    tree["createdAt"] = object::Time::format(status.created_at / 1_000_000_000).to_string().into();
     let network = status.network.clone().unwrap_or_default();
     let further = network.additional_ips.iter().map(|one| one.ip.as_str());
     tree["ips"] =

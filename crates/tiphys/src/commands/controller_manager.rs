@@ -5,16 +5,16 @@ use std::{ffi::OsString, fs, path::PathBuf, process::ExitCode, sync::Arc, time::
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
 use client::{Client, Kubeconfig};
-use controllers::{Config, Signing};
+use controllers::{Config, SigningConfig};
 use object::Value;
-use pki::Authority;
-use runtime::{Context, Election};
+use pki::CertificateAuthority;
+use runtime::{Context, LeaderElector};
 
 use super::{
     duration,
-    election::{ElectionFlags, lead},
+    election::{LeaderElectionFlags, start_when_elected},
     parse, run_async,
-    serving::{Component, ServingComponent, ServingFlags, serve},
+    serving::{ServedComponent, ServingComponent, ServingFlags, serve},
     wait_for_shutdown_signal,
 };
 
@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
     /// Which controllers run: `*`, `name`, `-name`.
-    #[arg(long, default_value = "*", value_delimiter = ',', allow_hyphen_values = true, value_parser = known)]
+    #[arg(long, default_value = "*", value_delimiter = ',', allow_hyphen_values = true, value_parser = parse_controller_name)]
     controllers: Vec<String>,
     /// Each controller has a service account of its own.
     #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
@@ -71,7 +71,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 1000)]
     mirroring_max_endpoints_per_subset: usize,
     #[command(flatten)]
-    election: ElectionFlags,
+    election: LeaderElectionFlags,
     #[command(flatten)]
     serving: ServingFlags,
 }
@@ -87,18 +87,18 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         let config = flags.config()?;
         // A certificate counts more than a token: accounts have connections without one.
         let own = match flags.use_service_account_credentials {
-            true => Some(kubeconfig.config_of_nobody(None)?.user_agent(NAME)),
+            true => Some(kubeconfig.anonymous_config(None)?.user_agent(NAME)),
             false => None,
         };
         let start = move |cx: &Context, client: &Client| {
             controllers::start(cx, &config, &|account| match &own {
-                Some(showing) => controllers::as_account(client, showing, account),
-                None => client.manager(account),
+                Some(showing) => controllers::service_account_client(client, showing, account),
+                None => client.with_field_manager(account),
             });
         };
         let cx = Context::new(&client);
         serve(&cx, &flags.serving, flags.component()).await?;
-        lead(&cx, flags.election(), move |part| start(part, &client));
+        start_when_elected(&cx, flags.election(), move |part| start(part, &client));
         wait_for_shutdown_signal().await?;
         cx.stop().await;
         Ok(())
@@ -107,7 +107,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
 
 impl Arguments {
     /// The election of a leader among several controller managers; none: this one runs alone.
-    pub(crate) fn election(&self) -> Option<Election> {
+    pub(crate) fn election(&self) -> Option<LeaderElector> {
         self.election.election(NAME)
     }
 
@@ -136,23 +136,23 @@ impl Arguments {
         })
     }
 
-    fn signing(&self) -> anyhow::Result<Option<Signing>> {
+    fn signing(&self) -> anyhow::Result<Option<SigningConfig>> {
         let (Some(certificate), Some(key)) =
             (&self.cluster_signing_cert_file, &self.cluster_signing_key_file)
         else {
             return Ok(None);
         };
-        let authority = Authority::from_pem(&fs::read(certificate)?, &fs::read(key)?)
+        let authority = CertificateAuthority::from_pem(&fs::read(certificate)?, &fs::read(key)?)
             .with_context(|| format!("--cluster-signing-cert-file {}", certificate.display()))?;
         let longest = self.cluster_signing_duration;
-        Ok(Some(Signing { authority: Arc::new(authority), longest }))
+        Ok(Some(SigningConfig { authority: Arc::new(authority), max_duration: longest }))
     }
 
-    fn token_signer(&self) -> anyhow::Result<Option<Arc<pki::Signer>>> {
+    fn token_signer(&self) -> anyhow::Result<Option<Arc<pki::TokenSigner>>> {
         let Some(path) = &self.service_account_private_key_file else { return Ok(None) };
-        let key = pki::Key::from_pem(&fs::read(path)?)
+        let key = pki::PrivateKey::from_pem(&fs::read(path)?)
             .with_context(|| format!("--service-account-private-key-file {}", path.display()))?;
-        Ok(Some(Arc::new(pki::Signer::new(key, String::new()))))
+        Ok(Some(Arc::new(pki::TokenSigner::new(key, String::new()))))
     }
 }
 
@@ -161,7 +161,7 @@ impl ServingComponent for Arguments {
         &self.serving
     }
 
-    fn component(&self) -> Component {
+    fn component(&self) -> ServedComponent {
         let mut own = Value::object();
         own["generic"]["controllers"] =
             self.controllers.iter().map(|word| Value::from(&**word)).collect();
@@ -176,12 +176,12 @@ impl ServingComponent for Arguments {
             i64::try_from(self.terminated_pod_gc_threshold).unwrap_or(i64::MAX).into();
         let mut configuration = Value::object();
         configuration["kubecontrollermanager.config.k8s.io"] = own;
-        Component { name: NAME, port: 10_257, tolerates: false, configuration }
+        ServedComponent { name: NAME, port: 10_257, tolerate_lookup_failure: false, configuration }
     }
 }
 
-fn known(word: &str) -> Result<String, String> {
-    controllers::check_word(word).map(|()| word.to_owned())
+fn parse_controller_name(word: &str) -> Result<String, String> {
+    controllers::check_controller_name(word).map(|()| word.to_owned())
 }
 
 #[cfg(test)]
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn keys_are_read() {
         let folder = tempfile::TempDir::new().unwrap();
-        let authority = Authority::create("test", 1_900_000_000).unwrap();
+        let authority = CertificateAuthority::create("test", 1_900_000_000).unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
         fs::write(path("crt"), authority.certificate_pem()).unwrap();
         fs::write(path("key"), authority.key_pem()).unwrap();
@@ -253,7 +253,7 @@ mod tests {
         let tokens = format!("--service-account-private-key-file={}", path("key"));
         let day = "--cluster-signing-duration=24h";
         let config = flags(&[&certificate, &key, &tokens, day]).config().unwrap();
-        assert_eq!(config.signing.unwrap().longest, Duration::from_hours(24));
+        assert_eq!(config.signing.unwrap().max_duration, Duration::from_hours(24));
         assert!(config.token_signer.is_some());
         assert!(flags(&[]).config().unwrap().signing.is_none());
         assert!(refused(&[&certificate]), "a certificate without its key");

@@ -7,18 +7,18 @@ use clap::Parser;
 use container::{
     Config, Server,
     cni::Cni,
-    image::{Registries, Store},
+    image::{ImageStore, RegistryConfig},
 };
-use network::{Builtin, Exec, ExecConfig};
+use network::{BuiltinNetwork, CniExec, CniExecConfig};
 use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::{parse, run_async, wait_for_shutdown_signal};
-use crate::up::Plugged;
+use crate::up::CniAdapter;
 
 /// The longest that a network plugin may run.
-const PLUGIN: Duration = Duration::from_mins(1);
+const PLUGIN_TIMEOUT: Duration = Duration::from_mins(1);
 const MTU: u32 = 1500;
 
 #[derive(Parser)]
@@ -60,8 +60,8 @@ async fn serve(flags: Arguments) -> Result<()> {
     ensure!(rustix::process::geteuid().is_root(), "tiphys cri needs root: it makes containers");
     fs::create_dir_all(&flags.root)
         .with_context(|| format!("cannot make {}", flags.root.display()))?;
-    let registries = Registries::parse(flags.registry.iter().map(String::as_str))?;
-    let store = Store::open(&flags.root.join("images"), registries)?;
+    let registries = RegistryConfig::parse(flags.registry.iter().map(String::as_str))?;
+    let store = ImageStore::open(&flags.root.join("images"), registries)?;
     let config = Config {
         root: flags.root.join("runtime"),
         cgroup_root: flags.cgroup_root.clone(),
@@ -93,14 +93,19 @@ fn network(flags: &Arguments) -> Result<Arc<dyn Cni>> {
     let directory = flags.root.join("network");
     fs::create_dir_all(&directory)?;
     let Some(range) = &flags.pod_cidr else {
-        return Ok(Arc::new(Plugged(Exec::new(ExecConfig {
-            configuration: flags.cni_conf_dir.clone(),
-            programs: flags.cni_bin_dir.clone(),
-            directory,
-            deadline: PLUGIN,
+        return Ok(Arc::new(CniAdapter(CniExec::new(CniExecConfig {
+            conf_dir: flags.cni_conf_dir.clone(),
+            bin_dirs: flags.cni_bin_dir.clone(),
+            state_dir: directory,
+            plugin_timeout: PLUGIN_TIMEOUT,
         }))));
     };
     let range = range.parse().map_err(|error| anyhow!("--pod-cidr {range}: {error}"))?;
-    let config = network::Config { directory, pods: vec![range], cluster: vec![range], mtu: MTU };
-    Ok(Arc::new(Plugged(Builtin::start(config)?)))
+    let config = network::BuiltinConfig {
+        directory,
+        pod_cidrs: vec![range],
+        cluster_cidrs: vec![range],
+        mtu: MTU,
+    };
+    Ok(Arc::new(CniAdapter(BuiltinNetwork::start(config)?)))
 }

@@ -45,7 +45,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
             listen: flags.listen,
             domain: flags.domain,
             upstreams,
-            http: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), flags.http_port),
+            http_listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), flags.http_port),
         };
         tokio::select! {
             served = dns::run(&cx, config) => served?,

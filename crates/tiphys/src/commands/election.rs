@@ -4,12 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use clap::{ArgAction, Args};
 use object::Value;
-use runtime::{Context, Election};
+use runtime::{Context, LeaderElector};
 
-use super::{duration, identity};
+use super::{duration, election_identity};
 
 #[derive(Args)]
-pub(super) struct ElectionFlags {
+pub(super) struct LeaderElectionFlags {
     /// Only one of several runs.
     #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     leader_elect: bool,
@@ -30,12 +30,13 @@ pub(super) struct ElectionFlags {
     leader_elect_resource_name: Option<String>,
 }
 
-impl ElectionFlags {
+impl LeaderElectionFlags {
     /// The same, as components show it.
     pub(super) fn configuration(&self, component: &str) -> Value {
         let name = self.leader_elect_resource_name.as_deref().unwrap_or(component);
         let long = |time: Duration| -> Value {
-            object::Duration::text(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)).into()
+            object::Duration::format_nanos(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX))
+                .into()
         };
         let mut own = Value::object();
         own["LeaderElect"] = self.leader_elect.into();
@@ -48,22 +49,22 @@ impl ElectionFlags {
     }
 
     /// The election of a component, unless each is to run alone.
-    pub(super) fn election(&self, component: &str) -> Option<Election> {
+    pub(super) fn election(&self, component: &str) -> Option<LeaderElector> {
         let name = self.leader_elect_resource_name.as_deref().unwrap_or(component);
-        let election = Election {
-            lease: self.leader_elect_lease_duration,
-            renew: self.leader_elect_renew_deadline,
-            retry: self.leader_elect_retry_period,
-            ..Election::new(&self.leader_elect_resource_namespace, name, &identity())
+        let election = LeaderElector {
+            lease_duration: self.leader_elect_lease_duration,
+            renew_deadline: self.leader_elect_renew_deadline,
+            retry_period: self.leader_elect_retry_period,
+            ..LeaderElector::new(&self.leader_elect_resource_namespace, name, &election_identity())
         };
         self.leader_elect.then_some(election)
     }
 }
 
 /// Starts now, or whenever the election is won.
-pub(crate) fn lead(
+pub(crate) fn start_when_elected(
     cx: &Context,
-    election: Option<Election>,
+    election: Option<LeaderElector>,
     start: impl Fn(&Context) + Send + Sync + 'static,
 ) {
     let Some(election) = election else { return start(cx) };
@@ -72,7 +73,7 @@ pub(crate) fn lead(
         let (candidate, election, start) = (candidate.clone(), election.clone(), start.clone());
         async move {
             while !candidate.is_stopping() {
-                election.clone().lead(&candidate, &*start).await;
+                election.clone().run(&candidate, &*start).await;
             }
         }
     });
@@ -88,10 +89,10 @@ mod tests {
     #[command(no_binary_name = true)]
     struct Only {
         #[command(flatten)]
-        election: ElectionFlags,
+        election: LeaderElectionFlags,
     }
 
-    fn election(words: &[&str]) -> Option<Election> {
+    fn election(words: &[&str]) -> Option<LeaderElector> {
         Only::parse_from(words).election.election("component")
     }
 
@@ -105,7 +106,8 @@ mod tests {
             "--leader-elect-resource-name=lease",
         ]);
         let own = own.expect("one is held unless told otherwise");
-        let seconds = [own.lease, own.renew, own.retry].map(|it| it.as_secs());
+        let seconds =
+            [own.lease_duration, own.renew_deadline, own.retry_period].map(|it| it.as_secs());
         assert_eq!((seconds, own.key.to_string()), ([30, 20, 5], "ns/lease".to_owned()));
         let usual = election(&["--leader-elect"]).expect("asked for");
         assert_eq!(usual.key.to_string(), "kube-system/component");

@@ -5,18 +5,18 @@ use std::{ffi::OsString, fs, path::PathBuf, process::ExitCode, sync::Arc, time::
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
 use object::SystemClock;
-use pki::Pair;
+use pki::CertKeyPair;
 use rustls::{RootCertStore, ServerConfig, server::WebPkiClientVerifier};
 use store::{
-    DiskLog, Folder, Options,
-    face::{Compaction, Etcd, Identity, Limits, Setup, bind},
+    Directory, DiskLog, DiskLogOptions,
+    face::{Compaction, EtcdServer, EtcdServerConfig, Identity, Limits, bind},
 };
 use tracing::info;
 
 use super::{parse, run_async, wait_for_shutdown_signal};
 
 /// How much is taken when nobody says otherwise, as etcd has it.
-const QUOTA: u64 = 2 << 30;
+const DEFAULT_QUOTA_BYTES: u64 = 2 << 30;
 
 #[derive(Parser)]
 pub(super) struct Arguments {
@@ -99,7 +99,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
 }
 
 async fn serve(flags: Arguments) -> Result<()> {
-    alone(&flags)?;
+    check_single_member(&flags)?;
     let data = flags.data_dir.clone().unwrap_or_else(|| format!("{}.etcd", flags.name).into());
     ensure!(
         !data.join("member/snap/db").exists(),
@@ -107,15 +107,15 @@ async fn serve(flags: Arguments) -> Result<()> {
         data.display()
     );
     let folder = data.join("store");
-    private(&data)?;
+    create_private_dir(&data)?;
     let disk =
-        Folder::open(&folder).with_context(|| format!("cannot open {}", folder.display()))?;
+        Directory::open(&folder).with_context(|| format!("cannot open {}", folder.display()))?;
     let clock = Arc::new(SystemClock);
-    let log = DiskLog::open(Arc::new(disk), clock.clone(), Options::default())?;
+    let log = DiskLog::open(Arc::new(disk), clock.clone(), DiskLogOptions::default())?;
     let tls = tls(&flags)?;
     let mut ports = Vec::new();
     for url in &flags.listen_client_urls {
-        let (scheme, address) = split(url)?;
+        let (scheme, address) = split_url(url)?;
         ensure!(
             scheme == "http" || tls.is_some(),
             "--listen-client-urls {url}: https needs --cert-file and --key-file"
@@ -123,7 +123,7 @@ async fn serve(flags: Arguments) -> Result<()> {
         let tls = tls.clone().filter(|_| scheme == "https");
         ports.push(bind(&address, tls).await.with_context(|| format!("cannot listen on {url}"))?);
     }
-    let etcd = Etcd::open(log, clock, setup(&flags, &data)?)?;
+    let etcd = EtcdServer::open(log, clock, setup(&flags, &data)?)?;
     info!(urls = flags.listen_client_urls.join(","), "serving");
     let stop = async {
         if let Err(error) = wait_for_shutdown_signal().await {
@@ -135,7 +135,7 @@ async fn serve(flags: Arguments) -> Result<()> {
 }
 
 /// Nobody else is in the cluster.
-fn alone(flags: &Arguments) -> Result<()> {
+fn check_single_member(flags: &Arguments) -> Result<()> {
     let others: Vec<_> = flags
         .initial_cluster
         .iter()
@@ -152,7 +152,7 @@ fn alone(flags: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn setup(flags: &Arguments, data: &std::path::Path) -> Result<Setup> {
+fn setup(flags: &Arguments, data: &std::path::Path) -> Result<EtcdServerConfig> {
     let client_urls = if flags.advertise_client_urls.is_empty() {
         flags.listen_client_urls.clone()
     } else {
@@ -160,10 +160,10 @@ fn setup(flags: &Arguments, data: &std::path::Path) -> Result<Setup> {
     };
     ensure!(flags.snapshot_count > 0, "--snapshot-count must be more than 0");
     let quota = match flags.quota_backend_bytes {
-        0 => QUOTA,
+        0 => DEFAULT_QUOTA_BYTES,
         quota => u64::try_from(quota).unwrap_or_default(), // below: none, as etcd has it
     };
-    Ok(Setup {
+    Ok(EtcdServerConfig {
         identity: Identity {
             name: flags.name.clone(),
             peer_urls: flags.initial_advertise_peer_urls.clone(),
@@ -209,7 +209,7 @@ fn tls(flags: &Arguments) -> Result<Option<Arc<ServerConfig>>> {
     };
     let read =
         |path: &PathBuf| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
-    let pair = Pair::from_pem(&read(certificate)?, &read(key)?)?;
+    let pair = CertKeyPair::from_pem(&read(certificate)?, &read(key)?)?;
     let mut config = match &flags.trusted_ca_file {
         // As etcd has it: whoever says who signs clients' certificates wants to see them.
         Some(path) => {
@@ -233,7 +233,7 @@ fn tls(flags: &Arguments) -> Result<Option<Arc<ServerConfig>>> {
 }
 
 /// The scheme of a URL, and where it is.
-fn split(url: &str) -> Result<(&str, String)> {
+fn split_url(url: &str) -> Result<(&str, String)> {
     match url.split_once("://") {
         Some((scheme @ ("http" | "https"), rest)) => {
             let address = rest.trim_end_matches('/').replace("localhost:", "127.0.0.1:");
@@ -246,14 +246,15 @@ fn split(url: &str) -> Result<(&str, String)> {
 
 /// As Go writes them: 5m, 1h30m, 10s.
 pub(super) fn duration(text: &str, flag: &str) -> Result<Duration> {
-    let nanos = object::Duration::nanos(text).map_err(|why| anyhow::anyhow!("{flag}: {why}"))?;
+    let nanos =
+        object::Duration::parse_nanos(text).map_err(|why| anyhow::anyhow!("{flag}: {why}"))?;
     Ok(Duration::from_nanos(
         u64::try_from(nanos).with_context(|| format!("{flag}: {text} is below 0"))?,
     ))
 }
 
 /// A folder that nobody else can look into.
-fn private(path: &std::path::Path) -> Result<()> {
+fn create_private_dir(path: &std::path::Path) -> Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.with_context(|| format!("cannot make {}", path.display()))

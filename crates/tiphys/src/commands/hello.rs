@@ -6,7 +6,7 @@ use std::{convert::Infallible, ffi::OsString, net::SocketAddr, process::ExitCode
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use clap::Parser;
-use client::{Connect, Tcp, Use};
+use client::{ConnectionUse, Connector, TcpConnector};
 use http_body_util::{BodyExt, Empty, Full, Limited};
 use hyper::{Request, Response, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -14,8 +14,8 @@ use tokio::{net::TcpListener, time::timeout};
 
 use super::{parse, run_async};
 
-const PATIENCE: Duration = Duration::from_secs(5);
-const LARGEST: usize = 1 << 20;
+const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
+const MAX_BODY_BYTES: usize = 1 << 20;
 
 #[derive(Parser)]
 pub(super) struct Arguments {
@@ -69,7 +69,7 @@ async fn serve(port: u16) -> Result<()> {
 
 /// Gets a page.
 pub(crate) async fn fetch(url: &str) -> Result<String> {
-    timeout(PATIENCE, get(url)).await.context("no answer within 5 s")?
+    timeout(FETCH_TIMEOUT, get(url)).await.context("no answer within 5 s")?
 }
 
 async fn get(url: &str) -> Result<String> {
@@ -78,8 +78,8 @@ async fn get(url: &str) -> Result<String> {
     if uri.scheme_str() != Some("http") {
         bail!("only http is spoken here");
     }
-    let to = Tcp::new(host.trim_matches(['[', ']']), uri.port_u16().unwrap_or(80), None);
-    let connected = to.connect(Use::Upgrade).await?;
+    let to = TcpConnector::new(host.trim_matches(['[', ']']), uri.port_u16().unwrap_or(80), None);
+    let connected = to.connect(ConnectionUse::Upgrade).await?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(connected.io)).await?;
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
@@ -87,7 +87,7 @@ async fn get(url: &str) -> Result<String> {
     // it drops the sender at its end, and then the connection ends too
     let exchange = async move {
         let answer = sender.send_request(request).await?;
-        let body = Limited::new(answer.into_body(), LARGEST).collect().await;
+        let body = Limited::new(answer.into_body(), MAX_BODY_BYTES).collect().await;
         anyhow::Ok(body.map_err(anyhow::Error::from_boxed)?.to_bytes())
     };
     // a server may close the connection as soon as it has answered

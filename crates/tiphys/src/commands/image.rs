@@ -4,21 +4,21 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::{Parser, Subcommand};
-use container::{Cri, cri};
+use container::{CriClient, cri};
 
 use super::{columns, human_size, parse, run_async};
-use crate::up::{self, Layout, Place};
+use crate::up::{self, DataDir, Place};
 
 #[derive(Parser)]
 pub(super) struct Arguments {
     #[command(flatten)]
     place: Place,
     #[command(subcommand)]
-    what: What,
+    what: ImageCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum ImageCommand {
     /// Import the images of an OCI or docker archive; - reads standard input.
     Import { archive: PathBuf },
     /// Export an image as an OCI archive.
@@ -34,28 +34,28 @@ enum What {
 pub(super) fn run(args: Vec<OsString>) -> ExitCode {
     match parse::<Arguments>("image", args) {
         Ok(Arguments { place, what }) => {
-            run_async("image", async move { act(&place.existing()?, what).await })
+            run_async("image", async move { run_command(&place.existing()?, what).await })
         }
         Err(code) => code,
     }
 }
 
-async fn act(layout: &Layout, what: What) -> Result<()> {
+async fn run_command(layout: &DataDir, what: ImageCommand) -> Result<()> {
     let runtime = async || {
-        let cri = Cri::connect(&layout.path("run/cri.sock")).await;
+        let cri = CriClient::connect(&layout.path("run/cri.sock")).await;
         cri.map(|cri| cri.images).context("no node runs here: see `tiphys status`")
     };
     let spec = |image: String| Some(cri::ImageSpec { image, ..cri::ImageSpec::default() });
     let message = |status: tonic::Status| anyhow!("{}", status.message());
     match what {
-        What::Import { archive } => print!("{}", up::import(layout, &archive)?),
-        What::Export { image, archive } => up::export(layout, &image, &archive)?,
-        What::List => {
+        ImageCommand::Import { archive } => print!("{}", up::import(layout, &archive)?),
+        ImageCommand::Export { image, archive } => up::export(layout, &image, &archive)?,
+        ImageCommand::List => {
             let request = cri::ListImagesRequest::default();
             let all = runtime().await?.list_images(request).await.map_err(message)?.into_inner();
             print!("{}", list(&all.images));
         }
-        What::Rm { image } => {
+        ImageCommand::Rm { image } => {
             let there = cri::ImageStatusRequest { image: spec(image.clone()), verbose: false };
             let mut runtime = runtime().await?;
             let there = runtime.image_status(there).await.map_err(message)?.into_inner();
@@ -63,7 +63,7 @@ async fn act(layout: &Layout, what: What) -> Result<()> {
             let request = cri::RemoveImageRequest { image: spec(image) };
             runtime.remove_image(request).await.map_err(message)?;
         }
-        What::Pull { image } => {
+        ImageCommand::Pull { image } => {
             let request =
                 cri::PullImageRequest { image: spec(image), ..cri::PullImageRequest::default() };
             let pulled = runtime().await?.pull_image(request).await.map_err(message)?;

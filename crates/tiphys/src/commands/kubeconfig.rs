@@ -5,10 +5,10 @@ use std::{ffi::OsString, fs, net::SocketAddr, process::ExitCode};
 use anyhow::{Context as _, Result};
 use clap::Parser;
 use object::{Clock, SystemClock};
-use pki::{Authority, Leaf};
+use pki::{CertificateAuthority, CertificateSpec};
 
 use super::{exit, parse};
-use crate::up::{self, Place, Settings, membership};
+use crate::up::{self, ClusterConfig, Place, membership};
 
 #[derive(Parser)]
 pub(super) struct Arguments {
@@ -42,11 +42,11 @@ fn sign(arguments: &Arguments) -> Result<String> {
         let path = layout.path("pki").join(name);
         fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
     };
-    let authority = Authority::from_pem(&read("ca.crt")?, &read("ca.key")?)?;
+    let authority = CertificateAuthority::from_pem(&read("ca.crt")?, &read("ca.key")?)?;
     let issue = |user: &str, groups: &[&str]| {
-        authority.issue(&Leaf::client(user, groups), SystemClock.now())
+        authority.issue(&CertificateSpec::client(user, groups), SystemClock.now())
     };
-    let settings = Settings::load(&layout.path("config.yaml"));
+    let settings = ClusterConfig::load(&layout.path("config.yaml"));
     let server = match (&arguments.server, &settings) {
         (Some(server), _) => server.clone(),
         (None, Ok(own)) => format!("https://{}", SocketAddr::new(own.node_ip, own.port)),

@@ -40,7 +40,7 @@ fn overview() -> String {
     let mut text = header("tiphys", "a complete Kubernetes in one executable");
     text.push_str(".SH SYNOPSIS\n.B tiphys\nCOMMAND [FLAGS]\n.SH COMMANDS\n");
     for command in for_users() {
-        let _ = writeln!(text, ".TP\n.B {}\n{}", escaped(command.name), escaped(command.about));
+        let _ = writeln!(text, ".TP\n.B {}\n{}", escaped(command.name), escaped(command.summary));
     }
     text
 }

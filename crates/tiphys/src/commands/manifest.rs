@@ -10,11 +10,11 @@ use crate::up;
 #[derive(Parser)]
 pub(super) struct Arguments {
     #[command(subcommand)]
-    what: What,
+    what: ManifestCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum ManifestCommand {
     /// The name server.
     Dns {
         /// Its address.
@@ -45,7 +45,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-impl What {
+impl ManifestCommand {
     fn text(&self) -> String {
         match self {
             Self::Dns { cluster_dns, cluster_domain } => {

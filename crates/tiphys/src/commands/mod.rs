@@ -31,12 +31,12 @@ use std::{ffi::OsString, pin::Pin, process::ExitCode, sync::OnceLock, time::Dura
 
 use clap::{CommandFactory as _, Parser};
 
-pub(crate) use self::{election::lead, serving::ServingComponent};
+pub(crate) use self::{election::start_when_elected, serving::ServingComponent};
 
 /// One thing that the executable can do.
 pub(crate) struct Command {
     name: &'static str,
-    about: &'static str,
+    summary: &'static str,
     run: fn(Vec<OsString>) -> ExitCode,
     /// Its flags, for completion and man pages; none: it reads its words itself.
     flags: Option<fn() -> clap::Command>,
@@ -102,7 +102,7 @@ const fn new(
     about: &'static str,
     run: fn(Vec<OsString>) -> ExitCode,
 ) -> Command {
-    Command { name, about, run, flags: None }
+    Command { name, summary: about, run, flags: None }
 }
 
 impl Command {
@@ -119,7 +119,7 @@ impl Command {
 
     /// Its flags, under the name that users call it by.
     fn declared(&self) -> Option<clap::Command> {
-        let declared = self.flags?().name(self.name).about(self.about);
+        let declared = self.flags?().name(self.name).about(self.summary);
         Some(declared.bin_name(format!("tiphys {}", self.name)))
     }
 }
@@ -137,7 +137,7 @@ fn called(name: &str) -> String {
 
 /// The commands for users.
 fn for_users() -> impl Iterator<Item = &'static Command> {
-    COMMANDS.iter().filter(|command| !command.about.is_empty())
+    COMMANDS.iter().filter(|command| !command.summary.is_empty())
 }
 
 /// The error for an unknown command.
@@ -156,7 +156,7 @@ pub(crate) fn find(name: &str) -> Option<&'static Command> {
 pub(crate) fn help() -> String {
     let mut text = "Tiphys is a complete Kubernetes in one executable.\n\nUsage: tiphys COMMAND [FLAGS]\n\nCommands:\n".to_owned();
     for command in for_users() {
-        text.push_str(&format!("  {:<26} {}\n", command.name, command.about));
+        text.push_str(&format!("  {:<26} {}\n", command.name, command.summary));
     }
     text.push_str("\n`tiphys COMMAND --help` says more.\n");
     text
@@ -283,7 +283,7 @@ pub(crate) async fn wait_for_shutdown_signal() -> anyhow::Result<()> {
 }
 
 /// Who this process is among others that want to lead.
-fn identity() -> String {
+fn election_identity() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let unique = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
     format!("{}_{}", host.trim(), unique.trim())
@@ -291,7 +291,7 @@ fn identity() -> String {
 
 /// A length of time as Go writes it.
 fn duration(text: &str) -> Result<Duration, String> {
-    let nanos = object::Duration::nanos(text)?;
+    let nanos = object::Duration::parse_nanos(text)?;
     u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| "must not be negative".to_owned())
 }
 

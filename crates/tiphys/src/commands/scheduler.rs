@@ -5,13 +5,13 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 use clap::Parser;
 use client::{Client, Kubeconfig};
 use object::Value;
-use runtime::{Context, Election};
+use runtime::{Context, LeaderElector};
 use scheduler::Config;
 
 use super::{
-    election::{ElectionFlags, lead},
+    election::{LeaderElectionFlags, start_when_elected},
     parse, run_async,
-    serving::{Component, ServingComponent, ServingFlags, serve},
+    serving::{ServedComponent, ServingComponent, ServingFlags, serve},
     wait_for_shutdown_signal,
 };
 
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
     #[command(flatten)]
-    election: ElectionFlags,
+    election: LeaderElectionFlags,
     #[command(flatten)]
     serving: ServingFlags,
 }
@@ -38,7 +38,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         let client = Client::new(kubeconfig.config(None)?.manager(NAME).user_agent(NAME));
         let (cx, config) = (Context::new(&client), flags.config());
         serve(&cx, &flags.serving, flags.component()).await?;
-        lead(&cx, flags.election(), move |part| {
+        start_when_elected(&cx, flags.election(), move |part| {
             scheduler::start(part, config.clone());
         });
         wait_for_shutdown_signal().await?;
@@ -49,7 +49,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
 
 impl Arguments {
     /// The election of a leader among several schedulers; none: this one runs alone.
-    pub(crate) fn election(&self) -> Option<Election> {
+    pub(crate) fn election(&self) -> Option<LeaderElector> {
         self.election.election(NAME)
     }
 
@@ -64,10 +64,10 @@ impl ServingComponent for Arguments {
         &self.serving
     }
 
-    fn component(&self) -> Component {
+    fn component(&self) -> ServedComponent {
         let mut configuration = Value::object();
         let own = &mut configuration["kubescheduler.config.k8s.io"];
         own["LeaderElection"] = self.election.configuration(NAME);
-        Component { name: NAME, port: 10_259, tolerates: true, configuration }
+        ServedComponent { name: NAME, port: 10_259, tolerate_lookup_failure: true, configuration }
     }
 }

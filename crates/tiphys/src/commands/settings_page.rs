@@ -20,8 +20,8 @@ This page is derived from the declarations of the flags.
 
 #[test]
 fn the_page_is_derived_from_the_flags() {
-    let up = up::start::Up::augment_args(Command::new("up"));
-    let join = up::join::Join::augment_args(Command::new("join"));
+    let up = up::start::UpArgs::augment_args(Command::new("up"));
+    let join = up::join::JoinArgs::augment_args(Command::new("join"));
     let page = format!("{BEGINNING}{}{}", table(&up), table(&join));
     if env::var_os("TIPHYS_WRITE_DOCS").is_some() {
         fs::write(PAGE, &page).unwrap();

@@ -9,12 +9,12 @@ use std::{
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use clap::{Parser, ValueEnum};
 use object::{Value, from_json_strict, to_json, yaml};
-use schema::{Definition, protobuf};
+use schema::{ResourceDefinition, protobuf};
 
 use super::{exit, parse};
 
 /// Larger than any object that a store takes.
-const LARGEST: u64 = 64 << 20;
+const MAX_INPUT_BYTES: u64 = 64 << 20;
 /// What a value in protobuf begins with, and one that is encrypted.
 const PROTOBUF: &[u8] = b"k8s\0";
 const ENCRYPTED: &[u8] = b"k8s:enc:";
@@ -23,11 +23,11 @@ const ENCRYPTED: &[u8] = b"k8s:enc:";
 pub(super) struct Arguments {
     /// The form to write.
     #[arg(long)]
-    to: Form,
+    to: Encoding,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Form {
+enum Encoding {
     Json,
     Yaml,
     Kyaml,
@@ -41,18 +41,18 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-fn transcode(to: Form) -> Result<()> {
+fn transcode(to: Encoding) -> Result<()> {
     let mut input = Vec::new();
-    std::io::stdin().take(LARGEST + 1).read_to_end(&mut input)?;
-    ensure!(input.len() as u64 <= LARGEST, "more than 64 MiB is no object");
+    std::io::stdin().take(MAX_INPUT_BYTES + 1).read_to_end(&mut input)?;
+    ensure!(input.len() as u64 <= MAX_INPUT_BYTES, "more than 64 MiB is no object");
     let (kind, object) = read(&input)?;
     let output = match to {
-        Form::Json => [to_json(&object), b"\n".to_vec()].concat(),
-        Form::Yaml => yaml::to_yaml(&object).into_bytes(),
-        Form::Kyaml => yaml::to_kyaml(&object).into_bytes(),
-        Form::Protobuf => {
-            let message = protobuf::encode(&kind.shape, &object);
-            protobuf::seal(&kind.names.api_version(), kind.names.kind, &message)
+        Encoding::Json => [to_json(&object), b"\n".to_vec()].concat(),
+        Encoding::Yaml => yaml::to_yaml(&object).into_bytes(),
+        Encoding::Kyaml => yaml::to_kyaml(&object).into_bytes(),
+        Encoding::Protobuf => {
+            let message = protobuf::encode(&kind.schema, &object);
+            protobuf::encode_envelope(&kind.names.api_version(), kind.names.kind, &message)
         }
     };
     std::io::stdout().write_all(&output)?;
@@ -60,15 +60,16 @@ fn transcode(to: Form) -> Result<()> {
 }
 
 /// The object, and what kind of object it is.
-fn read(input: &[u8]) -> Result<(Definition, Value)> {
+fn read(input: &[u8]) -> Result<(ResourceDefinition, Value)> {
     ensure!(
         !input.starts_with(ENCRYPTED),
         "the value is encrypted: only the API server can read it"
     );
     if input.starts_with(PROTOBUF) {
-        let opened = protobuf::open(input).map_err(|error| anyhow!("protobuf: {error}"))?;
+        let opened =
+            protobuf::decode_envelope(input).map_err(|error| anyhow!("protobuf: {error}"))?;
         let kind = find(opened.api_version, opened.kind)?;
-        let mut object = protobuf::decode(&kind.shape, opened.message)
+        let mut object = protobuf::decode(&kind.schema, opened.message)
             .map_err(|error| anyhow!("protobuf: {error}"))?;
         object["apiVersion"] = opened.api_version.into();
         object["kind"] = opened.kind.into();
@@ -77,7 +78,7 @@ fn read(input: &[u8]) -> Result<(Definition, Value)> {
     let mut object = if input.trim_ascii_start().starts_with(b"{") {
         let mut twice = Vec::new();
         let object = from_json_strict(input, None, &mut twice)?;
-        let twice: Vec<_> = twice.iter().map(object::Odd::path).collect();
+        let twice: Vec<_> = twice.iter().map(object::StrictError::path).collect();
         ensure!(twice.is_empty(), "{}", twice.join(", "));
         object
     } else {
@@ -85,17 +86,18 @@ fn read(input: &[u8]) -> Result<(Definition, Value)> {
     };
     let word = |name: &str| object[name].as_str().unwrap_or_default().to_owned();
     let kind = find(&word("apiVersion"), &word("kind"))?;
-    let mut unknown = schema::Unknown::default();
-    kind.conform(&mut object, &mut unknown).map_err(|error| anyhow!(error))?;
+    let mut unknown = schema::UnknownFields::default();
+    kind.coerce(&mut object, &mut unknown).map_err(|error| anyhow!(error))?;
     ensure!(unknown.is_empty(), "{}", unknown.join(", "));
     Ok((kind, object))
 }
 
-fn find(api_version: &str, kind: &str) -> Result<Definition> {
+fn find(api_version: &str, kind: &str) -> Result<ResourceDefinition> {
     ensure!(!kind.is_empty(), "Object 'Kind' is missing");
-    let is =
-        |known: &Definition| known.names.kind == kind && known.names.api_version() == api_version;
-    match api::kinds().into_iter().find(is) {
+    let is = |known: &ResourceDefinition| {
+        known.names.kind == kind && known.names.api_version() == api_version
+    };
+    match api::builtin_resources().into_iter().find(is) {
         Some(found) => Ok(found),
         None => bail!("no kind \"{kind}\" is registered for version \"{api_version}\""),
     }
@@ -115,7 +117,9 @@ mod tests {
         }
         assert_eq!(yaml::to_yaml(&pod), POD);
         // Protobuf also says what is empty, as Go's encoders do.
-        let seal = |pod: &Value| protobuf::seal("v1", "Pod", &protobuf::encode(&kind.shape, pod));
+        let seal = |pod: &Value| {
+            protobuf::encode_envelope("v1", "Pod", &protobuf::encode(&kind.schema, pod))
+        };
         let (_, opened) = read(&seal(&pod)).expect("the same pod");
         assert_eq!(opened["spec"]["containers"].items()[0]["name"].as_str(), Some("c"));
         assert_eq!(seal(&opened), seal(&pod));

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use clap::Parser;
 use client::{Api, Client, Kubeconfig};
 use http::{HeaderMap, Method};
-use object::{Key, Object, Value, View};
+use object::{NamespacedName, Object, Value, View};
 
 use super::{parse, run_async};
 use crate::up::Place;
@@ -51,7 +51,7 @@ pub(super) fn why(args: Vec<OsString>) -> ExitCode {
 
 pub(super) fn history(args: Vec<OsString>) -> ExitCode {
     with_object("history", args, async |client, object| {
-        let entries = notes(client, Object::view(&object).metadata().uid()).await?;
+        let entries = fetch_writes(client, Object::view(&object).metadata().uid()).await?;
         Ok(entries.iter().map(|entry| line(entry) + "\n").collect())
     })
 }
@@ -103,12 +103,12 @@ fn kubeconfig(arguments: &Arguments) -> Result<Kubeconfig> {
 async fn find(client: &Client, arguments: &Arguments) -> Result<Value> {
     let (kind, name) = arguments.object.split_once('/').context("say KIND/NAME")?;
     let mapper = client.discover().await?;
-    let found = mapper.find(kind).with_context(|| format!("the server has no {kind:?}"))?;
+    let found = mapper.resource_for(kind).with_context(|| format!("the server has no {kind:?}"))?;
     let resource = found.resource.clone();
     let given = arguments.namespace.as_deref().unwrap_or(client.default_namespace());
     let namespace = if resource.namespaced { given } else { "" };
-    let api = Api::<Value>::of(client, resource).namespaced(namespace);
-    Ok(api.get(&Key::new(namespace, name)).await?)
+    let api = Api::<Value>::for_resource(client, resource).namespaced(namespace);
+    Ok(api.get(&NamespacedName::new(namespace, name)).await?)
 }
 
 /// The notes of objects, fetched when they are needed.
@@ -120,7 +120,7 @@ struct Notes<'a> {
 impl Notes<'_> {
     async fn of(&mut self, uid: &str) -> Result<Vec<Value>> {
         if !self.by_uid.contains_key(uid) {
-            let found = notes(self.client, uid).await?;
+            let found = fetch_writes(self.client, uid).await?;
             self.by_uid.insert(uid.to_owned(), found);
         }
         Ok(self.by_uid[uid].clone())
@@ -148,10 +148,10 @@ fn causes(entries: &[Value]) -> Vec<String> {
     uids.map(str::to_owned).collect()
 }
 
-async fn notes(client: &Client, uid: &str) -> Result<Vec<Value>> {
+async fn fetch_writes(client: &Client, uid: &str) -> Result<Vec<Value>> {
     let path = format!("/tiphys/why?uid={uid}");
     let answer = client.request(Method::GET, &path, HeaderMap::new(), Bytes::new()).await?;
-    let body = answer.success().await?.bytes().await?;
+    let body = answer.error_for_status().await?.bytes().await?;
     Ok(object::from_json(&body)?.get("items").items().to_vec())
 }
 
@@ -187,7 +187,8 @@ fn chains(entries: &[Value], by_uid: &HashMap<String, Vec<Value>>) -> String {
             let revision = cause.get("revision").as_i64().unwrap_or_default();
             let uid = cause.get("uid").as_str().unwrap_or_default();
             let before = by_uid.get(uid).into_iter().flatten().rev().find(|other| {
-                other.get("revision").as_i64().unwrap_or_default() <= revision && !is_echo(other)
+                other.get("revision").as_i64().unwrap_or_default() <= revision
+                    && !is_self_caused(other)
             });
             let Some(before) = before else { break };
             let own = entries.iter().any(|entry| entry.get("revision") == before.get("revision"));
@@ -203,7 +204,7 @@ fn chains(entries: &[Value], by_uid: &HashMap<String, Vec<Value>>) -> String {
 
 /// A write to an object that the same object caused: a status that follows. It
 /// says nothing about where a change came from.
-fn is_echo(entry: &Value) -> bool {
+fn is_self_caused(entry: &Value) -> bool {
     let cause = entry.get("because").get("uid").as_str();
     cause.is_some() && cause == entry.get("uid").as_str()
 }

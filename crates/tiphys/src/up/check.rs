@@ -5,39 +5,39 @@ use std::{fs, path::Path, process::Command};
 use anyhow::{Result, bail, ensure};
 
 /// One thing to have.
-struct Need {
+struct Requirement {
     what: &'static str,
     /// Why it is needed, or what to do about it.
     hint: &'static str,
     /// The kernel module to try, if it is one.
     module: &'static str,
-    is: fn() -> bool,
+    check: fn() -> bool,
 }
 
-const NEEDS: &[Need] = &[
-    Need {
+const REQUIREMENTS: &[Requirement] = &[
+    Requirement {
         what: "overlayfs",
         hint: "images are layers of it: the kernel needs CONFIG_OVERLAY_FS",
         module: "overlay",
-        is: || filesystem("overlay"),
+        check: || filesystem("overlay"),
     },
-    Need {
+    Requirement {
         what: "nf_tables",
         hint: "services and masquerading need it: CONFIG_NF_TABLES",
         module: "nf_tables",
-        is: tables,
+        check: has_nf_tables,
     },
-    Need {
+    Requirement {
         what: "cgroups",
         hint: "mount cgroup v2 or the v1 controllers cpu, memory and pids at /sys/fs/cgroup",
         module: "",
-        is: || sys::cgroup::Hierarchies::detect().is_ok(),
+        check: || sys::cgroup::Hierarchies::detect().is_ok(),
     },
-    Need {
+    Requirement {
         what: "namespaces",
         hint: "the kernel needs pid, net, ipc, uts and mount namespaces",
         module: "",
-        is: || {
+        check: || {
             ["pid", "net", "ipc", "uts", "mnt"]
                 .iter()
                 .all(|ns| Path::new(&format!("/proc/self/ns/{ns}")).exists())
@@ -52,8 +52,8 @@ pub(crate) fn run() -> Result<()> {
         "what the machine lacks can only be tried as root: run `sudo tiphys check`"
     );
     let mut all = true;
-    for need in NEEDS {
-        let met = met(need);
+    for need in REQUIREMENTS {
+        let met = is_met(need);
         all &= met;
         if met {
             println!("  ok       {}", need.what);
@@ -66,23 +66,23 @@ pub(crate) fn run() -> Result<()> {
 }
 
 /// Fails with the first thing that is missing: no half cluster.
-pub(super) fn demand() -> Result<()> {
-    for need in NEEDS {
-        if !met(need) {
+pub(super) fn require_all() -> Result<()> {
+    for need in REQUIREMENTS {
+        if !is_met(need) {
             bail!("this machine lacks {}: {}", need.what, need.hint);
         }
     }
     Ok(())
 }
 
-fn met(need: &Need) -> bool {
-    if (need.is)() {
+fn is_met(need: &Requirement) -> bool {
+    if (need.check)() {
         return true;
     }
     if !need.module.is_empty() {
         let _ = Command::new("modprobe").arg(need.module).output();
     }
-    (need.is)()
+    (need.check)()
 }
 
 fn filesystem(name: &str) -> bool {
@@ -91,10 +91,10 @@ fn filesystem(name: &str) -> bool {
 }
 
 /// Whether the kernel understands nf_tables: it is asked to remove what is not there.
-fn tables() -> bool {
+fn has_nf_tables() -> bool {
     let nothing = sys::nft::Batch::remove_table(sys::nft::Family::Ip, "tiphys-check");
     match nothing.commit() {
         Ok(()) => true,
-        Err(error) => error.is_missing(),
+        Err(error) => error.is_not_found(),
     }
 }

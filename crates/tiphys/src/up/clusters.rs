@@ -8,14 +8,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Layout, Settings, layout::write_private, node::cgroup_root};
+use super::{ClusterConfig, DataDir, layout::write_private, node::cgroup_root};
 
 const NOTES: &str = "/run/tiphys";
 /// A namespace and a path.
 const LARGEST_NOTE: u64 = 8192;
 
 /// Notes that there is a cluster.
-pub(super) fn note(layout: &Layout) {
+pub(super) fn note(layout: &DataDir) {
     let text = format!("{}\n{}", namespace(), layout.dir().display());
     if fs::create_dir_all(NOTES).is_ok() {
         let _ = write_private(&path(layout), text.as_bytes());
@@ -23,7 +23,7 @@ pub(super) fn note(layout: &Layout) {
 }
 
 /// Removes the note, and the folder with the last one.
-pub(super) fn forget(layout: &Layout) {
+pub(super) fn forget(layout: &DataDir) {
     let _ = fs::remove_file(path(layout));
     let _ = fs::remove_dir(NOTES); // others may be in it
 }
@@ -49,13 +49,13 @@ pub(super) fn all() -> Vec<PathBuf> {
 }
 
 /// The settings of all others.
-pub(super) fn others(layout: &Layout) -> Vec<Settings> {
+pub(super) fn others(layout: &DataDir) -> Vec<ClusterConfig> {
     let others = all().into_iter().filter(|dir| dir != layout.dir());
-    others.filter_map(|dir| Settings::load(&dir.join("config.yaml")).ok()).collect()
+    others.filter_map(|dir| ClusterConfig::load(&dir.join("config.yaml")).ok()).collect()
 }
 
 /// A name for the nftables table of services that no other cluster has.
-pub(super) fn free_table(layout: &Layout) -> String {
+pub(super) fn free_table(layout: &DataDir) -> String {
     match others(layout).iter().any(|other| other.proxy_table == proxy::TABLE) {
         true => format!("{}{}", proxy::TABLE, cgroup_root(layout).replace("/tiphys", "")),
         false => proxy::TABLE.to_owned(),
@@ -67,6 +67,6 @@ fn namespace() -> String {
     link.display().to_string()
 }
 
-fn path(layout: &Layout) -> PathBuf {
+fn path(layout: &DataDir) -> PathBuf {
     Path::new(NOTES).join(cgroup_root(layout).trim_matches('/'))
 }

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 
 pub(super) use self::api_server::api_server;
 use self::files::{CONTROLLER_MANAGER, COPIES, Files, SCHEDULER, with_copies};
-use super::{Layout, Settings, node, settings::ComponentArgs};
+use super::{ClusterConfig, DataDir, node, settings::ComponentArgs};
 use crate::commands::{controller_manager, proxy, scheduler};
 
 /// Flags by name.
@@ -45,14 +45,14 @@ const CONTROL: Reserved = &[
     ("service-cluster-ip-range", "--service-cluster-ip-range"),
 ];
 
-/// Settings whose flags all components take.
+/// ClusterConfig whose flags all components take.
 pub(super) struct Prepared {
-    pub(super) settings: Settings,
+    pub(super) settings: ClusterConfig,
     files: Files,
 }
 
 /// Has every component read its flags. Changes nothing that runs.
-pub(super) fn prepare(layout: &Layout, mut settings: Settings) -> Result<Prepared> {
+pub(super) fn prepare(layout: &DataDir, mut settings: ClusterConfig) -> Result<Prepared> {
     layout.make_folder()?;
     fs::create_dir_all(layout.path("policy")).context("the folder of policies")?;
     settings.profile.write_policies(layout.dir())?;
@@ -68,17 +68,17 @@ pub(super) fn prepare(layout: &Layout, mut settings: Settings) -> Result<Prepare
 
 impl Prepared {
     /// Puts the settings, the folders and the files in their places.
-    pub(super) fn keep(self, layout: &Layout) -> Result<()> {
-        self.settings.keep(&layout.path("config.yaml"))?;
-        layout.make(self.settings.user)?;
-        self.files.keep(layout, self.settings.user)
+    pub(super) fn keep(self, layout: &DataDir) -> Result<()> {
+        self.settings.save(&layout.path("config.yaml"))?;
+        layout.create(self.settings.control_plane_uid)?;
+        self.files.keep(layout, self.settings.control_plane_uid)
     }
 }
 
 /// The controllers' flags. `data` is the data folder as the process sees it, `copies` where files
 /// that flags name are; none: in their place.
 pub(super) fn controller_manager(
-    settings: &Settings,
+    settings: &ClusterConfig,
     data: &Path,
     copies: Option<&Path>,
 ) -> Result<controller_manager::Arguments> {
@@ -101,7 +101,7 @@ pub(super) fn controller_manager(
 
 /// The scheduler's flags, in the same way.
 pub(super) fn scheduler(
-    settings: &Settings,
+    settings: &ClusterConfig,
     data: &Path,
     copies: Option<&Path>,
 ) -> Result<scheduler::Arguments> {
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn each_component_reads_its_own_flags() {
         let mut settings = settings();
-        let wrong = |settings: &Settings| {
+        let wrong = |settings: &ClusterConfig| {
             let errors = [
                 controller_manager(settings, Path::new("/d"), None).err(),
                 scheduler(settings, Path::new("/d"), None).err(),
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_leader_is_elected_where_a_user_says_so() {
         let mut settings = settings();
-        let elect = |settings: &Settings| {
+        let elect = |settings: &ClusterConfig| {
             let controllers = controller_manager(settings, Path::new("/d"), None).unwrap();
             let scheduler = scheduler(settings, Path::new("/d"), None).unwrap();
             [controllers.election().is_some(), scheduler.election().is_some()]
@@ -233,9 +233,9 @@ mod tests {
     #[test]
     fn files_of_every_component_are_copied() {
         let folder = tempfile::tempdir().unwrap();
-        let layout = Layout::new(&folder.path().join("data"));
+        let layout = DataDir::new(&folder.path().join("data"));
         layout.make_folder().unwrap();
-        let authority = pki::Authority::create("test", 1_900_000_000).unwrap();
+        let authority = pki::CertificateAuthority::create("test", 1_900_000_000).unwrap();
         let file = |name: &str, content: &str| {
             let path = folder.path().join(name);
             fs::write(&path, content).unwrap();

@@ -4,40 +4,40 @@
 use std::{os::fd::AsFd, path::Path, sync::Arc};
 
 use anyhow::{Context as _, Result};
-use apiserver::{Running, start_on};
+use apiserver::{RunningServer, start_on};
 use client::Client;
 use runtime::Context;
 use rustix::fs::{Mode, OFlags, open};
-use server::User;
+use server::UserInfo;
 use sys::landlock::{self, Access};
 use tracing::info;
 
-use super::{Settings, components, control_plane_role, sockets::Sockets};
-use crate::commands::{ServingComponent as _, lead};
+use super::{ClusterConfig, components, control_plane_role, sockets::InheritedSockets};
+use crate::commands::{ServingComponent as _, start_when_elected};
 
 /// Where the data folder is to a process that could not go there by its path.
-const DATA: &str = "/proc/self/fd/3";
+const DATA_DIR_FD: &str = "/proc/self/fd/3";
 
 /// Gives up what the process never needs. Both promises are a thread's, so they
 /// come before there is a second one.
-pub(crate) fn confine() -> Result<()> {
+pub(crate) fn restrict_process() -> Result<()> {
     sys::process::no_new_privileges()?;
     // nobody else reads what this process writes
     rustix::process::umask(Mode::from_raw_mode(0o077));
     let folder = |path: &str| open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-    let (data, names, processes) = (folder(DATA)?, folder("/etc")?, folder("/proc")?);
+    let (data, names, processes) = (folder(DATA_DIR_FD)?, folder("/etc")?, folder("/proc")?);
     let read = Access::Read;
     let kept = [(data.as_fd(), Access::All), (names.as_fd(), read), (processes.as_fd(), read)];
-    if !landlock::confine(&kept)? {
+    if !landlock::restrict_self(&kept)? {
         eprintln!("this kernel has no landlock: only file modes keep control in its folders");
     }
     Ok(())
 }
 
 pub(crate) async fn run() -> Result<()> {
-    let sockets = Sockets::passed()?;
-    let data = Path::new(DATA);
-    let settings = Settings::parse(&Sockets::passed_settings()?)?;
+    let sockets = InheritedSockets::passed()?;
+    let data = Path::new(DATA_DIR_FD);
+    let settings = ClusterConfig::parse(&InheritedSockets::passed_settings()?)?;
     settings.profile.write_policies(data)?;
     let mut config = components::api_server(&settings, data, None)?;
     let ports = sockets.ports()?;
@@ -45,9 +45,10 @@ pub(crate) async fn run() -> Result<()> {
     let listener = tokio::net::TcpListener::from_std(sockets.tls)?;
     let running = Arc::new(start_on(config, Some(listener)).await?);
     let node = format!("system:node:{}", settings.node_name);
-    let node = User::new(&node, &["system:nodes", "system:authenticated"]);
+    let node = UserInfo::new(&node, &["system:nodes", "system:authenticated"]);
     running.socket(tokio::net::UnixListener::from_std(sockets.node)?, node, 0);
-    let proxy = User::new("system:kube-proxy", &["system:node-proxier", "system:authenticated"]);
+    let proxy =
+        UserInfo::new("system:kube-proxy", &["system:node-proxier", "system:authenticated"]);
     running.socket(tokio::net::UnixListener::from_std(sockets.proxy)?, proxy, 0);
     info!(port = settings.port, "the API server answers");
     let mut parts = Vec::new();
@@ -57,16 +58,19 @@ pub(crate) async fn run() -> Result<()> {
     }
     if let Some(listener) = sockets.scheduler {
         let flags = components::scheduler(&settings, data, None)?;
-        let client = as_user(&running, "system:kube-scheduler");
+        let client = component_client(&running, "system:kube-scheduler");
         let cx = Context::new(&client);
         let listener = tokio::net::TcpListener::from_std(listener)?;
         flags.serve_on(listener, &cx, &client).await.context("the scheduler's port")?;
         let config = flags.config();
-        lead(&cx, flags.election(), move |part| scheduler::start(part, config.clone()));
+        start_when_elected(&cx, flags.election(), move |part| {
+            scheduler::start(part, config.clone())
+        });
         parts.push(cx);
     }
     if !settings.disables("kubelet") {
-        let administrator = User::new("system:admin", &["system:masters", "system:authenticated"]);
+        let administrator =
+            UserInfo::new("system:admin", &["system:masters", "system:authenticated"]);
         let client = client::Config::pipe(running.pipe(administrator));
         let client = Client::new(client.manager("tiphys").user_agent("tiphys"));
         parts.push(control_plane_role::start(&client, &settings.node_name));
@@ -82,22 +86,25 @@ pub(crate) async fn run() -> Result<()> {
 /// Caches are shared and read as the controller manager; each controller writes as
 /// its own service account.
 async fn controllers(
-    running: &Arc<Running>,
-    settings: &Settings,
+    running: &Arc<RunningServer>,
+    settings: &ClusterConfig,
     listener: tokio::net::TcpListener,
 ) -> Result<Context> {
-    let client = as_user(running, "system:kube-controller-manager");
+    let client = component_client(running, "system:kube-controller-manager");
     let cx = Context::new(&client);
     let (ca, tokens) = (&running.cluster.ca, &running.cluster.service_accounts);
-    let authority =
-        pki::Authority::from_pem(ca.certificate_pem().as_bytes(), ca.key_pem().as_bytes())?;
-    let key = pki::Key::from_pem(tokens.to_pem().as_bytes())?;
-    let flags = components::controller_manager(settings, Path::new(DATA), None)?;
+    let authority = pki::CertificateAuthority::from_pem(
+        ca.certificate_pem().as_bytes(),
+        ca.key_pem().as_bytes(),
+    )?;
+    let key = pki::PrivateKey::from_pem(tokens.to_pem().as_bytes())?;
+    let flags = components::controller_manager(settings, Path::new(DATA_DIR_FD), None)?;
     flags.serve_on(listener, &cx, &client).await.context("the controller manager's port")?;
     let longest = flags.cluster_signing_duration;
     let given = flags.config()?;
-    let signing = controllers::Signing { authority: Arc::new(authority), longest };
-    let signer = Arc::new(pki::Signer::new(key, String::new()));
+    let signing =
+        controllers::SigningConfig { authority: Arc::new(authority), max_duration: longest };
+    let signer = Arc::new(pki::TokenSigner::new(key, String::new()));
     let root_ca = running.cluster.ca.certificate_pem();
     let config = controllers::Config {
         signing: given.signing.or(Some(signing)),
@@ -106,23 +113,23 @@ async fn controllers(
         ..given
     };
     let (running, own) = (running.clone(), flags.use_service_account_credentials);
-    lead(&cx, flags.election(), move |part| {
+    start_when_elected(&cx, flags.election(), move |part| {
         controllers::start(part, &config, &|name| match own {
-            true => account(&running, name),
+            true => service_account_client(&running, name),
             false => client.manager(name),
         });
     });
     Ok(cx)
 }
 
-fn as_user(running: &Running, name: &str) -> Client {
-    let user = User::new(name, &["system:authenticated"]);
+fn component_client(running: &RunningServer, name: &str) -> Client {
+    let user = UserInfo::new(name, &["system:authenticated"]);
     let manager = name.rsplit(':').next().unwrap_or(name);
     Client::new(client::Config::pipe(running.pipe(user)).manager(manager).user_agent(manager))
 }
 
-fn account(running: &Running, name: &str) -> Client {
-    let user = User::new(
+fn service_account_client(running: &RunningServer, name: &str) -> Client {
+    let user = UserInfo::new(
         &format!("system:serviceaccount:kube-system:{name}"),
         &["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"],
     );

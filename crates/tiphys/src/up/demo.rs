@@ -5,18 +5,18 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use api::{apps::Deployment, core::Service};
 use client::{Api, Client, Patch};
-use object::{Key, Object, Value, View, yaml};
+use object::{NamespacedName, Object, Value, View, yaml};
 use tokio::time::{Instant, sleep};
 
-use super::{Settings, progress};
+use super::{ClusterConfig, progress};
 
 const MANIFEST: &str = include_str!("demo.yaml");
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Deploys the application and shows where it answers.
-pub(super) async fn run(client: &Client, settings: &Settings) -> Result<()> {
+pub(super) async fn run(client: &Client, settings: &ClusterConfig) -> Result<()> {
     apply(client, MANIFEST).await.context("the demo")?;
-    let key = Key::new("default", "hello");
+    let key = NamespacedName::new("default", "hello");
     let began = Instant::now();
     let deployments = Api::<Deployment>::new(client);
     loop {
@@ -49,14 +49,15 @@ pub(super) async fn run(client: &Client, settings: &Settings) -> Result<()> {
 /// Applies every object of a manifest, as the manager `tiphys`.
 pub(super) async fn apply(client: &Client, manifest: &str) -> Result<()> {
     let mapper = client.discover().await?;
-    for document in yaml::split(manifest)? {
+    for document in yaml::split_documents(manifest)? {
         let object = yaml::from_yaml(document)?;
         let named = Object::view(&object);
         let found = mapper
             .of_kind(named.api_version(), named.kind())
             .with_context(|| format!("the server has no {}", named.kind()))?;
-        let key = Key::of(named.metadata());
-        let api = Api::<Value>::of(client, found.resource.clone()).namespaced(&key.namespace);
+        let key = NamespacedName::from_meta(named.metadata());
+        let api =
+            Api::<Value>::for_resource(client, found.resource.clone()).namespaced(&key.namespace);
         let patch = Patch::Apply { object: object.clone(), manager: "tiphys".into(), force: true };
         api.patch(&key, &patch).await.with_context(|| format!("{} {key}", named.kind()))?;
     }

@@ -13,14 +13,14 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
-use container::{Cri, cri};
+use container::{CriClient, cri};
 use network::Cidr;
 use object::from_json;
 use sys::cgroup::Hierarchies;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Layout, Place, Settings, clusters,
+    ClusterConfig, DataDir, Place, clusters,
     node::{POD_LOGS, cgroup_root},
     progress::Progress,
     settle::stop_supervisor,
@@ -57,9 +57,9 @@ pub(crate) async fn run(place: &Place, down: Down) -> Result<()> {
     if !down.now {
         end_pods(layout, &mut progress).await;
     }
-    progress.say("stopping the cluster");
+    progress.update("stopping the cluster");
     stop_supervisor(layout).await?;
-    supervise::end_all(layout).await; // where the supervisor has died
+    supervise::stop_all(layout).await; // where the supervisor has died
     let layout_of_thread = layout.clone();
     let work = move || clean(&layout_of_thread, down.wipe);
     tokio::task::spawn_blocking(work).await.context("the machine is not clean")??;
@@ -68,16 +68,16 @@ pub(crate) async fn run(place: &Place, down: Down) -> Result<()> {
 }
 
 /// Whether the folder is a cluster's, or what is left of one.
-fn is_cluster(layout: &Layout) -> bool {
+fn is_cluster(layout: &DataDir) -> bool {
     let has = |name: &str| layout.path(name).exists();
     has("config.yaml") || (has("run") && has("bin") && has("log"))
 }
 
 /// Has the kubelet end all pods, and waits as long as their grace periods allow.
-async fn end_pods(layout: &Layout, progress: &mut Progress) {
+async fn end_pods(layout: &DataDir, progress: &mut Progress) {
     let node = status::processes(layout, "node").into_iter().find(|pid| handles(*pid, END_PODS));
     let Some(node) = node else { return };
-    let Ok(mut cri) = Cri::connect(&layout.path("run/cri.sock")).await else { return };
+    let Ok(mut cri) = CriClient::connect(&layout.path("run/cri.sock")).await else { return };
     let longest = longest_grace(&layout.path("node/kubelet/pods")) + BEYOND_GRACE;
     let (began, mut all) = (Instant::now(), 0);
     if sys::process::kill(node, END_PODS).is_err() {
@@ -89,14 +89,14 @@ async fn end_pods(layout: &Layout, progress: &mut Progress) {
         if left == 0 {
             return;
         }
-        progress.say(&format!("ending pods: {} of {all} have ended", all - left));
+        progress.update(&format!("ending pods: {} of {all} have ended", all - left));
         sleep(Duration::from_millis(100)).await;
     }
-    progress.say("pods that did not end in time are killed");
+    progress.update("pods that did not end in time are killed");
 }
 
 /// How many pods still run.
-async fn running(cri: &mut Cri) -> Result<usize> {
+async fn running(cri: &mut CriClient) -> Result<usize> {
     let state = cri::PodSandboxStateValue { state: cri::PodSandboxState::SandboxReady.into() };
     let filter = cri::PodSandboxFilter { state: Some(state), ..cri::PodSandboxFilter::default() };
     let request = cri::ListPodSandboxRequest { filter: Some(filter) };
@@ -124,15 +124,15 @@ fn handles(pid: i32, signal: i32) -> bool {
 }
 
 /// Removes everything of the cluster from the machine; with `wipe`, its data too.
-fn clean(layout: &Layout, wipe: bool) -> Result<()> {
-    let settings = Settings::load(&layout.path("config.yaml"));
+fn clean(layout: &DataDir, wipe: bool) -> Result<()> {
+    let settings = ClusterConfig::load(&layout.path("config.yaml"));
     let settings = match settings {
         Ok(settings) => Some(settings),
         Err(_) if wipe => None, // half written on a full disk: what it says is of no use
         Err(error) => return Err(error),
     };
     let group = Hierarchies::detect()?.group(&cgroup_root(layout))?;
-    group.kill().context("a process of a pod does not end")?;
+    group.kill_all().context("a process of a pod does not end")?;
     let cluster: Vec<Cidr> =
         settings.iter().filter_map(|settings| settings.cluster_cidr.parse().ok()).collect();
     network::remove(&layout.path("node/network"), &cluster).context("the pod network")?;
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn only_a_cluster_is_wiped() {
         let folder = tempfile::tempdir().unwrap();
-        let layout = Layout::new(folder.path());
+        let layout = DataDir::new(folder.path());
         fs::create_dir(folder.path().join("run")).unwrap();
         assert!(!is_cluster(&layout));
         fs::create_dir(folder.path().join("bin")).unwrap();

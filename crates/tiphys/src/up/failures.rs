@@ -6,18 +6,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Layout, layout::write_private};
+use super::{DataDir, layout::write_private};
 
 const PARTS: [&str; 2] = ["control", "node"];
 /// The end of a log in which the last line is looked for.
 const TAIL: u64 = 64 << 10;
 
 /// Notes that a part has ended this many times in a row soon after its start.
-pub(super) fn note(layout: &Layout, part: &str, in_a_row: u32, why: &str) {
+pub(super) fn note(layout: &DataDir, part: &str, in_a_row: u32, why: &str) {
     let _ = write_private(&path(layout, part), format!("{in_a_row}\n{why}").as_bytes());
 }
 
-pub(super) fn clear(layout: &Layout) {
+pub(super) fn clear(layout: &DataDir) {
     for part in PARTS {
         let _ = fs::remove_file(path(layout, part));
     }
@@ -25,7 +25,7 @@ pub(super) fn clear(layout: &Layout) {
 
 /// A part that cannot start, with its own error. Once may be an accident; the second time it is
 /// a failure.
-pub(super) fn find(layout: &Layout) -> Option<String> {
+pub(super) fn find(layout: &DataDir) -> Option<String> {
     PARTS.into_iter().find_map(|part| {
         let text = fs::read_to_string(path(layout, part)).ok()?;
         let (in_a_row, why) = text.split_once('\n')?;
@@ -46,7 +46,7 @@ pub(super) fn last_line(log: &Path, from: u64) -> Option<String> {
     text.lines().rfind(|line| !line.trim().is_empty()).map(str::to_owned)
 }
 
-fn path(layout: &Layout, part: &str) -> PathBuf {
+fn path(layout: &DataDir, part: &str) -> PathBuf {
     layout.path("run").join(format!("{part}.failure"))
 }
 
@@ -58,7 +58,7 @@ mod tests {
     fn the_second_failure_in_a_row_is_reported_with_its_own_error() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("run")).unwrap();
-        let layout = Layout::new(folder.path());
+        let layout = DataDir::new(folder.path());
         note(&layout, "node", 1, "node: no room");
         assert_eq!(find(&layout), None);
         note(&layout, "node", 2, "node: no room");

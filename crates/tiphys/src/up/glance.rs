@@ -4,12 +4,12 @@
 use std::{fs, path::Path, time::Duration};
 
 use api::core::{Node, Pod};
-use client::{Api, Client, Kubeconfig, Page, Selection};
+use client::{Api, Client, Kubeconfig, ListParams, Selectors};
 use object::{Clock as _, SystemClock};
 use tokio::time::timeout;
 
 use super::{
-    Layout, Settings,
+    ClusterConfig, DataDir,
     join::MEMBERSHIP,
     membership,
     ports::{KUBELET, Ports},
@@ -30,7 +30,7 @@ pub(super) struct Glance {
     pub(super) answers: bool,
 }
 
-pub(super) async fn look(layout: &Layout, settings: &Settings) -> Glance {
+pub(super) async fn look(layout: &DataDir, settings: &ClusterConfig) -> Glance {
     let mut lines = Vec::new();
     let report = match client(layout, settings) {
         Some((client, url)) => {
@@ -64,7 +64,7 @@ pub(super) async fn look(layout: &Layout, settings: &Settings) -> Glance {
 }
 
 /// A client of the administrator, or of the kubelet on a joined node, and the URL of the API server.
-fn client(layout: &Layout, settings: &Settings) -> Option<(Client, String)> {
+fn client(layout: &DataDir, settings: &ClusterConfig) -> Option<(Client, String)> {
     if settings.is_joined() {
         let path = layout.path(MEMBERSHIP);
         let tree = object::yaml::from_yaml(&fs::read_to_string(&path).ok()?).ok()?;
@@ -80,7 +80,7 @@ fn client(layout: &Layout, settings: &Settings) -> Option<(Client, String)> {
 async fn query_cluster(
     client: &Client,
     url: &str,
-    settings: &Settings,
+    settings: &ClusterConfig,
 ) -> Option<Vec<(&'static str, String)>> {
     let version = client.call(http::Method::GET, "/version", "", bytes::Bytes::new()).await.ok()?;
     let version = version["gitVersion"].as_str().unwrap_or_default().to_owned();
@@ -88,12 +88,12 @@ async fn query_cluster(
     if settings.is_joined() {
         return Some(lines); // a node sees little more than itself
     }
-    let all = Selection::default();
-    let nodes = Api::<Node>::new(client).list(&all, &Page::default()).await.ok()?.items;
+    let all = Selectors::default();
+    let nodes = Api::<Node>::new(client).list(&all, &ListParams::default()).await.ok()?.items;
     let ready: Vec<(String, bool)> =
         nodes.iter().map(|node| (node.metadata().name().to_owned(), is_ready(node))).collect();
     lines.push(("nodes", describe_nodes(&ready)));
-    let pods = Api::<Pod>::new(client).list(&all, &Page::default()).await.ok()?.items;
+    let pods = Api::<Pod>::new(client).list(&all, &ListParams::default()).await.ok()?.items;
     let states = pods.iter().map(|pod| {
         let meta = pod.metadata();
         (format!("{}/{}", meta.namespace(), meta.name()), trouble(pod))
@@ -159,7 +159,7 @@ fn describe_pods(pods: &[(String, Option<String>)]) -> String {
 }
 
 /// The days that certificates are still good for.
-fn certificates(layout: &Layout, settings: &Settings) -> Option<(&'static str, String)> {
+fn certificates(layout: &DataDir, settings: &ClusterConfig) -> Option<(&'static str, String)> {
     let names: &[(&str, &str)] = match settings.is_joined() {
         true => &[("kubelet.crt", "kubelet")],
         false => &[("apiserver.crt", "API server"), ("ca.crt", "authority")],
@@ -167,7 +167,7 @@ fn certificates(layout: &Layout, settings: &Settings) -> Option<(&'static str, S
     let days = |(file, name): &(&str, &str)| {
         let pem = fs::read(layout.path("pki").join(file)).ok()?;
         let certificate = pki::certificates(&pem).ok()?.into_iter().next()?;
-        let end = pki::Identity::of(&certificate).ok()?.not_after;
+        let end = pki::CertificateIdentity::of(&certificate).ok()?.not_after;
         Some(format!("{name} {} days left", (end - SystemClock.now()) / DAY))
     };
     let all: Vec<String> = names.iter().filter_map(days).collect();

@@ -5,16 +5,16 @@ use std::{fs, net::IpAddr, path::PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
-use container::image::Registries;
+use container::image::RegistryConfig;
 
 use super::{
-    Layout, Place, Settings, check, clusters,
+    ClusterConfig, DataDir, Place, check, clusters,
     layout::write_private,
     machine,
-    membership::{self, KUBELET, Membership},
+    membership::{self, JoinConfig, KUBELET},
     settings::ComponentArgs,
     settle::{self, Supervisor},
-    start::{Up, in_foreground},
+    start::{UpArgs, in_foreground},
     status, supervise,
 };
 
@@ -25,7 +25,7 @@ pub(super) const MEMBERSHIP: &str = "kubeconfig/node";
 pub(super) const SERVING: [&str; 2] = ["kubelet.crt", "kubelet.key"];
 
 #[derive(Args, Debug)]
-pub(crate) struct Join {
+pub(crate) struct JoinArgs {
     /// The output of `tiphys kubeconfig --node NAME`, from where the cluster is.
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
@@ -45,14 +45,14 @@ pub(crate) struct Join {
     foreground: bool,
 }
 
-pub(crate) async fn run(join: Join) -> Result<()> {
+pub(crate) async fn run(join: JoinArgs) -> Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),
         "tiphys join needs root: it makes containers and networks"
     );
-    check::demand()?;
-    Registries::parse(join.registry.iter().map(String::as_str)).context("--registry")?;
-    let membership = Membership::read(&join.kubeconfig)?;
+    check::require_all()?;
+    RegistryConfig::parse(join.registry.iter().map(String::as_str)).context("--registry")?;
+    let membership = JoinConfig::read(&join.kubeconfig)?;
     let layout = join.place.layout()?;
     let dir = layout.dir().display();
     let config = layout.path("config.yaml");
@@ -65,9 +65,9 @@ pub(crate) async fn run(join: Join) -> Result<()> {
     layout.make_folder()?;
     let settings = settings(&layout, &membership, &join)?;
     super::node::kubelet_flags(&layout, &settings).context("--kubelet-arg")?;
-    settings.keep(&config)?;
-    layout.make(settings.user)?;
-    write_private(&layout.path("pki/ca.crt"), &membership.authorities)?;
+    settings.save(&config)?;
+    layout.create(settings.control_plane_uid)?;
+    write_private(&layout.path("pki/ca.crt"), &membership.ca_bundle)?;
     for (name, content) in SERVING.iter().zip(&membership.serving) {
         write_private(&layout.path("pki").join(name), content.as_bytes())?;
     }
@@ -76,12 +76,12 @@ pub(crate) async fn run(join: Join) -> Result<()> {
 }
 
 /// Whether the folder is that of a node that has joined another machine's cluster.
-pub(super) fn is_joined(layout: &Layout) -> bool {
-    Settings::load(&layout.path("config.yaml")).is_ok_and(|settings| settings.is_joined())
+pub(super) fn is_joined(layout: &DataDir) -> bool {
+    ClusterConfig::load(&layout.path("config.yaml")).is_ok_and(|settings| settings.is_joined())
 }
 
 /// `up` on the folder of a node that has joined: the node starts again.
-pub(super) async fn start_again(layout: &Layout, up: &Up) -> Result<()> {
+pub(super) async fn start_again(layout: &DataDir, up: &UpArgs) -> Result<()> {
     let dir = layout.dir().display();
     let refused = [
         ("--port", up.port.is_some()),
@@ -103,7 +103,7 @@ pub(super) async fn start_again(layout: &Layout, up: &Up) -> Result<()> {
     if let Some(pid) = status::pid(&layout.path("run/supervisor.pid")) {
         bail!("a node already runs on {dir} (pid {pid}): see `tiphys status`");
     }
-    let mut settings = Settings::load(&layout.path("config.yaml"))?;
+    let mut settings = ClusterConfig::load(&layout.path("config.yaml"))?;
     settings.node_ip = up.node_ip.unwrap_or(settings.node_ip);
     if let Some(registries) = &up.registry {
         settings.registries.clone_from(registries);
@@ -112,14 +112,14 @@ pub(super) async fn start_again(layout: &Layout, up: &Up) -> Result<()> {
         settings.args.kubelet.clone_from(args);
     }
     super::node::kubelet_flags(layout, &settings).context("--kubelet-arg")?;
-    settings.keep(&layout.path("config.yaml"))?;
+    settings.save(&layout.path("config.yaml"))?;
     start(layout, &settings, up.foreground).await
 }
 
-async fn start(layout: &Layout, settings: &Settings, foreground: bool) -> Result<()> {
+async fn start(layout: &DataDir, settings: &ClusterConfig, foreground: bool) -> Result<()> {
     clusters::note(layout);
     let executable = layout.executable()?;
-    supervise::end_all(layout).await; // what a dead supervisor left
+    supervise::stop_all(layout).await; // what a dead supervisor left
     let client = membership::client(&layout.path(MEMBERSHIP), KUBELET)?;
     if foreground {
         let joined = settle::joined(layout, &client, settings, None);
@@ -129,22 +129,22 @@ async fn start(layout: &Layout, settings: &Settings, foreground: bool) -> Result
     let joined = settle::joined(layout, &client, settings, Some(supervisor)).await;
     if joined.is_err() {
         let _ = settle::stop_supervisor(layout).await; // no half node
-        supervise::end_all(layout).await;
+        supervise::stop_all(layout).await;
     }
     joined
 }
 
-fn settings(layout: &Layout, membership: &Membership, join: &Join) -> Result<Settings> {
+fn settings(layout: &DataDir, membership: &JoinConfig, join: &JoinArgs) -> Result<ClusterConfig> {
     let address = join.node_ip.or_else(machine::address);
-    Ok(Settings {
+    Ok(ClusterConfig {
         node_name: membership.node_name.clone(),
         node_ip: address.context("this machine has no address to be reached at: --node-ip")?,
         port: 0,
         cluster_cidr: membership.cluster_cidr.clone(),
         service_cidr: membership.service_cidr.clone(),
         node_ports: String::new(),
-        dns: membership.dns,
-        user: machine::user(),
+        dns: membership.cluster_dns,
+        control_plane_uid: machine::control_plane_uid(),
         proxy_table: clusters::free_table(layout),
         disable: vec!["control".to_owned(), "dns".to_owned()],
         registries: join.registry.clone(),

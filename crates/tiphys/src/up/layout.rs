@@ -9,12 +9,12 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-pub(crate) const DEFAULT: &str = "/var/lib/tiphys";
+pub(crate) const DEFAULT_DATA_DIR: &str = "/var/lib/tiphys";
 
 #[derive(Clone, Debug)]
-pub(crate) struct Layout(PathBuf);
+pub(crate) struct DataDir(PathBuf);
 
-impl Layout {
+impl DataDir {
     pub(crate) fn new(dir: &Path) -> Self {
         Self(dir.components().collect()) // without a slash at the end
     }
@@ -33,7 +33,7 @@ impl Layout {
     }
 
     /// Makes all folders. Those that `control` writes to are its user's.
-    pub(crate) fn make(&self, control: u32) -> Result<()> {
+    pub(crate) fn create(&self, control: u32) -> Result<()> {
         folder(&self.0, 0o711)?;
         for name in ["node", "run", "log", "bin", "manifests", "addons"] {
             folder(&self.path(name), 0o700)?;
@@ -41,7 +41,7 @@ impl Layout {
         for name in ["pki", "store", "kubeconfig", "policy", "audit"] {
             let path = self.path(name);
             folder(&path, 0o700)?;
-            give(&path, control)?;
+            chown_dir(&path, control)?;
         }
         // clusters of earlier versions had it for everybody to read
         private(&self.path("config.yaml"))?;
@@ -90,7 +90,7 @@ fn folder(path: &Path, mode: u32) -> Result<()> {
 }
 
 /// Gives a folder and what is in it to a user. Files in it are ours alone.
-fn give(path: &Path, user: u32) -> io::Result<()> {
+fn chown_dir(path: &Path, user: u32) -> io::Result<()> {
     std::os::unix::fs::lchown(path, Some(user), Some(user))?;
     for entry in fs::read_dir(path)? {
         std::os::unix::fs::lchown(entry?.path(), Some(user), Some(user))?;

@@ -26,12 +26,12 @@ pub(crate) fn refuse_reserved(node: &str) -> Result<()> {
 
 /// A range of IPv4 addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Range {
+pub(crate) struct Ipv4Cidr {
     base: u32,
     bits: u8,
 }
 
-impl Range {
+impl Ipv4Cidr {
     fn new(base: Ipv4Addr, bits: u8) -> Self {
         let mask = if bits == 0 { 0 } else { u32::MAX << (32 - bits) };
         Self { base: u32::from(base) & mask, bits }
@@ -57,29 +57,29 @@ impl Range {
     }
 }
 
-impl fmt::Display for Range {
+impl fmt::Display for Ipv4Cidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", Ipv4Addr::from(self.base), self.bits)
     }
 }
 
 /// Ranges for pods and services that the machine has no route to and no other cluster has.
-pub(crate) fn ranges(
+pub(crate) fn choose_cidrs(
     pods: Option<&str>,
     services: Option<&str>,
-    others: &[Range],
-) -> Result<(Range, Range)> {
+    others: &[Ipv4Cidr],
+) -> Result<(Ipv4Cidr, Ipv4Cidr)> {
     let mut taken = routes(&fs::read_to_string("/proc/net/route").unwrap_or_default());
     taken.extend(others);
-    let services_first = Range::new(Ipv4Addr::new(10, 96, 0, 0), 16);
-    let pods_first = Range::new(Ipv4Addr::new(10, 244, 0, 0), 16);
+    let services_first = Ipv4Cidr::new(Ipv4Addr::new(10, 96, 0, 0), 16);
+    let pods_first = Ipv4Cidr::new(Ipv4Addr::new(10, 244, 0, 0), 16);
     let pods = match pods {
-        Some(text) => Range::parse(text).context("--cluster-cidr")?,
-        None => free(pods_first, &taken)?,
+        Some(text) => Ipv4Cidr::parse(text).context("--cluster-cidr")?,
+        None => first_free(pods_first, &taken)?,
     };
     let services = match services {
-        Some(text) => Range::parse(text).context("--service-cluster-ip-range")?,
-        None => free(services_first, &[&taken[..], &[pods]].concat())?,
+        Some(text) => Ipv4Cidr::parse(text).context("--service-cluster-ip-range")?,
+        None => first_free(services_first, &[&taken[..], &[pods]].concat())?,
     };
     if pods.overlaps(&services) {
         bail!("pods ({pods}) and services ({services}) need ranges of their own");
@@ -88,9 +88,9 @@ pub(crate) fn ranges(
 }
 
 /// The wanted range, or the next free one of 10/8, then of 172.16/12.
-fn free(wanted: Range, taken: &[Range]) -> Result<Range> {
-    let tens = (0..=255).map(|n| Range::new(Ipv4Addr::new(10, n, 0, 0), 16));
-    let others = (16..32).map(|n| Range::new(Ipv4Addr::new(172, n, 0, 0), 16));
+fn first_free(wanted: Ipv4Cidr, taken: &[Ipv4Cidr]) -> Result<Ipv4Cidr> {
+    let tens = (0..=255).map(|n| Ipv4Cidr::new(Ipv4Addr::new(10, n, 0, 0), 16));
+    let others = (16..32).map(|n| Ipv4Cidr::new(Ipv4Addr::new(172, n, 0, 0), 16));
     let mut all = std::iter::once(wanted).chain(tens).chain(others);
     let free = all.find(|range| !taken.iter().any(|other| other.overlaps(range)));
     free.with_context(|| {
@@ -100,13 +100,13 @@ fn free(wanted: Range, taken: &[Range]) -> Result<Range> {
 }
 
 /// The destinations of `/proc/net/route`, the default route aside.
-fn routes(table: &str) -> Vec<Range> {
+fn routes(table: &str) -> Vec<Ipv4Cidr> {
     let hex = |text: &str| u32::from_str_radix(text, 16).ok().map(u32::swap_bytes);
     let route = |line: &str| {
         let columns: Vec<&str> = line.split_whitespace().collect();
         let (base, mask) = (hex(columns.get(1)?)?, hex(columns.get(7)?)?);
         let bits = u8::try_from(mask.leading_ones()).ok()?;
-        (bits > 0).then(|| Range::new(Ipv4Addr::from(base), bits))
+        (bits > 0).then(|| Ipv4Cidr::new(Ipv4Addr::from(base), bits))
     };
     table.lines().skip(1).filter_map(route).collect()
 }
@@ -114,7 +114,7 @@ fn routes(table: &str) -> Vec<Range> {
 /// The source of the default route, else the first address that others may reach.
 pub(crate) fn address() -> Option<IpAddr> {
     by_route().or_else(|| {
-        let mut socket = sys::netlink::Socket::open(sys::netlink::Family::Route).ok()?;
+        let mut socket = sys::netlink::Socket::open(sys::netlink::NetlinkFamily::Route).ok()?;
         let all = sys::netlink::addresses(&mut socket).ok()?;
         first_global(all.into_iter().map(|address| address.ip))
     })
@@ -161,7 +161,7 @@ pub(crate) fn require_free_port(port: u16) -> Result<()> {
 }
 
 /// The user `tiphys`, else a numeric one that nobody has.
-pub(crate) fn user() -> u32 {
+pub(crate) fn control_plane_uid() -> u32 {
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let users: Vec<(&str, u32)> = passwd
         .lines()
@@ -195,9 +195,9 @@ mod tests {
                      eth0\t0000F40A\t00000000\t0001\t0\t0\t0\t0000FFFF\n";
         let taken = routes(table);
         assert_eq!(taken.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.244.0.0/16"]);
-        let wanted = Range::parse("10.244.0.0/16").unwrap();
-        assert_eq!(free(wanted, &taken).unwrap().to_string(), "10.0.0.0/16");
-        assert_eq!(free(wanted, &[]).unwrap(), wanted);
+        let wanted = Ipv4Cidr::parse("10.244.0.0/16").unwrap();
+        assert_eq!(first_free(wanted, &taken).unwrap().to_string(), "10.0.0.0/16");
+        assert_eq!(first_free(wanted, &[]).unwrap(), wanted);
         assert_eq!(wanted.nth(10), IpAddr::from([10, 244, 0, 10]));
     }
 }

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use client::{Client, Kubeconfig};
 use object::{Value, from_json, to_json};
 
-use super::{Profile, Settings};
+use super::{ClusterConfig, Profile};
 
 /// The context of the kubelet, and of the proxy.
 pub(crate) const KUBELET: &str = "kubelet";
@@ -19,9 +19,9 @@ const NODE: &str = "system:node:";
 ///
 /// `serving` is what the kubelet's port shows.
 pub(crate) fn write(
-    settings: &Settings,
+    settings: &ClusterConfig,
     (kubelet, proxy): (&str, &str),
-    serving: &pki::Pair,
+    serving: &pki::CertKeyPair,
 ) -> Result<String> {
     let (mut file, proxy) = (from_json(kubelet.as_bytes())?, from_json(proxy.as_bytes())?);
     let mut ranges = Value::object();
@@ -51,19 +51,19 @@ pub(crate) fn write(
 
 /// The same, read.
 #[derive(Debug)]
-pub(crate) struct Membership {
+pub(crate) struct JoinConfig {
     pub(crate) node_name: String,
     pub(crate) cluster_cidr: String,
     pub(crate) service_cidr: String,
-    pub(crate) dns: IpAddr,
+    pub(crate) cluster_dns: IpAddr,
     /// The certificates that the API server and its calls to this node are known by.
-    pub(crate) authorities: Vec<u8>,
+    pub(crate) ca_bundle: Vec<u8>,
     /// The certificate of the kubelet's port, and its key.
     pub(crate) serving: [String; 2],
     pub(crate) profile: Profile,
 }
 
-impl Membership {
+impl JoinConfig {
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let text =
             fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -90,8 +90,8 @@ impl Membership {
             node_name: node_name.to_owned(),
             cluster_cidr: text("clusterCIDR")?,
             service_cidr: text("serviceCIDR")?,
-            dns: text("clusterDNS")?.parse()?,
-            authorities,
+            cluster_dns: text("clusterDNS")?.parse()?,
+            ca_bundle: authorities,
             serving: [text("servingCertificate")?, text("servingKey")?],
             profile: Profile::parse(&text("profile")?).context("an unknown profile")?,
         })

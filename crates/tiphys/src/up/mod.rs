@@ -36,11 +36,11 @@ pub(crate) mod status;
 pub(crate) mod supervise;
 
 pub(crate) use self::{
-    layout::Layout,
+    layout::DataDir,
     machine::refuse_reserved,
-    node::{IMAGE, Plugged, export, import, proxy_node},
+    node::{CniAdapter, IMAGE, export, import, proxy_node},
     place::Place,
     profile::Profile,
-    settings::{Settings, note_restored},
+    settings::{ClusterConfig, note_restored},
     status::is_running,
 };

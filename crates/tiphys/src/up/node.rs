@@ -16,14 +16,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-pub(crate) use self::network::Plugged;
+pub(crate) use self::network::CniAdapter;
 pub(crate) use self::{
     images::{export, import},
     runtime::IMAGE,
 };
-pub(super) use self::{network::PodNetwork, runtime::cgroup_root};
+pub(super) use self::{network::DeferredPodNetwork, runtime::cgroup_root};
 use super::{
-    Layout, Profile, Settings, components,
+    ClusterConfig, DataDir, Profile, components,
     join::{MEMBERSHIP, SERVING},
     membership, protect,
 };
@@ -33,10 +33,10 @@ const AUTHORITY: Duration = Duration::from_secs(30);
 /// Where collectors look for the logs of containers.
 pub(super) const POD_LOGS: &str = "/var/log/pods";
 
-pub(crate) async fn run(layout: &Layout) -> Result<()> {
+pub(crate) async fn run(layout: &DataDir) -> Result<()> {
     let mut end_pods = signal(SignalKind::user_defined1())?; // before it could end the process
-    let settings = Settings::load(&layout.path("config.yaml"))?;
-    let network = Arc::new(PodNetwork::new(layout, &settings)?);
+    let settings = ClusterConfig::load(&layout.path("config.yaml"))?;
+    let network = Arc::new(DeferredPodNetwork::new(layout, &settings)?);
     let stop = CancellationToken::new();
     let serving = runtime::serve(layout, network.clone(), stop.clone()).await?;
     info!("the runtime answers");
@@ -44,14 +44,14 @@ pub(crate) async fn run(layout: &Layout) -> Result<()> {
     let client = connect(layout, &settings, "node.sock", membership::KUBELET)?;
     let cx = Context::new(&client);
     let mut kubelet = None;
-    if !settings.disables("kubelet") {
+    if !settings.is_disabled("kubelet") {
         authority_is_there(layout).await;
         let started = kubelet::start(&cx, kubelet_config(layout, &settings)?).await;
         kubelet = Some(started.context("kubelet")?);
     }
     let proxied = connect(layout, &settings, "proxy.sock", membership::PROXY)?;
     let proxy_cx = Context::new(&proxied);
-    if !settings.disables("proxy") {
+    if !settings.is_disabled("proxy") {
         proxy::start(&proxy_cx, proxy_config(&settings)?);
     }
     routes(&proxy_cx, &settings, network.clone());
@@ -71,7 +71,7 @@ pub(crate) async fn run(layout: &Layout) -> Result<()> {
 }
 
 /// At a first start `control` makes the authority while this process starts.
-async fn authority_is_there(layout: &Layout) {
+async fn authority_is_there(layout: &DataDir) {
     let (path, began) = (layout.path("pki/ca.crt"), Instant::now());
     while !path.exists() && began.elapsed() < AUTHORITY {
         sleep(Duration::from_millis(20)).await;
@@ -80,8 +80,8 @@ async fn authority_is_there(layout: &Layout) {
 
 /// The API through a socket that says who we are; on a node that has joined, as its
 /// membership says.
-fn connect(layout: &Layout, settings: &Settings, socket: &str, name: &str) -> Result<Client> {
-    if settings.disables("control") {
+fn connect(layout: &DataDir, settings: &ClusterConfig, socket: &str, name: &str) -> Result<Client> {
+    if settings.is_disabled("control") {
         return membership::client(&layout.path(MEMBERSHIP), name);
     }
     let path: PathBuf = layout.path("run").join(socket);
@@ -89,20 +89,22 @@ fn connect(layout: &Layout, settings: &Settings, socket: &str, name: &str) -> Re
 }
 
 /// Other nodes' pods are behind these nodes.
-fn routes(cx: &Context, settings: &Settings, network: Arc<PodNetwork>) {
+fn routes(cx: &Context, settings: &ClusterConfig, network: Arc<DeferredPodNetwork>) {
     let own = settings.node_name.clone();
     let pods = settings.cluster_cidr.split(',').filter_map(|range| range.parse().ok()).collect();
-    proxy::watch_routes(cx, &own, pods, move |peers: BTreeMap<String, IpAddr>| {
+    proxy::watch_pod_routes(cx, &own, pods, move |peers: BTreeMap<String, IpAddr>| {
         network.set_routes(peers);
     });
 }
 
-fn kubelet_config(layout: &Layout, settings: &Settings) -> Result<kubelet::Config> {
+fn kubelet_config(layout: &DataDir, settings: &ClusterConfig) -> Result<kubelet::Config> {
     let ca = std::fs::read(layout.path("pki/ca.crt")).context("the cluster's authority")?;
     let flags = kubelet_flags(layout, settings)?;
     Ok(kubelet::Config {
-        clients: Some(flags.clients.unwrap_or(pki::Trust::new(&pki::certificates(&ca)?)?)),
-        serving: Some(flags.serving.unwrap_or_else(|| serving(layout, settings))),
+        client_ca: Some(
+            flags.client_ca.unwrap_or(pki::ClientCaVerifier::new(&pki::certificates(&ca)?)?),
+        ),
+        serving_cert: Some(flags.serving_cert.unwrap_or_else(|| serving(layout, settings))),
         standalone: false,
         port_may_differ: true, // several clusters may share a machine
         ..flags
@@ -110,7 +112,7 @@ fn kubelet_config(layout: &Layout, settings: &Settings) -> Result<kubelet::Confi
 }
 
 /// What flags say of the kubelet: ours, and those of the settings.
-pub(super) fn kubelet_flags(layout: &Layout, settings: &Settings) -> Result<kubelet::Config> {
+pub(super) fn kubelet_flags(layout: &DataDir, settings: &ClusterConfig) -> Result<kubelet::Config> {
     let below = |name: &str| layout.path(name).display().to_string();
     let ours = vec![
         ("hostname-override", settings.node_name.clone()),
@@ -125,7 +127,7 @@ pub(super) fn kubelet_flags(layout: &Layout, settings: &Settings) -> Result<kube
         ("pod-max-pids", protect::pod_max_pids().to_string()),
         ("seccomp-default", (settings.profile == Profile::Cis).to_string()),
         // how full the disk of a machine that does other work too is, is its own affair
-        ("eviction-hard", kubelet::eviction::MODEST.to_owned()),
+        ("eviction-hard", kubelet::eviction::RELAXED_HARD_THRESHOLDS.to_owned()),
         ("image-gc-high-threshold", "100".to_owned()),
     ];
     components::kubelet(&ours, &settings.args)
@@ -133,9 +135,9 @@ pub(super) fn kubelet_flags(layout: &Layout, settings: &Settings) -> Result<kube
 
 /// The machine that has the cluster's authority signs for itself; a node that has joined was
 /// given a certificate.
-fn serving(layout: &Layout, settings: &Settings) -> kubelet::Serving {
+fn serving(layout: &DataDir, settings: &ClusterConfig) -> kubelet::Serving {
     let path = |name: &str| layout.path("pki").join(name);
-    if settings.disables("control") {
+    if settings.is_disabled("control") {
         let (certificate, key) = (path(SERVING[0]), path(SERVING[1]));
         return kubelet::Serving::Files { certificate, key };
     }
@@ -144,34 +146,38 @@ fn serving(layout: &Layout, settings: &Settings) -> kubelet::Serving {
 
 /// The proxy listens where upstream's does, and on another port where that is taken: several
 /// clusters may share a machine.
-fn proxy_config(settings: &Settings) -> Result<proxy::Config> {
+fn proxy_config(settings: &ClusterConfig) -> Result<proxy::Config> {
     let flags = components::kube_proxy(&settings.args)?;
     let listeners = proxy::Listeners { or_any_port: true, ..flags.listeners(&settings.node_name) };
     Ok(proxy::Config { node: proxy_node_of(settings)?, listeners, set_conntrack: true })
 }
 
-fn proxy_node_of(settings: &Settings) -> Result<proxy::Node> {
+fn proxy_node_of(settings: &ClusterConfig) -> Result<proxy::NodeConfig> {
     let mut node = proxy_node(
         &settings.node_name,
         vec![settings.node_ip],
         std::slice::from_ref(&settings.cluster_cidr),
     )?;
     node.table.clone_from(&settings.proxy_table);
-    node.services = vec![settings.service_cidr.parse().map_err(|error| anyhow!("{error}"))?];
+    node.service_cidrs = vec![settings.service_cidr.parse().map_err(|error| anyhow!("{error}"))?];
     Ok(node)
 }
 
 /// A node as the proxy sees it.
-pub(crate) fn proxy_node(name: &str, ips: Vec<IpAddr>, cluster: &[String]) -> Result<proxy::Node> {
+pub(crate) fn proxy_node(
+    name: &str,
+    ips: Vec<IpAddr>,
+    cluster: &[String],
+) -> Result<proxy::NodeConfig> {
     let cluster: Result<Vec<_>> =
         cluster.iter().map(|range| range.parse().map_err(|error| anyhow!("{error}"))).collect();
-    Ok(proxy::Node {
+    Ok(proxy::NodeConfig {
         name: name.to_owned(),
         zone: String::new(),
         node_port_ips: ips.clone(),
         ips,
-        cluster: cluster?,
-        services: Vec::new(),
+        cluster_cidrs: cluster?,
+        service_cidrs: Vec::new(),
         masquerade_all: false,
         masquerade_bit: 14,
         table: proxy::TABLE.to_owned(),

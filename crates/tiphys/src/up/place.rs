@@ -5,7 +5,7 @@ use std::{ffi::OsString, fs, path::PathBuf};
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 
-use super::{Layout, clusters, layout::DEFAULT};
+use super::{DataDir, clusters, layout::DEFAULT_DATA_DIR};
 
 /// The variable that names the data folder where no flag does.
 const VARIABLE: &str = "TIPHYS_DATA_DIR";
@@ -28,11 +28,11 @@ impl Place {
     }
 
     /// The cluster's folder, which need not exist.
-    pub(crate) fn layout(&self) -> Result<Layout> {
+    pub(crate) fn layout(&self) -> Result<DataDir> {
         self.layout_with(std::env::var_os(VARIABLE))
     }
 
-    fn layout_with(&self, variable: Option<OsString>) -> Result<Layout> {
+    fn layout_with(&self, variable: Option<OsString>) -> Result<DataDir> {
         let variable = variable.filter(|value| !value.is_empty()).map(PathBuf::from);
         let dir = match (&self.data_dir, &self.name, variable) {
             (Some(dir), ..) => dir.clone(),
@@ -41,12 +41,12 @@ impl Place {
                     object::names::dns1123_label(name).is_empty(),
                     "--name {name:?}: a name has lower case letters, digits and '-', and at most 63"
                 );
-                PathBuf::from(format!("{DEFAULT}-{name}"))
+                PathBuf::from(format!("{DEFAULT_DATA_DIR}-{name}"))
             }
             (None, None, Some(dir)) => dir,
-            (None, None, None) => PathBuf::from(DEFAULT),
+            (None, None, None) => PathBuf::from(DEFAULT_DATA_DIR),
         };
-        Ok(Layout::new(&std::path::absolute(dir)?))
+        Ok(DataDir::new(&std::path::absolute(dir)?))
     }
 
     /// The flags by which a command finds the same cluster.
@@ -55,7 +55,7 @@ impl Place {
     }
 
     /// The folder of a cluster that is there. Where there is none, says where there are some.
-    pub(crate) fn existing(&self) -> Result<Layout> {
+    pub(crate) fn existing(&self) -> Result<DataDir> {
         let layout = self.layout()?;
         let config = layout.path("config.yaml");
         match fs::File::open(&config) {
@@ -78,9 +78,9 @@ impl Place {
 }
 
 /// The flags by which a command finds this folder again; none for the usual one.
-pub(super) fn flags(layout: &Layout) -> String {
+pub(super) fn flags(layout: &DataDir) -> String {
     let dir = layout.dir().to_string_lossy();
-    match dir.strip_prefix(DEFAULT) {
+    match dir.strip_prefix(DEFAULT_DATA_DIR) {
         Some("") => String::new(),
         Some(rest) if rest.starts_with('-') && !rest.contains('/') => {
             format!(" --name {}", &rest[1..])
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_command_is_printed_so_that_it_finds_the_same_cluster() {
-        let flags = |dir: &str| flags(&Layout::new(Path::new(dir)));
+        let flags = |dir: &str| flags(&DataDir::new(Path::new(dir)));
         assert_eq!(flags("/var/lib/tiphys"), "");
         assert_eq!(flags("/var/lib/tiphys-blue"), " --name blue");
         assert_eq!(flags("/var/lib/tiphys-x/y"), " --data-dir /var/lib/tiphys-x/y");

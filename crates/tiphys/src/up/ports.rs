@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::Result;
 use object::yaml;
 
-use super::{Layout, layout::write_private};
+use super::{DataDir, layout::write_private};
 
 /// Below the data folder.
 const FILE: &str = "run/ports.yaml";
@@ -21,14 +21,14 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    pub(super) fn keep(self, layout: &Layout) -> Result<()> {
+    pub(super) fn keep(self, layout: &DataDir) -> Result<()> {
         let [scheduler, manager] = KEYS;
         let text =
             format!("{scheduler}: {}\n{manager}: {}\n", self.scheduler, self.controller_manager);
         write_private(&layout.path(FILE), text.as_bytes())
     }
 
-    pub(super) fn load(layout: &Layout) -> Option<Self> {
+    pub(super) fn load(layout: &DataDir) -> Option<Self> {
         let tree = yaml::from_yaml(&fs::read_to_string(layout.path(FILE)).ok()?).ok()?;
         let port = |key: &str| tree.get(key).as_i64()?.try_into().ok();
         Some(Self { scheduler: port(KEYS[0])?, controller_manager: port(KEYS[1])? })
@@ -52,7 +52,7 @@ mod tests {
     fn ports_are_kept_and_those_that_differ_are_told() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("run")).unwrap();
-        let layout = Layout::new(folder.path());
+        let layout = DataDir::new(folder.path());
         let ports = Ports { scheduler: 10_259, controller_manager: 4711 };
         ports.keep(&layout).unwrap();
         assert_eq!(Ports::load(&layout), Some(ports));

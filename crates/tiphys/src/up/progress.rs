@@ -18,7 +18,7 @@ impl Progress {
         Self { live: std::io::stdout().is_terminal(), last: String::new() }
     }
 
-    pub(super) fn say(&mut self, what: &str) {
+    pub(super) fn update(&mut self, what: &str) {
         if self.last == what {
             return;
         }

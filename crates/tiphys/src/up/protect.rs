@@ -8,7 +8,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sys::cgroup::{Hierarchies, Limits};
 use tracing::warn;
 
-use super::{Layout, node::cgroup_root};
+use super::{DataDir, node::cgroup_root};
 
 /// The weight of one CPU.
 const CPU: u64 = 1024;
@@ -34,13 +34,13 @@ pub(super) fn pod_max_pids() -> i64 {
 }
 
 /// The group of the shims: beside the node's own processes, with less weight.
-pub(super) fn shim_group(layout: &Layout) -> String {
+pub(super) fn shim_group(layout: &DataDir) -> String {
     format!("{}/kube-reserved/shims", cgroup_root(layout))
 }
 
 /// Protects this process, the supervisor, and all that it starts. What the machine does not allow
 /// is said.
-pub(super) fn protect(layout: &Layout) {
+pub(super) fn protect(layout: &DataDir) {
     if let Err(error) = raise_descriptors() {
         warn!(%error, "the limit of open files stays as it is");
     }
@@ -54,31 +54,31 @@ pub(super) fn protect(layout: &Layout) {
 
 /// Puts a process into the group of its part. Each has one, so that requests that keep `control`
 /// busy do not keep `node` waiting.
-pub(super) fn place(layout: &Layout, part: &str, pid: u32) {
+pub(super) fn place(layout: &DataDir, part: &str, pid: u32) {
     let place = || -> io::Result<()> {
         let path = format!("{}/kube-reserved/{part}", cgroup_root(layout));
         let group = Hierarchies::detect()?.group(&path)?;
         group.create()?;
-        group.entrances().iter().try_for_each(|file| fs::write(file, pid.to_string()))
+        group.procs_files().iter().try_for_each(|file| fs::write(file, pid.to_string()))
     };
     if let Err(error) = place() {
         warn!(part, %error, "not in a group of its own");
     }
 }
 
-fn make_groups(layout: &Layout) -> io::Result<()> {
+fn make_groups(layout: &DataDir) -> io::Result<()> {
     let hierarchies = Hierarchies::detect()?;
     let root = cgroup_root(layout);
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     let group = |path: &str, limits: Limits| -> io::Result<()> {
         let group = hierarchies.group(&format!("{root}{path}"))?;
         group.create()?;
-        group.limit(&limits)
+        group.apply_limits(&limits)
     };
     let weight = |shares: u64| Limits { cpu_shares: Some(shares), ..Limits::default() };
     // version 1 has no memory that is kept for somebody: there the limit of pods has to do
     let kept =
-        hierarchies.unified().then(|| ("memory.min".to_owned(), memory_reserved().to_string()));
+        hierarchies.is_v2().then(|| ("memory.min".to_owned(), memory_reserved().to_string()));
     let protected =
         |shares: u64| Limits { unified: kept.iter().cloned().collect(), ..weight(shares) };
     group("", protected((cpus * CPU).min(HEAVIEST)))?;

@@ -15,7 +15,7 @@ use super::Profile;
 
 /// One field for each key of the file; `file` has the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Settings {
+pub(crate) struct ClusterConfig {
     pub(crate) node_name: String,
     pub(crate) node_ip: IpAddr,
     pub(crate) port: u16,
@@ -26,7 +26,7 @@ pub(crate) struct Settings {
     /// The address of the cluster's name server: the tenth of the services.
     pub(crate) dns: IpAddr,
     /// The user that `control` runs as.
-    pub(crate) user: u32,
+    pub(crate) control_plane_uid: u32,
     /// The name of the nftables table of services.
     pub(crate) proxy_table: String,
     pub(crate) disable: Vec<String>,
@@ -52,8 +52,8 @@ pub(crate) struct ComponentArgs {
     pub(crate) proxy: Vec<String>,
 }
 
-impl Settings {
-    pub(crate) fn keep(&self, path: &Path) -> Result<()> {
+impl ClusterConfig {
+    pub(crate) fn save(&self, path: &Path) -> Result<()> {
         let text = yaml::to_yaml(&self.to_tree());
         // whole or not at all: a full disk must not cost the settings
         sys::record::write(path, text.as_bytes(), sys::record::Durability::Whole)
@@ -66,13 +66,13 @@ impl Settings {
         Self::parse(&text).with_context(|| path.display().to_string())
     }
 
-    pub(crate) fn disables(&self, part: &str) -> bool {
+    pub(crate) fn is_disabled(&self, part: &str) -> bool {
         self.disable.iter().any(|own| own == part)
     }
 
     /// Whether this is a further node of another machine's cluster.
     pub(crate) fn is_joined(&self) -> bool {
-        self.disables("control")
+        self.is_disabled("control")
     }
 
     /// Parts that neither we nor anybody else brings.
@@ -86,9 +86,9 @@ impl Settings {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn settings() -> Settings {
+    pub(crate) fn settings() -> ClusterConfig {
         let texts = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-        Settings {
+        ClusterConfig {
             node_name: "n".to_owned(),
             node_ip: "192.0.2.1".parse().unwrap(),
             port: 6443,
@@ -96,7 +96,7 @@ pub(crate) mod tests {
             service_cidr: "10.96.0.0/16".to_owned(),
             node_ports: "30000-32767".to_owned(),
             dns: "10.96.0.10".parse().unwrap(),
-            user: 61_184,
+            control_plane_uid: 61_184,
             proxy_table: "kube-proxy".to_owned(),
             disable: texts(&["dns"]),
             registries: texts(&["*=http://192.0.2.1:5000"]),

@@ -9,15 +9,15 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use api::core::Node;
 use client::{Api, Client, Kubeconfig};
-use object::Key;
+use object::NamespacedName;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Layout, Settings, demo, failures,
+    ClusterConfig, DataDir, demo, failures,
     layout::write_private,
     notify, place,
     progress::{self, Progress},
-    start::{Up, copy_kubeconfig},
+    start::{UpArgs, copy_kubeconfig},
     status, supervise,
 };
 
@@ -38,7 +38,7 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
-    pub(super) fn launch(layout: &Layout, executable: &Path) -> Result<Self> {
+    pub(super) fn launch(layout: &DataDir, executable: &Path) -> Result<Self> {
         failures::clear(layout);
         let path = layout.path("log/supervisor.log");
         let log = supervise::log(&path)?;
@@ -46,7 +46,7 @@ impl Supervisor {
         let mut command = Command::new(executable);
         command.arg("supervise").arg("--data-dir").arg(layout.dir()).current_dir("/");
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        sys::spawn::pass(&mut command, Vec::new());
+        sys::spawn::pass_fds(&mut command, Vec::new());
         let child = command.spawn().context("cannot start the supervisor")?;
         Ok(Self { child, log: path, from })
     }
@@ -62,7 +62,7 @@ impl Supervisor {
 
 /// Waits for something; gives up at once when a part cannot start.
 struct Waiting<'a> {
-    layout: &'a Layout,
+    layout: &'a DataDir,
     supervisor: Option<Supervisor>,
     began: Instant,
 }
@@ -101,7 +101,7 @@ impl Waiting<'_> {
             let condition = node.status().conditions().find(|own| own.type_() == "Ready");
             condition.is_some_and(|condition| condition.status() == "True")
         };
-        while !nodes.get(&Key::new("", name)).await.is_ok_and(|node| ready(&node)) {
+        while !nodes.get(&NamespacedName::new("", name)).await.is_ok_and(|node| ready(&node)) {
             self.pause("the node does not become ready").await?;
         }
         Ok(())
@@ -109,37 +109,37 @@ impl Waiting<'_> {
 }
 
 /// A client as the administrator, if the server answers.
-async fn administrator(layout: &Layout) -> Option<Client> {
+async fn administrator(layout: &DataDir) -> Option<Client> {
     let kubeconfig = Kubeconfig::read(&layout.path("kubeconfig/admin")).ok()?;
     let config = kubeconfig.config(Some(ADMIN_CONTEXT)).ok()?;
     let client = Client::new(config.manager("tiphys").user_agent("tiphys"));
     let nodes = Api::<Node>::new(&client);
-    let answered = nodes.list(&client::Selection::default(), &client::Page::default()).await;
+    let answered = nodes.list(&client::Selectors::default(), &client::ListParams::default()).await;
     answered.is_ok().then_some(client)
 }
 
 /// Waits for the API server, the node and the name server, and says what to do next.
-pub(super) async fn settle(
-    up: &Up,
-    layout: &Layout,
-    settings: &Settings,
+pub(super) async fn finish_startup(
+    up: &UpArgs,
+    layout: &DataDir,
+    settings: &ClusterConfig,
     mut progress: Progress,
     supervisor: Option<Supervisor>,
 ) -> Result<()> {
     let began = Instant::now();
     let mut waiting = Waiting { layout, supervisor, began };
-    progress.say("waiting for the API server");
+    progress.update("waiting for the API server");
     let client = waiting.connect().await?;
     settings.note_applied(layout)?;
     if let Some(path) = &up.kubeconfig {
         copy_kubeconfig(layout, path)?;
     }
-    if !settings.disables("kubelet") {
-        progress.say("waiting for the node");
+    if !settings.is_disabled("kubelet") {
+        progress.update("waiting for the node");
         waiting.node_ready(&client, &settings.node_name).await?;
     }
-    if !settings.disables("dns") {
-        name_server(layout, &client, settings).await.context("the name server")?;
+    if !settings.is_disabled("dns") {
+        deploy_dns(layout, &client, settings).await.context("the name server")?;
     }
     progress.done(&format!("the cluster is up ({:.1} s)", began.elapsed().as_secs_f64()));
     notify::ready();
@@ -151,7 +151,7 @@ pub(super) async fn settle(
 }
 
 /// What a further `up` of a cluster that runs as it should still has to do.
-pub(super) async fn again(up: &Up, layout: &Layout, settings: &Settings) -> Result<()> {
+pub(super) async fn again(up: &UpArgs, layout: &DataDir, settings: &ClusterConfig) -> Result<()> {
     let mut waiting = Waiting { layout, supervisor: None, began: Instant::now() };
     let client = waiting.connect().await?;
     if let Some(path) = &up.kubeconfig {
@@ -166,9 +166,9 @@ pub(super) async fn again(up: &Up, layout: &Layout, settings: &Settings) -> Resu
 
 /// Waits until a node that has joined is ready.
 pub(super) async fn joined(
-    layout: &Layout,
+    layout: &DataDir,
     client: &Client,
-    settings: &Settings,
+    settings: &ClusterConfig,
     supervisor: Option<Supervisor>,
 ) -> Result<()> {
     let began = Instant::now();
@@ -181,7 +181,7 @@ pub(super) async fn joined(
 }
 
 /// Has the supervisor start both parts again, and waits until those that ran have ended.
-pub(super) async fn reload(layout: &Layout, supervisor: i32) -> Result<()> {
+pub(super) async fn reload(layout: &DataDir, supervisor: i32) -> Result<()> {
     let parts = || ["control", "node"].map(|part| status::processes(layout, part)).concat();
     let before = parts();
     failures::clear(layout);
@@ -194,7 +194,7 @@ pub(super) async fn reload(layout: &Layout, supervisor: i32) -> Result<()> {
     Ok(())
 }
 
-pub(super) async fn stop_supervisor(layout: &Layout) -> Result<()> {
+pub(super) async fn stop_supervisor(layout: &DataDir) -> Result<()> {
     let noted = status::pid(&layout.path("run/supervisor.pid"));
     for pid in noted.into_iter().chain(status::processes(layout, "supervise")) {
         let _ = sys::process::kill(pid, 15); // may be gone already
@@ -208,7 +208,7 @@ pub(super) async fn stop_supervisor(layout: &Layout) -> Result<()> {
 }
 
 /// Applied once per version: what a user deleted or took over is not brought back.
-async fn name_server(layout: &Layout, client: &Client, settings: &Settings) -> Result<()> {
+async fn deploy_dns(layout: &DataDir, client: &Client, settings: &ClusterConfig) -> Result<()> {
     let done = layout.path(concat!("addons/dns-", env!("CARGO_PKG_VERSION")));
     if done.exists() {
         return Ok(());
@@ -218,7 +218,7 @@ async fn name_server(layout: &Layout, client: &Client, settings: &Settings) -> R
     Ok(())
 }
 
-fn next_steps(layout: &Layout, up: &Up) {
+fn next_steps(layout: &DataDir, up: &UpArgs) {
     let own = layout.path("kubeconfig/admin");
     let kubeconfig = up.kubeconfig.as_ref().unwrap_or(&own);
     let flags = place::flags(layout);

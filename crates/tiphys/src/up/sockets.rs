@@ -18,14 +18,14 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 
 use super::{
-    Settings, components,
+    ClusterConfig, components,
     ports::{Ports, UPSTREAM},
 };
 use crate::commands::ServingComponent as _;
 
 /// In the order in which they are passed, behind the data folder.
 #[derive(Debug)]
-pub(crate) struct Sockets {
+pub(crate) struct InheritedSockets {
     pub(crate) data: OwnedFd,
     pub(crate) tls: TcpListener,
     pub(crate) node: UnixListener,
@@ -40,8 +40,8 @@ pub(crate) struct Sockets {
 /// file, which is root's.
 const SETTINGS: usize = 6;
 
-impl Sockets {
-    pub(super) fn open(dir: &Path, settings: &Settings) -> Result<Self> {
+impl InheritedSockets {
+    pub(super) fn open(dir: &Path, settings: &ClusterConfig) -> Result<Self> {
         let port = settings.port;
         let address = SocketAddr::from(([0, 0, 0, 0], port));
         let tls = match TcpListener::bind(address) {
@@ -54,12 +54,12 @@ impl Sockets {
         let scheduler = components::scheduler(settings, dir, None)?;
         let manager = components::controller_manager(settings, dir, None)?;
         Ok(Self {
-            scheduler: unless(settings.disables("scheduler"), scheduler.address())?,
-            controller_manager: unless(settings.disables("controllers"), manager.address())?,
+            scheduler: unless(settings.is_disabled("scheduler"), scheduler.address())?,
+            controller_manager: unless(settings.is_disabled("controllers"), manager.address())?,
             data: fs::File::open(dir)?.into(),
             tls,
-            node: local(&dir.join("run/node.sock"))?,
-            proxy: local(&dir.join("run/proxy.sock"))?,
+            node: private_unix_listener(&dir.join("run/node.sock"))?,
+            proxy: private_unix_listener(&dir.join("run/proxy.sock"))?,
         })
     }
 
@@ -98,7 +98,8 @@ impl Sockets {
 
     /// The text of the settings that the supervisor has passed.
     pub(super) fn passed_settings() -> Result<String> {
-        let file = sys::spawn::passed(SETTINGS).context("started by the supervisor only")?;
+        let file =
+            sys::spawn::take_passed_fd(SETTINGS).context("started by the supervisor only")?;
         let mut text = String::new();
         fs::File::from(file).read_to_string(&mut text).context("cannot read the settings")?;
         Ok(text)
@@ -106,7 +107,7 @@ impl Sockets {
 
     /// Takes what the supervisor has passed.
     pub(super) fn passed() -> Result<Self> {
-        let take = |at| sys::spawn::passed(at).context("started by the supervisor only");
+        let take = |at| sys::spawn::take_passed_fd(at).context("started by the supervisor only");
         let sockets = Self {
             data: take(0)?,
             tls: take(1)?.into(),
@@ -150,7 +151,7 @@ fn wanted_or_free(wanted: SocketAddr) -> Result<TcpListener> {
 }
 
 /// Whoever may open the socket is somebody: only root may.
-fn local(path: &Path) -> Result<UnixListener> {
+fn private_unix_listener(path: &Path) -> Result<UnixListener> {
     let _ = fs::remove_file(path);
     // A path may be too long for a socket; its folder's descriptor has a short name.
     let folder = fs::File::open(path.parent().context("a socket has a folder")?)?;

@@ -13,20 +13,20 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
-use container::image::Registries;
+use container::image::RegistryConfig;
 
 use super::{
-    Layout, Place, Profile, Settings, check, clusters, components, join, machine,
+    ClusterConfig, DataDir, Place, Profile, check, clusters, components, join, machine,
     progress::{self, Progress},
     settings::ConfigOverrides,
     settle::{self, Supervisor},
     status, supervise,
 };
 
-const PARTS: [&str; 5] = ["scheduler", "controllers", "proxy", "dns", "kubelet"];
+const COMPONENTS: [&str; 5] = ["scheduler", "controllers", "proxy", "dns", "kubelet"];
 
 #[derive(Args, Debug)]
-pub(crate) struct Up {
+pub(crate) struct UpArgs {
     #[command(flatten)]
     pub(crate) place: Place,
     /// Write the administrator's kubeconfig to this file too.
@@ -93,13 +93,13 @@ pub(crate) struct Up {
     pub(crate) foreground: bool,
 }
 
-pub(crate) async fn run(up: Up) -> Result<()> {
+pub(crate) async fn run(up: UpArgs) -> Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),
         "tiphys up needs root to create containers and networks"
     );
     let overrides = up.overrides()?;
-    check::demand()?;
+    check::require_all()?;
     let layout = up.place.layout()?;
     if join::is_joined(&layout) {
         return join::start_again(&layout, &up).await;
@@ -107,8 +107,8 @@ pub(crate) async fn run(up: Up) -> Result<()> {
     if let Some(path) = &up.kubeconfig {
         check_kubeconfig(path)?;
     }
-    let applied = Settings::applied(&layout);
-    let settings = Settings::resolve(&layout, applied.as_ref(), &overrides)?;
+    let applied = ClusterConfig::applied(&layout);
+    let settings = ClusterConfig::resolve(&layout, applied.as_ref(), &overrides)?;
     let prepared = components::prepare(&layout, settings)?;
     let settings = prepared.settings.clone();
     let running = status::pid(&layout.path("run/supervisor.pid"));
@@ -129,7 +129,7 @@ pub(crate) async fn run(up: Up) -> Result<()> {
         );
     }
     if running.is_none() {
-        supervise::end_all(&layout).await; // or what a dead supervisor left would answer
+        supervise::stop_all(&layout).await; // or what a dead supervisor left would answer
     }
     if running.is_none() || applied.is_none_or(|applied| applied.port != settings.port) {
         machine::require_free_port(settings.port)?;
@@ -138,24 +138,24 @@ pub(crate) async fn run(up: Up) -> Result<()> {
     clusters::note(&layout);
     let mut progress = Progress::new();
     if let Some(pid) = running {
-        progress.say("applying the changed settings; pods keep running");
+        progress.update("applying the changed settings; pods keep running");
         if is_program(pid, &executable) {
             settle::reload(&layout, pid).await?;
-            return settle::settle(&up, &layout, &settings, progress, None).await;
+            return settle::finish_startup(&up, &layout, &settings, progress, None).await;
         }
         settle::stop_supervisor(&layout).await?;
-        supervise::end_all(&layout).await;
+        supervise::stop_all(&layout).await;
     }
     if up.foreground {
-        let settled = settle::settle(&up, &layout, &settings, progress, None);
+        let settled = settle::finish_startup(&up, &layout, &settings, progress, None);
         return in_foreground(&executable, &layout, settled).await;
     }
-    progress.say("starting the supervisor");
+    progress.update("starting the supervisor");
     let supervisor = Supervisor::launch(&layout, &executable)?;
-    let settled = settle::settle(&up, &layout, &settings, progress, Some(supervisor)).await;
+    let settled = settle::finish_startup(&up, &layout, &settings, progress, Some(supervisor)).await;
     if settled.is_err() {
         let _ = settle::stop_supervisor(&layout).await; // no half cluster
-        supervise::end_all(&layout).await;
+        supervise::stop_all(&layout).await;
     }
     settled
 }
@@ -164,7 +164,7 @@ pub(crate) async fn run(up: Up) -> Result<()> {
 /// ready: whoever started us decides.
 pub(super) async fn in_foreground(
     executable: &Path,
-    layout: &Layout,
+    layout: &DataDir,
     settled: impl Future<Output = Result<()>>,
 ) -> Result<()> {
     if std::env::current_exe()? != executable {
@@ -182,14 +182,14 @@ pub(super) async fn in_foreground(
     supervised.await
 }
 
-impl Up {
+impl UpArgs {
     /// What the flags say of the settings, checked.
     fn overrides(&self) -> Result<ConfigOverrides> {
         for part in self.disable.iter().flatten().filter(|part| !part.is_empty()) {
             ensure!(
-                PARTS.contains(&part.as_str()),
+                COMPONENTS.contains(&part.as_str()),
                 "--disable {part:?}: the parts are {}",
-                PARTS.join(", ")
+                COMPONENTS.join(", ")
             );
         }
         for part in self.external.iter().flatten().filter(|part| !part.is_empty()) {
@@ -207,7 +207,7 @@ impl Up {
             );
         }
         let registries = self.registry.iter().flatten().filter(|text| !text.is_empty());
-        Registries::parse(registries.map(String::as_str)).context("--registry")?;
+        RegistryConfig::parse(registries.map(String::as_str)).context("--registry")?;
         Ok(ConfigOverrides {
             node_name: self.node_name.clone(),
             node_ip: self.node_ip,
@@ -246,7 +246,7 @@ fn check_kubeconfig(path: &Path) -> Result<()> {
     }
 }
 
-pub(super) fn copy_kubeconfig(layout: &Layout, to: &Path) -> Result<()> {
+pub(super) fn copy_kubeconfig(layout: &DataDir, to: &Path) -> Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let content = fs::read(layout.path("kubeconfig/admin"))?;
     let mut options = fs::OpenOptions::new();

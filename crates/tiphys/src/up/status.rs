@@ -10,13 +10,13 @@ use std::{
 
 use anyhow::Result;
 
-use super::{Layout, Settings, glance};
+use super::{ClusterConfig, DataDir, glance};
 use crate::commands::human_size;
 
 /// Prints how the cluster is. Gives whether all of it runs and the API server answers.
-pub(crate) async fn print(layout: &Layout) -> Result<bool> {
+pub(crate) async fn print(layout: &DataDir) -> Result<bool> {
     let mut out = format!("cluster on {}\n", layout.dir().display());
-    let settings = Settings::load(&layout.path("config.yaml"))?;
+    let settings = ClusterConfig::load(&layout.path("config.yaml"))?;
     let mut all = true;
     for name in ["supervisor", "control", "node"] {
         if name == "control" && settings.is_joined() {
@@ -52,7 +52,7 @@ pub(crate) fn pid(path: &Path) -> Option<i32> {
 
 /// The processes that are this part of the cluster, whether a file names them or not: a
 /// supervisor may die before it has noted what it started.
-pub(super) fn processes(layout: &Layout, part: &str) -> Vec<i32> {
+pub(super) fn processes(layout: &DataDir, part: &str) -> Vec<i32> {
     let Ok(data) = fs::metadata(layout.dir()) else { return Vec::new() };
     let is_part = |pid: &i32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -72,7 +72,7 @@ pub(super) fn processes(layout: &Layout, part: &str) -> Vec<i32> {
 }
 
 /// Whether any process of the cluster runs.
-pub(crate) fn is_running(layout: &Layout) -> bool {
+pub(crate) fn is_running(layout: &DataDir) -> bool {
     pid(&layout.path("run/supervisor.pid")).is_some()
         || ["supervise", "control", "node"].iter().any(|part| !processes(layout, part).is_empty())
 }

@@ -22,45 +22,52 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::{Layout, Settings, failures, layout::write_private, protect, sockets::Sockets, status};
+use super::{
+    ClusterConfig, DataDir, failures, layout::write_private, protect, sockets::InheritedSockets,
+    status,
+};
 
-const FIRST_RETRY: Duration = Duration::from_millis(200);
-const LAST_RETRY: Duration = Duration::from_secs(3);
+const INITIAL_BACKOFF: Duration = Duration::from_millis(200);
+const MAX_BACKOFF: Duration = Duration::from_secs(3);
 /// Who ran that long was not at fault from the start.
-const STABLE: Duration = Duration::from_secs(10);
+const STABLE_AFTER: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(15);
-const HANDOVER: Duration = Duration::from_secs(1);
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs until it is to stop. On SIGHUP both parts start again, with the settings as they are then.
-pub(crate) async fn run(layout: &Layout) -> Result<()> {
+pub(crate) async fn run(layout: &DataDir) -> Result<()> {
     let lock = lock(layout).await?;
     protect::protect(layout);
     write_private(&layout.path("run/supervisor.pid"), std::process::id().to_string().as_bytes())?;
     let mut stop = pin!(crate::commands::wait_for_shutdown_signal());
     let mut reload = signal(SignalKind::hangup())?;
-    let mut sockets: Option<Sockets> = None;
+    let mut sockets: Option<InheritedSockets> = None;
     loop {
-        let settings = Settings::load(&layout.path("config.yaml"))?;
-        end_all(layout).await;
+        let settings = ClusterConfig::load(&layout.path("config.yaml"))?;
+        stop_all(layout).await;
         failures::clear(layout);
         drop(sockets.take()); // or what is open would be in the way
         if !settings.is_joined() {
-            let open = Sockets::open(layout.dir(), &settings)?;
+            let open = InheritedSockets::open(layout.dir(), &settings)?;
             open.ports()?.keep(layout)?;
             sockets = Some(open);
         }
-        let control =
-            Part { name: "control", layout, user: Some(settings.user), sockets: sockets.as_ref() };
-        let node = Part { name: "node", layout, user: None, sockets: None };
+        let control = ManagedProcess {
+            name: "control",
+            layout,
+            user: Some(settings.control_plane_uid),
+            sockets: sockets.as_ref(),
+        };
+        let node = ManagedProcess { name: "node", layout, user: None, sockets: None };
         tokio::select! {
-            () = control.keep(), if !settings.is_joined() => {}
-            () = node.keep() => {}
+            () = control.run_forever(), if !settings.is_joined() => {}
+            () = node.run_forever() => {}
             stopped = &mut stop => break stopped?,
             _ = reload.recv() => info!("starting both parts again, with the settings as they are now"),
         }
     }
     info!("stopping");
-    end_all(layout).await;
+    stop_all(layout).await;
     let _ = fs::remove_file(layout.path("run/supervisor.pid"));
     drop(lock);
     Ok(())
@@ -68,14 +75,14 @@ pub(crate) async fn run(layout: &Layout) -> Result<()> {
 
 /// Held while a supervisor runs: a second one on the same data refuses. What one that has died
 /// was just starting holds it until it can be seen for what it is.
-async fn lock(layout: &Layout) -> Result<OwnedFd> {
+async fn lock(layout: &DataDir) -> Result<OwnedFd> {
     let path = layout.path("run/lock");
     let mut options = fs::OpenOptions::new();
     let file = options.create(true).truncate(true).write(true).mode(0o600).open(&path);
     let file = file.with_context(|| format!("cannot make {}", path.display()))?;
     let began = Instant::now();
     while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        if began.elapsed() > HANDOVER {
+        if began.elapsed() > HANDOVER_TIMEOUT {
             bail!("a cluster already runs on {}: see `tiphys status`", layout.dir().display());
         }
         sleep(Duration::from_millis(10)).await;
@@ -84,17 +91,17 @@ async fn lock(layout: &Layout) -> Result<OwnedFd> {
 }
 
 /// One of the processes.
-struct Part<'a> {
+struct ManagedProcess<'a> {
     name: &'static str,
-    layout: &'a Layout,
+    layout: &'a DataDir,
     user: Option<u32>,
-    sockets: Option<&'a Sockets>,
+    sockets: Option<&'a InheritedSockets>,
 }
 
-impl Part<'_> {
+impl ManagedProcess<'_> {
     /// Starts the process again whenever it ends.
-    async fn keep(&self) {
-        let (mut retry, mut in_a_row) = (FIRST_RETRY, 0);
+    async fn run_forever(&self) {
+        let (mut retry, mut in_a_row) = (INITIAL_BACKOFF, 0);
         loop {
             let began = Instant::now();
             let log = self.layout.path("log").join(format!("{}.log", self.name));
@@ -113,10 +120,10 @@ impl Part<'_> {
                     format!("{error:#}")
                 }
             };
-            let stable = began.elapsed() > STABLE;
+            let stable = began.elapsed() > STABLE_AFTER;
             in_a_row = if stable { 1 } else { in_a_row + 1 };
             failures::note(self.layout, self.name, in_a_row, &why);
-            retry = if stable { FIRST_RETRY } else { (retry * 2).min(LAST_RETRY) };
+            retry = if stable { INITIAL_BACKOFF } else { (retry * 2).min(MAX_BACKOFF) };
             sleep(retry).await;
         }
     }
@@ -142,7 +149,7 @@ impl Part<'_> {
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
-        sys::spawn::pass(&mut command, passed);
+        sys::spawn::pass_fds(&mut command, passed);
         let child = tokio::process::Command::from(command).spawn()?;
         let pid = child.id().unwrap_or_default();
         protect::place(self.layout, self.name, pid);
@@ -165,13 +172,13 @@ pub(crate) fn is_part(called: &str, args: &[OsString]) -> bool {
 }
 
 /// Ends both parts, also those that a supervisor left when it died: pods outlive them.
-pub(super) async fn end_all(layout: &Layout) {
-    end(layout, "node").await;
-    end(layout, "control").await;
+pub(super) async fn stop_all(layout: &DataDir) {
+    stop_process(layout, "node").await;
+    stop_process(layout, "control").await;
 }
 
 /// Asks a part to end, and waits; then it has to.
-async fn end(layout: &Layout, name: &str) {
+async fn stop_process(layout: &DataDir, name: &str) {
     for pid in status::processes(layout, name) {
         let _ = sys::process::kill(pid, 15);
         let gone = async {
@@ -190,7 +197,7 @@ async fn end(layout: &Layout, name: &str) {
     let _ = fs::remove_file(pid_file(layout, name));
 }
 
-fn pid_file(layout: &Layout, name: &str) -> PathBuf {
+fn pid_file(layout: &DataDir, name: &str) -> PathBuf {
     layout.path("run").join(format!("{name}.pid"))
 }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use object::{Clock as _, SystemClock};
-use pki::{Authority, Leaf, Pair};
+use pki::{CertKeyPair, CertificateAuthority, CertificateSpec};
 use rustls::{ClientConnection, StreamOwned};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -120,7 +120,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Files of a certificate and its key.
-fn files(folder: &Path, name: &str, pair: &Pair) -> [String; 2] {
+fn files(folder: &Path, name: &str, pair: &CertKeyPair) -> [String; 2] {
     let [certificate, key] = ["crt", "key"].map(|end| folder.join(format!("{name}.{end}")));
     fs::write(&certificate, pair.certificate_pem()).expect("room");
     fs::write(&key, pair.key_pem()).expect("room");
@@ -130,11 +130,12 @@ fn files(folder: &Path, name: &str, pair: &Pair) -> [String; 2] {
 #[test]
 fn who_shows_no_certificate_is_refused() {
     let (folder, now) = (TempDir::new().expect("a folder"), SystemClock.now());
-    let authority = Authority::create("one", now).expect("a key");
-    let stranger = Authority::create("another", now).expect("a key");
-    let names = Leaf::server("etcd", vec!["localhost".to_owned()], vec![[127, 0, 0, 1].into()]);
+    let authority = CertificateAuthority::create("one", now).expect("a key");
+    let stranger = CertificateAuthority::create("another", now).expect("a key");
+    let names =
+        CertificateSpec::server("etcd", vec!["localhost".to_owned()], vec![[127, 0, 0, 1].into()]);
     let own = authority.issue(&names, now).expect("a certificate");
-    let client = Leaf::client("somebody", &[]);
+    let client = CertificateSpec::client("somebody", &[]);
     let [known, unknown] =
         [&authority, &stranger].map(|from| from.issue(&client, now).expect("a certificate"));
     let [certificate, key] = files(folder.path(), "server", &own);
@@ -144,7 +145,7 @@ fn who_shows_no_certificate_is_refused() {
     let https = format!("https://{secure}");
     let urls = format!("{https},http://{plain}");
     let tls = ["--cert-file", &certificate, "--key-file", &key];
-    let with = |pair: Option<&Pair>| {
+    let with = |pair: Option<&CertKeyPair>| {
         let own = std::slice::from_ref(authority.certificate());
         let mut config = pki::client_config(own, pair).expect("a configuration");
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -186,7 +187,7 @@ fn who_shows_no_certificate_is_refused() {
 }
 
 /// The program itself, where there is one.
-fn etcdctl(folder: &Path, url: &str, trusted: &Path, pair: &Pair) {
+fn etcdctl(folder: &Path, url: &str, trusted: &Path, pair: &CertKeyPair) {
     let Some(etcdctl) = program("etcdctl") else {
         return println!("left out: there is no etcdctl");
     };

@@ -27,8 +27,8 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// Runs a command in a terminal of 100 columns and 30 rows that is its controlling terminal.
     pub(crate) fn start(command: &Command) -> Self {
-        let (outer, inner) = sys::descriptor::terminal().expect("a terminal");
-        sys::descriptor::resize(&outer, 100, 30).expect("a size");
+        let (outer, inner) = sys::descriptor::open_pty().expect("a terminal");
+        sys::descriptor::set_window_size(&outer, 100, 30).expect("a size");
         let fd = || inner.try_clone().expect("a descriptor");
         let mut inside = Command::new("setsid");
         inside.arg("--ctty").arg(command.get_program()).args(command.get_args());
@@ -51,7 +51,7 @@ impl Terminal {
     }
 
     pub(crate) fn resize(&self, columns: u16, rows: u16) {
-        sys::descriptor::resize(&self.keyboard, columns, rows).expect("a size");
+        sys::descriptor::set_window_size(&self.keyboard, columns, rows).expect("a size");
     }
 
     pub(crate) fn shown(&self) -> String {

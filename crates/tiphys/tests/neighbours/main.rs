@@ -23,7 +23,7 @@ use std::{
 
 use sys::{
     cgroup::{Hierarchies, Limits},
-    netlink::{NetworkNamespace, within},
+    netlink::{NetworkNamespace, run_in_netns},
 };
 
 use self::{
@@ -184,7 +184,7 @@ impl Drop for Attack<'_> {
         let hierarchies = Hierarchies::detect().expect("cgroups");
         for class in ["kubepods/besteffort", "kubepods/burstable"] {
             if let Ok(group) = hierarchies.group(&self.world.group(class)) {
-                let _ = group.kill(); // `down` removes the pods
+                let _ = group.kill_all(); // `down` removes the pods
             }
         }
     }
@@ -247,7 +247,7 @@ impl Latencies {
     fn measure(world: &World, address: SocketAddr, requests: usize) -> Self {
         let path = format!("/proc/{}/ns/net", world.pid("node").expect("a pid"));
         let namespace = NetworkNamespace::open(Path::new(&path)).expect("a network");
-        let measured = within(&namespace, || {
+        let measured = run_in_netns(&namespace, || {
             step_aside(world);
             let (mut all, mut failed) = (Vec::with_capacity(requests), 0);
             for _ in 0..requests {
@@ -297,7 +297,7 @@ fn step_aside(world: &World) {
     for name in ["", "client"] {
         let group = hierarchies.group(&world.group(name)).expect("a path");
         group.create().expect("a group");
-        group.limit(&heaviest).expect("a weight");
+        group.apply_limits(&heaviest).expect("a weight");
     }
     if let Some((_, at)) = hierarchies.controllers().into_iter().find(|(name, _)| name == "cpu") {
         let tasks = at.join(world.group("client").trim_matches('/')).join("tasks");

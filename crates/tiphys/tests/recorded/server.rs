@@ -12,7 +12,7 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
-use pki::{Authority, Dir, Leaf};
+use pki::{CertificateAuthority, CertificateSpec, Dir};
 use sys::namespace;
 use tempfile::TempDir;
 
@@ -117,13 +117,15 @@ impl Drop for Server {
 fn write_kubeconfig(path: &Path, pki: &Path, proxy: [&Path; 2]) {
     let now = Timestamp::now().as_second();
     let authority =
-        Authority::load_or_create(&Dir::open(pki).expect("the folder"), "ca", now).expect("keys");
-    let pair =
-        authority.issue(&Leaf::client("front-proxy-client", &[]), now).expect("a certificate");
+        CertificateAuthority::load_or_create(&Dir::open(pki).expect("the folder"), "ca", now)
+            .expect("keys");
+    let pair = authority
+        .issue(&CertificateSpec::client("front-proxy-client", &[]), now)
+        .expect("a certificate");
     for (path, pem) in proxy.iter().zip([pair.certificate_pem(), pair.key_pem()]) {
         fs::write(path, pem).expect("a new file");
     }
-    let leaf = Leaf::client("kubernetes-admin", &["system:masters"]);
+    let leaf = CertificateSpec::client("kubernetes-admin", &["system:masters"]);
     let pair = authority.issue(&leaf, now).expect("a certificate");
     let [ca, certificate, key] =
         [authority.certificate_pem(), pair.certificate_pem(), pair.key_pem()]

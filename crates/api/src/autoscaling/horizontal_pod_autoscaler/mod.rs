@@ -5,7 +5,7 @@ mod rules;
 
 use macros::api;
 use object::{LabelSelector, Lens, List, ObjectMeta, Quantity, Time};
-use schema::{Column, Errors, Kind, Names, Path, Subresource};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, Subresource, TableColumn};
 
 /// Adjusts the number of pods of a workload to its load.
 #[api]
@@ -24,7 +24,7 @@ pub struct HorizontalPodAutoscalerSpec {
     /// Workload to scale, such as a Deployment.
     scale_target_ref: Must<CrossVersionObjectReference>,
     /// Smallest number of pods, 1 by default.
-    #[api(default = 1, implied)]
+    #[api(default = 1, unpublished_default)]
     min_replicas: Option<i32>,
     /// Largest number of pods.
     max_replicas: Must<i32>,
@@ -47,7 +47,7 @@ pub struct CrossVersionObjectReference {
 #[api]
 pub struct MetricSpec {
     /// Source of the metric: Object, Pods, Resource, ContainerResource or External.
-    #[api(go = "v2.MetricSourceType")]
+    #[api(go_type = "v2.MetricSourceType")]
     type_: Must<String>,
     /// A metric that describes one Kubernetes object.
     object: Option<ObjectMetricSource>,
@@ -84,7 +84,7 @@ pub struct MetricIdentifier {
 #[api]
 pub struct MetricTarget {
     /// Kind of the target: Utilization, Value or AverageValue.
-    #[api(go = "v2.MetricTargetType")]
+    #[api(go_type = "v2.MetricTargetType")]
     type_: Must<String>,
     /// Value of the metric as a whole, not averaged.
     value: Option<Quantity>,
@@ -105,7 +105,7 @@ pub struct PodsMetricSource {
 #[api]
 pub struct ResourceMetricSource {
     /// The resource: cpu or memory.
-    #[api(go = "v1.ResourceName")]
+    #[api(go_type = "v1.ResourceName")]
     name: Must<String>,
     /// Target value of the metric.
     target: Must<MetricTarget>,
@@ -114,7 +114,7 @@ pub struct ResourceMetricSource {
 #[api]
 pub struct ContainerResourceMetricSource {
     /// The resource: cpu or memory.
-    #[api(go = "v1.ResourceName")]
+    #[api(go_type = "v1.ResourceName")]
     name: Must<String>,
     /// Target value of the metric.
     target: Must<MetricTarget>,
@@ -144,7 +144,7 @@ pub struct HPAScalingRules {
     #[api(tag = 3)]
     stabilization_window_seconds: Option<i32>,
     /// Which policy applies: Max (default), Min, or Disabled.
-    #[api(tag = 1, go = "v2.ScalingPolicySelect")]
+    #[api(tag = 1, go_type = "v2.ScalingPolicySelect")]
     select_policy: Option<String>,
     /// Policies that limit the change.
     policies: List<HPAScalingPolicy>,
@@ -156,7 +156,7 @@ pub struct HPAScalingRules {
 #[api]
 pub struct HPAScalingPolicy {
     /// Unit of the value: Pods or Percent.
-    #[api(go = "v2.HPAScalingPolicyType")]
+    #[api(go_type = "v2.HPAScalingPolicyType")]
     type_: Must<String>,
     /// Largest change in one period.
     value: Must<i32>,
@@ -175,7 +175,7 @@ pub struct HorizontalPodAutoscalerStatus {
     /// Number of pods that was last computed.
     desired_replicas: Must<i32>,
     /// Values of the metrics that were last read.
-    #[api(always)]
+    #[api(no_omitempty)]
     current_metrics: List<MetricStatus>,
     /// Current conditions of the object.
     #[api(keys("type"), merge, merge_key = "type")]
@@ -185,10 +185,10 @@ pub struct HorizontalPodAutoscalerStatus {
 #[api]
 pub struct HorizontalPodAutoscalerCondition {
     /// Type of the condition.
-    #[api(go = "v2.HorizontalPodAutoscalerConditionType")]
+    #[api(go_type = "v2.HorizontalPodAutoscalerConditionType")]
     type_: Must<String>,
     /// Status of the condition: True, False or Unknown.
-    #[api(go = "v1.ConditionStatus")]
+    #[api(go_type = "v1.ConditionStatus")]
     status: Must<String>,
     /// When the condition last went from one status to another.
     last_transition_time: Time,
@@ -203,7 +203,7 @@ pub struct HorizontalPodAutoscalerCondition {
 #[api]
 pub struct MetricStatus {
     /// Source of the metric: Object, Pods, Resource, ContainerResource or External.
-    #[api(go = "v2.MetricSourceType")]
+    #[api(go_type = "v2.MetricSourceType")]
     type_: Must<String>,
     /// A metric that describes one Kubernetes object.
     object: Option<ObjectMetricStatus>,
@@ -250,7 +250,7 @@ pub struct PodsMetricStatus {
 #[api]
 pub struct ResourceMetricStatus {
     /// The resource: cpu or memory.
-    #[api(go = "v1.ResourceName")]
+    #[api(go_type = "v1.ResourceName")]
     name: Must<String>,
     /// Current value of the metric.
     current: Must<MetricValueStatus>,
@@ -259,7 +259,7 @@ pub struct ResourceMetricStatus {
 #[api]
 pub struct ContainerResourceMetricStatus {
     /// The resource: cpu or memory.
-    #[api(go = "v1.ResourceName")]
+    #[api(go_type = "v1.ResourceName")]
     name: Must<String>,
     /// Current value of the metric.
     current: Must<MetricValueStatus>,
@@ -276,32 +276,36 @@ pub struct ExternalMetricStatus {
 }
 
 impl Kind for HorizontalPodAutoscaler {
-    const NAMES: Names =
-        Names::new("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
-            .short(&["hpa"])
-            .categories(&["all"]);
+    const NAMES: ResourceNames = ResourceNames::new(
+        "autoscaling",
+        "v2",
+        "HorizontalPodAutoscaler",
+        "horizontalpodautoscalers",
+    )
+    .short(&["hpa"])
+    .categories(&["all"]);
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("HorizontalPodAutoscaler")];
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Reference", |this, _| {
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Reference", |this, _| {
             let target = this.spec().scale_target_ref();
             format!("{}/{}", target.kind(), target.name()).into()
         }),
-        Column::text("Targets", |this, _| metrics::cell(this).into()),
-        Column::text("MinPods", |this, _| this.spec().min_replicas().to_string().into()),
-        Column::text("MaxPods", |this, _| this.spec().max_replicas().into()),
-        Column::text("Replicas", |this, _| this.status().current_replicas().into()),
-        Column::AGE,
+        TableColumn::text("Targets", |this, _| metrics::cell(this).into()),
+        TableColumn::text("MinPods", |this, _| this.spec().min_replicas().to_string().into()),
+        TableColumn::text("MaxPods", |this, _| this.spec().max_replicas().into()),
+        TableColumn::text("Replicas", |this, _| this.status().current_replicas().into()),
+        TableColumn::AGE,
     ];
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         rules::check(self.spec(), errs);
     }
 
-    fn validate_status(&self, _old: &Self, errs: &mut Errors) {
-        let (status, at) = (self.status(), Path::STATUS);
-        at.field("conditions").each(status.conditions().iter(), |condition, at| {
+    fn validate_status(&self, _old: &Self, errs: &mut ErrorList) {
+        let (status, at) = (self.status(), FieldPath::STATUS);
+        at.field("conditions").for_each_item(status.conditions().iter(), |condition, at| {
             let generation = condition.observed_generation().unwrap_or_default();
             errs.non_negative(&at.field("observedGeneration"), generation);
         });

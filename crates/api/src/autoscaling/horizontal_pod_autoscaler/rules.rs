@@ -1,13 +1,13 @@
 //! The rules for autoscalers.
 
 use object::{Lens, names};
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use super::{
     CrossVersionObjectReference, HPAScalingPolicy, HPAScalingRules, HorizontalPodAutoscalerSpec,
     MetricIdentifier, MetricSpec, MetricTarget,
 };
-use crate::{core::resources::rules::check_container_name, rules::Rules};
+use crate::{core::resources::rules::check_container_name, rules::ValidateField};
 
 const MAX_PERIOD: i32 = 1800;
 const MAX_WINDOW: i32 = 3600;
@@ -21,19 +21,19 @@ const SOURCES: [(&str, &str); 5] = [
 ];
 const TYPES: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Resource"];
 
-pub(super) fn check(spec: &HorizontalPodAutoscalerSpec, errs: &mut Errors) {
+pub(super) fn check(spec: &HorizontalPodAutoscalerSpec, errs: &mut ErrorList) {
     let (min, max) = (spec.min_replicas(), spec.max_replicas());
-    errs.non_negative(&Path::SPEC.field("minReplicas"), min.into());
-    let at = Path::SPEC.field("maxReplicas");
+    errs.non_negative(&FieldPath::SPEC.field("minReplicas"), min.into());
+    let at = FieldPath::SPEC.field("maxReplicas");
     if max < 0 {
         errs.invalid(&at, max, "must be greater than or equal to 1");
     }
     if max < min {
         errs.invalid(&at, max, "must be greater than or equal to `minReplicas`");
     }
-    spec.scale_target_ref().check(false, &Path::SPEC.field("scaleTargetRef"), errs);
-    let metrics = Path::SPEC.field("metrics");
-    metrics.each(spec.metrics().iter(), |metric, at| metric.check(at, errs));
+    spec.scale_target_ref().check(false, &FieldPath::SPEC.field("scaleTargetRef"), errs);
+    let metrics = FieldPath::SPEC.field("metrics");
+    metrics.for_each_item(spec.metrics().iter(), |metric, at| metric.check(at, errs));
     let outside = |metric: &MetricSpec| matches!(metric.type_(), "Object" | "External");
     if min == 0 && spec.metrics().find(outside).is_none() {
         let why = "must specify at least one Object or External metric to support scaling to zero \
@@ -41,10 +41,10 @@ pub(super) fn check(spec: &HorizontalPodAutoscalerSpec, errs: &mut Errors) {
         errs.forbidden(&metrics, why);
     }
     if let Some(behavior) = spec.behavior() {
-        let at = Path::SPEC.field("behavior");
+        let at = FieldPath::SPEC.field("behavior");
         let both = [("scaleUp", behavior.scale_up()), ("scaleDown", behavior.scale_down())];
         for (name, rules) in both {
-            at.given(name, rules, |rules, at| rules.check(at, errs));
+            at.if_present(name, rules, |rules, at| rules.check(at, errs));
         }
     }
     if max == 0 {
@@ -54,10 +54,10 @@ pub(super) fn check(spec: &HorizontalPodAutoscalerSpec, errs: &mut Errors) {
 
 impl CrossVersionObjectReference {
     /// `core`: an object without an API group will do.
-    fn check(&self, core: bool, at: &Path, errs: &mut Errors) {
+    fn check(&self, core: bool, at: &FieldPath, errs: &mut ErrorList) {
         for (name, text) in [("kind", self.kind()), ("name", self.name())] {
-            errs.need(at, name, text);
-            errs.complaints(&at.field(name), text, names::path_segment_name(text));
+            errs.required_field(at, name, text);
+            errs.invalid_each(&at.field(name), text, names::path_segment_name(text));
         }
         let (version, at) = (self.api_version(), at.field("apiVersion"));
         match version.matches('/').count() {
@@ -74,7 +74,7 @@ impl CrossVersionObjectReference {
 }
 
 impl MetricSpec {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let kind = self.type_();
         if kind.is_empty() {
             errs.required(&at.field("type"), "must specify a metric source type");
@@ -97,7 +97,7 @@ impl MetricSpec {
         }
     }
 
-    fn check_source(&self, name: &str, at: &Path, errs: &mut Errors) {
+    fn check_source(&self, name: &str, at: &FieldPath, errs: &mut ErrorList) {
         let target = at.field("target");
         if let (Some(source), "object") = (self.object(), name) {
             source.described_object().check(true, &at.field("describedObject"), errs);
@@ -152,16 +152,16 @@ impl MetricSpec {
 }
 
 impl MetricIdentifier {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         match self.name() {
             "" => errs.required(&at.field("name"), "must specify a metric name"),
-            name => errs.complaints(&at.field("name"), name, names::path_segment_name(name)),
+            name => errs.invalid_each(&at.field("name"), name, names::path_segment_name(name)),
         }
     }
 }
 
 impl MetricTarget {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         if self.type_().is_empty() {
             errs.required(&at.field("type"), "must specify a metric target type");
         }
@@ -180,7 +180,7 @@ impl MetricTarget {
     }
 
     /// An amount, or a share of what was asked for.
-    fn check_share(&self, at: &Path, errs: &mut Errors) {
+    fn check_share(&self, at: &FieldPath, errs: &mut ErrorList) {
         self.check(at, errs);
         match (self.average_utilization(), self.average_value()) {
             (None, None) => {
@@ -197,7 +197,7 @@ impl MetricTarget {
 }
 
 impl HPAScalingRules {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let window = at.field("stabilizationWindowSeconds");
         match self.stabilization_window_seconds() {
             Some(n @ ..0) => errs.invalid(&window, n, "must be greater than or equal to zero"),
@@ -213,7 +213,7 @@ impl HPAScalingRules {
         if self.policies().is_empty() {
             errs.required(&policies, "must specify at least one Policy");
         }
-        policies.each(self.policies().iter(), |policy, at| policy.check(at, errs));
+        policies.for_each_item(self.policies().iter(), |policy, at| policy.check(at, errs));
         if let Some(tolerance) = self.tolerance().filter(|tolerance| tolerance.sign() < 0) {
             let why = "must be greater than or equal to 0";
             errs.invalid(&at.field("tolerance"), tolerance.to_string(), why);
@@ -222,7 +222,7 @@ impl HPAScalingRules {
 }
 
 impl HPAScalingPolicy {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         errs.one_of(&at.field("type"), self.type_(), &["Percent", "Pods"]);
         errs.positive(&at.field("value"), self.value().into());
         let period = at.field("periodSeconds");

@@ -3,7 +3,7 @@
 use macros::api;
 use object::{ObjectMeta, Time, Value};
 use ref_cast::RefCast;
-use schema::{Column, Kind, Names, Storage, Subresource};
+use schema::{Kind, ResourceNames, StorageConfig, Subresource, TableColumn};
 
 use super::notes;
 use crate::autoscaling;
@@ -25,7 +25,7 @@ pub struct HorizontalPodAutoscalerSpec {
     /// Workload to scale, such as a Deployment.
     scale_target_ref: Must<CrossVersionObjectReference>,
     /// Smallest number of pods, 1 by default.
-    #[api(default = 1, implied)]
+    #[api(default = 1, unpublished_default)]
     min_replicas: Option<i32>,
     /// Largest number of pods.
     max_replicas: Must<i32>,
@@ -60,34 +60,38 @@ pub struct HorizontalPodAutoscalerStatus {
 }
 
 impl Kind for HorizontalPodAutoscaler {
-    const NAMES: Names =
-        Names::new("autoscaling", "v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
-            .short(&["hpa"])
-            .categories(&["all"]);
-    const STORAGE: Storage = Storage::new("horizontalpodautoscalers", "v2");
+    const NAMES: ResourceNames = ResourceNames::new(
+        "autoscaling",
+        "v1",
+        "HorizontalPodAutoscaler",
+        "horizontalpodautoscalers",
+    )
+    .short(&["hpa"])
+    .categories(&["all"]);
+    const STORAGE: StorageConfig = StorageConfig::new("horizontalpodautoscalers", "v2");
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("HorizontalPodAutoscaler")];
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Reference", |this, _| {
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Reference", |this, _| {
             let target = this.spec().scale_target_ref();
             format!("{}/{}", target.kind(), target.name()).into()
         }),
-        Column::text("Targets", |this, _| this.targets().into()),
-        Column::text("MinPods", |this, _| this.spec().min_replicas().to_string().into()),
-        Column::text("MaxPods", |this, _| this.spec().max_replicas().into()),
-        Column::text("Replicas", |this, _| this.status().current_replicas().into()),
-        Column::AGE,
+        TableColumn::text("Targets", |this, _| this.targets().into()),
+        TableColumn::text("MinPods", |this, _| this.spec().min_replicas().to_string().into()),
+        TableColumn::text("MaxPods", |this, _| this.spec().max_replicas().into()),
+        TableColumn::text("Replicas", |this, _| this.status().current_replicas().into()),
+        TableColumn::AGE,
     ];
 
     fn to_stored(object: &mut Value) {
-        notes::unfold(object);
+        notes::v1_to_v2(object);
         // A target is there by default, but for what the annotations say.
         autoscaling::HorizontalPodAutoscaler::ref_cast_mut(object).default_fields();
         object["apiVersion"] = "autoscaling/v2".into();
     }
 
     fn from_stored(object: &mut Value) {
-        notes::fold(object);
+        notes::v2_to_v1(object);
         object["apiVersion"] = Self::NAMES.api_version().into();
     }
 }

@@ -10,7 +10,7 @@ const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 const CURRENT: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 /// All that belong to the form, whoever wrote them.
-const NOTES: [&str; 6] = [
+const V2_ANNOTATIONS: [&str; 6] = [
     METRICS,
     BEHAVIOR,
     CURRENT,
@@ -21,15 +21,15 @@ const NOTES: [&str; 6] = [
 
 /// What is written where there is nothing.
 #[derive(Clone, Copy, PartialEq)]
-enum Absent {
+enum AbsentEncoding {
     Nothing,
     Empty,
     Zero,
 }
-use Absent::{Empty, Nothing, Zero};
+use AbsentEncoding::{Empty, Nothing, Zero};
 
 /// A field there, where it is here, and what is written without it.
-type Field = (&'static str, [&'static str; 2], Absent);
+type Field = (&'static str, [&'static str; 2], AbsentEncoding);
 
 /// The sources of a metric, in order, with their fields, in order: as targets, and as states.
 const SOURCES: [(&str, &[Field], &[Field]); 5] = [
@@ -109,18 +109,20 @@ const SOURCES: [(&str, &[Field], &[Field]); 5] = [
 ];
 
 /// From v1 to v2.
-pub(super) fn unfold(object: &mut Value) {
-    let [metrics, behavior, current, conditions, ..] = NOTES.map(|note| taken(object, note));
+pub(super) fn v1_to_v2(object: &mut Value) {
+    let [metrics, behavior, current, conditions, ..] =
+        V2_ANNOTATIONS.map(|note| taken(object, note));
     let target = object.get("spec").get("targetCPUUtilizationPercentage").as_i64();
     object["spec"].remove("targetCPUUtilizationPercentage");
-    let mut metrics: Vec<Value> = metrics.items().iter().map(|old| up(old, false)).collect();
+    let mut metrics: Vec<Value> =
+        metrics.items().iter().map(|old| decode_metric(old, false)).collect();
     if let Some(percent) = target.and_then(|percent| i32::try_from(percent).ok()) {
         metrics.push(metrics::cpu(percent).into());
     }
     if !metrics.is_empty() {
         object["spec"]["metrics"] = metrics.into_iter().collect();
     }
-    let behavior = lower(&behavior);
+    let behavior = decode_behavior(&behavior);
     if ["scaleUp", "scaleDown"].iter().any(|rules| !behavior.get(rules).is_null()) {
         object["spec"]["behavior"] = behavior;
     }
@@ -132,7 +134,7 @@ pub(super) fn unfold(object: &mut Value) {
         object["status"].remove("currentCPUUtilizationPercentage");
     }
     if !current.items().is_empty() {
-        let current = current.items().iter().map(|old| up(old, true));
+        let current = current.items().iter().map(|old| decode_metric(old, true));
         object["status"]["currentMetrics"] = current.collect();
     } else if !now.is_null() {
         let mut metric = Value::object();
@@ -144,8 +146,8 @@ pub(super) fn unfold(object: &mut Value) {
 }
 
 /// From v2 to v1.
-pub(super) fn fold(object: &mut Value) {
-    for note in NOTES {
+pub(super) fn v2_to_v1(object: &mut Value) {
+    for note in V2_ANNOTATIONS {
         taken(object, note);
     }
     let is_cpu = |metric: &&Value| {
@@ -160,10 +162,10 @@ pub(super) fn fold(object: &mut Value) {
     if let Some(cpu) = cpu.first() {
         object["spec"]["targetCPUUtilizationPercentage"] = percent(cpu, "target");
     }
-    keep(object, METRICS, others.into_iter(), |metric| down(metric, false));
+    keep(object, METRICS, others.into_iter(), |metric| encode_metric(metric, false));
     let behavior = pulled(object, "spec", "behavior");
     if !behavior.is_null() {
-        object["metadata"]["annotations"][BEHAVIOR] = upper(&behavior).into();
+        object["metadata"]["annotations"][BEHAVIOR] = encode_behavior(&behavior).into();
     }
     if object.get("status").is_null() {
         return;
@@ -173,13 +175,13 @@ pub(super) fn fold(object: &mut Value) {
     if let Some(used) = used.rfind(|used| !used.is_null()) {
         object["status"]["currentCPUUtilizationPercentage"] = used;
     }
-    keep(object, CURRENT, current.items().iter(), |metric| down(metric, true));
+    keep(object, CURRENT, current.items().iter(), |metric| encode_metric(metric, true));
     let conditions = pulled(object, "status", "conditions");
     keep(object, CONDITIONS, conditions.items().iter(), condition);
 }
 
 /// A metric of v2 as it is kept in v1.
-fn down(metric: &Value, state: bool) -> String {
+fn encode_metric(metric: &Value, state: bool) -> String {
     let mut old = vec![("type", json(metric.get("type")))];
     for (source, targets, states) in SOURCES {
         let from = metric.get(source);
@@ -206,7 +208,7 @@ fn down(metric: &Value, state: bool) -> String {
 }
 
 /// The other way.
-fn up(old: &Value, state: bool) -> Value {
+fn decode_metric(old: &Value, state: bool) -> Value {
     let mut metric = Value::object();
     metric["type"] = old.get("type").clone();
     for (source, targets, states) in SOURCES {
@@ -281,7 +283,7 @@ fn without_nulls(of: &Value) -> Value {
 }
 
 /// Behaviour in upstream's own words: every field, whether it is there or not.
-fn upper(behavior: &Value) -> String {
+fn encode_behavior(behavior: &Value) -> String {
     let policy = |policy: &Value| {
         let fields = [("Type", "type"), ("Value", "value"), ("PeriodSeconds", "periodSeconds")];
         braced(fields.map(|(name, field)| (name, json(policy.get(field)))))
@@ -308,7 +310,7 @@ fn upper(behavior: &Value) -> String {
 }
 
 /// The other way. Letters may be large or small: to upstream it is the same.
-fn lower(of: &Value) -> Value {
+fn decode_behavior(of: &Value) -> Value {
     const NAMES: [&str; 9] = [
         "scaleUp",
         "scaleDown",
@@ -321,7 +323,7 @@ fn lower(of: &Value) -> Value {
         "periodSeconds",
     ];
     if matches!(of, Value::List(_)) {
-        return of.items().iter().map(lower).collect();
+        return of.items().iter().map(decode_behavior).collect();
     } else if !of.is_object() {
         return of.clone();
     }
@@ -329,7 +331,7 @@ fn lower(of: &Value) -> Value {
     for (name, value) in of.entries().filter(|(_, value)| !value.is_null()) {
         let known = NAMES.into_iter().find(|known| known.eq_ignore_ascii_case(name));
         if let Some(known) = known {
-            to[known] = lower(value);
+            to[known] = decode_behavior(value);
         }
     }
     to
@@ -407,7 +409,7 @@ mod tests {
                 "current":{"averageUtilization":7,"averageValue":"3m"}}}]}}"#,
         );
         let mut object = stored.clone();
-        fold(&mut object);
+        v2_to_v1(&mut object);
         let note = |name: &str| {
             object.get("metadata").get("annotations").get(name).as_str().unwrap_or_default()
         };
@@ -429,7 +431,7 @@ mod tests {
         );
         let spec = object.get("spec");
         assert_eq!(spec.get("targetCPUUtilizationPercentage").as_i64(), Some(50));
-        unfold(&mut object);
+        v1_to_v2(&mut object);
         for part in ["spec", "status"] {
             assert_eq!(object.get(part), stored.get(part));
         }

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{LabelSelector, ObjectMeta, Quantity, Time};
-use schema::{Column, Kind, Names};
+use schema::{Kind, ResourceNames, TableColumn};
 
 use super::CrossVersionObjectReference;
 
@@ -18,13 +18,13 @@ pub struct Scale {
 
 /// Without a resource of its own: others have it as a part.
 impl Kind for Scale {
-    const NAMES: Names = Names::new("autoscaling", "v1", "Scale", "");
+    const NAMES: ResourceNames = ResourceNames::new("autoscaling", "v1", "Scale", "");
     const VERBS: &'static [&'static str] = &[];
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::new("Name", "string", |scale, _| scale.metadata().name().into()),
-        Column::new("Desired", "integer", |scale, _| scale.spec().replicas().into()),
-        Column::new("Available", "integer", |scale, _| scale.status().replicas().into()),
-        Column::AGE,
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::new("Name", "string", |scale, _| scale.metadata().name().into()),
+        TableColumn::new("Desired", "integer", |scale, _| scale.spec().replicas().into()),
+        TableColumn::new("Available", "integer", |scale, _| scale.status().replicas().into()),
+        TableColumn::AGE,
     ];
 }
 
@@ -46,7 +46,7 @@ pub struct ScaleStatus {
 #[api]
 pub struct MetricSpec {
     /// Source of the metric: Object, Pods, Resource, ContainerResource or External.
-    #[api(go = "v1.MetricSourceType")]
+    #[api(go_type = "v1.MetricSourceType")]
     type_: Must<String>,
     /// A metric that describes one Kubernetes object.
     object: Option<ObjectMetricSource>,
@@ -89,7 +89,7 @@ pub struct PodsMetricSource {
 #[api]
 pub struct ResourceMetricSource {
     /// The resource: cpu or memory.
-    #[api(go = "v1.ResourceName")]
+    #[api(go_type = "v1.ResourceName")]
     name: Must<String>,
     /// What it should be, as a percentage of what the pods request.
     target_average_utilization: Option<i32>,
@@ -100,7 +100,7 @@ pub struct ResourceMetricSource {
 #[api]
 pub struct ContainerResourceMetricSource {
     /// The resource: cpu or memory.
-    #[api(go = "v1.ResourceName")]
+    #[api(go_type = "v1.ResourceName")]
     name: Must<String>,
     /// What it should be, as a percentage of what the pods request.
     target_average_utilization: Option<i32>,
@@ -126,7 +126,7 @@ pub struct ExternalMetricSource {
 #[api]
 pub struct MetricStatus {
     /// Source of the metric: Object, Pods, Resource, ContainerResource or External.
-    #[api(go = "v1.MetricSourceType")]
+    #[api(go_type = "v1.MetricSourceType")]
     type_: Must<String>,
     /// A metric that describes one Kubernetes object.
     object: Option<ObjectMetricStatus>,
@@ -169,7 +169,7 @@ pub struct PodsMetricStatus {
 #[api]
 pub struct ResourceMetricStatus {
     /// The resource: cpu or memory.
-    #[api(go = "v1.ResourceName")]
+    #[api(go_type = "v1.ResourceName")]
     name: Must<String>,
     /// What it is, as a percentage of what the pods request.
     current_average_utilization: Option<i32>,
@@ -180,7 +180,7 @@ pub struct ResourceMetricStatus {
 #[api]
 pub struct ContainerResourceMetricStatus {
     /// The resource: cpu or memory.
-    #[api(go = "v1.ResourceName")]
+    #[api(go_type = "v1.ResourceName")]
     name: Must<String>,
     /// What it is, as a percentage of what the pods request.
     current_average_utilization: Option<i32>,
@@ -205,10 +205,10 @@ pub struct ExternalMetricStatus {
 #[api]
 pub struct HorizontalPodAutoscalerCondition {
     /// Type of the condition.
-    #[api(go = "v1.HorizontalPodAutoscalerConditionType")]
+    #[api(go_type = "v1.HorizontalPodAutoscalerConditionType")]
     type_: Must<String>,
     /// Status of the condition: True, False or Unknown.
-    #[api(go = "v1.ConditionStatus")]
+    #[api(go_type = "v1.ConditionStatus")]
     status: Must<String>,
     /// When the condition last went from one status to another.
     last_transition_time: Time,

@@ -4,7 +4,7 @@ mod rules;
 mod status_rules;
 
 use crate::{
-    advice::Advice,
+    advice::CommonWarnings,
     columns,
     core::PodTemplateSpec,
     scheduling::{
@@ -14,7 +14,10 @@ use crate::{
 };
 use macros::api;
 use object::{LabelSelector, List, ObjectMeta, Text, Time};
-use schema::{Column, Errors, Index, Kind, Names, Path, Subresource, Warnings, human_duration};
+use schema::{
+    ErrorList, FieldPath, Kind, ResourceNames, SelectableField, Subresource, TableColumn,
+    WarningList, human_duration,
+};
 
 /// Runs pods until a number of them have completed successfully.
 #[api]
@@ -60,12 +63,16 @@ pub struct JobSpec {
     #[api(tag = 8)]
     ttl_seconds_after_finished: Option<i32>,
     /// NonIndexed (default), or Indexed to give each completion an index.
-    #[api(go = "v1.CompletionMode", values("Indexed", "NonIndexed"))]
+    #[api(go_type = "v1.CompletionMode", enum_values("Indexed", "NonIndexed"))]
     completion_mode: Option<String>,
     /// Whether the job is suspended: its pods are deleted, and none are created.
     suspend: Option<bool>,
     /// When a replacement is created: TerminatingOrFailed (default) or only when the pod has Failed.
-    #[api(tag = 14, go = "v1.PodReplacementPolicy", values("Failed", "TerminatingOrFailed"))]
+    #[api(
+        tag = 14,
+        go_type = "v1.PodReplacementPolicy",
+        enum_values("Failed", "TerminatingOrFailed")
+    )]
     pod_replacement_policy: Option<String>,
     /// Name of the controller that manages the job, if it is not the built-in one.
     managed_by: Option<String>,
@@ -83,7 +90,10 @@ pub struct PodFailurePolicy {
 #[api]
 pub struct PodFailurePolicyRule {
     /// Action to take: FailJob, FailIndex, Ignore or Count.
-    #[api(go = "v1.PodFailurePolicyAction", values("Count", "FailIndex", "FailJob", "Ignore"))]
+    #[api(
+        go_type = "v1.PodFailurePolicyAction",
+        enum_values("Count", "FailIndex", "FailJob", "Ignore")
+    )]
     action: Must<String>,
     /// Exit codes that the rule matches.
     on_exit_codes: Option<PodFailurePolicyOnExitCodesRequirement>,
@@ -96,7 +106,7 @@ pub struct PodFailurePolicyOnExitCodesRequirement {
     /// The container that is looked at; all when absent.
     container_name: Option<String>,
     /// Whether the code must be one of the values: In or NotIn.
-    #[api(go = "v1.PodFailurePolicyOnExitCodesOperator", values("In", "NotIn"))]
+    #[api(go_type = "v1.PodFailurePolicyOnExitCodesOperator", enum_values("In", "NotIn"))]
     operator: Must<String>,
     /// The exit codes.
     #[api(set)]
@@ -106,10 +116,10 @@ pub struct PodFailurePolicyOnExitCodesRequirement {
 #[api]
 pub struct PodFailurePolicyOnPodConditionsPattern {
     /// The condition.
-    #[api(go = "v1.PodConditionType")]
+    #[api(go_type = "v1.PodConditionType")]
     type_: Must<String>,
     /// What it must be.
-    #[api(always, go = "v1.ConditionStatus")]
+    #[api(no_omitempty, go_type = "v1.ConditionStatus")]
     status: String,
 }
 
@@ -130,20 +140,20 @@ pub struct SuccessPolicyRule {
 #[api]
 pub struct JobSchedulingConfiguration {
     /// Whether the pods start together or each alone.
-    #[api(go = "v1alpha3.WorkloadPodGroupSchedulingPolicy")]
+    #[api(go_type = "v1alpha3.WorkloadPodGroupSchedulingPolicy")]
     scheduling_policy: Option<WorkloadPodGroupSchedulingPolicy>,
     /// Where the pods must run together.
-    #[api(go = "v1alpha3.WorkloadPodGroupSchedulingConstraints")]
+    #[api(go_type = "v1alpha3.WorkloadPodGroupSchedulingConstraints")]
     scheduling_constraints: Option<WorkloadPodGroupSchedulingConstraints>,
     /// Whether the pods are disrupted together or each alone.
-    #[api(go = "v1alpha3.WorkloadPodGroupDisruptionMode")]
+    #[api(go_type = "v1alpha3.WorkloadPodGroupDisruptionMode")]
     disruption_mode: Option<WorkloadPodGroupDisruptionMode>,
     /// The claims that the pods share.
     #[api(
         keys("name"),
         merge,
         merge_key = "name",
-        go = "[]v1alpha3.WorkloadPodGroupResourceClaim"
+        go_type = "[]v1alpha3.WorkloadPodGroupResourceClaim"
     )]
     resource_claims: List<WorkloadPodGroupResourceClaim>,
 }
@@ -182,20 +192,20 @@ pub struct JobStatus {
 #[api]
 pub struct UncountedTerminatedPods {
     /// Those that ended well, by uid.
-    #[api(set, go = "[]types.UID")]
+    #[api(set, go_type = "[]types.UID")]
     succeeded: List<String>,
     /// Those that failed, by uid.
-    #[api(set, go = "[]types.UID")]
+    #[api(set, go_type = "[]types.UID")]
     failed: List<String>,
 }
 
 #[api]
 pub struct JobCondition {
     /// Type of the condition.
-    #[api(go = "v1.JobConditionType")]
+    #[api(go_type = "v1.JobConditionType")]
     type_: Must<String>,
     /// Status of the condition: True, False or Unknown.
-    #[api(go = "v1.ConditionStatus")]
+    #[api(go_type = "v1.ConditionStatus")]
     status: Must<String>,
     /// When the condition was last checked.
     last_probe_time: Time,
@@ -213,41 +223,48 @@ impl Kind for Job {
          propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress \
          this warning",
     );
-    const NAMES: Names = Names::new("batch", "v1", "Job", "jobs").categories(&["all"]);
+    const NAMES: ResourceNames =
+        ResourceNames::new("batch", "v1", "Job", "jobs").categories(&["all"]);
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("Job")];
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Status", |job, _| job.state().into()),
-        Column::text("Completions", |job, _| job.progress().into()),
-        Column::text("Duration", |job, now| job.duration(now).into()),
-        Column::AGE,
-        Column::wide_text("Containers", |it, _| columns::containers(it.spec().template().spec())),
-        Column::wide_text("Images", |it, _| columns::images(it.spec().template().spec())),
-        Column::wide_text("Selector", |it, _| columns::selector(it.spec().selector())),
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Status", |job, _| job.state().into()),
+        TableColumn::text("Completions", |job, _| job.progress().into()),
+        TableColumn::text("Duration", |job, now| job.duration(now).into()),
+        TableColumn::AGE,
+        TableColumn::wide_text("Containers", |it, _| {
+            columns::containers(it.spec().template().spec())
+        }),
+        TableColumn::wide_text("Images", |it, _| columns::images(it.spec().template().spec())),
+        TableColumn::wide_text("Selector", |it, _| columns::selector(it.spec().selector())),
     ];
     const NO_INDEX: &'static str = "field label \"{}\" not supported for Job";
-    const INDEXES: &'static [Index<Self>] =
-        &[Index::field("status.successful", |job| job.status().succeeded().to_string())];
+    const INDEXES: &'static [SelectableField<Self>] =
+        &[SelectableField::filter_only("status.successful", |job| {
+            job.status().succeeded().to_string()
+        })];
 
-    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
-        if warnings.names_pods(self.metadata(), old.map(Self::metadata)) {
-            self.spec().warn(&Path::SPEC, warnings);
+    fn warn(&self, old: Option<&Self>, warnings: &mut WarningList) {
+        if warnings.pod_owner_name(self.metadata(), old.map(Self::metadata)) {
+            self.spec().warn(&FieldPath::SPEC, warnings);
         }
     }
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         // Its name becomes a label only after labels are looked at.
         let name = self.metadata().name();
-        errs.0.retain(|error| error.path != "metadata.labels" || error.bad.as_str() != Some(name));
+        errs.0.retain(|error| {
+            error.path != "metadata.labels" || error.bad_value.as_str() != Some(name)
+        });
         rules::check_new(self, errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         rules::check_changed(self, old, errs);
     }
 
-    fn validate_status(&self, old: &Self, errs: &mut Errors) {
+    fn validate_status(&self, old: &Self, errs: &mut ErrorList) {
         status_rules::check(self, old, errs);
     }
 
@@ -368,8 +385,8 @@ impl Job {
     }
 
     fn duration(&self, now: i64) -> String {
-        let start = self.status().start_time().and_then(Time::seconds);
-        let end = self.status().completion_time().and_then(Time::seconds);
+        let start = self.status().start_time().and_then(Time::parse_seconds);
+        let end = self.status().completion_time().and_then(Time::parse_seconds);
         start.map(|start| human_duration(end.unwrap_or(now) - start)).unwrap_or_default()
     }
 }
@@ -396,20 +413,23 @@ impl JobSpec {
 #[cfg(test)]
 mod tests {
     use object::from_json;
-    use schema::Definition;
+    use schema::ResourceDefinition;
 
     use super::*;
     use crate::apps::StatefulSet;
 
     #[test]
     fn a_name_that_becomes_a_label_is_not_told_as_one() {
-        let mut errs = Errors::default();
+        let mut errs = ErrorList::default();
         for bad in ["n", "other"] {
-            errs.invalid(&Path::METADATA.field("labels"), bad, "");
+            errs.invalid(&FieldPath::METADATA.field("labels"), bad, "");
         }
         Job::new().with_metadata(ObjectMeta::new().with_name("n")).validate(&mut errs);
         let labels = errs.0.iter().filter(|error| error.path == "metadata.labels");
-        assert_eq!(labels.map(|error| error.bad.as_str()).collect::<Vec<_>>(), [Some("other")]);
+        assert_eq!(
+            labels.map(|error| error.bad_value.as_str()).collect::<Vec<_>>(),
+            [Some("other")]
+        );
     }
 
     /// Another server stores them before they are set, and sets them when it reads.
@@ -418,11 +438,11 @@ mod tests {
         let stored =
             r#"{"metadata":{"name":"j"},"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}"#;
         let mut job = from_json(stored.as_bytes()).unwrap();
-        Definition::of::<Job>().restore(&mut job);
+        ResourceDefinition::from_kind::<Job>().normalize_stored(&mut job);
         assert_eq!(job["metadata"]["labels"]["a"].as_str(), Some("b"));
         let stored = r#"{"metadata":{"name":"s"},"spec":{"volumeClaimTemplates":[{"metadata":{"name":"v"}}]}}"#;
         let mut set = from_json(stored.as_bytes()).unwrap();
-        Definition::of::<StatefulSet>().restore(&mut set);
+        ResourceDefinition::from_kind::<StatefulSet>().normalize_stored(&mut set);
         let claim = &set["spec"]["volumeClaimTemplates"].items()[0];
         assert_eq!(claim["kind"].as_str(), Some("PersistentVolumeClaim"));
     }

@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 
 use object::{Lens, List, Map, Value, names, selector::Selector};
-use schema::{Errors, Path, Warnings};
+use schema::{ErrorList, FieldPath, WarningList};
 
 use super::{
     Job, JobSpec, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule, SuccessPolicyRule,
 };
 use crate::{
-    apps::workload::{check_kept, unmatched},
+    apps::workload::{report_selector_mismatch, validate_selector_immutable},
     core::{Affinity, Container},
-    rules::{Rules, shown_selector},
-    shown::{shown, shown_or_null},
+    rules::{ValidateField, format_selector},
+    shown::{format_go, format_go_option},
 };
 
 const MAX_PARALLEL: i32 = 100_000;
@@ -21,19 +21,19 @@ const MANY: i32 = 100_000;
 const MAX_MANAGER: usize = 63;
 const INDEXED_ONLY: &str = "requires indexed completion mode";
 
-pub(super) fn check_new(job: &Job, errs: &mut Errors) {
+pub(super) fn check_new(job: &Job, errs: &mut ErrorList) {
     check_generated(job, errs);
     check_spec(job, errs);
     check_name(job, errs);
 }
 
-pub(super) fn check_changed(job: &Job, old: &Job, errs: &mut Errors) {
+pub(super) fn check_changed(job: &Job, old: &Job, errs: &mut ErrorList) {
     check_spec(job, errs);
     let (new, before) = (job.spec(), old.spec());
-    check_kept(new.selector(), before.selector(), errs);
+    validate_selector_immutable(new.selector(), before.selector(), errs);
     let indexed = new.completion_mode() == Some("Indexed");
     let same = new.completions() == before.completions();
-    let at = Path::SPEC.field("completions");
+    let at = FieldPath::SPEC.field("completions");
     if !indexed {
         errs.immutable(&at, new.tree().get("completions"), before.tree().get("completions"));
     } else if let (false, Some(n)) = (same, new.completions())
@@ -41,19 +41,23 @@ pub(super) fn check_changed(job: &Job, old: &Job, errs: &mut Errors) {
     {
         errs.invalid(&at, n, "can only be modified in tandem with spec.parallelism");
     }
-    check_template_kept(job, old, errs);
+    validate_template_update(job, old, errs);
     for name in ["completionMode", "backoffLimitPerIndex", "managedBy"] {
-        errs.immutable(&Path::SPEC.field(name), new.tree().get(name), before.tree().get(name));
+        errs.immutable(&FieldPath::SPEC.field(name), new.tree().get(name), before.tree().get(name));
     }
     let policies = (new.pod_failure_policy(), before.pod_failure_policy());
-    errs.kept(&Path::SPEC.field("podFailurePolicy"), policies, shown_or_null);
+    errs.immutable_formatted(
+        &FieldPath::SPEC.field("podFailurePolicy"),
+        policies,
+        format_go_option,
+    );
     let policies = (new.success_policy(), before.success_policy());
-    errs.kept(&Path::SPEC.field("successPolicy"), policies, shown_or_null);
+    errs.immutable_formatted(&FieldPath::SPEC.field("successPolicy"), policies, format_go_option);
     check_name(job, errs);
 }
 
 /// While it is suspended and has no pods, a job may be told where to run.
-fn check_template_kept(job: &Job, old: &Job, errs: &mut Errors) {
+fn validate_template_update(job: &Job, old: &Job, errs: &mut ErrorList) {
     let mut before = old.spec().template().clone();
     let new = job.spec().template();
     let idle = old.status().start_time().is_none() || old.has_condition("Suspended");
@@ -82,10 +86,10 @@ fn check_template_kept(job: &Job, old: &Job, errs: &mut Errors) {
         before.metadata_mut().set_labels(new.metadata().labels().clone());
         before.metadata_mut().set_annotations(new.metadata().annotations().clone());
     }
-    let at = Path::SPEC.field("template");
+    let at = FieldPath::SPEC.field("template");
     match open {
-        true => errs.kept(&at.field("spec"), (new.spec(), before.spec()), shown),
-        false => errs.kept(&at, (new, &before), shown),
+        true => errs.immutable_formatted(&at.field("spec"), (new.spec(), before.spec()), format_go),
+        false => errs.immutable_formatted(&at, (new, &before), format_go),
     }
 }
 
@@ -101,7 +105,7 @@ fn resized(old: &List<Container>, new: &List<Container>) -> Option<List<Containe
 }
 
 /// The pods of an indexed job are named by it.
-fn check_name(job: &Job, errs: &mut Errors) {
+fn check_name(job: &Job, errs: &mut ErrorList) {
     let spec = job.spec();
     let (Some("Indexed"), Some(n @ 1..)) = (spec.completion_mode(), spec.completions()) else {
         return;
@@ -110,12 +114,12 @@ fn check_name(job: &Job, errs: &mut Errors) {
     let longest = format!("{name}-{}", n - 1);
     if !names::dns1123_label(&longest).is_empty() {
         let why = format!("will not able to create pod with invalid DNS label: {longest}");
-        errs.invalid(&Path::METADATA.field("name"), name, why);
+        errs.invalid(&FieldPath::METADATA.field("name"), name, why);
     }
 }
 
 /// A selector that was not given by hand selects the pods of this job and no others.
-fn check_generated(job: &Job, errs: &mut Errors) {
+fn check_generated(job: &Job, errs: &mut ErrorList) {
     let (spec, meta) = (job.spec(), job.metadata());
     if spec.manual_selector() == Some(true) || spec.selector().is_none() {
         return;
@@ -127,7 +131,7 @@ fn check_generated(job: &Job, errs: &mut Errors) {
         ("batch.kubernetes.io/controller-uid", uid),
         ("batch.kubernetes.io/job-name", name),
     ];
-    let at = Path::SPEC.field("template");
+    let at = FieldPath::SPEC.field("template");
     let at = at.field("metadata");
     let at = at.field("labels");
     let labels = spec.template().metadata().labels();
@@ -142,30 +146,32 @@ fn check_generated(job: &Job, errs: &mut Errors) {
         }
     }
     let expected: Map<String> = expected.into();
-    let selector = Selector::from_tree(spec.tree().get("selector"));
+    let selector = Selector::from_label_selector(spec.tree().get("selector"));
     if selector.is_ok_and(|selector| !selector.matches(&expected)) {
-        let shown = spec.selector().map(shown_selector).unwrap_or_default();
+        let shown = spec.selector().map(format_selector).unwrap_or_default();
         let why = "`selector` not auto-generated";
-        errs.invalid_shown(&Path::SPEC.field("selector"), shown, why);
+        errs.invalid_formatted(&FieldPath::SPEC.field("selector"), shown, why);
     }
 }
 
-fn check_spec(job: &Job, errs: &mut Errors) {
+fn check_spec(job: &Job, errs: &mut ErrorList) {
     let spec = job.spec();
-    spec.check(&Path::SPEC, errs);
+    spec.check(&FieldPath::SPEC, errs);
     match spec.selector() {
-        None => errs.required(&Path::SPEC.field("selector"), ""),
-        Some(_) => errs.selector(&Path::SPEC.field("selector"), spec.selector()),
+        None => errs.required(&FieldPath::SPEC.field("selector"), ""),
+        Some(_) => errs.selector(&FieldPath::SPEC.field("selector"), spec.selector()),
     }
     let labels = spec.template().metadata().labels();
-    if Selector::from_tree(spec.tree().get("selector")).is_ok_and(|all| !all.matches(labels)) {
-        unmatched(labels, &Path::SPEC.field("template"), errs);
+    if Selector::from_label_selector(spec.tree().get("selector"))
+        .is_ok_and(|all| !all.matches(labels))
+    {
+        report_selector_mismatch(labels, &FieldPath::SPEC.field("template"), errs);
     }
 }
 
 impl JobSpec {
     /// What holds in a job and in what a job is made from.
-    pub(crate) fn check(&self, at: &Path, errs: &mut Errors) {
+    pub(crate) fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         for (name, n) in [
             ("parallelism", self.parallelism().map(i64::from)),
             ("completions", self.completions().map(i64::from)),
@@ -203,19 +209,19 @@ impl JobSpec {
         self.check_restart(at, errs);
     }
 
-    pub(crate) fn warn(&self, at: &Path, warnings: &mut Warnings) {
+    pub(crate) fn warn(&self, at: &FieldPath, warnings: &mut WarningList) {
         let many = self.completions().is_some_and(|n| n > 100_000)
             && self.parallelism().is_some_and(|n| n > 10_000);
         if many && self.completion_mode() == Some("Indexed") {
             let why = "In Indexed Jobs with a number of completions higher than 10^5 and a \
                        parallelism higher than 10^4, Kubernetes might not be able to track \
                        completedIndexes when a big number of indexes fail";
-            warnings.at(at, why);
+            warnings.push_at(at, why);
         }
         self.template().warn(&at.field("template"), warnings);
     }
 
-    fn check_restart(&self, at: &Path, errs: &mut Errors) {
+    fn check_restart(&self, at: &FieldPath, errs: &mut ErrorList) {
         let at = at.field("template");
         let at = at.field("spec");
         let at = at.field("restartPolicy");
@@ -229,7 +235,7 @@ impl JobSpec {
         }
     }
 
-    fn check_indexes(&self, at: &Path, errs: &mut Errors) {
+    fn check_indexes(&self, at: &FieldPath, errs: &mut ErrorList) {
         let failed = at.field("maxFailedIndexes");
         match self.completion_mode() {
             Some("Indexed") => {
@@ -268,7 +274,7 @@ impl JobSpec {
     }
 
     /// What holds for failures of single indexes out of very many.
-    fn check_many(&self, at: &Path, errs: &mut Errors) {
+    fn check_many(&self, at: &FieldPath, errs: &mut ErrorList) {
         let many = self.completions().is_some_and(|n| n > MANY);
         if !many || self.backoff_limit_per_index().is_none() {
             return;
@@ -290,20 +296,20 @@ impl JobSpec {
         }
     }
 
-    fn check_failure_policy(&self, at: &Path, errs: &mut Errors) {
+    fn check_failure_policy(&self, at: &FieldPath, errs: &mut ErrorList) {
         let Some(policy) = self.pod_failure_policy() else { return };
         let at = at.field("rules");
         errs.max_items(&at, policy.rules().len(), 20);
         let names: BTreeSet<_> =
             self.template().spec().all_containers().map(Container::name).collect();
         let by_index = self.backoff_limit_per_index().is_some();
-        at.each(policy.rules().iter(), |rule, at| rule.check(by_index, &names, at, errs));
+        at.for_each_item(policy.rules().iter(), |rule, at| rule.check(by_index, &names, at, errs));
     }
 
-    fn check_success_policy(&self, at: &Path, errs: &mut Errors) {
+    fn check_success_policy(&self, at: &FieldPath, errs: &mut ErrorList) {
         let Some(policy) = self.success_policy() else { return };
         if self.completion_mode() != Some("Indexed") {
-            return errs.invalid_shown(at, shown(policy), INDEXED_ONLY);
+            return errs.invalid_formatted(at, format_go(policy), INDEXED_ONLY);
         }
         let at = at.field("rules");
         match policy.rules().len() {
@@ -311,7 +317,7 @@ impl JobSpec {
                 &at,
                 "at least one rules must be specified when the successPolicy is specified",
             ),
-            n if n > 20 => errs.more_than(&at, n, 20),
+            n if n > 20 => errs.too_many_with_count(&at, n, 20),
             _ => {}
         }
         for (i, rule) in policy.rules().iter().enumerate() {
@@ -321,7 +327,7 @@ impl JobSpec {
 }
 
 impl PodFailurePolicyRule {
-    fn check(&self, by_index: bool, names: &BTreeSet<&str>, at: &Path, errs: &mut Errors) {
+    fn check(&self, by_index: bool, names: &BTreeSet<&str>, at: &FieldPath, errs: &mut ErrorList) {
         let action = at.field("action");
         match self.action() {
             "" => errs.required(
@@ -334,19 +340,21 @@ impl PodFailurePolicyRule {
             }
             name => errs.one_of(&action, name, &["Count", "FailIndex", "FailJob", "Ignore"]),
         }
-        at.given("onExitCodes", self.on_exit_codes(), |codes, at| codes.check(names, at, errs));
+        at.if_present("onExitCodes", self.on_exit_codes(), |codes, at| {
+            codes.check(names, at, errs)
+        });
         let conditions = at.field("onPodConditions");
         errs.max_items(&conditions, self.on_pod_conditions().len(), 20);
-        conditions.each(self.on_pod_conditions().iter(), |pattern, at| {
+        conditions.for_each_item(self.on_pod_conditions().iter(), |pattern, at| {
             errs.qualified(&at.field("type"), pattern.type_());
             errs.one_of(&at.field("status"), pattern.status(), &["False", "True", "Unknown"]);
         });
         match (self.on_exit_codes().is_some(), !self.on_pod_conditions().is_empty()) {
-            (true, true) => errs.invalid_omitted(
+            (true, true) => errs.invalid_without_value(
                 at,
                 "specifying both OnExitCodes and OnPodConditions is not supported",
             ),
-            (false, false) => errs.invalid_omitted(
+            (false, false) => errs.invalid_without_value(
                 at,
                 "specifying one of OnExitCodes and OnPodConditions is required",
             ),
@@ -356,7 +364,7 @@ impl PodFailurePolicyRule {
 }
 
 impl PodFailurePolicyOnExitCodesRequirement {
-    fn check(&self, names: &BTreeSet<&str>, at: &Path, errs: &mut Errors) {
+    fn check(&self, names: &BTreeSet<&str>, at: &FieldPath, errs: &mut ErrorList) {
         match self.operator() {
             "" => errs.required(&at.field("operator"), "valid values: [\"In\" \"NotIn\"]"),
             operator => errs.one_of(&at.field("operator"), operator, &["In", "NotIn"]),
@@ -369,7 +377,7 @@ impl PodFailurePolicyOnExitCodesRequirement {
         let shown = || Value::from(values.clone());
         match values.len() {
             0 => errs.invalid(&at, shown(), "at least one value is required"),
-            n if n > 255 => errs.more_than(&at, n, 255),
+            n if n > 255 => errs.too_many_with_count(&at, n, 255),
             _ => {}
         }
         let codes: Vec<i32> = values.iter().collect();
@@ -389,12 +397,13 @@ impl PodFailurePolicyOnExitCodesRequirement {
 }
 
 impl SuccessPolicyRule {
-    fn check(&self, completions: i32, at: &Path, errs: &mut Errors) {
+    fn check(&self, completions: i32, at: &FieldPath, errs: &mut ErrorList) {
         if self.succeeded_count().is_none() && self.succeeded_indexes().is_none() {
             let why = "at least one of succeededCount or succeededIndexes must be specified";
             errs.required(at, why);
         }
-        let indexes = self.succeeded_indexes().map(|text| count_indexes(text, completions));
+        let indexes =
+            self.succeeded_indexes().map(|text| count_completion_indexes(text, completions));
         if let (Some(Err(wrong)), Some(text)) = (&indexes, self.succeeded_indexes()) {
             let why = format!("error parsing succeededIndexes: {wrong}");
             errs.invalid(&at.field("succeededIndexes"), text, why);
@@ -419,7 +428,7 @@ impl SuccessPolicyRule {
 }
 
 /// How many indexes `1,3-5` names, of those below `completions`.
-pub(crate) fn count_indexes(text: &str, completions: i32) -> Result<i32, String> {
+pub(crate) fn count_completion_indexes(text: &str, completions: i32) -> Result<i32, String> {
     let (mut last, mut count) = (None, 0);
     for text in text.split(',').filter(|_| !text.is_empty()) {
         let (first, end) = interval(text, completions)?;
@@ -469,8 +478,8 @@ mod tests {
             Job::from(object::from_json(text.as_bytes()).expect("JSON"))
         };
         let kept = |new: &str| {
-            let mut errs = Errors::default();
-            check_template_kept(&job(new), &job(r#"{"name":"c","image":"i"}"#), &mut errs);
+            let mut errs = ErrorList::default();
+            validate_template_update(&job(new), &job(r#"{"name":"c","image":"i"}"#), &mut errs);
             errs.0.iter().map(|error| error.path.clone()).collect::<Vec<_>>()
         };
         let sized = r#"{"name":"c","image":"i","resources":{"requests":{"cpu":"1"}}}"#;
@@ -480,10 +489,10 @@ mod tests {
 
     #[test]
     fn indexes_are_counted_and_in_order() {
-        assert_eq!(count_indexes("", 5), Ok(0));
-        assert_eq!(count_indexes("0,2-4", 5), Ok(4));
-        assert_eq!(count_indexes("5", 5).unwrap_err(), "too large index: \"5\"");
-        let wrong = count_indexes("2,1", 5).unwrap_err();
+        assert_eq!(count_completion_indexes("", 5), Ok(0));
+        assert_eq!(count_completion_indexes("0,2-4", 5), Ok(4));
+        assert_eq!(count_completion_indexes("5", 5).unwrap_err(), "too large index: \"5\"");
+        let wrong = count_completion_indexes("2,1", 5).unwrap_err();
         assert_eq!(wrong, "non-increasing order, previous: 2, current: 1");
     }
 }

@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 
 use object::Time;
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
-use super::{Job, JobStatus, rules::count_indexes, rules::interval};
+use super::{Job, JobStatus, rules::count_completion_indexes, rules::interval};
 
-pub(super) fn check(job: &Job, old: &Job, errs: &mut Errors) {
-    let at = Path::STATUS;
-    let check = Check { job, old, new: job.status(), before: old.status(), at: &at };
+pub(super) fn check(job: &Job, old: &Job, errs: &mut ErrorList) {
+    let at = FieldPath::STATUS;
+    let check = StatusUpdate { job, old, new: job.status(), before: old.status(), at: &at };
     check.counts(errs);
     check.uncounted(errs);
     check.ends(errs);
@@ -18,26 +18,26 @@ pub(super) fn check(job: &Job, old: &Job, errs: &mut Errors) {
     check.transitions(errs);
 }
 
-struct Check<'a> {
+struct StatusUpdate<'a> {
     job: &'a Job,
     old: &'a Job,
     new: &'a JobStatus,
     before: &'a JobStatus,
-    at: &'a Path<'a>,
+    at: &'a FieldPath<'a>,
 }
 
-impl Check<'_> {
+impl StatusUpdate<'_> {
     /// Whether a condition holds now, and whether it did not before, or the other way round.
     fn has(&self, name: &str) -> (bool, bool) {
         let now = self.job.has_condition(name);
         (now, now != self.old.has_condition(name))
     }
 
-    fn condition(&self, why: &str, errs: &mut Errors) {
-        errs.invalid_omitted(&self.at.field("conditions"), why);
+    fn condition(&self, why: &str, errs: &mut ErrorList) {
+        errs.invalid_without_value(&self.at.field("conditions"), why);
     }
 
-    fn counts(&self, errs: &mut Errors) {
+    fn counts(&self, errs: &mut ErrorList) {
         let new = self.new;
         for (name, n) in [
             ("active", new.active()),
@@ -55,12 +55,12 @@ impl Check<'_> {
         }
     }
 
-    fn uncounted(&self, errs: &mut Errors) {
+    fn uncounted(&self, errs: &mut ErrorList) {
         let Some(pods) = self.new.uncounted_terminated_pods() else { return };
         let at = self.at.field("uncountedTerminatedPods");
         let mut seen = BTreeSet::new();
         for (name, uids) in [("succeeded", pods.succeeded()), ("failed", pods.failed())] {
-            at.field(name).each(uids.iter(), |uid, at| {
+            at.field(name).for_each_item(uids.iter(), |uid, at| {
                 if uid.is_empty() {
                     errs.invalid(at, uid, "must not be empty");
                 } else if seen.contains(uid) {
@@ -72,7 +72,7 @@ impl Check<'_> {
     }
 
     /// How a job ends: what goes with it, and what does not.
-    fn ends(&self, errs: &mut Errors) {
+    fn ends(&self, errs: &mut ErrorList) {
         let (complete, complete_changed) = self.has("Complete");
         let (failed, failed_changed) = self.has("Failed");
         let (target, target_changed) = self.has("FailureTarget");
@@ -109,7 +109,7 @@ impl Check<'_> {
         }
     }
 
-    fn times(&self, complete: bool, complete_changed: bool, errs: &mut Errors) {
+    fn times(&self, complete: bool, complete_changed: bool, errs: &mut ErrorList) {
         let (start, end) = (self.new.start_time(), self.new.completion_time());
         let start_changed = start != self.before.start_time();
         let end_changed = end != self.before.completion_time();
@@ -126,14 +126,14 @@ impl Check<'_> {
         }
         if let (Some(start), Some(end)) = (start, end)
             && (start_changed || end_changed)
-            && Time::seconds(end) < Time::seconds(start)
+            && Time::parse_seconds(end) < Time::parse_seconds(start)
         {
             errs.invalid(&at, end, "must be equal to or after `startTime`");
         }
     }
 
     /// A job that has ended has no pods left.
-    fn finished(&self, errs: &mut Errors) {
+    fn finished(&self, errs: &mut ErrorList) {
         let (new, before) = (self.new, self.before);
         let changed = self.job.is_finished() != self.old.is_finished();
         if !self.job.is_finished() {
@@ -156,7 +156,11 @@ impl Check<'_> {
             && !(pods.succeeded().is_empty() && pods.failed().is_empty())
         {
             let at = self.at.field("uncountedTerminatedPods");
-            errs.invalid_shown(&at, crate::shown::shown(pods), "must be empty for finished job");
+            errs.invalid_formatted(
+                &at,
+                crate::shown::format_go(pods),
+                "must be empty for finished job",
+            );
         }
         let ending_changed = new.terminating() != before.terminating();
         if let Some(n @ 1..) = new.terminating().filter(|_| changed || ending_changed) {
@@ -165,13 +169,14 @@ impl Check<'_> {
         }
     }
 
-    fn indexes(&self, errs: &mut Errors) {
+    fn indexes(&self, errs: &mut ErrorList) {
         let (new, before, spec) = (self.new, self.before, self.job.spec());
         let (completed, failed) = (new.completed_indexes(), new.failed_indexes());
         let completed_changed = completed != before.completed_indexes();
         let failed_changed = failed != before.failed_indexes();
         let (done, lost) = (self.at.field("completedIndexes"), self.at.field("failedIndexes"));
-        let wrong = |text: &str| spec.completions().and_then(|n| count_indexes(text, n).err());
+        let wrong =
+            |text: &str| spec.completions().and_then(|n| count_completion_indexes(text, n).err());
         if let Some(why) = wrong(completed).filter(|_| completed_changed) {
             errs.invalid(&done, completed, format!("error parsing completedIndexes: {why}"));
         }
@@ -199,7 +204,7 @@ impl Check<'_> {
         }
     }
 
-    fn transitions(&self, errs: &mut Errors) {
+    fn transitions(&self, errs: &mut ErrorList) {
         let (new, before, spec) = (self.new, self.before, self.job.spec());
         for name in ["Failed", "Complete", "FailureTarget"] {
             if self.has(name) == (false, true) {
@@ -277,7 +282,7 @@ mod tests {
                 .with_spec(JobSpec::new().with_completions(1))
                 .with_status(JobStatus::new().with_conditions(conditions))
         };
-        let mut errs = Errors::default();
+        let mut errs = ErrorList::default();
         check(&job(&["Failed"]), &job(&[]), &mut errs);
         let found: Vec<_> = errs.0.iter().map(ToString::to_string).collect();
         assert_eq!(
@@ -288,7 +293,7 @@ mod tests {
                 "status.startTime: Required value: startTime is required for finished job",
             ]
         );
-        let mut errs = Errors::default();
+        let mut errs = ErrorList::default();
         check(&job(&[]), &job(&["Complete"]), &mut errs);
         assert_eq!(errs.0.len(), 1);
     }

@@ -1,7 +1,7 @@
 //! The rules for certificates of pods.
 
 use object::{Bytes, Condition, Time};
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 use x509_parser::{
     certificate::X509Certificate, certification_request::X509CertificationRequest,
     extensions::GeneralName, prelude::FromDer, public_key::PublicKey, x509::SubjectPublicKeyInfo,
@@ -12,7 +12,7 @@ use crate::{
     certificates::{PodCertificateRequestStatus, pem},
     core::volume::projected::{check_signer, check_user_annotations},
     possession,
-    rules::Rules,
+    rules::ValidateField,
 };
 
 const MAX_UID: usize = 128;
@@ -23,16 +23,16 @@ const SHORTEST: i32 = 3600;
 const LONGEST: i32 = 91 * 86_400;
 const LONGEST_OF_OURS: i32 = 86_400;
 
-pub(super) fn check_spec(spec: &PodCertificateRequestSpec, errs: &mut Errors) {
-    check_signer(&Path::SPEC.field("signerName"), spec.signer_name(), errs);
-    let at = Path::SPEC.field("unverifiedUserAnnotations");
+pub(super) fn check_spec(spec: &PodCertificateRequestSpec, errs: &mut ErrorList) {
+    check_signer(&FieldPath::SPEC.field("signerName"), spec.signer_name(), errs);
+    let at = FieldPath::SPEC.field("unverifiedUserAnnotations");
     check_user_annotations(spec.unverified_user_annotations(), &at, errs);
     for (name, text) in [
         ("podName", spec.pod_name()),
         ("serviceAccountName", spec.service_account_name()),
         ("nodeName", spec.node_name()),
     ] {
-        errs.subdomain(&Path::SPEC.field(name), text);
+        errs.subdomain(&FieldPath::SPEC.field(name), text);
     }
     for (name, uid) in [
         ("podUID", spec.pod_uid()),
@@ -40,9 +40,9 @@ pub(super) fn check_spec(spec: &PodCertificateRequestSpec, errs: &mut Errors) {
         ("nodeUID", spec.node_uid()),
     ] {
         if uid.is_empty() {
-            errs.invalid(&Path::SPEC.field(name), uid, "must not be empty");
+            errs.invalid(&FieldPath::SPEC.field(name), uid, "must not be empty");
         } else if uid.len() > MAX_UID {
-            errs.too_long(&Path::SPEC.field(name), MAX_UID);
+            errs.too_long(&FieldPath::SPEC.field(name), MAX_UID);
         }
     }
     let host = spec.signer_name().split('/').next().unwrap_or_default();
@@ -51,30 +51,30 @@ pub(super) fn check_spec(spec: &PodCertificateRequestSpec, errs: &mut Errors) {
     let seconds = spec.max_expiration_seconds();
     if !(SHORTEST..=longest).contains(&seconds) {
         let why = format!("must be in the range [{SHORTEST}, {longest}]");
-        errs.invalid(&Path::SPEC.field("maxExpirationSeconds"), seconds, why);
+        errs.invalid(&FieldPath::SPEC.field("maxExpirationSeconds"), seconds, why);
     }
     let has = |bytes: &str| !bytes.is_empty();
     let (stub, key, proof) =
         (spec.stub_pkcs10_request(), spec.pkix_public_key(), spec.proof_of_possession());
     match (has(stub), has(key), has(proof)) {
-        (true, false, false) => check_stub(stub, errs),
+        (true, false, false) => validate_stub_csr(stub, errs),
         (false, true, true) => check_key(spec, errs),
         _ => {
             let why = "exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) \
                        must be set";
-            errs.invalid_omitted(&Path::SPEC, why);
+            errs.invalid_without_value(&FieldPath::SPEC, why);
         }
     }
 }
 
-fn check_stub(stub: &str, errs: &mut Errors) {
-    let at = Path::SPEC.field("stubPKCS10Request");
+fn validate_stub_csr(stub: &str, errs: &mut ErrorList) {
+    let at = FieldPath::SPEC.field("stubPKCS10Request");
     let stub = Bytes::decode(stub).unwrap_or_default();
     if stub.len() > MAX_KEY {
         return errs.too_long(&at, MAX_KEY);
     }
     let Ok((_, request)) = X509CertificationRequest::from_der(&stub) else {
-        return errs.invalid_omitted(&at, "must be a valid PKCS#10 CSR");
+        return errs.invalid_without_value(&at, "must be a valid PKCS#10 CSR");
     };
     let key = &request.certification_request_info.subject_pki;
     if !check_kind(key, &at, "elliptic public keys must use curve P256, P384, or P521", errs) {
@@ -88,21 +88,21 @@ fn check_stub(stub: &str, errs: &mut Errors) {
     };
     let (message, signature) = (info.raw, &*request.signature_value.data);
     if request.verify_signature().is_err()
-        && possession::verifies(key.raw, bits, message, signature) != Some(true)
+        && possession::verify_signature(key.raw, bits, message, signature) != Some(true)
     {
-        errs.invalid_omitted(&at, "invalid signature");
+        errs.invalid_without_value(&at, "invalid signature");
     }
 }
 
-fn check_key(spec: &PodCertificateRequestSpec, errs: &mut Errors) {
-    let at = Path::SPEC.field("pkixPublicKey");
+fn check_key(spec: &PodCertificateRequestSpec, errs: &mut ErrorList) {
+    let at = FieldPath::SPEC.field("pkixPublicKey");
     let bytes = |text: &str| Bytes::decode(text).unwrap_or_default();
     let (key, proof) = (bytes(spec.pkix_public_key()), bytes(spec.proof_of_possession()));
     if key.len() > MAX_KEY {
         return errs.too_long(&at, MAX_KEY);
     }
     if proof.len() > MAX_KEY {
-        return errs.too_long(&Path::SPEC.field("proofOfPossession"), MAX_KEY);
+        return errs.too_long(&FieldPath::SPEC.field("proofOfPossession"), MAX_KEY);
     }
     let parsed = SubjectPublicKeyInfo::from_der(&key).ok().map(|(_, key)| key);
     let Some(parsed) = parsed.filter(|key| key.parsed().is_ok()) else {
@@ -110,15 +110,20 @@ fn check_key(spec: &PodCertificateRequestSpec, errs: &mut Errors) {
         return errs.invalid(&at, spec.pkix_public_key(), why);
     };
     let known = check_kind(&parsed, &at, "elliptic public keys must use curve P256 or P384", errs);
-    let shown = possession::verifies(&key, 256, spec.pod_uid().as_bytes(), &proof);
+    let shown = possession::verify_signature(&key, 256, spec.pod_uid().as_bytes(), &proof);
     if known && shown == Some(false) {
         let why = "could not verify proof-of-possession signature";
-        errs.invalid_omitted(&Path::SPEC.field("proofOfPossession"), why);
+        errs.invalid_without_value(&FieldPath::SPEC.field("proofOfPossession"), why);
     }
 }
 
 /// Whether a key is of a kind that is taken.
-fn check_kind(key: &SubjectPublicKeyInfo, at: &Path, curves: &str, errs: &mut Errors) -> bool {
+fn check_kind(
+    key: &SubjectPublicKeyInfo,
+    at: &FieldPath,
+    curves: &str,
+    errs: &mut ErrorList,
+) -> bool {
     const ED25519: &str = "1.3.101.112";
     match key.parsed() {
         Ok(PublicKey::RSA(rsa)) => {
@@ -140,7 +145,7 @@ fn check_kind(key: &SubjectPublicKeyInfo, at: &Path, curves: &str, errs: &mut Er
         _ if key.algorithm.algorithm.to_id_string() == ED25519 => true,
         _ => {
             let why = "unknown public key type; supported types are Ed25519, ECDSA, and RSA";
-            errs.invalid_omitted(at, why);
+            errs.invalid_without_value(at, why);
             false
         }
     }
@@ -149,7 +154,7 @@ fn check_kind(key: &SubjectPublicKeyInfo, at: &Path, curves: &str, errs: &mut Er
 pub(super) fn check_status(
     new: &PodCertificateRequest,
     old: &PodCertificateRequest,
-    errs: &mut Errors,
+    errs: &mut ErrorList,
 ) {
     if errs.is_empty() {
         check_conditions(new.status(), errs);
@@ -162,7 +167,7 @@ pub(super) fn check_status(
     if was.is_some() {
         if !kept {
             let why = "immutable after PodCertificateRequest is issued, denied, or failed";
-            errs.invalid_omitted(&Path::STATUS, why);
+            errs.invalid_without_value(&FieldPath::STATUS, why);
         }
         return;
     }
@@ -173,13 +178,13 @@ pub(super) fn check_status(
             if *new.status() != PodCertificateRequestStatus::new().with_conditions(conditions) {
                 let why = "non-condition status fields must be empty when denying or failing the \
                            PodCertificateRequest";
-                errs.invalid_omitted(&Path::STATUS, why);
+                errs.invalid_without_value(&FieldPath::STATUS, why);
             }
         }
         None if !kept => {
             let why =
                 "status is immutable unless transitioning to \"Issued\", \"Denied\", or \"Failed\"";
-            errs.invalid_omitted(&Path::STATUS, why);
+            errs.invalid_without_value(&FieldPath::STATUS, why);
         }
         None => {}
     }
@@ -196,8 +201,8 @@ impl PodCertificateRequestStatus {
     }
 }
 
-fn check_conditions(status: &PodCertificateRequestStatus, errs: &mut Errors) {
-    let (all, mut known) = (Path::STATUS.field("conditions"), 0);
+fn check_conditions(status: &PodCertificateRequestStatus, errs: &mut ErrorList) {
+    let (all, mut known) = (FieldPath::STATUS.field("conditions"), 0);
     for (i, condition) in status.conditions().iter().enumerate() {
         // Upstream has a dot before the index.
         let index = format!("[{i}]");
@@ -221,8 +226,8 @@ fn check_conditions(status: &PodCertificateRequestStatus, errs: &mut Errors) {
     errs.conditions(&all, status.conditions());
 }
 
-fn check_issued(request: &PodCertificateRequest, errs: &mut Errors) {
-    let (status, at) = (request.status(), Path::STATUS.field("certificateChain"));
+fn check_issued(request: &PodCertificateRequest, errs: &mut ErrorList) {
+    let (status, at) = (request.status(), FieldPath::STATUS.field("certificateChain"));
     let chain = status.certificate_chain();
     if chain.len() > MAX_CHAIN {
         return errs.too_long(&at, MAX_CHAIN);
@@ -259,7 +264,7 @@ fn check_issued(request: &PodCertificateRequest, errs: &mut Errors) {
     }
 }
 
-fn check_names(leaf: &X509Certificate, at: &Path, errs: &mut Errors) {
+fn check_names(leaf: &X509Certificate, at: &FieldPath, errs: &mut ErrorList) {
     let Ok(Some(names)) = leaf.subject_alternative_name() else { return };
     for name in &names.value.general_names {
         match name {
@@ -296,7 +301,11 @@ fn is_for(leaf: &X509Certificate, spec: &PodCertificateRequestSpec) -> bool {
 }
 
 /// Whether the times of the status are those of the certificate.
-fn check_times(leaf: &X509Certificate, request: &PodCertificateRequest, errs: &mut Errors) -> bool {
+fn check_times(
+    leaf: &X509Certificate,
+    request: &PodCertificateRequest,
+    errs: &mut ErrorList,
+) -> bool {
     let status = request.status();
     let (before, after) = (status.not_before(), status.not_after());
     let (Some(before), Some(after), Some(refresh)) = (before, after, status.begin_refresh_at())
@@ -309,12 +318,12 @@ fn check_times(leaf: &X509Certificate, request: &PodCertificateRequest, errs: &m
             ("beginRefreshAt", status.begin_refresh_at(), range),
         ] {
             if time.is_none() {
-                errs.required(&Path::STATUS.field(name), why);
+                errs.required(&FieldPath::STATUS.field(name), why);
             }
         }
         return false;
     };
-    let seconds = |time: &str| Time::seconds(time).unwrap_or_default();
+    let seconds = |time: &str| Time::parse_seconds(time).unwrap_or_default();
     let validity = leaf.validity();
     let (from, until) = (validity.not_before.timestamp(), validity.not_after.timestamp());
     let lifetime = until - from;
@@ -326,7 +335,7 @@ fn check_times(leaf: &X509Certificate, request: &PodCertificateRequest, errs: &m
     } else if lifetime < i64::from(SHORTEST) {
         let why = "leaf certificate lifetime must be >= 1 hour";
         errs.invalid(
-            &Path::STATUS.field("certificateChain"),
+            &FieldPath::STATUS.field("certificateChain"),
             lifetime.saturating_mul(1_000_000_000),
             why,
         );
@@ -335,7 +344,7 @@ fn check_times(leaf: &X509Certificate, request: &PodCertificateRequest, errs: &m
         let why =
             format!("leaf certificate lifetime must be <= spec.maxExpirationSeconds ({most})");
         errs.invalid(
-            &Path::STATUS.field("certificateChain"),
+            &FieldPath::STATUS.field("certificateChain"),
             lifetime.saturating_mul(1_000_000_000),
             why,
         );
@@ -347,6 +356,6 @@ fn check_times(leaf: &X509Certificate, request: &PodCertificateRequest, errs: &m
     } else {
         return true;
     };
-    errs.invalid(&Path::STATUS.field(wrong.0), wrong.1, wrong.2);
+    errs.invalid(&FieldPath::STATUS.field(wrong.0), wrong.1, wrong.2);
     false
 }

@@ -2,9 +2,9 @@
 
 use macros::api;
 use object::{MicroTime, ObjectMeta, names};
-use schema::{Column, Errors, Kind, NameRule, Names, Path};
+use schema::{ErrorList, FieldPath, Kind, ResourceNames, TableColumn, ValidateName};
 
-use crate::rules::Rules;
+use crate::rules::ValidateField;
 
 /// Says who would hold a lease.
 #[api]
@@ -28,35 +28,35 @@ pub struct LeaseCandidateSpec {
     /// The version that the program behaves as.
     emulation_version: String,
     /// How the holder should be chosen.
-    #[api(go = "v1.CoordinatedLeaseStrategy")]
+    #[api(go_type = "v1.CoordinatedLeaseStrategy")]
     strategy: String,
 }
 
 impl Kind for LeaseCandidate {
-    const NAMES: Names =
-        Names::new("coordination.k8s.io", "v1beta1", "LeaseCandidate", "leasecandidates");
+    const NAMES: ResourceNames =
+        ResourceNames::new("coordination.k8s.io", "v1beta1", "LeaseCandidate", "leasecandidates");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
     const CREATED_BY_UPDATE: bool = true;
     const DEFAULT_ON: bool = false;
     const DEPRECATED: &str = crate::UNTIL_39;
-    const NAME: NameRule = |name, _| names::config_map_key(name);
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("LeaseName", |this, _| this.spec().lease_name().into()),
-        Column::text("BinaryVersion", |this, _| this.spec().binary_version().into()),
-        Column::text("EmulationVersion", |this, _| this.spec().emulation_version().into()),
-        Column::AGE,
+    const NAME: ValidateName = |name, _| names::config_map_key(name);
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("LeaseName", |this, _| this.spec().lease_name().into()),
+        TableColumn::text("BinaryVersion", |this, _| this.spec().binary_version().into()),
+        TableColumn::text("EmulationVersion", |this, _| this.spec().emulation_version().into()),
+        TableColumn::AGE,
     ];
 
-    fn validate(&self, errs: &mut Errors) {
-        self.spec().check(&Path::SPEC, errs);
+    fn validate(&self, errs: &mut ErrorList) {
+        self.spec().check(&FieldPath::SPEC, errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         self.validate(errs);
         let (new, old) = (self.spec().lease_name(), old.spec().lease_name());
-        errs.immutable(&Path::SPEC.field("leaseName"), &new.into(), &old.into());
+        errs.immutable(&FieldPath::SPEC.field("leaseName"), &new.into(), &old.into());
     }
 }
 
@@ -64,8 +64,8 @@ impl Kind for LeaseCandidate {
 const OLDEST: &str = "OldestEmulationVersion";
 
 impl LeaseCandidateSpec {
-    fn check(&self, at: &Path, errs: &mut Errors) {
-        errs.need(at, "leaseName", self.lease_name());
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
+        errs.required_field(at, "leaseName", self.lease_name());
         let mut version = |name: &str, text: &str| {
             let read = Version::parse(text);
             if !text.is_empty() && read.is_none() {
@@ -75,7 +75,7 @@ impl LeaseCandidateSpec {
         };
         let emulated = version("emulationVersion", self.emulation_version());
         let own = version("binaryVersion", self.binary_version());
-        errs.need(at, "binaryVersion", self.binary_version());
+        errs.required_field(at, "binaryVersion", self.binary_version());
         let both = !self.binary_version().is_empty() && !self.emulation_version().is_empty();
         if both && own < emulated {
             let why = "must be greater than or equal to `emulationVersion`";
@@ -154,7 +154,7 @@ fn number(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{complaints, created};
+    use crate::testing::{create_errors, created_from_json};
 
     #[test]
     fn versions_are_in_order() {
@@ -168,12 +168,12 @@ mod tests {
 
     #[test]
     fn a_candidate_is_not_older_than_what_it_plays() {
-        let candidate: LeaseCandidate = created(
+        let candidate: LeaseCandidate = created_from_json(
             r#"{"metadata": {"name": "a"}, "spec": {"leaseName": "l", "binaryVersion": "1.2.3",
                 "emulationVersion": "1.3.0", "strategy": "OldestEmulationVersion"}}"#,
         );
         assert_eq!(
-            complaints(&candidate),
+            create_errors(&candidate),
             ["spec.binaryVersion: Invalid value: \"1.2.3\": must be greater than or equal to \
               `emulationVersion`"]
         );

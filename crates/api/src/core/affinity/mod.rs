@@ -85,8 +85,8 @@ pub struct NodeSelectorRequirement {
     /// Label key or field name.
     key: Must<String>,
     /// Relation of key and values: In, NotIn, Exists, DoesNotExist, Gt or Lt.
-    #[api(go = "v1.NodeSelectorOperator")]
-    #[api(values("DoesNotExist", "Exists", "Gt", "In", "Lt", "NotIn"))]
+    #[api(go_type = "v1.NodeSelectorOperator")]
+    #[api(enum_values("DoesNotExist", "Exists", "Gt", "In", "Lt", "NotIn"))]
     operator: Must<String>,
     /// Values to compare with; empty for Exists and DoesNotExist.
     values: List<String>,

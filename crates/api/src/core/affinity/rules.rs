@@ -3,20 +3,22 @@
 use std::collections::{BTreeSet, HashMap};
 
 use object::{LabelSelector, List, names};
-use schema::{Errors, Path, Warnings};
+use schema::{ErrorList, FieldPath, WarningList};
 
 use super::{
     Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm,
     PodAffinityTerm, WeightedPodAffinityTerm,
 };
-use crate::{advice::old_node_label, rules::Rules};
+use crate::{advice::deprecated_node_label, rules::ValidateField};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
 impl Affinity {
-    pub(crate) fn check(&self, at: &Path, errs: &mut Errors) {
-        at.given("nodeAffinity", self.node_affinity(), |affinity, at| affinity.check(at, errs));
+    pub(crate) fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
+        at.if_present("nodeAffinity", self.node_affinity(), |affinity, at| {
+            affinity.check(at, errs)
+        });
         if let Some(affinity) = self.pod_affinity() {
             check_terms(
                 affinity.required_during_scheduling_ignored_during_execution(),
@@ -37,12 +39,12 @@ impl Affinity {
 }
 
 impl NodeAffinity {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         if let Some(selector) = self.required_during_scheduling_ignored_during_execution() {
             selector.check(&at.field(REQUIRED), errs);
         }
         let terms = self.preferred_during_scheduling_ignored_during_execution();
-        at.field(PREFERRED).each(terms.iter(), |term, at| {
+        at.field(PREFERRED).for_each_item(terms.iter(), |term, at| {
             check_weight(term.weight(), at, errs);
             term.preference().check(true, &at.field("preference"), errs);
         });
@@ -50,27 +52,28 @@ impl NodeAffinity {
 }
 
 impl NodeSelector {
-    pub(crate) fn check(&self, at: &Path, errs: &mut Errors) {
+    pub(crate) fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let at = at.field("nodeSelectorTerms");
         if self.node_selector_terms().is_empty() {
             errs.required(&at, "must have at least one node selector term");
         }
-        at.each(self.node_selector_terms().iter(), |term, at| term.check(false, at, errs));
+        at.for_each_item(self.node_selector_terms().iter(), |term, at| term.check(false, at, errs));
     }
 }
 
 impl NodeSelectorTerm {
     /// `lenient`: values need not be those of labels.
-    fn check(&self, lenient: bool, at: &Path, errs: &mut Errors) {
+    fn check(&self, lenient: bool, at: &FieldPath, errs: &mut ErrorList) {
         for (i, requirement) in self.match_expressions().iter().enumerate() {
             requirement.check(lenient, &at.field("matchExpressions").index(i), errs);
         }
-        at.field("matchFields").each(self.match_fields().iter(), |it, at| it.check_field(at, errs));
+        at.field("matchFields")
+            .for_each_item(self.match_fields().iter(), |it, at| it.check_field(at, errs));
     }
 }
 
 impl NodeSelectorRequirement {
-    fn check(&self, lenient: bool, at: &Path, errs: &mut Errors) {
+    fn check(&self, lenient: bool, at: &FieldPath, errs: &mut ErrorList) {
         let (values, at_values) = (self.values(), at.field("values"));
         match self.operator() {
             "In" | "NotIn" if values.is_empty() => {
@@ -89,11 +92,13 @@ impl NodeSelectorRequirement {
         }
         errs.qualified(&at.field("key"), self.key());
         if !lenient {
-            at_values.each(values.iter(), |it, at| errs.complaints(at, it, names::label_value(it)));
+            at_values.for_each_item(values.iter(), |it, at| {
+                errs.invalid_each(at, it, names::label_value(it))
+            });
         }
     }
 
-    fn check_field(&self, at: &Path, errs: &mut Errors) {
+    fn check_field(&self, at: &FieldPath, errs: &mut ErrorList) {
         let at_values = at.field("values");
         match self.operator() {
             "In" | "NotIn" if self.values().len() != 1 => errs.required(
@@ -106,31 +111,31 @@ impl NodeSelectorRequirement {
         if self.key() != "metadata.name" {
             return errs.invalid(&at.field("key"), self.key(), "not a valid field selector key");
         }
-        at_values.each(self.values().iter(), |value, at| errs.subdomain(at, value));
+        at_values.for_each_item(self.values().iter(), |value, at| errs.subdomain(at, value));
     }
 }
 
 fn check_terms(
     required: &List<PodAffinityTerm>,
     preferred: &List<WeightedPodAffinityTerm>,
-    at: &Path,
-    errs: &mut Errors,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) {
-    at.field(REQUIRED).each(required.iter(), |term, at| term.check(at, errs));
-    at.field(PREFERRED).each(preferred.iter(), |term, at| {
+    at.field(REQUIRED).for_each_item(required.iter(), |term, at| term.check(at, errs));
+    at.field(PREFERRED).for_each_item(preferred.iter(), |term, at| {
         check_weight(term.weight(), at, errs);
         term.pod_affinity_term().check(&at.field("podAffinityTerm"), errs);
     });
 }
 
-fn check_weight(weight: i32, at: &Path, errs: &mut Errors) {
+fn check_weight(weight: i32, at: &FieldPath, errs: &mut ErrorList) {
     if !(1..=100).contains(&weight) {
         errs.invalid(&at.field("weight"), weight, "must be in the range 1-100");
     }
 }
 
 impl PodAffinityTerm {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         errs.selector(&at.field("labelSelector"), self.label_selector());
         errs.selector(&at.field("namespaceSelector"), self.namespace_selector());
         for namespace in self.namespaces().iter() {
@@ -155,8 +160,8 @@ pub(crate) fn check_label_keys(
     same: &List<String>,
     other: &List<String>,
     selector: Option<&LabelSelector>,
-    at: &Path,
-    errs: &mut Errors,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) {
     for (name, keys) in [("matchLabelKeys", same), ("mismatchLabelKeys", other)] {
         let at = at.field(name);
@@ -164,7 +169,7 @@ pub(crate) fn check_label_keys(
             errs.forbidden(&at, "must not be specified when labelSelector is not set");
             continue;
         }
-        at.each(keys.iter(), |key, at| errs.qualified(at, key));
+        at.for_each_item(keys.iter(), |key, at| errs.qualified(at, key));
     }
     if let Some(selector) = selector {
         let mut keys: BTreeSet<_> = selector.match_labels().iter().map(|(key, _)| key).collect();
@@ -190,17 +195,22 @@ pub(crate) fn check_label_keys(
 }
 
 /// Labels of nodes that are out of use, and values that no label has.
-pub(crate) fn warn_term(term: &NodeSelectorTerm, values: bool, at: &Path, warnings: &mut Warnings) {
+pub(crate) fn warn_term(
+    term: &NodeSelectorTerm,
+    values: bool,
+    at: &FieldPath,
+    warnings: &mut WarningList,
+) {
     for (i, expression) in term.match_expressions().iter().enumerate() {
         let at = at.field("matchExpressions");
         let (at, key) = (at.index(i), expression.key());
-        if let Some(why) = old_node_label(key) {
-            warnings.at(&at.field("key"), format!("{key} is {why}"));
+        if let Some(why) = deprecated_node_label(key) {
+            warnings.push_at(&at.field("key"), format!("{key} is {why}"));
         }
         for (i, value) in expression.values().iter().enumerate().filter(|_| values) {
             for why in names::label_value(value) {
                 let at = at.field("values");
-                warnings.at(&at.index(i), format!("{value} is invalid, {why}"));
+                warnings.push_at(&at.index(i), format!("{value} is invalid, {why}"));
             }
         }
     }

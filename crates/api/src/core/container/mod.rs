@@ -7,7 +7,7 @@ use object::List;
 use ref_cast::RefCast;
 
 pub(crate) use self::rules::{
-    Surroundings, check_containers, check_ephemeral_containers, check_init_containers,
+    PodContext, check_containers, check_ephemeral_containers, check_init_containers,
 };
 use super::{
     EnvFromSource, EnvVar, Lifecycle, Probe, ResourceRequirements, SecurityContext, VolumeDevice,
@@ -41,7 +41,7 @@ pub struct Container {
     #[api(tag = 23)]
     resize_policy: List<ContainerResizePolicy>,
     /// Restart policy of this container instead of the pod's. Always makes an init container a sidecar.
-    #[api(go = "v1.ContainerRestartPolicy")]
+    #[api(go_type = "v1.ContainerRestartPolicy")]
     restart_policy: Option<String>,
     /// Rules by exit code that take precedence over the restart policy.
     restart_policy_rules: List<ContainerRestartRule>,
@@ -64,16 +64,21 @@ pub struct Container {
     #[api(tag = 12)]
     lifecycle: Option<Lifecycle>,
     /// File whose content becomes the termination message, /dev/termination-log by default.
-    #[api(default = "/dev/termination-log", implied)]
+    #[api(default = "/dev/termination-log", unpublished_default)]
     termination_message_path: String,
     /// Source of the termination message: File (default), or FallbackToLogsOnError for the end of the log if the file
     /// is empty.
-    #[api(tag = 20, default = "File", implied, go = "v1.TerminationMessagePolicy")]
-    #[api(values("FallbackToLogsOnError", "File"))]
+    #[api(
+        tag = 20,
+        default = "File",
+        unpublished_default,
+        go_type = "v1.TerminationMessagePolicy"
+    )]
+    #[api(enum_values("FallbackToLogsOnError", "File"))]
     termination_message_policy: String,
     /// When the image is pulled: Always, IfNotPresent or Never. Defaults to Always for the tag latest, else to
     /// IfNotPresent.
-    #[api(tag = 14, go = "v1.PullPolicy", values("Always", "IfNotPresent", "Never"))]
+    #[api(tag = 14, go_type = "v1.PullPolicy", enum_values("Always", "IfNotPresent", "Never"))]
     image_pull_policy: String,
     /// Security settings of the container. They override those of the pod.
     security_context: Option<SecurityContext>,
@@ -94,7 +99,7 @@ pub struct ContainerPort {
     /// Port number in the container, 1 to 65535.
     container_port: Must<i32>,
     /// Protocol: TCP, UDP or SCTP.
-    #[api(default = "TCP", go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
+    #[api(default = "TCP", go_type = "v1.Protocol", enum_values("SCTP", "TCP", "UDP"))]
     protocol: String,
     /// Address of the node to which hostPort is bound.
     #[api(name = "hostIP")]
@@ -104,17 +109,17 @@ pub struct ContainerPort {
 #[api]
 pub struct ContainerResizePolicy {
     /// Resource: cpu or memory.
-    #[api(go = "v1.ResourceName")]
+    #[api(go_type = "v1.ResourceName")]
     resource_name: Must<String>,
     /// What a resize does: NotRequired (default) or RestartContainer.
-    #[api(go = "v1.ResourceResizeRestartPolicy")]
+    #[api(go_type = "v1.ResourceResizeRestartPolicy")]
     restart_policy: Must<String>,
 }
 
 #[api]
 pub struct ContainerRestartRule {
     /// What to do: Restart or RestartAllContainers.
-    #[api(go = "v1.ContainerRestartRuleAction", required)]
+    #[api(go_type = "v1.ContainerRestartRuleAction", required)]
     action: String,
     /// The exit codes that the rule is about.
     exit_codes: Option<ContainerRestartRuleOnExitCodes>,
@@ -123,7 +128,7 @@ pub struct ContainerRestartRule {
 #[api]
 pub struct ContainerRestartRuleOnExitCodes {
     /// Whether the code must be one of the values: In or NotIn.
-    #[api(go = "v1.ContainerRestartRuleOnExitCodesOperator", required)]
+    #[api(go_type = "v1.ContainerRestartRuleOnExitCodesOperator", required)]
     operator: String,
     /// The exit codes.
     #[api(set)]
@@ -133,7 +138,7 @@ pub struct ContainerRestartRuleOnExitCodes {
 #[api]
 pub struct EphemeralContainer {
     /// A container without ports, probes, hooks and resources.
-    #[api(inline, go = "EphemeralContainerCommon")]
+    #[api(inline, go_type = "EphemeralContainerCommon")]
     ephemeral_container_common: Container,
     /// Container whose process namespace is shared.
     target_container_name: String,

@@ -3,48 +3,48 @@
 use std::collections::BTreeSet;
 
 use object::{Lens, List, names};
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use super::{Container, ContainerResizePolicy, ContainerRestartRule, EphemeralContainer};
 use crate::{
     core::{
         env,
-        probe::{End, Role},
+        probe::{PodTermination, ProbeType},
         volume::mounts::{Volumes, check_pull_policy},
     },
-    rules::Rules,
+    rules::ValidateField,
 };
 
 /// What the rules for a container must know of its pod.
 #[derive(Debug)]
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct PodContext<'a> {
     pub(crate) volumes: Volumes<'a>,
     pub(crate) claims: BTreeSet<&'a str>,
-    pub(crate) end: End<'a>,
+    pub(crate) termination: PodTermination<'a>,
     pub(crate) restart_policy: &'a str,
     pub(crate) host_users: bool,
 }
 
-const PROBES: [(&str, Role); 3] = [
-    ("livenessProbe", Role::Liveness),
-    ("readinessProbe", Role::Readiness),
-    ("startupProbe", Role::Startup),
+const PROBES: [(&str, ProbeType); 3] = [
+    ("livenessProbe", ProbeType::Liveness),
+    ("readinessProbe", ProbeType::Readiness),
+    ("startupProbe", ProbeType::Startup),
 ];
 
 pub(crate) fn check_containers(
     containers: &List<Container>,
-    pod: &Surroundings,
-    at: &Path,
-    errs: &mut Errors,
+    pod: &PodContext,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) {
     if containers.is_empty() {
         return errs.required(at, "");
     }
     let (mut names, mut ports) = (BTreeSet::new(), BTreeSet::new());
-    at.each(containers.iter(), |container, at| {
+    at.for_each_item(containers.iter(), |container, at| {
         container.check(pod, at, errs);
-        errs.once(&mut names, &at.field("name"), container.name());
-        container.check_life(pod.end, at, errs);
+        errs.unique(&mut names, &at.field("name"), container.name());
+        container.check_life(pod.termination, at, errs);
         container.check_restart(at, errs);
         container.check_host_ports(&mut ports, at, errs);
     });
@@ -53,12 +53,12 @@ pub(crate) fn check_containers(
 pub(crate) fn check_init_containers(
     containers: &List<Container>,
     regular: &List<Container>,
-    pod: &Surroundings,
-    list: &Path,
-    errs: &mut Errors,
+    pod: &PodContext,
+    list: &FieldPath,
+    errs: &mut ErrorList,
 ) {
     let mut names: BTreeSet<_> = regular.iter().map(Container::name).collect();
-    list.each(containers.iter(), |container, at| {
+    list.for_each_item(containers.iter(), |container, at| {
         container.check(pod, at, errs);
         if container.restart_policy().is_some() || container.restart_policy_rules().is_empty() {
             container.check_restart(at, errs);
@@ -73,7 +73,7 @@ pub(crate) fn check_init_containers(
         // Only within one container; and the first is always the one that is named.
         container.check_host_ports(&mut BTreeSet::new(), &list.index(0), errs);
         if container.is_sidecar() {
-            container.check_life(pod.end, at, errs);
+            container.check_life(pod.termination, at, errs);
         } else {
             container.forbid_life(at, errs);
         }
@@ -83,9 +83,9 @@ pub(crate) fn check_init_containers(
 pub(crate) fn check_ephemeral_containers(
     containers: &List<EphemeralContainer>,
     others: impl Iterator<Item: Into<String>>,
-    pod: &Surroundings,
-    list: &Path,
-    errs: &mut Errors,
+    pod: &PodContext,
+    list: &FieldPath,
+    errs: &mut ErrorList,
 ) {
     let others: BTreeSet<String> = others.map(Into::into).collect();
     let mut names = others.clone();
@@ -106,9 +106,9 @@ pub(crate) fn check_ephemeral_containers(
 
 impl Container {
     /// What holds for containers of all sorts.
-    fn check(&self, pod: &Surroundings, at: &Path, errs: &mut Errors) {
-        errs.needed(&at.field("name"), self.name(), names::dns1123_label);
-        errs.need(at, "image", self.image());
+    fn check(&self, pod: &PodContext, at: &FieldPath, errs: &mut ErrorList) {
+        errs.required_format(&at.field("name"), self.name(), names::dns1123_label);
+        errs.required_field(at, "image", self.image());
         let policies = ["File", "FallbackToLogsOnError"];
         let policy = self.termination_message_policy();
         errs.one_of(&at.field("terminationMessagePolicy"), policy, &policies);
@@ -126,22 +126,22 @@ impl Container {
     }
 
     /// Of pods, not of templates.
-    pub(crate) fn check_image(&self, at: &Path, errs: &mut Errors) {
+    pub(crate) fn check_image(&self, at: &FieldPath, errs: &mut ErrorList) {
         if self.image().trim() != self.image() {
             let why = "must not have leading or trailing whitespace";
             errs.invalid(&at.field("image"), self.image(), why);
         }
     }
 
-    fn check_ports(&self, at: &Path, errs: &mut Errors) {
+    fn check_ports(&self, at: &FieldPath, errs: &mut ErrorList) {
         let mut names = BTreeSet::new();
-        at.each(self.ports().iter(), |port, at| {
+        at.for_each_item(self.ports().iter(), |port, at| {
             if !port.name().is_empty() {
                 let wrong = object::names::port_name(port.name());
                 if wrong.is_empty() && !names.insert(port.name()) {
                     errs.duplicate(&at.field("name"), port.name());
                 }
-                errs.complaints(&at.field("name"), port.name(), wrong);
+                errs.invalid_each(&at.field("name"), port.name(), wrong);
             }
             match port.container_port() {
                 0 => errs.required(&at.field("containerPort"), ""),
@@ -155,7 +155,7 @@ impl Container {
     }
 
     /// A port of the host is taken once.
-    fn check_host_ports(&self, taken: &mut BTreeSet<String>, at: &Path, errs: &mut Errors) {
+    fn check_host_ports(&self, taken: &mut BTreeSet<String>, at: &FieldPath, errs: &mut ErrorList) {
         for (i, port) in self.ports().iter().enumerate().filter(|(_, port)| port.host_port() != 0) {
             let place = format!("{}/{}/{}", port.protocol(), port.host_ip(), port.host_port());
             if taken.contains(&place) {
@@ -165,16 +165,18 @@ impl Container {
         }
     }
 
-    fn check_life(&self, end: End, at: &Path, errs: &mut Errors) {
-        at.given("lifecycle", self.lifecycle(), |lifecycle, at| lifecycle.check(end, at, errs));
+    fn check_life(&self, end: PodTermination, at: &FieldPath, errs: &mut ErrorList) {
+        at.if_present("lifecycle", self.lifecycle(), |lifecycle, at| {
+            lifecycle.check(end, at, errs)
+        });
         let probes = [self.liveness_probe(), self.readiness_probe(), self.startup_probe()];
         for ((name, role), probe) in PROBES.into_iter().zip(probes) {
-            at.given(name, probe, |probe, at| probe.check(role, end, at, errs));
+            at.if_present(name, probe, |probe, at| probe.check(role, end, at, errs));
         }
     }
 
     /// An init container that is expected to end is not asked how it is.
-    fn forbid_life(&self, at: &Path, errs: &mut Errors) {
+    fn forbid_life(&self, at: &FieldPath, errs: &mut ErrorList) {
         let why = "may not be set for init containers without restartPolicy=Always";
         for (name, set) in [
             ("lifecycle", self.lifecycle().is_some()),
@@ -195,7 +197,7 @@ impl Container {
         }
     }
 
-    fn check_restart(&self, at: &Path, errs: &mut Errors) {
+    fn check_restart(&self, at: &FieldPath, errs: &mut ErrorList) {
         let rules = self.restart_policy_rules();
         match self.restart_policy() {
             None if rules.is_empty() => {}
@@ -210,12 +212,12 @@ impl Container {
         }
         let at = at.field("restartPolicyRules");
         errs.max_items(&at, rules.len(), 20);
-        at.each(rules.iter(), |rule, at| rule.check(at, errs));
+        at.for_each_item(rules.iter(), |rule, at| rule.check(at, errs));
     }
 }
 
 impl ContainerRestartRule {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         errs.one_of(&at.field("action"), self.action(), &["Restart", "RestartAllContainers"]);
         let at = at.field("exitCodes");
         let Some(codes) = self.exit_codes() else {
@@ -227,7 +229,7 @@ impl ContainerRestartRule {
 }
 
 impl EphemeralContainer {
-    fn forbid_fields(&self, at: &Path, errs: &mut Errors) {
+    fn forbid_fields(&self, at: &FieldPath, errs: &mut ErrorList) {
         const WHY: &str = "cannot be set for an Ephemeral Container";
         let container = self.as_container();
         let resources = container.resources();
@@ -249,7 +251,7 @@ impl EphemeralContainer {
                 errs.forbidden(&at.field(name), WHY);
             }
         }
-        at.field("volumeMounts").each(container.volume_mounts().iter(), |mount, at| {
+        at.field("volumeMounts").for_each_item(container.volume_mounts().iter(), |mount, at| {
             if !mount.sub_path().is_empty() {
                 errs.forbidden(&at.field("subPath"), WHY);
             }
@@ -263,15 +265,15 @@ impl EphemeralContainer {
 fn check_resize(
     policies: &List<ContainerResizePolicy>,
     pod_restart: &str,
-    at: &Path,
-    errs: &mut Errors,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) {
     let mut seen = BTreeSet::new();
     for (i, policy) in policies.iter().enumerate() {
         let (resource, restart) = (policy.resource_name(), policy.restart_policy());
-        errs.once(&mut seen, &at.index(i), resource);
-        errs.needed_one_of(at, resource, &["cpu", "memory"]);
-        errs.needed_one_of(at, restart, &["NotRequired", "RestartContainer"]);
+        errs.unique(&mut seen, &at.index(i), resource);
+        errs.required_one_of(at, resource, &["cpu", "memory"]);
+        errs.required_one_of(at, restart, &["NotRequired", "RestartContainer"]);
         if pod_restart == "Never" && restart != "NotRequired" {
             let why = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
             errs.invalid(at, restart, why);

@@ -5,7 +5,7 @@ mod rules;
 use macros::api;
 use object::Quantity;
 
-pub(crate) use self::rules::{VOLUME_FIELDS, check_env, check_env_from};
+pub(crate) use self::rules::{DOWNWARD_API_VOLUME_FIELDS, check_env, check_env_from};
 
 #[api]
 pub struct EnvVar {
@@ -47,7 +47,7 @@ pub struct FileKeySelector {
 #[api(atomic)]
 pub struct ObjectFieldSelector {
     /// API version that fieldPath is written for, v1 by default.
-    #[api(default = "v1", implied)]
+    #[api(default = "v1", unpublished_default)]
     api_version: String,
     /// Path of the field, such as metadata.namespace.
     field_path: Must<String>,

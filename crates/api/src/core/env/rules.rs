@@ -1,10 +1,10 @@
 //! The rules for environment variables and what they are read from.
 
 use object::{List, names};
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use super::{EnvFromSource, EnvVar, FileKeySelector, ObjectFieldSelector, ResourceFieldSelector};
-use crate::rules::Rules;
+use crate::rules::ValidateField;
 
 /// The fields of a pod that a variable can show.
 const FIELDS: [&str; 9] = [
@@ -19,7 +19,7 @@ const FIELDS: [&str; 9] = [
     "status.podIPs",
 ];
 /// The fields of a pod that a file can show.
-pub(crate) const VOLUME_FIELDS: [&str; 5] = [
+pub(crate) const DOWNWARD_API_VOLUME_FIELDS: [&str; 5] = [
     "metadata.annotations",
     "metadata.labels",
     "metadata.name",
@@ -39,18 +39,22 @@ const RESOURCES: [&str; 6] = [
 const DIVISORS: [&str; 13] =
     ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
 
-pub(crate) fn check_env(vars: &List<EnvVar>, at: &Path, errs: &mut Errors) {
-    at.each(vars.iter(), |var, at| {
-        errs.needed(&at.field("name"), var.name(), names::relaxed_env_var_name);
+pub(crate) fn check_env(vars: &List<EnvVar>, at: &FieldPath, errs: &mut ErrorList) {
+    at.for_each_item(vars.iter(), |var, at| {
+        errs.required_format(&at.field("name"), var.name(), names::relaxed_env_var_name);
         var.check_source(&at.field("valueFrom"), errs);
     });
 }
 
-pub(crate) fn check_env_from(sources: &List<EnvFromSource>, list: &Path, errs: &mut Errors) {
-    list.each(sources.iter(), |source, at| {
+pub(crate) fn check_env_from(
+    sources: &List<EnvFromSource>,
+    list: &FieldPath,
+    errs: &mut ErrorList,
+) {
+    list.for_each_item(sources.iter(), |source, at| {
         if !source.prefix().is_empty() {
             let wrong = names::relaxed_env_var_name(source.prefix());
-            errs.complaints(&at.field("prefix"), source.prefix(), wrong);
+            errs.invalid_each(&at.field("prefix"), source.prefix(), wrong);
         }
         let map = source.config_map_ref().map(|map| map.local_object_reference().name());
         let secret = source.secret_ref().map(|secret| secret.local_object_reference().name());
@@ -58,8 +62,8 @@ pub(crate) fn check_env_from(sources: &List<EnvFromSource>, list: &Path, errs: &
             match name {
                 Some("") => errs.required(&at.field(field).field("name"), ""),
                 Some(name) => {
-                    let wrong = schema::names::dns_subdomain(name, true);
-                    errs.complaints(&at.field(field).field("name"), name, wrong);
+                    let wrong = schema::name_validation::dns_subdomain(name, true);
+                    errs.invalid_each(&at.field(field).field("name"), name, wrong);
                 }
                 None => {}
             }
@@ -77,7 +81,7 @@ pub(crate) fn check_env_from(sources: &List<EnvFromSource>, list: &Path, errs: &
 }
 
 impl EnvVar {
-    fn check_source(&self, at: &Path, errs: &mut Errors) {
+    fn check_source(&self, at: &FieldPath, errs: &mut ErrorList) {
         let Some(source) = self.value_from() else { return };
         let mut count = 0;
         if let Some(field) = source.field_ref() {
@@ -117,9 +121,9 @@ impl EnvVar {
 
 impl ObjectFieldSelector {
     /// `known` are the fields that can be shown where this stands.
-    pub(crate) fn check(&self, known: &[&str], at: &Path, errs: &mut Errors) {
+    pub(crate) fn check(&self, known: &[&str], at: &FieldPath, errs: &mut ErrorList) {
         let path = self.field_path();
-        let wrong = |errs: &mut Errors, why: String| {
+        let wrong = |errs: &mut ErrorList, why: String| {
             let why = format!("error converting fieldPath: {why}");
             errs.invalid(&at.field("fieldPath"), path, why);
         };
@@ -136,7 +140,7 @@ impl ObjectFieldSelector {
             None => {
                 let path = if path == "spec.host" { "spec.nodeName" } else { path };
                 let named = FIELDS.contains(&path)
-                    || VOLUME_FIELDS.contains(&path)
+                    || DOWNWARD_API_VOLUME_FIELDS.contains(&path)
                     || OTHER_FIELDS.contains(&path);
                 if named {
                     errs.one_of(&at.field("fieldPath"), path, known);
@@ -150,7 +154,7 @@ impl ObjectFieldSelector {
 
 impl ResourceFieldSelector {
     /// In a `volume`, it must be said of which container.
-    pub(crate) fn check(&self, volume: bool, at: &Path, errs: &mut Errors) {
+    pub(crate) fn check(&self, volume: bool, at: &FieldPath, errs: &mut ErrorList) {
         let resource = self.resource();
         let huge = resource.starts_with("limits.hugepages-")
             || resource.starts_with("requests.hugepages-");
@@ -164,7 +168,7 @@ impl ResourceFieldSelector {
         self.check_divisor(huge, at, errs);
     }
 
-    fn check_divisor(&self, huge: bool, at: &Path, errs: &mut Errors) {
+    fn check_divisor(&self, huge: bool, at: &FieldPath, errs: &mut ErrorList) {
         let divisor = self.divisor();
         if divisor.is_zero() {
             return;
@@ -188,19 +192,19 @@ impl ResourceFieldSelector {
 }
 
 impl FileKeySelector {
-    fn check(&self, at: &Path, errs: &mut Errors) {
-        errs.needed(&at.field("key"), self.key(), names::relaxed_env_var_name);
-        errs.needed(&at.field("volumeName"), self.volume_name(), names::dns1123_label);
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
+        errs.required_format(&at.field("key"), self.key(), names::relaxed_env_var_name);
+        errs.required_format(&at.field("volumeName"), self.volume_name(), names::dns1123_label);
         match self.path() {
             "" => errs.required(&at.field("path"), ""),
-            path => errs.descending(&at.field("path"), path),
+            path => errs.path_without_backsteps(&at.field("path"), path),
         }
     }
 }
 
-fn check_key(name: &str, key: &str, at: &Path, errs: &mut Errors) {
+fn check_key(name: &str, key: &str, at: &FieldPath, errs: &mut ErrorList) {
     errs.subdomain(&at.field("name"), name);
-    errs.needed(&at.field("key"), key, names::config_map_key);
+    errs.required_format(&at.field("key"), key, names::config_map_key);
 }
 
 /// `metadata.labels['app']` is the field and the key.

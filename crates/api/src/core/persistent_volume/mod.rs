@@ -4,7 +4,9 @@ mod rules;
 
 use macros::api;
 use object::{List, Map, ObjectMeta, Quantity, Text, Time};
-use schema::{Column, Errors, Kind, Names, Scope, Subresource, Warnings, Writer};
+use schema::{
+    ErrorList, Kind, ResourceNames, Scope, Subresource, TableColumn, WarningList, WriteContext,
+};
 
 use super::{
     AWSElasticBlockStoreVolumeSource, AzureDiskVolumeSource, FCVolumeSource, FlockerVolumeSource,
@@ -28,26 +30,29 @@ pub struct PersistentVolume {
 #[api]
 pub struct PersistentVolumeSpec {
     /// Size of the volume, as storage.
-    #[api(go = "v1.ResourceList")]
+    #[api(go_type = "v1.ResourceList")]
     capacity: Map<Quantity>,
     /// Where the data is.
     #[api(inline)]
     persistent_volume_source: PersistentVolumeSource,
     /// Ways in which the volume can be mounted: ReadWriteOnce, ReadOnlyMany, ReadWriteMany or ReadWriteOncePod.
-    #[api(go = "[]v1.PersistentVolumeAccessMode", values = &ACCESS_MODES)]
+    #[api(go_type = "[]v1.PersistentVolumeAccessMode", enum_values = &ACCESS_MODES)]
     access_modes: List<String>,
     /// Claim that the volume is bound to.
     #[api(granular)]
     claim_ref: Option<ObjectReference>,
     /// What happens to the volume when its claim is deleted: Retain or Delete.
-    #[api(go = "v1.PersistentVolumeReclaimPolicy", values("Delete", "Recycle", "Retain"))]
+    #[api(
+        go_type = "v1.PersistentVolumeReclaimPolicy",
+        enum_values("Delete", "Recycle", "Retain")
+    )]
     persistent_volume_reclaim_policy: String,
     /// StorageClass of the volume. Empty if it has none.
     storage_class_name: String,
     /// Mount options, such as ro or soft.
     mount_options: List<String>,
     /// Filesystem (default) or Block for a raw device.
-    #[api(go = "v1.PersistentVolumeMode", values("Block", "Filesystem"))]
+    #[api(go_type = "v1.PersistentVolumeMode", enum_values("Block", "Filesystem"))]
     volume_mode: Option<String>,
     /// Nodes that can reach the volume. Pods that use it are scheduled there.
     node_affinity: Option<VolumeNodeAffinity>,
@@ -221,7 +226,7 @@ pub struct AzureFilePersistentVolumeSource {
     /// Whether the volume is mounted read-only.
     read_only: bool,
     /// The namespace of the secret.
-    #[api(always)]
+    #[api(no_omitempty)]
     secret_namespace: Option<String>,
 }
 
@@ -232,7 +237,7 @@ pub struct ScaleIOPersistentVolumeSource {
     /// The name of the storage system.
     system: Must<String>,
     /// Secret with the credentials.
-    #[api(always, required)]
+    #[api(no_omitempty, required)]
     secret_ref: Option<SecretReference>,
     /// Whether the gateway is talked to over TLS.
     ssl_enabled: bool,
@@ -307,8 +312,8 @@ pub struct VolumeNodeAffinity {
 #[api]
 pub struct PersistentVolumeStatus {
     /// Pending, Available, Bound, Released or Failed.
-    #[api(default = "Pending", implied, go = "v1.PersistentVolumePhase")]
-    #[api(values("Available", "Bound", "Failed", "Pending", "Released"))]
+    #[api(default = "Pending", unpublished_default, go_type = "v1.PersistentVolumePhase")]
+    #[api(enum_values("Available", "Bound", "Failed", "Pending", "Released"))]
     phase: String,
     /// Human-readable details.
     message: String,
@@ -319,51 +324,53 @@ pub struct PersistentVolumeStatus {
 }
 
 impl Kind for PersistentVolume {
-    const NAMES: Names =
-        Names::new("", "v1", "PersistentVolume", "persistentvolumes").short(&["pv"]);
+    const NAMES: ResourceNames =
+        ResourceNames::new("", "v1", "PersistentVolume", "persistentvolumes").short(&["pv"]);
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("PersistentVolume")];
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Capacity", |volume, _| {
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Capacity", |volume, _| {
             volume.spec().capacity().get("storage").unwrap_or_default().to_string().into()
         }),
-        Column::text("Access Modes", |volume, _| access_modes(volume.spec().access_modes())),
-        Column::text("Reclaim Policy", |it, _| it.spec().persistent_volume_reclaim_policy().into()),
-        Column::text("Status", |volume, _| {
+        TableColumn::text("Access Modes", |volume, _| access_modes(volume.spec().access_modes())),
+        TableColumn::text("Reclaim Policy", |it, _| {
+            it.spec().persistent_volume_reclaim_policy().into()
+        }),
+        TableColumn::text("Status", |volume, _| {
             if volume.is_terminating() {
                 "Terminating".into()
             } else {
                 volume.status().phase().into()
             }
         }),
-        Column::text("Claim", |volume, _| match volume.spec().claim_ref() {
+        TableColumn::text("Claim", |volume, _| match volume.spec().claim_ref() {
             Some(claim) => format!("{}/{}", claim.namespace(), claim.name()).into(),
             None => "".into(),
         }),
-        Column::text("StorageClass", |volume, _| volume.class().into()),
-        Column::text("VolumeAttributesClass", |volume, _| {
+        TableColumn::text("StorageClass", |volume, _| volume.class().into()),
+        TableColumn::text("VolumeAttributesClass", |volume, _| {
             volume.spec().volume_attributes_class_name().unwrap_or("<unset>").into()
         }),
-        Column::text("Reason", |volume, _| volume.status().reason().into()),
-        Column::AGE,
-        Column::wide_text("VolumeMode", |volume, _| {
+        TableColumn::text("Reason", |volume, _| volume.status().reason().into()),
+        TableColumn::AGE,
+        TableColumn::wide_text("VolumeMode", |volume, _| {
             volume.spec().volume_mode().unwrap_or("<unset>").into()
         }),
     ];
 
-    fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {
+    fn warn(&self, _old: Option<&Self>, warnings: &mut WarningList) {
         rules::warn(self, warnings);
     }
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         rules::check(self, errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         rules::check(self, errs);
-        rules::check_kept(self, old, errs);
+        rules::validate_source_immutable(self, old, errs);
     }
 
     fn default_fields(&mut self) {
@@ -376,12 +383,12 @@ impl Kind for PersistentVolume {
         }
     }
 
-    fn sign(&mut self, old: Option<&Self>, by: &Writer) {
+    fn sign(&mut self, old: Option<&Self>, by: &WriteContext) {
         let Some(old) = old else { return };
         let (new, before) = (self.status(), old.status());
         let (moment, was) = (new.last_phase_transition_time(), before.last_phase_transition_time());
         if new.phase() != before.phase() && (moment.is_none() || moment == was) {
-            self.status_mut().set_last_phase_transition_time(Time::text(by.now));
+            self.status_mut().set_last_phase_transition_time(Time::format(by.now));
         } else if let (None, Some(was)) = (moment, was) {
             self.status_mut().set_last_phase_transition_time(was);
         }

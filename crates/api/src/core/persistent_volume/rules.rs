@@ -1,8 +1,8 @@
 //! The rules for volumes that outlive pods.
 
-use crate::core::{affinity::warn_term, pod::warnings::OLD_VOLUMES};
+use crate::core::{affinity::warn_term, pod::warnings::DEPRECATED_VOLUMES};
 use object::{Lens, Value, names};
-use schema::{Errors, Path, Warnings};
+use schema::{ErrorList, FieldPath, WarningList};
 
 use super::{CSIPersistentVolumeSource, PersistentVolume, PersistentVolumeSource};
 use crate::{
@@ -14,8 +14,8 @@ use crate::{
             check_partition,
         },
     },
-    rules::Rules,
-    shown::shown_or_null,
+    rules::ValidateField,
+    shown::format_go_option,
 };
 
 const FLEX: &str = "flexVolume";
@@ -53,43 +53,50 @@ const RENAMED: [(&str, &str); 5] = [
     ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
 ];
 
-pub(super) fn check(volume: &PersistentVolume, errs: &mut Errors) {
+pub(super) fn check(volume: &PersistentVolume, errs: &mut ErrorList) {
     let spec = volume.spec();
-    check_modes(volume.spec().access_modes(), "", &Path::SPEC.field("accessModes"), errs);
+    check_modes(volume.spec().access_modes(), "", &FieldPath::SPEC.field("accessModes"), errs);
     check_capacity(volume, errs);
     let policy = spec.persistent_volume_reclaim_policy();
     if !policy.is_empty() {
         let known = ["Delete", "Recycle", "Retain"];
-        errs.one_of(&Path::SPEC.field("persistentVolumeReclaimPolicy"), policy, &known);
+        errs.one_of(&FieldPath::SPEC.field("persistentVolumeReclaimPolicy"), policy, &known);
     }
     let nodes = spec.node_affinity().and_then(|affinity| affinity.required());
     if let Some(nodes) = nodes {
-        nodes.check(&Path::SPEC.field("nodeAffinity").field("required"), errs);
+        nodes.check(&FieldPath::SPEC.field("nodeAffinity").field("required"), errs);
     } else if spec.node_affinity().is_some() {
-        let at = Path::SPEC.field("nodeAffinity");
+        let at = FieldPath::SPEC.field("nodeAffinity");
         errs.required(&at.field("required"), "must specify required node constraints");
     }
     let source = spec.persistent_volume_source();
-    source.check(volume.metadata().name(), &Path::SPEC, errs);
+    source.check(volume.metadata().name(), &FieldPath::SPEC, errs);
     if source.first() == Some("local") && spec.node_affinity().is_none() {
-        errs.required(&Path::SPEC.field("nodeAffinity"), "Local volume requires node affinity");
+        errs.required(
+            &FieldPath::SPEC.field("nodeAffinity"),
+            "Local volume requires node affinity",
+        );
     }
     let root = source.host_path().is_some_and(|path| path.path().trim_matches('/').is_empty());
     if root && policy == "Recycle" {
         let why = "may not be 'recycle' for a hostPath mount of '/'";
-        errs.forbidden(&Path::SPEC.field("persistentVolumeReclaimPolicy"), why);
+        errs.forbidden(&FieldPath::SPEC.field("persistentVolumeReclaimPolicy"), why);
     }
     if !spec.storage_class_name().is_empty() {
-        errs.subdomain(&Path::SPEC.field("storageClassName"), spec.storage_class_name());
+        errs.subdomain(&FieldPath::SPEC.field("storageClassName"), spec.storage_class_name());
     }
     if let Some(mode) = spec.volume_mode() {
-        errs.one_of(&Path::SPEC.field("volumeMode"), mode, &["Block", "Filesystem"]);
+        errs.one_of(&FieldPath::SPEC.field("volumeMode"), mode, &["Block", "Filesystem"]);
     }
     check_class(volume, errs);
 }
 
 /// What a volume is made of does not change.
-pub(super) fn check_kept(new: &PersistentVolume, old: &PersistentVolume, errs: &mut Errors) {
+pub(super) fn validate_source_immutable(
+    new: &PersistentVolume,
+    old: &PersistentVolume,
+    errs: &mut ErrorList,
+) {
     let part = |volume: &PersistentVolume, name: &str| volume.spec().tree().get(name).clone();
     let source = |name: &&str| {
         let (mut new, old) = (part(new, name), part(old, name));
@@ -100,30 +107,34 @@ pub(super) fn check_kept(new: &PersistentVolume, old: &PersistentVolume, errs: &
     };
     if SOURCES.iter().any(|(name, _)| source(name)) {
         let why = "spec.persistentvolumesource is immutable after creation\n@@ -1 +1 @@\n";
-        errs.forbidden(&Path::SPEC.field("persistentvolumesource"), why);
+        errs.forbidden(&FieldPath::SPEC.field("persistentvolumesource"), why);
     }
-    let at = Path::Root.field("volumeMode");
+    let at = FieldPath::Root.field("volumeMode");
     errs.immutable(&at, &part(new, "volumeMode"), &part(old, "volumeMode"));
     let before = part(old, "nodeAffinity");
     let mut after = part(new, "nodeAffinity");
-    put_back(&mut after, &before);
+    restore_beta_label_keys(&mut after, &before);
     if !before.is_null() && after != before {
         let why = "field is immutable, except for updating from beta label to GA";
-        let shown = shown_or_null(new.spec().node_affinity());
-        errs.invalid_shown(&Path::Root.field("nodeAffinity"), shown, why);
+        let shown = format_go_option(new.spec().node_affinity());
+        errs.invalid_formatted(&FieldPath::Root.field("nodeAffinity"), shown, why);
     }
     let class = |volume: &PersistentVolume| volume.spec().volume_attributes_class_name().is_some();
     if class(old) && !class(new) {
         let why = "update from non-nil value to nil is forbidden";
-        errs.forbidden(&Path::SPEC.field("volumeAttributesClassName"), why);
+        errs.forbidden(&FieldPath::SPEC.field("volumeAttributesClassName"), why);
     }
 }
 
 /// Gives labels that have taken their new names the old ones back. Those that have no new name
 /// may lose theirs, which other rules refuse.
-fn put_back(new: &mut Value, old: &Value) {
+fn restore_beta_label_keys(new: &mut Value, old: &Value) {
     if let Value::List(items) = new {
-        items.make_mut().iter_mut().zip(old.items()).for_each(|(new, old)| put_back(new, old));
+        items
+            .make_mut()
+            .iter_mut()
+            .zip(old.items())
+            .for_each(|(new, old)| restore_beta_label_keys(new, old));
     } else if let Some(label) = old.get("key").as_str() {
         let renamed = RENAMED.iter().find(|(old, _)| *old == label).map_or("", |(_, new)| new);
         if new.get("key").as_str().unwrap_or_default() == renamed {
@@ -131,14 +142,14 @@ fn put_back(new: &mut Value, old: &Value) {
         }
     } else if new.is_object() {
         new.retain(|name, new| {
-            put_back(new, old.get(name));
+            restore_beta_label_keys(new, old.get(name));
             true
         });
     }
 }
 
-fn check_capacity(volume: &PersistentVolume, errs: &mut Errors) {
-    let (capacity, at) = (volume.spec().capacity(), Path::SPEC.field("capacity"));
+fn check_capacity(volume: &PersistentVolume, errs: &mut ErrorList) {
+    let (capacity, at) = (volume.spec().capacity(), FieldPath::SPEC.field("capacity"));
     if capacity.is_empty() {
         errs.required(&at, "");
     }
@@ -155,17 +166,17 @@ fn check_capacity(volume: &PersistentVolume, errs: &mut Errors) {
     }
 }
 
-fn check_class(volume: &PersistentVolume, errs: &mut Errors) {
+fn check_class(volume: &PersistentVolume, errs: &mut ErrorList) {
     let spec = volume.spec();
     let Some(class) = spec.volume_attributes_class_name() else { return };
-    let at = Path::SPEC.field("volumeAttributesClassName");
+    let at = FieldPath::SPEC.field("volumeAttributesClassName");
     match class {
         "" => errs.required(&at, "an empty string is disallowed"),
         class => errs.subdomain(&at, class),
     }
     if spec.persistent_volume_source().csi().is_none() {
         let why = "has to be specified when using volumeAttributesClassName";
-        errs.required(&Path::SPEC.field("csi"), why);
+        errs.required(&FieldPath::SPEC.field("csi"), why);
     }
 }
 
@@ -177,7 +188,7 @@ impl PersistentVolumeSource {
     }
 
     /// `volume`: its name, as far as it has one; `spec`: where it stands.
-    pub(crate) fn check(&self, volume: &str, spec: &Path, errs: &mut Errors) {
+    pub(crate) fn check(&self, volume: &str, spec: &FieldPath, errs: &mut ErrorList) {
         let Some(first) = self.first() else {
             return errs.required(spec, "must specify a volume type");
         };
@@ -200,7 +211,7 @@ impl PersistentVolumeSource {
         }
     }
 
-    fn check_source(&self, name: &str, volume: &str, at: &Path, errs: &mut Errors) {
+    fn check_source(&self, name: &str, volume: &str, at: &FieldPath, errs: &mut ErrorList) {
         match name {
             "csi" => self.csi().expect("it is set").check(at, errs),
             "iscsi" => self.check_iscsi(volume, at, errs),
@@ -208,11 +219,11 @@ impl PersistentVolumeSource {
         }
     }
 
-    fn check_files(&self, name: &str, at: &Path, errs: &mut Errors) {
+    fn check_files(&self, name: &str, at: &FieldPath, errs: &mut ErrorList) {
         match name {
             "hostPath" => {
                 if let Some(path) = self.host_path().filter(|path| !path.path().is_empty()) {
-                    errs.descending(&at.field("path"), path.path());
+                    errs.path_without_backsteps(&at.field("path"), path.path());
                     errs.one_of(&at.field("type"), path.type_(), &HOST_PATH_TYPES);
                 }
             }
@@ -248,13 +259,14 @@ impl PersistentVolumeSource {
                     ("volumeName", volume.volume_name()),
                     ("volumeNamespace", volume.volume_namespace()),
                 ] {
-                    errs.optional(&at.field(field), label, names::dns1123_label);
+                    errs.optional_format(&at.field(field), label, names::dns1123_label);
                 }
                 if let Some(secret) = volume.secret_ref() {
                     need_secret(secret.name(), secret.namespace(), at, errs);
                 }
             }
-            "local" => errs.descending(&at.field("path"), self.local().map_or("", |it| it.path())),
+            "local" => errs
+                .path_without_backsteps(&at.field("path"), self.local().map_or("", |it| it.path())),
             "nfs" => {
                 if let Some(nfs) = self.nfs().filter(|nfs| !nfs.path().starts_with('/')) {
                     errs.invalid(&at.field("path"), nfs.path(), "must be an absolute path");
@@ -272,7 +284,7 @@ impl PersistentVolumeSource {
         }
     }
 
-    fn check_iscsi(&self, volume: &str, at: &Path, errs: &mut Errors) {
+    fn check_iscsi(&self, volume: &str, at: &FieldPath, errs: &mut ErrorList) {
         let Some(iscsi) = self.iscsi() else { return };
         if iscsi.initiator_name().is_some() && volume.len() + 1 + iscsi.target_portal().len() > 64 {
             let why = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 \
@@ -288,7 +300,7 @@ impl PersistentVolumeSource {
         let chap = iscsi.chap_auth_discovery() || iscsi.chap_auth_session();
         match iscsi.secret_ref() {
             None if chap => errs.required(&at.field("secretRef"), ""),
-            Some(secret) => errs.need(&at.field("secretRef"), "name", secret.name()),
+            Some(secret) => errs.required_field(&at.field("secretRef"), "name", secret.name()),
             None => {}
         }
         if let Some(name) = iscsi.initiator_name() {
@@ -298,29 +310,29 @@ impl PersistentVolumeSource {
 }
 
 impl CSIPersistentVolumeSource {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         check_csi_driver(&at.field("driver"), self.driver(), errs);
-        errs.need(at, "volumeHandle", self.volume_handle());
+        errs.required_field(at, "volumeHandle", self.volume_handle());
         for (name, secret) in [
             ("controllerPublishSecretRef", self.controller_publish_secret_ref()),
             ("controllerExpandSecretRef", self.controller_expand_secret_ref()),
             ("nodePublishSecretRef", self.node_publish_secret_ref()),
             ("nodeExpandSecretRef", self.node_expand_secret_ref()),
         ] {
-            at.given(name, secret, |secret, at| check_secret(secret, at, errs));
+            at.if_present(name, secret, |secret, at| check_secret(secret, at, errs));
         }
     }
 }
 
 /// Of these secrets only the names must be there.
-fn need_secret(name: &str, namespace: &str, at: &Path, errs: &mut Errors) {
-    errs.need(&at.field("secretRef"), "name", name);
-    errs.need(&at.field("secretRef"), "namespace", namespace);
+fn need_secret(name: &str, namespace: &str, at: &FieldPath, errs: &mut ErrorList) {
+    errs.required_field(&at.field("secretRef"), "name", name);
+    errs.required_field(&at.field("secretRef"), "namespace", namespace);
 }
 
-fn check_secret(secret: &SecretReference, at: &Path, errs: &mut Errors) {
-    errs.needed(&at.field("name"), secret.name(), names::dns1123_subdomain);
-    errs.needed(&at.field("namespace"), secret.namespace(), names::dns1123_label);
+fn check_secret(secret: &SecretReference, at: &FieldPath, errs: &mut ErrorList) {
+    errs.required_format(&at.field("name"), secret.name(), names::dns1123_subdomain);
+    errs.required_format(&at.field("namespace"), secret.namespace(), names::dns1123_label);
 }
 
 const OLD_ANNOTATIONS: [(&str, &str); 2] = [
@@ -334,17 +346,17 @@ const OLD_ANNOTATIONS: [(&str, &str); 2] = [
     ),
 ];
 
-pub(super) fn warn(volume: &PersistentVolume, warnings: &mut Warnings) {
-    let (spec, at) = (volume.spec(), Path::SPEC);
+pub(super) fn warn(volume: &PersistentVolume, warnings: &mut WarningList) {
+    let (spec, at) = (volume.spec(), FieldPath::SPEC);
     for (key, why) in OLD_ANNOTATIONS {
         if volume.metadata().annotations().get(key).is_some() {
-            warnings.at(&Path::METADATA.field("annotations").key(key), why);
+            warnings.push_at(&FieldPath::METADATA.field("annotations").key(key), why);
         }
     }
     if spec.persistent_volume_reclaim_policy() == "Recycle" {
         let why = "The Recycle reclaim policy is deprecated. Instead, the recommended approach is \
                    to use dynamic provisioning.";
-        warnings.at(&at.field("persistentVolumeReclaimPolicy"), why);
+        warnings.push_at(&at.field("persistentVolumeReclaimPolicy"), why);
     }
     let terms = spec.node_affinity().and_then(|affinity| affinity.required());
     let terms = terms.into_iter().flat_map(|terms| terms.node_selector_terms().iter());
@@ -353,9 +365,9 @@ pub(super) fn warn(volume: &PersistentVolume, warnings: &mut Warnings) {
         warn_term(term, false, &at.field("required").field("nodeSelectorTerms").index(i), warnings);
     }
     for field in ["cephfs", "photonPersistentDisk", "scaleIO", "storageos", "glusterfs", "rbd"] {
-        let old = OLD_VOLUMES.iter().find(|(name, ..)| *name == field);
+        let old = DEPRECATED_VOLUMES.iter().find(|(name, ..)| *name == field);
         if let Some((_, name, why)) = old.filter(|_| !spec.tree().get(field).is_null()) {
-            warnings.at(&at.field(name), why);
+            warnings.push_at(&at.field(name), why);
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The rules for annotations that pods are run by.
 
 use object::Map;
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use super::PodSpec;
 use crate::{
     core::{SeccompProfile, SecurityContext},
-    rules::Rules,
+    rules::ValidateField,
 };
 
 /// Marks a pod that stands for one that the kubelet has from a file.
@@ -17,7 +17,7 @@ const SECCOMP: &str = "container.seccomp.security.alpha.kubernetes.io/";
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const LOCALHOST: &str = "localhost/";
 
-pub(super) fn check(notes: &Map<String>, spec: &PodSpec, at: &Path, errs: &mut Errors) {
+pub(super) fn check(notes: &Map<String>, spec: &PodSpec, at: &FieldPath, errs: &mut ErrorList) {
     if let Some(value) = notes.get(MIRROR).filter(|_| spec.node_name().is_empty()) {
         let why = "must set spec.nodeName if mirror pod annotation is set";
         errs.invalid(&at.key(MIRROR), value, why);
@@ -38,7 +38,12 @@ pub(super) fn check(notes: &Map<String>, spec: &PodSpec, at: &Path, errs: &mut E
 }
 
 /// What may not change with a pod.
-pub(super) fn check_changed(new: &Map<String>, old: &Map<String>, at: &Path, errs: &mut Errors) {
+pub(super) fn check_changed(
+    new: &Map<String>,
+    old: &Map<String>,
+    at: &FieldPath,
+    errs: &mut ErrorList,
+) {
     for (key, _) in old.iter().filter(|(key, value)| new.get(key) != Some(*value)) {
         if key.starts_with(APP_ARMOR) {
             errs.forbidden(&at.key(key), "may not remove or update AppArmor annotations");
@@ -58,8 +63,13 @@ pub(super) fn check_changed(new: &Map<String>, old: &Map<String>, at: &Path, err
 }
 
 /// Where both an annotation and a field name a profile, it is the same.
-pub(super) fn check_profiles(notes: &Map<String>, spec: &PodSpec, at: &Path, errs: &mut Errors) {
-    let seccomp = |note: &str, profile: &SeccompProfile, at: &Path, errs: &mut Errors| {
+pub(super) fn check_profiles(
+    notes: &Map<String>,
+    spec: &PodSpec,
+    at: &FieldPath,
+    errs: &mut ErrorList,
+) {
+    let seccomp = |note: &str, profile: &SeccompProfile, at: &FieldPath, errs: &mut ErrorList| {
         let at = at.field("securityContext");
         let of = (profile.type_(), profile.localhost_profile());
         match_profile("seccomp", note, of, &at.field("seccompProfile"), errs);
@@ -96,17 +106,23 @@ fn is_cost(cost: &str) -> bool {
     digits && (plain == "0" || !plain.starts_with('0')) && cost.parse::<i32>().is_ok()
 }
 
-fn check_seccomp(profile: &str, at: &Path, errs: &mut Errors) {
+fn check_seccomp(profile: &str, at: &FieldPath, errs: &mut ErrorList) {
     if matches!(profile, "runtime/default" | "docker/default" | "unconfined") {
         return;
     }
     match profile.strip_prefix(LOCALHOST) {
-        Some(path) => errs.relative(at, path),
+        Some(path) => errs.local_descending_path(at, path),
         None => errs.invalid(at, profile, "must be a valid seccomp profile"),
     }
 }
 
-fn check_app_armor(name: &str, profile: &str, spec: &PodSpec, at: &Path, errs: &mut Errors) {
+fn check_app_armor(
+    name: &str,
+    profile: &str,
+    spec: &PodSpec,
+    at: &FieldPath,
+    errs: &mut ErrorList,
+) {
     let mut found = false;
     spec.visit(at, |container, _| found |= container.name() == name);
     if !found {
@@ -120,7 +136,13 @@ fn check_app_armor(name: &str, profile: &str, spec: &PodSpec, at: &Path, errs: &
 }
 
 /// `of`: a profile's type and file; `what` it is a profile of.
-fn match_profile(what: &str, note: &str, of: (&str, Option<&str>), at: &Path, errs: &mut Errors) {
+fn match_profile(
+    what: &str,
+    note: &str,
+    of: (&str, Option<&str>),
+    at: &FieldPath,
+    errs: &mut ErrorList,
+) {
     let (ty, file) = of;
     let same = match ty {
         "Unconfined" => note == "unconfined",

@@ -1,24 +1,26 @@
 //! How `kubectl get pods` shows a pod.
 
 use object::Time;
-use schema::{Column, age};
+use schema::{TableColumn, age};
 
 use super::{ContainerState, ContainerStatus, Pod};
-use crate::columns::{NONE, or_none};
+use crate::columns::{NONE, text_or_none};
 
-pub(super) const COLUMNS: &[Column<Pod>] = &[
-    Column::NAME,
-    Column::text("Ready", |pod, _| {
+pub(super) const COLUMNS: &[TableColumn<Pod>] = &[
+    TableColumn::NAME,
+    TableColumn::text("Ready", |pod, _| {
         let summary = Summary::of(pod);
         format!("{}/{}", summary.ready, summary.total).into()
     }),
-    Column::text("Status", |pod, _| Summary::of(pod).reason.into()),
-    Column::text("Restarts", |pod, now| Summary::of(pod).restarts(now).into()),
-    Column::AGE,
-    Column::wide_text("IP", |pod: &Pod, _| or_none(pod.status().ip())),
-    Column::wide_text("Node", |pod: &Pod, _| or_none(pod.spec().node_name())),
-    Column::wide_text("Nominated Node", |pod: &Pod, _| or_none(pod.status().nominated_node_name())),
-    Column::wide_text("Readiness Gates", |pod: &Pod, _| readiness_gates(pod).into()),
+    TableColumn::text("Status", |pod, _| Summary::of(pod).reason.into()),
+    TableColumn::text("Restarts", |pod, now| Summary::of(pod).restarts(now).into()),
+    TableColumn::AGE,
+    TableColumn::wide_text("IP", |pod: &Pod, _| text_or_none(pod.status().ip())),
+    TableColumn::wide_text("Node", |pod: &Pod, _| text_or_none(pod.spec().node_name())),
+    TableColumn::wide_text("Nominated Node", |pod: &Pod, _| {
+        text_or_none(pod.status().nominated_node_name())
+    }),
+    TableColumn::wide_text("Readiness Gates", |pod: &Pod, _| readiness_gates(pod).into()),
 ];
 
 /// What the states of all containers come to.
@@ -125,8 +127,8 @@ impl Summary {
     fn count(&mut self, container: &ContainerStatus) {
         self.restarts = self.restarts.saturating_add(container.restart_count());
         let Some(ended) = container.last_state().terminated() else { return };
-        let seconds = Time::seconds(ended.finished_at());
-        if seconds > self.restarted.as_deref().and_then(Time::seconds) {
+        let seconds = Time::parse_seconds(ended.finished_at());
+        if seconds > self.restarted.as_deref().and_then(Time::parse_seconds) {
             self.restarted = Some(ended.finished_at().into());
         }
     }

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use object::{List, names};
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use super::{ContainerStatus, Pod, PodExtendedResourceClaimStatus, PodSpec, ResourceStatus};
-use crate::{core::Container, rules::Rules};
+use crate::{core::Container, rules::ValidateField};
 
 const MAX_UID: i64 = u32::MAX as i64;
 const MAX_MESSAGE: usize = 4096;
 
-pub(super) fn check(pod: &Pod, errs: &mut Errors) {
+pub(super) fn check(pod: &Pod, errs: &mut ErrorList) {
     let (status, spec) = (pod.status(), pod.spec());
     let windows = spec.os().is_some_and(|os| os.name() == "windows");
     for (name, all, containers) in [
@@ -19,8 +19,8 @@ pub(super) fn check(pod: &Pod, errs: &mut Errors) {
         ("initContainerStatuses", status.init_container_statuses(), Some(spec.init_containers())),
         ("ephemeralContainerStatuses", status.ephemeral_container_statuses(), None),
     ] {
-        let at = Path::STATUS.field(name);
-        at.each(all.iter(), |container, at| {
+        let at = FieldPath::STATUS.field(name);
+        at.for_each_item(all.iter(), |container, at| {
             check_user(container, windows, at, errs);
             let devices = container.allocated_resources_status();
             let at = at.field("allocatedResourcesStatus");
@@ -37,11 +37,11 @@ pub(super) fn check(pod: &Pod, errs: &mut Errors) {
         });
     }
     if let Some(claim) = status.extended_resource_claim_status() {
-        claim.check(spec, &Path::STATUS.field("extendedResourceClaimStatus"), errs);
+        claim.check(spec, &FieldPath::STATUS.field("extendedResourceClaimStatus"), errs);
     }
 }
 
-fn check_user(status: &ContainerStatus, windows: bool, at: &Path, errs: &mut Errors) {
+fn check_user(status: &ContainerStatus, windows: bool, at: &FieldPath, errs: &mut ErrorList) {
     let Some(user) = status.user().and_then(|user| user.linux()) else { return };
     let at = at.field("user");
     let at = at.field("linux");
@@ -52,9 +52,9 @@ fn check_user(status: &ContainerStatus, windows: bool, at: &Path, errs: &mut Err
         let why = format!("must be between 0 and {MAX_UID}, inclusive");
         errs.invalid(&at.field("uid"), user.uid(), why);
     }
-    errs.user(&at.field("gid"), Some(user.gid()));
+    errs.user_or_group_id(&at.field("gid"), Some(user.gid()));
     for (i, group) in user.supplemental_groups().iter().enumerate() {
-        errs.user(&at.field("supplementalGroups").index(i), Some(group));
+        errs.user_or_group_id(&at.field("supplementalGroups").index(i), Some(group));
     }
 }
 
@@ -62,17 +62,17 @@ fn check_devices(
     devices: &List<ResourceStatus>,
     container: Option<&Container>,
     pod: &Pod,
-    at: &Path,
-    errs: &mut Errors,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) {
-    at.each(devices.iter(), |device, at| {
+    at.for_each_item(devices.iter(), |device, at| {
         if let Some(container) = container
-            && let Some(why) = stray(device.name(), container, pod)
+            && let Some(why) = unexpected_device_reason(device.name(), container, pod)
         {
             errs.invalid(&at.field("name"), device.name(), why);
         }
         let mut seen = BTreeSet::new();
-        at.field("resources").each(device.resources().iter(), |health, at| {
+        at.field("resources").for_each_item(device.resources().iter(), |health, at| {
             let known = ["Healthy", "Unhealthy", "Unknown"];
             errs.one_of(&at.field("health"), health.health(), &known);
             match health.message() {
@@ -82,13 +82,13 @@ fn check_devices(
                 }
                 _ => {}
             }
-            errs.once(&mut seen, &at.field("resourceID"), health.resource_id());
+            errs.unique(&mut seen, &at.field("resourceID"), health.resource_id());
         });
     });
 }
 
 /// Why a container has no such device.
-fn stray(name: &str, container: &Container, pod: &Pod) -> Option<&'static str> {
+fn unexpected_device_reason(name: &str, container: &Container, pod: &Pod) -> Option<&'static str> {
     let resources = container.resources();
     let Some(claimed) = name.strip_prefix("claim:") else {
         let asked = resources.requests().get(name).is_some();
@@ -109,7 +109,7 @@ fn stray(name: &str, container: &Container, pod: &Pod) -> Option<&'static str> {
 }
 
 impl PodExtendedResourceClaimStatus {
-    fn check(&self, spec: &PodSpec, at: &Path, errs: &mut Errors) {
+    fn check(&self, spec: &PodSpec, at: &FieldPath, errs: &mut ErrorList) {
         let mappings = at.field("requestMappings");
         if self.request_mappings().is_empty() {
             errs.required(&mappings, "at least one request mapping is required");
@@ -141,10 +141,10 @@ impl PodExtendedResourceClaimStatus {
             }
         }
         let claim = self.resource_claim_name();
-        errs.need(at, "resourceClaimName", claim);
+        errs.required_field(at, "resourceClaimName", claim);
         if !claim.is_empty() {
             let wrong = names::dns1123_subdomain(claim);
-            errs.complaints(&at.field("resourceClaimName"), claim, wrong);
+            errs.invalid_each(&at.field("resourceClaimName"), claim, wrong);
         }
     }
 }
@@ -165,7 +165,7 @@ mod tests {
                 .with_container_statuses([status.clone()])
                 .with_ephemeral_container_statuses([status]),
         );
-        let mut errs = Errors::default();
+        let mut errs = ErrorList::default();
         check(&pod, &mut errs);
         let paths: Vec<_> = errs.0.iter().map(|error| error.path.as_str()).collect();
         assert_eq!(

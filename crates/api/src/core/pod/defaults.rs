@@ -5,7 +5,7 @@ use object::{List, Text};
 use super::{Pod, PodSpec};
 use crate::core::{
     Container, PodSecurityContext, PodTemplateSpec,
-    resources::{is_hugepages, is_of_pods},
+    resources::{is_hugepages, is_pod_level_resource},
 };
 
 pub(super) fn pod(pod: &mut Pod) {
@@ -40,11 +40,11 @@ pub(super) fn pod_resources(spec: &mut PodSpec) {
     let (limits, requests) = (spec.container_limits(), spec.container_requests());
     let limit = |one: &Container, name: &str| one.resources().limits().get(name).is_some();
     let all_limited = |name: &str| spec.all_containers().all(|one| limit(one, name));
-    let known = |name: &str| is_hugepages(name) || is_of_pods(name) && all_limited(name);
+    let known = |name: &str| is_hugepages(name) || is_pod_level_resource(name) && all_limited(name);
     let limits: Vec<_> = limits.into_iter().filter(|(name, _)| known(name)).collect();
     let resources = spec.resources_mut();
     for (name, amount) in requests {
-        let known = is_of_pods(&name) && !is_hugepages(&name);
+        let known = is_pod_level_resource(&name) && !is_hugepages(&name);
         if known && resources.requests().get(&name).is_none() {
             resources.requests_mut().insert(&name, amount);
         }
@@ -56,7 +56,7 @@ pub(super) fn pod_resources(spec: &mut PodSpec) {
         }
     }
     let limits = resources.limits().clone();
-    for (name, amount) in limits.iter().filter(|(name, _)| is_of_pods(name)) {
+    for (name, amount) in limits.iter().filter(|(name, _)| is_pod_level_resource(name)) {
         if resources.requests().get(name).is_none() {
             resources.requests_mut().insert(name, amount);
         }
@@ -101,7 +101,7 @@ fn requests_from_limits(spec: &mut PodSpec) {
     containers(spec, |container| {
         if !container.resources().limits().is_empty() {
             let limits = container.resources().limits().clone();
-            container.resources_mut().requests_mut().add_missing(&limits);
+            container.resources_mut().requests_mut().insert_missing(&limits);
         }
     });
 }

@@ -1,12 +1,16 @@
 //! What the server does with pods.
 
-use crate::advice::Advice;
-use schema::{Column, Errors, Grace, Index, Kind, Names, Path, Subresource, Warnings};
+use crate::advice::CommonWarnings;
+use schema::{
+    ErrorList, FieldPath, GracefulDeletion, Kind, ResourceNames, SelectableField, Subresource,
+    TableColumn, WarningList,
+};
 
 use super::{Pod, PodStatus, columns, defaults, rules, status_rules, warnings};
 
 impl Kind for Pod {
-    const NAMES: Names = Names::new("", "v1", "Pod", "pods").short(&["po"]).categories(&["all"]);
+    const NAMES: ResourceNames =
+        ResourceNames::new("", "v1", "Pod", "pods").short(&["po"]).categories(&["all"]);
     const SHOWS_DELETED: bool = true;
     const GENERATION: bool = true;
     const STATUS_KEEPS: &'static [&'static str] = &["deletionTimestamp", "ownerReferences"];
@@ -27,22 +31,32 @@ impl Kind for Pod {
         Subresource::status("Pod"),
     ];
 
-    const COLUMNS: &'static [Column<Self>] = columns::COLUMNS;
-    const INDEXES: &'static [Index<Self>] = &[
-        Index::topic("spec.nodeName", |pod| pod.spec().node_name().into()),
-        Index::field("spec.restartPolicy", |pod| pod.spec().restart_policy().into()),
-        Index::field("spec.schedulerName", |pod| pod.spec().scheduler_name().into()),
-        Index::field("spec.serviceAccountName", |pod| pod.spec().service_account_name().into()),
-        Index::field("spec.hostNetwork", |pod| pod.spec().host_network().to_string()),
-        Index::field("status.phase", |pod| pod.status().phase().into()),
-        Index::field("status.podIP", |pod| pod.status().ip().into()),
+    const COLUMNS: &'static [TableColumn<Self>] = columns::COLUMNS;
+    const INDEXES: &'static [SelectableField<Self>] = &[
+        SelectableField::with_watch_topic("spec.nodeName", |pod| pod.spec().node_name().into()),
+        SelectableField::filter_only("spec.restartPolicy", |pod| {
+            pod.spec().restart_policy().into()
+        }),
+        SelectableField::filter_only("spec.schedulerName", |pod| {
+            pod.spec().scheduler_name().into()
+        }),
+        SelectableField::filter_only("spec.serviceAccountName", |pod| {
+            pod.spec().service_account_name().into()
+        }),
+        SelectableField::filter_only("spec.hostNetwork", |pod| {
+            pod.spec().host_network().to_string()
+        }),
+        SelectableField::filter_only("status.phase", |pod| pod.status().phase().into()),
+        SelectableField::filter_only("status.podIP", |pod| pod.status().ip().into()),
         // Known, but of no pod: so it is upstream.
-        Index::field("status.podIPs", |_| String::new()),
-        Index::field("status.nominatedNodeName", |pod| pod.status().nominated_node_name().into()),
+        SelectableField::filter_only("status.podIPs", |_| String::new()),
+        SelectableField::filter_only("status.nominatedNodeName", |pod| {
+            pod.status().nominated_node_name().into()
+        }),
     ];
 
-    fn warn_status(&self, told: &mut Warnings) {
-        let (status, at) = (self.status(), Path::STATUS);
+    fn warn_status(&self, told: &mut WarningList) {
+        let (status, at) = (self.status(), FieldPath::STATUS);
         for (i, address) in status.pod_ips().iter().enumerate() {
             told.ip(&at.field("podIPs").index(i).field("ip"), address.ip());
         }
@@ -51,21 +65,21 @@ impl Kind for Pod {
         }
     }
 
-    fn warn(&self, old: Option<&Self>, told: &mut Warnings) {
+    fn warn(&self, old: Option<&Self>, told: &mut WarningList) {
         if old.is_none() {
             told.hostname(self.metadata().name(), "the Pod's hostname");
-            warnings::warn(self.spec(), self.metadata(), &Path::Root, told);
+            warnings::warn(self.spec(), self.metadata(), &FieldPath::Root, told);
         }
     }
 
-    fn grace(&self, asked: Option<i64>) -> Grace {
+    fn grace(&self, asked: Option<i64>) -> GracefulDeletion {
         if !self.is_scheduled() || self.is_finished() {
-            return Grace::Seconds(0);
+            return GracefulDeletion::Seconds(0);
         }
         let given = self.spec().termination_grace_period_seconds();
         match asked.unwrap_or(given) {
-            seconds @ 0.. => Grace::Seconds(seconds),
-            _ => Grace::Seconds(1),
+            seconds @ 0.. => GracefulDeletion::Seconds(seconds),
+            _ => GracefulDeletion::Seconds(1),
         }
     }
 
@@ -81,15 +95,15 @@ impl Kind for Pod {
         defaults::pod(self);
     }
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         rules::check_new(self, errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         rules::check_changed(self, old, errs);
     }
 
-    fn validate_status(&self, old: &Self, errs: &mut Errors) {
+    fn validate_status(&self, old: &Self, errs: &mut ErrorList) {
         status_rules::check(self, old, errs);
     }
 
@@ -111,7 +125,7 @@ impl Kind for Pod {
         self.keep_but(part, old);
     }
 
-    fn validate_part(&self, part: &str, old: &Self, errs: &mut Errors) {
+    fn validate_part(&self, part: &str, old: &Self, errs: &mut ErrorList) {
         self.check_part(part, old, errs);
     }
 

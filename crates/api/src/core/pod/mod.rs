@@ -19,7 +19,7 @@ use macros::api;
 use object::{LabelSelector, List, Map, ObjectMeta, Quantity};
 
 pub use self::{
-    state::Resources,
+    state::ResourceList,
     status::{
         ContainerExtendedResourceRequest, ContainerState, ContainerStateRunning,
         ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, ContainerUser, HostIP,
@@ -61,18 +61,18 @@ pub struct PodSpec {
     #[api(tag = 34, keys("name"), merge, merge_key = "name")]
     ephemeral_containers: List<EphemeralContainer>,
     /// When containers that have ended are restarted: Always (default), OnFailure or Never.
-    #[api(tag = 3, default = "Always", implied, go = "v1.RestartPolicy")]
-    #[api(values("Always", "Never", "OnFailure"))]
+    #[api(tag = 3, default = "Always", unpublished_default, go_type = "v1.RestartPolicy")]
+    #[api(enum_values("Always", "Never", "OnFailure"))]
     restart_policy: String,
     /// Seconds between the termination signal and the kill, 30 by default. 0 kills at once.
-    #[api(default = 30, implied)]
+    #[api(default = 30, unpublished_default)]
     termination_grace_period_seconds: Option<i64>,
     /// Seconds after its start at which the pod is terminated and marked as failed.
     active_deadline_seconds: Option<i64>,
     /// Where DNS names are resolved: ClusterFirst (default), ClusterFirstWithHostNet, Default (as the node) or None
     /// (only dnsConfig).
-    #[api(default = "ClusterFirst", implied, go = "v1.DNSPolicy")]
-    #[api(values("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"))]
+    #[api(default = "ClusterFirst", unpublished_default, go_type = "v1.DNSPolicy")]
+    #[api(enum_values("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"))]
     dns_policy: String,
     /// Labels that a node must have to run the pod.
     #[api(atomic)]
@@ -112,7 +112,7 @@ pub struct PodSpec {
     /// Scheduling rules: which nodes, and which other pods, the pod should be near or away from.
     affinity: Option<Affinity>,
     /// Name of the scheduler that places the pod, default-scheduler by default.
-    #[api(default = "default-scheduler", implied)]
+    #[api(default = "default-scheduler", unpublished_default)]
     scheduler_name: String,
     /// Taints of nodes that the pod tolerates.
     #[api(tag = 22)]
@@ -134,10 +134,10 @@ pub struct PodSpec {
     /// Whether environment variables describe the services of the namespace, true by default.
     enable_service_links: Option<bool>,
     /// Whether the pod may preempt pods of lower priority: PreemptLowerPriority (default) or Never.
-    #[api(go = "v1.PreemptionPolicy", values("Never", "PreemptLowerPriority"))]
+    #[api(go_type = "v1.PreemptionPolicy", enum_values("Never", "PreemptLowerPriority"))]
     preemption_policy: Option<String>,
     /// Resources that running the pod takes on top of its containers. Set from the RuntimeClass.
-    #[api(go = "v1.ResourceList")]
+    #[api(go_type = "v1.ResourceList")]
     overhead: Map<Quantity>,
     /// How pods of a group are spread across zones, nodes or other domains.
     #[api(keys("topologyKey", "whenUnsatisfiable"), merge, merge_key = "topologyKey")]
@@ -160,17 +160,17 @@ pub struct PodSpec {
     /// Host name inside the pod, regardless of hostname, subdomain and name.
     hostname_override: Option<String>,
     /// Group of pods that are scheduled together.
-    #[api(tag = 43, gate = "GenericWorkload")]
+    #[api(tag = 43, feature_gate = "GenericWorkload")]
     scheduling_group: Option<PodSchedulingGroup>,
     /// Controllers that are consulted before the pod is evicted.
-    #[api(keys("name"), merge, merge_key = "name", gate = "EvictionRequestAPI")]
+    #[api(keys("name"), merge, merge_key = "name", feature_gate = "EvictionRequestAPI")]
     eviction_responders: List<EvictionResponder>,
 }
 
 #[api]
 pub struct PodReadinessGate {
     /// Type of the pod condition that must be True.
-    #[api(go = "v1.PodConditionType")]
+    #[api(go_type = "v1.PodConditionType")]
     condition_type: Must<String>,
 }
 
@@ -188,7 +188,7 @@ pub struct PodResourceClaim {
 #[api]
 pub struct PodOS {
     /// linux or windows.
-    #[api(go = "v1.OSName")]
+    #[api(go_type = "v1.OSName")]
     name: Must<String>,
 }
 
@@ -212,17 +212,20 @@ pub struct TopologySpreadConstraint {
     /// Node label; all nodes with the same value are one domain.
     topology_key: Must<String>,
     /// What to do if no node meets the constraint: DoNotSchedule (default) or ScheduleAnyway.
-    #[api(go = "v1.UnsatisfiableConstraintAction", values("DoNotSchedule", "ScheduleAnyway"))]
+    #[api(
+        go_type = "v1.UnsatisfiableConstraintAction",
+        enum_values("DoNotSchedule", "ScheduleAnyway")
+    )]
     when_unsatisfiable: Must<String>,
     /// Label selector of the pods that are counted.
     label_selector: Option<LabelSelector>,
     /// Minimum number of domains. With fewer, the smallest count is taken as 0.
     min_domains: Option<i32>,
     /// Whether nodes that the pod's affinity excludes are left out: Honor (default) or Ignore.
-    #[api(go = "v1.NodeInclusionPolicy", values("Honor", "Ignore"))]
+    #[api(go_type = "v1.NodeInclusionPolicy", enum_values("Honor", "Ignore"))]
     node_affinity_policy: Option<String>,
     /// Whether nodes with taints that the pod does not tolerate are left out: Honor or Ignore (default).
-    #[api(go = "v1.NodeInclusionPolicy", values("Honor", "Ignore"))]
+    #[api(go_type = "v1.NodeInclusionPolicy", enum_values("Honor", "Ignore"))]
     node_taints_policy: Option<String>,
     /// Label keys whose values of this pod are added to the selector.
     match_label_keys: List<String>,
@@ -259,7 +262,7 @@ pub struct EvictionResponder {
     /// The name of the responder.
     name: Must<String>,
     /// Those with a higher one are asked first.
-    #[api(required, always)]
+    #[api(required, no_omitempty)]
     priority: Option<i32>,
 }
 

@@ -1,7 +1,7 @@
 //! Changes of a pod through its own paths: new ephemeral containers, other resources.
 
 use object::{Lens, List, Map, Quantity, Value};
-use schema::{Errors, METADATA, Path};
+use schema::{CLIENT_METADATA_FIELDS, ErrorList, FieldPath};
 
 use super::{Pod, annotations, defaults, rules};
 use crate::core::{Container, ResourceRequirements};
@@ -10,7 +10,7 @@ use crate::core::{Container, ResourceRequirements};
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const RESIZABLE: [&str; 2] = ["cpu", "memory"];
 /// How Go writes a path without a name.
-const NOWHERE: Path = Path::Root.field("[]");
+const EMPTY_PATH: FieldPath = FieldPath::Root.field("[]");
 
 impl Pod {
     /// Keeps everything of the old pod but what this path is for.
@@ -38,7 +38,7 @@ impl Pod {
         self.set_spec(spec);
         self.set_status(old.status().clone());
         let tree = &mut self.0;
-        for field in METADATA {
+        for field in CLIENT_METADATA_FIELDS {
             match old.metadata().tree().get(field) {
                 Value::Null => tree["metadata"].remove(field),
                 kept => tree["metadata"][*field] = kept.clone(),
@@ -46,28 +46,28 @@ impl Pod {
         }
     }
 
-    pub(super) fn check_part(&self, part: &str, old: &Self, errs: &mut Errors) {
+    pub(super) fn check_part(&self, part: &str, old: &Self, errs: &mut ErrorList) {
         let fixed = old.metadata().annotations().get(MIRROR).is_some();
-        let mut told = Errors::default();
+        let mut told = ErrorList::default();
         rules::check_pod(self, &mut told);
         if part == "resize" {
             let windows = old.spec().os().is_some_and(|os| os.name() == "windows");
             if fixed {
-                return errs.forbidden(&NOWHERE, "static pods cannot be resized");
+                return errs.forbidden(&EMPTY_PATH, "static pods cannot be resized");
             } else if windows {
-                return errs.forbidden(&NOWHERE, "windows pods cannot be resized");
+                return errs.forbidden(&EMPTY_PATH, "windows pods cannot be resized");
             }
             self.check_resize(old, &mut told);
         } else {
             if fixed {
                 let why = "static pods do not support ephemeral containers";
-                return errs.forbidden(&NOWHERE, why);
+                return errs.forbidden(&EMPTY_PATH, why);
             }
             let notes = (self.metadata().annotations(), old.metadata().annotations());
             annotations::check_changed(
                 notes.0,
                 notes.1,
-                &Path::METADATA.field("annotations"),
+                &FieldPath::METADATA.field("annotations"),
                 &mut told,
             );
             self.check_ephemeral(old, &mut told);
@@ -76,8 +76,8 @@ impl Pod {
     }
 
     /// Ephemeral containers come, and stay as they came.
-    fn check_ephemeral(&self, old: &Self, errs: &mut Errors) {
-        let at = Path::SPEC.field("ephemeralContainers");
+    fn check_ephemeral(&self, old: &Self, errs: &mut ErrorList) {
+        let at = FieldPath::SPEC.field("ephemeralContainers");
         let all = self.spec().ephemeral_containers().by_key(|it| it.as_container().name());
         for was in old.spec().ephemeral_containers().iter() {
             let name = was.as_container().name();
@@ -97,17 +97,17 @@ impl Pod {
         }
     }
 
-    fn check_resize(&self, old: &Self, errs: &mut Errors) {
+    fn check_resize(&self, old: &Self, errs: &mut ErrorList) {
         if self.qos_class() != old.qos_class() {
             let why = "Pod QOS Class may not change as a result of resizing";
-            errs.invalid(&Path::SPEC, self.status().qos_class(), why);
+            errs.invalid(&FieldPath::SPEC, self.status().qos_class(), why);
         }
         let running = old.status().container_statuses().find(|one| one.state().running().is_some());
         if running.is_some_and(|one| one.resources().is_none()) {
-            errs.forbidden(&Path::SPEC, "Pod running on node without support for resize");
+            errs.forbidden(&FieldPath::SPEC, "Pod running on node without support for resize");
         }
         let (new, was) = (self.spec(), old.spec());
-        check_of_pod(new.resources(), was.resources(), errs);
+        validate_pod_level(new.resources(), was.resources(), errs);
         let lists = [
             ("containers", new.containers(), was.containers()),
             ("initContainers", new.init_containers(), was.init_containers()),
@@ -120,7 +120,7 @@ impl Pod {
             return;
         }
         for (name, new, was) in lists {
-            let at = Path::SPEC.field(name);
+            let at = FieldPath::SPEC.field(name);
             for (i, (new, was)) in new.iter().zip(was.iter()).enumerate() {
                 let at = at.index(i);
                 check_kept(
@@ -134,7 +134,10 @@ impl Pod {
                     && new.resize_policy() == was.resize_policy();
                 if name == "containers" {
                     if !apart {
-                        errs.forbidden(&Path::SPEC, "only cpu and memory resources are mutable");
+                        errs.forbidden(
+                            &FieldPath::SPEC,
+                            "only cpu and memory resources are mutable",
+                        );
                     }
                     continue;
                 }
@@ -167,8 +170,8 @@ fn resized(new: &List<Container>, old: &List<Container>) -> List<Container> {
     sized.collect()
 }
 
-fn check_order(name: &str, new: &List<Container>, old: &List<Container>, errs: &mut Errors) {
-    let at = Path::SPEC.field(name);
+fn check_order(name: &str, new: &List<Container>, old: &List<Container>, errs: &mut ErrorList) {
+    let at = FieldPath::SPEC.field(name);
     if new.len() != old.len() {
         return errs.forbidden(&at, format!("{name} may not be added or removed on resize"));
     }
@@ -180,12 +183,12 @@ fn check_order(name: &str, new: &List<Container>, old: &List<Container>, errs: &
     }
 }
 
-fn check_of_pod(
+fn validate_pod_level(
     new: Option<&ResourceRequirements>,
     old: Option<&ResourceRequirements>,
-    errs: &mut Errors,
+    errs: &mut ErrorList,
 ) {
-    let (at, mut none) = (Path::SPEC.field("resources"), ResourceRequirements::new());
+    let (at, mut none) = (FieldPath::SPEC.field("resources"), ResourceRequirements::new());
     let sized = |it: &&ResourceRequirements| !it.limits().is_empty() || !it.requests().is_empty();
     if let Some(new) = new.filter(|new| !sized(new)) {
         none.set_claims(new.claims().clone()); // others tell that there can be none
@@ -194,13 +197,13 @@ fn check_of_pod(
         (None, None) => return,
         (None, Some(_)) => return errs.forbidden(&at, "pod-level resources cannot be removed"),
         (Some(new), None) if new.tree().is_zero() => {
-            return errs.forbidden(&Path::SPEC, "only cpu and memory resources are mutable");
+            return errs.forbidden(&FieldPath::SPEC, "only cpu and memory resources are mutable");
         }
         (Some(new), old) => (new, old.unwrap_or(&none)),
     };
     check_kept(new, old, "pod-level resource", &at, errs);
     if !resources_apart(new, old) {
-        errs.forbidden(&Path::SPEC, "only cpu and memory resources are mutable at pod-level");
+        errs.forbidden(&FieldPath::SPEC, "only cpu and memory resources are mutable at pod-level");
     }
 }
 
@@ -209,8 +212,8 @@ fn check_kept(
     new: &ResourceRequirements,
     old: &ResourceRequirements,
     what: &str,
-    at: &Path,
-    errs: &mut Errors,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) {
     for (name, new, old) in
         [("requests", new.requests(), old.requests()), ("limits", new.limits(), old.limits())]
@@ -235,17 +238,17 @@ fn resources_apart(new: &ResourceRequirements, old: &ResourceRequirements) -> bo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{core::EphemeralContainer, testing::created};
+    use crate::{core::EphemeralContainer, testing::created_from_json};
 
     fn pod() -> Pod {
-        created(
+        created_from_json(
             r#"{"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i",
                 "resources": {"requests": {"cpu": "1"}}}]}}"#,
         )
     }
 
     fn complaints(new: &Pod, part: &str) -> Vec<String> {
-        let mut errs = Errors::default();
+        let mut errs = ErrorList::default();
         new.check_part(part, &pod(), &mut errs);
         errs.0.iter().map(ToString::to_string).collect()
     }
@@ -259,7 +262,7 @@ mod tests {
         new.keep_but("ephemeralcontainers", &old);
         assert_eq!(new.spec().node_name(), "");
         assert_eq!(new.spec().ephemeral_containers().len(), 1);
-        let mut errs = Errors::default();
+        let mut errs = ErrorList::default();
         old.check_ephemeral(&new, &mut errs);
         assert!(errs.0[0].to_string().contains("may not be removed"), "{errs:?}");
     }

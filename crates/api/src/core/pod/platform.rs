@@ -1,6 +1,6 @@
 //! The rules that depend on the operating system.
 
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use super::PodSpec;
 use crate::core::{PodSecurityContext, SecurityContext, WindowsSecurityContextOptions};
@@ -8,7 +8,7 @@ use crate::core::{PodSecurityContext, SecurityContext, WindowsSecurityContextOpt
 const NOT_ON_WINDOWS: &str = "cannot be set for a windows pod";
 const NOT_ON_LINUX: &str = "windows options cannot be set for a linux pod";
 
-pub(super) fn check_os(spec: &PodSpec, at: &Path, errs: &mut Errors) {
+pub(super) fn check_os(spec: &PodSpec, at: &FieldPath, errs: &mut ErrorList) {
     match spec.os().map(super::PodOS::name) {
         None => {}
         Some("") => errs.required(&at.field("os").field("name"), ""),
@@ -19,7 +19,7 @@ pub(super) fn check_os(spec: &PodSpec, at: &Path, errs: &mut Errors) {
 }
 
 /// Processes of the host itself, on Windows: all containers are such, or none.
-pub(super) fn check_host_process(spec: &PodSpec, at: &Path, errs: &mut Errors) {
+pub(super) fn check_host_process(spec: &PodSpec, at: &FieldPath, errs: &mut ErrorList) {
     let says = |options: Option<&WindowsSecurityContextOptions>| {
         options.and_then(WindowsSecurityContextOptions::host_process)
     };
@@ -53,7 +53,7 @@ pub(super) fn check_host_process(spec: &PodSpec, at: &Path, errs: &mut Errors) {
     }
 }
 
-fn check_linux(spec: &PodSpec, at: &Path, errs: &mut Errors) {
+fn check_linux(spec: &PodSpec, at: &FieldPath, errs: &mut ErrorList) {
     if spec.security_context().is_some_and(|context| context.windows_options().is_some()) {
         errs.forbidden(&at.field("securityContext").field("windowsOptions"), NOT_ON_LINUX);
     }
@@ -65,7 +65,7 @@ fn check_linux(spec: &PodSpec, at: &Path, errs: &mut Errors) {
     });
 }
 
-fn check_windows(spec: &PodSpec, at: &Path, errs: &mut Errors) {
+fn check_windows(spec: &PodSpec, at: &FieldPath, errs: &mut ErrorList) {
     if let Some(context) = spec.security_context() {
         let at = at.field("securityContext");
         forbid(context, &POD_FIELDS, &at, errs);
@@ -113,7 +113,7 @@ const CONTAINER_FIELDS: [&str; 10] = [
     "runAsGroup",
 ];
 
-fn forbid(context: &impl object::Lens, fields: &[&str], at: &Path, errs: &mut Errors) {
+fn forbid(context: &impl object::Lens, fields: &[&str], at: &FieldPath, errs: &mut ErrorList) {
     for name in fields {
         if !context.tree().get(name).is_null() {
             errs.forbidden(&at.field(name), NOT_ON_WINDOWS);

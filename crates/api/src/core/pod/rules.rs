@@ -3,36 +3,36 @@
 use std::collections::{HashMap, HashSet};
 
 use object::{List, Map, names};
-use schema::{Errors, Path, check_annotations, check_labels};
+use schema::{ErrorList, FieldPath, validate_annotations, validate_labels};
 
 use super::{Pod, PodSpec, annotations};
 use crate::{
     core::{Container, NodeAffinity, NodeSelectorTerm, PodTemplateSpec, Toleration},
-    rules::Rules,
-    shown::{shown, shown_all},
+    rules::ValidateField,
+    shown::{format_go, format_go_list},
 };
 
-const ANNOTATIONS: Path = Path::METADATA.field("annotations");
+const ANNOTATIONS: FieldPath = FieldPath::METADATA.field("annotations");
 const MAX_SECONDS: i64 = i32::MAX as i64;
 /// What an update of a pod may change, as messages say it.
 const CHANGEABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,\
     `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),\
     `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
-pub(super) fn check_new(pod: &Pod, errs: &mut Errors) {
+pub(super) fn check_new(pod: &Pod, errs: &mut ErrorList) {
     check_pod(pod, errs);
     let spec = pod.spec();
     if !spec.ephemeral_containers().is_empty() {
-        errs.forbidden(&Path::SPEC.field("ephemeralContainers"), "cannot be set on create");
+        errs.forbidden(&FieldPath::SPEC.field("ephemeralContainers"), "cannot be set on create");
     }
     if pod.is_scheduled() && !spec.scheduling_gates().is_empty() {
         let why = "cannot be set until all schedulingGates have been cleared";
-        errs.forbidden(&Path::SPEC.field("nodeName"), why);
+        errs.forbidden(&FieldPath::SPEC.field("nodeName"), why);
     }
-    annotations::check_profiles(pod.metadata().annotations(), spec, &Path::SPEC, errs);
+    annotations::check_profiles(pod.metadata().annotations(), spec, &FieldPath::SPEC, errs);
 }
 
-pub(super) fn check_changed(pod: &Pod, old: &Pod, errs: &mut Errors) {
+pub(super) fn check_changed(pod: &Pod, old: &Pod, errs: &mut ErrorList) {
     check_pod(pod, errs);
     let (new_notes, old_notes) = (pod.metadata().annotations(), old.metadata().annotations());
     annotations::check_changed(new_notes, old_notes, &ANNOTATIONS, errs);
@@ -41,23 +41,23 @@ pub(super) fn check_changed(pod: &Pod, old: &Pod, errs: &mut Errors) {
         ("containers", spec.containers(), old.containers()),
         ("initContainers", spec.init_containers(), old.init_containers()),
     ] {
-        if !check_images(new, old, &Path::SPEC.field(name), errs) {
+        if !check_images(new, old, &FieldPath::SPEC.field(name), errs) {
             return;
         }
     }
-    if !check_deadline(spec, old, &Path::SPEC.field("activeDeadlineSeconds"), errs) {
+    if !check_deadline(spec, old, &FieldPath::SPEC.field("activeDeadlineSeconds"), errs) {
         return;
     }
     check_tolerations(spec.tolerations(), old.tolerations(), errs);
     check_gates(spec, old, errs);
-    check_rest(spec, old, errs);
+    validate_other_fields_immutable(spec, old, errs);
 }
 
 impl PodTemplateSpec {
-    pub(crate) fn check(&self, at: &Path, errs: &mut Errors) {
+    pub(crate) fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let (meta, spec) = (self.metadata(), at.field("spec"));
-        check_labels(meta.labels(), &at.field("labels"), errs);
-        check_annotations(meta.annotations(), &at.field("annotations"), errs);
+        validate_labels(meta.labels(), &at.field("labels"), errs);
+        validate_annotations(meta.annotations(), &at.field("annotations"), errs);
         annotations::check(meta.annotations(), self.spec(), &at.field("annotations"), errs);
         self.spec().check("", &spec, errs);
         annotations::check_profiles(meta.annotations(), self.spec(), &spec, errs);
@@ -69,28 +69,30 @@ impl PodTemplateSpec {
 }
 
 /// What holds for pods, old and new.
-pub(super) fn check_pod(pod: &Pod, errs: &mut Errors) {
+pub(super) fn check_pod(pod: &Pod, errs: &mut ErrorList) {
     let (meta, spec) = (pod.metadata(), pod.spec());
     annotations::check(meta.annotations(), spec, &ANNOTATIONS, errs);
-    spec.check(meta.name(), &Path::SPEC, errs);
+    spec.check(meta.name(), &FieldPath::SPEC, errs);
     if spec.service_account_name().is_empty() {
         forbid_tokens(spec, errs);
     }
-    let grace = Path::SPEC.field("terminationGracePeriodSeconds");
+    let grace = FieldPath::SPEC.field("terminationGracePeriodSeconds");
     errs.non_negative(&grace, spec.termination_grace_period_seconds());
     for (name, list) in
         [("containers", spec.containers()), ("initContainers", spec.init_containers())]
     {
-        Path::SPEC.field(name).each(list.iter(), |container, at| container.check_image(at, errs));
+        FieldPath::SPEC
+            .field(name)
+            .for_each_item(list.iter(), |container, at| container.check_image(at, errs));
     }
 }
 
-fn forbid_tokens(spec: &PodSpec, errs: &mut Errors) {
+fn forbid_tokens(spec: &PodSpec, errs: &mut ErrorList) {
     for (i, volume) in spec.volumes().iter().enumerate() {
         let Some(projected) = volume.volume_source().projected() else { continue };
         for (j, source) in projected.sources().iter().enumerate() {
             if source.service_account_token().is_some() {
-                let at = Path::SPEC.field("volumes");
+                let at = FieldPath::SPEC.field("volumes");
                 let at = at.index(i);
                 let at = at.field("projected");
                 let why = "must not be specified when serviceAccountName is not set";
@@ -104,22 +106,22 @@ fn forbid_tokens(spec: &PodSpec, errs: &mut Errors) {
 fn check_images(
     new: &List<Container>,
     old: &List<Container>,
-    at: &Path,
-    errs: &mut Errors,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) -> bool {
     if new.len() != old.len() {
         errs.forbidden(at, "pod updates may not add or remove containers");
         return false;
     }
     for (i, container) in new.iter().enumerate() {
-        errs.need(&at.index(i), "image", container.image());
+        errs.required_field(&at.index(i), "image", container.image());
         container.check_image(&at.index(i), errs);
     }
     true
 }
 
 /// A deadline can come nearer, and never go away. Says whether to go on.
-fn check_deadline(spec: &PodSpec, old: &PodSpec, at: &Path, errs: &mut Errors) -> bool {
+fn check_deadline(spec: &PodSpec, old: &PodSpec, at: &FieldPath, errs: &mut ErrorList) -> bool {
     match (spec.active_deadline_seconds(), old.active_deadline_seconds()) {
         (Some(new), _) if !(0..=MAX_SECONDS).contains(&new) => {
             for wrong in names::in_range(new, 0, MAX_SECONDS) {
@@ -140,14 +142,14 @@ fn check_deadline(spec: &PodSpec, old: &PodSpec, at: &Path, errs: &mut Errors) -
     }
 }
 
-fn check_tolerations(new: &List<Toleration>, old: &List<Toleration>, errs: &mut Errors) {
+fn check_tolerations(new: &List<Toleration>, old: &List<Toleration>, errs: &mut ErrorList) {
     let bare = |toleration: &Toleration| {
         let mut bare = toleration.clone();
         bare.clear_toleration_seconds();
         bare
     };
     let now: HashSet<object::Value> = new.iter().map(|new| bare(new).into()).collect();
-    let at = Path::SPEC.field("tolerations");
+    let at = FieldPath::SPEC.field("tolerations");
     if !old.iter().all(|old| now.contains(&bare(old).into())) {
         let why = "existing toleration can not be modified except its tolerationSeconds";
         return errs.forbidden(&at, why);
@@ -155,7 +157,7 @@ fn check_tolerations(new: &List<Toleration>, old: &List<Toleration>, errs: &mut 
     crate::core::toleration::check_tolerations(new, &at, errs);
 }
 
-fn check_gates(spec: &PodSpec, old: &PodSpec, errs: &mut Errors) {
+fn check_gates(spec: &PodSpec, old: &PodSpec, errs: &mut ErrorList) {
     let gates = spec.scheduling_gates();
     let before = old.scheduling_gates().by_key(|gate| gate.name());
     let last: HashMap<_, _> = gates.iter().enumerate().map(|(i, gate)| (gate.name(), i)).collect();
@@ -166,13 +168,13 @@ fn check_gates(spec: &PodSpec, old: &PodSpec, errs: &mut Errors) {
                 "only deletion is allowed, but found new scheduling gate '{}'",
                 gate.name()
             );
-            errs.forbidden(&Path::SPEC.field("schedulingGates").index(i).field("name"), why);
+            errs.forbidden(&FieldPath::SPEC.field("schedulingGates").index(i).field("name"), why);
         }
     }
 }
 
 /// Nothing else may differ: with what may change put back, both are the same.
-fn check_rest(spec: &PodSpec, old: &PodSpec, errs: &mut Errors) {
+fn validate_other_fields_immutable(spec: &PodSpec, old: &PodSpec, errs: &mut ErrorList) {
     let mut back = spec.clone();
     restore_images(&mut back, old);
     match old.active_deadline_seconds() {
@@ -189,7 +191,7 @@ fn check_rest(spec: &PodSpec, old: &PodSpec, errs: &mut Errors) {
     }
     if !back.same_tree(old) {
         let why = format!("pod updates may not change fields other than {CHANGEABLE}\n");
-        errs.forbidden(&Path::SPEC, why + &super::diff::diff(old, &back));
+        errs.forbidden(&FieldPath::SPEC, why + &super::diff::diff(old, &back));
     }
 }
 
@@ -208,14 +210,14 @@ fn restore_images(back: &mut PodSpec, old: &PodSpec) {
 }
 
 /// While a pod waits at a gate, it may be told more closely where to go.
-fn check_gated(back: &mut PodSpec, old: &PodSpec, errs: &mut Errors) {
+fn check_gated(back: &mut PodSpec, old: &PodSpec, errs: &mut ErrorList) {
     let kept = |new: &Map<String>, old: &Map<String>| {
         old.iter().all(|(name, value)| new.get(name) == Some(value))
     };
     if !kept(back.node_selector(), old.node_selector()) {
         let why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
         let new = object::Value::from(back.node_selector().clone());
-        errs.invalid(&Path::SPEC.field("nodeSelector"), new, why);
+        errs.invalid(&FieldPath::SPEC.field("nodeSelector"), new, why);
     }
     back.set_node_selector(old.node_selector().clone());
     let of = |spec: &PodSpec| spec.affinity().and_then(|it| it.node_affinity()).cloned();
@@ -235,13 +237,17 @@ fn check_gated(back: &mut PodSpec, old: &PodSpec, errs: &mut Errors) {
     }
 }
 
-fn check_node_affinity(new: Option<&NodeAffinity>, old: Option<&NodeAffinity>, errs: &mut Errors) {
+fn check_node_affinity(
+    new: Option<&NodeAffinity>,
+    old: Option<&NodeAffinity>,
+    errs: &mut ErrorList,
+) {
     let required = |affinity: Option<&NodeAffinity>| {
         let selector =
             affinity.and_then(NodeAffinity::required_during_scheduling_ignored_during_execution);
         selector.map(|selector| selector.node_selector_terms().clone()).unwrap_or_default()
     };
-    let at = Path::SPEC.field("affinity");
+    let at = FieldPath::SPEC.field("affinity");
     let at = at.field("nodeAffinity");
     let at = at.field("requiredDuringSchedulingIgnoredDuringExecution");
     let at = at.field("nodeSelectorTerms");
@@ -251,13 +257,13 @@ fn check_node_affinity(new: Option<&NodeAffinity>, old: Option<&NodeAffinity>, e
     }
     if old.len() != new.len() {
         let why = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
-        let all = if new.is_empty() { "null".to_owned() } else { shown_all(&new) };
-        return errs.invalid_shown(&at, all, why);
+        let all = if new.is_empty() { "null".to_owned() } else { format_go_list(&new) };
+        return errs.invalid_formatted(&at, all, why);
     }
     for (i, (new, old)) in new.iter().zip(old.iter()).enumerate() {
         if !only_adds(new, old) {
             let why = "only additions are allowed (no mutations or deletions)";
-            errs.invalid_shown(&at.index(i), shown(new), why);
+            errs.invalid_formatted(&at.index(i), format_go(new), why);
         }
     }
 }

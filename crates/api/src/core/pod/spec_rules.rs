@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use object::{Lens, names};
-use schema::{Errors, Path, check_labels};
+use schema::{ErrorList, FieldPath, validate_labels};
 
 use super::{PodResourceClaim, PodSpec, TopologySpreadConstraint, platform};
 use crate::{
@@ -11,15 +11,15 @@ use crate::{
         Container, ResourceRequirements,
         affinity::check_label_keys,
         container::{
-            Surroundings, check_containers, check_ephemeral_containers, check_init_containers,
+            PodContext, check_containers, check_ephemeral_containers, check_init_containers,
         },
-        probe::End,
-        security_context::Host,
+        probe::PodTermination,
+        security_context::HostNamespaces,
         toleration::check_tolerations,
         volume::mounts::check_volumes,
     },
-    rules::Rules,
-    shown::shown,
+    rules::ValidateField,
+    shown::format_go,
 };
 
 const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
@@ -28,13 +28,13 @@ const MAX_SECONDS: i64 = i32::MAX as i64;
 
 impl PodSpec {
     /// `pod` is the pod's name, empty in a template.
-    pub(crate) fn check(&self, pod: &str, at: &Path, errs: &mut Errors) {
+    pub(crate) fn check(&self, pod: &str, at: &FieldPath, errs: &mut ErrorList) {
         let volumes = check_volumes(self.volumes(), pod, &at.field("volumes"), errs);
         self.check_claims(&at.field("resourceClaims"), errs);
-        let pod_has = Surroundings {
+        let pod_has = PodContext {
             volumes,
             claims: self.claim_names(),
-            end: End {
+            termination: PodTermination {
                 grace: self.termination_grace_period_seconds(),
                 os: self.os().map(super::PodOS::name),
             },
@@ -46,16 +46,16 @@ impl PodSpec {
         self.check_host_ports(!pod.is_empty(), &at.field("containers"), errs);
         errs.one_of(&at.field("restartPolicy"), self.restart_policy(), &RESTART_POLICIES);
         errs.one_of(&at.field("dnsPolicy"), self.dns_policy(), &DNS_POLICIES);
-        check_labels(self.node_selector(), &at.field("nodeSelector"), errs);
+        validate_labels(self.node_selector(), &at.field("nodeSelector"), errs);
         if let Some(context) = self.security_context() {
-            let host = Host { network: self.host_network(), ipc: self.host_ipc() };
+            let host = HostNamespaces { network: self.host_network(), ipc: self.host_ipc() };
             context.check(host, &at.field("securityContext"), errs);
         }
         if self.host_pid() && self.share_process_namespace() == Some(true) {
             let why = "ShareProcessNamespace and HostPID cannot both be enabled";
             errs.invalid(&at.field("shareProcessNamespace"), true, why);
         }
-        at.given("affinity", self.affinity(), |affinity, at| affinity.check(at, errs));
+        at.if_present("affinity", self.affinity(), |affinity, at| affinity.check(at, errs));
         self.check_dns(&at.field("dnsConfig"), errs);
         self.check_gates(at, errs);
         self.check_spread(&at.field("topologySpreadConstraints"), errs);
@@ -70,18 +70,22 @@ impl PodSpec {
     }
 
     /// Each container of each sort, and where it stands.
-    pub(crate) fn visit<'a>(&'a self, at: &Path, mut each: impl FnMut(&'a Container, &Path)) {
+    pub(crate) fn visit<'a>(
+        &'a self,
+        at: &FieldPath,
+        mut each: impl FnMut(&'a Container, &FieldPath),
+    ) {
         for (name, list) in
             [("initContainers", self.init_containers()), ("containers", self.containers())]
         {
-            at.field(name).each(list.iter(), |container, at| each(container, at));
+            at.field(name).for_each_item(list.iter(), |container, at| each(container, at));
         }
         for (i, container) in self.ephemeral_containers().iter().enumerate() {
             each(container.as_container(), &at.field("ephemeralContainers").index(i));
         }
     }
 
-    fn check_all_containers(&self, pod: &Surroundings, at: &Path, errs: &mut Errors) {
+    fn check_all_containers(&self, pod: &PodContext, at: &FieldPath, errs: &mut ErrorList) {
         check_containers(self.containers(), pod, &at.field("containers"), errs);
         let init = at.field("initContainers");
         check_init_containers(self.init_containers(), self.containers(), pod, &init, errs);
@@ -95,7 +99,7 @@ impl PodSpec {
         names.filter(|name| !name.is_empty()).collect()
     }
 
-    fn check_claims(&self, at: &Path, errs: &mut Errors) {
+    fn check_claims(&self, at: &FieldPath, errs: &mut ErrorList) {
         let mut seen = BTreeSet::new();
         for (i, claim) in self.resource_claims().iter().enumerate() {
             let (at, name) = (at.index(i), claim.name());
@@ -110,7 +114,7 @@ impl PodSpec {
         }
     }
 
-    fn check_resources(&self, at: &Path, errs: &mut Errors) {
+    fn check_resources(&self, at: &FieldPath, errs: &mut ErrorList) {
         let Some(resources) = self.resources() else { return };
         let at = at.field("resources");
         if self.os().is_some_and(|os| os.name() == "windows") {
@@ -125,7 +129,7 @@ impl PodSpec {
     }
 
     /// A pod as a whole asks for at least as much as its containers do together.
-    fn check_sums(&self, whole: &ResourceRequirements, at: &Path, errs: &mut Errors) {
+    fn check_sums(&self, whole: &ResourceRequirements, at: &FieldPath, errs: &mut ErrorList) {
         for (name, sum) in self.container_requests() {
             if let Some(asked) = whole.requests().get(&name).filter(|asked| sum > *asked) {
                 let why = format!(
@@ -153,7 +157,7 @@ impl PodSpec {
         }
     }
 
-    fn check_host_ports(&self, pod: bool, at: &Path, errs: &mut Errors) {
+    fn check_host_ports(&self, pod: bool, at: &FieldPath, errs: &mut ErrorList) {
         if !self.host_network() {
             return;
         }
@@ -168,7 +172,7 @@ impl PodSpec {
         }
     }
 
-    fn check_dns(&self, at: &Path, errs: &mut Errors) {
+    fn check_dns(&self, at: &FieldPath, errs: &mut ErrorList) {
         let alone = self.dns_policy() == "None";
         let Some(config) = self.dns_config() else {
             if alone {
@@ -187,7 +191,7 @@ impl PodSpec {
             errs.invalid(&at_servers, object::Value::from(servers.clone()), why);
         }
         for (i, server) in servers.iter().enumerate() {
-            errs.complaints(&at_servers.index(i), server, names::legacy_ip(server, &[]));
+            errs.invalid_each(&at_servers.index(i), server, names::legacy_ip(server, &[]));
         }
         let at_searches = at.field("searches");
         let all = || object::Value::from(searches.clone());
@@ -201,7 +205,7 @@ impl PodSpec {
         }
         for (i, search) in searches.iter().enumerate().filter(|(_, search)| *search != ".") {
             let search = search.strip_suffix('.').unwrap_or(search);
-            errs.complaints(&at_searches.index(i), search, underscored_subdomain(search));
+            errs.invalid_each(&at_searches.index(i), search, underscored_subdomain(search));
         }
         for (i, option) in config.options().iter().enumerate() {
             if option.name().is_empty() {
@@ -210,19 +214,19 @@ impl PodSpec {
         }
     }
 
-    fn check_gates(&self, at: &Path, errs: &mut Errors) {
-        at.field("readinessGates").each(self.readiness_gates().iter(), |gate, at| {
+    fn check_gates(&self, at: &FieldPath, errs: &mut ErrorList) {
+        at.field("readinessGates").for_each_item(self.readiness_gates().iter(), |gate, at| {
             errs.qualified(&at.field("conditionType"), gate.condition_type());
         });
         let mut seen = BTreeSet::new();
         let at = at.field("schedulingGates");
         for (i, gate) in self.scheduling_gates().iter().enumerate() {
             errs.qualified(&at.index(i), gate.name());
-            errs.once(&mut seen, &at.index(i), gate.name());
+            errs.unique(&mut seen, &at.index(i), gate.name());
         }
     }
 
-    fn check_spread(&self, at: &Path, errs: &mut Errors) {
+    fn check_spread(&self, at: &FieldPath, errs: &mut ErrorList) {
         let all = self.topology_spread_constraints();
         let key = |it: &'_ TopologySpreadConstraint| {
             (it.topology_key().to_owned(), it.when_unsatisfiable().to_owned())
@@ -242,7 +246,7 @@ impl PodSpec {
         }
     }
 
-    fn check_host_users(&self, at: &Path, errs: &mut Errors) {
+    fn check_host_users(&self, at: &FieldPath, errs: &mut ErrorList) {
         const WHY: &str = "when `hostUsers` is false";
         if self.host_users() != Some(false) {
             return;
@@ -258,18 +262,20 @@ impl PodSpec {
         }
     }
 
-    fn check_names(&self, at: &Path, errs: &mut Errors) {
+    fn check_names(&self, at: &FieldPath, errs: &mut ErrorList) {
         for (name, value) in [
             ("serviceAccountName", self.service_account_name()),
             ("nodeName", self.node_name()),
             ("priorityClassName", self.priority_class_name()),
         ] {
-            errs.optional(&at.field(name), value, names::dns1123_subdomain);
+            errs.optional_format(&at.field(name), value, names::dns1123_subdomain);
         }
         for (name, value) in [("hostname", self.hostname()), ("subdomain", self.subdomain())] {
-            errs.optional(&at.field(name), value, names::dns1123_label);
+            errs.optional_format(&at.field(name), value, names::dns1123_label);
         }
-        at.given("runtimeClassName", self.runtime_class_name(), |it, at| errs.subdomain(at, it));
+        at.if_present("runtimeClassName", self.runtime_class_name(), |it, at| {
+            errs.subdomain(at, it)
+        });
         let Some(name) = self.hostname_override() else { return };
         let at = at.field("hostnameOverride");
         if self.set_hostname_as_fqdn() == Some(true) {
@@ -282,14 +288,15 @@ impl PodSpec {
         errs.subdomain(&at, name);
     }
 
-    fn check_aliases(&self, at: &Path, errs: &mut Errors) {
-        at.each(self.host_aliases().iter(), |alias, at| {
-            errs.complaints(&at.field("ip"), alias.ip(), names::legacy_ip(alias.ip(), &[]));
-            at.field("hostnames").each(alias.hostnames().iter(), |it, at| errs.subdomain(at, it));
+    fn check_aliases(&self, at: &FieldPath, errs: &mut ErrorList) {
+        at.for_each_item(self.host_aliases().iter(), |alias, at| {
+            errs.invalid_each(&at.field("ip"), alias.ip(), names::legacy_ip(alias.ip(), &[]));
+            at.field("hostnames")
+                .for_each_item(alias.hostnames().iter(), |it, at| errs.subdomain(at, it));
         });
     }
 
-    fn check_policies(&self, at: &Path, errs: &mut Errors) {
+    fn check_policies(&self, at: &FieldPath, errs: &mut ErrorList) {
         if let Some(seconds) = self.active_deadline_seconds() {
             for wrong in names::in_range(seconds, 1, MAX_SECONDS) {
                 errs.invalid(&at.field("activeDeadlineSeconds"), seconds, wrong);
@@ -309,7 +316,7 @@ impl PodSpec {
         }
     }
 
-    fn check_file_keys(&self, at: &Path, errs: &mut Errors) {
+    fn check_file_keys(&self, at: &FieldPath, errs: &mut ErrorList) {
         let volumes = self.volumes().by_key(|volume| volume.name());
         self.visit(at, |container, at| {
             for (i, var) in container.env().iter().enumerate() {
@@ -335,7 +342,7 @@ impl PodSpec {
 }
 
 impl PodResourceClaim {
-    fn check_source(&self, at: &Path, errs: &mut Errors) {
+    fn check_source(&self, at: &FieldPath, errs: &mut ErrorList) {
         let (claim, template) = (self.resource_claim_name(), self.resource_claim_template_name());
         if claim.is_some() == template.is_some() {
             let why = match claim {
@@ -345,17 +352,17 @@ impl PodResourceClaim {
                 }
                 None => "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
             };
-            errs.invalid_shown(at, shown(self), why);
+            errs.invalid_formatted(at, format_go(self), why);
         }
         for (field, name) in [("resourceClaimName", claim), ("resourceClaimTemplateName", template)]
         {
-            at.given(field, name, |name, at| errs.subdomain(at, name));
+            at.if_present(field, name, |name, at| errs.subdomain(at, name));
         }
     }
 }
 
 impl TopologySpreadConstraint {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         errs.positive(&at.field("maxSkew"), self.max_skew().into());
         if self.topology_key().is_empty() {
             errs.required(&at.field("topologyKey"), "can not be empty");
@@ -377,7 +384,7 @@ impl TopologySpreadConstraint {
             ("nodeAffinityPolicy", self.node_affinity_policy()),
             ("nodeTaintsPolicy", self.node_taints_policy()),
         ] {
-            at.given(name, policy, |policy, at| errs.one_of(at, policy, &["Honor", "Ignore"]));
+            at.if_present(name, policy, |policy, at| errs.one_of(at, policy, &["Honor", "Ignore"]));
         }
         let none = object::List::default();
         check_label_keys(self.match_label_keys(), &none, self.label_selector(), at, errs);

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use object::{Map, Quantity, Text};
 
 use super::{Pod, PodCondition, PodSpec, PodStatus};
-use crate::core::{Container, ResourceRequirements, resources::is_of_pods};
+use crate::core::{Container, ResourceRequirements, resources::is_pod_level_resource};
 
 /// Amounts by the name of the resource.
-pub type Resources = BTreeMap<Text, Quantity>;
+pub type ResourceList = BTreeMap<Text, Quantity>;
 
 impl Pod {
     /// Whether a node has been chosen.
@@ -33,21 +33,21 @@ impl Pod {
     /// Whether it has been ready for at least `seconds`.
     pub fn is_available(&self, seconds: i32, now: i64) -> bool {
         let Some(ready) = self.status().condition("Ready") else { return false };
-        let since = object::Time::seconds(ready.last_transition_time());
+        let since = object::Time::parse_seconds(ready.last_transition_time());
         let long = since.is_some_and(|since| since + i64::from(seconds) <= now);
         ready.status() == "True" && (seconds == 0 || long)
     }
 
     /// What the node must have free for the pod: the sum over containers, at least
     /// the most that an init container needs, and the overhead.
-    pub fn requests(&self) -> Resources {
+    pub fn requests(&self) -> ResourceList {
         let mut sum = self.spec().container_requests();
         self.spec().over_all(&mut sum, ResourceRequirements::requests);
         sum
     }
 
     /// The most that the pod may use, where that is said.
-    pub fn limits(&self) -> Resources {
+    pub fn limits(&self) -> ResourceList {
         let mut sum = self.spec().container_limits();
         let before = sum.clone();
         self.spec().over_all(&mut sum, ResourceRequirements::limits);
@@ -142,19 +142,19 @@ impl PodSpec {
     }
 
     /// What the containers ask for together.
-    pub fn container_requests(&self) -> Resources {
+    pub fn container_requests(&self) -> ResourceList {
         self.aggregate(ResourceRequirements::requests)
     }
 
     /// What the containers may use together.
-    pub fn container_limits(&self) -> Resources {
+    pub fn container_limits(&self) -> ResourceList {
         self.aggregate(ResourceRequirements::limits)
     }
 
     /// Init containers run one after the other, each beside the sidecars before it.
-    fn aggregate(&self, of: fn(&ResourceRequirements) -> &Map<Quantity>) -> Resources {
+    fn aggregate(&self, of: fn(&ResourceRequirements) -> &Map<Quantity>) -> ResourceList {
         let (mut sum, mut sidecars, mut peak) =
-            (Resources::new(), Resources::new(), Resources::new());
+            (ResourceList::new(), ResourceList::new(), ResourceList::new());
         for container in self.containers().iter() {
             add(&mut sum, of(container.resources()));
         }
@@ -172,9 +172,9 @@ impl PodSpec {
     }
 
     /// What is said of the pod as a whole stands above its containers; overhead is added.
-    fn over_all(&self, sum: &mut Resources, of: fn(&ResourceRequirements) -> &Map<Quantity>) {
+    fn over_all(&self, sum: &mut ResourceList, of: fn(&ResourceRequirements) -> &Map<Quantity>) {
         if let Some(whole) = self.resources() {
-            for (name, amount) in of(whole).iter().filter(|(name, _)| is_of_pods(name)) {
+            for (name, amount) in of(whole).iter().filter(|(name, _)| is_pod_level_resource(name)) {
                 sum.insert(name.into(), amount);
             }
         }
@@ -182,13 +182,13 @@ impl PodSpec {
     }
 }
 
-fn add(sum: &mut Resources, more: &Map<Quantity>) {
+fn add(sum: &mut ResourceList, more: &Map<Quantity>) {
     for (name, amount) in more.iter() {
         *sum.entry(name.into()).or_default() += &amount;
     }
 }
 
-fn most(sum: &mut Resources, other: Resources) {
+fn most(sum: &mut ResourceList, other: ResourceList) {
     for (name, amount) in other {
         let entry = sum.entry(name).or_default();
         if amount > *entry {

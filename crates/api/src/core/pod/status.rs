@@ -11,8 +11,8 @@ pub struct PodStatus {
     #[api(tag = 17)]
     observed_generation: i64,
     /// Summary of where the pod is in its life: Pending, Running, Succeeded, Failed or Unknown.
-    #[api(tag = 1, go = "v1.PodPhase")]
-    #[api(values("Failed", "Pending", "Running", "Succeeded", "Unknown"))]
+    #[api(tag = 1, go_type = "v1.PodPhase")]
+    #[api(enum_values("Failed", "Pending", "Running", "Succeeded", "Unknown"))]
     phase: String,
     /// Current conditions of the pod: PodScheduled, Initialized, ContainersReady, Ready and others.
     #[api(keys("type"), merge, merge_key = "type")]
@@ -46,13 +46,13 @@ pub struct PodStatus {
     #[api(tag = 8)]
     container_statuses: List<ContainerStatus>,
     /// Quality of service class, by requests and limits: Guaranteed, Burstable or BestEffort.
-    #[api(go = "v1.PodQOSClass", values("BestEffort", "Burstable", "Guaranteed"))]
+    #[api(go_type = "v1.PodQOSClass", enum_values("BestEffort", "Burstable", "Guaranteed"))]
     qos_class: String,
     /// Status of each ephemeral container.
     #[api(tag = 13)]
     ephemeral_container_statuses: List<ContainerStatus>,
     /// Deprecated: see the conditions PodResizePending and PodResizeInProgress.
-    #[api(go = "v1.PodResizeStatus")]
+    #[api(go_type = "v1.PodResizeStatus")]
     resize: String,
     /// ResourceClaims that were created for the pod.
     #[api(keys("name"), merge, retain_keys, merge_key = "name")]
@@ -61,16 +61,16 @@ pub struct PodStatus {
     #[api(tag = 18)]
     extended_resource_claim_status: Option<PodExtendedResourceClaimStatus>,
     /// Resources that the node has reserved for the pod.
-    #[api(go = "v1.ResourceList")]
+    #[api(go_type = "v1.ResourceList")]
     allocated_resources: Map<Quantity>,
     /// Requests and limits of the pod that are in force.
     resources: Option<ResourceRequirements>,
     /// What claims take of the node's resources.
     #[api(keys("resourceClaimName"), merge, merge_key = "resourceClaimName")]
-    #[api(gate = "DRANodeAllocatableResources")]
+    #[api(feature_gate = "DRANodeAllocatableResources")]
     node_allocatable_resource_claim_statuses: List<NodeAllocatableResourceClaimStatus>,
     /// Health of the volumes, as their drivers report it.
-    #[api(keys("name"), gate = "CSIVolumeHealth")]
+    #[api(keys("name"), feature_gate = "CSIVolumeHealth")]
     volume_health: List<PodVolumeHealth>,
 }
 
@@ -108,7 +108,7 @@ pub struct ContainerStatus {
     /// Whether the container has started: its postStart hook has run and its startup probe has succeeded.
     started: Option<bool>,
     /// Resources that the node has reserved for the container.
-    #[api(go = "v1.ResourceList")]
+    #[api(go_type = "v1.ResourceList")]
     allocated_resources: Map<Quantity>,
     /// Requests and limits of the container that are in force.
     resources: Option<ResourceRequirements>,
@@ -121,7 +121,7 @@ pub struct ContainerStatus {
     #[api(keys("name"), merge, merge_key = "name")]
     allocated_resources_status: List<ResourceStatus>,
     /// Signal that is sent to stop the container.
-    #[api(go = "v1.Signal", values = &SIGNALS)]
+    #[api(go_type = "v1.Signal", enum_values = &SIGNALS)]
     stop_signal: Option<String>,
 }
 
@@ -171,7 +171,7 @@ pub struct ContainerStateTerminated {
 #[api]
 pub struct ResourceStatus {
     /// The resource.
-    #[api(go = "v1.ResourceName")]
+    #[api(go_type = "v1.ResourceName")]
     name: Must<String>,
     /// The devices of the resource.
     #[api(keys("resourceID"))]
@@ -181,10 +181,10 @@ pub struct ResourceStatus {
 #[api]
 pub struct ResourceHealth {
     /// The device.
-    #[api(name = "resourceID", go = "v1.ResourceID")]
+    #[api(name = "resourceID", go_type = "v1.ResourceID")]
     resource_id: Must<String>,
     /// Healthy, Unhealthy or Unknown.
-    #[api(go = "v1.ResourceHealthStatus")]
+    #[api(go_type = "v1.ResourceHealthStatus")]
     health: String,
     /// What is known of it.
     #[api(tag = 6)]
@@ -216,10 +216,10 @@ pub struct VolumeMountStatus {
     /// Whether the volume is mounted read-only.
     read_only: bool,
     /// Whether all below it is, too.
-    #[api(go = "v1.RecursiveReadOnlyMode")]
+    #[api(go_type = "v1.RecursiveReadOnlyMode")]
     recursive_read_only: Option<String>,
     /// What is known of the volume.
-    #[api(gate = "ImageVolumeWithDigest")]
+    #[api(feature_gate = "ImageVolumeWithDigest")]
     volume_status: Option<VolumeStatus>,
 }
 
@@ -239,13 +239,13 @@ pub struct ImageVolumeStatus {
 #[api]
 pub struct PodCondition {
     /// Type of the condition.
-    #[api(go = "v1.PodConditionType")]
+    #[api(go_type = "v1.PodConditionType")]
     type_: Must<String>,
     /// Generation of the object that the condition was computed from.
     #[api(tag = 7)]
     observed_generation: i64,
     /// Status of the condition: True, False or Unknown.
-    #[api(tag = 2, go = "v1.ConditionStatus")]
+    #[api(tag = 2, go_type = "v1.ConditionStatus")]
     status: Must<String>,
     /// When the condition was last checked.
     last_probe_time: Time,
@@ -313,7 +313,7 @@ pub struct NodeAllocatableResourceClaimStatus {
 #[api]
 pub struct NodeAllocatableMappedResources {
     /// The resource.
-    #[api(go = "v1.ResourceName")]
+    #[api(go_type = "v1.ResourceName")]
     name: Must<String>,
     /// How much of it.
     #[api(required)]
@@ -323,7 +323,7 @@ pub struct NodeAllocatableMappedResources {
 #[api]
 pub struct NodeAllocatableOverheadResources {
     /// The resource.
-    #[api(go = "v1.ResourceName")]
+    #[api(go_type = "v1.ResourceName")]
     name: Must<String>,
     /// How much of it, for the pod.
     per_pod: Option<Quantity>,

@@ -3,37 +3,37 @@
 use std::collections::BTreeSet;
 
 use object::{List, Value, names};
-use schema::{ErrorType, Errors, Path};
+use schema::{ErrorList, ErrorType, FieldPath};
 
 use super::{ContainerStatus, Pod, PodSpec, PodStatus, container_status_rules};
 use crate::{
     core::Container,
-    rules::{Rules, go_struct},
-    shown::shown_all,
+    rules::{ValidateField, format_go_fields},
+    shown::format_go_list,
 };
 
 const NON_NEGATIVE: &str = "must be a non-negative integer";
 
-pub(super) fn check(pod: &Pod, old: &Pod, errs: &mut Errors) {
+pub(super) fn check(pod: &Pod, old: &Pod, errs: &mut ErrorList) {
     let (new, before) = (pod.status(), old.status());
     check_conditions(new, errs);
     check_nomination(new, before, old.is_scheduled(), errs);
     if new.observed_generation() < 0 {
-        let at = Path::STATUS.field("observedGeneration");
+        let at = FieldPath::STATUS.field("observedGeneration");
         errs.invalid(&at, new.observed_generation(), NON_NEGATIVE);
     }
-    let class = Path::STATUS.field("qosClass");
+    let class = FieldPath::STATUS.field("qosClass");
     errs.immutable(&class, &new.qos_class().into(), &before.qos_class().into());
-    check_ends(new, before, old.spec(), errs);
+    validate_terminated_stays_terminated(new, before, old.spec(), errs);
     check_claims(pod, errs);
     check_pod_ips(new, before, errs);
     check_host_ips(new, before, errs);
     container_status_rules::check(pod, errs);
 }
 
-fn check_conditions(status: &PodStatus, errs: &mut Errors) {
-    let at = Path::STATUS.field("conditions");
-    at.each(status.conditions().iter(), |condition, at| {
+fn check_conditions(status: &PodStatus, errs: &mut ErrorList) {
+    let at = FieldPath::STATUS.field("conditions");
+    at.for_each_item(status.conditions().iter(), |condition, at| {
         if condition.observed_generation() < 0 {
             let at = at.field("observedGeneration");
             errs.invalid(&at, condition.observed_generation(), NON_NEGATIVE);
@@ -44,8 +44,8 @@ fn check_conditions(status: &PodStatus, errs: &mut Errors) {
     });
 }
 
-fn check_nomination(new: &PodStatus, old: &PodStatus, bound: bool, errs: &mut Errors) {
-    let (name, at) = (new.nominated_node_name(), Path::STATUS.field("nominatedNodeName"));
+fn check_nomination(new: &PodStatus, old: &PodStatus, bound: bool, errs: &mut ErrorList) {
+    let (name, at) = (new.nominated_node_name(), FieldPath::STATUS.field("nominatedNodeName"));
     if name.is_empty() || name == old.nominated_node_name() {
         return;
     }
@@ -56,7 +56,12 @@ fn check_nomination(new: &PodStatus, old: &PodStatus, bound: bool, errs: &mut Er
 }
 
 /// A container that has ended for good does not come back.
-fn check_ends(new: &PodStatus, old: &PodStatus, spec: &PodSpec, errs: &mut Errors) {
+fn validate_terminated_stays_terminated(
+    new: &PodStatus,
+    old: &PodStatus,
+    spec: &PodSpec,
+    errs: &mut ErrorList,
+) {
     let all_may_restart = spec.restarts_all_containers();
     let restarts = |name: &str, list: &List<Container>, code: i32| {
         let container = list.find(|container| container.name() == name);
@@ -74,7 +79,7 @@ fn check_ends(new: &PodStatus, old: &PodStatus, spec: &PodSpec, errs: &mut Error
             let back = now.is_some_and(|now| now.state().terminated().is_none());
             if back && !may(old.name(), ended.exit_code()) {
                 let why = "may not be transitioned to non-terminated state";
-                errs.forbidden(&Path::STATUS.field(name).index(i).field("state"), why);
+                errs.forbidden(&FieldPath::STATUS.field(name).index(i).field("state"), why);
             }
         }
     };
@@ -125,8 +130,8 @@ impl Container {
     }
 }
 
-fn check_claims(pod: &Pod, errs: &mut Errors) {
-    let at = Path::STATUS.field("resourceClaimStatuses");
+fn check_claims(pod: &Pod, errs: &mut ErrorList) {
+    let at = FieldPath::STATUS.field("resourceClaimStatuses");
     let mut seen = BTreeSet::new();
     for (i, status) in pod.status().resource_claim_statuses().iter().enumerate() {
         let (at, name) = (at.index(i), status.name());
@@ -134,22 +139,22 @@ fn check_claims(pod: &Pod, errs: &mut Errors) {
             let why = "must match the name of an entry in `spec.resourceClaims`";
             errs.invalid(&at.field("name"), name, why);
         }
-        errs.once(&mut seen, &at.field("name"), name);
+        errs.unique(&mut seen, &at.field("name"), name);
         if let Some(claim) = status.resource_claim_name() {
             errs.subdomain(&at.field("resourceClaimName"), claim);
         }
     }
 }
 
-fn check_pod_ips(status: &PodStatus, before: &PodStatus, errs: &mut Errors) {
-    let at = Path::STATUS.field("podIPs");
+fn check_pod_ips(status: &PodStatus, before: &PodStatus, errs: &mut ErrorList) {
+    let at = FieldPath::STATUS.field("podIPs");
     let ips: Vec<&str> = status.pod_ips().iter().map(super::status::PodIP::ip).collect();
     let had: Vec<&str> = before.pod_ips().iter().map(super::status::PodIP::ip).collect();
     check_ips(&ips, &had, &at, errs);
     match ips.first() {
         first if first.is_none() != status.pod_ip().is_empty() => {
             let why = "podIP and podIPs must either both be set or both be unset";
-            errs.invalid_shown(&at, shown_all(status.pod_ips()), why);
+            errs.invalid_formatted(&at, format_go_list(status.pod_ips()), why);
         }
         Some(first) if *first != status.pod_ip() => {
             errs.invalid(&at.index(0).field("ip"), *first, "must be equal to `podIP`");
@@ -158,8 +163,8 @@ fn check_pod_ips(status: &PodStatus, before: &PodStatus, errs: &mut Errors) {
     }
 }
 
-fn check_host_ips(status: &PodStatus, before: &PodStatus, errs: &mut Errors) {
-    let at = Path::STATUS.field("hostIPs");
+fn check_host_ips(status: &PodStatus, before: &PodStatus, errs: &mut ErrorList) {
+    let at = FieldPath::STATUS.field("hostIPs");
     let ips: Vec<&str> = status.host_ips().iter().map(super::status::HostIP::ip).collect();
     if let Some(first) = ips.first().filter(|first| **first != status.host_ip()) {
         errs.invalid(&at.index(0).field("ip"), *first, "must be equal to `hostIP`");
@@ -169,8 +174,8 @@ fn check_host_ips(status: &PodStatus, before: &PodStatus, errs: &mut Errors) {
 }
 
 /// At most one address of each family.
-fn check_ips(ips: &[&str], had: &[&str], at: &Path, errs: &mut Errors) {
-    at.each(ips.iter(), |ip, at| errs.complaints(at, ip, names::legacy_ip(ip, had)));
+fn check_ips(ips: &[&str], had: &[&str], at: &FieldPath, errs: &mut ErrorList) {
+    at.for_each_item(ips.iter(), |ip, at| errs.invalid_each(at, ip, names::legacy_ip(ip, had)));
     if ips.len() < 2 {
         return;
     }
@@ -181,9 +186,10 @@ fn check_ips(ips: &[&str], had: &[&str], at: &Path, errs: &mut Errors) {
     }
     let sixes = read.iter().flatten().filter(|ip| ip.is_ipv6()).count();
     if read.iter().flatten().count() != 2 || ips.len() > 2 || sixes != 1 {
-        let each: Vec<_> = ips.iter().map(|ip| go_struct(&[("IP", Value::from(*ip))])).collect();
+        let each: Vec<_> =
+            ips.iter().map(|ip| format_go_fields(&[("IP", Value::from(*ip))])).collect();
         let why = "may specify no more than one IP for each IP family";
-        errs.invalid_shown(at, format!("[{}]", each.join(",")), why);
+        errs.invalid_formatted(at, format!("[{}]", each.join(",")), why);
     }
 }
 
@@ -206,8 +212,8 @@ mod tests {
         let refused = |action: &str| {
             let (old, new) =
                 (pod(action, r#"{"terminated":{"exitCode":0}}"#), pod(action, r#"{"waiting":{}}"#));
-            let mut errs = Errors::default();
-            check_ends(new.status(), old.status(), old.spec(), &mut errs);
+            let mut errs = ErrorList::default();
+            validate_terminated_stays_terminated(new.status(), old.status(), old.spec(), &mut errs);
             errs.0.len()
         };
         assert_eq!((refused("Restart"), refused("RestartAllContainers")), (2, 0));
@@ -216,8 +222,8 @@ mod tests {
     #[test]
     fn two_addresses_are_of_two_families() {
         let told = |ips: &[&str]| {
-            let mut errs = Errors::default();
-            check_ips(ips, &[], &Path::STATUS.field("podIPs"), &mut errs);
+            let mut errs = ErrorList::default();
+            check_ips(ips, &[], &FieldPath::STATUS.field("podIPs"), &mut errs);
             errs.0.len()
         };
         assert_eq!((told(&["10.0.0.1", "::1"]), told(&["10.0.0.1", "10.0.0.2"])), (0, 1));

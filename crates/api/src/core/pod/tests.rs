@@ -1,8 +1,8 @@
 use object::{IntOrString, Lens};
-use schema::{Grace, Kind};
+use schema::{GracefulDeletion, Kind};
 
 use super::{ContainerState, ContainerStateWaiting, ContainerStatus, Pod};
-use crate::testing::{cell, complaints, complaints_of_change, created};
+use crate::testing::{cell, create_errors, created_from_json, update_errors};
 
 const WEB: &str = r#"{
     "metadata": {"name": "web", "namespace": "n"},
@@ -12,7 +12,7 @@ const WEB: &str = r#"{
 }"#;
 
 fn web() -> Pod {
-    created(WEB)
+    created_from_json(WEB)
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn what_nobody_asked_for_is_filled_in() {
     let http = probe.probe_handler().http_get().expect("given");
     assert_eq!((http.path(), http.scheme()), ("/", "HTTP"));
     assert_eq!(http.port(), IntOrString::from("http"));
-    assert!(complaints(&pod).is_empty(), "{:?}", complaints(&pod));
+    assert!(create_errors(&pod).is_empty(), "{:?}", create_errors(&pod));
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn every_broken_rule_is_told() {
     spec.set_restart_policy("Sometimes");
     spec.set_hostname("Not_A_Label");
     spec.containers_mut().iter_mut().for_each(|container| container.set_image(" x"));
-    let found = complaints(&pod);
+    let found = create_errors(&pod);
     assert_eq!(found.len(), 3, "{found:?}");
     assert_eq!(
         found[0],
@@ -62,11 +62,11 @@ fn every_broken_rule_is_told() {
 
 #[test]
 fn a_volume_must_be_there_to_be_mounted() {
-    let pod: Pod = created(
+    let pod: Pod = created_from_json(
         r#"{"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i",
         "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]}}"#,
     );
-    assert_eq!(complaints(&pod), ["spec.containers[0].volumeMounts[0].name: Not found: \"v\""]);
+    assert_eq!(create_errors(&pod), ["spec.containers[0].volumeMounts[0].name: Not found: \"v\""]);
 }
 
 #[test]
@@ -74,9 +74,9 @@ fn only_images_and_a_few_more_can_change() {
     let old = web();
     let mut new = old.clone();
     new.spec_mut().containers_mut().iter_mut().for_each(|container| container.set_image("b"));
-    assert!(complaints_of_change(&new, &old).is_empty());
+    assert!(update_errors(&new, &old).is_empty());
     new.spec_mut().set_node_name("n1");
-    let found = complaints_of_change(&new, &old);
+    let found = update_errors(&new, &old);
     assert_eq!(found.len(), 1);
     assert!(found[0].starts_with(
         "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`"
@@ -86,7 +86,7 @@ fn only_images_and_a_few_more_can_change() {
 #[test]
 fn what_a_pod_may_use_follows_from_its_containers() {
     let pod = |second: &str| -> Pod {
-        created(&format!(
+        created_from_json(&format!(
             r#"{{"metadata": {{"name": "a"}}, "spec": {{"resources": {{"requests": {{"cpu": "3"}}}},
             "containers": [
                 {{"name": "c", "image": "i", "resources": {{"limits": {{"cpu": "1", "memory": "1Gi"}}}}}},
@@ -104,18 +104,18 @@ fn what_a_pod_may_use_follows_from_its_containers() {
 #[test]
 fn a_pod_that_runs_nowhere_goes_at_once() {
     let mut pod = web();
-    assert_eq!(pod.grace(Some(60)), Grace::Seconds(0));
+    assert_eq!(pod.grace(Some(60)), GracefulDeletion::Seconds(0));
     pod.spec_mut().set_node_name("n1");
-    assert_eq!(pod.grace(None), Grace::Seconds(30));
-    assert_eq!(pod.grace(Some(5)), Grace::Seconds(5));
-    assert_eq!(pod.grace(Some(-1)), Grace::Seconds(1));
+    assert_eq!(pod.grace(None), GracefulDeletion::Seconds(30));
+    assert_eq!(pod.grace(Some(5)), GracefulDeletion::Seconds(5));
+    assert_eq!(pod.grace(Some(-1)), GracefulDeletion::Seconds(1));
     pod.status_mut().set_phase("Succeeded");
-    assert_eq!(pod.grace(None), Grace::Seconds(0));
+    assert_eq!(pod.grace(None), GracefulDeletion::Seconds(0));
 }
 
 #[test]
 fn init_containers_count_only_if_they_need_more() {
-    let pod: Pod = created(
+    let pod: Pod = created_from_json(
         r#"{"metadata": {"name": "a"}, "spec": {
         "initContainers": [
             {"name": "s", "image": "i", "restartPolicy": "Always",

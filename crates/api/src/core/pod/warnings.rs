@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use object::{Lens, List, Map, ObjectMeta};
-use schema::{Path, Warnings};
+use schema::{FieldPath, WarningList};
 
 use super::PodSpec;
 use crate::{
-    advice::{Advice, old_node_label},
+    advice::{CommonWarnings, deprecated_node_label},
     core::{
         Affinity, Container, ContainerPort, NodeSelectorTerm, PodAffinity, PodAffinityTerm,
         PodAntiAffinity, PodTemplateSpec, SecurityContext, Volume, WeightedPodAffinityTerm,
@@ -31,7 +31,7 @@ const OLD_ANNOTATIONS: [(&str, &str); 3] = [
 ];
 
 /// Volumes that are out of use: the field, what messages call it, since when.
-pub(crate) const OLD_VOLUMES: [(&str, &str, &str); 9] = [
+pub(crate) const DEPRECATED_VOLUMES: [(&str, &str, &str); 9] = [
     (
         "photonPersistentDisk",
         "photonPersistentDisk",
@@ -53,13 +53,13 @@ const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const NO_SELECTOR: &str = "a null labelSelector results in matching no pod";
 
 impl PodTemplateSpec {
-    pub(crate) fn warn(&self, at: &Path, warnings: &mut Warnings) {
+    pub(crate) fn warn(&self, at: &FieldPath, warnings: &mut WarningList) {
         warn(self.spec(), self.metadata(), at, warnings);
         self.warn_app_armor(at, warnings);
     }
 
     /// Profiles that only an annotation names; of a pod they have become fields.
-    fn warn_app_armor(&self, at: &Path, warnings: &mut Warnings) {
+    fn warn_app_armor(&self, at: &FieldPath, warnings: &mut WarningList) {
         let of_pod = self.spec().security_context().and_then(|context| context.app_armor_profile());
         self.spec().visit(at, |container, _| {
             let own = container.security_context().and_then(SecurityContext::app_armor_profile);
@@ -72,27 +72,33 @@ impl PodTemplateSpec {
             });
             if own.is_none() && !says {
                 let why = "deprecated since v1.30; use the \"appArmorProfile\" field instead";
-                warnings.at(&at.field("metadata").field("annotations").key(&key), why);
+                warnings.push_at(&at.field("metadata").field("annotations").key(&key), why);
             }
         });
     }
 }
 
 /// Of a pod at the root, or a template at its place.
-pub(super) fn warn(spec: &PodSpec, meta: &ObjectMeta, root: &Path, warnings: &mut Warnings) {
+pub(super) fn warn(
+    spec: &PodSpec,
+    meta: &ObjectMeta,
+    root: &FieldPath,
+    warnings: &mut WarningList,
+) {
     let (at, notes) = (root.field("spec"), root.field("metadata"));
     let notes = notes.field("annotations");
     warn_placement(spec, &at, warnings);
     for (key, why) in OLD_ANNOTATIONS {
         if meta.annotations().get(key).is_some() {
-            warnings.at(&notes.key(key), why);
+            warnings.push_at(&notes.key(key), why);
         }
     }
-    at.field("volumes").each(spec.volumes().iter(), |volume, at| warn_volume(volume, at, warnings));
+    at.field("volumes")
+        .for_each_item(spec.volumes().iter(), |volume, at| warn_volume(volume, at, warnings));
     overlaps::warn(spec.volumes(), warnings);
-    warn_twice(spec, &at, warnings);
+    warn_duplicates(spec, &at, warnings);
     for name in ["memory", "ephemeral-storage"] {
-        warnings.whole_bytes(&at.field("overhead"), spec.overhead(), name);
+        warnings.fractional_bytes(&at.field("overhead"), spec.overhead(), name);
     }
     let seccomp = spec.security_context().and_then(|context| context.seccomp_profile());
     if seccomp.is_none() {
@@ -102,16 +108,18 @@ pub(super) fn warn(spec: &PodSpec, meta: &ObjectMeta, root: &Path, warnings: &mu
     warn_ports(spec, &at, warnings);
     if spec.termination_grace_period_seconds() < 0 {
         let why = "must be >= 0; negative values are invalid and will be treated as 1";
-        warnings.at(&at.field("terminationGracePeriodSeconds"), why);
+        warnings.push_at(&at.field("terminationGracePeriodSeconds"), why);
     }
-    at.given("affinity", spec.affinity(), |affinity, at| warn_affinity(affinity, at, warnings));
+    at.if_present("affinity", spec.affinity(), |affinity, at| {
+        warn_affinity(affinity, at, warnings)
+    });
     warn_addresses(spec, &at, warnings);
 }
 
-fn warn_placement(spec: &PodSpec, at: &Path, warnings: &mut Warnings) {
+fn warn_placement(spec: &PodSpec, at: &FieldPath, warnings: &mut WarningList) {
     for (key, _) in spec.node_selector().iter() {
-        if let Some(why) = old_node_label(key) {
-            warnings.at(&at.field("nodeSelector").key(key), why);
+        if let Some(why) = deprecated_node_label(key) {
+            warnings.push_at(&at.field("nodeSelector").key(key), why);
         }
     }
     if let Some(nodes) = spec.affinity().and_then(Affinity::node_affinity) {
@@ -133,41 +141,41 @@ fn warn_placement(spec: &PodSpec, at: &Path, warnings: &mut Warnings) {
     let at = at.field("topologySpreadConstraints");
     for (i, constraint) in spec.topology_spread_constraints().iter().enumerate() {
         let (at, key) = (at.index(i), constraint.topology_key());
-        if let Some(why) = old_node_label(key) {
-            warnings.at(&at.field("topologyKey"), format!("{key} is {why}"));
+        if let Some(why) = deprecated_node_label(key) {
+            warnings.push_at(&at.field("topologyKey"), format!("{key} is {why}"));
         }
         if constraint.label_selector().is_none() {
-            warnings.at(&at.field("labelSelector"), NO_SELECTOR);
+            warnings.push_at(&at.field("labelSelector"), NO_SELECTOR);
         }
     }
 }
 
-fn warn_volume(volume: &Volume, at: &Path, warnings: &mut Warnings) {
+fn warn_volume(volume: &Volume, at: &FieldPath, warnings: &mut WarningList) {
     let source = volume.volume_source();
     let is_old = |field: &str| !source.tree().get(field).is_null();
-    let old = OLD_VOLUMES.iter().filter(|(field, ..)| is_old(field));
+    let old = DEPRECATED_VOLUMES.iter().filter(|(field, ..)| is_old(field));
     let template = source.ephemeral().and_then(|source| source.volume_claim_template());
     let (first, last): (Vec<_>, Vec<_>) =
         old.partition(|(field, ..)| !matches!(*field, "cephfs" | "rbd"));
     for (_, name, why) in first {
-        warnings.at(&at.field(name), why);
+        warnings.push_at(&at.field(name), why);
     }
     if let Some(template) = template {
         let at = at.field("ephemeral");
         template.spec().warn(&at.field("volumeClaimTemplate").field("spec"), warnings);
     }
     for (_, name, why) in last {
-        warnings.at(&at.field(name), why);
+        warnings.push_at(&at.field(name), why);
     }
 }
 
 /// What is given twice, though only one counts.
-fn warn_twice(spec: &PodSpec, at: &Path, warnings: &mut Warnings) {
+fn warn_duplicates(spec: &PodSpec, at: &FieldPath, warnings: &mut WarningList) {
     let mut seen = BTreeSet::new();
     for (i, alias) in spec.host_aliases().iter().enumerate() {
         if !seen.insert(alias.ip()) {
             let at = at.field("hostAliases");
-            warnings.at(&at.index(i).field("ip"), format!("duplicate ip {:?}", alias.ip()));
+            warnings.push_at(&at.index(i).field("ip"), format!("duplicate ip {:?}", alias.ip()));
         }
     }
     let mut seen = BTreeSet::new();
@@ -175,29 +183,29 @@ fn warn_twice(spec: &PodSpec, at: &Path, warnings: &mut Warnings) {
     for (i, secret) in spec.image_pull_secrets().iter().enumerate() {
         if !seen.insert(secret.name()) {
             let what = format!("duplicate name {:?}", secret.name());
-            warnings.at(&secrets.index(i).field("name"), what);
+            warnings.push_at(&secrets.index(i).field("name"), what);
         }
     }
     for (i, secret) in spec.image_pull_secrets().iter().enumerate() {
         if secret.name().is_empty() {
-            warnings.at(&secrets.index(i).field("name"), "invalid empty name \"\"");
+            warnings.push_at(&secrets.index(i).field("name"), "invalid empty name \"\"");
         }
     }
 }
 
-fn warn_seccomp(notes: &Map<String>, key: &str, at: &Path, warnings: &mut Warnings) {
+fn warn_seccomp(notes: &Map<String>, key: &str, at: &FieldPath, warnings: &mut WarningList) {
     if notes.get(key).is_some() {
         let why = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
-        warnings.at(&at.key(key), why);
+        warnings.push_at(&at.key(key), why);
     }
 }
 
 fn warn_container(
     container: &Container,
     meta: &ObjectMeta,
-    notes: &Path,
-    at: &Path,
-    warnings: &mut Warnings,
+    notes: &FieldPath,
+    at: &FieldPath,
+    warnings: &mut WarningList,
 ) {
     let seccomp = container.security_context().and_then(SecurityContext::seccomp_profile);
     if seccomp.is_none() {
@@ -207,8 +215,8 @@ fn warn_container(
     let resources = container.resources();
     let of = at.field("resources");
     for name in ["memory", "ephemeral-storage"] {
-        warnings.whole_bytes(&of.field("limits"), resources.limits(), name);
-        warnings.whole_bytes(&of.field("requests"), resources.requests(), name);
+        warnings.fractional_bytes(&of.field("limits"), resources.limits(), name);
+        warnings.fractional_bytes(&of.field("requests"), resources.requests(), name);
     }
     let mut seen = BTreeSet::new();
     for (i, variable) in container.env().iter().enumerate() {
@@ -220,7 +228,7 @@ fn warn_container(
             let why = format!(
                 "hides previous definition of {name:?}, which may be dropped when using apply"
             );
-            warnings.at(&at.field("env").index(i), why);
+            warnings.push_at(&at.field("env").index(i), why);
         }
     }
 }
@@ -228,7 +236,7 @@ fn warn_container(
 /// A port with its path.
 type Placed<'a> = (String, &'a ContainerPort);
 
-fn warn_ports(spec: &PodSpec, at: &Path, warnings: &mut Warnings) {
+fn warn_ports(spec: &PodSpec, at: &FieldPath, warnings: &mut WarningList) {
     let mut ports: Vec<Placed> = Vec::new();
     let mut known = KnownPorts::default();
     spec.visit(at, |container, at| {
@@ -245,7 +253,7 @@ fn warn_ports(spec: &PodSpec, at: &Path, warnings: &mut Warnings) {
     for (here, port) in ports.iter().filter(|(_, port)| !port.name().is_empty()) {
         let name = port.name();
         match named.get(name) {
-            Some(other) => warnings.say(format!(
+            Some(other) => warnings.push(format!(
                 "{here}: duplicate port name {name:?} with {other}, services and probes that \
                  select ports by name will use {other}"
             )),
@@ -296,10 +304,10 @@ fn warn_port<'a>(
     port: &ContainerPort,
     here: &str,
     clashes: impl Iterator<Item = &'a Placed<'a>>,
-    warnings: &mut Warnings,
+    warnings: &mut WarningList,
 ) {
     if !port.host_ip().is_empty() && port.host_port() == 0 {
-        warnings.say(format!(
+        warnings.push(format!(
             "{here}: hostIP set without hostPort: {{Name:{} HostPort:0 ContainerPort:{} \
              Protocol:{} HostIP:{}}}",
             port.name(),
@@ -317,14 +325,14 @@ fn warn_port<'a>(
         } else {
             "dangerously ambiguous"
         };
-        warnings.say(format!("{here}: {what} port definition with {there}"));
+        warnings.push(format!("{here}: {what} port definition with {there}"));
         if warnings.is_full() {
             return;
         }
     }
 }
 
-fn warn_affinity(affinity: &Affinity, at: &Path, warnings: &mut Warnings) {
+fn warn_affinity(affinity: &Affinity, at: &FieldPath, warnings: &mut WarningList) {
     let near = affinity.pod_affinity();
     let far = affinity.pod_anti_affinity();
     let required = [
@@ -340,14 +348,14 @@ fn warn_affinity(affinity: &Affinity, at: &Path, warnings: &mut Warnings) {
         let all = at.field("requiredDuringSchedulingIgnoredDuringExecution");
         let terms = required[i].into_iter().flat_map(List::iter);
         for (i, _) in terms.enumerate().filter(|(_, term)| no_selector(term)) {
-            warnings.at(&all.index(i).field("labelSelector"), NO_SELECTOR);
+            warnings.push_at(&all.index(i).field("labelSelector"), NO_SELECTOR);
         }
         let all = at.field("preferredDuringSchedulingIgnoredDuringExecution");
         let terms = preferred[i].into_iter().flat_map(List::iter);
         let terms = terms.map(WeightedPodAffinityTerm::pod_affinity_term);
         for (i, _) in terms.enumerate().filter(|(_, term)| no_selector(term)) {
             let at = all.index(i);
-            warnings.at(&at.field("podAffinityTerm").field("labelSelector"), NO_SELECTOR);
+            warnings.push_at(&at.field("podAffinityTerm").field("labelSelector"), NO_SELECTOR);
         }
     }
 }
@@ -356,9 +364,11 @@ fn no_selector(term: &PodAffinityTerm) -> bool {
     term.label_selector().is_none()
 }
 
-fn warn_addresses(spec: &PodSpec, at: &Path, warnings: &mut Warnings) {
+fn warn_addresses(spec: &PodSpec, at: &FieldPath, warnings: &mut WarningList) {
     let servers = spec.dns_config().into_iter().flat_map(|dns| dns.nameservers().iter());
-    at.field("dnsConfig").field("nameservers").each(servers, |server, at| warnings.ip(at, server));
+    at.field("dnsConfig")
+        .field("nameservers")
+        .for_each_item(servers, |server, at| warnings.ip(at, server));
     for (i, alias) in spec.host_aliases().iter().enumerate() {
         warnings.ip(&at.field("hostAliases").index(i).field("ip"), alias.ip());
     }
@@ -378,8 +388,8 @@ mod tests {
             .with_termination_grace_period_seconds(-1)
             .with_volumes([Volume::new().with_name("v")]);
         let pod = Pod::new().with_spec(spec);
-        let mut warnings = Warnings::default();
-        warn(pod.spec(), pod.metadata(), &Path::Root, &mut warnings);
+        let mut warnings = WarningList::default();
+        warn(pod.spec(), pod.metadata(), &FieldPath::Root, &mut warnings);
         assert_eq!(
             warnings.0,
             [
@@ -439,8 +449,8 @@ mod tests {
                 .with_name("c")
                 .with_ports(ports.iter().cloned().collect::<List<_>>());
             let spec = PodSpec::new().with_containers([container]);
-            let mut warnings = Warnings::default();
-            warn_ports(&spec, &Path::SPEC, &mut warnings);
+            let mut warnings = WarningList::default();
+            warn_ports(&spec, &FieldPath::SPEC, &mut warnings);
             warnings.0.retain(|told| told.contains("port definition"));
             assert_eq!(warnings.0, pairwise(&ports));
         }

@@ -5,7 +5,7 @@ mod rules;
 use macros::api;
 use object::{IntOrString, List};
 
-pub(crate) use self::rules::{End, Role};
+pub(crate) use self::rules::{PodTermination, ProbeType};
 
 #[api]
 pub struct Probe {
@@ -15,16 +15,16 @@ pub struct Probe {
     /// Seconds after the start of the container before the first check.
     initial_delay_seconds: i32,
     /// Seconds after which a check counts as failed, 1 by default.
-    #[api(default = 1, implied)]
+    #[api(default = 1, unpublished_default)]
     timeout_seconds: i32,
     /// Seconds between checks, 10 by default.
-    #[api(default = 10, implied)]
+    #[api(default = 10, unpublished_default)]
     period_seconds: i32,
     /// Consecutive successes after which the probe counts as successful, 1 by default.
-    #[api(default = 1, implied)]
+    #[api(default = 1, unpublished_default)]
     success_threshold: i32,
     /// Consecutive failures after which the probe counts as failed, 3 by default.
-    #[api(default = 3, implied)]
+    #[api(default = 3, unpublished_default)]
     failure_threshold: i32,
     /// Grace period for the restart if the probe fails, instead of the pod's.
     termination_grace_period_seconds: Option<i64>,
@@ -45,19 +45,28 @@ pub struct ProbeHandler {
 #[api]
 pub struct HTTPGetAction {
     /// Path of the request.
-    #[api(default = "/", implied)]
+    #[api(default = "/", unpublished_default)]
     path: String,
     /// Port number or name, 1 to 65535.
     port: Must<IntOrString>,
     /// Host name to connect to. Defaults to the IP of the pod.
     host: String,
     /// HTTP (default) or HTTPS. Certificates are not verified.
-    #[api(default = "HTTP", implied, go = "v1.URIScheme", values("HTTP", "HTTPS"))]
+    #[api(
+        default = "HTTP",
+        unpublished_default,
+        go_type = "v1.URIScheme",
+        enum_values("HTTP", "HTTPS")
+    )]
     scheme: String,
     /// Headers of the request.
     http_headers: List<HTTPHeader>,
     /// HTTP1 or HTTP2.
-    #[api(go = "v1.HTTPProtocol", gate = "H2CContainerProbe", values("HTTP1", "HTTP2"))]
+    #[api(
+        go_type = "v1.HTTPProtocol",
+        feature_gate = "H2CContainerProbe",
+        enum_values("HTTP1", "HTTP2")
+    )]
     protocol: Option<String>,
 }
 
@@ -85,7 +94,11 @@ pub struct GRPCAction {
     #[api(default = "")]
     service: Option<String>,
     /// Plaintext or TLS.
-    #[api(go = "v1.GRPCProbeMode", gate = "GRPCContainerProbeTLS", values("Plaintext", "TLS"))]
+    #[api(
+        go_type = "v1.GRPCProbeMode",
+        feature_gate = "GRPCContainerProbeTLS",
+        enum_values("Plaintext", "TLS")
+    )]
     mode: Option<String>,
 }
 
@@ -102,7 +115,7 @@ pub struct Lifecycle {
     /// Hook that runs before the container is stopped. The grace period counts from its beginning.
     pre_stop: Option<LifecycleHandler>,
     /// Signal that is sent to stop the container, instead of that of the image.
-    #[api(go = "v1.Signal", gate = "ContainerStopSignals", values = &SIGNALS)]
+    #[api(go_type = "v1.Signal", feature_gate = "ContainerStopSignals", enum_values = &SIGNALS)]
     stop_signal: Option<String>,
 }
 

@@ -1,33 +1,39 @@
 //! The rules for probes and for what is called at the start and the end of containers.
 
 use object::names;
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use super::{
     ExecAction, GRPCAction, HTTPGetAction, Lifecycle, LifecycleHandler, Probe, SIGNALS,
     SleepAction, TCPSocketAction,
 };
-use crate::rules::Rules;
+use crate::rules::ValidateField;
 
 const ONLY_ONE: &str = "may not specify more than 1 handler type";
 
 /// What a container must say of its end, by the operating system of the pod.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct End<'a> {
+pub(crate) struct PodTermination<'a> {
     pub(crate) grace: i64,
     pub(crate) os: Option<&'a str>,
 }
 
 /// Which probe it is: the rules differ a little.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Role {
+pub(crate) enum ProbeType {
     Liveness,
     Readiness,
     Startup,
 }
 
 impl Probe {
-    pub(crate) fn check(&self, role: Role, end: End, at: &Path, errs: &mut Errors) {
+    pub(crate) fn check(
+        &self,
+        role: ProbeType,
+        end: PodTermination,
+        at: &FieldPath,
+        errs: &mut ErrorList,
+    ) {
         let handler = self.probe_handler();
         Handler {
             exec: handler.exec(),
@@ -51,26 +57,28 @@ impl Probe {
             if seconds <= 0 {
                 errs.invalid(&grace, seconds, "must be greater than 0");
             }
-            if role == Role::Readiness {
+            if role == ProbeType::Readiness {
                 errs.invalid(&grace, seconds, "must not be set for readinessProbes");
             }
         }
-        if role != Role::Readiness && self.success_threshold() != 1 {
+        if role != ProbeType::Readiness && self.success_threshold() != 1 {
             errs.invalid(&at.field("successThreshold"), self.success_threshold(), "must be 1");
         }
     }
 }
 
 impl Lifecycle {
-    pub(crate) fn check(&self, end: End, at: &Path, errs: &mut Errors) {
-        at.given("postStart", self.post_start(), |handler, at| handler.check(end, at, errs));
-        at.given("preStop", self.pre_stop(), |handler, at| handler.check(end, at, errs));
-        at.given("stopSignal", self.stop_signal(), |it, at| check_signal(it, end.os, at, errs));
+    pub(crate) fn check(&self, end: PodTermination, at: &FieldPath, errs: &mut ErrorList) {
+        at.if_present("postStart", self.post_start(), |handler, at| handler.check(end, at, errs));
+        at.if_present("preStop", self.pre_stop(), |handler, at| handler.check(end, at, errs));
+        at.if_present("stopSignal", self.stop_signal(), |it, at| {
+            check_signal(it, end.os, at, errs)
+        });
     }
 }
 
 impl LifecycleHandler {
-    fn check(&self, end: End, at: &Path, errs: &mut Errors) {
+    fn check(&self, end: PodTermination, at: &FieldPath, errs: &mut ErrorList) {
         Handler {
             exec: self.exec(),
             http: self.http_get(),
@@ -92,9 +100,9 @@ struct Handler<'a> {
 }
 
 impl Handler<'_> {
-    fn check(&self, end: End, at: &Path, errs: &mut Errors) {
+    fn check(&self, end: PodTermination, at: &FieldPath, errs: &mut ErrorList) {
         let mut first = true;
-        let mut is_first = |name: &str, errs: &mut Errors| {
+        let mut is_first = |name: &str, errs: &mut ErrorList| {
             if !first {
                 errs.forbidden(&at.field(name), ONLY_ONE);
             }
@@ -138,26 +146,28 @@ impl Handler<'_> {
 }
 
 impl HTTPGetAction {
-    fn check(&self, at: &Path, errs: &mut Errors) {
-        errs.need(at, "path", self.path());
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
+        errs.required_field(at, "path", self.path());
         errs.port_or_name(&at.field("port"), &self.port());
         errs.one_of(&at.field("scheme"), self.scheme(), &["HTTP", "HTTPS"]);
         for header in self.http_headers().iter() {
             let wrong = names::http_header_name(header.name());
-            errs.complaints(&at.field("httpHeaders"), header.name(), wrong);
+            errs.invalid_each(&at.field("httpHeaders"), header.name(), wrong);
         }
-        at.given("protocol", self.protocol(), |it, at| errs.one_of(at, it, &["HTTP1", "HTTP2"]));
+        at.if_present("protocol", self.protocol(), |it, at| {
+            errs.one_of(at, it, &["HTTP1", "HTTP2"])
+        });
     }
 }
 
 impl GRPCAction {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         errs.port(&at.field("port"), self.port());
-        at.given("mode", self.mode(), |mode, at| errs.one_of(at, mode, &["Plaintext", "TLS"]));
+        at.if_present("mode", self.mode(), |mode, at| errs.one_of(at, mode, &["Plaintext", "TLS"]));
     }
 }
 
-fn check_signal(signal: &str, os: Option<&str>, at: &Path, errs: &mut Errors) {
+fn check_signal(signal: &str, os: Option<&str>, at: &FieldPath, errs: &mut ErrorList) {
     let known = match os {
         None => {
             return errs.forbidden(at, "may not be set for containers with empty `spec.os.name`");

@@ -8,10 +8,10 @@ use object::{List, Map, Quantity};
 #[api]
 pub struct ResourceRequirements {
     /// Maximum amount of each resource that may be used.
-    #[api(go = "v1.ResourceList")]
+    #[api(go_type = "v1.ResourceList")]
     limits: Map<Quantity>,
     /// Minimum amount of each resource that is reserved. Defaults to the limits.
-    #[api(go = "v1.ResourceList")]
+    #[api(go_type = "v1.ResourceList")]
     requests: Map<Quantity>,
     /// Claims of spec.resourceClaims that the container uses.
     #[api(keys("name"))]
@@ -27,7 +27,7 @@ pub struct ResourceClaim {
 }
 
 /// Whether a pod as a whole can ask for it.
-pub(crate) fn is_of_pods(name: &str) -> bool {
+pub(crate) fn is_pod_level_resource(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || is_hugepages(name)
 }
 

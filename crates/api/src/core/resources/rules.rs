@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use object::{List, Map, Quantity, names};
-use schema::{ErrorType, Errors, Path};
+use schema::{ErrorList, ErrorType, FieldPath};
 
 use super::{ResourceClaim, ResourceRequirements, is_hugepages};
-use crate::rules::Rules;
+use crate::rules::ValidateField;
 
 /// What a container can ask for without naming a domain.
 const OF_CONTAINERS: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
@@ -35,22 +35,32 @@ const STANDARD: [&str; 19] = [
 
 impl ResourceRequirements {
     /// Of a container, if `claims` of its pod are given; else of the overhead of a pod.
-    pub(crate) fn check(&self, claims: Option<&BTreeSet<&str>>, at: &Path, errs: &mut Errors) {
+    pub(crate) fn check(
+        &self,
+        claims: Option<&BTreeSet<&str>>,
+        at: &FieldPath,
+        errs: &mut ErrorList,
+    ) {
         self.check_amounts(check_container_name, at, errs);
-        at.given("claims", claims, |claims, at| check_claims(self.claims(), claims, at, errs));
+        at.if_present("claims", claims, |claims, at| check_claims(self.claims(), claims, at, errs));
     }
 
     /// Of a whole pod.
-    pub(crate) fn check_of_pod(&self, claims: &BTreeSet<&str>, at: &Path, errs: &mut Errors) {
+    pub(crate) fn check_of_pod(
+        &self,
+        claims: &BTreeSet<&str>,
+        at: &FieldPath,
+        errs: &mut ErrorList,
+    ) {
         self.check_amounts(check_pod_name, at, errs);
         check_claims(self.claims(), claims, &at.field("claims"), errs);
     }
 
     fn check_amounts(
         &self,
-        check_name: fn(&str, &Path, &mut Errors),
-        at: &Path,
-        errs: &mut Errors,
+        check_name: fn(&str, &FieldPath, &mut ErrorList),
+        at: &FieldPath,
+        errs: &mut ErrorList,
     ) {
         let (limits, requests) = (at.field("limits"), at.field("requests"));
         for (name, amount) in self.limits().iter() {
@@ -103,12 +113,12 @@ pub(crate) fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && names::qualified_name(&request).is_empty()
 }
 
-pub(crate) fn check_resource_name(name: &str, at: &Path, errs: &mut Errors) {
+pub(crate) fn check_resource_name(name: &str, at: &FieldPath, errs: &mut ErrorList) {
     let wrong = names::qualified_name(name);
     if wrong.is_empty() && !name.contains('/') && !is_standard(name) {
         errs.invalid(at, name, "must be a standard resource type or fully qualified");
     }
-    errs.complaints(at, name, wrong);
+    errs.invalid_each(at, name, wrong);
 }
 
 pub(crate) fn is_standard(name: &str) -> bool {
@@ -119,7 +129,7 @@ pub(crate) fn is_standard(name: &str) -> bool {
 }
 
 /// What a container can ask for.
-pub(crate) fn check_container_name(name: &str, at: &Path, errs: &mut Errors) {
+pub(crate) fn check_container_name(name: &str, at: &FieldPath, errs: &mut ErrorList) {
     check_resource_name(name, at, errs);
     if !name.contains('/') {
         if !OF_CONTAINERS.contains(&name) && !is_hugepages(name) {
@@ -130,16 +140,16 @@ pub(crate) fn check_container_name(name: &str, at: &Path, errs: &mut Errors) {
     }
 }
 
-fn check_pod_name(name: &str, at: &Path, errs: &mut Errors) {
+fn check_pod_name(name: &str, at: &FieldPath, errs: &mut ErrorList) {
     let before = errs.0.len();
     check_resource_name(name, at, errs);
-    if errs.0.len() == before && !super::is_of_pods(name) {
+    if errs.0.len() == before && !super::is_pod_level_resource(name) {
         errs.not_supported(at, name, &["cpu", "hugepages-", "memory"]);
     }
 }
 
 /// Not less than nothing; whole, where it can only be counted.
-pub(crate) fn check_amount(name: &str, amount: &Quantity, at: &Path, errs: &mut Errors) {
+pub(crate) fn check_amount(name: &str, amount: &Quantity, at: &FieldPath, errs: &mut ErrorList) {
     if amount.sign() < 0 {
         errs.invalid(at, amount.to_string(), "must be greater than or equal to 0");
     }
@@ -170,7 +180,7 @@ fn is_integer(name: &str) -> bool {
     ) || is_extended(name)
 }
 
-fn check_pages(name: &str, amount: &Quantity, at: &Path, errs: &mut Errors) {
+fn check_pages(name: &str, amount: &Quantity, at: &FieldPath, errs: &mut ErrorList) {
     let Some(size) = name.strip_prefix("hugepages-") else { return };
     let size = size.parse::<Quantity>().map(|size| size.value()).unwrap_or_default();
     let milli = amount.milli_value();
@@ -184,8 +194,8 @@ fn check_pages(name: &str, amount: &Quantity, at: &Path, errs: &mut Errors) {
 fn check_claims(
     claims: &List<ResourceClaim>,
     of_pod: &BTreeSet<&str>,
-    at: &Path,
-    errs: &mut Errors,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) {
     let mut seen = BTreeSet::new();
     let mut unknown = "must be one of the names in pod.spec.resourceClaims".to_owned();

@@ -6,7 +6,7 @@ mod windows;
 use macros::api;
 use object::List;
 
-pub(crate) use self::rules::Host;
+pub(crate) use self::rules::HostNamespaces;
 
 #[api]
 pub struct SecurityContext {
@@ -33,7 +33,7 @@ pub struct SecurityContext {
     /// Whether a process can gain more privileges than its parent. False sets no_new_privs.
     allow_privilege_escalation: Option<bool>,
     /// How /proc is mounted: Default (masked) or Unmasked.
-    #[api(tag = 9, go = "v1.ProcMountType", values("Default", "Unmasked"))]
+    #[api(tag = 9, go_type = "v1.ProcMountType", enum_values("Default", "Unmasked"))]
     proc_mount: Option<String>,
     /// Seccomp profile, which limits the system calls.
     #[api(tag = 11)]
@@ -45,18 +45,18 @@ pub struct SecurityContext {
 #[api]
 pub struct Capabilities {
     /// Capabilities to add, such as NET_ADMIN.
-    #[api(go = "[]v1.Capability")]
+    #[api(go_type = "[]v1.Capability")]
     add: List<String>,
     /// Capabilities to drop, such as ALL.
-    #[api(go = "[]v1.Capability")]
+    #[api(go_type = "[]v1.Capability")]
     drop: List<String>,
 }
 
 #[api]
 pub struct SeccompProfile {
     /// Source of the profile: RuntimeDefault, Localhost (a file of the node) or Unconfined.
-    #[api(go = "v1.SeccompProfileType", discriminator)]
-    #[api(values("Localhost", "RuntimeDefault", "Unconfined"))]
+    #[api(go_type = "v1.SeccompProfileType", discriminator)]
+    #[api(enum_values("Localhost", "RuntimeDefault", "Unconfined"))]
     type_: Must<String>,
     /// Path of the profile, relative to the kubelet's seccomp folder.
     #[api(union)]
@@ -66,8 +66,8 @@ pub struct SeccompProfile {
 #[api]
 pub struct AppArmorProfile {
     /// RuntimeDefault, Localhost or Unconfined.
-    #[api(go = "v1.AppArmorProfileType", discriminator)]
-    #[api(values("Localhost", "RuntimeDefault", "Unconfined"))]
+    #[api(go_type = "v1.AppArmorProfileType", discriminator)]
+    #[api(enum_values("Localhost", "RuntimeDefault", "Unconfined"))]
     type_: Must<String>,
     /// The profile's name on the node.
     #[api(union)]
@@ -117,7 +117,7 @@ pub struct PodSecurityContext {
     /// Additional group IDs of the first process of each container.
     supplemental_groups: List<i64>,
     /// Whether groups of the image count as well: Merge (default) or Strict.
-    #[api(tag = 12, go = "v1.SupplementalGroupsPolicy", values("Merge", "Strict"))]
+    #[api(tag = 12, go_type = "v1.SupplementalGroupsPolicy", enum_values("Merge", "Strict"))]
     supplemental_groups_policy: Option<String>,
     /// Group ID that owns the volumes, so that all containers can write to them.
     #[api(tag = 5)]
@@ -126,14 +126,14 @@ pub struct PodSecurityContext {
     #[api(tag = 7)]
     sysctls: List<Sysctl>,
     /// When the ownership of volumes is changed: Always (default) or OnRootMismatch.
-    #[api(tag = 9, go = "v1.PodFSGroupChangePolicy", values("Always", "OnRootMismatch"))]
+    #[api(tag = 9, go_type = "v1.PodFSGroupChangePolicy", enum_values("Always", "OnRootMismatch"))]
     fs_group_change_policy: Option<String>,
     /// Seccomp profile of the containers, which limits their system calls.
     seccomp_profile: Option<SeccompProfile>,
     /// AppArmor profile of the containers.
     app_armor_profile: Option<AppArmorProfile>,
     /// How volumes are labelled: MountOption (default) or Recursive.
-    #[api(tag = 13, go = "v1.PodSELinuxChangePolicy")]
+    #[api(tag = 13, go_type = "v1.PodSELinuxChangePolicy")]
     se_linux_change_policy: Option<String>,
 }
 

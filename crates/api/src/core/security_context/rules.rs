@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use object::{List, Value};
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use super::{
     AppArmorProfile, Capabilities, PodSecurityContext, SeccompProfile, SecurityContext, Sysctl,
 };
 use crate::{
-    rules::{Rules, go_struct, json, or_null},
-    shown::{shown, shown_or_null},
+    rules::{ValidateField, format_go_fields, json, or_null},
+    shown::{format_go, format_go_option},
 };
 
 const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
@@ -20,9 +20,9 @@ const MAX_SYSCTL: usize = 253;
 const SYSCTL: &str = "^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
 
 impl SecurityContext {
-    pub(crate) fn check(&self, host_users: bool, at: &Path, errs: &mut Errors) {
-        errs.user(&at.field("runAsUser"), self.run_as_user());
-        errs.user(&at.field("runAsGroup"), self.run_as_group());
+    pub(crate) fn check(&self, host_users: bool, at: &FieldPath, errs: &mut ErrorList) {
+        errs.user_or_group_id(&at.field("runAsUser"), self.run_as_user());
+        errs.user_or_group_id(&at.field("runAsGroup"), self.run_as_group());
         if let Some(mount) = self.proc_mount() {
             let at = at.field("procMount");
             errs.one_of(&at, mount, &["Default", "Unmasked"]);
@@ -30,25 +30,29 @@ impl SecurityContext {
                 errs.invalid(&at, mount, "`hostUsers` must be false to use `Unmasked`");
             }
         }
-        at.given("seccompProfile", self.seccomp_profile(), |profile, at| profile.check(at, errs));
+        at.if_present("seccompProfile", self.seccomp_profile(), |profile, at| {
+            profile.check(at, errs)
+        });
         if self.allow_privilege_escalation() == Some(false) {
             self.check_escalation(at, errs);
         }
-        at.given("windowsOptions", self.windows_options(), |options, at| options.check(at, errs));
-        at.given("appArmorProfile", self.app_armor_profile(), |it, at| it.check(at, errs));
+        at.if_present("windowsOptions", self.windows_options(), |options, at| {
+            options.check(at, errs)
+        });
+        at.if_present("appArmorProfile", self.app_armor_profile(), |it, at| it.check(at, errs));
     }
 
-    fn check_escalation(&self, at: &Path, errs: &mut Errors) {
+    fn check_escalation(&self, at: &FieldPath, errs: &mut ErrorList) {
         if self.privileged() == Some(true) {
             let why = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
-            errs.invalid_shown(at, self.shown(), why);
+            errs.invalid_formatted(at, self.shown(), why);
         }
         let added = self.capabilities().map(Capabilities::add);
         let admin = |list: &&List<String>| list.iter().any(|name| name == "CAP_SYS_ADMIN");
         if added.as_ref().is_some_and(admin) {
             let why = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` \
                        CAP_SYS_ADMIN";
-            errs.invalid_shown(at, self.shown(), why);
+            errs.invalid_formatted(at, self.shown(), why);
         }
     }
 
@@ -57,16 +61,16 @@ impl SecurityContext {
         let fields = [
             ("Capabilities", capabilities.unwrap_or_else(|| "null".into())),
             ("Privileged", json(&or_null(self.privileged()))),
-            ("SELinuxOptions", shown_or_null(self.se_linux_options())),
-            ("WindowsOptions", shown_or_null(self.windows_options())),
+            ("SELinuxOptions", format_go_option(self.se_linux_options())),
+            ("WindowsOptions", format_go_option(self.windows_options())),
             ("RunAsUser", json(&or_null(self.run_as_user()))),
             ("RunAsGroup", json(&or_null(self.run_as_group()))),
             ("RunAsNonRoot", json(&or_null(self.run_as_non_root()))),
             ("ReadOnlyRootFilesystem", json(&or_null(self.read_only_root_filesystem()))),
             ("AllowPrivilegeEscalation", json(&or_null(self.allow_privilege_escalation()))),
             ("ProcMount", json(&or_null(self.proc_mount()))),
-            ("SeccompProfile", shown_or_null(self.seccomp_profile())),
-            ("AppArmorProfile", shown_or_null(self.app_armor_profile())),
+            ("SeccompProfile", format_go_option(self.seccomp_profile())),
+            ("AppArmorProfile", format_go_option(self.app_armor_profile())),
         ];
         let fields: Vec<_> =
             fields.iter().map(|(name, text)| format!("\"{name}\":{text}")).collect();
@@ -79,12 +83,12 @@ impl Capabilities {
         let list = |list: &List<String>| {
             if list.is_empty() { Value::Null } else { Value::from(list.clone()) }
         };
-        go_struct(&[("Add", list(self.add())), ("Drop", list(self.drop()))])
+        format_go_fields(&[("Add", list(self.add())), ("Drop", list(self.drop()))])
     }
 }
 
 impl SeccompProfile {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         match self.type_() {
             "" => {
                 errs.required(&at.field("type"), "type is required when seccompProfile is set");
@@ -96,10 +100,10 @@ impl SeccompProfile {
             ("Localhost", None) => {
                 errs.required(&file, "must be set when seccomp type is Localhost");
             }
-            ("Localhost", Some(path)) => errs.relative(&file, path),
+            ("Localhost", Some(path)) => errs.local_descending_path(&file, path),
             (_, Some(_)) => {
                 let why = "can only be set when seccomp type is Localhost";
-                errs.invalid_shown(&file, shown(self), why);
+                errs.invalid_formatted(&file, format_go(self), why);
             }
             (_, None) => {}
         }
@@ -107,7 +111,7 @@ impl SeccompProfile {
 }
 
 impl AppArmorProfile {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let file = at.field("localhostProfile");
         match (self.type_(), self.localhost_profile()) {
             ("Localhost", None | Some("")) => {
@@ -132,12 +136,12 @@ impl AppArmorProfile {
 }
 
 impl PodSecurityContext {
-    pub(crate) fn check(&self, host: Host, at: &Path, errs: &mut Errors) {
-        errs.user(&at.field("fsGroup"), self.fs_group());
-        errs.user(&at.field("runAsUser"), self.run_as_user());
-        errs.user(&at.field("runAsGroup"), self.run_as_group());
+    pub(crate) fn check(&self, host: HostNamespaces, at: &FieldPath, errs: &mut ErrorList) {
+        errs.user_or_group_id(&at.field("fsGroup"), self.fs_group());
+        errs.user_or_group_id(&at.field("runAsUser"), self.run_as_user());
+        errs.user_or_group_id(&at.field("runAsGroup"), self.run_as_group());
         for (i, group) in self.supplemental_groups().iter().enumerate() {
-            errs.user(&at.field("supplementalGroups").index(i), Some(group));
+            errs.user_or_group_id(&at.field("supplementalGroups").index(i), Some(group));
         }
         check_sysctls(self.sysctls(), host, &at.field("sysctls"), errs);
         for (name, value, known) in [
@@ -145,22 +149,31 @@ impl PodSecurityContext {
             ("supplementalGroupsPolicy", self.supplemental_groups_policy(), ["Merge", "Strict"]),
             ("seLinuxChangePolicy", self.se_linux_change_policy(), ["MountOption", "Recursive"]),
         ] {
-            at.given(name, value, |value, at| errs.one_of(at, value, &known));
+            at.if_present(name, value, |value, at| errs.one_of(at, value, &known));
         }
-        at.given("seccompProfile", self.seccomp_profile(), |profile, at| profile.check(at, errs));
-        at.given("windowsOptions", self.windows_options(), |options, at| options.check(at, errs));
-        at.given("appArmorProfile", self.app_armor_profile(), |it, at| it.check(at, errs));
+        at.if_present("seccompProfile", self.seccomp_profile(), |profile, at| {
+            profile.check(at, errs)
+        });
+        at.if_present("windowsOptions", self.windows_options(), |options, at| {
+            options.check(at, errs)
+        });
+        at.if_present("appArmorProfile", self.app_armor_profile(), |it, at| it.check(at, errs));
     }
 }
 
 /// Which of the host's namespaces a pod uses.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Host {
+pub(crate) struct HostNamespaces {
     pub(crate) network: bool,
     pub(crate) ipc: bool,
 }
 
-fn check_sysctls(sysctls: &List<Sysctl>, host: Host, at: &Path, errs: &mut Errors) {
+fn check_sysctls(
+    sysctls: &List<Sysctl>,
+    host: HostNamespaces,
+    at: &FieldPath,
+    errs: &mut ErrorList,
+) {
     let mut seen = BTreeSet::new();
     for (i, sysctl) in sysctls.iter().enumerate() {
         let (at, name) = (at.index(i), sysctl.name());

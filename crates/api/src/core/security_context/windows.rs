@@ -1,16 +1,16 @@
 //! The rules for what only pods on Windows have.
 
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use super::WindowsSecurityContextOptions;
-use crate::rules::Rules;
+use crate::rules::ValidateField;
 
 const MAX_SPEC: usize = 64 * 1024;
 const MAX_DOMAIN: usize = 256;
 const MAX_USER: usize = 104;
 
 impl WindowsSecurityContextOptions {
-    pub(super) fn check(&self, at: &Path, errs: &mut Errors) {
+    pub(super) fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         if let Some(name) = self.gmsa_credential_spec_name() {
             errs.subdomain(&at.field("gmsaCredentialSpecName"), name);
         }
@@ -22,12 +22,14 @@ impl WindowsSecurityContextOptions {
             }
             _ => {}
         }
-        at.given("runAsUserName", self.run_as_user_name(), |it, at| check_user_name(it, at, errs));
+        at.if_present("runAsUserName", self.run_as_user_name(), |it, at| {
+            check_user_name(it, at, errs)
+        });
     }
 }
 
 /// `DOMAIN\user`, or only the user.
-fn check_user_name(name: &str, at: &Path, errs: &mut Errors) {
+fn check_user_name(name: &str, at: &FieldPath, errs: &mut ErrorList) {
     let mut wrong = |why: String| errs.invalid(at, name, format!("runAsUserName{why}"));
     if name.is_empty() {
         return wrong(" cannot be an empty string".into());

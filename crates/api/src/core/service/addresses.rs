@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use object::{List, Text, Value, names};
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use super::{Service, ServiceSpec};
 
@@ -35,8 +35,8 @@ impl ServiceSpec {
 
 impl Service {
     /// Whether the addresses and families that are given agree.
-    pub fn check_addresses(&self, old: Option<&Self>, errs: &mut Errors) {
-        check(self.spec(), old.map(Self::spec), &Path::SPEC, errs);
+    pub fn check_addresses(&self, old: Option<&Self>, errs: &mut ErrorList) {
+        check(self.spec(), old.map(Self::spec), &FieldPath::SPEC, errs);
     }
 
     /// The one address, given alone, is the whole list.
@@ -163,7 +163,12 @@ impl Service {
 }
 
 /// What was there already is taken as it is.
-pub(super) fn check(spec: &ServiceSpec, old: Option<&ServiceSpec>, at: &Path, errs: &mut Errors) {
+pub(super) fn check(
+    spec: &ServiceSpec,
+    old: Option<&ServiceSpec>,
+    at: &FieldPath,
+    errs: &mut ErrorList,
+) {
     if !spec.needs_cluster_ip() {
         return;
     }
@@ -193,7 +198,7 @@ pub(super) fn check(spec: &ServiceSpec, old: Option<&ServiceSpec>, at: &Path, er
         }
         let wrong = names::legacy_ip(ip, &had);
         sound &= wrong.is_empty();
-        errs.complaints(&list.index(i), ip, wrong);
+        errs.invalid_each(&list.index(i), ip, wrong);
     }
     if all.len() > 2 {
         errs.invalid(&list, shown(), "may only hold up to 2 values");
@@ -216,11 +221,11 @@ pub(super) fn check(spec: &ServiceSpec, old: Option<&ServiceSpec>, at: &Path, er
     }
 }
 
-fn check_families(spec: &ServiceSpec, at: &Path, errs: &mut Errors) {
+fn check_families(spec: &ServiceSpec, at: &FieldPath, errs: &mut ErrorList) {
     let mut seen = BTreeSet::new();
-    at.field("ipFamilies").each(spec.ip_families().iter(), |family, at| {
+    at.field("ipFamilies").for_each_item(spec.ip_families().iter(), |family, at| {
         errs.one_of(at, family, &["IPv4", "IPv6"]);
-        errs.once(&mut seen, at, family);
+        errs.unique(&mut seen, at, family);
     });
     if let Some(policy) = spec.ip_family_policy() {
         let known = ["PreferDualStack", "RequireDualStack", "SingleStack"];
@@ -229,7 +234,12 @@ fn check_families(spec: &ServiceSpec, at: &Path, errs: &mut Errors) {
 }
 
 /// An address and its family, once chosen, stay first; the second can come and go.
-pub(super) fn check_changed(new: &ServiceSpec, old: &ServiceSpec, at: &Path, errs: &mut Errors) {
+pub(super) fn check_changed(
+    new: &ServiceSpec,
+    old: &ServiceSpec,
+    at: &FieldPath,
+    errs: &mut ErrorList,
+) {
     if !new.needs_cluster_ip() || !old.needs_cluster_ip() {
         return;
     }
@@ -258,9 +268,9 @@ pub(super) fn check_changed(new: &ServiceSpec, old: &ServiceSpec, at: &Path, err
 fn check_list(
     (new, old): (&List<String>, &List<String>),
     shown: &List<String>,
-    at: &Path,
+    at: &FieldPath,
     addresses: bool,
-    errs: &mut Errors,
+    errs: &mut ErrorList,
 ) {
     const KEPT: &str = "may not change once set";
     let value = |list: &List<String>| Value::from(list.clone());

@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 use macros::api;
 use object::{Condition, IntOrString, List, Map, ObjectMeta};
 use schema::{
-    Column, Errors, Index, Kind, NameRule, Names, Path, Storage, Subresource, Warnings, names,
+    ErrorList, FieldPath, Kind, ResourceNames, SelectableField, StorageConfig, Subresource,
+    TableColumn, ValidateName, WarningList, name_validation,
 };
 
 use crate::columns;
@@ -48,7 +49,7 @@ pub struct LoadBalancerIngress {
     /// DNS name of the load balancer.
     hostname: String,
     /// Destination of the packets that reach the node: the load balancer's IP (VIP) or the node's (Proxy).
-    #[api(go = "v1.LoadBalancerIPMode")]
+    #[api(go_type = "v1.LoadBalancerIPMode")]
     ip_mode: Option<String>,
     /// State of each port of the load balancer.
     ports: List<PortStatus>,
@@ -59,7 +60,7 @@ pub struct PortStatus {
     /// The number of the port.
     port: Must<i32>,
     /// Protocol: TCP, UDP or SCTP.
-    #[api(go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
+    #[api(go_type = "v1.Protocol", enum_values("SCTP", "TCP", "UDP"))]
     protocol: Must<String>,
     /// Reason why the port does not work, if it does not.
     error: Option<String>,
@@ -81,15 +82,15 @@ pub struct ServiceSpec {
     #[api(tag = 18, name = "clusterIPs")]
     cluster_ips: List<String>,
     /// How the service is exposed: ClusterIP (default), NodePort, LoadBalancer or ExternalName.
-    #[api(tag = 4, default = "ClusterIP", implied, go = "v1.ServiceType")]
-    #[api(values("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"))]
+    #[api(tag = 4, default = "ClusterIP", unpublished_default, go_type = "v1.ServiceType")]
+    #[api(enum_values("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"))]
     type_: String,
     /// Further IP addresses for which nodes accept traffic of this service.
     #[api(name = "externalIPs")]
     external_ips: List<String>,
     /// Whether requests of a client go to the same pod: None (default) or ClientIP.
-    #[api(tag = 7, default = "None", implied, go = "v1.ServiceAffinity")]
-    #[api(values("ClientIP", "None"))]
+    #[api(tag = 7, default = "None", unpublished_default, go_type = "v1.ServiceAffinity")]
+    #[api(enum_values("ClientIP", "None"))]
     session_affinity: String,
     /// Deprecated: requested address of the load balancer.
     #[api(name = "loadBalancerIP")]
@@ -100,7 +101,7 @@ pub struct ServiceSpec {
     external_name: String,
     /// Where traffic from outside goes: Cluster (default, any pod) or Local (only pods of the receiving node, which
     /// keeps the client's address).
-    #[api(go = "v1.ServiceExternalTrafficPolicy", values("Cluster", "Local"))]
+    #[api(go_type = "v1.ServiceExternalTrafficPolicy", enum_values("Cluster", "Local"))]
     external_traffic_policy: String,
     /// Node port on which load balancers check whether a node has pods of the service; for externalTrafficPolicy
     /// Local.
@@ -110,11 +111,11 @@ pub struct ServiceSpec {
     /// Settings of session affinity.
     session_affinity_config: Option<SessionAffinityConfig>,
     /// IP families of the service, IPv4 or IPv6, the primary first.
-    #[api(tag = 19, go = "[]v1.IPFamily", values("", "IPv4", "IPv6"))]
+    #[api(tag = 19, go_type = "[]v1.IPFamily", enum_values("", "IPv4", "IPv6"))]
     ip_families: List<String>,
     /// SingleStack (default), PreferDualStack or RequireDualStack.
-    #[api(tag = 17, go = "v1.IPFamilyPolicy")]
-    #[api(values("PreferDualStack", "RequireDualStack", "SingleStack"))]
+    #[api(tag = 17, go_type = "v1.IPFamilyPolicy")]
+    #[api(enum_values("PreferDualStack", "RequireDualStack", "SingleStack"))]
     ip_family_policy: Option<String>,
     /// Whether node ports are allocated for type LoadBalancer, true by default.
     #[api(tag = 20)]
@@ -122,7 +123,7 @@ pub struct ServiceSpec {
     /// Implementation of the load balancer that handles the service. Empty for the default of the cluster.
     load_balancer_class: Option<String>,
     /// Where traffic from inside the cluster goes: Cluster (default, any pod) or Local (only pods of the same node).
-    #[api(go = "v1.ServiceInternalTrafficPolicy", values("Cluster", "Local"))]
+    #[api(go_type = "v1.ServiceInternalTrafficPolicy", enum_values("Cluster", "Local"))]
     internal_traffic_policy: Option<String>,
     /// Preferred endpoints: PreferSameZone or PreferSameNode.
     traffic_distribution: Option<String>,
@@ -146,7 +147,7 @@ pub struct ServicePort {
     /// Name of the port, unique in the service. Required with more than one port.
     name: String,
     /// Protocol: TCP, UDP or SCTP.
-    #[api(default = "TCP", go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
+    #[api(default = "TCP", go_type = "v1.Protocol", enum_values("SCTP", "TCP", "UDP"))]
     protocol: String,
     /// Application protocol, such as http or kubernetes.io/h2c; a hint for implementations.
     #[api(tag = 6)]
@@ -161,9 +162,9 @@ pub struct ServicePort {
 }
 
 impl Kind for Service {
-    const NAMES: Names =
-        Names::new("", "v1", "Service", "services").short(&["svc"]).categories(&["all"]);
-    const STORAGE: Storage = Storage::new("services/specs", "v1");
+    const NAMES: ResourceNames =
+        ResourceNames::new("", "v1", "Service", "services").short(&["svc"]).categories(&["all"]);
+    const STORAGE: StorageConfig = StorageConfig::new("services/specs", "v1");
     const CREATED_BY_UPDATE: bool = true;
     const SHOWS_DELETED: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[
@@ -174,23 +175,27 @@ impl Kind for Service {
         ),
         Subresource::status("Service"),
     ];
-    const NAME: NameRule = names::dns_label;
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::text("Type", |service, _| service.spec().type_().into()),
-        Column::text("Cluster-IP", |service, _| {
+    const NAME: ValidateName = name_validation::dns_label;
+    const COLUMNS: &'static [TableColumn<Self>] = &[
+        TableColumn::NAME,
+        TableColumn::text("Type", |service, _| service.spec().type_().into()),
+        TableColumn::text("Cluster-IP", |service, _| {
             service.spec().cluster_ips().iter().next().unwrap_or(columns::NONE).into()
         }),
-        Column::text("External-IP", |service, _| service.external().into()),
-        Column::text("Port(s)", |service, _| {
-            columns::or_none(&columns::join(service.spec().ports().iter().map(ServicePort::cell)))
+        TableColumn::text("External-IP", |service, _| service.external().into()),
+        TableColumn::text("Port(s)", |service, _| {
+            columns::text_or_none(&columns::join(
+                service.spec().ports().iter().map(ServicePort::cell),
+            ))
         }),
-        Column::AGE,
-        Column::wide_text("Selector", |it, _| columns::labels(it.spec().selector())),
+        TableColumn::AGE,
+        TableColumn::wide_text("Selector", |it, _| columns::labels(it.spec().selector())),
     ];
-    const INDEXES: &'static [Index<Self>] = &[
-        Index::field("spec.clusterIP", |service| service.spec().cluster_ip().into()),
-        Index::field("spec.type", |service| service.spec().type_().into()),
+    const INDEXES: &'static [SelectableField<Self>] = &[
+        SelectableField::filter_only("spec.clusterIP", |service| {
+            service.spec().cluster_ip().into()
+        }),
+        SelectableField::filter_only("spec.type", |service| service.spec().type_().into()),
     ];
 
     /// One that names a class is some provider's.
@@ -200,12 +205,12 @@ impl Kind for Service {
         balanced.then_some(&crate::parts::LOAD_BALANCER)
     }
 
-    fn warn(&self, _old: Option<&Self>, told: &mut Warnings) {
+    fn warn(&self, _old: Option<&Self>, told: &mut WarningList) {
         warnings::warn(self, told);
     }
 
-    fn warn_status(&self, told: &mut Warnings) {
-        warnings::warn_ingress(self.status().load_balancer().ingress(), &Path::STATUS, told);
+    fn warn_status(&self, told: &mut WarningList) {
+        warnings::warn_ingress(self.status().load_balancer().ingress(), &FieldPath::STATUS, told);
     }
 
     fn default_fields(&mut self) {
@@ -228,15 +233,15 @@ impl Kind for Service {
         }
     }
 
-    fn validate(&self, errs: &mut Errors) {
+    fn validate(&self, errs: &mut ErrorList) {
         rules::check(self, None, errs);
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut ErrorList) {
         rules::check_changed(self, old, errs);
     }
 
-    fn validate_status(&self, old: &Self, errs: &mut Errors) {
+    fn validate_status(&self, old: &Self, errs: &mut ErrorList) {
         let balanced = self.spec().type_() == "LoadBalancer";
         self.status().load_balancer().check(old.status().load_balancer(), balanced, errs);
     }

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use object::{Value, names};
-use schema::{Errors, Path, check_labels};
+use schema::{ErrorList, FieldPath, validate_labels};
 
 use super::{
     LoadBalancerIngress, LoadBalancerStatus, Service, ServicePort, ServiceSpec, addresses,
 };
-use crate::{core::endpoints::check_endpoint_ip, rules::Rules};
+use crate::{core::endpoints::check_endpoint_ip, rules::ValidateField};
 
-const ANNOTATIONS: Path = Path::METADATA.field("annotations");
+const ANNOTATIONS: FieldPath = FieldPath::METADATA.field("annotations");
 /// Where the ranges that may reach a load balancer were named before they had a field.
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 const TOPOLOGY_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
@@ -19,45 +19,45 @@ const ONLY_BALANCED: &str = "may only be used when `type` is 'LoadBalancer'";
 const MAX_AFFINITY: i32 = 86_400;
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 
-pub(super) fn check(service: &Service, old: Option<&Service>, errs: &mut Errors) {
+pub(super) fn check(service: &Service, old: Option<&Service>, errs: &mut ErrorList) {
     check_topology(service, errs);
     let spec = service.spec();
     check_type(spec, errs);
-    check_ports(spec, &Path::SPEC.field("ports"), errs);
-    check_labels(spec.selector(), &Path::SPEC.field("selector"), errs);
+    check_ports(spec, &FieldPath::SPEC.field("ports"), errs);
+    validate_labels(spec.selector(), &FieldPath::SPEC.field("selector"), errs);
     check_affinity(spec, errs);
-    addresses::check(spec, old.map(Service::spec), &Path::SPEC, errs);
+    addresses::check(spec, old.map(Service::spec), &FieldPath::SPEC, errs);
     let had: Vec<&str> =
         old.map_or_else(Vec::new, |old| old.spec().external_ips().iter().collect());
     for (i, ip) in spec.external_ips().iter().enumerate() {
-        let (at, wrong) = (Path::SPEC.field("externalIPs"), names::legacy_ip(ip, &had));
+        let (at, wrong) = (FieldPath::SPEC.field("externalIPs"), names::legacy_ip(ip, &had));
         if wrong.is_empty() {
             check_endpoint_ip(ip, &at.index(i), errs);
         }
-        errs.complaints(&at.index(i), ip, wrong);
+        errs.invalid_each(&at.index(i), ip, wrong);
     }
-    errs.one_of(&Path::SPEC.field("type"), spec.type_(), &TYPES);
+    errs.one_of(&FieldPath::SPEC.field("type"), spec.type_(), &TYPES);
     check_sources(service, old, errs);
-    check_balancer(spec, errs);
+    validate_load_balancer(spec, errs);
     check_traffic(spec, errs);
 }
 
-pub(super) fn check_changed(service: &Service, old: &Service, errs: &mut Errors) {
+pub(super) fn check_changed(service: &Service, old: &Service, errs: &mut ErrorList) {
     let (new, before) = (service.spec(), old.spec());
-    addresses::check_changed(new, before, &Path::SPEC, errs);
+    addresses::check_changed(new, before, &FieldPath::SPEC, errs);
     let both = |name: &str| new.type_() == name && before.type_() == name;
     if both("LoadBalancer") && new.load_balancer_class() != before.load_balancer_class() {
         let class = new.load_balancer_class().map_or(Value::Null, Value::from);
-        errs.invalid(&Path::SPEC.field("loadBalancerClass"), class, "may not change once set");
+        errs.invalid(&FieldPath::SPEC.field("loadBalancerClass"), class, "may not change once set");
     }
     let port = (new.health_check_node_port(), before.health_check_node_port());
     if new.needs_health_check() && before.needs_health_check() && port.0 != port.1 {
-        errs.forbidden(&Path::SPEC.field("healthCheckNodePort"), "field is immutable");
+        errs.forbidden(&FieldPath::SPEC.field("healthCheckNodePort"), "field is immutable");
     }
     check(service, Some(old), errs);
 }
 
-fn check_topology(service: &Service, errs: &mut Errors) {
+fn check_topology(service: &Service, errs: &mut ErrorList) {
     let notes = service.metadata().annotations();
     if let (Some(hints), Some(mode)) = (notes.get(TOPOLOGY_HINTS), notes.get(TOPOLOGY_MODE))
         && hints != mode
@@ -67,14 +67,14 @@ fn check_topology(service: &Service, errs: &mut Errors) {
     }
 }
 
-fn check_type(spec: &ServiceSpec, errs: &mut Errors) {
+fn check_type(spec: &ServiceSpec, errs: &mut ErrorList) {
     let named = spec.type_() == "ExternalName";
     if spec.ports().is_empty() && !spec.is_headless() && !named {
-        errs.required(&Path::SPEC.field("ports"), "");
+        errs.required(&FieldPath::SPEC.field("ports"), "");
     }
     if spec.is_headless() && matches!(spec.type_(), "LoadBalancer" | "NodePort") {
         let why = format!("may not be set to 'None' for {} services", spec.type_());
-        errs.invalid(&Path::SPEC.field("clusterIPs").index(0), "None", why);
+        errs.invalid(&FieldPath::SPEC.field("clusterIPs").index(0), "None", why);
     }
     if !named {
         return;
@@ -86,19 +86,19 @@ fn check_type(spec: &ServiceSpec, errs: &mut Errors) {
         ("ipFamilyPolicy", spec.ip_family_policy().is_some()),
     ] {
         if set {
-            errs.forbidden(&Path::SPEC.field(name), why);
+            errs.forbidden(&FieldPath::SPEC.field(name), why);
         }
     }
     let name = spec.external_name();
     match name.strip_suffix('.').unwrap_or(name) {
-        "" => errs.required(&Path::SPEC.field("externalName"), ""),
-        name => errs.subdomain(&Path::SPEC.field("externalName"), name),
+        "" => errs.required(&FieldPath::SPEC.field("externalName"), ""),
+        name => errs.subdomain(&FieldPath::SPEC.field("externalName"), name),
     }
 }
 
-fn check_ports(spec: &ServiceSpec, at: &Path, errs: &mut Errors) {
+fn check_ports(spec: &ServiceSpec, at: &FieldPath, errs: &mut ErrorList) {
     let (mut names, mut nodes, mut ports) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    at.each(spec.ports().iter(), |port, at| {
+    at.for_each_item(spec.ports().iter(), |port, at| {
         port.check(spec.ports().len() > 1, at, errs);
         if !port.name().is_empty() && !names.insert(port.name()) {
             errs.duplicate(&at.field("name"), port.name());
@@ -112,13 +112,13 @@ fn check_ports(spec: &ServiceSpec, at: &Path, errs: &mut Errors) {
             errs.duplicate(&at.field("nodePort"), node);
         }
         if !ports.insert((port.protocol(), port.port())) {
-            errs.duplicate_shown(at, port.shown(), "");
+            errs.duplicate_formatted(at, port.shown(), "");
         }
     });
 }
 
 impl ServicePort {
-    fn check(&self, named: bool, at: &Path, errs: &mut Errors) {
+    fn check(&self, named: bool, at: &FieldPath, errs: &mut ErrorList) {
         match self.name() {
             "" if named => errs.required(&at.field("name"), ""),
             "" => {}
@@ -127,7 +127,9 @@ impl ServicePort {
         errs.port(&at.field("port"), self.port());
         errs.one_of(&at.field("protocol"), self.protocol(), &["SCTP", "TCP", "UDP"]);
         errs.port_or_name(&at.field("targetPort"), &self.target_port());
-        at.given("appProtocol", self.app_protocol(), |protocol, at| errs.qualified(at, protocol));
+        at.if_present("appProtocol", self.app_protocol(), |protocol, at| {
+            errs.qualified(at, protocol)
+        });
     }
 
     /// What tells a port from others, as Go prints it.
@@ -141,26 +143,26 @@ impl ServicePort {
     }
 }
 
-fn check_affinity(spec: &ServiceSpec, errs: &mut Errors) {
+fn check_affinity(spec: &ServiceSpec, errs: &mut ErrorList) {
     errs.one_of(
-        &Path::SPEC.field("sessionAffinity"),
+        &FieldPath::SPEC.field("sessionAffinity"),
         spec.session_affinity(),
         &["ClientIP", "None"],
     );
     let seconds = spec.session_affinity_config().and_then(|config| config.client_ip());
     let Some(seconds) = seconds.and_then(super::ClientIPConfig::timeout_seconds) else { return };
     if spec.session_affinity() == "ClientIP" && !(1..=MAX_AFFINITY).contains(&seconds) {
-        let at = Path::SPEC.field("sessionAffinityConfig");
+        let at = FieldPath::SPEC.field("sessionAffinityConfig");
         let why = format!("must be greater than 0 and less than {MAX_AFFINITY}");
         errs.invalid(&at.field("clientIP").field("timeoutSeconds"), seconds, why);
     }
 }
 
-fn check_sources(service: &Service, old: Option<&Service>, errs: &mut Errors) {
+fn check_sources(service: &Service, old: Option<&Service>, errs: &mut ErrorList) {
     let (spec, notes) = (service.spec(), service.metadata().annotations());
     let balanced = spec.type_() == "LoadBalancer";
     if !spec.load_balancer_source_ranges().is_empty() {
-        let at = Path::SPEC.field("LoadBalancerSourceRanges");
+        let at = FieldPath::SPEC.field("LoadBalancerSourceRanges");
         if !balanced {
             errs.forbidden(&at, ONLY_BALANCED);
         }
@@ -168,7 +170,7 @@ fn check_sources(service: &Service, old: Option<&Service>, errs: &mut Errors) {
         let had: Vec<&str> = before.into_iter().flatten().map(str::trim).collect();
         for (i, range) in spec.load_balancer_source_ranges().iter().enumerate() {
             let range = range.trim();
-            errs.complaints(&at.index(i), range, names::legacy_cidr(range, &had));
+            errs.invalid_each(&at.index(i), range, names::legacy_cidr(range, &had));
         }
     } else if let Some(ranges) = notes.get(SOURCE_RANGES) {
         let at = ANNOTATIONS.key(SOURCE_RANGES);
@@ -178,26 +180,29 @@ fn check_sources(service: &Service, old: Option<&Service>, errs: &mut Errors) {
         let before = old.and_then(|old| old.metadata().annotations().get(SOURCE_RANGES));
         if before != Some(ranges) && !ranges.trim().is_empty() {
             for range in ranges.split(',').map(str::trim) {
-                errs.complaints(&at, range, names::legacy_cidr(range, &[]));
+                errs.invalid_each(&at, range, names::legacy_cidr(range, &[]));
             }
         }
     }
 }
 
-fn check_balancer(spec: &ServiceSpec, errs: &mut Errors) {
+fn validate_load_balancer(spec: &ServiceSpec, errs: &mut ErrorList) {
     let balanced = spec.type_() == "LoadBalancer";
     if spec.allocate_load_balancer_node_ports().is_some() && !balanced {
-        errs.forbidden(&Path::SPEC.field("allocateLoadBalancerNodePorts"), ONLY_BALANCED);
+        errs.forbidden(&FieldPath::SPEC.field("allocateLoadBalancerNodePorts"), ONLY_BALANCED);
     }
     match spec.load_balancer_class() {
-        Some(class) if balanced => errs.qualified(&Path::SPEC.field("loadBalancerClass"), class),
-        Some(_) => errs.forbidden(&Path::SPEC.field("loadBalancerClass"), ONLY_BALANCED),
+        Some(class) if balanced => {
+            errs.qualified(&FieldPath::SPEC.field("loadBalancerClass"), class)
+        }
+        Some(_) => errs.forbidden(&FieldPath::SPEC.field("loadBalancerClass"), ONLY_BALANCED),
         None => {}
     }
 }
 
-fn check_traffic(spec: &ServiceSpec, errs: &mut Errors) {
-    let (policy, at) = (spec.external_traffic_policy(), Path::SPEC.field("externalTrafficPolicy"));
+fn check_traffic(spec: &ServiceSpec, errs: &mut ErrorList) {
+    let (policy, at) =
+        (spec.external_traffic_policy(), FieldPath::SPEC.field("externalTrafficPolicy"));
     match (spec.is_external(), policy) {
         (false, "") => {}
         (false, _) => {
@@ -206,7 +211,7 @@ fn check_traffic(spec: &ServiceSpec, errs: &mut Errors) {
         (true, "") => errs.required(&at, ""),
         (true, _) => errs.one_of(&at, policy, &["Cluster", "Local"]),
     }
-    let (port, at) = (spec.health_check_node_port(), Path::SPEC.field("healthCheckNodePort"));
+    let (port, at) = (spec.health_check_node_port(), FieldPath::SPEC.field("healthCheckNodePort"));
     match (spec.needs_health_check(), port) {
         (true, 0) => errs.required(&at, ""),
         (true, port) => errs.port(&at, port),
@@ -218,17 +223,17 @@ fn check_traffic(spec: &ServiceSpec, errs: &mut Errors) {
         }
     }
     if let Some(policy) = spec.internal_traffic_policy() {
-        errs.one_of(&Path::SPEC.field("internalTrafficPolicy"), policy, &["Cluster", "Local"]);
+        errs.one_of(&FieldPath::SPEC.field("internalTrafficPolicy"), policy, &["Cluster", "Local"]);
     }
     if let Some(distribution) = spec.traffic_distribution() {
         let known = ["PreferClose", "PreferSameZone", "PreferSameNode"];
-        errs.one_of(&Path::SPEC.field("trafficDistribution"), distribution, &known);
+        errs.one_of(&FieldPath::SPEC.field("trafficDistribution"), distribution, &known);
     }
 }
 
 impl LoadBalancerStatus {
-    pub(super) fn check(&self, before: &Self, balanced: bool, errs: &mut Errors) {
-        let at = Path::STATUS.field("loadBalancer");
+    pub(super) fn check(&self, before: &Self, balanced: bool, errs: &mut ErrorList) {
+        let at = FieldPath::STATUS.field("loadBalancer");
         let at = at.field("ingress");
         if !balanced && !self.ingress().is_empty() {
             return errs.forbidden(&at, "may only be used when `spec.type` is 'LoadBalancer'");
@@ -237,7 +242,7 @@ impl LoadBalancerStatus {
         for (i, ingress) in self.ingress().iter().enumerate() {
             let (at, ip, name) = (at.index(i), ingress.ip(), ingress.hostname());
             if !ip.is_empty() {
-                errs.complaints(&at.field("ip"), ip, names::legacy_ip(ip, &had));
+                errs.invalid_each(&at.field("ip"), ip, names::legacy_ip(ip, &had));
             }
             match (ingress.ip_mode(), ip) {
                 (None, "") => {}

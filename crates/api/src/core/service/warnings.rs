@@ -1,23 +1,24 @@
 //! What is odd about a service, though it is taken.
 
 use object::List;
-use schema::{Path, Warnings};
+use schema::{FieldPath, WarningList};
 
 use super::{LoadBalancerIngress, Service};
-use crate::advice::Advice;
+use crate::advice::CommonWarnings;
 
 const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
 const MODE: &str = "service.kubernetes.io/topology-mode";
 const NAMED: &str = "ExternalName";
 
-pub(super) fn warn(service: &Service, warnings: &mut Warnings) {
-    let (spec, at) = (service.spec(), Path::SPEC);
+pub(super) fn warn(service: &Service, warnings: &mut WarningList) {
+    let (spec, at) = (service.spec(), FieldPath::SPEC);
     if service.metadata().annotations().get(HINTS).is_some() {
-        warnings.say(format!("annotation {HINTS} is deprecated, please use {MODE} instead"));
+        warnings.push(format!("annotation {HINTS} is deprecated, please use {MODE} instead"));
     }
     let headless = spec.type_() == "ClusterIP" && spec.cluster_ip() == "None";
     if !matches!(spec.cluster_ip(), "" | "None") {
-        at.field("clusterIPs").each(spec.cluster_ips().iter(), |it, at| warnings.ip(at, it));
+        at.field("clusterIPs")
+            .for_each_item(spec.cluster_ips().iter(), |it, at| warnings.ip(at, it));
     }
     if headless {
         let ignored = [
@@ -26,13 +27,13 @@ pub(super) fn warn(service: &Service, warnings: &mut Warnings) {
             ("SessionAffinity", spec.session_affinity() != "None"),
         ];
         for (name, _) in ignored.iter().filter(|(_, is_set)| *is_set) {
-            warnings.say(format!("spec.{name} is ignored for headless services"));
+            warnings.push(format!("spec.{name} is ignored for headless services"));
         }
     }
-    at.field("externalIPs").each(spec.external_ips().iter(), |it, at| warnings.ip(at, it));
+    at.field("externalIPs").for_each_item(spec.external_ips().iter(), |it, at| warnings.ip(at, it));
     let external = !spec.external_ips().is_empty();
     if external && !headless && spec.type_() != NAMED {
-        warnings.say(
+        warnings.push(
             "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
         );
     }
@@ -41,23 +42,23 @@ pub(super) fn warn(service: &Service, warnings: &mut Warnings) {
         warnings.cidr(&at.field("loadBalancerSourceRanges").index(i), range);
     }
     if spec.type_() == NAMED && external {
-        warnings.say(format!("spec.externalIPs is ignored when spec.type is {NAMED:?}"));
+        warnings.push(format!("spec.externalIPs is ignored when spec.type is {NAMED:?}"));
     }
     if spec.type_() != NAMED && !spec.external_name().is_empty() {
-        warnings.say(format!("spec.externalName is ignored when spec.type is not {NAMED:?}"));
+        warnings.push(format!("spec.externalName is ignored when spec.type is not {NAMED:?}"));
     }
     if spec.traffic_distribution() == Some("PreferClose") {
         let why = "\"PreferClose\" is deprecated; use \"PreferSameZone\"";
-        warnings.at(&at.field("trafficDistribution"), why);
+        warnings.push_at(&at.field("trafficDistribution"), why);
     }
 }
 
 /// Of the addresses of a load balancer, in a status.
 pub(super) fn warn_ingress(
     all: &List<LoadBalancerIngress>,
-    status: &Path,
-    warnings: &mut Warnings,
+    status: &FieldPath,
+    warnings: &mut WarningList,
 ) {
     let at = status.field("loadBalancer");
-    at.field("ingress").each(all.iter(), |ingress, at| warnings.ip(at, ingress.ip()));
+    at.field("ingress").for_each_item(all.iter(), |ingress, at| warnings.ip(at, ingress.ip()));
 }

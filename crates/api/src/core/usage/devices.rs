@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use object::Value;
 
-use super::{Resources, number};
+use super::{ResourceList, number};
 
 const OF_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
 /// A request for all devices is allocated at most so many.
@@ -16,7 +16,7 @@ pub fn is_devices(name: &str) -> bool {
 }
 
 /// Adds the devices that a ResourceClaim requests.
-pub fn add_devices(claim: &Value, used: &mut Resources) {
+pub fn add_devices(claim: &Value, used: &mut ResourceList) {
     for request in claim.get("spec").get("devices").get("requests").items() {
         let choices = match request.get("firstAvailable").items() {
             [] => std::slice::from_ref(request.get("exactly")),
@@ -71,7 +71,10 @@ mod tests {
         for name in
             ["x.deviceclass.resource.k8s.io/devices", "count/resourceclaims.resource.k8s.io"]
         {
-            assert_eq!(super::super::counted(name), Some("resourceclaims.resource.k8s.io"));
+            assert_eq!(
+                super::super::counted_resource(name),
+                Some("resourceclaims.resource.k8s.io")
+            );
         }
     }
 }

@@ -24,7 +24,7 @@ pub struct PersistentVolumeClaimTemplate {
 #[api]
 pub struct PersistentVolumeClaimSpec {
     /// Ways in which the volume must be mountable: ReadWriteOnce, ReadOnlyMany, ReadWriteMany or ReadWriteOncePod.
-    #[api(go = "[]v1.PersistentVolumeAccessMode", values = &ACCESS_MODES)]
+    #[api(go_type = "[]v1.PersistentVolumeAccessMode", enum_values = &ACCESS_MODES)]
     access_modes: List<String>,
     /// Label selector of the volumes that may be bound.
     #[api(tag = 4)]
@@ -38,8 +38,8 @@ pub struct PersistentVolumeClaimSpec {
     #[api(tag = 5)]
     storage_class_name: Option<String>,
     /// Filesystem (default) or Block for a raw device.
-    #[api(default = "Filesystem", implied, go = "v1.PersistentVolumeMode")]
-    #[api(values("Block", "Filesystem"))]
+    #[api(default = "Filesystem", unpublished_default, go_type = "v1.PersistentVolumeMode")]
+    #[api(enum_values("Block", "Filesystem"))]
     volume_mode: Option<String>,
     /// Claim or VolumeSnapshot that the new volume is filled from.
     data_source: Option<TypedLocalObjectReference>,
@@ -52,9 +52,9 @@ pub struct PersistentVolumeClaimSpec {
 #[api]
 pub struct VolumeResourceRequirements {
     /// Largest size that is acceptable.
-    #[api(go = "v1.ResourceList")]
+    #[api(go_type = "v1.ResourceList")]
     limits: Map<Quantity>,
     /// Smallest size that is acceptable.
-    #[api(go = "v1.ResourceList")]
+    #[api(go_type = "v1.ResourceList")]
     requests: Map<Quantity>,
 }

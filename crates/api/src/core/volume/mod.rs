@@ -114,8 +114,8 @@ pub struct HostPathVolumeSource {
     /// Path on the node.
     path: Must<String>,
     /// What must be there; empty for no check.
-    #[api(default = "", implied, go = "v1.HostPathType")]
-    #[api(values(
+    #[api(default = "", unpublished_default, go_type = "v1.HostPathType")]
+    #[api(enum_values(
         "",
         "BlockDevice",
         "CharDevice",
@@ -131,12 +131,12 @@ pub struct HostPathVolumeSource {
 #[api]
 pub struct EmptyDirVolumeSource {
     /// Storage medium: empty for the node's disk, Memory for tmpfs, or HugePages.
-    #[api(go = "v1.StorageMedium")]
+    #[api(go_type = "v1.StorageMedium")]
     medium: String,
     /// Largest total size. The pod is evicted if it is exceeded.
     size_limit: Option<Quantity>,
     /// The mode of the folder.
-    #[api(gate = "EmptyDirVolumeMode")]
+    #[api(feature_gate = "EmptyDirVolumeMode")]
     mode: Option<i32>,
 }
 
@@ -283,12 +283,12 @@ pub struct SecretVolumeSource {
     /// Keys to project, and the path of each. If empty, every key becomes a file of its name.
     items: List<KeyToPath>,
     /// Permission bits of files that set none themselves, 0644 by default.
-    #[api(default = 420, implied)]
+    #[api(default = 420, unpublished_default)]
     default_mode: Option<i32>,
     /// Whether the object or key may be missing. By default a pod does not start without it.
     optional: Option<bool>,
     /// User ID that owns files that set none themselves.
-    #[api(gate = "AtomicWriteVolumeUserFields")]
+    #[api(feature_gate = "AtomicWriteVolumeUserFields")]
     default_user: Option<i64>,
 }
 
@@ -387,8 +387,8 @@ pub struct AzureDiskVolumeSource {
     #[api(name = "diskURI")]
     disk_uri: Must<String>,
     /// None, ReadOnly or ReadWrite.
-    #[api(default = "ReadWrite", go = "v1.AzureDataDiskCachingMode")]
-    #[api(values("None", "ReadOnly", "ReadWrite"))]
+    #[api(default = "ReadWrite", go_type = "v1.AzureDataDiskCachingMode")]
+    #[api(enum_values("None", "ReadOnly", "ReadWrite"))]
     caching_mode: Option<String>,
     /// File system type, such as ext4 or xfs. If empty, the driver chooses.
     #[api(default = "ext4")]
@@ -397,8 +397,8 @@ pub struct AzureDiskVolumeSource {
     #[api(default = false)]
     read_only: Option<bool>,
     /// Shared, Dedicated or Managed.
-    #[api(default = "Shared", go = "v1.AzureDataDiskKind")]
-    #[api(values("Dedicated", "Managed", "Shared"))]
+    #[api(default = "Shared", go_type = "v1.AzureDataDiskKind")]
+    #[api(enum_values("Dedicated", "Managed", "Shared"))]
     kind: Option<String>,
 }
 
@@ -420,7 +420,7 @@ pub struct ScaleIOVolumeSource {
     /// The name of the storage system.
     system: Must<String>,
     /// Secret with the credentials.
-    #[api(always, required)]
+    #[api(no_omitempty, required)]
     secret_ref: Option<LocalObjectReference>,
     /// Whether the gateway is talked to over TLS.
     ssl_enabled: bool,
@@ -462,12 +462,12 @@ pub struct ConfigMapVolumeSource {
     /// Keys to project, and the path of each. If empty, every key becomes a file of its name.
     items: List<KeyToPath>,
     /// Permission bits of files that set none themselves, 0644 by default.
-    #[api(default = 420, implied)]
+    #[api(default = 420, unpublished_default)]
     default_mode: Option<i32>,
     /// Whether the object or key may be missing. By default a pod does not start without it.
     optional: Option<bool>,
     /// User ID that owns files that set none themselves.
-    #[api(gate = "AtomicWriteVolumeUserFields")]
+    #[api(feature_gate = "AtomicWriteVolumeUserFields")]
     default_user: Option<i64>,
 }
 
@@ -490,10 +490,10 @@ pub struct DownwardAPIVolumeSource {
     /// Files, and the field of each.
     items: List<DownwardAPIVolumeFile>,
     /// Permission bits of files that set none themselves, 0644 by default.
-    #[api(default = 420, implied)]
+    #[api(default = 420, unpublished_default)]
     default_mode: Option<i32>,
     /// User ID that owns files that set none themselves.
-    #[api(gate = "AtomicWriteVolumeUserFields")]
+    #[api(feature_gate = "AtomicWriteVolumeUserFields")]
     default_user: Option<i64>,
 }
 
@@ -502,7 +502,7 @@ pub struct ImageVolumeSource {
     /// Image or artifact to mount.
     reference: String,
     /// When it is pulled: Always, IfNotPresent or Never.
-    #[api(go = "v1.PullPolicy", values("Always", "IfNotPresent", "Never"))]
+    #[api(go_type = "v1.PullPolicy", enum_values("Always", "IfNotPresent", "Never"))]
     pull_policy: String,
 }
 
@@ -513,7 +513,7 @@ pub struct VolumeMount {
     /// Whether the mount is read-only, false by default.
     read_only: bool,
     /// Whether mounts below a read-only mount are read-only too: Disabled, IfPossible or Enabled.
-    #[api(tag = 7, go = "v1.RecursiveReadOnlyMode")]
+    #[api(tag = 7, go_type = "v1.RecursiveReadOnlyMode")]
     recursive_read_only: Option<String>,
     /// Path in the container at which the volume is mounted.
     #[api(tag = 3)]
@@ -521,12 +521,15 @@ pub struct VolumeMount {
     /// Path within the volume to mount, instead of its root.
     sub_path: String,
     /// Whether later mounts are visible on the other side: None (default), HostToContainer or Bidirectional.
-    #[api(go = "v1.MountPropagationMode", values("Bidirectional", "HostToContainer", "None"))]
+    #[api(
+        go_type = "v1.MountPropagationMode",
+        enum_values("Bidirectional", "HostToContainer", "None")
+    )]
     mount_propagation: Option<String>,
     /// Like subPath; $(NAME) is replaced by the variable NAME.
     sub_path_expr: String,
     /// Further options of the mount.
-    #[api(tag = 8, set, gate = "VolumeBindMountOptions")]
+    #[api(tag = 8, set, feature_gate = "VolumeBindMountOptions")]
     bind_mount_options: List<String>,
 }
 

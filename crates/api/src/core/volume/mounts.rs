@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use object::{List, Value, names};
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use super::{Volume, VolumeDevice, VolumeMount, VolumeSource};
-use crate::{core::Container, rules::Rules};
+use crate::{core::Container, rules::ValidateField};
 
 /// The sound volumes of a pod, by name.
 pub(crate) type Volumes<'a> = BTreeMap<&'a str, &'a VolumeSource>;
@@ -15,8 +15,8 @@ pub(crate) type Volumes<'a> = BTreeMap<&'a str, &'a VolumeSource>;
 pub(crate) fn check_volumes<'a>(
     volumes: &'a List<Volume>,
     pod: &str,
-    at: &Path,
-    errs: &mut Errors,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) -> Volumes<'a> {
     let made = |volume: &Volume| {
         let made = !pod.is_empty() && volume.volume_source().ephemeral().is_some();
@@ -28,7 +28,7 @@ pub(crate) fn check_volumes<'a>(
         let (at, before) = (at.index(i), errs.0.len());
         let (name, source) = (volume.name(), volume.volume_source());
         source.check(name, pod, &at, errs);
-        errs.needed(&at.field("name"), name, names::dns1123_label);
+        errs.required_format(&at.field("name"), name, names::dns1123_label);
         if sound.contains_key(name) {
             errs.duplicate(&at.field("name"), name);
         }
@@ -47,7 +47,7 @@ pub(crate) fn check_volumes<'a>(
 }
 
 impl Container {
-    pub(crate) fn check_mounts(&self, volumes: &Volumes, at: &Path, errs: &mut Errors) {
+    pub(crate) fn check_mounts(&self, volumes: &Volumes, at: &FieldPath, errs: &mut ErrorList) {
         let mut paths = BTreeSet::new();
         let devices = self.volume_devices();
         let device_names = devices.by_key(|device| device.name());
@@ -55,11 +55,11 @@ impl Container {
         for (i, mount) in self.volume_mounts().iter().enumerate() {
             let (list, at) = (at, at.index(i));
             let (name, path) = (mount.name(), mount.mount_path());
-            errs.need(&at, "name", name);
+            errs.required_field(&at, "name", name);
             if !volumes.contains_key(name) {
                 errs.not_found(&at.field("name"), name);
             }
-            errs.need(&at, "mountPath", path);
+            errs.required_field(&at, "mountPath", path);
             if !paths.insert(path) {
                 errs.invalid(&at.field("mountPath"), path, "must be unique");
             }
@@ -78,7 +78,7 @@ impl Container {
         }
     }
 
-    fn check_propagation(&self, mount: &VolumeMount, at: &Path, errs: &mut Errors) {
+    fn check_propagation(&self, mount: &VolumeMount, at: &FieldPath, errs: &mut ErrorList) {
         let Some(mode) = mount.mount_propagation() else { return };
         errs.one_of(at, mode, &["Bidirectional", "HostToContainer", "None"]);
         let privileged = self
@@ -90,7 +90,7 @@ impl Container {
         }
     }
 
-    pub(crate) fn check_devices(&self, volumes: &Volumes, at: &Path, errs: &mut Errors) {
+    pub(crate) fn check_devices(&self, volumes: &Volumes, at: &FieldPath, errs: &mut ErrorList) {
         let mut seen = (BTreeSet::new(), BTreeSet::new());
         let mounts = self.volume_mounts();
         let mount_names = mounts.by_key(|mount| mount.name());
@@ -112,21 +112,21 @@ impl Container {
 }
 
 impl VolumeMount {
-    fn check_paths(&self, list: &Path, at: &Path, errs: &mut Errors) {
+    fn check_paths(&self, list: &FieldPath, at: &FieldPath, errs: &mut ErrorList) {
         let (path, expression) = (self.sub_path(), self.sub_path_expr());
         if !path.is_empty() {
-            errs.relative(&list.field("subPath"), path);
+            errs.local_descending_path(&list.field("subPath"), path);
         }
         if !expression.is_empty() {
             if !path.is_empty() {
                 let why = "subPathExpr and subPath are mutually exclusive";
                 errs.invalid(&at.field("subPathExpr"), expression, why);
             }
-            errs.relative(&list.field("subPathExpr"), expression);
+            errs.local_descending_path(&list.field("subPathExpr"), expression);
         }
     }
 
-    fn check_recursive(&self, at: &Path, errs: &mut Errors) {
+    fn check_recursive(&self, at: &FieldPath, errs: &mut ErrorList) {
         match self.recursive_read_only() {
             None | Some("Disabled") => {}
             Some("Enabled" | "IfPossible") => {
@@ -143,11 +143,11 @@ impl VolumeMount {
         }
     }
 
-    fn check_options(&self, volumes: &Volumes, at: &Path, errs: &mut Errors) {
+    fn check_options(&self, volumes: &Volumes, at: &FieldPath, errs: &mut ErrorList) {
         let mut seen = BTreeSet::new();
         for (i, option) in self.bind_mount_options().iter().enumerate() {
             errs.one_of(&at.index(i), option, &["nodev", "noexec", "nosuid"]);
-            errs.once(&mut seen, &at.index(i), option);
+            errs.unique(&mut seen, &at.index(i), option);
         }
         let image = volumes.get(self.name()).is_some_and(|source| source.image().is_some());
         if image && !seen.is_empty() {
@@ -162,11 +162,11 @@ impl VolumeDevice {
         &'a self,
         volumes: &Volumes,
         (names, paths): &mut (BTreeSet<&'a str>, BTreeSet<&'a str>),
-        at: &Path,
-        errs: &mut Errors,
+        at: &FieldPath,
+        errs: &mut ErrorList,
     ) {
         let (name, path) = (self.name(), self.device_path());
-        errs.need(at, "name", name);
+        errs.required_field(at, "name", name);
         if !names.insert(name) && !name.is_empty() {
             errs.invalid(&at.field("name"), name, "must be unique");
         }
@@ -181,7 +181,7 @@ impl VolumeDevice {
             }
             Some(_) => {}
         }
-        errs.need(at, "devicePath", path);
+        errs.required_field(at, "devicePath", path);
         if paths.contains(path) {
             errs.invalid(&at.field("devicePath"), path, "must be unique");
         }
@@ -194,6 +194,6 @@ impl VolumeDevice {
 }
 
 /// When an image is pulled.
-pub(crate) fn check_pull_policy(at: &Path, policy: &str, errs: &mut Errors) {
-    errs.needed_one_of(at, policy, &["Always", "IfNotPresent", "Never"]);
+pub(crate) fn check_pull_policy(at: &FieldPath, policy: &str, errs: &mut ErrorList) {
+    errs.required_one_of(at, policy, &["Always", "IfNotPresent", "Never"]);
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use object::List;
-use schema::Warnings;
+use schema::WarningList;
 
 use super::{KeyToPath, Volume, VolumeProjection};
 use crate::core::DownwardAPIVolumeFile;
@@ -34,7 +34,7 @@ impl File {
     }
 }
 
-pub(crate) fn warn(volumes: &List<Volume>, warnings: &mut Warnings) {
+pub(crate) fn warn(volumes: &List<Volume>, warnings: &mut WarningList) {
     for volume in volumes.iter() {
         let (name, source) = (volume.name(), volume.volume_source());
         if let Some(map) = source.config_map() {
@@ -53,7 +53,7 @@ pub(crate) fn warn(volumes: &List<Volume>, warnings: &mut Warnings) {
             for source in projected.sources().iter() {
                 if *source == VolumeProjection::new() {
                     let what = format!("volume {name:?} (Projected) has no sources provided");
-                    warnings.say(what);
+                    warnings.push(what);
                 }
                 files.extend(projection(source));
             }
@@ -64,7 +64,7 @@ pub(crate) fn warn(volumes: &List<Volume>, warnings: &mut Warnings) {
 
 /// Warns of each pair of files of which one is the other, or inside it. The pairs are found by
 /// their paths, so that many files that do not overlap take no quadratic time.
-fn warn_files(volume: &str, kind: &str, files: &[File], warnings: &mut Warnings) {
+fn warn_files(volume: &str, kind: &str, files: &[File], warnings: &mut WarningList) {
     let prefixes: BTreeSet<String> = files.iter().map(File::prefix).collect();
     let above = parents(&prefixes);
     let mut different: Vec<&File> = Vec::new();
@@ -87,8 +87,9 @@ fn warn_files(volume: &str, kind: &str, files: &[File], warnings: &mut Warnings)
         found.sort_unstable();
         for other in found.into_iter().filter_map(|it| different.get(it)) {
             let (file, other) = (file.shown(), other.shown());
-            warnings
-                .say(format!("volume {volume:?} ({kind}): overlapping paths: {file} with {other}"));
+            warnings.push(format!(
+                "volume {volume:?} ({kind}): overlapping paths: {file} with {other}"
+            ));
             if warnings.is_full() {
                 return;
             }
@@ -157,7 +158,7 @@ mod tests {
     fn a_file_inside_another_is_told() {
         let item = |path: &str| KeyToPath::new().with_key("k").with_path(path);
         let items = List::from([item("a/"), item("a/b"), item("ab")]);
-        let mut warnings = Warnings::default();
+        let mut warnings = WarningList::default();
         warn_files("v", "Secret \"s\"", &keys(&items, ""), &mut warnings);
         assert_eq!(
             warnings.0,
@@ -172,11 +173,11 @@ mod tests {
                 && !b.path.is_empty()
                 && (a.prefix().starts_with(&b.prefix()) || b.prefix().starts_with(&a.prefix()))
         };
-        let mut warnings = Warnings::default();
+        let mut warnings = WarningList::default();
         for (i, file) in files.iter().enumerate() {
             for other in files[..i].iter().filter(|other| overlap(file, other)) {
                 let (file, other) = (file.shown(), other.shown());
-                warnings.say(format!("volume \"v\" (k): overlapping paths: {file} with {other}"));
+                warnings.push(format!("volume \"v\" (k): overlapping paths: {file} with {other}"));
             }
         }
         warnings.0
@@ -196,7 +197,7 @@ mod tests {
             let files: Vec<File> = (0..count)
                 .map(|_| File::new(paths[next(paths.len())], ["", "s"][next(2)]))
                 .collect();
-            let mut warnings = Warnings::default();
+            let mut warnings = WarningList::default();
             warn_files("v", "k", &files, &mut warnings);
             assert_eq!(warnings.0, pairwise(&files));
             some += warnings.0.len();

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use object::{List, Map, names};
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use super::{
     ClusterTrustBundleProjection, KeyToPath, PodCertificateProjection, ProjectedVolumeSource,
     ServiceAccountTokenProjection, VolumeProjection,
 };
-use crate::{rules::Rules, shown::shown};
+use crate::{rules::ValidateField, shown::format_go};
 
 const KEY_TYPES: [&str; 6] =
     ["RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"];
@@ -18,27 +18,28 @@ const MAX_ANNOTATIONS: usize = 256 * 1024;
 const MAX_SECONDS: i32 = 91 * 86_400;
 const MAX_KUBERNETES_SECONDS: i32 = 86_400;
 
-pub(super) fn check(volume: &ProjectedVolumeSource, at: &Path, errs: &mut Errors) {
-    errs.mode(&at.field("defaultMode"), Some(volume.default_mode()));
-    errs.user(&at.field("defaultUser"), volume.default_user());
+pub(super) fn check(volume: &ProjectedVolumeSource, at: &FieldPath, errs: &mut ErrorList) {
+    errs.file_mode(&at.field("defaultMode"), Some(volume.default_mode()));
+    errs.user_or_group_id(&at.field("defaultUser"), volume.default_user());
     let mut paths = Paths { seen: BTreeSet::new(), at };
-    at.field("sources").each(volume.sources().iter(), |it, at| paths.check_source(it, at, errs));
+    at.field("sources")
+        .for_each_item(volume.sources().iter(), |it, at| paths.check_source(it, at, errs));
 }
 
 /// No two files have the same path.
 struct Paths<'a> {
     seen: BTreeSet<String>,
-    at: &'a Path<'a>,
+    at: &'a FieldPath<'a>,
 }
 
 impl Paths<'_> {
-    fn take(&mut self, path: &str, shown: &str, errs: &mut Errors) {
+    fn take(&mut self, path: &str, shown: &str, errs: &mut ErrorList) {
         if !self.seen.insert(path.to_owned()) {
             errs.invalid(self.at, shown, "conflicting duplicate paths");
         }
     }
 
-    fn check_source(&mut self, source: &VolumeProjection, at: &Path, errs: &mut Errors) {
+    fn check_source(&mut self, source: &VolumeProjection, at: &FieldPath, errs: &mut ErrorList) {
         let mut count = 0;
         if let Some(secret) = source.secret() {
             count += 1;
@@ -77,8 +78,14 @@ impl Paths<'_> {
         }
     }
 
-    fn check_items(&mut self, name: &str, items: &List<KeyToPath>, at: &Path, errs: &mut Errors) {
-        errs.need(at, "name", name);
+    fn check_items(
+        &mut self,
+        name: &str,
+        items: &List<KeyToPath>,
+        at: &FieldPath,
+        errs: &mut ErrorList,
+    ) {
+        errs.required_field(at, "name", name);
         for (i, item) in items.iter().enumerate() {
             item.check(&at.field("items").index(i), errs);
             if !item.path().is_empty() {
@@ -87,9 +94,14 @@ impl Paths<'_> {
         }
     }
 
-    fn check_certificate(&mut self, it: &PodCertificateProjection, at: &Path, errs: &mut Errors) {
+    fn check_certificate(
+        &mut self,
+        it: &PodCertificateProjection,
+        at: &FieldPath,
+        errs: &mut ErrorList,
+    ) {
         check_signer(&at.field("signerName"), it.signer_name(), errs);
-        errs.user(&at.field("user"), it.user());
+        errs.user_or_group_id(&at.field("user"), it.user());
         check_user_annotations(it.user_annotations(), &at.field("userAnnotations"), errs);
         errs.one_of(&at.field("keyType"), it.key_type(), &KEY_TYPES);
         let own = it.signer_name().split('/').next().unwrap_or_default();
@@ -111,7 +123,7 @@ impl Paths<'_> {
             ("certificateChainPath", it.certificate_chain_path()),
         ];
         for (name, path) in files.iter().filter(|(_, path)| !path.is_empty()) {
-            errs.unreserved(&at.field(name), path);
+            errs.local_non_reserved_path(&at.field(name), path);
             self.take(path, path, errs);
         }
         if files.iter().all(|(_, path)| path.is_empty()) {
@@ -123,7 +135,7 @@ impl Paths<'_> {
 }
 
 /// What a pod tells a signer, which is for the signer to read.
-pub(crate) fn check_user_annotations(given: &Map<String>, at: &Path, errs: &mut Errors) {
+pub(crate) fn check_user_annotations(given: &Map<String>, at: &FieldPath, errs: &mut ErrorList) {
     let mut size = 0;
     for (name, value) in given.iter() {
         size += name.len() + value.len();
@@ -134,7 +146,7 @@ pub(crate) fn check_user_annotations(given: &Map<String>, at: &Path, errs: &mut 
         }
         let wrong = names::qualified_name(&name);
         let fits = wrong.is_empty();
-        errs.complaints(at, &name, wrong);
+        errs.invalid_each(at, &name, wrong);
         if fits && !name.contains('/') {
             errs.invalid(at, name, "must be a domain-prefixed key (such as \"acme.io/foo\")");
         }
@@ -144,7 +156,12 @@ pub(crate) fn check_user_annotations(given: &Map<String>, at: &Path, errs: &mut 
     }
 }
 
-fn check_token(token: &ServiceAccountTokenProjection, volume: &Path, at: &Path, errs: &mut Errors) {
+fn check_token(
+    token: &ServiceAccountTokenProjection,
+    volume: &FieldPath,
+    at: &FieldPath,
+    errs: &mut ErrorList,
+) {
     let (seconds, at_seconds) = (token.expiration_seconds(), at.field("expirationSeconds"));
     if seconds < 600 {
         errs.invalid(&at_seconds, seconds, "may not specify a duration less than 10 minutes");
@@ -152,18 +169,18 @@ fn check_token(token: &ServiceAccountTokenProjection, volume: &Path, at: &Path, 
     if seconds > 1 << 32 {
         errs.invalid(&at_seconds, seconds, "may not specify a duration larger than 2^32 seconds");
     }
-    errs.need(volume, "path", token.path());
+    errs.required_field(volume, "path", token.path());
     if !token.path().is_empty() {
-        errs.unreserved(&volume.field("path"), token.path());
+        errs.local_non_reserved_path(&volume.field("path"), token.path());
     }
-    errs.user(&at.field("user"), token.user());
+    errs.user_or_group_id(&at.field("user"), token.user());
 }
 
-fn check_bundle(bundle: &ClusterTrustBundleProjection, at: &Path, errs: &mut Errors) {
+fn check_bundle(bundle: &ClusterTrustBundleProjection, at: &FieldPath, errs: &mut ErrorList) {
     match (bundle.name(), bundle.signer_name()) {
         (Some(_), Some(_)) => {
             let why = "only one of name and signerName may be used";
-            errs.invalid_shown(at, shown(bundle), why);
+            errs.invalid_formatted(at, format_go(bundle), why);
         }
         (Some(name), None) => check_bundle_name(bundle, name, at, errs),
         (None, Some(signer)) => {
@@ -175,16 +192,16 @@ fn check_bundle(bundle: &ClusterTrustBundleProjection, at: &Path, errs: &mut Err
         }
         (None, None) => errs.required(at, "either name or signerName must be specified"),
     }
-    errs.need(at, "path", bundle.path());
-    errs.user(&at.field("user"), bundle.user());
-    errs.unreserved(&at.field("path"), bundle.path());
+    errs.required_field(at, "path", bundle.path());
+    errs.user_or_group_id(&at.field("user"), bundle.user());
+    errs.local_non_reserved_path(&at.field("path"), bundle.path());
 }
 
 fn check_bundle_name(
     bundle: &ClusterTrustBundleProjection,
     name: &str,
-    at: &Path,
-    errs: &mut Errors,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) {
     if name.is_empty() {
         errs.required(&at.field("name"), "must be a valid object name");
@@ -196,12 +213,12 @@ fn check_bundle_name(
     }
     if let Some(selector) = bundle.label_selector() {
         let why = "labelSelector must be unset if name is specified";
-        errs.invalid_shown(&at.field("labelSelector"), shown(selector), why);
+        errs.invalid_formatted(&at.field("labelSelector"), format_go(selector), why);
     }
 }
 
 /// `example.com/signer`.
-pub(crate) fn check_signer(at: &Path, signer: &str, errs: &mut Errors) {
+pub(crate) fn check_signer(at: &FieldPath, signer: &str, errs: &mut ErrorList) {
     if signer.is_empty() {
         return errs.required(at, "");
     }
@@ -223,7 +240,12 @@ pub(crate) fn check_signer(at: &Path, signer: &str, errs: &mut Errors) {
 const MAX_DOMAIN: usize = 253;
 
 /// Says what is wrong with the first part between dots that does not keep the rule.
-fn check_labels_of(text: &str, rule: fn(&str) -> Vec<String>, at: &Path, errs: &mut Errors) {
+fn check_labels_of(
+    text: &str,
+    rule: fn(&str) -> Vec<String>,
+    at: &FieldPath,
+    errs: &mut ErrorList,
+) {
     let wrong = text.split('.').map(|label| (label, rule(label)));
     let first = wrong.into_iter().find(|(_, wrong)| !wrong.is_empty());
     for (label, wrong) in

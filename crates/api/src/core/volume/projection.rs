@@ -8,13 +8,13 @@ use crate::core::{LocalObjectReference, ObjectFieldSelector, ResourceFieldSelect
 #[api]
 pub struct ProjectedVolumeSource {
     /// Sources of the files.
-    #[api(always)]
+    #[api(no_omitempty)]
     sources: List<VolumeProjection>,
     /// Permission bits of files that set none themselves, 0644 by default.
-    #[api(default = 420, implied)]
+    #[api(default = 420, unpublished_default)]
     default_mode: Option<i32>,
     /// User ID that owns files that set none themselves.
-    #[api(gate = "AtomicWriteVolumeUserFields")]
+    #[api(feature_gate = "AtomicWriteVolumeUserFields")]
     default_user: Option<i64>,
 }
 
@@ -64,12 +64,12 @@ pub struct ServiceAccountTokenProjection {
     /// Audience of the token. Defaults to the API server.
     audience: String,
     /// Lifetime of the token in seconds, 3600 by default, at least 600.
-    #[api(default = 3600, implied)]
+    #[api(default = 3600, unpublished_default)]
     expiration_seconds: Option<i64>,
     /// Path of the file, relative to the volume.
     path: Must<String>,
     /// User ID that owns the file.
-    #[api(gate = "AtomicWriteVolumeUserFields")]
+    #[api(feature_gate = "AtomicWriteVolumeUserFields")]
     user: Option<i64>,
 }
 
@@ -88,7 +88,7 @@ pub struct ClusterTrustBundleProjection {
     #[api(tag = 4)]
     path: Must<String>,
     /// User ID that owns the file.
-    #[api(tag = 6, gate = "AtomicWriteVolumeUserFields")]
+    #[api(tag = 6, feature_gate = "AtomicWriteVolumeUserFields")]
     user: Option<i64>,
 }
 
@@ -111,7 +111,7 @@ pub struct PodCertificateProjection {
     /// Annotations that are passed to the signer.
     user_annotations: Map<String>,
     /// User ID that owns the file.
-    #[api(gate = "AtomicWriteVolumeUserFields")]
+    #[api(feature_gate = "AtomicWriteVolumeUserFields")]
     user: Option<i64>,
 }
 
@@ -132,7 +132,7 @@ pub struct DownwardAPIVolumeFile {
     /// Permission bits of the file.
     mode: Option<i32>,
     /// User ID that owns the file.
-    #[api(gate = "AtomicWriteVolumeUserFields")]
+    #[api(feature_gate = "AtomicWriteVolumeUserFields")]
     user: Option<i64>,
 }
 
@@ -145,6 +145,6 @@ pub struct KeyToPath {
     /// Permission bits of the file.
     mode: Option<i32>,
     /// User ID that owns the file.
-    #[api(gate = "AtomicWriteVolumeUserFields")]
+    #[api(feature_gate = "AtomicWriteVolumeUserFields")]
     user: Option<i64>,
 }

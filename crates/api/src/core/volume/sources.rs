@@ -1,14 +1,14 @@
 //! The rules for what a volume can be.
 
 use object::{Lens, Value, names};
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use super::{
     AzureDiskVolumeSource, CSIVolumeSource, DownwardAPIVolumeFile, EphemeralVolumeSource,
     FCVolumeSource, FlexVolumeSource, FlockerVolumeSource, ISCSIVolumeSource, KeyToPath,
     QuobyteVolumeSource, StorageOSVolumeSource, VolumeSource, mounts::check_pull_policy, projected,
 };
-use crate::{core::env, rules::Rules};
+use crate::{core::env, rules::ValidateField};
 
 const ONLY_ONE: &str = "may not specify more than 1 volume type";
 pub(crate) const HOST_PATH_TYPES: [&str; 8] = [
@@ -57,7 +57,7 @@ const ORDER: [&str; 30] = [
 ];
 
 /// A disk's partition; 0: the disk is not divided.
-pub(crate) fn check_partition(disk: &Value, at: &Path, errs: &mut Errors) {
+pub(crate) fn check_partition(disk: &Value, at: &FieldPath, errs: &mut ErrorList) {
     let partition = disk.get("partition").as_i64().unwrap_or_default();
     if !(0..=255).contains(&partition) {
         errs.invalid(&at.field("partition"), partition, "must be between 1 and 255, inclusive");
@@ -66,7 +66,7 @@ pub(crate) fn check_partition(disk: &Value, at: &Path, errs: &mut Errors) {
 
 impl VolumeSource {
     /// `volume` is the name of the volume, `pod` that of its pod, where it is known.
-    pub(super) fn check(&self, volume: &str, pod: &str, at: &Path, errs: &mut Errors) {
+    pub(super) fn check(&self, volume: &str, pod: &str, at: &FieldPath, errs: &mut ErrorList) {
         let set: Vec<_> =
             ORDER.into_iter().filter(|name| !self.tree().get(name).is_null()).collect();
         let Some((first, others)) = set.split_first() else {
@@ -85,7 +85,13 @@ impl VolumeSource {
     }
 
     /// What also depends on the volume's name.
-    fn check_whole(&self, first: &str, (volume, pod): (&str, &str), at: &Path, errs: &mut Errors) {
+    fn check_whole(
+        &self,
+        first: &str,
+        (volume, pod): (&str, &str),
+        at: &FieldPath,
+        errs: &mut ErrorList,
+    ) {
         if let Some(iscsi) = self.iscsi()
             && iscsi.initiator_name().is_some()
             && volume.len() + 1 + iscsi.target_portal().len() > 64
@@ -103,7 +109,7 @@ impl VolumeSource {
         }
     }
 
-    fn check_source(&self, name: &str, at: &Path, errs: &mut Errors) {
+    fn check_source(&self, name: &str, at: &FieldPath, errs: &mut ErrorList) {
         let mut need = |fields: &[&str]| {
             for field in fields {
                 if self.tree().get(name).get(field).is_zero() {
@@ -135,7 +141,7 @@ impl VolumeSource {
         self.check_more(at, errs, name);
     }
 
-    fn check_more(&self, at: &Path, errs: &mut Errors, name: &str) {
+    fn check_more(&self, at: &FieldPath, errs: &mut ErrorList, name: &str) {
         match name {
             "emptyDir" => self.check_empty_dir(at, errs),
             "hostPath" => self.check_host_path(at, errs),
@@ -145,7 +151,7 @@ impl VolumeSource {
             }
             "gitRepo" => {
                 let repo = self.git_repo().expect("looked at because it is set");
-                errs.relative(&at.field("directory"), repo.directory());
+                errs.local_descending_path(&at.field("directory"), repo.directory());
             }
             "nfs" => {
                 let path = self.nfs().expect("looked at because it is set").path();
@@ -155,7 +161,9 @@ impl VolumeSource {
             }
             "cinder" => {
                 let secret = self.cinder().and_then(|cinder| cinder.secret_ref());
-                at.given("secretRef", secret, |secret, at| errs.need(at, "name", secret.name()));
+                at.if_present("secretRef", secret, |secret, at| {
+                    errs.required_field(at, "name", secret.name())
+                });
             }
             "image" => {
                 let image = self.image().expect("looked at because it is set");
@@ -165,7 +173,7 @@ impl VolumeSource {
         }
     }
 
-    fn check_rest(&self, at: &Path, errs: &mut Errors, name: &str) {
+    fn check_rest(&self, at: &FieldPath, errs: &mut ErrorList, name: &str) {
         let set = "looked at because it is set";
         match name {
             "iscsi" => self.iscsi().expect(set).check(at, errs),
@@ -180,15 +188,15 @@ impl VolumeSource {
             "projected" => projected::check(self.projected().expect(set), at, errs),
             "downwardAPI" => {
                 let source = self.downward_api().expect(set);
-                errs.mode(&at.field("defaultMode"), Some(source.default_mode()));
-                errs.user(&at.field("defaultUser"), source.default_user());
+                errs.file_mode(&at.field("defaultMode"), Some(source.default_mode()));
+                errs.user_or_group_id(&at.field("defaultUser"), source.default_user());
                 source.items().iter().for_each(|file| file.check(at, errs));
             }
             _ => {}
         }
     }
 
-    fn check_empty_dir(&self, at: &Path, errs: &mut Errors) {
+    fn check_empty_dir(&self, at: &FieldPath, errs: &mut ErrorList) {
         let dir = self.empty_dir().expect("looked at because it is set");
         if dir.size_limit().is_some_and(|limit| limit.sign() < 0) {
             errs.forbidden(
@@ -202,24 +210,24 @@ impl VolumeSource {
         }
     }
 
-    fn check_host_path(&self, at: &Path, errs: &mut Errors) {
+    fn check_host_path(&self, at: &FieldPath, errs: &mut ErrorList) {
         let path = self.host_path().expect("looked at because it is set");
         if path.path().is_empty() {
             return errs.required(&at.field("path"), "");
         }
-        errs.descending(&at.field("path"), path.path());
+        errs.path_without_backsteps(&at.field("path"), path.path());
         errs.one_of(&at.field("type"), path.type_(), &HOST_PATH_TYPES);
     }
 
-    fn check_items(&self, at: &Path, errs: &mut Errors) {
+    fn check_items(&self, at: &FieldPath, errs: &mut ErrorList) {
         let (mode, user, items) = match (self.secret(), self.config_map()) {
             (Some(secret), _) => (secret.default_mode(), secret.default_user(), secret.items()),
             (_, Some(map)) => (map.default_mode(), map.default_user(), map.items()),
             _ => return,
         };
-        errs.mode(&at.field("defaultMode"), Some(mode));
-        errs.user(&at.field("defaultUser"), user);
-        at.field("items").each(items.iter(), |item, at| item.check(at, errs));
+        errs.file_mode(&at.field("defaultMode"), Some(mode));
+        errs.user_or_group_id(&at.field("defaultUser"), user);
+        at.field("items").for_each_item(items.iter(), |item, at| item.check(at, errs));
     }
 }
 
@@ -229,22 +237,22 @@ fn path_name(source: &str) -> &str {
 }
 
 impl KeyToPath {
-    pub(super) fn check(&self, at: &Path, errs: &mut Errors) {
-        errs.need(at, "key", self.key());
-        errs.need(at, "path", self.path());
-        errs.unreserved(&at.field("path"), self.path());
-        errs.mode(&at.field("mode"), self.mode());
-        errs.user(&at.field("user"), self.user());
+    pub(super) fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
+        errs.required_field(at, "key", self.key());
+        errs.required_field(at, "path", self.path());
+        errs.local_non_reserved_path(&at.field("path"), self.path());
+        errs.file_mode(&at.field("mode"), self.mode());
+        errs.user_or_group_id(&at.field("user"), self.user());
     }
 }
 
 impl DownwardAPIVolumeFile {
-    pub(super) fn check(&self, at: &Path, errs: &mut Errors) {
-        errs.need(at, "path", self.path());
-        errs.unreserved(&at.field("path"), self.path());
+    pub(super) fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
+        errs.required_field(at, "path", self.path());
+        errs.local_non_reserved_path(&at.field("path"), self.path());
         match (self.field_ref(), self.resource_field_ref()) {
             (Some(field), resource) => {
-                field.check(&env::VOLUME_FIELDS, &at.field("fieldRef"), errs);
+                field.check(&env::DOWNWARD_API_VOLUME_FIELDS, &at.field("fieldRef"), errs);
                 if resource.is_some() {
                     let why = "fieldRef and resourceFieldRef can not be specified simultaneously";
                     errs.invalid(at, "resource", why);
@@ -253,14 +261,14 @@ impl DownwardAPIVolumeFile {
             (None, Some(resource)) => resource.check(true, &at.field("resourceFieldRef"), errs),
             (None, None) => errs.required(at, "one of fieldRef and resourceFieldRef is required"),
         }
-        errs.mode(&at.field("mode"), self.mode());
-        errs.user(&at.field("user"), self.user());
+        errs.file_mode(&at.field("mode"), self.mode());
+        errs.user_or_group_id(&at.field("user"), self.user());
     }
 }
 
 impl ISCSIVolumeSource {
-    fn check(&self, at: &Path, errs: &mut Errors) {
-        errs.need(at, "iqn", self.iqn());
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
+        errs.required_field(at, "iqn", self.iqn());
         if !self.iqn().is_empty() {
             check_iscsi_name(&at.field("iqn"), self.iqn(), true, errs);
         }
@@ -278,7 +286,7 @@ impl ISCSIVolumeSource {
 }
 
 /// The three ways to name a party of iSCSI.
-pub(crate) fn check_iscsi_name(at: &Path, name: &str, wordy: bool, errs: &mut Errors) {
+pub(crate) fn check_iscsi_name(at: &FieldPath, name: &str, wordy: bool, errs: &mut ErrorList) {
     let alnum = |text: &str, len: usize| {
         text.len() == len && text.bytes().all(|b| b.is_ascii_alphanumeric())
     };
@@ -315,7 +323,7 @@ fn is_iqn(name: &str) -> bool {
 }
 
 impl FCVolumeSource {
-    pub(crate) fn check(&self, at: &Path, errs: &mut Errors) {
+    pub(crate) fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let at_names = at.field("targetWWNs");
         match (self.target_ww_ns().is_empty(), self.wwids().is_empty()) {
             (true, true) => {
@@ -342,7 +350,7 @@ impl FCVolumeSource {
 }
 
 impl FlockerVolumeSource {
-    pub(crate) fn check(&self, at: &Path, errs: &mut Errors) {
+    pub(crate) fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         match (self.dataset_name(), self.dataset_uuid()) {
             ("", "") => errs.required(at, "one of datasetName and datasetUUID is required"),
             ("", _) | (_, "") => {}
@@ -359,7 +367,7 @@ impl FlockerVolumeSource {
 }
 
 impl QuobyteVolumeSource {
-    pub(crate) fn check(&self, at: &Path, errs: &mut Errors) {
+    pub(crate) fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let pairs = "must be a host:port pair or multiple pairs separated by commas";
         if self.registry().is_empty() {
             errs.required(&at.field("registry"), pairs);
@@ -371,7 +379,7 @@ impl QuobyteVolumeSource {
                 errs.invalid(&at.field("registry"), self.registry(), pairs);
             }
         }
-        errs.need(at, "volume", self.volume());
+        errs.required_field(at, "volume", self.volume());
     }
 }
 
@@ -385,7 +393,7 @@ fn is_host_port(pair: &str) -> bool {
 }
 
 impl FlexVolumeSource {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         check_flex_options(self.options().iter().map(|(key, _)| key), at, errs);
     }
 }
@@ -393,8 +401,8 @@ impl FlexVolumeSource {
 /// Options under names of Kubernetes are the kubelet's own.
 pub(crate) fn check_flex_options<'a>(
     keys: impl Iterator<Item = &'a str>,
-    at: &Path,
-    errs: &mut Errors,
+    at: &FieldPath,
+    errs: &mut ErrorList,
 ) {
     for key in keys {
         let domain = key.split_once('/').map_or(key, |(domain, _)| domain);
@@ -407,7 +415,7 @@ pub(crate) fn check_flex_options<'a>(
 }
 
 impl AzureDiskVolumeSource {
-    pub(crate) fn check(&self, at: &Path, errs: &mut Errors) {
+    pub(crate) fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let modes = ["None", "ReadOnly", "ReadWrite"];
         errs.one_of(&at.field("cachingMode"), self.caching_mode(), &modes);
         errs.one_of(&at.field("kind"), self.kind(), &["Dedicated", "Managed", "Shared"]);
@@ -427,16 +435,22 @@ impl AzureDiskVolumeSource {
 }
 
 impl StorageOSVolumeSource {
-    fn check(&self, at: &Path, errs: &mut Errors) {
-        errs.need(at, "volumeName", self.volume_name());
-        errs.optional(&at.field("volumeName"), self.volume_name(), names::dns1123_label);
-        errs.optional(&at.field("volumeNamespace"), self.volume_namespace(), names::dns1123_label);
-        at.given("secretRef", self.secret_ref(), |secret, at| errs.need(at, "name", secret.name()));
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
+        errs.required_field(at, "volumeName", self.volume_name());
+        errs.optional_format(&at.field("volumeName"), self.volume_name(), names::dns1123_label);
+        errs.optional_format(
+            &at.field("volumeNamespace"),
+            self.volume_namespace(),
+            names::dns1123_label,
+        );
+        at.if_present("secretRef", self.secret_ref(), |secret, at| {
+            errs.required_field(at, "name", secret.name())
+        });
     }
 }
 
 impl CSIVolumeSource {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         check_csi_driver(&at.field("driver"), self.driver(), errs);
         match self.node_publish_secret_ref().map(super::LocalObjectReference::name) {
             Some("") => errs.required(&at.field("nodePublishSecretRef").field("name"), ""),
@@ -447,16 +461,16 @@ impl CSIVolumeSource {
 }
 
 /// The name of a CSI driver.
-pub(crate) fn check_csi_driver(at: &Path, name: &str, errs: &mut Errors) {
+pub(crate) fn check_csi_driver(at: &FieldPath, name: &str, errs: &mut ErrorList) {
     if name.is_empty() {
         return errs.required(at, "");
     }
     errs.max_bytes(at, name, 63);
-    errs.complaints(at, name, names::dns1123_subdomain(&name.to_lowercase()));
+    errs.invalid_each(at, name, names::dns1123_subdomain(&name.to_lowercase()));
 }
 
 impl EphemeralVolumeSource {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         let at = at.field("volumeClaimTemplate");
         match self.volume_claim_template() {
             None => errs.required(&at, ""),
@@ -469,9 +483,9 @@ impl EphemeralVolumeSource {
 }
 
 /// Of the metadata of a claim that is to be, only labels and annotations count.
-pub(crate) fn check_template_meta(meta: &object::ObjectMeta, at: &Path, errs: &mut Errors) {
-    schema::check_annotations(meta.annotations(), &at.field("annotations"), errs);
-    schema::check_labels(meta.labels(), &at.field("labels"), errs);
+pub(crate) fn check_template_meta(meta: &object::ObjectMeta, at: &FieldPath, errs: &mut ErrorList) {
+    schema::validate_annotations(meta.annotations(), &at.field("annotations"), errs);
+    schema::validate_labels(meta.labels(), &at.field("labels"), errs);
     for (name, value) in meta.tree().entries() {
         // A list is set though it be empty, and so is what Go keeps behind a pointer.
         let is_set = !value.is_zero()

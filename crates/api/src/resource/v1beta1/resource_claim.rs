@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{List, ObjectMeta, Value};
-use schema::{Kind, METADATA, Names, Storage, Subresource};
+use schema::{CLIENT_METADATA_FIELDS, Kind, ResourceNames, StorageConfig, Subresource};
 
 use crate::resource::{
     self, CapacityRequirements, DeviceClaimConfiguration, DeviceConstraint, DeviceDerivedAttribute,
@@ -15,7 +15,7 @@ pub struct ResourceClaim {
     /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// What is claimed. It never changes.
-    #[api(always, checks(Immutable))]
+    #[api(no_omitempty, validations(Immutable))]
     spec: ResourceClaimSpec,
     /// Whether the claim is fulfilled, and how.
     status: ResourceClaimStatus,
@@ -24,20 +24,20 @@ pub struct ResourceClaim {
 #[api]
 pub struct ResourceClaimSpec {
     /// The devices that are asked for.
-    #[api(always)]
+    #[api(no_omitempty)]
     devices: DeviceClaim,
 }
 
 #[api]
 pub struct DeviceClaim {
     /// What is asked for, each under a name.
-    #[api(always, checks(MaxItems(32), UniqueBy("name")))]
+    #[api(no_omitempty, validations(MaxItems(32), UniqueBy("name")))]
     requests: List<DeviceRequest>,
     /// What must hold of the devices of several requests.
-    #[api(checks(MaxItems(32)))]
+    #[api(validations(MaxItems(32)))]
     constraints: List<DeviceConstraint>,
     /// How the devices are to be set up.
-    #[api(checks(MaxItems(32)))]
+    #[api(validations(MaxItems(32)))]
     config: List<DeviceClaimConfiguration>,
 }
 
@@ -46,28 +46,28 @@ pub struct DeviceRequest {
     /// What the request is called.
     name: Must<String>,
     /// The class that the devices must be of.
-    #[api(always)]
+    #[api(no_omitempty)]
     device_class_name: String,
     /// What devices must fulfil to be chosen.
-    #[api(checks(MaxItems(32)))]
+    #[api(validations(MaxItems(32)))]
     selectors: List<DeviceSelector>,
     /// Whether some devices are wanted, or all.
-    #[api(go = "$.DeviceAllocationMode", checks(Values("All", "ExactCount")))]
+    #[api(go_type = "$.DeviceAllocationMode", validations(OneOfValues("All", "ExactCount")))]
     allocation_mode: String,
     /// How many devices are wanted.
     count: i64,
     /// Whether devices that are in use may be looked at.
     admin_access: Option<bool>,
     /// Alternatives, the best first.
-    #[api(checks(MaxItems(8), UniqueBy("name")))]
+    #[api(validations(MaxItems(8), UniqueBy("name")))]
     first_available: List<DeviceSubRequest>,
     /// The taints of devices that do not matter.
     tolerations: List<DeviceToleration>,
     /// How much of each device is needed.
-    #[api(gate = "DRAConsumableCapacity")]
+    #[api(feature_gate = "DRAConsumableCapacity")]
     capacity: Option<CapacityRequirements>,
     /// Properties that are computed from those of a device.
-    #[api(gate = "DRADerivedAttributes", checks(MaxItems(32)))]
+    #[api(feature_gate = "DRADerivedAttributes", validations(MaxItems(32)))]
     derived_attributes: List<DeviceDerivedAttribute>,
 }
 
@@ -76,13 +76,13 @@ pub struct DeviceSubRequest {
     /// What the alternative is called.
     name: Must<String>,
     /// The class that the devices must be of.
-    #[api(checks(Filled, Format("long-name")))]
+    #[api(validations(Required, Format("long-name")))]
     device_class_name: Must<String>,
     /// What devices must fulfil to be chosen.
-    #[api(checks(MaxItems(32)))]
+    #[api(validations(MaxItems(32)))]
     selectors: List<DeviceSelector>,
     /// Whether some devices are wanted, or all.
-    #[api(go = "$.DeviceAllocationMode", checks(Values("All", "ExactCount")))]
+    #[api(go_type = "$.DeviceAllocationMode", validations(OneOfValues("All", "ExactCount")))]
     allocation_mode: String,
     /// How many devices are wanted.
     count: i64,
@@ -90,19 +90,20 @@ pub struct DeviceSubRequest {
     #[api(tag = 7)]
     tolerations: List<DeviceToleration>,
     /// How much of each device is needed.
-    #[api(gate = "DRAConsumableCapacity")]
+    #[api(feature_gate = "DRAConsumableCapacity")]
     capacity: Option<CapacityRequirements>,
     /// Properties that are computed from those of a device.
-    #[api(gate = "DRADerivedAttributes", checks(MaxItems(32)))]
+    #[api(feature_gate = "DRADerivedAttributes", validations(MaxItems(32)))]
     derived_attributes: List<DeviceDerivedAttribute>,
 }
 
 impl Kind for ResourceClaim {
     const COMPILES: bool = true;
-    const NAMES: Names = Names { version: "v1beta1", ..resource::ResourceClaim::NAMES };
-    const STORAGE: Storage = resource::ResourceClaim::STORAGE;
+    const NAMES: ResourceNames =
+        ResourceNames { version: "v1beta1", ..resource::ResourceClaim::NAMES };
+    const STORAGE: StorageConfig = resource::ResourceClaim::STORAGE;
     const SHOWS_DELETED: bool = true;
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;
     const DEFAULT_ON: bool = false;
     const DEPRECATED: &str = crate::UNTIL_38;
     const SUBRESOURCES: &'static [Subresource] = resource::ResourceClaim::SUBRESOURCES;

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{ObjectMeta, Value};
-use schema::{Kind, Names, Storage};
+use schema::{Kind, ResourceNames, StorageConfig};
 
 use super::{
     ResourceClaimSpec,
@@ -16,7 +16,7 @@ pub struct ResourceClaimTemplate {
     /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// What the claims look like. It never changes.
-    #[api(always)]
+    #[api(no_omitempty)]
     spec: ResourceClaimTemplateSpec,
 }
 
@@ -25,14 +25,15 @@ pub struct ResourceClaimTemplateSpec {
     /// Labels and annotations of the claims.
     metadata: ObjectMeta,
     /// What is claimed.
-    #[api(always)]
+    #[api(no_omitempty)]
     spec: ResourceClaimSpec,
 }
 
 impl Kind for ResourceClaimTemplate {
     const COMPILES: bool = true;
-    const NAMES: Names = Names { version: "v1beta1", ..resource::ResourceClaimTemplate::NAMES };
-    const STORAGE: Storage = resource::ResourceClaimTemplate::STORAGE;
+    const NAMES: ResourceNames =
+        ResourceNames { version: "v1beta1", ..resource::ResourceClaimTemplate::NAMES };
+    const STORAGE: StorageConfig = resource::ResourceClaimTemplate::STORAGE;
     const SHOWS_DELETED: bool = true;
     const DEFAULT_ON: bool = false;
     const DEPRECATED: &str = crate::UNTIL_38;

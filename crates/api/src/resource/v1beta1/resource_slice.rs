@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{List, Map, ObjectMeta, Value};
-use schema::{Index, Kind, Names, Scope, Storage};
+use schema::{Kind, ResourceNames, Scope, SelectableField, StorageConfig};
 
 use crate::{
     core::NodeSelector,
@@ -30,25 +30,28 @@ pub struct ResourceSliceSpec {
     /// The node that has the devices. It never changes.
     node_name: String,
     /// The nodes that can use the devices.
-    #[api(go = "v1.NodeSelector")]
+    #[api(go_type = "v1.NodeSelector")]
     node_selector: Option<NodeSelector>,
     /// Whether all nodes can use the devices.
     all_nodes: bool,
     /// The devices.
     devices: List<Device>,
     /// Whether each device says itself which nodes can use it.
-    #[api(gate = "DRAPartitionableDevices")]
+    #[api(feature_gate = "DRAPartitionableDevices")]
     per_device_node_selection: Option<bool>,
     /// Counters that several devices draw from.
-    #[api(gate = "DRAPartitionableDevices", checks(MaxItems(8), UniqueBy("name")))]
+    #[api(feature_gate = "DRAPartitionableDevices", validations(MaxItems(8), UniqueBy("name")))]
     shared_counters: List<CounterSet>,
     /// The property that tells kinds of partitions apart.
-    #[api(go = "$.FullyQualifiedName", gate = "DRAPartitionableDevicesType")]
-    #[api(checks(Format("resource-fully-qualified-name")))]
+    #[api(go_type = "$.FullyQualifiedName", feature_gate = "DRAPartitionableDevicesType")]
+    #[api(validations(Format("resource-fully-qualified-name")))]
     partition_type_attribute: Option<String>,
     /// What the kubelet need not ask the driver to do.
-    #[api(set, go = "[]$.SkipNodeOperation", gate = "DRAOptionalNodeOperations")]
-    #[api(checks(Unique, Each(Values("*", "NodePrepareResources", "NodeUnprepareResources"))))]
+    #[api(set, go_type = "[]$.SkipNodeOperation", feature_gate = "DRAOptionalNodeOperations")]
+    #[api(validations(
+        Unique,
+        Each(OneOfValues("*", "NodePrepareResources", "NodeUnprepareResources"))
+    ))]
     skip_node_operations: List<String>,
 }
 
@@ -63,55 +66,59 @@ pub struct Device {
 #[api]
 pub struct BasicDevice {
     /// Properties by name.
-    #[api(go = "map[$.QualifiedName]$.DeviceAttribute")]
+    #[api(go_type = "map[$.QualifiedName]$.DeviceAttribute")]
     attributes: Map<DeviceAttribute>,
     /// How much there is of what, by name.
-    #[api(go = "map[$.QualifiedName]$.DeviceCapacity")]
+    #[api(go_type = "map[$.QualifiedName]$.DeviceCapacity")]
     capacity: Map<DeviceCapacity>,
     /// What the device draws from counters of the slice.
-    #[api(gate = "DRAPartitionableDevices", checks(MaxItems(2), UniqueBy("counterSet")))]
+    #[api(
+        feature_gate = "DRAPartitionableDevices",
+        validations(MaxItems(2), UniqueBy("counterSet"))
+    )]
     consumes_counters: List<DeviceCounterConsumption>,
     /// The node that can use the device.
-    #[api(gate = "DRAPartitionableDevices")]
+    #[api(feature_gate = "DRAPartitionableDevices")]
     node_name: Option<String>,
     /// The nodes that can use the device.
-    #[api(go = "v1.NodeSelector")]
+    #[api(go_type = "v1.NodeSelector")]
     node_selector: Option<NodeSelector>,
     /// Whether all nodes can use the device.
-    #[api(gate = "DRAPartitionableDevices")]
+    #[api(feature_gate = "DRAPartitionableDevices")]
     all_nodes: Option<bool>,
     /// What keeps pods away from the device.
     taints: List<DeviceTaint>,
     /// Whether pods that use the device are bound to its node.
-    #[api(gate = "DRADeviceBindingConditions")]
+    #[api(feature_gate = "DRADeviceBindingConditions")]
     binds_to_node: Option<bool>,
     /// Conditions that must hold before a pod is bound.
-    #[api(gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
+    #[api(feature_gate = "DRADeviceBindingConditions", validations(MaxItems(4)))]
     binding_conditions: List<String>,
     /// Conditions that mean that a pod cannot be bound.
-    #[api(gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
+    #[api(feature_gate = "DRADeviceBindingConditions", validations(MaxItems(4)))]
     binding_failure_conditions: List<String>,
     /// Whether several claims may use the device at once.
-    #[api(gate = "DRAConsumableCapacity")]
+    #[api(feature_gate = "DRAConsumableCapacity")]
     allow_multiple_allocations: Option<bool>,
     /// What the device takes of the node's own resources.
-    #[api(tag = 14, go = "map[v1.ResourceName]$.NodeAllocatableResource")]
-    #[api(gate = "DRANodeAllocatableResources")]
+    #[api(tag = 14, go_type = "map[v1.ResourceName]$.NodeAllocatableResource")]
+    #[api(feature_gate = "DRANodeAllocatableResources")]
     node_allocatable_resources: Map<NodeAllocatableResource>,
 }
 
 impl Kind for ResourceSlice {
     const COMPILES: bool = true;
-    const NAMES: Names = Names { version: "v1beta1", ..resource::ResourceSlice::NAMES };
+    const NAMES: ResourceNames =
+        ResourceNames { version: "v1beta1", ..resource::ResourceSlice::NAMES };
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = resource::ResourceSlice::STORAGE;
+    const STORAGE: StorageConfig = resource::ResourceSlice::STORAGE;
     const SHOWS_DELETED: bool = true;
     const DEFAULT_ON: bool = false;
     const DEPRECATED: &str = crate::UNTIL_38;
     const NO_INDEX: &'static str = "field label not supported for {kind}: {}";
-    const INDEXES: &'static [Index<Self>] = &[
-        Index::topic("spec.nodeName", |slice| slice.spec().node_name().into()),
-        Index::field("spec.driver", |slice| slice.spec().driver().into()),
+    const INDEXES: &'static [SelectableField<Self>] = &[
+        SelectableField::with_watch_topic("spec.nodeName", |slice| slice.spec().node_name().into()),
+        SelectableField::filter_only("spec.driver", |slice| slice.spec().driver().into()),
     ];
 
     fn to_stored(object: &mut Value) {

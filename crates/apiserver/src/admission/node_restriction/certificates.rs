@@ -4,17 +4,17 @@ use api::certificates::CertificateSigningRequest;
 use object::{Status, Value, View, quote::quote};
 use server::Operation;
 
-use super::{super::certificates::parsed, Kubelet, is_mirror, uid};
+use super::{super::certificates::parsed, KubeletRequest, is_mirror, uid};
 
 const NODE_SIGNERS: &[&str] =
     &["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
 
-impl Kubelet<'_> {
+impl KubeletRequest<'_> {
     /// A certificate that says who the node is.
     pub(super) fn certificate(&self) -> Result<(), Status> {
         let insecure = "AllowInsecureKubeletCertificateSigningRequests";
         let request = CertificateSigningRequest::view(&self.admission.object);
-        if self.plugin.gates.is_on(insecure)
+        if self.plugin.gates.is_enabled(insecure)
             || self.admission.operation != Operation::Create
             || !NODE_SIGNERS.contains(&request.spec().signer_name())
         {
@@ -34,14 +34,14 @@ impl Kubelet<'_> {
     /// A certificate for a pod: everything that the request says of the pod must be true.
     pub(super) async fn pod_certificate(&self, part: &str) -> Result<(), Status> {
         let admission = self.admission;
-        if !self.plugin.gates.is_on("PodCertificateRequest") {
+        if !self.plugin.gates.is_enabled("PodCertificateRequest") {
             return self.refuse("PodCertificateRequest feature gate is disabled");
         } else if admission.operation != Operation::Create {
             return self.refuse(format!("unexpected operation {}", self.operation));
         } else if !part.is_empty() {
             return self.refuse(format!("unexpected subresource {part}"));
         }
-        let asked = Asked(admission.object.get("spec"));
+        let asked = FieldReader(admission.object.get("spec"));
         let (namespace, node) = (admission.namespace.as_str(), quote(asked.text("nodeName")));
         if asked.text("nodeName") != self.node {
             return self.refuse(format!(
@@ -51,7 +51,7 @@ impl Kubelet<'_> {
         }
         let named = |what: &str, name: &str, why: Status| {
             let why = why.message().to_owned();
-            later(format!(
+            retryable_error(format!(
                 "while retrieving {what} {} named in the PodCertificateRequest: {why}",
                 quote(name)
             ))
@@ -62,7 +62,7 @@ impl Kubelet<'_> {
         let for_pod = format!("PodCertificateRequest for pod {pod}");
         let (said, real) = (quote(asked.text("nodeUID")), quote(uid(&own.object)));
         if said != real {
-            return Err(later(format!(
+            return Err(retryable_error(format!(
                 "{for_pod} names node UID {said}, inconsistent with the running node ({real})"
             )));
         }
@@ -70,13 +70,13 @@ impl Kubelet<'_> {
         let found = found.map_err(|why| named("pod", &key, why))?;
         let (said, real) = (quote(asked.text("podUID")), quote(uid(&found.object)));
         if said != real {
-            return Err(later(format!(
+            return Err(retryable_error(format!(
                 "{for_pod} contains pod UID ({said}) which differs from running pod {real}"
             )));
         }
         let why =
             format!("pod {pod} is not running on node {node} named in the PodCertificateRequest");
-        self.owns(&found.object, &why)?;
+        self.require_own_pod(&found.object, &why)?;
         if is_mirror(&found.object) {
             return self.refuse(format!("pod {pod} is a mirror pod"));
         }
@@ -84,7 +84,8 @@ impl Kubelet<'_> {
         let (signer, account) = (asked.text("signerName"), asked.text("serviceAccountName"));
         let verb = "request-serviceaccounts-podcertificate-signer";
         // Rights name no resources with slashes.
-        if mounts(&found.object, signer) || self.may(verb, &signer.replace('/', ":"), account).await
+        if mounts(&found.object, signer)
+            || self.is_authorized(verb, &signer.replace('/', ":"), account).await
         {
             return Ok(());
         }
@@ -94,9 +95,9 @@ impl Kubelet<'_> {
     }
 
     /// What a request says of the pod's account must be true as well.
-    fn account(&self, asked: &Asked, pod: &Value, for_pod: &str) -> Result<(), Status> {
+    fn account(&self, asked: &FieldReader, pod: &Value, for_pod: &str) -> Result<(), Status> {
         let name = asked.text("serviceAccountName");
-        let real = Asked(pod.get("spec")).text("serviceAccountName");
+        let real = FieldReader(pod.get("spec")).text("serviceAccountName");
         if name != real {
             let (name, real) = (quote(name), quote(real));
             return self.refuse(format!(
@@ -107,13 +108,16 @@ impl Kubelet<'_> {
         let account = self.get("serviceaccount", namespace, name).map_err(|why| {
             let name = quote(&format!("{namespace}/{name}"));
             let what = "named in the PodCertificateRequest";
-            later(format!("while retrieving service account {name} {what}: {}", why.message()))
+            retryable_error(format!(
+                "while retrieving service account {name} {what}: {}",
+                why.message()
+            ))
         })?;
         let (said, real) = (quote(asked.text("serviceAccountUID")), quote(uid(&account.object)));
         if said == real {
             return Ok(());
         }
-        Err(later(format!(
+        Err(retryable_error(format!(
             "{for_pod} names service account UID {said}, which differs from the running service \
              account ({real})"
         )))
@@ -121,16 +125,16 @@ impl Kubelet<'_> {
 }
 
 /// A part of an object, whose texts are read by name.
-struct Asked<'a>(&'a Value);
+struct FieldReader<'a>(&'a Value);
 
-impl<'a> Asked<'a> {
+impl<'a> FieldReader<'a> {
     fn text(&self, name: &str) -> &'a str {
         self.0.get(name).as_str().unwrap_or_default()
     }
 }
 
 /// A refusal that may not last: what the kubelet knows may be newer.
-fn later(why: String) -> Status {
+fn retryable_error(why: String) -> Status {
     Status::failure(500, "", why)
 }
 

@@ -10,12 +10,12 @@ mod volumes;
 use std::sync::Arc;
 
 use api::core::Pod;
-use object::{Object, Status, Subject, Value, View, quote::quote};
-use schema::Gates;
-use server::{Admission, Admit, Admitting, Attributes, Operation};
+use object::{Object, ResourceRef, Status, Value, View, quote::quote};
+use schema::FeatureGates;
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Attributes, Operation};
 use store::Version;
 
-use super::Rights;
+use super::AuthorizerChain;
 use crate::authz::node_of;
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -23,25 +23,25 @@ const LEASES: &str = "kube-node-lease";
 
 #[derive(Debug)]
 pub(super) struct NodeRestriction {
-    pub(super) gates: Gates,
-    pub(super) rights: Rights,
+    pub(super) gates: FeatureGates,
+    pub(super) rights: AuthorizerChain,
 }
 
-impl Admit for NodeRestriction {
+impl AdmissionPlugin for NodeRestriction {
     fn name(&self) -> &'static str {
         "NodeRestriction"
     }
 
-    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+    fn mutate<'a>(&'a self, admission: &'a mut AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         Box::pin(self.decide(admission))
     }
 }
 
 impl NodeRestriction {
-    async fn decide(&self, admission: &Admission<'_>) -> Result<(), Status> {
+    async fn decide(&self, admission: &AdmissionAttributes<'_>) -> Result<(), Status> {
         let Some(node) = node_of(admission.user) else { return Ok(()) };
-        let Some(operation) = word(admission.operation) else { return Ok(()) };
-        let kubelet = Kubelet { plugin: self, admission, node, operation };
+        let Some(operation) = operation_name(admission.operation) else { return Ok(()) };
+        let kubelet = KubeletRequest { plugin: self, admission, node, operation };
         if node.is_empty() {
             let user = quote(&admission.user.name);
             return kubelet.refuse(format!("could not determine node from user {user}"));
@@ -68,16 +68,16 @@ impl NodeRestriction {
 }
 
 /// What one kubelet is about to do.
-struct Kubelet<'a> {
+struct KubeletRequest<'a> {
     plugin: &'a NodeRestriction,
-    admission: &'a Admission<'a>,
+    admission: &'a AdmissionAttributes<'a>,
     node: &'a str,
     operation: &'static str,
 }
 
-impl Kubelet<'_> {
+impl KubeletRequest<'_> {
     fn refuse<T>(&self, why: impl AsRef<str>) -> Result<T, Status> {
-        Err(self.admission.forbid(why.as_ref()))
+        Err(self.admission.forbidden(why.as_ref()))
     }
 
     fn unexpected(&self) -> Result<(), Status> {
@@ -89,11 +89,11 @@ impl Kubelet<'_> {
         let group = if kind == "csidriver" { "storage.k8s.io" } else { "" };
         let served = self.admission.registry.kind(group, &format!("{kind}s"))?;
         let found = self.admission.registry.get(&served, namespace, name);
-        found.map_err(|_| Status::not_found(Subject { group, resource: kind, name }))
+        found.map_err(|_| Status::not_found(ResourceRef { group, resource: kind, name }))
     }
 
     /// Refuses what is done to pods of others.
-    fn owns(&self, pod: &Value, refusal: &str) -> Result<(), Status> {
+    fn require_own_pod(&self, pod: &Value, refusal: &str) -> Result<(), Status> {
         match Pod::view(pod).spec().node_name() == self.node {
             true => Ok(()),
             false => self.refuse(refusal),
@@ -101,7 +101,7 @@ impl Kubelet<'_> {
     }
 
     /// Whether the kubelet was given a right that is about a service account.
-    async fn may(&self, verb: &str, resource: &str, account: &str) -> bool {
+    async fn is_authorized(&self, verb: &str, resource: &str, account: &str) -> bool {
         let names = &self.admission.served.definition.names;
         let wanted = Attributes {
             verb: verb.into(),
@@ -113,7 +113,7 @@ impl Kubelet<'_> {
             is_resource: true,
             ..Attributes::default()
         };
-        self.plugin.rights.allow(self.admission.user, &wanted).await
+        self.plugin.rights.is_allowed(self.admission.user, &wanted).await
     }
 
     /// The lease, or the record of drivers, that bears the node's name.
@@ -136,7 +136,7 @@ impl Kubelet<'_> {
         self.is_own_name("CSINode")?;
         let spec = |tree: &Value| tree.get("spec").clone();
         match (part, self.admission.operation, self.admission.old) {
-            ("status", ..) if !self.plugin.gates.is_on("CSIVolumeHealth") => {
+            ("status", ..) if !self.plugin.gates.is_enabled("CSIVolumeHealth") => {
                 self.refuse("CSIVolumeHealth feature gate is disabled")
             }
             ("status", Operation::Update, Some(old)) => {
@@ -169,7 +169,7 @@ impl Kubelet<'_> {
 }
 
 /// The operation as messages name it; kubelets connect to nothing that is restricted.
-fn word(operation: Operation) -> Option<&'static str> {
+fn operation_name(operation: Operation) -> Option<&'static str> {
     match operation {
         Operation::Create => Some("CREATE"),
         Operation::Update => Some("UPDATE"),

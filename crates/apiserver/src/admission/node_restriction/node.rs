@@ -7,7 +7,7 @@ use api::core::Node;
 use object::{Status, Value, View, quote::quote};
 use server::Operation;
 
-use super::Kubelet;
+use super::KubeletRequest;
 
 /// The labels of Kubernetes itself that a kubelet may put on its node.
 const LABELS: &[&str] = &[
@@ -28,7 +28,7 @@ const DOMAINS: &[&str] = &["kubelet.kubernetes.io", "node.kubernetes.io"];
 /// Nothing below this is the kubelet's.
 const RESERVED: &str = "node-restriction.kubernetes.io";
 
-impl Kubelet<'_> {
+impl KubeletRequest<'_> {
     pub(super) fn own_node(&self) -> Result<(), Status> {
         let (admission, node) = (self.admission, quote(self.node));
         if admission.name != self.node {

@@ -4,14 +4,14 @@ use api::core::Pod;
 use object::{Status, Value, View, quote::quote};
 use server::Operation;
 
-use super::{super::pod_references, Kubelet, MIRROR, is_mirror, uid};
+use super::{super::pod_references, KubeletRequest, MIRROR, is_mirror, uid};
 
-impl Kubelet<'_> {
+impl KubeletRequest<'_> {
     pub(super) fn pod(&self, part: &str) -> Result<(), Status> {
         let (admission, node) = (self.admission, quote(self.node));
         match (part, admission.operation, admission.old) {
             ("", Operation::Create, _) => self.mirror(),
-            ("", Operation::Delete, Some(old)) => self.owns(
+            ("", Operation::Delete, Some(old)) => self.require_own_pod(
                 old,
                 &format!("node {node} can only delete pods with spec.nodeName set to itself"),
             ),
@@ -20,7 +20,7 @@ impl Kubelet<'_> {
                 quote(self.operation)
             )),
             ("status", Operation::Update, Some(old)) => {
-                self.owns(
+                self.require_own_pod(
                     old,
                     &format!(
                         "node {node} can only update pod status for pods with spec.nodeName set to itself"
@@ -35,7 +35,7 @@ impl Kubelet<'_> {
             ("eviction", Operation::Create, _) => {
                 let pod = self.get("pod", &admission.namespace, &admission.name)?;
                 let why = "can only evict pods with spec.nodeName set to itself";
-                self.owns(&pod.object, &format!("node {} {why}", self.node))
+                self.require_own_pod(&pod.object, &format!("node {} {why}", self.node))
             }
             ("eviction", ..) => self.refuse(format!("unexpected operation {}", self.operation)),
             (other, ..) => self.refuse(format!(
@@ -58,7 +58,7 @@ impl Kubelet<'_> {
             let node = self.node;
             return self.refuse(format!("node {node} UID mismatch: expected {claimed} got {real}"));
         }
-        match pod_references::first(pod) {
+        match pod_references::first_api_reference(pod) {
             Err(why) => self.refuse(format!("error checking mirror pod for API references: {why}")),
             Ok(Some(what)) => {
                 let node = quote(self.node);

@@ -3,7 +3,7 @@
 use api::authentication::TokenRequest;
 use object::{Status, Value, View, quote::quote};
 
-use super::{super::aggregate, Kubelet, uid};
+use super::{super::aggregate, KubeletRequest, uid};
 
 /// Volumes of old whose drivers are now outside, and which these are.
 const MOVED: &[(&str, &str)] = &[
@@ -16,7 +16,7 @@ const MOVED: &[(&str, &str)] = &[
     ("vsphereVolume", "csi.vsphere.vmware.com"),
 ];
 
-impl Kubelet<'_> {
+impl KubeletRequest<'_> {
     pub(super) async fn token(&self) -> Result<(), Status> {
         let spec = TokenRequest::view(&self.admission.object).spec();
         let bound = spec.bound_object_ref().filter(|own| {
@@ -37,8 +37,8 @@ impl Kubelet<'_> {
             ));
         }
         let why = "node requested token bound to a pod scheduled on a different node";
-        self.owns(&pod.object, why)?;
-        if !self.plugin.gates.is_on("ServiceAccountNodeAudienceRestriction") {
+        self.require_own_pod(&pod.object, why)?;
+        if !self.plugin.gates.is_enabled("ServiceAccountNodeAudienceRestriction") {
             return Ok(());
         }
         let mut audiences = spec.audiences().iter();
@@ -58,7 +58,7 @@ impl Kubelet<'_> {
             Err(why) => return self.refuse(format!("error validating audience {quoted}: {why}")),
         }
         let verb = "request-serviceaccounts-token-audience";
-        if self.may(verb, audience, &self.admission.name).await {
+        if self.is_authorized(verb, audience, &self.admission.name).await {
             return Ok(());
         }
         let user = &self.admission.user.name;

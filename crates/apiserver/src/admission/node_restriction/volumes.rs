@@ -3,14 +3,14 @@
 use object::{Status, Value, quote::quote};
 use server::Operation;
 
-use super::Kubelet;
+use super::KubeletRequest;
 
-impl Kubelet<'_> {
+impl KubeletRequest<'_> {
     pub(super) fn claim_status(&self) -> Result<(), Status> {
         let (Operation::Update, Some(old)) = (self.admission.operation, self.admission.old) else {
             return self.unexpected();
         };
-        let recovers = self.plugin.gates.is_on("RecoverVolumeExpansionFailure");
+        let recovers = self.plugin.gates.is_enabled("RecoverVolumeExpansionFailure");
         let (old, new) = (rest(old, recovers), rest(&self.admission.object, recovers));
         if old == new {
             return Ok(());

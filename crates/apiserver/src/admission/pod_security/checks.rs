@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use object::{ObjectMeta, Value};
 
 use super::{
-    policy::{Level, Rules},
-    words::{Broken, containers, list, plural, quoted, setters},
+    policy::{Level, LevelVersion},
+    words::{Violation, containers, describe_setters, list, plural, quoted},
 };
 
 /// A pod as the rules look at it.
@@ -17,7 +17,7 @@ struct Pod<'a> {
     minor: u32,
 }
 
-type Check = fn(&Pod) -> Option<Broken>;
+type Check = fn(&Pod) -> Option<Violation>;
 
 /// In the order in which they are told, each with the first version that has it.
 const BASELINE: &[(u32, Check)] = &[
@@ -35,7 +35,7 @@ const BASELINE: &[(u32, Check)] = &[
     (0, windows_host_process),
 ];
 /// Those that a restricted rule says more strictly, from this version on.
-const REPLACED: &[(u32, Check)] =
+const OVERRIDDEN_BASELINE: &[(u32, Check)] =
     &[(22, capabilities), (0, host_path), (35, proc_mount), (19, seccomp)];
 const RESTRICTED: &[(u32, Check)] = &[
     (8, escalation),
@@ -48,14 +48,17 @@ const RESTRICTED: &[(u32, Check)] = &[
 ];
 
 /// What a pod breaks.
-pub(super) fn violations(rules: Rules, meta: &ObjectMeta, spec: &Value) -> Vec<Broken> {
+pub(super) fn violations(rules: LevelVersion, meta: &ObjectMeta, spec: &Value) -> Vec<Violation> {
     let lists = ["initContainers", "containers", "ephemeralContainers"];
     let containers = lists.iter().flat_map(|list| spec.get(list).items()).collect();
     let pod = Pod { meta, spec, containers, minor: rules.version() };
     let since = |entry: &&(u32, Check)| entry.0 <= pod.minor;
     let replaced = |check: &Check| {
         rules.level == Level::Restricted
-            && REPLACED.iter().filter(since).any(|(_, own)| std::ptr::fn_addr_eq(*own, *check))
+            && OVERRIDDEN_BASELINE
+                .iter()
+                .filter(since)
+                .any(|(_, own)| std::ptr::fn_addr_eq(*own, *check))
     };
     let mut checks: Vec<Check> = Vec::new();
     if rules.level >= Level::Baseline {
@@ -74,7 +77,7 @@ impl Pod<'_> {
     }
 
     /// The names of the containers that are `bad`.
-    fn those(&self, bad: impl Fn(&Value) -> bool) -> Vec<&str> {
+    fn containers_where(&self, bad: impl Fn(&Value) -> bool) -> Vec<&str> {
         let bad = self.containers.iter().filter(|container| bad(container));
         bad.map(|container| text(container, "name")).collect()
     }
@@ -101,7 +104,7 @@ fn strings(tree: &Value) -> impl Iterator<Item = &str> {
     tree.items().iter().filter_map(Value::as_str)
 }
 
-fn app_armor(pod: &Pod) -> Option<Broken> {
+fn app_armor(pod: &Pod) -> Option<Violation> {
     const PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
     let mut values = BTreeSet::new();
     let mut bad = |security: &Value| {
@@ -130,7 +133,7 @@ fn app_armor(pod: &Pod) -> Option<Broken> {
         .filter(|(key, value)| key.starts_with(PREFIX) && !allowed(value))
         .map(|(key, value)| format!("{key}={value:?}"))
         .collect();
-    let mut setters = setters(by_pod, &by);
+    let mut setters = describe_setters(by_pod, &by);
     if !annotations.is_empty() {
         let word = plural(annotations.len(), "annotation", "annotations");
         setters =
@@ -142,7 +145,7 @@ fn app_armor(pod: &Pod) -> Option<Broken> {
     let values: Vec<String> = values.into_iter().chain(annotations).collect();
     let reason = plural(values.len(), "forbidden AppArmor profile", "forbidden AppArmor profiles");
     let values = quoted(values.iter().map(String::as_str));
-    Broken::new(reason, format!("{setters} must not set AppArmor profile type to {values}"))
+    Violation::new(reason, format!("{setters} must not set AppArmor profile type to {values}"))
 }
 
 fn added(pod: &Pod, allowed: &[&str]) -> (Vec<String>, BTreeSet<String>) {
@@ -159,7 +162,7 @@ fn added(pod: &Pod, allowed: &[&str]) -> (Vec<String>, BTreeSet<String>) {
     (names, found)
 }
 
-fn capabilities(pod: &Pod) -> Option<Broken> {
+fn capabilities(pod: &Pod) -> Option<Violation> {
     const DEFAULT: &[&str] = &[
         "AUDIT_WRITE",
         "CHOWN",
@@ -182,17 +185,17 @@ fn capabilities(pod: &Pod) -> Option<Broken> {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let (who, what) = (containers(&names), list(&found));
     let detail = format!("{who} must not include {what} in securityContext.capabilities.add");
-    Broken::new("non-default capabilities", detail)
+    Violation::new("non-default capabilities", detail)
 }
 
-fn host_namespaces(pod: &Pod) -> Option<Broken> {
+fn host_namespaces(pod: &Pod) -> Option<Violation> {
     let all = ["hostNetwork", "hostPID", "hostIPC"].iter();
     let set = all.filter(|name| pod.spec.get(name).as_bool() == Some(true));
     let set: Vec<_> = set.map(|name| format!("{name}=true")).collect();
-    if set.is_empty() { None } else { Broken::new("host namespaces", set.join(", ")) }
+    if set.is_empty() { None } else { Violation::new("host namespaces", set.join(", ")) }
 }
 
-fn host_path(pod: &Pod) -> Option<Broken> {
+fn host_path(pod: &Pod) -> Option<Violation> {
     let volumes = pod.spec.get("volumes").items().iter();
     let bad = volumes.filter(|volume| volume.get("hostPath").is_object());
     let bad: Vec<_> = bad.map(|volume| text(volume, "name")).collect();
@@ -200,15 +203,15 @@ fn host_path(pod: &Pod) -> Option<Broken> {
         return None;
     }
     let word = plural(bad.len(), "volume", "volumes");
-    Broken::new("hostPath volumes", format!("{word} {}", quoted(bad)))
+    Violation::new("hostPath volumes", format!("{word} {}", quoted(bad)))
 }
 
-fn host_ports(pod: &Pod) -> Option<Broken> {
+fn host_ports(pod: &Pod) -> Option<Violation> {
     let ports = |container: &Value| -> Vec<i64> {
         let ports = container.get("ports").items().iter();
         ports.filter_map(|port| port.get("hostPort").as_i64()).filter(|port| *port != 0).collect()
     };
-    let bad = pod.those(|container| !ports(container).is_empty());
+    let bad = pod.containers_where(|container| !ports(container).is_empty());
     if bad.is_empty() {
         return None;
     }
@@ -221,10 +224,10 @@ fn host_ports(pod: &Pod) -> Option<Broken> {
     let (uses, word) =
         (plural(bad.len(), "uses", "use"), plural(found.len(), "hostPort", "hostPorts"));
     let found = found.into_iter().collect::<Vec<_>>().join(", ");
-    Broken::new("hostPort", format!("{} {uses} {word} {found}", containers(&bad)))
+    Violation::new("hostPort", format!("{} {uses} {word} {found}", containers(&bad)))
 }
 
-fn hosts(pod: &Pod) -> Option<Broken> {
+fn hosts(pod: &Pod) -> Option<Violation> {
     let named = |container: &Value| -> Vec<String> {
         let lifecycle = container.get("lifecycle");
         let handlers = [
@@ -239,7 +242,7 @@ fn hosts(pod: &Pod) -> Option<Broken> {
         });
         hosts.filter(|host| !host.is_empty()).collect()
     };
-    let mut bad = pod.those(|container| !named(container).is_empty());
+    let mut bad = pod.containers_where(|container| !named(container).is_empty());
     if bad.is_empty() {
         return None;
     }
@@ -249,37 +252,37 @@ fn hosts(pod: &Pod) -> Option<Broken> {
         pod.containers.iter().flat_map(|container| named(container)).collect();
     let (who, uses) = (containers(&bad), plural(bad.len(), "uses", "use"));
     let word = plural(found.len(), "probe or lifecycle host", "probe or lifecycle hosts");
-    Broken::new("probe or lifecycle host", format!("{who} {uses} {word} {}", list(&found)))
+    Violation::new("probe or lifecycle host", format!("{who} {uses} {word} {}", list(&found)))
 }
 
-fn privileged(pod: &Pod) -> Option<Broken> {
-    let bad = pod.those(|c| security(c).get("privileged").as_bool() == Some(true));
+fn privileged(pod: &Pod) -> Option<Violation> {
+    let bad = pod.containers_where(|c| security(c).get("privileged").as_bool() == Some(true));
     if bad.is_empty() {
         return None;
     }
     let who = containers(&bad);
-    Broken::new("privileged", format!("{who} must not set securityContext.privileged=true"))
+    Violation::new("privileged", format!("{who} must not set securityContext.privileged=true"))
 }
 
-fn proc_mount(pod: &Pod) -> Option<Broken> {
+fn proc_mount(pod: &Pod) -> Option<Violation> {
     if pod.has_own_users() { None } else { any_proc_mount(pod) }
 }
 
-fn any_proc_mount(pod: &Pod) -> Option<Broken> {
+fn any_proc_mount(pod: &Pod) -> Option<Violation> {
     let mount = |container: &Value| {
         let mount = security(container).get("procMount").as_str().map(str::to_owned);
         mount.filter(|mount| mount != "Default")
     };
-    let bad = pod.those(|container| mount(container).is_some());
+    let bad = pod.containers_where(|container| mount(container).is_some());
     if bad.is_empty() {
         return None;
     }
     let found: BTreeSet<String> = pod.containers.iter().filter_map(|c| mount(c)).collect();
     let (who, found) = (containers(&bad), list(&found));
-    Broken::new("procMount", format!("{who} must not set securityContext.procMount to {found}"))
+    Violation::new("procMount", format!("{who} must not set securityContext.procMount to {found}"))
 }
 
-fn se_linux(pod: &Pod) -> Option<Broken> {
+fn se_linux(pod: &Pod) -> Option<Violation> {
     let allowed = |ty: &str| {
         matches!(ty, "" | "container_t" | "container_init_t" | "container_kvm_t")
             || (ty == "container_engine_t" && pod.minor >= 31)
@@ -318,9 +321,9 @@ fn se_linux(pod: &Pod) -> Option<Broken> {
     if role {
         data.push("role may not be set".to_owned());
     }
-    let (who, data) = (setters(by_pod, &by), data.join("; "));
+    let (who, data) = (describe_setters(by_pod, &by), data.join("; "));
     let detail = format!("{who} set forbidden securityContext.seLinuxOptions: {data}");
-    Broken::new("seLinuxOptions", detail)
+    Violation::new("seLinuxOptions", detail)
 }
 
 /// The seccomp profile's type, where there is one.
@@ -329,7 +332,7 @@ fn profile(security: &Value) -> Option<&str> {
     profile.is_object().then(|| text(profile, "type"))
 }
 
-fn seccomp(pod: &Pod) -> Option<Broken> {
+fn seccomp(pod: &Pod) -> Option<Violation> {
     if pod.minor < 19 {
         return seccomp_annotations(pod);
     }
@@ -337,7 +340,7 @@ fn seccomp(pod: &Pod) -> Option<Broken> {
         profile(security).is_some_and(|ty| !matches!(ty, "Localhost" | "RuntimeDefault"))
     };
     let by_pod = bad(pod.security());
-    let by = pod.those(|container| bad(security(container)));
+    let by = pod.containers_where(|container| bad(security(container)));
     if !by_pod && by.is_empty() {
         return None;
     }
@@ -345,12 +348,12 @@ fn seccomp(pod: &Pod) -> Option<Broken> {
         .chain(pod.containers.iter().map(|container| security(container)));
     let values: BTreeSet<String> =
         all.filter(|one| bad(one)).filter_map(profile).map(str::to_owned).collect();
-    let (who, values) = (setters(by_pod, &by), list(&values));
+    let (who, values) = (describe_setters(by_pod, &by), list(&values));
     let detail = format!("{who} must not set securityContext.seccompProfile.type to {values}");
-    Broken::new("seccompProfile", detail)
+    Violation::new("seccompProfile", detail)
 }
 
-fn seccomp_annotations(pod: &Pod) -> Option<Broken> {
+fn seccomp_annotations(pod: &Pod) -> Option<Violation> {
     let allowed = |value: &str| {
         matches!(value, "runtime/default" | "docker/default") || value.starts_with("localhost/")
     };
@@ -370,10 +373,10 @@ fn seccomp_annotations(pod: &Pod) -> Option<Broken> {
     }
     let word = plural(bad.len(), "annotation", "annotations");
     let bad = bad.into_iter().collect::<Vec<_>>().join(", ");
-    Broken::new("seccompProfile", format!("forbidden {word} {bad}"))
+    Violation::new("seccompProfile", format!("forbidden {word} {bad}"))
 }
 
-fn sysctls(pod: &Pod) -> Option<Broken> {
+fn sysctls(pod: &Pod) -> Option<Violation> {
     const SAFE: &[(u32, &str)] = &[
         (0, "kernel.shm_rmid_forced"),
         (0, "net.ipv4.ip_local_port_range"),
@@ -393,41 +396,42 @@ fn sysctls(pod: &Pod) -> Option<Broken> {
     let safe = |name: &str| SAFE.iter().any(|(since, own)| *own == name && *since <= pod.minor);
     let all = pod.security().get("sysctls").items().iter().map(|sysctl| text(sysctl, "name"));
     let bad: Vec<_> = all.filter(|name| !safe(name)).collect();
-    if bad.is_empty() { None } else { Broken::new("forbidden sysctls", bad.join(", ")) }
+    if bad.is_empty() { None } else { Violation::new("forbidden sysctls", bad.join(", ")) }
 }
 
-fn windows_host_process(pod: &Pod) -> Option<Broken> {
+fn windows_host_process(pod: &Pod) -> Option<Violation> {
     let bad = |security: &Value| {
         security.get("windowsOptions").get("hostProcess").as_bool() == Some(true)
     };
     let by_pod = bad(pod.security());
-    let by = pod.those(|container| bad(security(container)));
+    let by = pod.containers_where(|container| bad(security(container)));
     if !by_pod && by.is_empty() {
         return None;
     }
-    let who = setters(by_pod, &by);
+    let who = describe_setters(by_pod, &by);
     let detail = format!("{who} must not set securityContext.windowsOptions.hostProcess=true");
-    Broken::new("hostProcess", detail)
+    Violation::new("hostProcess", detail)
 }
 
-fn escalation(pod: &Pod) -> Option<Broken> {
+fn escalation(pod: &Pod) -> Option<Violation> {
     if pod.minor >= 25 && pod.is_windows() {
         return None;
     }
-    let bad = pod.those(|c| security(c).get("allowPrivilegeEscalation").as_bool() != Some(false));
+    let bad = pod
+        .containers_where(|c| security(c).get("allowPrivilegeEscalation").as_bool() != Some(false));
     if bad.is_empty() {
         return None;
     }
     let detail =
         format!("{} must set securityContext.allowPrivilegeEscalation=false", containers(&bad));
-    Broken::new("allowPrivilegeEscalation != false", detail)
+    Violation::new("allowPrivilegeEscalation != false", detail)
 }
 
-fn unrestricted_capabilities(pod: &Pod) -> Option<Broken> {
+fn unrestricted_capabilities(pod: &Pod) -> Option<Violation> {
     if pod.minor >= 25 && pod.is_windows() {
         return None;
     }
-    let keeps = pod.those(|container| {
+    let keeps = pod.containers_where(|container| {
         !strings(security(container).get("capabilities").get("drop")).any(|name| name == "ALL")
     });
     let (adds, found) = added(pod, &["NET_BIND_SERVICE"]);
@@ -444,10 +448,10 @@ fn unrestricted_capabilities(pod: &Pod) -> Option<Broken> {
     if details.is_empty() {
         return None;
     }
-    Broken::new("unrestricted capabilities", details.join("; "))
+    Violation::new("unrestricted capabilities", details.join("; "))
 }
 
-fn volume_types(pod: &Pod) -> Option<Broken> {
+fn volume_types(pod: &Pod) -> Option<Violation> {
     const ALLOWED: &[&str] = &[
         "configMap",
         "csi",
@@ -483,46 +487,49 @@ fn volume_types(pod: &Pod) -> Option<Broken> {
         plural(types.len(), "restricted volume type", "restricted volume types"),
         list(&types)
     );
-    Broken::new("restricted volume types", detail)
+    Violation::new("restricted volume types", detail)
 }
 
-fn non_root(pod: &Pod) -> Option<Broken> {
+fn non_root(pod: &Pod) -> Option<Violation> {
     if pod.has_own_users() {
         return None;
     }
     let said = |security: &Value| security.get("runAsNonRoot").as_bool();
     let reason = "runAsNonRoot != true";
     let of_pod = said(pod.security());
-    let no = pod.those(|container| said(security(container)) == Some(false));
+    let no = pod.containers_where(|container| said(security(container)) == Some(false));
     if of_pod == Some(false) || !no.is_empty() {
-        let who = setters(of_pod == Some(false), &no);
-        return Broken::new(
+        let who = describe_setters(of_pod == Some(false), &no);
+        return Violation::new(
             reason,
             format!("{who} must not set securityContext.runAsNonRoot=false"),
         );
     }
-    let silent = pod.those(|container| said(security(container)).is_none());
+    let silent = pod.containers_where(|container| said(security(container)).is_none());
     if of_pod == Some(true) || silent.is_empty() {
         return None;
     }
     let who = containers(&silent);
-    Broken::new(reason, format!("pod or {who} must set securityContext.runAsNonRoot=true"))
+    Violation::new(reason, format!("pod or {who} must set securityContext.runAsNonRoot=true"))
 }
 
-fn root_user(pod: &Pod) -> Option<Broken> {
+fn root_user(pod: &Pod) -> Option<Violation> {
     if pod.has_own_users() {
         return None;
     }
     let is_root = |security: &Value| security.get("runAsUser").as_i64() == Some(0);
     let by_pod = is_root(pod.security());
-    let by = pod.those(|container| is_root(security(container)));
+    let by = pod.containers_where(|container| is_root(security(container)));
     if !by_pod && by.is_empty() {
         return None;
     }
-    Broken::new("runAsUser=0", format!("{} must not set runAsUser=0", setters(by_pod, &by)))
+    Violation::new(
+        "runAsUser=0",
+        format!("{} must not set runAsUser=0", describe_setters(by_pod, &by)),
+    )
 }
 
-fn seccomp_needed(pod: &Pod) -> Option<Broken> {
+fn seccomp_needed(pod: &Pod) -> Option<Violation> {
     if pod.minor >= 25 && pod.is_windows() {
         return None;
     }
@@ -532,7 +539,7 @@ fn seccomp_needed(pod: &Pod) -> Option<Broken> {
     if profile(pod.security()).is_some() {
         return None;
     }
-    let silent = pod.those(|container| profile(security(container)).is_none());
+    let silent = pod.containers_where(|container| profile(security(container)).is_none());
     if silent.is_empty() {
         return None;
     }
@@ -541,7 +548,7 @@ fn seccomp_needed(pod: &Pod) -> Option<Broken> {
         "pod or {who} must set securityContext.seccompProfile.type to \"RuntimeDefault\" or \
          \"Localhost\""
     );
-    Broken::new("seccompProfile", detail)
+    Violation::new("seccompProfile", detail)
 }
 
 #[cfg(test)]
@@ -556,7 +563,7 @@ mod tests {
     fn broken(level: Level, minor: Option<u32>, pod: &str) -> String {
         let pod = from_json(pod.as_bytes()).unwrap();
         let meta = Object::view(&pod).metadata();
-        detailed(&violations(Rules { level, minor }, meta, pod.get("spec")))
+        detailed(&violations(LevelVersion { level, minor }, meta, pod.get("spec")))
     }
 
     #[test]

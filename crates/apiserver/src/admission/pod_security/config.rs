@@ -2,8 +2,8 @@
 
 use anyhow::{Result, ensure};
 use object::{Value, names};
-use schema::{Errors, Path};
-use server::Admission;
+use schema::{ErrorList, FieldPath};
+use server::AdmissionAttributes;
 
 use super::policy::{LEVELS, Level, Policy, minor};
 use crate::structured::{aggregate, strict, text, texts};
@@ -29,16 +29,21 @@ impl Configuration {
                 && ["/v1", "/v1beta1", "/v1alpha1"].contains(&version),
             "no PodSecurityConfiguration of {GROUP}"
         );
-        let mut errors = Errors::default();
-        strict(tree, &Path::Root, &["apiVersion", "kind", "defaults", "exemptions"], &mut errors);
+        let mut errors = ErrorList::default();
+        strict(
+            tree,
+            &FieldPath::Root,
+            &["apiVersion", "kind", "defaults", "exemptions"],
+            &mut errors,
+        );
         let mut this =
             Self { defaults: defaults(tree.get("defaults"), &mut errors), ..Self::default() };
-        let (exemptions, path) = (tree.get("exemptions"), Path::Root.field("exemptions"));
+        let (exemptions, path) = (tree.get("exemptions"), FieldPath::Root.field("exemptions"));
         strict(exemptions, &path, &["namespaces", "usernames", "runtimeClasses"], &mut errors);
         let mut list = |name: &str, wrong: fn(&str) -> Vec<String>| {
             let (path, all) = (path.field(name), texts(exemptions.get(name)));
             for (at, one) in all.iter().enumerate() {
-                errors.complaints(&path.index(at), one, wrong(one));
+                errors.invalid_each(&path.index(at), one, wrong(one));
                 if all[..at].contains(one) {
                     errors.duplicate(&path.index(at), one.as_str());
                 }
@@ -56,7 +61,7 @@ impl Configuration {
     }
 
     /// By what a request is let off whatever it brings; `None`: it is not.
-    pub(super) fn exempts(&self, admission: &Admission<'_>) -> Option<&'static str> {
+    pub(super) fn exempts(&self, admission: &AdmissionAttributes<'_>) -> Option<&'static str> {
         if self.namespaces.iter().any(|own| *own == *admission.namespace) {
             Some("namespace")
         } else if self.users.iter().any(|own| *own == *admission.user.name) {
@@ -73,8 +78,8 @@ impl Configuration {
     }
 }
 
-fn defaults(tree: &Value, errors: &mut Errors) -> Policy {
-    let path = Path::Root.field("defaults");
+fn defaults(tree: &Value, errors: &mut ErrorList) -> Policy {
+    let path = FieldPath::Root.field("defaults");
     let fields = ["enforce", "enforce-version", "audit", "audit-version", "warn", "warn-version"];
     strict(tree, &path, &fields, errors);
     let mut policy = Policy::default();

@@ -14,54 +14,54 @@ use std::sync::Arc;
 use anyhow::Result as Configured;
 use api::core::Namespace;
 use object::{Object, Status, Value, View};
-use schema::Errors;
-use server::{Admission, Admit, Admitting, Operation};
+use schema::ErrorList;
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};
 
-pub(crate) use self::tally::Tally;
+pub(crate) use self::tally::PodSecurityMetrics;
 use self::{
     checks::violations,
     config::Configuration,
-    policy::{Level, Policy, Rules},
+    policy::{Level, LevelVersion, Policy},
 };
 use crate::structured::aggregate;
 
 /// Parts of a pod that bring nothing new to run.
-const HARMLESS: [&str; 8] =
+const IGNORED_SUBRESOURCES: [&str; 8] =
     ["exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"];
 
 #[derive(Debug)]
 pub(super) struct PodSecurity {
     config: Configuration,
-    tally: Arc<Tally>,
+    tally: Arc<PodSecurityMetrics>,
 }
 
 impl PodSecurity {
     /// From a `PodSecurityConfiguration`; without one, namespaces that say nothing are free.
-    pub(super) fn new(config: &Value, tally: Arc<Tally>) -> Configured<Self> {
+    pub(super) fn new(config: &Value, tally: Arc<PodSecurityMetrics>) -> Configured<Self> {
         Ok(Self { config: Configuration::read(config)?, tally })
     }
 }
 
-impl Admit for PodSecurity {
+impl AdmissionPlugin for PodSecurity {
     fn name(&self) -> &'static str {
         "PodSecurity"
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         let decided = self.decide(admission);
         Box::pin(async move { decided })
     }
 }
 
 impl PodSecurity {
-    fn decide(&self, admission: &Admission) -> Result<(), Status> {
+    fn decide(&self, admission: &AdmissionAttributes) -> Result<(), Status> {
         if !matches!(admission.operation, Operation::Create | Operation::Update) {
             return Ok(());
         }
         let names = &admission.served.definition.names;
         match (names.group, names.plural, admission.subresource) {
             ("", "namespaces", "") => self.namespace(admission),
-            ("", "pods", part) if !HARMLESS.contains(&part) => {
+            ("", "pods", part) if !IGNORED_SUBRESOURCES.contains(&part) => {
                 self.pod(admission, Some(&admission.object), true)
             }
             (group, plural, "") => match template(group, plural, &admission.object) {
@@ -76,28 +76,33 @@ impl PodSecurity {
     }
 
     /// A pod, or what makes pods: of the latter one only speaks.
-    fn pod(&self, admission: &Admission, pod: Option<&Value>, enforce: bool) -> Result<(), Status> {
+    fn pod(
+        &self,
+        admission: &AdmissionAttributes,
+        pod: Option<&Value>,
+        enforce: bool,
+    ) -> Result<(), Status> {
         if let Some(because) = self.config.exempts(admission) {
             self.exempt(admission, because);
             return Ok(());
         }
         let kind = admission.registry.kind("", "namespaces")?;
         let Ok(found) = admission.registry.get(&kind, "", &admission.namespace) else {
-            return self.homeless(admission, enforce);
+            return self.missing_namespace(admission, enforce);
         };
         let labels = Namespace::view(&found.object).metadata().labels();
-        let mut errs = Errors::default();
+        let mut errs = ErrorList::default();
         let policy = Policy::of(labels, self.config.defaults, &mut errs);
-        if errs.is_empty() && policy.asks_nothing(enforce) {
+        if errs.is_empty() && policy.is_fully_privileged(enforce) {
             if enforce {
-                let free = Rules::default();
+                let free = LevelVersion::default();
                 self.tally.evaluated(admission, ("enforce", free), true);
                 note(admission, "enforce-policy", free.to_string());
             }
             return Ok(());
         }
         let significant =
-            !enforce || admission.old.is_none_or(|old| runs_other(&admission.object, old));
+            !enforce || admission.old.is_none_or(|old| images_changed(&admission.object, old));
         let Some(pod) = pod.filter(|_| significant) else { return Ok(()) };
         if self.config.exempts_class(pod) {
             self.exempt(admission, "runtimeClass");
@@ -114,13 +119,13 @@ impl PodSecurity {
     /// Tells what a pod breaks of the rules of each mode, and refuses it if it must.
     fn evaluate(
         &self,
-        admission: &Admission,
+        admission: &AdmissionAttributes,
         policy: Policy,
         pod: &Value,
         enforce: bool,
     ) -> Result<(), Status> {
         let meta = Object::view(pod).metadata();
-        let breaks = |rules: Rules| {
+        let breaks = |rules: LevelVersion| {
             let broken = violations(rules, meta, pod.get("spec"));
             let told = || format!("violate PodSecurity \"{rules}\": {}", words::detailed(&broken));
             (!broken.is_empty()).then(told)
@@ -132,7 +137,7 @@ impl PodSecurity {
             self.tally.evaluated(admission, ("enforce", policy.enforce), broken.is_none());
             if let Some(broken) = broken {
                 let broken = broken.replacen("violate", "violates", 1);
-                decided = Err(admission.forbid(&broken));
+                decided = Err(admission.forbidden(&broken));
             }
         }
         if let Some(broken) = breaks(policy.audit) {
@@ -148,13 +153,17 @@ impl PodSecurity {
         decided
     }
 
-    fn exempt(&self, admission: &Admission, because: &str) {
+    fn exempt(&self, admission: &AdmissionAttributes, because: &str) {
         note(admission, "exempt", because.to_owned());
         self.tally.exempted(admission);
     }
 
     /// Where the namespace is not there, no pod can be; what makes pods does no harm yet.
-    fn homeless(&self, admission: &Admission, enforce: bool) -> Result<(), Status> {
+    fn missing_namespace(
+        &self,
+        admission: &AdmissionAttributes,
+        enforce: bool,
+    ) -> Result<(), Status> {
         self.tally.failed(admission, true);
         let name = object::quote::quote(&admission.namespace);
         let (failed, why) =
@@ -170,7 +179,7 @@ impl PodSecurity {
 }
 
 /// For those who audit.
-fn note(admission: &Admission, key: &str, value: String) {
+fn note(admission: &AdmissionAttributes, key: &str, value: String) {
     admission.annotate(&format!("pod-security.kubernetes.io/{key}"), value);
 }
 
@@ -189,7 +198,7 @@ fn template<'a>(group: &str, plural: &str, object: &'a Value) -> Option<&'a Valu
 }
 
 /// Whether other images run than before.
-fn runs_other(new: &Value, old: &Value) -> bool {
+fn images_changed(new: &Value, old: &Value) -> bool {
     let image = |container: &Value| container.get("image").clone();
     let list = |pod: &Value, list: &str| -> Vec<Value> {
         pod.get("spec").get(list).items().iter().map(image).collect()
@@ -217,8 +226,8 @@ mod tests {
             object::from_json(json.as_bytes()).unwrap()
         };
         let late = r#"{"name":"e","image":"i"}"#;
-        assert!(!runs_other(&pod("x", ""), &pod("x", late)), "one that goes brings nothing");
-        assert!(runs_other(&pod("x", late), &pod("x", "")));
-        assert!(runs_other(&pod("y", ""), &pod("x", "")));
+        assert!(!images_changed(&pod("x", ""), &pod("x", late)), "one that goes brings nothing");
+        assert!(images_changed(&pod("x", late), &pod("x", "")));
+        assert!(images_changed(&pod("y", ""), &pod("x", "")));
     }
 }

@@ -4,17 +4,17 @@
 use std::collections::{BTreeMap, HashSet};
 
 use object::{Map, Object, ObjectMeta, Status, Value, View};
-use schema::Errors;
-use server::{Admission, Page, Selection};
+use schema::ErrorList;
+use server::{AdmissionAttributes, ListOptions, Selection};
 
-use super::{Configuration, Level, PodSecurity, Policy, Rules, violations, words};
+use super::{Configuration, Level, LevelVersion, PodSecurity, Policy, violations, words};
 
 /// So many pods are looked at when a namespace becomes stricter.
 const MOST_PODS: usize = 3000;
 
 impl PodSecurity {
-    pub(super) fn namespace(&self, admission: &Admission) -> Result<(), Status> {
-        let (mut errs, mut before) = (Errors::default(), Errors::default());
+    pub(super) fn namespace(&self, admission: &AdmissionAttributes) -> Result<(), Status> {
+        let (mut errs, mut before) = (ErrorList::default(), ErrorList::default());
         let defaults = self.config.defaults;
         let labels = admission.meta().labels();
         let policy = Policy::of(labels, defaults, &mut errs);
@@ -22,17 +22,19 @@ impl PodSecurity {
             .old
             .map(|old| Policy::of(Object::view(old).metadata().labels(), defaults, &mut before));
         if !errs.is_empty() && errs != before {
-            return Err(errs.status("", "Namespace", &admission.name));
+            return Err(errs.into_status("", "Namespace", &admission.name));
         }
         let new = policy.enforce;
-        let eased = |old: Rules| {
+        let eased = |old: LevelVersion| {
             new.level == Level::Privileged || (new.minor == old.minor && new.level <= old.level)
         };
         let exempt = self.config.namespaces.iter().any(|own| *own == *admission.name);
         let warnings = match old {
             Some(old) if eased(old.enforce) => Vec::new(),
-            _ if exempt => in_vain(&admission.name, policy, defaults, labels).into_iter().collect(),
-            Some(_) => broken_by(&self.config, admission, new)?,
+            _ if exempt => exempt_namespace_warning(&admission.name, policy, defaults, labels)
+                .into_iter()
+                .collect(),
+            Some(_) => existing_pod_warnings(&self.config, admission, new)?,
             None => Vec::new(),
         };
         warnings.into_iter().for_each(|warning| admission.warn(warning));
@@ -41,9 +43,15 @@ impl PodSecurity {
 }
 
 /// What to say to who labels a namespace to which no rules apply.
-fn in_vain(name: &str, policy: Policy, defaults: Policy, labels: &Map<String>) -> Option<String> {
-    let free = |rules: Rules| rules.level == Level::Privileged;
-    let same = |(own, other): (Rules, Rules)| own == other || (free(own) && free(other));
+fn exempt_namespace_warning(
+    name: &str,
+    policy: Policy,
+    defaults: Policy,
+    labels: &Map<String>,
+) -> Option<String> {
+    let free = |rules: LevelVersion| rules.level == Level::Privileged;
+    let same =
+        |(own, other): (LevelVersion, LevelVersion)| own == other || (free(own) && free(other));
     if policy.modes().map(|(_, rules)| rules).into_iter().all(free)
         || policy.modes().into_iter().zip(defaults.modes()).all(|(own, by)| same((own.1, by.1)))
     {
@@ -64,20 +72,21 @@ fn in_vain(name: &str, policy: Policy, defaults: Policy, labels: &Map<String>) -
 
 /// What to say of the pods that are there already. Of those that one controller made,
 /// the first comes first.
-fn broken_by(
+fn existing_pod_warnings(
     config: &Configuration,
-    admission: &Admission,
-    rules: Rules,
+    admission: &AdmissionAttributes,
+    rules: LevelVersion,
 ) -> Result<Vec<String>, Status> {
     let kind = admission.registry.kind("", "pods")?;
     let name = &*admission.name;
-    let pods = admission.registry.list(&kind, &Selection::namespace(name), &Page::default())?;
+    let pods =
+        admission.registry.list(&kind, &Selection::namespace(name), &ListOptions::default())?;
     let mut controllers = HashSet::new();
     let mut all: Vec<(&ObjectMeta, &Value)> = Vec::new();
     let mut alike = Vec::new();
     for version in pods.items.iter().filter(|pod| !config.exempts_class(&pod.object)) {
         let meta = Object::view(&version.object).metadata();
-        let first = meta.controller().is_none_or(|owner| controllers.insert(owner.uid()));
+        let first = meta.controller_ref().is_none_or(|owner| controllers.insert(owner.uid()));
         if first { &mut all } else { &mut alike }.push((meta, version.object.get("spec")));
     }
     all.append(&mut alike);
@@ -126,8 +135,8 @@ mod tests {
     fn labels_in_vain_are_told() {
         let defaults = Policy::default();
         let told = |labels: Map<String>| {
-            let policy = Policy::of(&labels, defaults, &mut Errors::default());
-            in_vain("n", policy, defaults, &labels)
+            let policy = Policy::of(&labels, defaults, &mut ErrorList::default());
+            exempt_namespace_warning("n", policy, defaults, &labels)
         };
         assert_eq!(told(Map::from([("app", "a")])), None);
         assert_eq!(told(Map::from([("pod-security.kubernetes.io/enforce", "privileged")])), None);

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use object::Map;
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 /// The newest version of the rules.
 pub(super) const LATEST: u32 = 37;
@@ -41,18 +41,18 @@ impl Level {
 
 /// The rules of one level, as they were in one version; `None`: as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Rules {
+pub(super) struct LevelVersion {
     pub(super) level: Level,
     pub(super) minor: Option<u32>,
 }
 
-impl Rules {
+impl LevelVersion {
     pub(super) fn version(self) -> u32 {
         self.minor.unwrap_or(LATEST).min(LATEST)
     }
 }
 
-impl fmt::Display for Rules {
+impl fmt::Display for LevelVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let level = self.level.word();
         match self.minor {
@@ -64,16 +64,16 @@ impl fmt::Display for Rules {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Policy {
-    pub(super) enforce: Rules,
-    pub(super) audit: Rules,
-    pub(super) warn: Rules,
+    pub(super) enforce: LevelVersion,
+    pub(super) audit: LevelVersion,
+    pub(super) warn: LevelVersion,
 }
 
 impl Policy {
     /// Reads the labels of a namespace. What cannot be read is as strict as can be where
     /// it is enforced, and nothing elsewhere.
     /// What is not said is as `defaults` say.
-    pub(super) fn of(labels: &Map<String>, defaults: Self, errs: &mut Errors) -> Self {
+    pub(super) fn of(labels: &Map<String>, defaults: Self, errs: &mut ErrorList) -> Self {
         let before = errs.0.len();
         let enforce = rules(labels, "enforce", (defaults.enforce, Level::Restricted), errs);
         let enforced = labels.get(&format!("{LABELS}/enforce")).is_some()
@@ -90,12 +90,12 @@ impl Policy {
         Self { enforce, audit, warn }
     }
 
-    pub(super) fn modes(self) -> [(&'static str, Rules); 3] {
+    pub(super) fn modes(self) -> [(&'static str, LevelVersion); 3] {
         [("enforce", self.enforce), ("audit", self.audit), ("warn", self.warn)]
     }
 
     /// Whether everything goes; what is not a pod itself is never refused.
-    pub(super) fn asks_nothing(self, enforce: bool) -> bool {
+    pub(super) fn is_fully_privileged(self, enforce: bool) -> bool {
         let mut modes = self.modes().into_iter().filter(|(mode, _)| enforce || *mode != "enforce");
         modes.all(|(_, rules)| rules.level == Level::Privileged)
     }
@@ -104,10 +104,10 @@ impl Policy {
 fn rules(
     labels: &Map<String>,
     mode: &str,
-    (default, otherwise): (Rules, Level),
-    errs: &mut Errors,
-) -> Rules {
-    let metadata = Path::Root.field("metadata");
+    (default, otherwise): (LevelVersion, Level),
+    errs: &mut ErrorList,
+) -> LevelVersion {
+    let metadata = FieldPath::Root.field("metadata");
     let at = metadata.field("labels");
     let mut rules = default;
     let label = format!("{LABELS}/{mode}");
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn labels_say_what_holds() {
-        let mut errs = Errors::default();
+        let mut errs = ErrorList::default();
         let labels = Map::<String>::from([
             ("pod-security.kubernetes.io/enforce", "baseline"),
             ("pod-security.kubernetes.io/enforce-version", "v1.30"),

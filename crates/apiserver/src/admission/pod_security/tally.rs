@@ -1,20 +1,20 @@
 //! How often rules were looked at, and what came of it, under upstream's names.
 
-use server::{Admission, Counter, Name, Operation, Report};
+use server::{AdmissionAttributes, CounterVec, MetricDesc, MetricsSource, Operation};
 
-use super::policy::{LATEST, Level, Rules};
+use super::policy::{LATEST, Level, LevelVersion};
 
 #[derive(Debug)]
-pub(crate) struct Tally {
-    evaluations: Counter,
-    exemptions: Counter,
-    errors: Counter,
+pub(crate) struct PodSecurityMetrics {
+    evaluations: CounterVec,
+    exemptions: CounterVec,
+    errors: CounterVec,
 }
 
-impl Default for Tally {
+impl Default for PodSecurityMetrics {
     fn default() -> Self {
         Self {
-            evaluations: Counter::new(Name {
+            evaluations: CounterVec::new(MetricDesc {
                 name: "pod_security_evaluations_total",
                 help: "How often the rules for pods were looked at, and what they said.",
                 labels: &[
@@ -27,12 +27,12 @@ impl Default for Tally {
                     "subresource",
                 ],
             }),
-            exemptions: Counter::new(Name {
+            exemptions: CounterVec::new(MetricDesc {
                 name: "pod_security_exemptions_total",
                 help: "How often requests were let off the rules for pods.",
                 labels: &["request_operation", "resource", "subresource"],
             }),
-            errors: Counter::new(Name {
+            errors: CounterVec::new(MetricDesc {
                 name: "pod_security_errors_total",
                 help: "How often the rules for pods could not be looked at as they should.",
                 labels: &["fatal", "request_operation", "resource", "subresource"],
@@ -41,11 +41,11 @@ impl Default for Tally {
     }
 }
 
-impl Tally {
+impl PodSecurityMetrics {
     pub(super) fn evaluated(
         &self,
-        admission: &Admission,
-        (mode, rules): (&str, Rules),
+        admission: &AdmissionAttributes,
+        (mode, rules): (&str, LevelVersion),
         allowed: bool,
     ) {
         let decision = if allowed { "allow" } else { "deny" };
@@ -55,25 +55,25 @@ impl Tally {
         self.evaluations.count(&[decision, mode, level, &version, operation, resource, part]);
     }
 
-    pub(super) fn exempted(&self, admission: &Admission) {
+    pub(super) fn exempted(&self, admission: &AdmissionAttributes) {
         self.exemptions.count(&request(admission));
     }
 
-    pub(super) fn failed(&self, admission: &Admission, fatal: bool) {
+    pub(super) fn failed(&self, admission: &AdmissionAttributes, fatal: bool) {
         let [operation, resource, part] = request(admission);
         let fatal = if fatal { "true" } else { "false" };
         self.errors.count(&[fatal, operation, resource, part]);
     }
 }
 
-impl Report for Tally {
+impl MetricsSource for PodSecurityMetrics {
     fn report(&self, out: &mut String) {
         [&self.evaluations, &self.exemptions, &self.errors].iter().for_each(|own| own.write(out));
     }
 }
 
 /// What a request does, to what, and to which part.
-fn request<'a>(admission: &Admission<'a>) -> [&'a str; 3] {
+fn request<'a>(admission: &AdmissionAttributes<'a>) -> [&'a str; 3] {
     let operation = if admission.operation == Operation::Create { "create" } else { "update" };
     let resource = match admission.served.definition.names.plural {
         "pods" => "pod",
@@ -84,7 +84,7 @@ fn request<'a>(admission: &Admission<'a>) -> [&'a str; 3] {
 }
 
 /// Versions that are not there yet are one: who labels namespaces cannot fill the list.
-fn version(rules: Rules) -> String {
+fn version(rules: LevelVersion) -> String {
     match rules.minor {
         Some(minor) if rules.level != Level::Privileged => {
             if minor > LATEST {
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn versions_are_few() {
-        let of = |level, minor| version(Rules { level, minor });
+        let of = |level, minor| version(LevelVersion { level, minor });
         assert_eq!(of(Level::Privileged, Some(30)), "latest");
         assert_eq!(of(Level::Baseline, None), "latest");
         assert_eq!(of(Level::Baseline, Some(30)), "v1.30");

@@ -9,7 +9,7 @@ use object::{Object, Value, View, from_json, yaml::from_yaml};
 
 use super::{
     checks::violations,
-    policy::{LATEST, Level, Rules, minor},
+    policy::{LATEST, Level, LevelVersion, minor},
     words::detailed,
 };
 
@@ -31,7 +31,7 @@ fn fixtures_pass_and_fail_as_their_folder_says() {
         for version in fs::read_dir(Path::new(&root).join(level.word())).expect("a level") {
             let version = version.expect("a version").path();
             let name = version.file_name().and_then(|name| name.to_str()).expect("a name");
-            let rules = Rules { level, minor: minor(name).expect("a version") };
+            let rules = LevelVersion { level, minor: minor(name).expect("a version") };
             for passes in [true, false] {
                 let folder = version.join(if passes { "pass" } else { "fail" });
                 for file in fs::read_dir(folder).expect("fixtures") {
@@ -51,10 +51,10 @@ fn fixtures_pass_and_fail_as_their_folder_says() {
 /// A pod of a file, with the defaults that a pod has when it is admitted.
 fn fixture(file: &Path) -> Value {
     let mut pod = from_yaml(&fs::read_to_string(file).expect("a file")).expect("YAML");
-    let kinds = api::kinds();
+    let kinds = api::builtin_resources();
     let kind = kinds.iter().find(|kind| kind.names.kind == "Pod").expect("pods");
-    kind.conform(&mut pod, &mut Vec::new()).expect("a pod");
-    kind.fill(&mut pod);
+    kind.coerce(&mut pod, &mut Vec::new()).expect("a pod");
+    kind.apply_defaults(&mut pod);
     pod
 }
 
@@ -71,7 +71,7 @@ fn replay(table: &str) -> (usize, usize) {
         for level in [Level::Baseline, Level::Restricted] {
             let runs = line.get(level.word()).items();
             for minor in (0..=LATEST).map(Some).chain([None]) {
-                let rules = Rules { level, minor };
+                let rules = LevelVersion { level, minor };
                 let run = runs.iter().rfind(|run| {
                     run.items()[0].as_i64().is_some_and(|since| since <= rules.version().into())
                 });
@@ -88,7 +88,7 @@ fn replay(table: &str) -> (usize, usize) {
     (pods, checks)
 }
 
-fn broken(rules: Rules, pod: &Value) -> String {
+fn broken(rules: LevelVersion, pod: &Value) -> String {
     detailed(&violations(rules, Object::view(pod).metadata(), pod.get("spec")))
 }
 

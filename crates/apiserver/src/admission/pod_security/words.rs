@@ -4,27 +4,27 @@ use std::collections::BTreeSet;
 
 /// A broken rule: what, and who breaks it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Broken {
+pub(super) struct Violation {
     pub(super) reason: String,
     pub(super) detail: String,
 }
 
-impl Broken {
+impl Violation {
     #[expect(clippy::unnecessary_wraps, reason = "each check gives what is broken, or nothing")]
     pub(super) fn new(reason: &str, detail: String) -> Option<Self> {
         Some(Self { reason: reason.to_owned(), detail })
     }
 }
 
-pub(super) fn detailed(broken: &[Broken]) -> String {
-    let each = broken.iter().map(|Broken { reason, detail }| match &**detail {
+pub(super) fn detailed(broken: &[Violation]) -> String {
+    let each = broken.iter().map(|Violation { reason, detail }| match &**detail {
         "" => reason.clone(),
         detail => format!("{reason} ({detail})"),
     });
     each.collect::<Vec<_>>().join(", ")
 }
 
-pub(super) fn plain(broken: &[Broken]) -> String {
+pub(super) fn plain(broken: &[Violation]) -> String {
     broken.iter().map(|one| &*one.reason).collect::<Vec<_>>().join(", ")
 }
 
@@ -44,7 +44,7 @@ pub(super) fn containers(names: &[&str]) -> String {
 }
 
 /// Those who set what they must not: the pod, some containers, or both.
-pub(super) fn setters(pod: bool, names: &[&str]) -> String {
+pub(super) fn describe_setters(pod: bool, names: &[&str]) -> String {
     let mut all = Vec::new();
     if pod {
         all.push("pod".to_owned());

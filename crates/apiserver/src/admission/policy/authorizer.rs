@@ -9,18 +9,18 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use cel::{Access, Authorizer};
-use server::{Attributes, Decision, User};
+use cel::{AccessRequest, Authorizer};
+use server::{Attributes, Decision, UserInfo};
 
-use crate::admission::Rights;
+use crate::admission::AuthorizerChain;
 
 /// How many questions one evaluation may have for those who have to ask elsewhere.
 const MOST: usize = 64;
 
 /// What the user of a request may do.
-pub(super) struct Asked<'a> {
-    rights: &'a Rights,
-    user: &'a User,
+pub(super) struct CelAuthorizer<'a> {
+    rights: &'a AuthorizerChain,
+    user: &'a UserInfo,
     questions: Mutex<Questions>,
 }
 
@@ -32,12 +32,12 @@ struct Questions {
 
 #[derive(Clone, PartialEq)]
 struct Question {
-    user: User,
+    user: UserInfo,
     attributes: Attributes,
 }
 
-impl<'a> Asked<'a> {
-    pub(super) fn new(rights: &'a Rights, user: &'a User) -> Self {
+impl<'a> CelAuthorizer<'a> {
+    pub(super) fn new(rights: &'a AuthorizerChain, user: &'a UserInfo) -> Self {
         Self { rights, user, questions: Mutex::default() }
     }
 
@@ -66,7 +66,7 @@ impl<'a> Asked<'a> {
         }
         // Those before the first who has to ask elsewhere may have an opinion already.
         let waits = self.rights.0.iter().position(|way| way.asks_elsewhere());
-        let here = Rights(self.rights.0[..waits.unwrap_or(self.rights.0.len())].to_vec());
+        let here = AuthorizerChain(self.rights.0[..waits.unwrap_or(self.rights.0.len())].to_vec());
         let deciding = pin!(first_opinion(&here, question));
         match deciding.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready((decision, true)) => Some(decision),
@@ -76,10 +76,10 @@ impl<'a> Asked<'a> {
     }
 }
 
-impl Authorizer for Asked<'_> {
-    fn check(&self, access: &Access<'_>) -> cel::Decision {
+impl Authorizer for CelAuthorizer<'_> {
+    fn check(&self, access: &AccessRequest<'_>) -> cel::Decision {
         let (account, attributes) = match access {
-            Access::Path { user, path, verb } => {
+            AccessRequest::Path { user, path, verb } => {
                 let attributes = Attributes {
                     verb: (*verb).into(),
                     path: (*path).into(),
@@ -87,7 +87,7 @@ impl Authorizer for Asked<'_> {
                 };
                 (*user, attributes)
             }
-            Access::Resource { user, check, verb } => {
+            AccessRequest::Resource { user, check, verb } => {
                 let attributes = Attributes {
                     verb: (*verb).into(),
                     group: check.group.as_str().into(),
@@ -107,7 +107,7 @@ impl Authorizer for Asked<'_> {
         let account = account.map(|(namespace, name)| {
             let all = format!("system:serviceaccounts:{namespace}");
             let name = format!("system:serviceaccount:{namespace}:{name}");
-            User::new(&name, &["system:serviceaccounts", &all])
+            UserInfo::new(&name, &["system:serviceaccounts", &all])
         });
         let user = account.unwrap_or_else(|| self.user.clone());
         let question = Question { user, attributes };
@@ -123,12 +123,12 @@ impl Authorizer for Asked<'_> {
     }
 }
 
-async fn decide(rights: &Rights, question: &Question) -> cel::Decision {
+async fn decide(rights: &AuthorizerChain, question: &Question) -> cel::Decision {
     first_opinion(rights, question).await.0
 }
 
 /// The first opinion, and whether anybody has one.
-async fn first_opinion(rights: &Rights, question: &Question) -> (cel::Decision, bool) {
+async fn first_opinion(rights: &AuthorizerChain, question: &Question) -> (cel::Decision, bool) {
     let mut reasons = Vec::new();
     for way in &rights.0 {
         let decided = match way.authorize(&question.user, &question.attributes).await {
@@ -152,7 +152,7 @@ mod tests {
         atomic::{AtomicUsize, Ordering},
     };
 
-    use server::{Authorize, Authorizing};
+    use server::AuthorizeFuture;
 
     use super::*;
 
@@ -160,8 +160,12 @@ mod tests {
     #[derive(Debug, Default)]
     struct Elsewhere(AtomicUsize);
 
-    impl Authorize for Elsewhere {
-        fn authorize<'a>(&'a self, _: &'a User, attributes: &'a Attributes) -> Authorizing<'a> {
+    impl server::Authorizer for Elsewhere {
+        fn authorize<'a>(
+            &'a self,
+            _: &'a UserInfo,
+            attributes: &'a Attributes,
+        ) -> AuthorizeFuture<'a> {
             Box::pin(async move {
                 self.0.fetch_add(1, Ordering::SeqCst);
                 tokio::task::yield_now().await;
@@ -180,9 +184,10 @@ mod tests {
     #[tokio::test]
     async fn who_has_to_ask_elsewhere_is_waited_for() {
         let elsewhere = Arc::new(Elsewhere::default());
-        let (rights, user) = (Rights(vec![elsewhere.clone()]), User::new("u", &[]));
-        let asked = Asked::new(&rights, &user);
-        let check = |path: &str| asked.check(&Access::Path { user: None, path, verb: "get" });
+        let (rights, user) = (AuthorizerChain(vec![elsewhere.clone()]), UserInfo::new("u", &[]));
+        let asked = CelAuthorizer::new(&rights, &user);
+        let check =
+            |path: &str| asked.check(&AccessRequest::Path { user: None, path, verb: "get" });
         assert!(check("/yes").error.is_some(), "nobody has been asked yet");
         assert_eq!(elsewhere.0.load(Ordering::SeqCst), 0);
         assert!(asked.answer().await);

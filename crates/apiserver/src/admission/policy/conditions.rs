@@ -4,14 +4,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cel::{
     Environment,
-    policy::{Conditions, Inputs, Scope, Variables},
+    policy::{MatchConditions, PolicyInputs, VariableScope, Variables},
 };
 use object::{Recent, Value, to_json};
-use server::{Admission, Counter, Name, Report, Timing};
+use server::{AdmissionAttributes, CounterVec, HistogramVec, MetricDesc, MetricsSource};
 use tokio::time::Instant;
 
-use super::{Asked, check};
-use crate::admission::Rights;
+use super::{CelAuthorizer, request_resource_attributes};
+use crate::admission::AuthorizerChain;
 
 /// How many bytes of conditions are kept compiled; more than all hooks of a cluster have.
 const CACHE: usize = 4 << 20;
@@ -19,16 +19,16 @@ const SECONDS: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25];
 
 /// The conditions of all hooks, each compiled once.
 #[derive(Debug)]
-pub(crate) struct HookConditions {
-    rights: Rights,
+pub(crate) struct WebhookMatchConditions {
+    rights: AuthorizerChain,
     environment: Arc<Environment>,
-    compiled: Mutex<Recent<Vec<u8>, Arc<Conditions>>>,
-    seconds: Timing,
-    errors: Counter,
-    exclusions: Counter,
+    compiled: Mutex<Recent<Vec<u8>, Arc<MatchConditions>>>,
+    seconds: HistogramVec,
+    errors: CounterVec,
+    exclusions: CounterVec,
 }
 
-impl Report for HookConditions {
+impl MetricsSource for WebhookMatchConditions {
     fn report(&self, out: &mut String) {
         self.seconds.write(out);
         self.errors.write(out);
@@ -36,26 +36,27 @@ impl Report for HookConditions {
     }
 }
 
-impl HookConditions {
-    pub(crate) fn new(rights: Rights) -> Self {
-        let scope = Scope { authorizer: true, ..Scope::default() };
-        let name = |name, help| Name { name, help, labels: &["kind", "name", "operation", "type"] };
+impl WebhookMatchConditions {
+    pub(crate) fn new(rights: AuthorizerChain) -> Self {
+        let scope = VariableScope { authorizer: true, ..VariableScope::default() };
+        let name =
+            |name, help| MetricDesc { name, help, labels: &["kind", "name", "operation", "type"] };
         Self {
             rights,
             environment: scope.environment(&Variables::default()),
             compiled: Mutex::new(Recent::new(CACHE)),
-            seconds: Timing::new(
+            seconds: HistogramVec::new(
                 name(
                     "apiserver_admission_match_condition_evaluation_seconds",
                     "How long conditions of hooks took.",
                 ),
                 SECONDS,
             ),
-            errors: Counter::new(name(
+            errors: CounterVec::new(name(
                 "apiserver_admission_match_condition_evaluation_errors_total",
                 "Conditions of hooks that failed.",
             )),
-            exclusions: Counter::new(name(
+            exclusions: CounterVec::new(name(
                 "apiserver_admission_match_condition_exclusions_total",
                 "Hooks that were not asked because of their conditions.",
             )),
@@ -64,21 +65,21 @@ impl HookConditions {
 
     /// Whether all of a hook's hold; `request` is that of the review. `Err`: one failed,
     /// and the hook's policy is that this matters.
-    pub(crate) async fn hold(
+    pub(crate) async fn matches(
         &self,
         hook: &Value,
-        admission: &Admission<'_>,
+        admission: &AdmissionAttributes<'_>,
         request: &Value,
     ) -> Result<bool, String> {
-        let asked = Asked::new(&self.rights, admission.user);
-        let request = &request.unpacked();
+        let asked = CelAuthorizer::new(&self.rights, admission.user);
+        let request = &request.with_raw_expanded();
         let began = Instant::now();
         let conditions = self.compiled(hook);
         let held = loop {
-            let inputs = Inputs {
-                old: request.get("oldObject"),
-                authorizer: Some((&asked, check(admission))),
-                ..Inputs::new(request.get("object"), request)
+            let inputs = PolicyInputs {
+                old_object: request.get("oldObject"),
+                authorizer: Some((&asked, request_resource_attributes(admission))),
+                ..PolicyInputs::new(request.get("object"), request)
             };
             let held = conditions.matches(&inputs, &[], true);
             if !asked.answer().await {
@@ -100,13 +101,13 @@ impl HookConditions {
         held.or_else(|why| if ignores { Ok(false) } else { Err(why) })
     }
 
-    fn compiled(&self, hook: &Value) -> Arc<Conditions> {
+    fn compiled(&self, hook: &Value) -> Arc<MatchConditions> {
         let key = to_json(hook.get("matchConditions"));
         let cache = || self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(compiled) = cache().get(&key) {
             return compiled.clone();
         }
-        let make = || Arc::new(Conditions::new(hook, &self.environment));
+        let make = || Arc::new(MatchConditions::new(hook, &self.environment));
         let (compiled, weight) = (server::expensive::aside(make), key.len());
         cache().insert(key, compiled.clone(), weight);
         compiled

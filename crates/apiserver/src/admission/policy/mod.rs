@@ -13,16 +13,16 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use cel::policy::Inputs;
+use cel::policy::PolicyInputs;
 use object::{Object, Status, Text, Value, View};
-use schema::{Definition, normalize};
-use server::{Admission, Page, Selection, Served};
+use schema::{ResourceDefinition, normalize};
+use server::{AdmissionAttributes, ListOptions, Selection, ServedResource};
 use store::Version;
 
-use self::{authorizer::Asked, params::Param};
-pub(crate) use self::{conditions::HookConditions, tally::Tally as PolicyTally};
+use self::{authorizer::CelAuthorizer, params::Param};
+pub(crate) use self::{conditions::WebhookMatchConditions, tally::PolicyMetrics as PolicyTally};
 pub(super) use self::{mutating::Mutating, validating::Validating};
-use super::{Rights, is_own_write, manifests::Manifests, matching, review};
+use super::{AuthorizerChain, is_own_write, manifests::ManifestDir, matching, review};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
@@ -38,12 +38,12 @@ pub(super) const EXCLUDED: &[&str] = &[
 
 /// Policies that are compiled once, until they change.
 #[derive(Debug)]
-struct Compiled<P> {
+struct CompiledPolicies<P> {
     make: fn(&Value) -> P,
     made: Mutex<HashMap<Text, (u64, Arc<P>)>>,
 }
 
-impl<P> Compiled<P> {
+impl<P> CompiledPolicies<P> {
     fn new(make: fn(&Value) -> P) -> Self {
         Self { make, made: Mutex::default() }
     }
@@ -81,33 +81,35 @@ type Kind = (Text, Text, Text);
 
 /// How expressions read the objects of a kind.
 #[derive(Debug, Default)]
-struct Nodes {
-    made: Mutex<HashMap<Kind, Option<Arc<cel::Node>>>>,
+struct CelTypeCache {
+    made: Mutex<HashMap<Kind, Option<Arc<cel::DeclType>>>>,
 }
 
-impl Nodes {
-    fn get(&self, definition: &Definition) -> Option<Arc<cel::Node>> {
-        if definition.custom.is_some() {
+impl CelTypeCache {
+    fn get(&self, definition: &ResourceDefinition) -> Option<Arc<cel::DeclType>> {
+        if definition.custom_resource.is_some() {
             return None;
         }
         let names = &definition.names;
         let key = (names.group.into(), names.version.into(), names.kind.into());
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        made.entry(key).or_insert_with(|| cel::Node::of_kind(&definition.shape)).clone()
+        made.entry(key)
+            .or_insert_with(|| cel::DeclType::from_struct_schema(&definition.schema))
+            .clone()
     }
 }
 
 type Stored = Arc<Version<Value>>;
 /// A policy, and its bindings.
-type Bound = (Stored, Vec<Stored>);
+type PolicyWithBindings = (Stored, Vec<Stored>);
 
 /// All policies of a kind, each with its bindings: those of files, then those of the API.
 /// None has a say on reviews, and only those of files on policies.
 fn policies(
-    admission: &Admission<'_>,
+    admission: &AdmissionAttributes<'_>,
     (kind, policies, bindings): (&str, &str, &str),
-    files: Option<&Manifests>,
-) -> Result<Vec<Bound>, Status> {
+    files: Option<&ManifestDir>,
+) -> Result<Vec<PolicyWithBindings>, Status> {
     let names = &admission.served.definition.names;
     if EXCLUDED.contains(&names.plural) || is_own_write(admission) {
         return Ok(Vec::new());
@@ -125,7 +127,7 @@ fn policies(
     Ok(bound)
 }
 
-fn with_bindings(policies: Vec<Stored>, bindings: &[Stored]) -> Vec<Bound> {
+fn with_bindings(policies: Vec<Stored>, bindings: &[Stored]) -> Vec<PolicyWithBindings> {
     let bound = policies.into_iter().map(|policy| {
         let of = |binding: &&Stored| {
             binding.object.get("spec").get("policyName").as_str() == Some(named(&policy))
@@ -137,9 +139,13 @@ fn with_bindings(policies: Vec<Stored>, bindings: &[Stored]) -> Vec<Bound> {
 }
 
 /// All objects of a kind that is in no namespace; none, if the kind is not served.
-fn all(admission: &Admission<'_>, group: &str, plural: &str) -> Result<Vec<Stored>, Status> {
+fn all(
+    admission: &AdmissionAttributes<'_>,
+    group: &str,
+    plural: &str,
+) -> Result<Vec<Stored>, Status> {
     let Ok(kind) = admission.registry.kind(group, plural) else { return Ok(Vec::new()) };
-    let list = admission.registry.list(&kind, &Selection::default(), &Page::default())?;
+    let list = admission.registry.list(&kind, &Selection::default(), &ListOptions::default())?;
     Ok(list.items)
 }
 
@@ -148,36 +154,39 @@ fn named(object: &Version<Value>) -> &str {
 }
 
 /// The version in which the request is looked at; `None`: it is none of its business.
-fn matches(resources: &Value, admission: &Admission<'_>) -> Result<Option<Served>, Status> {
-    if !matching::selects(resources, admission)? {
+fn matches(
+    resources: &Value,
+    admission: &AdmissionAttributes<'_>,
+) -> Result<Option<ServedResource>, Status> {
+    if !matching::matches_selectors(resources, admission)? {
         return Ok(None);
     }
     let equivalent = resources.get("matchPolicy").as_str() != Some("Exact");
     let excluded = resources.get("excludeResourceRules").items();
-    if matching::version(excluded, equivalent, admission).is_some() {
+    if matching::matching_version(excluded, equivalent, admission).is_some() {
         return Ok(None);
     }
     match resources.get("resourceRules").items() {
         [] => Ok(Some(admission.served.clone())),
-        rules => Ok(matching::version(rules, equivalent, admission)),
+        rules => Ok(matching::matching_version(rules, equivalent, admission)),
     }
 }
 
 /// An object in this version, without what is empty.
-fn shown(served: &Served, object: &Value) -> Value {
+fn shown(served: &ServedResource, object: &Value) -> Value {
     let mut object = object.clone();
     // What a subresource takes is no object of the resource.
-    if Object::view(&object).kind() == served.hub.names.kind {
-        served.shown(&mut object);
-        if served.definition.custom.is_none() {
-            normalize(&served.definition.shape, &mut object);
+    if Object::view(&object).kind() == served.internal.names.kind {
+        served.to_request_version(&mut object);
+        if served.definition.custom_resource.is_none() {
+            normalize(&served.definition.schema, &mut object);
         }
     }
     object
 }
 
 /// The namespace that expressions see: none for what is in none, nor for one itself.
-fn namespace(admission: &Admission<'_>) -> Result<Option<Arc<Version<Value>>>, Status> {
+fn namespace(admission: &AdmissionAttributes<'_>) -> Result<Option<Arc<Version<Value>>>, Status> {
     let names = &admission.served.definition.names;
     let is_namespace = names.group.is_empty() && names.kind == "Namespace";
     if admission.namespace.is_empty() || is_namespace {
@@ -189,39 +198,40 @@ fn namespace(admission: &Admission<'_>) -> Result<Option<Arc<Version<Value>>>, S
 
 /// What both kinds of policies are evaluated with.
 #[derive(Debug)]
-struct Evaluation {
-    rights: Rights,
-    nodes: Nodes,
+struct PolicyEvaluator {
+    rights: AuthorizerChain,
+    nodes: CelTypeCache,
     tally: Arc<PolicyTally>,
 }
 
-impl Evaluation {
+impl PolicyEvaluator {
     /// Calls `work` with the request as it is now, in the version that is looked at; again, if
     /// somebody else had to be asked for it.
     async fn with<T>(
         &self,
-        admission: &Admission<'_>,
-        served: &Served,
+        admission: &AdmissionAttributes<'_>,
+        served: &ServedResource,
         param: &Param,
-        work: impl Fn(&Inputs<'_>) -> T,
+        work: impl Fn(&PolicyInputs<'_>) -> T,
     ) -> Result<T, Status> {
-        let request = review::request(admission, served, |object| shown(served, object).unpacked());
+        let request =
+            review::request(admission, served, |object| shown(served, object).with_raw_expanded());
         let space = namespace(admission)?;
         let namespaces = admission.registry.kind("", "namespaces")?;
         let node = self.nodes.get(&served.definition);
         let namespace_node = self.nodes.get(&namespaces.definition);
         let params_node = param.as_ref().and_then(|(kind, _)| self.nodes.get(&kind.definition));
-        let asked = Asked::new(&self.rights, admission.user);
+        let asked = CelAuthorizer::new(&self.rights, admission.user);
         loop {
-            let done = work(&Inputs {
-                old: request.get("oldObject"),
+            let done = work(&PolicyInputs {
+                old_object: request.get("oldObject"),
                 node: node.as_deref(),
                 namespace: space.as_ref().map_or(&object::NULL, |space| &space.object),
                 namespace_node: namespace_node.as_deref(),
                 params: param.as_ref().map_or(&object::NULL, |(_, param)| &param.object),
                 params_node: params_node.as_deref(),
-                authorizer: Some((&asked, check(admission))),
-                ..Inputs::new(request.get("object"), &request)
+                authorizer: Some((&asked, request_resource_attributes(admission))),
+                ..PolicyInputs::new(request.get("object"), &request)
             });
             if !asked.answer().await {
                 return Ok(done);
@@ -231,14 +241,14 @@ impl Evaluation {
 }
 
 /// The request itself, as a question to the authorizer.
-fn check(admission: &Admission<'_>) -> cel::Check {
+fn request_resource_attributes(admission: &AdmissionAttributes<'_>) -> cel::ResourceAttributes {
     let names = &admission.served.definition.names;
-    cel::Check {
+    cel::ResourceAttributes {
         group: names.group.to_owned(),
         resource: names.plural.to_owned(),
         subresource: admission.subresource.to_owned(),
         namespace: admission.namespace.to_string(),
         name: admission.name.to_string(),
-        ..cel::Check::default()
+        ..cel::ResourceAttributes::default()
     }
 }

@@ -4,15 +4,15 @@ use std::{sync::Arc, time::Instant};
 
 use cel::policy::{MutatingPolicy, Mutation};
 use object::{Status, StatusCause, StatusDetails, Text, Value};
-use schema::{apply::overlay, patch};
-use server::{Admission, Admit, Admitting, Served};
+use schema::{apply::merge_apply_configuration, patch};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, ServedResource};
 
 use super::{
-    Compiled, Evaluation, Nodes, PolicyTally, matches, named,
+    CelTypeCache, CompiledPolicies, PolicyEvaluator, PolicyTally, matches, named,
     params::{self, Param},
     policies, shown,
 };
-use crate::admission::{Rights, manifests::Manifests};
+use crate::admission::{AuthorizerChain, manifests::ManifestDir};
 
 /// The kind, and the resources of policies and bindings.
 const KINDS: (&str, &str, &str) =
@@ -20,35 +20,35 @@ const KINDS: (&str, &str, &str) =
 
 #[derive(Debug)]
 pub(crate) struct Mutating {
-    compiled: Compiled<MutatingPolicy>,
-    evaluation: Evaluation,
-    files: Option<Arc<Manifests>>,
+    compiled: CompiledPolicies<MutatingPolicy>,
+    evaluation: PolicyEvaluator,
+    files: Option<Arc<ManifestDir>>,
 }
 
 impl Mutating {
     pub(crate) fn new(
-        rights: Rights,
+        rights: AuthorizerChain,
         tally: Arc<PolicyTally>,
-        files: Option<Arc<Manifests>>,
+        files: Option<Arc<ManifestDir>>,
     ) -> Self {
-        let evaluation = Evaluation { rights, nodes: Nodes::default(), tally };
-        Self { compiled: Compiled::new(MutatingPolicy::new), evaluation, files }
+        let evaluation = PolicyEvaluator { rights, nodes: CelTypeCache::default(), tally };
+        Self { compiled: CompiledPolicies::new(MutatingPolicy::new), evaluation, files }
     }
 }
 
-impl Admit for Mutating {
+impl AdmissionPlugin for Mutating {
     fn name(&self) -> &'static str {
         "MutatingAdmissionPolicy"
     }
 
-    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+    fn mutate<'a>(&'a self, admission: &'a mut AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         Box::pin(self.run(admission))
     }
 }
 
 /// What came of a policy.
 #[derive(Default)]
-struct Invoked {
+struct MutationOutcome {
     /// Whether its conditions held.
     invoked: bool,
     /// Whether a patch was applied, if only an empty one.
@@ -57,21 +57,21 @@ struct Invoked {
 }
 
 impl Mutating {
-    async fn run(&self, admission: &mut Admission<'_>) -> Result<(), Status> {
+    async fn run(&self, admission: &mut AdmissionAttributes<'_>) -> Result<(), Status> {
         let all = policies(admission, KINDS, self.files.as_deref())?;
         let policies: Vec<_> = all.iter().map(|(policy, _)| policy.clone()).collect();
         self.compiled.keep(&policies);
         if all.is_empty() {
             return Ok(());
         }
-        let again = admission.reinvocation.resumes(self.name(), &admission.object);
+        let again = admission.reinvocation.should_reinvoke(self.name(), &admission.object);
         let (mut errors, mut patched) = (Vec::new(), false);
         for (policy, bindings) in &all {
             let spec = policy.object.get("spec");
             let Some(served) = matches(spec.get("matchConstraints"), admission)? else { continue };
             let compiled = self.compiled.get(policy);
             let mut failed = |reason: &'static str, said: String| {
-                if compiled.fails() {
+                if compiled.fails_closed() {
                     errors.push((reason, said));
                 }
             };
@@ -102,7 +102,7 @@ impl Mutating {
                     }
                 };
                 let id = Text::from(format!("policy {name}/{bound}"));
-                if again && !admission.reinvocation.again.contains(&id) {
+                if again && !admission.reinvocation.to_reinvoke.contains(&id) {
                     continue;
                 }
                 let before = admission.object.clone();
@@ -117,7 +117,7 @@ impl Mutating {
                     patched |= done.patched;
                 }
                 if before != admission.object {
-                    admission.reinvocation.changed();
+                    admission.reinvocation.mark_changed();
                 }
                 if invoked && spec.get("reinvocationPolicy").as_str() == Some("IfNeeded") {
                     admission.reinvocation.invoked.push(id);
@@ -126,7 +126,7 @@ impl Mutating {
         }
         if patched {
             // Who was asked is asked again even if it was alone, as upstream has it.
-            admission.reinvocation.changed();
+            admission.reinvocation.mark_changed();
         }
         let left = admission.object.clone();
         admission.reinvocation.last.insert(self.name(), left);
@@ -137,19 +137,21 @@ impl Mutating {
     async fn invoke(
         &self,
         policy: &MutatingPolicy,
-        admission: &mut Admission<'_>,
-        served: &Served,
+        admission: &mut AdmissionAttributes<'_>,
+        served: &ServedResource,
         param: &Param,
-    ) -> Result<Invoked, Status> {
-        let matches = |inputs: &cel::policy::Inputs<'_>| policy.matches(inputs);
+    ) -> Result<MutationOutcome, Status> {
+        let matches = |inputs: &cel::policy::PolicyInputs<'_>| policy.matches(inputs);
         let matched = self.evaluation.with(admission, served, param, matches).await?;
         match matched {
             Ok(true) => {}
-            Ok(false) => return Ok(Invoked::default()),
-            Err(why) => return Ok(Invoked { errors: vec![why], ..Invoked::default() }),
+            Ok(false) => return Ok(MutationOutcome::default()),
+            Err(why) => {
+                return Ok(MutationOutcome { errors: vec![why], ..MutationOutcome::default() });
+            }
         }
-        let mut done = Invoked { invoked: true, ..Invoked::default() };
-        for at in 0..policy.count() {
+        let mut done = MutationOutcome { invoked: true, ..MutationOutcome::default() };
+        for at in 0..policy.mutation_count() {
             if admission.object.is_null() {
                 continue;
             }
@@ -171,38 +173,40 @@ impl Mutating {
 /// Changes the object in the version that the policy sees. What comes out must still be
 /// an object of its kind; otherwise nothing can be done with it.
 fn apply(
-    admission: &mut Admission<'_>,
-    served: &Served,
+    admission: &mut AdmissionAttributes<'_>,
+    served: &ServedResource,
     mutation: &Mutation,
 ) -> Result<Result<(), String>, Status> {
     let object = shown(served, &admission.object);
-    let shape = &served.definition.shape;
+    let shape = &served.definition.schema;
     let mut object = match mutation {
-        Mutation::JsonPatch(operations) => match patch::json(&object, operations) {
+        Mutation::JsonPatch(operations) => match patch::apply_json_patch(&object, operations) {
             Ok(object) => object,
             // A test that fails is no error: the patch is not for this object.
             Err(error) if error.to_string().ends_with("test failed") => return Ok(Ok(())),
             Err(error) => return Ok(Err(format!("JSON Patch: {error}"))),
         },
-        Mutation::Apply(configuration) => match overlay(shape, &object, configuration) {
-            Ok(object) => object,
-            Err(error) => return Ok(Err(format!("error applying patch: {error}"))),
-        },
+        Mutation::Apply(configuration) => {
+            match merge_apply_configuration(shape, &object, configuration) {
+                Ok(object) => object,
+                Err(error) => return Ok(Err(format!("error applying patch: {error}"))),
+            }
+        }
     };
     let mut unknown = Vec::new();
-    served.definition.conform(&mut object, &mut unknown).map_err(Status::internal)?;
-    if served.definition.custom.is_none() && matches!(mutation, Mutation::JsonPatch(_)) {
+    served.definition.coerce(&mut object, &mut unknown).map_err(Status::internal)?;
+    if served.definition.custom_resource.is_none() && matches!(mutation, Mutation::JsonPatch(_)) {
         strict(served, &object, &unknown)?;
     }
-    served.definition.hooks.default_fields(&mut object);
+    served.definition.strategy.default_fields(&mut object);
     served.definition.normalize(&mut object);
-    served.stored(&mut object);
+    served.to_internal_version(&mut object);
     admission.object = object;
     Ok(Ok(()))
 }
 
 /// A patched object is read again, and nothing of it may be unknown.
-fn strict(served: &Served, object: &Value, unknown: &[String]) -> Result<(), Status> {
+fn strict(served: &ServedResource, object: &Value, unknown: &[String]) -> Result<(), Status> {
     let (version, kind) = (object.get("apiVersion").as_str(), object.get("kind").as_str());
     let (version, kind) = (version.unwrap_or_default(), kind.unwrap_or_default());
     let names = &served.definition.names;
@@ -218,8 +222,8 @@ fn strict(served: &Served, object: &Value, unknown: &[String]) -> Result<(), Sta
     Err(Status::internal(format!("strict decoding error: {}", unknown.join(", "))))
 }
 
-fn refusal(admission: &Admission<'_>, errors: &[(&str, String)]) -> Status {
-    let mut status = admission.forbid("admission request denied by policy");
+fn refusal(admission: &AdmissionAttributes<'_>, errors: &[(&str, String)]) -> Status {
+    let mut status = admission.forbidden("admission request denied by policy");
     let (reason, message) = &errors[0];
     status.set_message(message.as_str());
     status.set_reason(*reason);

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use object::{Value, selector::Selector};
-use server::{Admission, Page, Selection, Served};
+use server::{AdmissionAttributes, ListOptions, Selection, ServedResource};
 use store::Version;
 
 /// A parameter and its kind; nothing where the policy takes none.
-pub(super) type Param = Option<(Served, Arc<Version<Value>>)>;
+pub(super) type Param = Option<(ServedResource, Arc<Version<Value>>)>;
 
 /// The kind of the parameters of a policy; `None`: it takes none.
-pub(super) fn kind(policy: &Value, admission: &Admission<'_>) -> Result<Option<Served>, String> {
+pub(super) fn kind(
+    policy: &Value,
+    admission: &AdmissionAttributes<'_>,
+) -> Result<Option<ServedResource>, String> {
     let wanted = policy.get("spec").get("paramKind");
     if !wanted.is_object() {
         return Ok(None);
@@ -18,7 +21,7 @@ pub(super) fn kind(policy: &Value, admission: &Admission<'_>) -> Result<Option<S
     let text = |name: &str| wanted.get(name).as_str().unwrap_or_default();
     let (group, version) = text("apiVersion").rsplit_once('/').unwrap_or(("", text("apiVersion")));
     let all = admission.registry.kinds().all();
-    let is = |served: &&Served| {
+    let is = |served: &&ServedResource| {
         let names = &served.definition.names;
         names.group == group && names.version == version && names.kind == text("kind")
     };
@@ -31,9 +34,9 @@ pub(super) fn kind(policy: &Value, admission: &Admission<'_>) -> Result<Option<S
 
 /// What the policy is evaluated with, once for each.
 pub(super) fn collect(
-    kind: Option<&Served>,
+    kind: Option<&ServedResource>,
     binding: &Value,
-    admission: &Admission<'_>,
+    admission: &AdmissionAttributes<'_>,
 ) -> Result<Vec<Param>, String> {
     let reference = binding.get("spec").get("paramRef");
     let (Some(kind), true) = (kind, reference.is_object()) else { return Ok(vec![None]) };
@@ -67,16 +70,16 @@ pub(super) fn collect(
 }
 
 fn select(
-    kind: &Served,
+    kind: &ServedResource,
     selector: &Value,
     namespace: &str,
-    admission: &Admission<'_>,
+    admission: &AdmissionAttributes<'_>,
 ) -> Result<Vec<Arc<Version<Value>>>, String> {
     if !selector.is_object() {
         return Err("one of name or selector must be provided".to_owned());
     }
-    let labels = Selector::from_tree(selector).map_err(|error| error.to_string())?;
+    let labels = Selector::from_label_selector(selector).map_err(|error| error.to_string())?;
     let selection = Selection { labels, ..Selection::namespace(namespace) };
-    let found = admission.registry.list(kind, &selection, &Page::default());
+    let found = admission.registry.list(kind, &selection, &ListOptions::default());
     found.map(|list| list.items).map_err(|status| status.message().to_owned())
 }

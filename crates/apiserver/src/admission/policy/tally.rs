@@ -2,25 +2,25 @@
 
 use std::time::Duration;
 
-use server::{Counter, Name, Report, Timing};
+use server::{CounterVec, HistogramVec, MetricDesc, MetricsSource};
 
 const SECONDS: &[f64] = &[0.000_000_5, 0.001, 0.01, 0.1, 1.0];
 const VALIDATING: &[&str] = &["enforcement_action", "error_type", "policy", "policy_binding"];
 const MUTATING: &[&str] = &["error_type", "policy", "policy_binding"];
 
 #[derive(Debug)]
-pub(crate) struct Tally {
-    validating: (Counter, Timing),
-    mutating: (Counter, Timing),
+pub(crate) struct PolicyMetrics {
+    validating: (CounterVec, HistogramVec),
+    mutating: (CounterVec, HistogramVec),
 }
 
-impl Default for Tally {
+impl Default for PolicyMetrics {
     fn default() -> Self {
         let both = |total, seconds, labels| {
             let help = "What policies were asked.";
-            let counter = Counter::new(Name { name: total, help, labels });
+            let counter = CounterVec::new(MetricDesc { name: total, help, labels });
             let help = "How long policies took.";
-            (counter, Timing::new(Name { name: seconds, help, labels }, SECONDS))
+            (counter, HistogramVec::new(MetricDesc { name: seconds, help, labels }, SECONDS))
         };
         Self {
             validating: both(
@@ -37,7 +37,7 @@ impl Default for Tally {
     }
 }
 
-impl Tally {
+impl PolicyMetrics {
     /// A binding has done something because of its policy: deny, audit, warn.
     pub(super) fn enforced(&self, (policy, binding): (&str, &str), action: &str, took: Duration) {
         let labels = [action, "no_error", policy, binding];
@@ -61,7 +61,7 @@ impl Tally {
     }
 }
 
-impl Report for Tally {
+impl MetricsSource for PolicyMetrics {
     fn report(&self, out: &mut String) {
         for (counter, timing) in [&self.validating, &self.mutating] {
             counter.write(out);

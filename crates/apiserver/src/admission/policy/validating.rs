@@ -2,13 +2,15 @@
 
 use std::{sync::Arc, time::Instant};
 
-use cel::policy::{Decision, ValidatingPolicy};
+use cel::policy::{ValidatingPolicy, ValidationDecision};
 use object::{Status, StatusCause, StatusDetails, Value, to_json};
-use server::{Admission, Admit, Admitting};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin};
 use store::Version;
 
-use super::{Compiled, Evaluation, Nodes, PolicyTally, matches, named, params, policies};
-use crate::admission::{Rights, manifests::Manifests};
+use super::{
+    CelTypeCache, CompiledPolicies, PolicyEvaluator, PolicyTally, matches, named, params, policies,
+};
+use crate::admission::{AuthorizerChain, manifests::ManifestDir};
 
 /// The kind, and the resources of policies and bindings.
 const KINDS: (&str, &str, &str) = (
@@ -22,40 +24,40 @@ const LONGEST: usize = 10 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct Validating {
-    compiled: Compiled<ValidatingPolicy>,
-    evaluation: Evaluation,
-    files: Option<Arc<Manifests>>,
+    compiled: CompiledPolicies<ValidatingPolicy>,
+    evaluation: PolicyEvaluator,
+    files: Option<Arc<ManifestDir>>,
 }
 
 impl Validating {
     pub(crate) fn new(
-        rights: Rights,
+        rights: AuthorizerChain,
         tally: Arc<PolicyTally>,
-        files: Option<Arc<Manifests>>,
+        files: Option<Arc<ManifestDir>>,
     ) -> Self {
-        let evaluation = Evaluation { rights, nodes: Nodes::default(), tally };
-        Self { compiled: Compiled::new(ValidatingPolicy::new), evaluation, files }
+        let evaluation = PolicyEvaluator { rights, nodes: CelTypeCache::default(), tally };
+        Self { compiled: CompiledPolicies::new(ValidatingPolicy::new), evaluation, files }
     }
 }
 
-impl Admit for Validating {
+impl AdmissionPlugin for Validating {
     fn name(&self) -> &'static str {
         "ValidatingAdmissionPolicy"
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         Box::pin(self.run(admission))
     }
 }
 
 /// The first no, with the policy and the binding that said it.
-struct Denied {
+struct PolicyDenial {
     message: String,
     reason: Option<String>,
 }
 
 impl Validating {
-    async fn run(&self, admission: &Admission<'_>) -> Result<(), Status> {
+    async fn run(&self, admission: &AdmissionAttributes<'_>) -> Result<(), Status> {
         let all = policies(admission, KINDS, self.files.as_deref())?;
         let (mut denied, mut failures) = (None, Vec::new());
         let policies: Vec<_> = all.iter().map(|(policy, _)| policy.clone()).collect();
@@ -71,7 +73,7 @@ impl Validating {
                     let why = format!("failed to configure policy: {why}");
                     let message =
                         format!("ValidatingAdmissionPolicy '{name}' denied request: {why}");
-                    denied.get_or_insert(Denied { message, reason: None });
+                    denied.get_or_insert(PolicyDenial { message, reason: None });
                     continue;
                 }
                 Err(_) => continue,
@@ -82,7 +84,7 @@ impl Validating {
                 if resources.is_object() && matches(resources, admission)?.is_none() {
                     continue;
                 }
-                let deny = |message: &str, reason: Option<String>| Denied {
+                let deny = |message: &str, reason: Option<String>| PolicyDenial {
                     message: format!(
                         "ValidatingAdmissionPolicy '{name}' with binding '{}' denied request: {message}",
                         named(binding)
@@ -108,8 +110,12 @@ impl Validating {
                     let enforced = |action: &str| {
                         tally.enforced((name, named(binding)), action, took);
                     };
-                    let told =
-                        tell(admission, (name, binding, &enforced), &said.decisions, &mut failures);
+                    let told = enforce_actions(
+                        admission,
+                        (name, binding, &enforced),
+                        &said.decisions,
+                        &mut failures,
+                    );
                     if let Some((message, reason)) = told {
                         denied.get_or_insert_with(|| deny(message, reason));
                     }
@@ -137,10 +143,10 @@ impl Validating {
 type Bound<'a> = (&'a str, &'a Version<Value>, &'a dyn Fn(&str));
 
 /// Does with decisions what a binding says; gives the first that denies.
-fn tell<'a>(
-    admission: &Admission<'_>,
+fn enforce_actions<'a>(
+    admission: &AdmissionAttributes<'_>,
     (policy, binding, enforced): Bound<'_>,
-    decisions: &'a [Decision],
+    decisions: &'a [ValidationDecision],
     failures: &mut Vec<Value>,
 ) -> Option<(&'a str, Option<String>)> {
     let (bound, actions) = (named(binding), binding.object.get("spec").get("validationActions"));
@@ -169,7 +175,7 @@ fn tell<'a>(
 }
 
 /// The no of a policy, as the caller gets it.
-fn refusal(admission: &Admission<'_>, denied: &Denied) -> Status {
+fn refusal(admission: &AdmissionAttributes<'_>, denied: &PolicyDenial) -> Status {
     let reason = denied.reason.as_deref().unwrap_or("Invalid");
     let code = match reason {
         "Forbidden" => 403,
@@ -177,7 +183,7 @@ fn refusal(admission: &Admission<'_>, denied: &Denied) -> Status {
         "RequestEntityTooLarge" => 413,
         _ => 422,
     };
-    let mut status = admission.forbid(&denied.message);
+    let mut status = admission.forbidden(&denied.message);
     status.set_reason(reason);
     status.set_code(code);
     let details: StatusDetails = status.details().cloned().unwrap_or_default();

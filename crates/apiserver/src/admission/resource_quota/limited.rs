@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 use object::{Text, Value};
-use schema::{Errors, Path};
-use server::Admission;
+use schema::{ErrorList, FieldPath};
+use server::AdmissionAttributes;
 
-use super::{scope, usage::Amounts};
+use super::{scope, usage::ResourceList};
 use crate::structured::{aggregate, strict, text, texts};
 
 const VERSIONS: &[(&str, &str)] = &[
@@ -18,7 +18,7 @@ const VERSIONS: &[(&str, &str)] = &[
 
 /// One resource, and which of its amounts and scopes are limited.
 #[derive(Clone, Debug)]
-pub(super) struct Limited {
+pub(super) struct LimitedResource {
     group: String,
     resource: String,
     contains: Vec<String>,
@@ -26,15 +26,15 @@ pub(super) struct Limited {
 }
 
 /// All of a configuration.
-pub(super) fn read(config: &Value) -> Result<Vec<Limited>> {
+pub(super) fn read(config: &Value) -> Result<Vec<LimitedResource>> {
     if config.is_null() {
         return Ok(Vec::new());
     }
     let said = (text(config, "apiVersion"), text(config, "kind"));
     ensure!(VERSIONS.contains(&said), "ResourceQuota: a ResourceQuotaConfiguration is expected");
-    let mut errors = Errors::default();
-    strict(config, &Path::Root, &["apiVersion", "kind", "limitedResources"], &mut errors);
-    let (path, mut all) = (Path::Root.field("limitedResources"), Vec::new());
+    let mut errors = ErrorList::default();
+    strict(config, &FieldPath::Root, &["apiVersion", "kind", "limitedResources"], &mut errors);
+    let (path, mut all) = (FieldPath::Root.field("limitedResources"), Vec::new());
     for (at, limited) in config.get("limitedResources").items().iter().enumerate() {
         let path = path.index(at);
         let fields = ["apiGroup", "resource", "matchContains", "matchScopes"];
@@ -42,7 +42,7 @@ pub(super) fn read(config: &Value) -> Result<Vec<Limited>> {
         if text(limited, "resource").is_empty() {
             errors.required(&path.field("resource"), "");
         }
-        all.push(Limited {
+        all.push(LimitedResource {
             group: text(limited, "apiGroup").to_owned(),
             resource: text(limited, "resource").to_owned(),
             contains: texts(limited.get("matchContains")),
@@ -54,9 +54,13 @@ pub(super) fn read(config: &Value) -> Result<Vec<Limited>> {
 }
 
 /// The amounts of an object that a quota must cover.
-pub(super) fn amounts(all: &[Limited], admission: &Admission, used: &Amounts) -> BTreeSet<Text> {
+pub(super) fn amounts(
+    all: &[LimitedResource],
+    admission: &AdmissionAttributes,
+    used: &ResourceList,
+) -> BTreeSet<Text> {
     let names = &admission.served.definition.names;
-    let own = |own: &&Limited| own.group == names.group && own.resource == names.plural;
+    let own = |own: &&LimitedResource| own.group == names.group && own.resource == names.plural;
     let parts: Vec<&String> = all.iter().filter(own).flat_map(|own| &own.contains).collect();
     let limited = |name: &&Text| parts.iter().any(|part| name.contains(part.as_str()));
     let used = used.iter().filter(|(_, amount)| amount.sign() > 0).map(|(name, _)| name);
@@ -64,9 +68,9 @@ pub(super) fn amounts(all: &[Limited], admission: &Admission, used: &Amounts) ->
 }
 
 /// The scopes of an object that quotas must cover and do not, as messages show them.
-pub(super) fn uncovered(
-    all: &[Limited],
-    admission: &Admission,
+pub(super) fn uncovered_scopes(
+    all: &[LimitedResource],
+    admission: &AdmissionAttributes,
     covered: &BTreeSet<String>,
 ) -> Option<String> {
     let terms = all.iter().flat_map(|own| own.scopes.items());

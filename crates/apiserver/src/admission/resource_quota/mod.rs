@@ -10,19 +10,21 @@ use anyhow::Result as Configured;
 use api::core::ResourceQuota as Quota;
 use object::{Quantity, Status, Text, Value, View};
 use ref_cast::RefCast;
-use server::{Admission, Admit, Admitting, Call, Operation, User};
+use server::{
+    AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation, RequestContext, UserInfo,
+};
 use store::Version;
 
 use self::{
-    limited::Limited,
+    limited::LimitedResource,
     scope::{in_scope, selected},
-    usage::{Amounts, constraints, counted, matching, usage},
+    usage::{ResourceList, affects_quota, check_required_resources, matching, usage},
 };
 use super::all;
 
 #[derive(Debug)]
 pub(super) struct ResourceQuota {
-    limited: Vec<Limited>,
+    limited: Vec<LimitedResource>,
 }
 
 impl ResourceQuota {
@@ -32,27 +34,27 @@ impl ResourceQuota {
     }
 }
 
-impl Admit for ResourceQuota {
+impl AdmissionPlugin for ResourceQuota {
     fn name(&self) -> &'static str {
         "ResourceQuota"
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         Box::pin(self.decide(admission))
     }
 }
 
 impl ResourceQuota {
-    async fn decide(&self, admission: &Admission<'_>) -> Result<(), Status> {
+    async fn decide(&self, admission: &AdmissionAttributes<'_>) -> Result<(), Status> {
         let writes = matches!(admission.operation, Operation::Create | Operation::Update);
-        if !writes || admission.namespace.is_empty() || !counted(admission) {
+        if !writes || admission.namespace.is_empty() || !affects_quota(admission) {
             return Ok(());
         }
         let quotas = all(admission, "", "resourcequotas", &admission.namespace)?;
         if quotas.is_empty() && self.limited.is_empty() {
             return Ok(());
         }
-        let asked = Asked::of(admission);
+        let asked = UsageDelta::of(admission);
         let (mut scopes, mut covered, mut bills) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
         for quota in &quotas {
             let quota = Quota::view(&quota.object);
@@ -63,12 +65,12 @@ impl ResourceQuota {
             if mine.is_empty() || !in_scope(admission, &admission.object, quota) {
                 continue;
             }
-            known(admission, quota, &mine)?;
+            check_quota_ready(admission, quota, &mine)?;
             covered.extend(mine);
             bills.push((quota, asked.for_quota(admission, quota)));
         }
-        asked.is_sensible(admission)?;
-        let free = |delta: &Amounts| delta.is_empty();
+        asked.reject_negative(admission)?;
+        let free = |delta: &ResourceList| delta.is_empty();
         if if bills.is_empty() { free(&asked.more) } else { bills.iter().all(|(_, own)| free(own)) }
         {
             return Ok(());
@@ -81,7 +83,7 @@ impl ResourceQuota {
         }
         if !admission.dry_run {
             for (quota, delta) in bills {
-                charge(admission, quota.metadata().name(), &delta).await?;
+                reserve_usage(admission, quota.metadata().name(), &delta).await?;
             }
         }
         Ok(())
@@ -90,8 +92,8 @@ impl ResourceQuota {
     /// Whether there is a quota for everything that must not be used without.
     fn covers(
         &self,
-        admission: &Admission<'_>,
-        asked: &Amounts,
+        admission: &AdmissionAttributes<'_>,
+        asked: &ResourceList,
         covered: &BTreeSet<Text>,
         scopes: &BTreeSet<String>,
     ) -> Result<(), Status> {
@@ -99,9 +101,9 @@ impl ResourceQuota {
         let open: Vec<&str> = wanted.difference(covered).map(Text::as_str).collect();
         if !open.is_empty() {
             let why = format!("insufficient quota to consume: {}", open.join(","));
-            return Err(admission.forbid(&why));
+            return Err(admission.forbidden(&why));
         }
-        match limited::uncovered(&self.limited, admission, scopes) {
+        match limited::uncovered_scopes(&self.limited, admission, scopes) {
             None => Ok(()),
             Some(open) => {
                 let why = format!("insufficient quota to match these scopes: {open}");
@@ -112,13 +114,13 @@ impl ResourceQuota {
 }
 
 /// What an object takes: all of it, and how much more than before.
-struct Asked {
-    all: Amounts,
-    more: Amounts,
+struct UsageDelta {
+    all: ResourceList,
+    more: ResourceList,
 }
 
-impl Asked {
-    fn of(admission: &Admission) -> Self {
+impl UsageDelta {
+    fn of(admission: &AdmissionAttributes) -> Self {
         let now = admission.registry.clock().now();
         let mut all = usage(admission, &admission.object, now);
         let mut more = all.clone();
@@ -135,38 +137,46 @@ impl Asked {
     }
 
     /// What a quota has not counted before.
-    fn for_quota(&self, admission: &Admission, quota: &Quota) -> Amounts {
+    fn for_quota(&self, admission: &AdmissionAttributes, quota: &Quota) -> ResourceList {
         match admission.old {
             Some(old) if in_scope(admission, old, quota) => self.more.clone(),
             _ => self.all.clone(),
         }
     }
 
-    fn is_sensible(&self, admission: &Admission) -> Result<(), Status> {
+    fn reject_negative(&self, admission: &AdmissionAttributes) -> Result<(), Status> {
         let below = self.all.iter().filter(|(_, amount)| amount.sign() < 0);
         let below: Vec<&str> = below.map(|(name, _)| name.as_str()).collect();
         if below.is_empty() {
             return Ok(());
         }
         let below = below.join(",");
-        Err(admission.forbid(&format!("quota usage is negative for resource(s): {below}")))
+        Err(admission.forbidden(&format!("quota usage is negative for resource(s): {below}")))
     }
 }
 
 /// Whether the object says what the quota counts, and the quota knows what it has counted.
-fn known(admission: &Admission, quota: &Quota, mine: &BTreeSet<Text>) -> Result<(), Status> {
+fn check_quota_ready(
+    admission: &AdmissionAttributes,
+    quota: &Quota,
+    mine: &BTreeSet<Text>,
+) -> Result<(), Status> {
     let name = quota.metadata().name();
-    constraints(admission, mine)
-        .map_err(|why| admission.forbid(&format!("failed quota: {name}: {why}")))?;
+    check_required_resources(admission, mine)
+        .map_err(|why| admission.forbidden(&format!("failed quota: {name}: {why}")))?;
     let used = quota.status().used();
     if mine.iter().all(|resource| used.get(resource).is_some()) {
         return Ok(());
     }
     let names = mine.iter().map(Text::as_str).collect::<Vec<_>>().join(",");
-    Err(admission.forbid(&format!("status unknown for quota: {name}, resources: {names}")))
+    Err(admission.forbidden(&format!("status unknown for quota: {name}, resources: {names}")))
 }
 
-fn has_room(admission: &Admission, quota: &Quota, delta: &Amounts) -> Result<(), Status> {
+fn has_room(
+    admission: &AdmissionAttributes,
+    quota: &Quota,
+    delta: &ResourceList,
+) -> Result<(), Status> {
     let status = quota.status();
     let exceeds = |name: &str, hard: &Quantity| {
         delta.get(name).is_some_and(|asked| {
@@ -189,13 +199,17 @@ fn has_room(admission: &Admission, quota: &Quota, delta: &Amounts) -> Result<(),
     let asked = shown(&exceeded, |name| delta.get(name).cloned());
     let used = shown(&exceeded, |name| status.used().get(name));
     let hard = shown(&exceeded, |name| status.hard().get(name));
-    Err(admission.forbid(&format!(
+    Err(admission.forbidden(&format!(
         "exceeded quota: {name}, requested: {asked}, used: {used}, limited: {hard}"
     )))
 }
 
 /// Books what is asked for, if there is still room.
-async fn charge(admission: &Admission<'_>, name: &str, delta: &Amounts) -> Result<(), Status> {
+async fn reserve_usage(
+    admission: &AdmissionAttributes<'_>,
+    name: &str,
+    delta: &ResourceList,
+) -> Result<(), Status> {
     let registry = admission.registry;
     let kind = registry.kind("", "resourcequotas")?;
     let key = (&*admission.namespace, name);
@@ -213,9 +227,9 @@ async fn charge(admission: &Admission<'_>, name: &str, delta: &Amounts) -> Resul
         Quota::ref_cast_mut(&mut object).status_mut().set_used(used);
         Ok(object)
     };
-    let own = User::new("system:apiserver", &["system:masters"]);
-    let mut call = Call::new(own, "kube-apiserver");
-    registry.change(&mut call, &kind, key, "status", change).await.map(drop)
+    let own = UserInfo::new("system:apiserver", &["system:masters"]);
+    let mut call = RequestContext::new(own, "kube-apiserver");
+    registry.guaranteed_update(&mut call, &kind, key, "status", change).await.map(drop)
 }
 
 fn shown(names: &BTreeSet<Text>, of: impl Fn(&str) -> Option<Quantity>) -> String {

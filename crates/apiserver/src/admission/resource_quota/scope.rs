@@ -2,24 +2,28 @@
 
 use api::core::{Pod, ResourceQuota as Quota};
 use object::{Value, View};
-use server::Admission;
+use server::AdmissionAttributes;
 
 use crate::structured::text;
 
 /// Whether an object is in every scope of the quota.
-pub(super) fn in_scope(admission: &Admission, object: &Value, quota: &Quota) -> bool {
+pub(super) fn in_scope(admission: &AdmissionAttributes, object: &Value, quota: &Quota) -> bool {
     terms(quota).iter().all(|term| selects_object(admission, object, term))
 }
 
 /// The names of the quota's scopes that the object is in.
-pub(super) fn selected(admission: &Admission, quota: &Quota) -> Vec<String> {
+pub(super) fn selected(admission: &AdmissionAttributes, quota: &Quota) -> Vec<String> {
     let terms = terms(quota);
     let own = terms.iter().filter(|term| selects_object(admission, &admission.object, term));
     own.map(|term| text(term, "scopeName").to_owned()).collect()
 }
 
 /// Whether an object is in the scope that a term names.
-pub(super) fn selects_object(admission: &Admission, object: &Value, term: &Value) -> bool {
+pub(super) fn selects_object(
+    admission: &AdmissionAttributes,
+    object: &Value,
+    term: &Value,
+) -> bool {
     matches(admission, object, text(term, "scopeName"), term)
 }
 
@@ -36,7 +40,7 @@ fn terms(quota: &Quota) -> Vec<Value> {
     plain.chain(rest.map(|term| object::Lens::tree(term).clone())).collect()
 }
 
-fn matches(admission: &Admission, object: &Value, scope: &str, term: &Value) -> bool {
+fn matches(admission: &AdmissionAttributes, object: &Value, scope: &str, term: &Value) -> bool {
     let names = &admission.served.definition.names;
     match (names.group, names.plural, scope) {
         ("", "persistentvolumeclaims", "VolumeAttributesClass") => {
@@ -65,7 +69,9 @@ fn pod(pod: &Pod, scope: &str, term: &Value) -> bool {
         "BestEffort" => pod.qos_class() == "BestEffort",
         "NotBestEffort" => pod.qos_class() != "BestEffort",
         "PriorityClass" => selects(term, pod.spec().priority_class_name()),
-        "CrossNamespacePodAffinity" => crosses(object::Lens::tree(pod.spec()).get("affinity")),
+        "CrossNamespacePodAffinity" => {
+            has_cross_namespace_affinity(object::Lens::tree(pod.spec()).get("affinity"))
+        }
         _ => false,
     }
 }
@@ -81,7 +87,7 @@ fn selects(term: &Value, name: &str) -> bool {
     }
 }
 
-fn crosses(affinity: &Value) -> bool {
+fn has_cross_namespace_affinity(affinity: &Value) -> bool {
     let term = |term: &Value| {
         !term.get("namespaces").items().is_empty() || term.get("namespaceSelector").is_object()
     };

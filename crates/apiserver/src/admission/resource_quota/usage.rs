@@ -7,9 +7,9 @@ use api::core::{
     usage::{add_devices, is_devices},
 };
 use object::{Quantity, Text, Time, Value, View, quantity::Format};
-use server::{Admission, Operation};
+use server::{AdmissionAttributes, Operation};
 
-pub(super) type Amounts = BTreeMap<Text, Quantity>;
+pub(super) type ResourceList = BTreeMap<Text, Quantity>;
 
 const BY_CLASS: &str = ".storageclass.storage.k8s.io/";
 /// Each container must say these where there is a quota for them.
@@ -17,7 +17,7 @@ const COMPUTE: [&str; 6] =
     ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
 /// Whether this write changes what is counted.
-pub(super) fn counted(admission: &Admission) -> bool {
+pub(super) fn affects_quota(admission: &AdmissionAttributes) -> bool {
     let names = &admission.served.definition.names;
     let create = admission.operation == Operation::Create;
     match (names.group, names.plural, admission.subresource) {
@@ -39,7 +39,7 @@ pub(super) fn counted(admission: &Admission) -> bool {
 }
 
 /// Those resources of a quota that objects of this kind use.
-pub(super) fn matching(admission: &Admission, hard: &[Text]) -> BTreeSet<Text> {
+pub(super) fn matching(admission: &AdmissionAttributes, hard: &[Text]) -> BTreeSet<Text> {
     let count = count_name(admission);
     let names = &admission.served.definition.names;
     let is = |name: &Text| -> bool {
@@ -91,7 +91,7 @@ fn is_extended(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
 }
 
-fn count_name(admission: &Admission) -> Text {
+fn count_name(admission: &AdmissionAttributes) -> Text {
     let names = &admission.served.definition.names;
     match names.group {
         "" => format!("count/{}", names.plural),
@@ -101,7 +101,10 @@ fn count_name(admission: &Admission) -> Text {
 }
 
 /// What a pod must say about its size, since a quota counts that.
-pub(super) fn constraints(admission: &Admission, mine: &BTreeSet<Text>) -> Result<(), String> {
+pub(super) fn check_required_resources(
+    admission: &AdmissionAttributes,
+    mine: &BTreeSet<Text>,
+) -> Result<(), String> {
     let names = &admission.served.definition.names;
     let spec = Pod::view(&admission.object).spec();
     let whole = spec
@@ -133,9 +136,9 @@ pub(super) fn constraints(admission: &Admission, mine: &BTreeSet<Text>) -> Resul
     Err(format!("must specify {}", each.collect::<Vec<_>>().join("; ")))
 }
 
-pub(super) fn usage(admission: &Admission, object: &Value, now: i64) -> Amounts {
+pub(super) fn usage(admission: &AdmissionAttributes, object: &Value, now: i64) -> ResourceList {
     let names = &admission.served.definition.names;
-    let mut used = Amounts::new();
+    let mut used = ResourceList::new();
     used.insert(count_name(admission), number(1));
     match (names.group, names.plural) {
         ("", "pods") => pod(Pod::view(object), now, &mut used),
@@ -155,9 +158,9 @@ fn number(n: usize) -> Quantity {
 }
 
 /// Pods that have ended, or should be gone by now, use nothing but their place.
-fn pod(pod: &Pod, now: i64, used: &mut Amounts) {
+fn pod(pod: &Pod, now: i64, used: &mut ResourceList) {
     let meta = pod.metadata();
-    let late = meta.deletion_timestamp().and_then(Time::seconds).is_some_and(|moment| {
+    let late = meta.deletion_timestamp().and_then(Time::parse_seconds).is_some_and(|moment| {
         now > moment.saturating_add(meta.deletion_grace_period_seconds().unwrap_or_default())
     });
     if pod.is_finished() || late {
@@ -187,7 +190,7 @@ fn pod(pod: &Pod, now: i64, used: &mut Amounts) {
     }
 }
 
-fn service(service: &Service, used: &mut Amounts) {
+fn service(service: &Service, used: &mut ResourceList) {
     let spec = service.spec();
     let ports = spec.ports().len();
     let (balancers, nodes) = match spec.type_() {
@@ -203,7 +206,7 @@ fn service(service: &Service, used: &mut Amounts) {
     used.insert("services.nodeports".into(), number(nodes));
 }
 
-fn claim(claim: &PersistentVolumeClaim, used: &mut Amounts) {
+fn claim(claim: &PersistentVolumeClaim, used: &mut ResourceList) {
     let annotated = claim.metadata().annotations().get("volume.beta.kubernetes.io/storage-class");
     let class = annotated.or(claim.spec().storage_class_name()).unwrap_or_default();
     let asked = claim.spec().resources().requests().get("storage");
@@ -247,7 +250,7 @@ mod tests {
             br#"{"spec":{"storageClassName":"fast","resources":{"requests":{"storage":"1Gi"}}}}"#,
         )
         .unwrap();
-        let mut used = Amounts::new();
+        let mut used = ResourceList::new();
         claim(PersistentVolumeClaim::view(&claim_tree), &mut used);
         let names: Vec<&str> = used.keys().map(Text::as_str).collect();
         assert_eq!(

@@ -9,10 +9,10 @@ use std::{sync::Arc, time::Duration};
 use api::core::{Pod, ServiceAccount as Account};
 use object::{Status, Value, View};
 use ref_cast::RefCast;
-use server::{Admission, Admit, Admitting, Operation, Served};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation, ServedResource};
 use store::Version;
 
-use super::{pod_references::uses_secrets, unaddressable};
+use super::{invalid_name_error, pod_references::uses_secrets};
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const DEFAULT: &str = "default";
@@ -23,16 +23,16 @@ const PAUSE: Duration = Duration::from_millis(150);
 #[derive(Debug)]
 pub(super) struct ServiceAccount;
 
-impl Admit for ServiceAccount {
+impl AdmissionPlugin for ServiceAccount {
     fn name(&self) -> &'static str {
         "ServiceAccount"
     }
 
-    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+    fn mutate<'a>(&'a self, admission: &'a mut AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         Box::pin(async move {
             if admission.operation == Operation::Create && is_pod(admission) {
                 if !is_mirror(&admission.object) {
-                    give(admission).await?;
+                    assign_service_account(admission).await?;
                 }
                 return check(admission).await;
             }
@@ -40,13 +40,13 @@ impl Admit for ServiceAccount {
         })
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         Box::pin(async move { if is_pod(admission) { check(admission).await } else { Ok(()) } })
     }
 }
 
 /// A whole pod, or the containers that are added to one.
-fn is_pod(admission: &Admission) -> bool {
+fn is_pod(admission: &AdmissionAttributes) -> bool {
     let names = &admission.served.definition.names;
     let is = names.group.is_empty() && names.plural == "pods" && !admission.object.is_null();
     is && matches!(admission.subresource, "" | "ephemeralcontainers")
@@ -57,7 +57,7 @@ fn is_mirror(pod: &Value) -> bool {
 }
 
 /// Gives a pod its account, and what it has of it.
-async fn give(admission: &mut Admission<'_>) -> Result<(), Status> {
+async fn assign_service_account(admission: &mut AdmissionAttributes<'_>) -> Result<(), Status> {
     let spec = Pod::ref_cast_mut(&mut admission.object).spec_mut();
     if spec.service_account_name().is_empty() {
         spec.set_service_account_name(DEFAULT);
@@ -78,9 +78,12 @@ async fn give(admission: &mut Admission<'_>) -> Result<(), Status> {
     Ok(())
 }
 
-async fn account(admission: &Admission<'_>, name: &str) -> Result<Arc<Version<Value>>, Status> {
+async fn account(
+    admission: &AdmissionAttributes<'_>,
+    name: &str,
+) -> Result<Arc<Version<Value>>, Status> {
     let kind = admission.registry.kind("", "serviceaccounts")?;
-    let look = |kind: &Served| admission.registry.get(kind, &admission.namespace, name);
+    let look = |kind: &ServedResource| admission.registry.get(kind, &admission.namespace, name);
     let mut found = look(&kind);
     for _ in 1..if name == DEFAULT { TRIES } else { 1 } {
         if found.is_ok() {
@@ -90,14 +93,14 @@ async fn account(admission: &Admission<'_>, name: &str) -> Result<Arc<Version<Va
         found = look(&kind);
     }
     found.map_err(|_| {
-        let why = unaddressable(name)
+        let why = invalid_name_error(name)
             .unwrap_or_else(|| format!("serviceaccount {} not found", object::quote::quote(name)));
         let namespace = &admission.namespace;
-        admission.forbid(&format!("error looking up service account {namespace}/{name}: {why}"))
+        admission.forbidden(&format!("error looking up service account {namespace}/{name}: {why}"))
     })
 }
 
-async fn check(admission: &Admission<'_>) -> Result<(), Status> {
+async fn check(admission: &AdmissionAttributes<'_>) -> Result<(), Status> {
     let pod = &admission.object;
     let added = match (admission.operation, admission.subresource) {
         (Operation::Create, _) => false,
@@ -105,21 +108,21 @@ async fn check(admission: &Admission<'_>) -> Result<(), Status> {
         _ => return Ok(()),
     };
     if is_mirror(pod) && !added {
-        return mirror(pod).map_or(Ok(()), |why| Err(admission.forbid(why)));
+        return mirror(pod).map_or(Ok(()), |why| Err(admission.forbidden(why)));
     }
     let (name, meta) = (Pod::view(pod).spec().service_account_name(), admission.meta());
     if name.is_empty() {
         let (namespace, name) = (&admission.namespace, meta.name());
         let why = format!("no service account specified for pod {namespace}/{name}");
-        return Err(admission.forbid(&why));
+        return Err(admission.forbidden(&why));
     }
     let found = account(admission, name).await?;
-    let limits = secrets::Limits::of(Account::view(&found.object));
-    match limits.and_then(|limits| limits.broken(pod.get("spec"), added)) {
+    let limits = secrets::MountableSecrets::of(Account::view(&found.object));
+    match limits.and_then(|limits| limits.violation(pod.get("spec"), added)) {
         None => Ok(()),
         // What is added is refused in another way.
         Some(why) if added => Err(Status::failure(500, "", why)),
-        Some(why) => Err(admission.forbid(&why)),
+        Some(why) => Err(admission.forbidden(&why)),
     }
 }
 

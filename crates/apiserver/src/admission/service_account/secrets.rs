@@ -7,13 +7,13 @@ const ANNOTATION: &str = "kubernetes.io/enforce-mountable-secrets";
 
 /// What the pods of an account may use.
 #[derive(Debug)]
-pub(super) struct Limits {
+pub(super) struct MountableSecrets {
     account: String,
     secrets: Vec<String>,
     pulls: Vec<String>,
 }
 
-impl Limits {
+impl MountableSecrets {
     /// `None`: the account does not care.
     pub(super) fn of(account: &Account) -> Option<Self> {
         let set = account.metadata().annotations().get(ANNOTATION).unwrap_or_default();
@@ -27,7 +27,7 @@ impl Limits {
 
     /// Which secret a pod uses that is not listed. Of one that gets containers added only
     /// these are looked at.
-    pub(super) fn broken(&self, spec: &Value, added: bool) -> Option<String> {
+    pub(super) fn violation(&self, spec: &Value, added: bool) -> Option<String> {
         if added {
             return self.variables(spec, "ephemeralContainers", "ephemeral container");
         }
@@ -112,7 +112,7 @@ mod tests {
             r#"{"metadata":{"name":"a","annotations":{"kubernetes.io/enforce-mountable-secrets":"true"}},
                 "secrets":[{"name":"s"}],"imagePullSecrets":[{"name":"p"}]}"#,
         );
-        let limits = Limits::of(Account::view(&account)).unwrap();
+        let limits = MountableSecrets::of(Account::view(&account)).unwrap();
         let because = "is not allowed because service account a does not reference that secret";
         for (spec, what) in [
             (r#"{"volumes":[{"secret":{"secretName":"s"}}],"imagePullSecrets":[{"name":"p"}]}"#, None),
@@ -139,15 +139,20 @@ mod tests {
                 ),
             ),
         ] {
-            assert_eq!(limits.broken(&tree(spec), false), what, "{spec}");
+            assert_eq!(limits.violation(&tree(spec), false), what, "{spec}");
         }
         let added = tree(
             r#"{"ephemeralContainers":[{"name":"e","envFrom":[{"secretRef":{"name":"t"}}]}]}"#,
         );
         assert!(
-            limits.broken(&added, true).unwrap().starts_with("ephemeral container e with envFrom")
+            limits
+                .violation(&added, true)
+                .unwrap()
+                .starts_with("ephemeral container e with envFrom")
         );
-        assert_eq!(limits.broken(&added, false), None);
-        assert!(Limits::of(Account::view(&tree(r#"{"metadata":{"name":"a"}}"#))).is_none());
+        assert_eq!(limits.violation(&added, false), None);
+        assert!(
+            MountableSecrets::of(Account::view(&tree(r#"{"metadata":{"name":"a"}}"#))).is_none()
+        );
     }
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 use object::{Status, Value};
 use server::Registry;
 
-use super::Hook;
-use crate::client_config::{self, Manner};
+use super::Webhook;
+use crate::client_config::{self, WebhookClientSettings};
 
 /// Why a hook's answer is none.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum WebhookError {
     /// It said no, or what it said cannot be done.
-    Refused(Status),
+    Denied(Status),
     /// It did not answer, or not sensibly.
     Calling(String),
 }
@@ -20,15 +20,16 @@ pub(super) enum Failure {
 /// Asks a hook within its time.
 pub(super) async fn call(
     registry: &Registry,
-    hook: &Hook,
+    hook: &Webhook,
     review: &Value,
-    manner: &Manner,
-) -> Result<Value, Failure> {
+    manner: &WebhookClientSettings,
+) -> Result<Value, WebhookError> {
     let seconds = hook.tree.get("timeoutSeconds").as_i64().unwrap_or(10).clamp(1, 30);
     let within = Duration::from_secs(u64::try_from(seconds).unwrap_or(10));
-    let calling = |why: String| Failure::Calling(format!("failed to call webhook: {why}"));
-    let remote = client_config::remote(registry, hook.tree.get("clientConfig"), (within, manner));
-    let answer = remote.map_err(calling)?.review(review, within).await.map_err(calling)?;
+    let calling = |why: String| WebhookError::Calling(format!("failed to call webhook: {why}"));
+    let remote =
+        client_config::webhook_client(registry, hook.tree.get("clientConfig"), (within, manner));
+    let answer = remote.map_err(calling)?.post_review(review, within).await.map_err(calling)?;
     same_kind(review, &answer).map_err(calling)?;
     Ok(answer)
 }

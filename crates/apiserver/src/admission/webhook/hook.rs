@@ -1,19 +1,19 @@
 //! Which hooks there are, and which of them a write concerns.
 
 use object::{Object, Status, Text, Value, View};
-use server::{Admission, Served};
+use server::{AdmissionAttributes, ServedResource};
 
-use super::{HookConditions, review};
+use super::{WebhookMatchConditions, review};
 use crate::admission::{
     all, is_own_write,
-    manifests::Manifests,
-    matching::{selects, version},
+    manifests::ManifestDir,
+    matching::{matches_selectors, matching_version},
     policy::EXCLUDED,
 };
 
 /// One webhook of one configuration.
 #[derive(Clone, Debug)]
-pub(super) struct Hook {
+pub(super) struct Webhook {
     /// Unique among all hooks.
     pub(super) id: Text,
     pub(super) name: String,
@@ -24,16 +24,16 @@ pub(super) struct Hook {
 /// What the hook sees: the object in the version that its rule names.
 #[derive(Clone, Debug)]
 pub(super) struct Invocation {
-    pub(super) served: Served,
+    pub(super) served: ServedResource,
 }
 
 /// All hooks in the order in which they are asked: those of files, then those of the API,
 /// each by the name of the configuration.
 pub(super) fn hooks(
-    admission: &Admission,
+    admission: &AdmissionAttributes,
     (kind, plural): (&str, &str),
-    files: Option<&Manifests>,
-) -> Result<Vec<Hook>, Status> {
+    files: Option<&ManifestDir>,
+) -> Result<Vec<Webhook>, Status> {
     const GROUP: &str = "admissionregistration.k8s.io";
     let names = &admission.served.definition.names;
     if EXCLUDED.contains(&names.plural) || is_own_write(admission) {
@@ -51,13 +51,13 @@ pub(super) fn hooks(
             let name = tree.get("name").as_str().unwrap_or_default().to_owned();
             let id = format!("{}/{at}/{name}", meta.name()).into();
             let configuration = meta.name().to_owned();
-            hooks.push(Hook { id, name, configuration, tree: tree.clone() });
+            hooks.push(Webhook { id, name, configuration, tree: tree.clone() });
         }
     }
     Ok(hooks)
 }
 
-impl Hook {
+impl Webhook {
     /// Whether a field has this value.
     pub(super) fn is(&self, field: &str, value: &str) -> bool {
         self.tree.get(field).as_str() == Some(value)
@@ -66,20 +66,20 @@ impl Hook {
     /// How the hook is asked about this write; `None`: not at all.
     pub(super) async fn matches(
         &self,
-        admission: &Admission<'_>,
-        conditions: &HookConditions,
+        admission: &AdmissionAttributes<'_>,
+        conditions: &WebhookMatchConditions,
     ) -> Result<Option<Invocation>, Status> {
-        if !selects(&self.tree, admission)? {
+        if !matches_selectors(&self.tree, admission)? {
             return Ok(None);
         }
         let equivalent = self.is("matchPolicy", "Equivalent");
         let rules = self.tree.get("rules").items();
-        let Some(served) = version(rules, equivalent, admission) else { return Ok(None) };
+        let Some(served) = matching_version(rules, equivalent, admission) else { return Ok(None) };
         let invocation = Invocation { served };
         if !self.tree.get("matchConditions").items().is_empty() {
             let (_, review) = review::request(admission, &invocation, review::ReviewVersion::V1);
-            let matched = conditions.hold(&self.tree, admission, review.get("request")).await;
-            if !matched.map_err(|why| admission.forbid(&why))? {
+            let matched = conditions.matches(&self.tree, admission, review.get("request")).await;
+            if !matched.map_err(|why| admission.forbidden(&why))? {
                 return Ok(None);
             }
         }

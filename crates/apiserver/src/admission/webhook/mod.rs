@@ -11,21 +11,21 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use object::{Status, Value, to_json};
-use server::{Admission, Admit, Admitting, note_layer, trace};
+use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, trace, track_latency};
 use tokio::time::Instant;
 use tracing::warn;
 
 use self::{
-    call::{Failure, call},
-    hook::{Hook, Invocation, hooks},
+    call::{WebhookError, call},
+    hook::{Invocation, Webhook, hooks},
     review::{apply, request},
 };
 pub(crate) use self::{
-    review::{ReviewVersion, Verdict},
-    tally::Tally,
+    review::{ReviewResult, ReviewVersion},
+    tally::WebhookMetrics,
 };
-use super::{Tools, manifests::Manifests, policy::HookConditions};
-use crate::client_config::Manner;
+use super::{PluginDependencies, manifests::ManifestDir, policy::WebhookMatchConditions};
+use crate::client_config::WebhookClientSettings;
 
 /// The kind and the resource of configurations.
 const MUTATING: (&str, &str) = ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations");
@@ -33,48 +33,51 @@ const VALIDATING: (&str, &str) =
     ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations");
 
 #[derive(Debug)]
-pub(super) struct Mutating(pub(super) Hooks);
+pub(super) struct Mutating(pub(super) WebhookDispatcher);
 
 #[derive(Debug)]
-pub(super) struct Validating(pub(super) Hooks);
+pub(super) struct Validating(pub(super) WebhookDispatcher);
 
 /// What both ask hooks with.
 #[derive(Debug)]
-pub(super) struct Hooks {
-    conditions: Arc<HookConditions>,
-    tally: Arc<Tally>,
+pub(super) struct WebhookDispatcher {
+    conditions: Arc<WebhookMatchConditions>,
+    tally: Arc<WebhookMetrics>,
     /// Hooks that come from files.
-    files: Option<Arc<Manifests>>,
-    manner: Manner,
+    files: Option<Arc<ManifestDir>>,
+    client: WebhookClientSettings,
 }
 
-impl Hooks {
-    pub(super) fn new(tools: &Tools, plugin: &'static str) -> Result<Self> {
+impl WebhookDispatcher {
+    pub(super) fn new(tools: &PluginDependencies, plugin: &'static str) -> Result<Self> {
         Ok(Self {
             conditions: tools.conditions.clone(),
             tally: tools.hooks.clone(),
             files: tools.manifests.open(plugin)?,
-            manner: Manner { users: tools.configs.users(plugin)?, egress: tools.egress.clone() },
+            client: WebhookClientSettings {
+                users: tools.configs.webhook_credentials(plugin)?,
+                egress: tools.egress.clone(),
+            },
         })
     }
 }
 
-impl Admit for Mutating {
+impl AdmissionPlugin for Mutating {
     fn name(&self) -> &'static str {
         "MutatingAdmissionWebhook"
     }
 
-    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+    fn mutate<'a>(&'a self, admission: &'a mut AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         Box::pin(self.run(admission))
     }
 }
 
-impl Admit for Validating {
+impl AdmissionPlugin for Validating {
     fn name(&self) -> &'static str {
         "ValidatingAdmissionWebhook"
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         Box::pin(self.run(admission))
     }
 }
@@ -82,31 +85,31 @@ impl Admit for Validating {
 impl Mutating {
     /// One hook after the other, each seeing what those before it made. In the second
     /// round only those that want it are asked, if anything has changed since.
-    async fn run(&self, admission: &mut Admission<'_>) -> Result<(), Status> {
+    async fn run(&self, admission: &mut AdmissionAttributes<'_>) -> Result<(), Status> {
         let hooks = hooks(admission, MUTATING, self.0.files.as_deref())?;
         if hooks.is_empty() {
             return Ok(());
         }
-        let again = admission.reinvocation.resumes(self.name(), &admission.object);
+        let again = admission.reinvocation.should_reinvoke(self.name(), &admission.object);
         let mut index = 0;
         for hook in hooks {
             let Some(invocation) = hook.matches(admission, &self.0.conditions).await? else {
                 continue;
             };
-            if again && !admission.reinvocation.again.contains(&hook.id) {
+            if again && !admission.reinvocation.to_reinvoke.contains(&hook.id) {
                 continue;
             }
             let reinvocable = hook.is("reinvocationPolicy", "IfNeeded");
-            let place = Place { round: admission.reinvocation.round, index };
+            let place = InvocationIndex { round: admission.reinvocation.round, index };
             index += 1;
             let began = Instant::now();
-            let done = mutate_once(admission, &hook, &invocation, &self.0.manner).await;
+            let done = mutate_once(admission, &hook, &invocation, &self.0.client).await;
             let seconds = began.elapsed().as_secs_f64();
             self.0.tally.asked(&hook, admission.operation, true, done.as_ref().err(), seconds);
             let changed = matches!(done, Ok(Some((_, true))));
-            place.note(admission, &hook, done.as_ref().ok().and_then(Option::as_ref));
+            place.annotate(admission, &hook, done.as_ref().ok().and_then(Option::as_ref));
             match done {
-                Ok(_) if changed => admission.reinvocation.changed(),
+                Ok(_) if changed => admission.reinvocation.mark_changed(),
                 Ok(_) => {}
                 Err(failure) => failed(admission, &hook, failure, Some(&place))?,
             }
@@ -121,14 +124,19 @@ impl Mutating {
 }
 
 /// Which question it was, as those who audit are told.
-struct Place {
+struct InvocationIndex {
     round: u8,
     index: usize,
 }
 
-impl Place {
+impl InvocationIndex {
     /// Tells who was asked, whether it changed anything, and how.
-    fn note(&self, admission: &Admission<'_>, hook: &Hook, patch: Option<&(Value, bool)>) {
+    fn annotate(
+        &self,
+        admission: &AdmissionAttributes<'_>,
+        hook: &Webhook,
+        patch: Option<&(Value, bool)>,
+    ) {
         let Self { round, index } = self;
         let text = |tree: &Value| String::from_utf8_lossy(&to_json(tree)).into_owned();
         let (configuration, name) =
@@ -148,26 +156,26 @@ impl Place {
 
 /// Asks a hook, and does what it wants; gives the patch, and whether it changed anything.
 async fn mutate_once(
-    admission: &mut Admission<'_>,
-    hook: &Hook,
+    admission: &mut AdmissionAttributes<'_>,
+    hook: &Webhook,
     invocation: &Invocation,
-    manner: &Manner,
-) -> Result<Option<(Value, bool)>, Failure> {
-    let verdict = ask(admission, hook, invocation, (manner, true)).await?;
+    manner: &WebhookClientSettings,
+) -> Result<Option<(Value, bool)>, WebhookError> {
+    let verdict = dispatch(admission, hook, invocation, (manner, true)).await?;
     if verdict.patch.items().is_empty() {
         return Ok(None);
     }
     let before = admission.object.clone();
     apply(admission, hook, invocation, &verdict.patch)?;
     // Upstream's built-in objects have times that no JSON has: none stays what it was.
-    let built_in = invocation.served.definition.custom.is_none();
+    let built_in = invocation.served.definition.custom_resource.is_none();
     let changed = built_in || before != admission.object;
     Ok(Some((verdict.patch, changed)))
 }
 
 impl Validating {
     /// All hooks at once; the first refusal counts.
-    async fn run(&self, admission: &Admission<'_>) -> Result<(), Status> {
+    async fn run(&self, admission: &AdmissionAttributes<'_>) -> Result<(), Status> {
         let mut asked = Vec::new();
         for hook in hooks(admission, VALIDATING, self.0.files.as_deref())? {
             if let Some(invocation) = hook.matches(admission, &self.0.conditions).await? {
@@ -176,7 +184,7 @@ impl Validating {
         }
         let asking = asked.iter().map(|(hook, invocation)| async move {
             let began = Instant::now();
-            let done = ask(admission, hook, invocation, (&self.0.manner, false)).await;
+            let done = dispatch(admission, hook, invocation, (&self.0.client, false)).await;
             let seconds = began.elapsed().as_secs_f64();
             self.0.tally.asked(hook, admission.operation, false, done.as_ref().err(), seconds);
             match done {
@@ -204,17 +212,17 @@ impl Validating {
 }
 
 /// Asks a hook, and tells what it says besides yes and no.
-async fn ask(
-    admission: &Admission<'_>,
-    hook: &Hook,
+async fn dispatch(
+    admission: &AdmissionAttributes<'_>,
+    hook: &Webhook,
     invocation: &Invocation,
-    (manner, mutating): (&Manner, bool),
-) -> Result<Verdict, Failure> {
+    (manner, mutating): (&WebhookClientSettings, bool),
+) -> Result<ReviewResult, WebhookError> {
     if admission.dry_run
         && !(hook.is("sideEffects", "None") || hook.is("sideEffects", "NoneOnDryRun"))
     {
         let why = format!("admission webhook {:?} does not support dry run", hook.name);
-        return Err(Failure::Refused(Status::bad_request(why)));
+        return Err(WebhookError::Denied(Status::bad_request(why)));
     }
     let version = ReviewVersion::of(hook)?;
     let (uid, review) = request(admission, invocation, version);
@@ -235,9 +243,10 @@ async fn ask(
     let began = Instant::now();
     let answer = trace::span(name, about, asking).await;
     let layer = if mutating { "mutating-webhook" } else { "validating-webhook" };
-    note_layer(layer, began.elapsed(), !mutating);
+    track_latency(layer, began.elapsed(), !mutating);
     let answer = answer?;
-    let verdict = Verdict::read(&answer, &uid, (version, mutating)).map_err(Failure::Calling)?;
+    let verdict =
+        ReviewResult::read(&answer, &uid, (version, mutating)).map_err(WebhookError::Calling)?;
     for warning in &verdict.warnings {
         admission.warn(warning.as_str());
     }
@@ -247,24 +256,24 @@ async fn ask(
     if verdict.allowed {
         return Ok(verdict);
     }
-    Err(Failure::Refused(verdict.refusal(&hook.name)))
+    Err(WebhookError::Denied(verdict.denied_status(&hook.name)))
 }
 
 /// A hook that says no has said no; one that does not answer counts as its policy says.
 fn failed(
-    admission: &Admission<'_>,
-    hook: &Hook,
-    failure: Failure,
-    place: Option<&Place>,
+    admission: &AdmissionAttributes<'_>,
+    hook: &Webhook,
+    failure: WebhookError,
+    place: Option<&InvocationIndex>,
 ) -> Result<(), Status> {
     match failure {
-        Failure::Refused(status) => Err(status),
-        Failure::Calling(why) => {
+        WebhookError::Denied(status) => Err(status),
+        WebhookError::Calling(why) => {
             let why = format!("failed calling webhook {:?}: {why}", hook.name);
             if hook.is("failurePolicy", "Ignore") {
                 warn!(%why, "going on without it");
                 let key = match place {
-                    Some(Place { round, index }) => format!(
+                    Some(InvocationIndex { round, index }) => format!(
                         "failed-open.mutation.webhook.admission.k8s.io/round_{round}_index_{index}"
                     ),
                     None => {

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use object::{Bytes, Object, Status, Text, Value, View, from_json};
 use ref_cast::RefCast;
-use schema::{conform, patch};
-use server::{Admission, Served, uid};
+use schema::{coerce_to_schema, patch};
+use server::{AdmissionAttributes, ServedResource, uid};
 
-use super::{Failure, Hook, Invocation};
+use super::{Invocation, Webhook, WebhookError};
 use crate::admission::review;
 
 /// What a hook said.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Verdict {
+pub(crate) struct ReviewResult {
     pub(super) allowed: bool,
     /// A JSON patch; `Null`: nothing is changed.
     pub(super) patch: Value,
@@ -31,7 +31,7 @@ pub(crate) enum ReviewVersion {
 
 impl ReviewVersion {
     /// The first that the hook and we know.
-    pub(super) fn of(hook: &Hook) -> Result<Self, Failure> {
+    pub(super) fn of(hook: &Webhook) -> Result<Self, WebhookError> {
         let known = |version: &Value| match version.as_str() {
             Some("v1") => Some(Self::V1),
             Some("v1beta1") => Some(Self::V1beta1),
@@ -39,7 +39,7 @@ impl ReviewVersion {
         };
         let versions = hook.tree.get("admissionReviewVersions").items();
         versions.iter().find_map(known).ok_or_else(|| {
-            Failure::Calling(
+            WebhookError::Calling(
                 "could not create admission objects: webhook does not accept known AdmissionReview \
                  versions (v1, v1beta1)"
                     .to_owned(),
@@ -57,7 +57,7 @@ impl ReviewVersion {
 
 /// The review that a hook gets, and the uid that its answer must have.
 pub(super) fn request(
-    admission: &Admission,
+    admission: &AdmissionAttributes,
     invocation: &Invocation,
     version: ReviewVersion,
 ) -> (Text, Value) {
@@ -73,14 +73,14 @@ pub(super) fn request(
 }
 
 /// The object in the version that the hook wants.
-fn shown(served: &Served, object: &Value, revision: u64) -> Value {
+fn shown(served: &ServedResource, object: &Value, revision: u64) -> Value {
     // What a subresource takes is no object of the resource.
-    if Object::view(object).kind() != served.hub.names.kind {
+    if Object::view(object).kind() != served.internal.names.kind {
         return object.clone();
     }
     let mut object = object.clone();
-    served.shown(&mut object);
-    if served.definition.custom.is_none() {
+    served.to_request_version(&mut object);
+    if served.definition.custom_resource.is_none() {
         served.definition.normalize(&mut object);
     }
     if revision > 0 {
@@ -90,7 +90,7 @@ fn shown(served: &Served, object: &Value, revision: u64) -> Value {
     object
 }
 
-impl Verdict {
+impl ReviewResult {
     pub(crate) fn read(
         answer: &Value,
         uid: &str,
@@ -152,10 +152,11 @@ impl Verdict {
     }
 
     /// The hook's no, as the caller gets it.
-    pub(crate) fn refusal(&self, hook: &str) -> Status {
+    pub(crate) fn denied_status(&self, hook: &str) -> Status {
         let mut result = self.result.clone();
         if !result.is_object()
-            || conform(<Status as object::Lens>::SHAPE, &mut result, &mut Vec::new()).is_err()
+            || coerce_to_schema(<Status as object::Lens>::SHAPE, &mut result, &mut Vec::new())
+                .is_err()
         {
             result = Value::object();
         }
@@ -193,15 +194,15 @@ fn check_patch(mutating: bool, patch: &str, ty: Option<&str>) -> Result<(), &'st
 
 /// Changes the object as a hook wants it.
 pub(super) fn apply(
-    admission: &mut Admission<'_>,
-    hook: &Hook,
+    admission: &mut AdmissionAttributes<'_>,
+    hook: &Webhook,
     invocation: &Invocation,
     patch: &Value,
-) -> Result<(), Failure> {
+) -> Result<(), WebhookError> {
     if patch.items().is_empty() {
         return Ok(());
     }
-    let wrong = |why: String| Failure::Refused(Status::internal(why));
+    let wrong = |why: String| WebhookError::Denied(Status::internal(why));
     if admission.object.is_null() {
         return Err(wrong(format!(
             "admission webhook {:?} attempted to modify the object, which is not supported for this \
@@ -211,17 +212,18 @@ pub(super) fn apply(
     }
     let served = &invocation.served;
     let before = shown(served, &admission.object, 0);
-    let mut object = patch::json(&before, patch).map_err(|error| wrong(error.to_string()))?;
+    let mut object =
+        patch::apply_json_patch(&before, patch).map_err(|error| wrong(error.to_string()))?;
     let (was, is) = (Object::view(&before), Object::view(&object));
     if !object.is_object() || was.kind() != is.kind() || was.api_version() != is.api_version() {
         let (name, kind) = (&hook.name, was.kind());
         return Err(wrong(format!("admission webhook {name:?} made something else of a {kind}")));
     }
     if Object::view(&object).kind() == served.definition.names.kind {
-        served.definition.conform(&mut object, &mut Vec::new()).map_err(wrong)?;
-        served.definition.hooks.default_fields(&mut object);
+        served.definition.coerce(&mut object, &mut Vec::new()).map_err(wrong)?;
+        served.definition.strategy.default_fields(&mut object);
         served.definition.normalize(&mut object);
-        served.stored(&mut object);
+        served.to_internal_version(&mut object);
     }
     admission.object = object;
     Ok(())
@@ -240,7 +242,7 @@ mod tests {
         let good = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview",
             "response":{"uid":"u","allowed":true,"patchType":"JSONPatch","patch":"W10="}}"#;
         let read = |text: &str, uid: &str, version, mutating| {
-            Verdict::read(&answer(text), uid, (version, mutating))
+            ReviewResult::read(&answer(text), uid, (version, mutating))
         };
         let (v1, v1beta1) = (ReviewVersion::V1, ReviewVersion::V1beta1);
         let verdict = read(good, "u", v1, true).unwrap();
@@ -258,14 +260,16 @@ mod tests {
 
     #[test]
     fn a_no_has_a_reason_or_says_that_it_has_none() {
-        let none = Verdict::default().refusal("h.example.com");
+        let none = ReviewResult::default().denied_status("h.example.com");
         assert_eq!(
             (none.code(), none.message()),
             (400, "admission webhook \"h.example.com\" denied the request without explanation")
         );
-        let said =
-            Verdict { result: answer(r#"{"code":403,"message":"no"}"#), ..Verdict::default() };
-        let said = said.refusal("h");
+        let said = ReviewResult {
+            result: answer(r#"{"code":403,"message":"no"}"#),
+            ..ReviewResult::default()
+        };
+        let said = said.denied_status("h");
         assert_eq!(
             (said.code(), said.message()),
             (403, "admission webhook \"h\" denied the request: no")

@@ -1,25 +1,25 @@
 //! What became of the questions to hooks, under upstream's names.
 
-use server::{Counter, Name, Operation, Report, Timing};
+use server::{CounterVec, HistogramVec, MetricDesc, MetricsSource, Operation};
 
-use super::{Failure, Hook};
+use super::{Webhook, WebhookError};
 
 const SECONDS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
 
 #[derive(Debug)]
-pub(crate) struct Tally {
-    seconds: Timing,
-    requests: Counter,
-    rejections: Counter,
-    open: Counter,
+pub(crate) struct WebhookMetrics {
+    seconds: HistogramVec,
+    requests: CounterVec,
+    rejections: CounterVec,
+    open: CounterVec,
 }
 
-impl Default for Tally {
+impl Default for WebhookMetrics {
     fn default() -> Self {
-        let counter = |name, help, labels| Counter::new(Name { name, help, labels });
+        let counter = |name, help, labels| CounterVec::new(MetricDesc { name, help, labels });
         Self {
-            seconds: Timing::new(
-                Name {
+            seconds: HistogramVec::new(
+                MetricDesc {
                     name: "apiserver_admission_webhook_admission_duration_seconds",
                     help: "How long hooks took.",
                     labels: &["name", "operation", "rejected", "type"],
@@ -45,36 +45,36 @@ impl Default for Tally {
     }
 }
 
-impl Tally {
+impl WebhookMetrics {
     /// A hook was asked; `None`: it said yes.
     #[expect(clippy::too_many_arguments, reason = "all that is known of a question")]
     pub(super) fn asked(
         &self,
-        hook: &Hook,
+        hook: &Webhook,
         operation: Operation,
         mutating: bool,
-        failure: Option<&Failure>,
+        failure: Option<&WebhookError>,
         seconds: f64,
     ) {
         let (name, operation) = (hook.name.as_str(), operation.name());
         let kind = if mutating { "admit" } else { "validating" };
         let open =
-            matches!(failure, Some(Failure::Calling(_))) && hook.is("failurePolicy", "Ignore");
+            matches!(failure, Some(WebhookError::Calling(_))) && hook.is("failurePolicy", "Ignore");
         let rejected = if failure.is_some() && !open { "true" } else { "false" };
         let code = match failure {
             None => 200,
-            Some(Failure::Refused(status)) => status.code(),
-            Some(Failure::Calling(_)) => 0,
+            Some(WebhookError::Denied(status)) => status.code(),
+            Some(WebhookError::Calling(_)) => 0,
         };
         let code = code.to_string();
         self.seconds.observe(&[name, operation, rejected, kind], seconds);
         self.requests.count(&[&code, name, operation, rejected, kind]);
         match failure {
-            Some(Failure::Calling(_)) if open => self.open.count(&[name, kind]),
-            Some(Failure::Calling(_)) => {
+            Some(WebhookError::Calling(_)) if open => self.open.count(&[name, kind]),
+            Some(WebhookError::Calling(_)) => {
                 self.rejections.count(&["calling_webhook_error", name, operation, "0", kind]);
             }
-            Some(Failure::Refused(_)) => {
+            Some(WebhookError::Denied(_)) => {
                 self.rejections.count(&["no_error", name, operation, &code, kind]);
             }
             None => {}
@@ -82,7 +82,7 @@ impl Tally {
     }
 }
 
-impl Report for Tally {
+impl MetricsSource for WebhookMetrics {
     fn report(&self, out: &mut String) {
         self.seconds.write(out);
         self.requests.write(out);

@@ -4,12 +4,17 @@ use std::collections::HashSet;
 
 use cel::Url;
 use object::{Value, names};
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
-use super::mapping::{Expression, Rule, Source};
+use super::mapping::{ClaimSource, Expression, JwtValidationRule};
 use crate::structured::{text, texts};
 
-pub(super) fn check_issuer(issuer: &Value, path: &Path<'_>, own: &[String], errors: &mut Errors) {
+pub(super) fn check_issuer(
+    issuer: &Value,
+    path: &FieldPath<'_>,
+    own: &[String],
+    errors: &mut ErrorList,
+) {
     let (url, discovery) = (text(issuer, "url"), text(issuer, "discoveryURL"));
     match url {
         "" => errors.required(&path.field("url"), ""),
@@ -62,14 +67,14 @@ pub(super) fn check_issuer(issuer: &Value, path: &Path<'_>, own: &[String], erro
 fn unreadable(authorities: &str) -> Option<&'static str> {
     match pki::certificates(authorities.as_bytes()) {
         Err(_) => Some("data does not contain any valid RSA or ECDSA certificates"),
-        Ok(all) if all.iter().any(|one| pki::Identity::of(one).is_err()) => {
+        Ok(all) if all.iter().any(|one| pki::CertificateIdentity::of(one).is_err()) => {
             Some("x509: malformed certificate")
         }
         Ok(_) => None,
     }
 }
 
-fn check_url(url: &str, own: &[String], path: &Path<'_>, errors: &mut Errors) {
+fn check_url(url: &str, own: &[String], path: &FieldPath<'_>, errors: &mut ErrorList) {
     if own.iter().any(|own| own == url) {
         let why = format!("URL must not overlap with disallowed issuers: [{}]", own.join(" "));
         errors.invalid(path, url, why);
@@ -92,11 +97,11 @@ fn check_url(url: &str, own: &[String], path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-pub(super) fn check_key(key: &str, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn check_key(key: &str, path: &FieldPath<'_>, errors: &mut ErrorList) {
     match key.split_once('/') {
         _ if key.is_empty() => errors.required(path, ""),
         Some((domain, rest)) if !domain.is_empty() && !rest.is_empty() => {
-            errors.complaints(path, domain, names::dns1123_subdomain(domain));
+            errors.invalid_each(path, domain, names::dns1123_subdomain(domain));
             let allowed = |c: char| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c);
             if !rest.chars().all(allowed) {
                 let why = r"Invalid path (regex used for validation is '[A-Za-z0-9/\-._~%!$&'()*+,;=:]+')";
@@ -125,13 +130,13 @@ pub(super) fn check_key(key: &str, path: &Path<'_>, errors: &mut Errors) {
 
 /// An address that nobody has verified must not become a name unnoticed.
 pub(super) fn check_email(
-    username: Option<&Source>,
-    rules: &[Rule],
+    username: Option<&ClaimSource>,
+    rules: &[JwtValidationRule],
     extra: &[(String, Expression)],
-    path: &Path<'_>,
-    errors: &mut Errors,
+    path: &FieldPath<'_>,
+    errors: &mut ErrorList,
 ) {
-    let Some(Source::Expression(username)) = username else { return };
+    let Some(ClaimSource::Expression(username)) = username else { return };
     let reads = |of: &Expression, claim: &str| of.program.fields_of("claims").contains(&claim);
     let mut all = [username]
         .into_iter()

@@ -4,16 +4,16 @@ use std::{collections::HashSet, sync::Arc};
 
 use anyhow::{Result, bail};
 use cel::Environment;
-use client::{Pem, Tls};
+use client::{Pem, TlsOptions};
 use object::Value;
-use schema::{ErrorType, Errors, Path};
+use schema::{ErrorList, ErrorType, FieldPath};
 
 use super::{
-    Issuer, Terms,
+    JwtIssuer, TokenRequirements,
     check::{check_email, check_issuer, check_key},
-    distributed::Distributed,
-    keys::Keys,
-    mapping::{Expression, Mappings, Rule, Source},
+    distributed::DistributedClaims,
+    keys::RemoteKeySet,
+    mapping::{ClaimMappings, ClaimSource, Expression, JwtValidationRule},
     shape::CONFIGURATION,
 };
 use crate::structured::{self, aggregate, text, texts};
@@ -24,14 +24,14 @@ const MOST: usize = 64;
 /// What the file says.
 #[derive(Debug)]
 pub(crate) struct AuthenticationConfiguration {
-    pub(crate) issuers: Vec<Issuer>,
+    pub(crate) issuers: Vec<JwtIssuer>,
     /// `None`: the flag decides.
-    pub(crate) anonymous: Option<AnonymousRule>,
+    pub(crate) anonymous: Option<AnonymousConfig>,
 }
 
 /// Who comes in without saying who they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AnonymousRule {
+pub(crate) struct AnonymousConfig {
     pub(crate) enabled: bool,
     /// The only paths that they may ask for; none: all.
     pub(crate) paths: Vec<String>,
@@ -46,15 +46,17 @@ impl AuthenticationConfiguration {
     }
 
     pub(crate) fn read(file: &Value, own: &[String], algorithms: &[String]) -> Result<Self> {
-        let mut errors = Errors::default();
+        let mut errors = ErrorList::default();
         let all = file.get("jwt").items();
-        let root = Path::Root.field("jwt");
+        let root = FieldPath::Root.field("jwt");
         if all.len() > MOST {
-            errors.more_than(&root, all.len(), MOST);
+            errors.too_many_with_count(&root, all.len(), MOST);
             bail!(aggregate(&errors));
         }
-        let environments =
-            Environments { claims: cel::access::claims(), user: cel::access::user() };
+        let environments = CelEnvironments {
+            claims: cel::access::claims_environment(),
+            user: cel::access::user_environment(),
+        };
         let mut issuers = Vec::new();
         let (mut urls, mut discoveries) = (HashSet::new(), HashSet::new());
         for (at, tree) in all.iter().enumerate() {
@@ -78,20 +80,20 @@ impl AuthenticationConfiguration {
 }
 
 /// Where expressions are compiled.
-struct Environments {
+struct CelEnvironments {
     claims: Arc<Environment>,
     user: Arc<Environment>,
 }
 
-impl Environments {
+impl CelEnvironments {
     /// `None` if something is wrong with it, which is noted.
     fn issuer(
         &self,
         tree: &Value,
-        path: &Path<'_>,
+        path: &FieldPath<'_>,
         (own, algorithms): (&[String], &[String]),
-        errors: &mut Errors,
-    ) -> Option<Issuer> {
+        errors: &mut ErrorList,
+    ) -> Option<JwtIssuer> {
         let issuer = tree.get("issuer");
         check_issuer(issuer, &path.field("issuer"), own, errors);
         let rules = path.field("claimValidationRules");
@@ -110,17 +112,24 @@ impl Environments {
         let user_rules = self.user_rules(user_rules, &path.field("userValidationRules"), errors);
         let pem = Some(text(issuer, "certificateAuthority")).filter(|pem| !pem.is_empty());
         let authorities = pem.map(|pem| Pem::Data(pem.as_bytes().to_vec()));
-        let tls = Tls { authorities, ..Tls::default() };
-        let distributed = Distributed::new(groups.as_ref(), tls.clone());
-        let mappings =
-            Mappings { username: username?, groups, uid, extra, required, claim_rules, user_rules };
-        Some(Issuer {
+        let tls = TlsOptions { ca: authorities, ..TlsOptions::default() };
+        let distributed = DistributedClaims::new(groups.as_ref(), tls.clone());
+        let mappings = ClaimMappings {
+            username: username?,
+            groups,
+            uid,
+            extra,
+            required,
+            claim_rules,
+            user_rules,
+        };
+        Some(JwtIssuer {
             url: text(issuer, "url").to_owned(),
-            terms: Terms {
+            terms: TokenRequirements {
                 audiences: texts(issuer.get("audiences")),
                 algorithms: algorithms.to_vec(),
             },
-            keys: Keys::new(text(issuer, "url"), text(issuer, "discoveryURL"), tls),
+            keys: RemoteKeySet::new(text(issuer, "url"), text(issuer, "discoveryURL"), tls),
             distributed,
             mappings,
             egress: text(issuer, "egressSelectorType").to_owned(),
@@ -131,10 +140,10 @@ impl Environments {
     fn source(
         &self,
         of: &Value,
-        path: &Path<'_>,
+        path: &FieldPath<'_>,
         name: &str,
-        errors: &mut Errors,
-    ) -> Option<Source> {
+        errors: &mut ErrorList,
+    ) -> Option<ClaimSource> {
         let (tree, path) = (of.get(name), path.field(name));
         let (claim, expression) = (text(tree, "claim"), text(tree, "expression"));
         let prefix = tree.get("prefix");
@@ -155,7 +164,7 @@ impl Environments {
                     errors.invalid(&path.field("prefix"), prefix.clone(), why);
                 }
                 let at = path.field("expression");
-                compile(&self.claims, expression, false, &at, errors).map(Source::Expression)
+                compile(&self.claims, expression, false, &at, errors).map(ClaimSource::Expression)
             }
             (false, true) => {
                 if prefix.is_null() && name != "uid" {
@@ -163,7 +172,7 @@ impl Environments {
                     errors.required(&path.field("prefix"), why);
                 }
                 let prefix = text(tree, "prefix").to_owned();
-                Some(Source::Claim { name: claim.to_owned(), prefix })
+                Some(ClaimSource::Claim { name: claim.to_owned(), prefix })
             }
         }
     }
@@ -171,9 +180,9 @@ impl Environments {
     fn claim_rules(
         &self,
         tree: &Value,
-        path: &Path<'_>,
-        errors: &mut Errors,
-    ) -> (Vec<(String, String)>, Vec<Rule>) {
+        path: &FieldPath<'_>,
+        errors: &mut ErrorList,
+    ) -> (Vec<(String, String)>, Vec<JwtValidationRule>) {
         let (mut required, mut rules) = (Vec::new(), Vec::new());
         let (mut claims, mut expressions) = (HashSet::new(), HashSet::new());
         for (at, tree) in tree.get("claimValidationRules").items().iter().enumerate() {
@@ -208,14 +217,21 @@ impl Environments {
                     }
                     let compiled = compile(&self.claims, expression, true, &place, errors);
                     let message = message.to_owned();
-                    rules.extend(compiled.map(|expression| Rule { expression, message }));
+                    rules.extend(
+                        compiled.map(|expression| JwtValidationRule { expression, message }),
+                    );
                 }
             }
         }
         (required, rules)
     }
 
-    fn user_rules(&self, all: &Value, path: &Path<'_>, errors: &mut Errors) -> Vec<Rule> {
+    fn user_rules(
+        &self,
+        all: &Value,
+        path: &FieldPath<'_>,
+        errors: &mut ErrorList,
+    ) -> Vec<JwtValidationRule> {
         let (mut rules, mut seen) = (Vec::new(), HashSet::new());
         for (at, tree) in all.items().iter().enumerate() {
             let path = path.index(at);
@@ -225,7 +241,10 @@ impl Environments {
             } else if !seen.insert(expression) {
                 errors.duplicate(&place, expression);
             } else if let Some(expression) = compile(&self.user, expression, true, &place, errors) {
-                rules.push(Rule { expression, message: text(tree, "message").to_owned() });
+                rules.push(JwtValidationRule {
+                    expression,
+                    message: text(tree, "message").to_owned(),
+                });
             }
         }
         rules
@@ -234,8 +253,8 @@ impl Environments {
     fn extra(
         &self,
         mappings: &Value,
-        path: &Path<'_>,
-        errors: &mut Errors,
+        path: &FieldPath<'_>,
+        errors: &mut ErrorList,
     ) -> Vec<(String, Expression)> {
         let root = path.field("extra");
         let (mut all, mut seen) = (Vec::new(), HashSet::new());
@@ -262,17 +281,17 @@ fn compile(
     environment: &Arc<Environment>,
     source: &str,
     truth: bool,
-    path: &Path<'_>,
-    errors: &mut Errors,
+    path: &FieldPath<'_>,
+    errors: &mut ErrorList,
 ) -> Option<Expression> {
     match environment.compile(source) {
         Ok(program) if truth && *program.output_type() != cel::Type::Bool => {
             errors.invalid(path, source, "must evaluate to bool");
             None
         }
-        Ok(program) => match program.flaw() {
+        Ok(program) => match program.instantiation_error() {
             Some(flaw) => {
-                let why = format!("{}{flaw}", cel::UNPLANNED);
+                let why = format!("{}{flaw}", cel::INSTANTIATION_FAILED);
                 errors.push(ErrorType::Internal, path, Value::Null, why);
                 None
             }
@@ -285,11 +304,11 @@ fn compile(
     }
 }
 
-fn anonymous(tree: &Value, errors: &mut Errors) -> Option<AnonymousRule> {
+fn anonymous(tree: &Value, errors: &mut ErrorList) -> Option<AnonymousConfig> {
     if !tree.is_object() {
         return None;
     }
-    let path = Path::Root.field("anonymous");
+    let path = FieldPath::Root.field("anonymous");
     let conditions = tree.get("conditions");
     let enabled = tree.get("enabled").as_bool().unwrap_or_default();
     if !enabled && !conditions.items().is_empty() {
@@ -297,10 +316,10 @@ fn anonymous(tree: &Value, errors: &mut Errors) -> Option<AnonymousRule> {
         let paths =
             conditions.items().iter().map(|one| format!("{{\"Path\":{:?}}}", text(one, "path")));
         let shown = format!("[{}]", paths.collect::<Vec<_>>().join(","));
-        errors.invalid_shown(&path.field("conditions"), shown, why);
+        errors.invalid_formatted(&path.field("conditions"), shown, why);
     }
     let paths = conditions.items().iter().map(|condition| text(condition, "path").to_owned());
-    Some(AnonymousRule { enabled, paths: paths.collect() })
+    Some(AnonymousConfig { enabled, paths: paths.collect() })
 }
 
 #[cfg(test)]

@@ -7,12 +7,12 @@ use std::{
     time::Duration,
 };
 
-use client::{Proxy, Tls};
+use client::{Proxy, TlsOptions};
 use http::{HeaderValue, header::AUTHORIZATION};
 use object::{Value, from_json};
-use pki::Jws;
+use pki::UnverifiedJws;
 
-use super::{Terms, keys::Keys, mapping::Source};
+use super::{TokenRequirements, keys::RemoteKeySet, mapping::ClaimSource};
 use crate::remote::at;
 
 const WITHIN: Duration = Duration::from_secs(30);
@@ -21,21 +21,21 @@ const ISSUERS: usize = 16;
 
 /// Asks those whom tokens name.
 #[derive(Debug)]
-pub(super) struct Distributed {
+pub(super) struct DistributedClaims {
     /// The only claim that is looked for elsewhere.
     claim: String,
-    tls: Tls,
+    tls: TlsOptions,
     /// Who stands between.
-    pub(super) through: Option<Proxy>,
-    issuers: Mutex<HashMap<String, Arc<Keys>>>,
+    pub(super) proxy: Option<Proxy>,
+    issuers: Mutex<HashMap<String, Arc<RemoteKeySet>>>,
 }
 
-impl Distributed {
+impl DistributedClaims {
     /// `None` if groups are no plain claim.
-    pub(super) fn new(groups: Option<&Source>, tls: Tls) -> Option<Self> {
+    pub(super) fn new(groups: Option<&ClaimSource>, tls: TlsOptions) -> Option<Self> {
         match groups {
-            Some(Source::Claim { name, .. }) if !name.is_empty() => {
-                Some(Self { claim: name.clone(), tls, through: None, issuers: Mutex::default() })
+            Some(ClaimSource::Claim { name, .. }) if !name.is_empty() => {
+                Some(Self { claim: name.clone(), tls, proxy: None, issuers: Mutex::default() })
             }
             _ => None,
         }
@@ -45,7 +45,7 @@ impl Distributed {
     pub(super) async fn expand(
         &self,
         claims: &Value,
-        terms: &Terms,
+        terms: &TokenRequirements,
         now: i64,
     ) -> Result<Value, String> {
         let mut claims = claims.clone();
@@ -75,7 +75,7 @@ impl Distributed {
         &self,
         address: &str,
         token: &str,
-        (terms, now): (&Terms, i64),
+        (terms, now): (&TokenRequirements, i64),
     ) -> Result<Value, String> {
         let claim = &self.claim;
         let failed = |why: String| format!("while getting distributed claim {claim:?}: {why}");
@@ -86,13 +86,14 @@ impl Distributed {
             bearer.set_sensitive(true);
             remote.headers.insert(AUTHORIZATION, bearer);
         }
-        remote.to = remote.to.through(self.through.clone());
+        remote.to = remote.to.with_proxy(self.proxy.clone());
         let (code, body) = remote.get(WITHIN).await.map_err(failed)?;
         if !code.is_success() {
             return Err(failed(format!("error while getting distributed claim JWT: {code}")));
         }
         let text = String::from_utf8_lossy(&body);
-        let token = Jws::parse(text.trim()).ok_or_else(|| failed("malformed jwt".to_owned()))?;
+        let token =
+            UnverifiedJws::parse(text.trim()).ok_or_else(|| failed("malformed jwt".to_owned()))?;
         let told = from_json(&token.payload).map_err(|error| failed(error.to_string()))?;
         let issuer = told.get("iss").as_str().unwrap_or_default();
         let keys = self.keys(issuer)?;
@@ -111,15 +112,15 @@ impl Distributed {
     }
 
     /// The keys of whoever signs; fetched from where it says that they are.
-    fn keys(&self, issuer: &str) -> Result<Arc<Keys>, String> {
+    fn keys(&self, issuer: &str) -> Result<Arc<RemoteKeySet>, String> {
         let mut issuers = self.issuers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = issuers.get(issuer) {
             return Ok(known.clone());
         } else if issuers.len() == ISSUERS {
             return Err(format!("verifier not initialized for issuer: {issuer:?}"));
         }
-        let mut keys = Keys::new(issuer, "", self.tls.clone());
-        keys.through.clone_from(&self.through);
+        let mut keys = RemoteKeySet::new(issuer, "", self.tls.clone());
+        keys.through.clone_from(&self.proxy);
         let keys = Arc::new(keys);
         issuers.insert(issuer.to_owned(), keys.clone());
         Ok(keys)

@@ -6,11 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use client::{Proxy, Tls};
+use client::{Proxy, TlsOptions};
 use http::StatusCode;
 use object::from_json;
-use pki::{Jws, WebKey};
-use server::Remote;
+use pki::{JsonWebKey, UnverifiedJws};
+use server::WebhookClient;
 
 use crate::remote::at;
 
@@ -21,13 +21,13 @@ const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
-pub(super) struct Keys {
+pub(super) struct RemoteKeySet {
     issuer: String,
     discovery: String,
-    tls: Tls,
+    tls: TlsOptions,
     /// Who stands between.
     pub(super) through: Option<Proxy>,
-    known: Mutex<Known>,
+    known: Mutex<CachedKeys>,
     /// Held by who asks the issuer: all others wait for the same answer, except those whose keys
     /// are known.
     asking: tokio::sync::Mutex<()>,
@@ -35,19 +35,19 @@ pub(super) struct Keys {
 
 /// What is known, and since when.
 #[derive(Debug, Default)]
-struct Known {
+struct CachedKeys {
     /// Where the keys are; `None` before the issuer was ever reached.
     address: Option<String>,
-    keys: Arc<Vec<WebKey>>,
+    keys: Arc<Vec<JsonWebKey>>,
     /// When the issuer was asked, or gave the last answer.
     asked: Option<Instant>,
     /// Why there was none.
     failure: Option<String>,
 }
 
-impl Keys {
+impl RemoteKeySet {
     /// `discovery`: where the document is, if that is elsewhere.
-    pub(super) fn new(issuer: &str, discovery: &str, tls: Tls) -> Self {
+    pub(super) fn new(issuer: &str, discovery: &str, tls: TlsOptions) -> Self {
         let own = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
         Self {
             issuer: issuer.to_owned(),
@@ -61,7 +61,7 @@ impl Keys {
 
     /// Whether one of the issuer's keys has signed the token. Whoever has a token of a known key
     /// never waits.
-    pub(super) async fn verify(&self, token: &Jws<'_>) -> Result<(), String> {
+    pub(super) async fn verify(&self, token: &UnverifiedJws<'_>) -> Result<(), String> {
         if self.has_signed(token) {
             return Ok(());
         }
@@ -85,11 +85,11 @@ impl Keys {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, CachedKeys> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn has_signed(&self, token: &Jws<'_>) -> bool {
+    fn has_signed(&self, token: &UnverifiedJws<'_>) -> bool {
         let keys = self.known().keys.clone();
         keys.iter().any(|key| key.verifies(token))
     }
@@ -114,7 +114,7 @@ impl Keys {
             None => self.discover().await?,
         };
         let keys = self.get(&address).await?;
-        let keys = WebKey::set(&keys).map_err(|error| error.to_string())?;
+        let keys = JsonWebKey::parse_set(&keys).map_err(|error| error.to_string())?;
         let mut known = self.known();
         (known.keys, known.address) = (Arc::new(keys), Some(address));
         Ok(())
@@ -139,7 +139,8 @@ impl Keys {
 
     async fn get(&self, address: &str) -> Result<bytes::Bytes, String> {
         let remote = at(address, self.tls.clone()).map_err(|error| format!("{error:#}"))?;
-        let remote = Remote { to: remote.to.clone().through(self.through.clone()), ..remote };
+        let remote =
+            WebhookClient { to: remote.to.clone().with_proxy(self.through.clone()), ..remote };
         match remote.get(WITHIN).await? {
             (StatusCode::OK, body) => Ok(body),
             (code, _) => Err(format!("{address}: {code}")),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cel::{Bindings, CALL_LIMIT, Program};
 use object::{Text, Value};
-use server::User;
+use server::UserInfo;
 
 use super::one_or_many;
 
@@ -17,33 +17,33 @@ pub(super) struct Expression {
 
 /// Where a part of a user comes from.
 #[derive(Debug)]
-pub(super) enum Source {
+pub(super) enum ClaimSource {
     Claim { name: String, prefix: String },
     Expression(Expression),
 }
 
 /// What must hold, and what is said where it does not.
 #[derive(Debug)]
-pub(super) struct Rule {
+pub(super) struct JwtValidationRule {
     pub(super) expression: Expression,
     pub(super) message: String,
 }
 
 #[derive(Debug)]
-pub(super) struct Mappings {
-    pub(super) username: Source,
-    pub(super) groups: Option<Source>,
-    pub(super) uid: Option<Source>,
+pub(super) struct ClaimMappings {
+    pub(super) username: ClaimSource,
+    pub(super) groups: Option<ClaimSource>,
+    pub(super) uid: Option<ClaimSource>,
     pub(super) extra: Vec<(String, Expression)>,
     /// Claims that must have a value.
     pub(super) required: Vec<(String, String)>,
-    pub(super) claim_rules: Vec<Rule>,
-    pub(super) user_rules: Vec<Rule>,
+    pub(super) claim_rules: Vec<JwtValidationRule>,
+    pub(super) user_rules: Vec<JwtValidationRule>,
 }
 
-impl Mappings {
+impl ClaimMappings {
     /// Who bears a token with these claims; or why nobody does.
-    pub(super) fn user(&self, claims: &Value) -> Result<User, String> {
+    pub(super) fn user(&self, claims: &Value) -> Result<UserInfo, String> {
         let read = as_read(claims);
         let evaluated = |part: &str, expression: &Expression| {
             expression
@@ -51,8 +51,8 @@ impl Mappings {
                 .map_err(|why| format!("oidc: error evaluating {part} claim expression: {why}"))
         };
         let name = match &self.username {
-            Source::Claim { name, prefix } => username(claims, name, prefix)?,
-            Source::Expression(expression) => {
+            ClaimSource::Claim { name, prefix } => username(claims, name, prefix)?,
+            ClaimSource::Expression(expression) => {
                 let name = text(&evaluated("username", expression)?).ok_or(
                     "oidc: error evaluating username claim expression: username claim expression must return a string",
                 )?;
@@ -64,16 +64,16 @@ impl Mappings {
         };
         let groups = match &self.groups {
             None => Vec::new(),
-            Some(Source::Claim { name, prefix }) => groups(claims, name, prefix)?,
-            Some(Source::Expression(expression)) => texts(&evaluated("group", expression)?)
+            Some(ClaimSource::Claim { name, prefix }) => groups(claims, name, prefix)?,
+            Some(ClaimSource::Expression(expression)) => texts(&evaluated("group", expression)?)
                 .map_err(|why| format!("oidc: error evaluating group claim expression: {why}"))?,
         };
         let uid = match &self.uid {
             None => String::new(),
-            Some(Source::Claim { name, .. }) => {
+            Some(ClaimSource::Claim { name, .. }) => {
                 claim(claims, name).map_err(|why| format!("oidc: parse uid claim {name:?}: {why}"))?
             }
-            Some(Source::Expression(expression)) => text(&evaluated("uid", expression)?).ok_or(
+            Some(ClaimSource::Expression(expression)) => text(&evaluated("uid", expression)?).ok_or(
                 "oidc: error evaluating uid claim expression: uid claim expression must return a string",
             )?,
         };
@@ -93,7 +93,7 @@ impl Mappings {
         }
         self.check_claims(claims, &read)?;
         let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
-        let user = User { uid: uid.into(), extra, ..User::new(&name, &groups) };
+        let user = UserInfo { uid: uid.into(), extra, ..UserInfo::new(&name, &groups) };
         let shown = shown(&user);
         all_hold(&self.user_rules, "user", &shown)
             .map_err(|why| format!("oidc: error evaluating user info validation rule: {why}"))?;
@@ -128,8 +128,8 @@ impl Expression {
     }
 }
 
-fn all_hold(rules: &[Rule], name: &str, tree: &Value) -> Result<(), String> {
-    for Rule { expression, message } in rules {
+fn all_hold(rules: &[JwtValidationRule], name: &str, tree: &Value) -> Result<(), String> {
+    for JwtValidationRule { expression, message } in rules {
         match expression.evaluate(name, tree)?.as_bool() {
             Some(true) => {}
             Some(false) => {
@@ -212,7 +212,7 @@ fn as_read(claims: &Value) -> Value {
     }
 }
 
-fn shown(user: &User) -> Value {
+fn shown(user: &UserInfo) -> Value {
     let mut tree = Value::object();
     tree["username"] = user.name.clone().into();
     tree["uid"] = user.uid.clone().into();

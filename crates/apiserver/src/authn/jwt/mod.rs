@@ -13,42 +13,42 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use object::{Clock, Value, from_json};
-use pki::{Jws, Rotating};
-use server::{Authenticate, Authenticating, Peer, User};
+use pki::{Reloadable, UnverifiedJws};
+use server::{AuthenticateFuture, Authenticator, Peer, UserInfo};
 
-pub(crate) use self::config::{AnonymousRule, AuthenticationConfiguration};
+pub(crate) use self::config::{AnonymousConfig, AuthenticationConfiguration};
 pub use self::flags::OidcFlags;
-use self::{distributed::Distributed, keys::Keys, mapping::Mappings};
-use crate::egress::Egress;
+use self::{distributed::DistributedClaims, keys::RemoteKeySet, mapping::ClaimMappings};
+use crate::egress::EgressSelector;
 
 /// How far an issuer's clock may be ahead of ours, in seconds.
 const LEEWAY: i64 = 5 * 60;
 
 /// All issuers that are believed; they may change while the server runs.
 #[derive(Debug)]
-pub(crate) struct Tokens {
-    issuers: Rotating<Vec<Issuer>>,
+pub(crate) struct JwtAuthenticator {
+    issuers: Reloadable<Vec<JwtIssuer>>,
     clock: Arc<dyn Clock>,
 }
 
 /// One issuer: how its tokens are verified, and who they say calls.
 #[derive(Debug)]
-pub(crate) struct Issuer {
+pub(crate) struct JwtIssuer {
     url: String,
-    terms: Terms,
-    keys: Keys,
-    distributed: Option<Distributed>,
-    mappings: Mappings,
+    terms: TokenRequirements,
+    keys: RemoteKeySet,
+    distributed: Option<DistributedClaims>,
+    mappings: ClaimMappings,
     /// Which of those who may stand between does.
     egress: String,
 }
 
-impl Issuer {
+impl JwtIssuer {
     /// Is asked through whom it names.
-    pub(crate) fn go_through(&mut self, egress: &Egress) {
+    pub(crate) fn set_egress(&mut self, egress: &EgressSelector) {
         let through = egress.named(&self.egress);
         if let Some(distributed) = &mut self.distributed {
-            distributed.through.clone_from(&through);
+            distributed.proxy.clone_from(&through);
         }
         self.keys.through = through;
     }
@@ -56,23 +56,23 @@ impl Issuer {
 
 /// What every token must be, whoever has signed it.
 #[derive(Debug)]
-struct Terms {
+struct TokenRequirements {
     audiences: Vec<String>,
     algorithms: Vec<String>,
 }
 
-impl Tokens {
-    pub(crate) fn new(issuers: Vec<Issuer>, clock: Arc<dyn Clock>) -> Self {
-        Self { issuers: Rotating::new(issuers), clock }
+impl JwtAuthenticator {
+    pub(crate) fn new(issuers: Vec<JwtIssuer>, clock: Arc<dyn Clock>) -> Self {
+        Self { issuers: Reloadable::new(issuers), clock }
     }
 
     /// From now on these are believed.
-    pub(crate) fn replace(&self, issuers: Vec<Issuer>) {
+    pub(crate) fn replace(&self, issuers: Vec<JwtIssuer>) {
         self.issuers.replace(issuers);
     }
 
-    async fn identify(&self, token: &str) -> Option<User> {
-        let token = Jws::parse(token)?;
+    async fn identify(&self, token: &str) -> Option<UserInfo> {
+        let token = UnverifiedJws::parse(token)?;
         let claims = from_json(&token.payload).ok().filter(Value::is_object)?;
         let said = match claims.get("iss").as_str()? {
             "accounts.google.com" => "https://accounts.google.com",
@@ -90,8 +90,8 @@ impl Tokens {
     }
 }
 
-impl Authenticate for Tokens {
-    fn authenticate<'a>(&'a self, _: &'a Peer, request: &'a Parts) -> Authenticating<'a> {
+impl Authenticator for JwtAuthenticator {
+    fn authenticate<'a>(&'a self, _: &'a Peer, request: &'a Parts) -> AuthenticateFuture<'a> {
         Box::pin(async move {
             match super::bearer(request) {
                 Some(token) => Ok(self.identify(token).await),
@@ -101,8 +101,13 @@ impl Authenticate for Tokens {
     }
 }
 
-impl Issuer {
-    async fn identify(&self, token: &Jws<'_>, claims: &Value, now: i64) -> Result<User, String> {
+impl JwtIssuer {
+    async fn identify(
+        &self,
+        token: &UnverifiedJws<'_>,
+        claims: &Value,
+        now: i64,
+    ) -> Result<UserInfo, String> {
         self.verify(token, claims, now)
             .await
             .map_err(|why| format!("oidc: verify token: {why}"))?;
@@ -116,14 +121,19 @@ impl Issuer {
         }
     }
 
-    async fn verify(&self, token: &Jws<'_>, claims: &Value, now: i64) -> Result<(), String> {
+    async fn verify(
+        &self,
+        token: &UnverifiedJws<'_>,
+        claims: &Value,
+        now: i64,
+    ) -> Result<(), String> {
         self.terms.check(token, claims, now)?;
         self.keys.verify(token).await
     }
 }
 
-impl Terms {
-    fn check(&self, token: &Jws<'_>, claims: &Value, now: i64) -> Result<(), String> {
+impl TokenRequirements {
+    fn check(&self, token: &UnverifiedJws<'_>, claims: &Value, now: i64) -> Result<(), String> {
         let audiences = one_or_many(claims.get("aud"));
         if !audiences.iter().any(|own| self.audiences.contains(own)) {
             return Err(format!("expected audience in {:?} got {audiences:?}", self.audiences));

@@ -1,61 +1,66 @@
 //! The fields of an AuthenticationConfiguration.
 
-use crate::structured::{Shape, Struct};
+use crate::structured::{ConfigSchema, FieldKind};
 
-pub(super) const CONFIGURATION: Struct = Struct(
+pub(super) const CONFIGURATION: ConfigSchema = ConfigSchema(
     "AuthenticationConfiguration",
-    &[("jwt", Shape::List(&JWT)), ("anonymous", Shape::Object(&ANONYMOUS))],
+    &[("jwt", FieldKind::List(&JWT)), ("anonymous", FieldKind::Object(&ANONYMOUS))],
 );
-const JWT: Struct = Struct(
+const JWT: ConfigSchema = ConfigSchema(
     "JWTAuthenticator",
     &[
-        ("issuer", Shape::Object(&ISSUER)),
-        ("claimMappings", Shape::Object(&MAPPINGS)),
-        ("claimValidationRules", Shape::List(&CLAIM_RULE)),
-        ("userValidationRules", Shape::List(&USER_RULE)),
+        ("issuer", FieldKind::Object(&ISSUER)),
+        ("claimMappings", FieldKind::Object(&MAPPINGS)),
+        ("claimValidationRules", FieldKind::List(&CLAIM_RULE)),
+        ("userValidationRules", FieldKind::List(&USER_RULE)),
     ],
 );
-const ISSUER: Struct = Struct(
+const ISSUER: ConfigSchema = ConfigSchema(
     "Issuer",
     &[
-        ("url", Shape::Text),
-        ("discoveryURL", Shape::Text),
-        ("certificateAuthority", Shape::Text),
-        ("audiences", Shape::Texts),
-        ("audienceMatchPolicy", Shape::Text),
-        ("egressSelectorType", Shape::Text),
+        ("url", FieldKind::Text),
+        ("discoveryURL", FieldKind::Text),
+        ("certificateAuthority", FieldKind::Text),
+        ("audiences", FieldKind::Texts),
+        ("audienceMatchPolicy", FieldKind::Text),
+        ("egressSelectorType", FieldKind::Text),
     ],
 );
-const MAPPINGS: Struct = Struct(
+const MAPPINGS: ConfigSchema = ConfigSchema(
     "ClaimMappings",
     &[
-        ("username", Shape::Object(&PREFIXED)),
-        ("groups", Shape::Object(&PREFIXED)),
-        ("uid", Shape::Object(&SOURCE)),
-        ("extra", Shape::List(&EXTRA)),
+        ("username", FieldKind::Object(&PREFIXED)),
+        ("groups", FieldKind::Object(&PREFIXED)),
+        ("uid", FieldKind::Object(&SOURCE)),
+        ("extra", FieldKind::List(&EXTRA)),
     ],
 );
-const PREFIXED: Struct = Struct(
+const PREFIXED: ConfigSchema = ConfigSchema(
     "PrefixedClaimOrExpression",
-    &[("claim", Shape::Text), ("prefix", Shape::Text), ("expression", Shape::Text)],
+    &[("claim", FieldKind::Text), ("prefix", FieldKind::Text), ("expression", FieldKind::Text)],
 );
-const SOURCE: Struct =
-    Struct("ClaimOrExpression", &[("claim", Shape::Text), ("expression", Shape::Text)]);
-const EXTRA: Struct =
-    Struct("ExtraMapping", &[("key", Shape::Text), ("valueExpression", Shape::Text)]);
-const CLAIM_RULE: Struct = Struct(
+const SOURCE: ConfigSchema = ConfigSchema(
+    "ClaimOrExpression",
+    &[("claim", FieldKind::Text), ("expression", FieldKind::Text)],
+);
+const EXTRA: ConfigSchema =
+    ConfigSchema("ExtraMapping", &[("key", FieldKind::Text), ("valueExpression", FieldKind::Text)]);
+const CLAIM_RULE: ConfigSchema = ConfigSchema(
     "ClaimValidationRule",
     &[
-        ("claim", Shape::Text),
-        ("requiredValue", Shape::Text),
-        ("expression", Shape::Text),
-        ("message", Shape::Text),
+        ("claim", FieldKind::Text),
+        ("requiredValue", FieldKind::Text),
+        ("expression", FieldKind::Text),
+        ("message", FieldKind::Text),
     ],
 );
-const USER_RULE: Struct =
-    Struct("UserValidationRule", &[("expression", Shape::Text), ("message", Shape::Text)]);
-const ANONYMOUS: Struct = Struct(
-    "AnonymousAuthConfig",
-    &[("enabled", Shape::Bool), ("conditions", Shape::List(&ANONYMOUS_CONDITION))],
+const USER_RULE: ConfigSchema = ConfigSchema(
+    "UserValidationRule",
+    &[("expression", FieldKind::Text), ("message", FieldKind::Text)],
 );
-const ANONYMOUS_CONDITION: Struct = Struct("AnonymousAuthCondition", &[("path", Shape::Text)]);
+const ANONYMOUS: ConfigSchema = ConfigSchema(
+    "AnonymousAuthConfig",
+    &[("enabled", FieldKind::Bool), ("conditions", FieldKind::List(&ANONYMOUS_CONDITION))],
+);
+const ANONYMOUS_CONDITION: ConfigSchema =
+    ConfigSchema("AnonymousAuthCondition", &[("path", FieldKind::Text)]);

@@ -8,32 +8,32 @@ use object::{
     Value,
     selector::{FieldSelector, FieldTerm},
 };
-use schema::Gates;
-use server::{Attributes, Authorize, Authorizing, Decision, Registry, User};
+use schema::FeatureGates;
+use server::{Attributes, AuthorizeFuture, Authorizer, Decision, Registry, UserInfo};
 
-use self::related::Related;
+use self::related::NodeGraph;
 
 #[derive(Clone, Debug)]
 pub(crate) struct NodeAuthorizer {
     /// Weak: the registry's own plugins ask here.
     pub(crate) registry: Weak<Registry>,
-    pub(crate) gates: Gates,
+    pub(crate) gates: FeatureGates,
 }
 
 /// The node whose kubelet this is.
-pub(crate) fn node_of(user: &User) -> Option<&str> {
-    user.name.strip_prefix("system:node:").filter(|_| user.is_in("system:nodes"))
+pub(crate) fn node_of(user: &UserInfo) -> Option<&str> {
+    user.name.strip_prefix("system:node:").filter(|_| user.in_group("system:nodes"))
 }
 
-impl Authorize for NodeAuthorizer {
-    fn authorize<'a>(&'a self, user: &'a User, wanted: &'a Attributes) -> Authorizing<'a> {
+impl Authorizer for NodeAuthorizer {
+    fn authorize<'a>(&'a self, user: &'a UserInfo, wanted: &'a Attributes) -> AuthorizeFuture<'a> {
         let decision = match (node_of(user), self.registry.upgrade()) {
             (Some(""), _) => {
                 Decision::NoOpinion(format!("node: unknown node for user {:?}", &*user.name))
             }
             (Some(node), Some(registry)) if wanted.is_resource => {
-                let related = Related { registry: &registry, node };
-                let ask = Ask { node, wanted, related, gates: &self.gates };
+                let related = NodeGraph { registry: &registry, node };
+                let ask = NodeRequest { node, wanted, related, gates: &self.gates };
                 match ask.decide() {
                     Ok(()) => Decision::Allow(String::new()),
                     Err(why) if why.is_empty() => Decision::NoOpinion(String::new()),
@@ -45,30 +45,30 @@ impl Authorize for NodeAuthorizer {
         Box::pin(async move { decision })
     }
 
-    fn rules_unknown(&self, user: &User) -> Option<&'static str> {
+    fn incomplete_rules_reason(&self, user: &UserInfo) -> Option<&'static str> {
         node_of(user).map(|_| "node authorizer does not support user rule resolution")
     }
 }
 
 /// What one kubelet wants.
-struct Ask<'a> {
+struct NodeRequest<'a> {
     node: &'a str,
     wanted: &'a Attributes,
-    related: Related<'a>,
-    gates: &'a Gates,
+    related: NodeGraph<'a>,
+    gates: &'a FeatureGates,
 }
 
 /// `Err`: no, and why; the text may be empty.
-type Opinion = Result<(), String>;
+type NodeDecision = Result<(), String>;
 
-impl Ask<'_> {
-    fn decide(&self) -> Opinion {
+impl NodeRequest<'_> {
+    fn decide(&self) -> NodeDecision {
         let Attributes { group, resource, subresource, .. } = self.wanted;
         match (&**group, &**resource, &**subresource) {
             ("", "secrets" | "configmaps", part) => self.read(part),
             ("", "persistentvolumeclaims", "status") => {
                 self.verbs(&["update", "patch"], "can only get/update/patch this type")?;
-                self.used()
+                self.require_related()
             }
             ("", "persistentvolumeclaims" | "persistentvolumes", part)
             | ("storage.k8s.io", "volumeattachments", part)
@@ -86,7 +86,7 @@ impl Ask<'_> {
     }
 
     /// What is the same for all nodes.
-    fn others(&self) -> Opinion {
+    fn others(&self) -> NodeDecision {
         let Attributes { group, resource, subresource, .. } = self.wanted;
         let read = ["get", "list", "watch"];
         let verbs: &[&str] = match (&**group, &**resource, &**subresource) {
@@ -110,7 +110,7 @@ impl Ask<'_> {
 
     /// Nobody deletes its own node: it would come back without what the administrator has put
     /// on it.
-    fn nodes(&self, part: &str) -> Opinion {
+    fn nodes(&self, part: &str) -> NodeDecision {
         let (node, name) = (self.node, &*self.wanted.name);
         match (part, &*self.wanted.verb) {
             // NodeRestriction looks at which one it is, and what changes.
@@ -126,7 +126,7 @@ impl Ask<'_> {
         }
     }
 
-    fn pods(&self, part: &str) -> Opinion {
+    fn pods(&self, part: &str) -> NodeDecision {
         match (part, &*self.wanted.verb) {
             // NodeRestriction looks at whose they are: mirror pods, and pods that run here.
             ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => {
@@ -136,18 +136,18 @@ impl Ask<'_> {
             ("", "list" | "watch") if self.wanted.name.is_empty() => {
                 no("can only list/watch pods with spec.nodeName field selector")
             }
-            ("", "get" | "list" | "watch") => self.used(),
+            ("", "get" | "list" | "watch") => self.require_related(),
             _ => no(""),
         }
     }
 
-    fn slices(&self, part: &str) -> Opinion {
+    fn slices(&self, part: &str) -> NodeDecision {
         if !part.is_empty() {
             return no("cannot authorize ResourceSlice subresources");
         }
         match &*self.wanted.verb {
             "create" => Ok(()), // NodeRestriction looks at what it is
-            "get" | "update" | "patch" | "delete" => self.used(),
+            "get" | "update" | "patch" | "delete" => self.require_related(),
             "watch" | "list" | "deletecollection" if self.selects_node() => Ok(()),
             "watch" | "list" | "deletecollection" => no(
                 "can only list/watch/deletecollection resourceslices with nodeName field selector",
@@ -157,15 +157,15 @@ impl Ask<'_> {
         }
     }
 
-    fn certificates(&self, part: &str) -> Opinion {
-        if !self.gates.is_on("PodCertificateRequest") {
+    fn certificates(&self, part: &str) -> NodeDecision {
+        if !self.gates.is_enabled("PodCertificateRequest") {
             return no("");
         } else if !part.is_empty() {
             return no("nodes may not access the status subresource of PodCertificateRequests");
         }
         match &*self.wanted.verb {
             "create" => Ok(()), // NodeRestriction looks at what it is
-            "get" => self.used(),
+            "get" => self.require_related(),
             "list" | "watch" if self.selects_node() => Ok(()),
             "list" | "watch" => {
                 no("can only list/watch podcertificaterequests with nodeName field selector")
@@ -174,7 +174,7 @@ impl Ask<'_> {
         }
     }
 
-    fn lease(&self) -> Opinion {
+    fn lease(&self) -> NodeDecision {
         let all = ["get", "create", "update", "patch", "delete"];
         self.verbs(&all, "can only get, create, update, patch, or delete a node lease")?;
         if self.wanted.namespace != "kube-node-lease" {
@@ -183,13 +183,13 @@ impl Ask<'_> {
         self.same("can only access node lease with the same name as the requesting node")
     }
 
-    fn csi_node(&self, part: &str) -> Opinion {
+    fn csi_node(&self, part: &str) -> NodeDecision {
         match part {
             "" => {
                 let all = ["get", "create", "update", "patch", "delete"];
                 self.verbs(&all, "can only get, create, update, patch, or delete a CSINode")?;
             }
-            "status" if !self.gates.is_on("CSIVolumeHealth") => {
+            "status" if !self.gates.is_enabled("CSIVolumeHealth") => {
                 return no("CSINode status access requires CSIVolumeHealth feature");
             }
             "status" => {
@@ -201,47 +201,47 @@ impl Ask<'_> {
         self.same("can only access CSINode with the same name as the requesting node")
     }
 
-    fn token(&self, part: &str) -> Opinion {
+    fn token(&self, part: &str) -> NodeDecision {
         if !self.is("create") || self.wanted.name.is_empty() {
             return no("can only create tokens for individual service accounts");
         } else if part != "token" {
             return no("can only create token subresource of serviceaccount");
         }
-        self.used()
+        self.require_related()
     }
 
-    fn read(&self, part: &str) -> Opinion {
+    fn read(&self, part: &str) -> NodeDecision {
         self.verbs(&["get", "list", "watch"], "can only read resources of this type")?;
         if !part.is_empty() {
             return no("cannot read subresource");
         } else if self.wanted.namespace.is_empty() {
             return no("can only read namespaced object of this type");
         }
-        self.used()
+        self.require_related()
     }
 
-    fn get(&self, part: &str) -> Opinion {
+    fn get(&self, part: &str) -> NodeDecision {
         self.verbs(&["get"], "can only get individual resources of this type")?;
-        if part.is_empty() { self.used() } else { no("cannot get subresource") }
+        if part.is_empty() { self.require_related() } else { no("cannot get subresource") }
     }
 
     /// The object must have to do with the node.
-    fn used(&self) -> Opinion {
+    fn require_related(&self) -> NodeDecision {
         let Attributes { resource, namespace, name, .. } = self.wanted;
         if name.is_empty() {
             return no("No Object name found");
-        } else if self.related.has(resource, namespace, name) {
+        } else if self.related.is_related(resource, namespace, name) {
             return Ok(());
         }
         no(format!("no relationship found between node '{}' and this object", self.node))
     }
 
     /// The name on creation is NodeRestriction's matter.
-    fn same(&self, otherwise: &str) -> Opinion {
+    fn same(&self, otherwise: &str) -> NodeDecision {
         if self.is("create") || self.wanted.name == self.node { Ok(()) } else { no(otherwise) }
     }
 
-    fn verbs(&self, allowed: &[&str], otherwise: &str) -> Opinion {
+    fn verbs(&self, allowed: &[&str], otherwise: &str) -> NodeDecision {
         if allowed.contains(&&*self.wanted.verb) { Ok(()) } else { no(otherwise) }
     }
 
@@ -259,7 +259,7 @@ impl Ask<'_> {
     }
 }
 
-fn no(why: impl Into<String>) -> Opinion {
+fn no(why: impl Into<String>) -> NodeDecision {
     Err(why.into())
 }
 

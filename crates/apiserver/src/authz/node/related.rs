@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::core::Pod;
 use object::{Lens, Value, View, selector::FieldSelector};
-use server::{Page, Registry, Selection};
+use server::{ListOptions, Registry, Selection};
 use store::Version;
 
 use super::node_name;
@@ -18,13 +18,13 @@ const WITH_SECRET: [&str; 7] =
 const NODE_SECRETS: [&str; 3] =
     ["nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef"];
 
-pub(super) struct Related<'a> {
+pub(super) struct NodeGraph<'a> {
     pub(super) registry: &'a Registry,
     pub(super) node: &'a str,
 }
 
-impl Related<'_> {
-    pub(super) fn has(&self, resource: &str, namespace: &str, name: &str) -> bool {
+impl NodeGraph<'_> {
+    pub(super) fn is_related(&self, resource: &str, namespace: &str, name: &str) -> bool {
         match resource {
             "pods" => self.names_node("", resource, (namespace, name)),
             "resourceslices" => self.names_node("resource.k8s.io", resource, ("", name)),
@@ -65,7 +65,7 @@ impl Related<'_> {
         let fields = FieldSelector::parse(&format!("spec.nodeName={}", self.node));
         let Ok(fields) = fields else { return Vec::new() };
         let selection = Selection { fields, ..Selection::namespace(namespace) };
-        let list = self.registry.list(&kind, &selection, &Page::default());
+        let list = self.registry.list(&kind, &selection, &ListOptions::default());
         let mut pods = list.map(|list| list.items).unwrap_or_default();
         // What a node has made itself gives it no rights.
         pods.retain(|pod| Pod::view(&pod.object).metadata().annotations().get(MIRROR).is_none());
@@ -91,7 +91,7 @@ impl Related<'_> {
     /// Whether a volume of the node needs the secret to be mounted.
     fn volume_secret(&self, namespace: &str, name: &str) -> bool {
         let Ok(kind) = self.registry.kind("", "persistentvolumes") else { return false };
-        let all = self.registry.list(&kind, &Selection::default(), &Page::default());
+        let all = self.registry.list(&kind, &Selection::default(), &ListOptions::default());
         let all = all.map(|list| list.items).unwrap_or_default();
         all.iter().any(|volume| {
             volume_secrets(volume.object.get("spec")).contains(&(namespace, name))

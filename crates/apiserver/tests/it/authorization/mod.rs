@@ -18,7 +18,7 @@ use client::Client;
 use http::Method;
 use object::{Value, to_json};
 use server::{Decision, Server};
-use testkit::Cluster;
+use testkit::TestCluster;
 
 use self::{
     model::{Model, Verdict},
@@ -34,8 +34,8 @@ const REQUESTS: usize = 60;
 
 #[tokio::test]
 async fn is_as_the_model_says() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     let (mut decided, mut allowed) = (0, 0);
     for round in 0..ROUNDS {
         let mut random = Random::new(round.try_into().expect("a small number"));

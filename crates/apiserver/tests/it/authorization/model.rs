@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use client::Client;
 use http::Method;
 use object::Value;
-use server::{Attributes, User};
+use server::{Attributes, UserInfo};
 
 use super::{
     node_model::{self, Related, related},
@@ -115,7 +115,11 @@ impl Model {
     }
 
     /// Why it is allowed, one reason for each binding; and the roles that are named and are not there.
-    fn by_roles(&self, user: &User, asked: &Attributes) -> (BTreeSet<String>, BTreeSet<String>) {
+    fn by_roles(
+        &self,
+        user: &UserInfo,
+        asked: &Attributes,
+    ) -> (BTreeSet<String>, BTreeSet<String>) {
         let (mut allowing, mut missing) = (BTreeSet::new(), BTreeSet::new());
         for binding in &self.bindings {
             // Those of the cluster hold everywhere, those of a namespace only there.
@@ -235,7 +239,7 @@ impl Binding {
 }
 
 impl Subject {
-    fn is(&self, user: &User) -> bool {
+    fn is(&self, user: &UserInfo) -> bool {
         match &*self.kind {
             "User" => *user.name == *self.name,
             "Group" => user.groups.iter().any(|group| **group == *self.name),

@@ -2,7 +2,7 @@
 //! pods bound to it, and what these use.
 
 use object::{Value, selector::FieldSelector};
-use server::{Attributes, User};
+use server::{Attributes, UserInfo};
 
 use super::model::{Model, meta, text};
 
@@ -22,7 +22,7 @@ const UNIFORM: [(&str, &str, &[&str]); 11] = [
 ];
 
 /// The error is the reason, which may be empty.
-pub(super) fn decide(model: &Model, user: &User, asked: &Attributes) -> Result<(), String> {
+pub(super) fn decide(model: &Model, user: &UserInfo, asked: &Attributes) -> Result<(), String> {
     let Some(node) = user.name.strip_prefix("system:node:") else { return Err(String::new()) };
     if !user.groups.iter().any(|group| group == "system:nodes") {
         return Err(String::new());

@@ -1,7 +1,7 @@
 //! Random questions: may this user do that? Half of them are about what the world's rules and objects name.
 
 use object::Value;
-use server::{Attributes, User};
+use server::{Attributes, UserInfo};
 
 use super::{
     random::Random,
@@ -11,7 +11,7 @@ use crate::tree;
 
 #[derive(Clone, Debug)]
 pub(super) struct Question {
-    pub(super) user: User,
+    pub(super) user: UserInfo,
     pub(super) attributes: Attributes,
 }
 
@@ -179,7 +179,7 @@ impl Question {
             1 => node.to_owned(),
             _ => format!("system:node:{node}"),
         };
-        Self { user: User::new(&name, groups), attributes }
+        Self { user: UserInfo::new(&name, groups), attributes }
     }
 
     /// The same as a SubjectAccessReview.
@@ -210,7 +210,7 @@ impl Question {
     }
 }
 
-pub(super) fn somebody(random: &mut Random, round: usize) -> User {
+pub(super) fn somebody(random: &mut Random, round: usize) -> UserInfo {
     let name = if random.chance(25) {
         let account = random.one_of(&NAMES);
         format!("system:serviceaccount:{}:{account}", random.one_of(&namespaces(round)))
@@ -224,5 +224,5 @@ pub(super) fn somebody(random: &mut Random, round: usize) -> User {
     if random.chance(2) {
         groups.push("system:masters");
     }
-    User::new(&name, &groups)
+    UserInfo::new(&name, &groups)
 }

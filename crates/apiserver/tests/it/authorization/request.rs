@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use client::Client;
 use http::{HeaderMap, HeaderValue, Method, header::CONTENT_TYPE};
-use server::{Attributes, User};
+use server::{Attributes, UserInfo};
 
 use super::{
     question::{Question, somebody},
@@ -15,7 +15,7 @@ use super::{
 pub(super) struct Asked {
     pub(super) method: Method,
     pub(super) path: String,
-    pub(super) user: User,
+    pub(super) user: UserInfo,
     /// What it asks for.
     attributes: Attributes,
 }
@@ -28,7 +28,7 @@ impl Asked {
         let (known, unknown) = ("system:authenticated", "system:unauthenticated");
         if user.name == "system:anonymous" {
             user.groups.push(unknown.into());
-        } else if !user.is_in(unknown) {
+        } else if !user.in_group(unknown) {
             user.groups.push(known.into());
         }
         Question { user, attributes: self.attributes.clone() }
@@ -53,7 +53,7 @@ impl Asked {
     }
 }
 
-pub(super) fn impersonating(user: &User) -> HeaderMap {
+pub(super) fn impersonating(user: &UserInfo) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let value = |text: &str| HeaderValue::from_str(text).expect("a plain name");
     headers.insert("impersonate-user", value(&user.name));

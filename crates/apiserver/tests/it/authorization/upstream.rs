@@ -6,8 +6,8 @@ use bytes::Bytes;
 use client::{Client, Kubeconfig};
 use http::{HeaderValue, Method, header::CONTENT_TYPE};
 use object::{Value, to_json};
-use server::User;
-use testkit::Cluster;
+use server::UserInfo;
+use testkit::TestCluster;
 
 use super::{
     build, check,
@@ -31,8 +31,8 @@ async fn is_as_upstream_says() {
         PathBuf::from(std::env::var_os("UPSTREAM_KUBECONFIG").expect("its kubeconfig"));
     let kubeconfig = Kubeconfig::read(&kubeconfig).expect("a kubeconfig");
     let theirs = Client::new(kubeconfig.config(None).expect("a kubeconfig"));
-    let cluster = Cluster::start().await;
-    let ours = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let ours = cluster.admin_client();
     let (mut decided, mut differing) = (0, Vec::new());
     for round in 0..ROUNDS {
         let seed = 1_000 + u64::try_from(round).expect("a small number");
@@ -103,7 +103,7 @@ async fn settled(theirs: &Client) {
         theirs.call(Method::POST, &path, "application/json", body).await.expect("it is new");
     }
     let mut question = Question {
-        user: User::new(user, &[]),
+        user: UserInfo::new(user, &[]),
         attributes: server::Attributes {
             verb: "get".into(),
             resource: "settled".into(),
@@ -136,7 +136,7 @@ async fn answer(client: &Client, asked: &Asked) -> Option<BTreeSet<String>> {
 async fn compare_rules(theirs: &Client, ours: &Client, round: usize, differing: &mut Vec<String>) {
     for user in USERS.iter().filter(|user| **user != "*") {
         for namespace in namespaces(round) {
-            let user = User::new(user, &[GROUPS[0], "system:authenticated"]);
+            let user = UserInfo::new(user, &[GROUPS[0], "system:authenticated"]);
             let (their, our) =
                 (rules(theirs, &user, &namespace).await, rules(ours, &user, &namespace).await);
             if their != our {
@@ -146,13 +146,13 @@ async fn compare_rules(theirs: &Client, ours: &Client, round: usize, differing: 
     }
 }
 
-async fn rules(client: &Client, user: &User, namespace: &str) -> BTreeSet<String> {
+async fn rules(client: &Client, user: &UserInfo, namespace: &str) -> BTreeSet<String> {
     let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
     let body = format!(r#"{{"spec":{{"namespace":"{namespace}"}}}}"#);
     let mut headers = impersonating(user);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let answer = client.request(Method::POST, path, headers, Bytes::from(body)).await;
-    let body = answer.expect("an answer").success().await.expect("a review").bytes().await;
+    let body = answer.expect("an answer").error_for_status().await.expect("a review").bytes().await;
     let review = object::from_json(&body.expect("a body")).expect("JSON");
     let status = &review["status"];
     let lists = ["resourceRules", "nonResourceRules"];

@@ -9,8 +9,8 @@ use serde::Deserialize;
 
 use super::{
     super::{Error, Result},
-    Auth,
-    http::{Http, Reach, between, is_loopback},
+    RegistryAuth,
+    http::{HttpClient, Reach, between, is_loopback},
 };
 
 const LARGEST_TOKEN: u64 = 1 << 20;
@@ -26,10 +26,10 @@ struct Challenge {
 }
 
 /// None if we have nothing to answer with.
-pub(super) async fn answer(
-    http: &Http,
+pub(super) async fn authorize(
+    http: &HttpClient,
     challenges: &[String],
-    auth: Option<&Auth>,
+    auth: Option<&RegistryAuth>,
     url: &str,
 ) -> Result<Option<Authorization>> {
     for challenge in challenges.iter().filter_map(|text| parse(text)) {
@@ -43,9 +43,9 @@ pub(super) async fn answer(
 }
 
 async fn token(
-    http: &Http,
+    http: &HttpClient,
     challenge: &Challenge,
-    auth: Option<&Auth>,
+    auth: Option<&RegistryAuth>,
     url: &str,
 ) -> Result<Authorization> {
     if let Some(auth) = auth.filter(|auth| !auth.registry_token.is_empty()) {
@@ -53,7 +53,7 @@ async fn token(
     }
     let realm = challenge.parameters.get("realm").map(String::as_str).unwrap_or_default();
     let auth = auth.filter(|auth| !auth.username.is_empty() || !auth.identity_token.is_empty());
-    if auth.is_some() && !may_see_secrets(realm, url) {
+    if auth.is_some() && !is_trusted_realm(realm, url) {
         return Err(unauthorized(format!("will not send credentials to {realm} unencrypted")));
     }
     // The realm is the registry's word.
@@ -120,14 +120,14 @@ fn read_token(bytes: &[u8]) -> Result<Authorization> {
 }
 
 /// A registry that we speak to in plain text may name a plain token service; nobody else may.
-fn may_see_secrets(realm: &str, url: &str) -> bool {
+fn is_trusted_realm(realm: &str, url: &str) -> bool {
     let (Ok(realm), Ok(url)) = (realm.parse::<Uri>(), url.parse::<Uri>()) else { return false };
     realm.scheme_str() == Some("https")
         || realm.host().is_some_and(is_loopback)
         || (url.scheme_str() == Some("http") && url.host() == realm.host())
 }
 
-fn basic(auth: &Auth) -> Authorization {
+fn basic(auth: &RegistryAuth) -> Authorization {
     Authorization(format!(
         "Basic {}",
         BASE64_STANDARD.encode(format!("{}:{}", auth.username, auth.password))
@@ -183,9 +183,9 @@ mod tests {
 
     #[test]
     fn secrets_need_encryption() {
-        assert!(may_see_secrets("https://t.example/token", "https://r.example/v2/"));
-        assert!(!may_see_secrets("http://t.example/token", "https://r.example/v2/"));
-        assert!(may_see_secrets("http://127.0.0.1:1/token", "http://127.0.0.1:2/v2/"));
+        assert!(is_trusted_realm("https://t.example/token", "https://r.example/v2/"));
+        assert!(!is_trusted_realm("http://t.example/token", "https://r.example/v2/"));
+        assert!(is_trusted_realm("http://127.0.0.1:1/token", "http://127.0.0.1:2/v2/"));
         assert_eq!(escape("a b:c"), "a%20b%3Ac");
     }
 }

@@ -24,14 +24,14 @@ use super::{
     resolve,
 };
 
-const CONNECT: Duration = Duration::from_secs(10);
-const ANSWER: Duration = Duration::from_mins(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_mins(1);
 /// As many bytes must come in that time as a body goes on: a registry that sends a byte now and
 /// then would hold a pull for ever.
 const LEAST: u64 = 64 << 10;
 const MOST_REDIRECTS: usize = 5;
 /// Where distributions keep the certificates they trust.
-const BUNDLES: [&str; 4] = [
+const CA_BUNDLE_PATHS: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/ca-bundle.pem",
@@ -41,7 +41,7 @@ const BUNDLES: [&str; 4] = [
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-pub(super) struct Http {
+pub(super) struct HttpClient {
     tls: TlsConnector,
     patience: Duration,
 }
@@ -78,16 +78,17 @@ impl Pace {
 }
 
 /// A response, and the task that reads it off its connection: it ends with this.
-pub(super) struct Answer {
+pub(super) struct HttpResponse {
     response: Response<Incoming>,
     pace: Pace,
     _connection: JoinSet<()>,
 }
 
-impl Http {
+impl HttpClient {
     pub(super) fn new(extra_roots: &[u8], patience: Option<Duration>) -> Result<Self> {
         let mut roots = RootCertStore::empty();
-        let system = BUNDLES.iter().find_map(|path| std::fs::read(path).ok()).unwrap_or_default();
+        let system =
+            CA_BUNDLE_PATHS.iter().find_map(|path| std::fs::read(path).ok()).unwrap_or_default();
         for pem in [&system, extra_roots] {
             roots.add_parsable_certificates(
                 CertificateDer::pem_slice_iter(pem).filter_map(std::result::Result::ok),
@@ -99,10 +100,10 @@ impl Http {
             .map_err(|error| Error::malformed(error.to_string()))?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Ok(Self { tls: Arc::new(config).into(), patience: patience.unwrap_or(ANSWER) })
+        Ok(Self { tls: Arc::new(config).into(), patience: patience.unwrap_or(RESPONSE_TIMEOUT) })
     }
 
-    pub(super) async fn send(&self, request: Builder, reach: Reach) -> Result<Answer> {
+    pub(super) async fn send(&self, request: Builder, reach: Reach) -> Result<HttpResponse> {
         self.send_with(request, Bytes::new(), reach).await
     }
 
@@ -111,14 +112,14 @@ impl Http {
         request: Builder,
         body: Bytes,
         mut reach: Reach,
-    ) -> Result<Answer> {
+    ) -> Result<HttpResponse> {
         let request = request
             .body(body)
             .map_err(|error| Error::malformed(format!("invalid request: {error}")))?;
         let (mut head, body) = request.into_parts();
         for _ in 0..=MOST_REDIRECTS {
             let request = Request::from_parts(head.clone(), body.clone());
-            let answer = self.once(request, reach).await?;
+            let answer = self.send_once(request, reach).await?;
             if !is_redirect(answer.status()) {
                 return Ok(answer);
             }
@@ -132,7 +133,7 @@ impl Http {
         Err(Error::malformed(format!("more than {MOST_REDIRECTS} redirects")))
     }
 
-    async fn once(&self, mut request: Request<Bytes>, reach: Reach) -> Result<Answer> {
+    async fn send_once(&self, mut request: Request<Bytes>, reach: Reach) -> Result<HttpResponse> {
         let uri = request.uri().clone();
         let authority =
             uri.authority().ok_or_else(|| Error::malformed(format!("no host in {uri}")))?;
@@ -151,7 +152,7 @@ impl Http {
             .parse()
             .map_err(|e| failed(&e))?;
 
-        let stream = timeout(CONNECT, self.connect(&uri, reach))
+        let stream = timeout(CONNECT_TIMEOUT, self.connect(&uri, reach))
             .await
             .map_err(|_| failed(&"connection timed out"))??;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
@@ -167,7 +168,7 @@ impl Http {
             .map_err(|_| failed(&"no answer in time"))?
             .map_err(|error| failed(&error))?;
         let pace = Pace { patience: self.patience, waited: Duration::ZERO, bytes: 0 };
-        Ok(Answer { response, pace, _connection: tasks })
+        Ok(HttpResponse { response, pace, _connection: tasks })
     }
 
     async fn connect(&self, uri: &Uri, reach: Reach) -> Result<Box<dyn Stream>> {
@@ -202,7 +203,7 @@ impl Http {
     }
 }
 
-impl Answer {
+impl HttpResponse {
     pub(super) fn status(&self) -> StatusCode {
         self.response.status()
     }

@@ -14,24 +14,24 @@ use serde::Deserialize;
 use tokio::sync::{Mutex, mpsc};
 
 use super::{
-    Digest, Error, Reference, Result, Version,
-    digest::Hashing,
+    Digest, Error, Reference, Result, TagOrDigest,
+    digest::DigestStream,
     layer::LIMITS,
-    manifest::{DOCKER_INDEX, DOCKER_MANIFEST, Descriptor, INDEX, LARGEST_DOCUMENT, MANIFEST},
+    manifest::{DOCKER_INDEX, DOCKER_MANIFEST, Descriptor, INDEX, MANIFEST, MAX_DOCUMENT_BYTES},
     reference,
     space::Reserving,
 };
 use auth::Authorization;
-use http::{Answer, Http, Reach};
+use http::{HttpClient, HttpResponse, Reach};
 
-const TRIES: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 /// Between the network and the disk; a chunk is what one read brought.
 const BUFFERED_CHUNKS: usize = 64;
 const LARGEST_ERROR: u64 = 64 << 10;
 
 /// Where registries are reached.
 #[derive(Clone, Debug, Default)]
-pub struct Registries {
+pub struct RegistryConfig {
     /// By the host of a reference: URLs such as `http://127.0.0.1:5000`, asked in this order. `*` stands for
     /// every other host; one that is not here is asked itself, by https; by plain http if it is a loopback address.
     pub endpoints: BTreeMap<String, Vec<String>>,
@@ -41,7 +41,7 @@ pub struct Registries {
     pub patience: Option<Duration>,
 }
 
-impl Registries {
+impl RegistryConfig {
     /// Parses flags such as `HOST=URL`. Registries are tried in this order.
     pub fn parse<'a>(flags: impl IntoIterator<Item = &'a str>) -> Result<Self> {
         let mut registries = Self::default();
@@ -57,7 +57,7 @@ impl Registries {
 
 /// Credentials for a pull.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
-pub struct Auth {
+pub struct RegistryAuth {
     pub username: String,
     pub password: String,
     /// Exchanged for a token at the registry's token service.
@@ -66,13 +66,13 @@ pub struct Auth {
     pub registry_token: String,
 }
 
-impl Auth {
+impl RegistryAuth {
     pub fn basic(username: &str, password: &str) -> Self {
         Self { username: username.to_owned(), password: password.to_owned(), ..Self::default() }
     }
 
     /// `auth` of a docker configuration: base64 of `user:password`.
-    pub fn encoded(text: &str) -> Result<Self> {
+    pub fn from_base64(text: &str) -> Result<Self> {
         let invalid = || Error::malformed("invalid registry credentials");
         let bytes = BASE64_STANDARD.decode(text.trim()).map_err(|_| invalid())?;
         let text = String::from_utf8(bytes).map_err(|_| invalid())?;
@@ -82,7 +82,7 @@ impl Auth {
 }
 
 /// Secrets stay out of logs.
-impl fmt::Debug for Auth {
+impl fmt::Debug for RegistryAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Auth").field("username", &self.username).finish_non_exhaustive()
     }
@@ -90,26 +90,26 @@ impl fmt::Debug for Auth {
 
 /// Pulls from one repository.
 pub(super) struct Client {
-    http: Http,
+    http: HttpClient,
     reference: Reference,
     endpoints: Vec<String>,
-    auth: Option<Auth>,
+    auth: Option<RegistryAuth>,
     /// The answer to the last challenge, per endpoint.
     authorizations: Mutex<BTreeMap<String, Authorization>>,
 }
 
 impl Client {
     pub(super) fn new(
-        registries: &Registries,
+        registries: &RegistryConfig,
         reference: &Reference,
-        auth: Option<Auth>,
+        auth: Option<RegistryAuth>,
     ) -> Result<Self> {
         let listed = registries.endpoints.get(&reference.host).or(registries.endpoints.get("*"));
         let endpoints = match listed {
             Some(endpoints) if !endpoints.is_empty() => endpoints.clone(),
             _ => vec![reference::endpoint(&reference.host)],
         };
-        let http = Http::new(&registries.roots, registries.patience)?;
+        let http = HttpClient::new(&registries.roots, registries.patience)?;
         Ok(Self {
             http,
             reference: reference.clone(),
@@ -120,12 +120,12 @@ impl Client {
     }
 
     /// A manifest or index, checked against its digest if that is known.
-    pub(super) async fn manifest(&self, version: &Version) -> Result<(Descriptor, Vec<u8>)> {
+    pub(super) async fn manifest(&self, version: &TagOrDigest) -> Result<(Descriptor, Vec<u8>)> {
         let path = format!("manifests/{}", version.as_text());
-        let bytes = self.anywhere(|endpoint| self.document(endpoint, &path)).await?;
+        let bytes = self.try_endpoints(|endpoint| self.document(endpoint, &path)).await?;
         let digest = Digest::of(&bytes);
         match version {
-            Version::Digest(wanted) if *wanted != digest => {
+            TagOrDigest::Digest(wanted) if *wanted != digest => {
                 Err(Error::malformed(format!("manifest {wanted} has digest {digest}")))
             }
             _ => Ok((Descriptor::new("", digest, bytes.len() as u64), bytes)),
@@ -134,19 +134,19 @@ impl Client {
 
     /// Writes a blob to `path` and checks it on the way.
     pub(super) async fn blob(&self, blob: &Descriptor, path: &Path) -> Result<()> {
-        self.anywhere(|endpoint| self.download(endpoint, blob, path)).await
+        self.try_endpoints(|endpoint| self.download(endpoint, blob, path)).await
     }
 
     /// Asks each endpoint until one has it. Troubles of the network are tried again; the first error is told.
-    async fn anywhere<T, F: Future<Output = Result<T>>>(
+    async fn try_endpoints<T, F: Future<Output = Result<T>>>(
         &self,
         ask: impl Fn(String) -> F,
     ) -> Result<T> {
         let mut first = None;
         for endpoint in &self.endpoints {
-            for attempt in 0..TRIES {
+            for attempt in 0..MAX_ATTEMPTS {
                 match ask(endpoint.clone()).await {
-                    Err(Error::Registry(reason)) if attempt + 1 < TRIES => {
+                    Err(Error::Registry(reason)) if attempt + 1 < MAX_ATTEMPTS => {
                         tracing::debug!(%endpoint, %reason, "asking the registry again");
                         tokio::time::sleep(Duration::from_millis(200 << (2 * attempt))).await;
                     }
@@ -163,7 +163,7 @@ impl Client {
 
     async fn document(&self, endpoint: String, path: &str) -> Result<Vec<u8>> {
         let accept = [MANIFEST, DOCKER_MANIFEST, INDEX, DOCKER_INDEX].join(", ");
-        self.get(&endpoint, path, &accept).await?.bytes(LARGEST_DOCUMENT).await
+        self.get(&endpoint, path, &accept).await?.bytes(MAX_DOCUMENT_BYTES).await
     }
 
     async fn download(&self, endpoint: String, blob: &Descriptor, path: &Path) -> Result<()> {
@@ -171,7 +171,7 @@ impl Client {
         let (sender, mut receiver) = mpsc::channel::<Bytes>(BUFFERED_CHUNKS);
         let folder = path.parent().unwrap_or(Path::new("."));
         let file = Reserving::new(File::create(path)?, File::open(folder)?)?;
-        let mut file = Hashing::new(file, blob.size.min(LIMITS.bytes));
+        let mut file = DigestStream::new(file, blob.size.min(LIMITS.bytes));
         let writing = crate::threads::run(move || {
             while let Some(bytes) = receiver.blocking_recv() {
                 file.write_all(&bytes)?;
@@ -201,7 +201,7 @@ impl Client {
         }
     }
 
-    async fn get(&self, endpoint: &str, path: &str, accept: &str) -> Result<Answer> {
+    async fn get(&self, endpoint: &str, path: &str, accept: &str) -> Result<HttpResponse> {
         let url = format!("{}/v2/{}/{path}", endpoint.trim_end_matches('/'), self.reference.path);
         let known = self.authorizations.lock().await.get(endpoint).cloned();
         let answer = self.send(&url, accept, known.as_ref()).await?;
@@ -211,9 +211,9 @@ impl Client {
         let challenges = answer.headers().get_all(header::WWW_AUTHENTICATE).iter();
         let challenges: Vec<String> =
             challenges.filter_map(|value| Some(value.to_str().ok()?.to_owned())).collect();
-        let authorization = auth::answer(&self.http, &challenges, self.auth_for(endpoint), &url)
+        let authorization = auth::authorize(&self.http, &challenges, self.auth_for(endpoint), &url)
             .await
-            .map_err(|error| self.name(error))?;
+            .map_err(|error| self.with_reference(error))?;
         let Some(authorization) = authorization else { return self.check(answer, &url).await };
         let answer = self.send(&url, accept, Some(&authorization)).await?;
         if answer.status() != StatusCode::UNAUTHORIZED {
@@ -223,7 +223,7 @@ impl Client {
     }
 
     /// Credentials are for the registry that the image names, not for mirrors of it.
-    fn auth_for(&self, endpoint: &str) -> Option<&Auth> {
+    fn auth_for(&self, endpoint: &str) -> Option<&RegistryAuth> {
         let host = |url: &str| Some(url.parse::<Uri>().ok()?.authority()?.to_string());
         let itself = host(endpoint) == host(&reference::endpoint(&self.reference.host));
         self.auth.as_ref().filter(|_| itself)
@@ -234,7 +234,7 @@ impl Client {
         url: &str,
         accept: &str,
         authorization: Option<&Authorization>,
-    ) -> Result<Answer> {
+    ) -> Result<HttpResponse> {
         let mut request = Request::get(url).header(header::ACCEPT, accept);
         if let Some(Authorization(value)) = authorization {
             let mut value =
@@ -245,7 +245,7 @@ impl Client {
         self.http.send(request, Reach::Anywhere).await
     }
 
-    async fn check(&self, answer: Answer, url: &str) -> Result<Answer> {
+    async fn check(&self, answer: HttpResponse, url: &str) -> Result<HttpResponse> {
         let status = answer.status();
         if status.is_success() {
             return Ok(answer);
@@ -253,7 +253,7 @@ impl Client {
         let reason = reason(answer).await;
         Err(match status {
             StatusCode::NOT_FOUND => Error::NotFound(self.reference.to_string()),
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => self.name(Error::Unauthorized {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => self.with_reference(Error::Unauthorized {
                 reference: String::new(),
                 reason: format!("pull access denied, repository does not exist or may require authorization: {reason}"),
             }),
@@ -264,7 +264,7 @@ impl Client {
         })
     }
 
-    fn name(&self, error: Error) -> Error {
+    fn with_reference(&self, error: Error) -> Error {
         match error {
             Error::Unauthorized { reason, .. } => {
                 Error::Unauthorized { reference: self.reference.to_string(), reason }
@@ -275,7 +275,7 @@ impl Client {
 }
 
 /// The registry's own words, if it has any.
-async fn reason(answer: Answer) -> String {
+async fn reason(answer: HttpResponse) -> String {
     #[derive(Deserialize)]
     struct Errors {
         errors: Vec<Problem>,

@@ -32,7 +32,7 @@ pub(super) async fn addresses(host: &str) -> Result<Vec<IpAddr>> {
     let servers = name_servers(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default());
     let mut reason = "no name server".to_owned();
     for server in servers.iter().cycle().take(servers.len() * TRIES) {
-        match ask(*server, host).await {
+        match lookup_host(*server, host).await {
             Ok(found) if found.is_empty() => return Err(failed(host, "no such host")),
             Ok(found) => return Ok(found),
             Err(error) => reason = error,
@@ -42,7 +42,7 @@ pub(super) async fn addresses(host: &str) -> Result<Vec<IpAddr>> {
 }
 
 /// IPv4 first: a machine without IPv6 then connects at once.
-async fn ask(server: SocketAddr, host: &str) -> std::result::Result<Vec<IpAddr>, String> {
+async fn lookup_host(server: SocketAddr, host: &str) -> std::result::Result<Vec<IpAddr>, String> {
     let mut found = query(server, host, RecordType::A).await?;
     found.extend(query(server, host, RecordType::AAAA).await?);
     Ok(found)

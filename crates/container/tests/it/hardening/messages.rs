@@ -9,7 +9,7 @@ use std::{
 };
 
 use container::{
-    Cri,
+    CriClient,
     cri::{ExecSyncRequest, ImageFsInfoRequest, VersionRequest},
 };
 use http_body_util::Empty;
@@ -46,7 +46,7 @@ async fn a_long_error_of_another_runtime_harms_no_other_call() {
             each.spawn(http2.serve_connection(TokioIo::new(stream), answer));
         }
     });
-    let cri = Cri::connect(&socket).await.expect("connected");
+    let cri = CriClient::connect(&socket).await.expect("connected");
     let (mut bad, mut good) = (cri.clone(), cri.clone());
     let long = async {
         tokio::time::sleep(Duration::from_millis(300)).await;

@@ -3,7 +3,7 @@ use std::{
     os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt},
 };
 
-use container::image::{Builtin, Registries, Store};
+use container::image::{BuiltinImage, ImageStore, RegistryConfig};
 use serde_json::json;
 use tar::{EntryType, Header};
 
@@ -48,7 +48,7 @@ fn upper() -> Vec<u8> {
 
 #[tokio::test]
 async fn an_oci_archive_unpacks_with_everything_it_says() {
-    let (_dir, store) = store(Registries::default());
+    let (_dir, store) = store(RegistryConfig::default());
     let parts = Parts::new(vec![
         (base(), gzip(&base())),
         (upper(), zstd::encode_all(&upper()[..], 1).expect("in memory")),
@@ -89,7 +89,7 @@ async fn an_oci_archive_unpacks_with_everything_it_says() {
 
 #[tokio::test]
 async fn a_parent_that_a_layer_leaves_out_looks_as_below() {
-    let (_dir, store) = store(Registries::default());
+    let (_dir, store) = store(RegistryConfig::default());
     let low = tar(|archive| {
         let mut header = Header::new_gnu();
         header.set_entry_type(EntryType::Directory);
@@ -107,7 +107,7 @@ async fn a_parent_that_a_layer_leaves_out_looks_as_below() {
 
 #[tokio::test]
 async fn a_docker_archive_with_a_shared_layer() {
-    let (_dir, store) = store(Registries::default());
+    let (_dir, store) = store(RegistryConfig::default());
     let parts = Parts::new(vec![(base(), base())]);
     let archive = tar(|archive| {
         file(archive, "c.json", &parts.config);
@@ -125,7 +125,7 @@ async fn a_docker_archive_with_a_shared_layer() {
 #[tokio::test]
 async fn removal_keeps_what_others_use_and_survives_a_restart() {
     let dir = TempDir::new().expect("a folder");
-    let store = Store::open(dir.path(), Registries::default()).expect("a new store");
+    let store = ImageStore::open(dir.path(), RegistryConfig::default()).expect("a new store");
     let one = Parts::new(vec![(base(), base())]);
     let two = Parts::new(vec![(base(), base()), (upper(), upper())]);
     let one = import(&store, one.oci_archive("one")).await.expect("a good archive");
@@ -133,30 +133,33 @@ async fn removal_keeps_what_others_use_and_survives_a_restart() {
     assert_eq!(one.layers[0], two.layers[0], "shared");
     let before = store.usage();
 
-    store.hold("container", [&two]).expect("it is there");
+    store.lease_layers("container", [&two]).expect("it is there");
     store.remove("two").await.expect("removed");
     store.remove("two").await.expect("removed twice is removed");
     drop(store);
-    let store = Store::open(dir.path(), Registries::default()).expect("the same store");
+    let store = ImageStore::open(dir.path(), RegistryConfig::default()).expect("the same store");
     assert_eq!(store.list(), std::slice::from_ref(&one));
     assert!(two.layers[1].exists(), "a container stands on it");
     assert_eq!(store.holders(), ["container"]);
-    store.release("container").await.expect("released");
+    store.release_layers("container").await.expect("released");
     assert!(!two.layers[1].exists() && one.layers[0].exists());
     assert!(store.usage().inodes < before.inodes && store.usage().bytes > 0);
     store.remove(&one.id).await.expect("removed");
     assert_eq!(fs::read_dir(dir.path().join("layers")).expect("a folder").count(), 0);
     assert_eq!(fs::read_dir(dir.path().join("blobs/sha256")).expect("a folder").count(), 0);
-    assert!(Store::open(dir.path(), Registries::default()).is_err(), "one store, one process");
+    assert!(
+        ImageStore::open(dir.path(), RegistryConfig::default()).is_err(),
+        "one store, one process"
+    );
 }
 
 #[tokio::test]
 async fn a_built_in_image_is_pinned_and_exports() {
-    let (dir, store) = store(Registries::default());
+    let (dir, store) = store(RegistryConfig::default());
     let executable = dir.path().join("tiphys");
     fs::write(&executable, b"program").expect("a file");
     fs::set_permissions(&executable, fs::Permissions::from_mode(0o755)).expect("a file");
-    let builtin = Builtin {
+    let builtin = BuiltinImage {
         name: "tiphys.local/hello:1".to_owned(),
         executable: executable.clone(),
         entrypoint: vec!["/tiphys".to_owned()],
@@ -184,7 +187,7 @@ async fn a_built_in_image_is_pinned_and_exports() {
         .export("tiphys.local/hello:1", fs::File::create(&exported).expect("a file"))
         .await
         .expect("exported");
-    let (_other, other) = super::store(Registries::default());
+    let (_other, other) = super::store(RegistryConfig::default());
     let copy = other.import_file(&exported).await.expect("our own archive").remove(0);
     assert_eq!(
         (&copy.id, &copy.repo_digests, &copy.repo_tags),

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use container::image::{Image, Registries, Result};
+use container::image::{Image, RegistryConfig, Result};
 use tar::EntryType;
 
 use super::*;
@@ -10,7 +10,7 @@ use super::*;
 type Fill<'a> = dyn Fn(&mut Builder<Vec<u8>>) + 'a;
 
 /// Imports an image with this one layer.
-async fn with_layer(store: &Store, layer: Vec<u8>) -> Result<Image> {
+async fn with_layer(store: &ImageStore, layer: Vec<u8>) -> Result<Image> {
     import(store, Parts::new(vec![(layer.clone(), layer)]).oci_archive("hostile")).await
 }
 
@@ -19,7 +19,7 @@ async fn no_entry_leads_out() {
     let outside = TempDir::new().expect("a folder");
     fs::write(outside.path().join("secret"), b"untouched").expect("a file");
     let target = outside.path().to_str().expect("text");
-    let (dir, store) = store(Registries::default());
+    let (dir, store) = store(RegistryConfig::default());
     let refused: [(&str, &Fill<'_>); 5] = [
         ("parent", &|a| entry(a, "../../../escaped", EntryType::Regular, "")),
         ("parent in the middle", &|a| entry(a, "a/../../escaped", EntryType::Directory, "")),
@@ -45,7 +45,7 @@ async fn no_entry_leads_out() {
 async fn links_are_followed_inside_only() {
     let outside = TempDir::new().expect("a folder");
     let target = outside.path().to_str().expect("text");
-    let (_dir, store) = store(Registries::default());
+    let (_dir, store) = store(RegistryConfig::default());
     // `out` is an absolute link; a file below it lands inside the layer or nowhere.
     let layer = tar(|a| {
         entry(a, "out", EntryType::Symlink, target);
@@ -72,7 +72,7 @@ async fn links_are_followed_inside_only() {
 
 #[tokio::test]
 async fn content_that_is_not_what_it_says() {
-    let (_dir, store) = store(Registries::default());
+    let (_dir, store) = store(RegistryConfig::default());
     let layer = tar(|a| file(a, "file", b"1"));
     let other = tar(|a| file(a, "file", b"2"));
     let wrong = Parts::new(vec![(other, layer.clone())]);
@@ -121,7 +121,7 @@ async fn a_layer_that_grows_too_much_is_refused() {
     let stored = encoder.finish().expect("in memory");
     assert!(stored.len() < 1 << 20);
     let diff: String = context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    let (dir, store) = store(Registries::default());
+    let (dir, store) = store(RegistryConfig::default());
     let parts = Parts::of_diffs(vec![(format!("sha256:{diff}"), stored)]);
     let error = import(&store, parts.oci_archive("bomb")).await.expect_err("too large");
     assert!(error.to_string().contains("more than 536870912 bytes"), "{error}");
@@ -144,7 +144,7 @@ async fn names_take_no_more_memory_than_they_may() {
             a.append_data(&mut header, path, std::io::empty()).expect("in memory");
         }
     });
-    let (_dir, store) = store(Registries::default());
+    let (_dir, store) = store(RegistryConfig::default());
     let parts = Parts::new(vec![(layer.clone(), layer)]);
     let error = import(&store, parts.oci_archive("names")).await.expect_err("too many");
     assert!(error.to_string().contains("too many long names"), "{error}");
@@ -154,17 +154,18 @@ async fn names_take_no_more_memory_than_they_may() {
 #[tokio::test]
 async fn something_of_the_disk_is_left() {
     let dir = TempDir::new().expect("a folder");
-    let disk = sys::mount::new("tmpfs", &[("size", Some("64m"))], 0).expect("a file system");
-    let place = sys::descriptor::place(dir.path()).expect("a folder");
-    sys::mount::attach(disk, place).expect("mounted");
+    let disk =
+        sys::mount::new_filesystem("tmpfs", &[("size", Some("64m"))], 0).expect("a file system");
+    let place = sys::descriptor::open_path(dir.path()).expect("a folder");
+    sys::mount::attach_tree(disk, place).expect("mounted");
     let images = dir.path().join("images");
-    let store = Store::open(&images, Registries::default()).expect("a store");
+    let store = ImageStore::open(&images, RegistryConfig::default()).expect("a store");
     let layer = tar(|a| file(a, "zeros", &vec![0; 100 << 20]));
     let stored = gzip(&layer);
     let refused = import(&store, Parts::new(vec![(layer, stored)]).oci_archive("large")).await;
     let left = fs::read_dir(images.join("ingest")).expect("a folder").count();
     drop(store);
-    sys::mount::detach(dir.path()).expect("unmounted");
+    sys::mount::lazy_unmount(dir.path()).expect("unmounted");
     let error = refused.expect_err("too large for the disk").to_string();
     assert!(error.contains("kept free"), "{error}");
     assert_eq!(left, 0);
@@ -185,7 +186,7 @@ async fn a_deep_layer_is_removed_again() {
         }
         entry(a, "refused", EntryType::Link, "nowhere");
     });
-    let (dir, store) = store(Registries::default());
+    let (dir, store) = store(RegistryConfig::default());
     assert!(with_layer(&store, layer).await.is_err());
     assert_eq!(fs::read_dir(dir.path().join("ingest")).expect("a folder").count(), 0);
 }
@@ -201,7 +202,7 @@ fn entry_link(archive: &mut Builder<Vec<u8>>, path: &str, to: &str) {
 /// Configurations that would be held in memory, or made folders of, without end.
 #[tokio::test]
 async fn configurations_are_bounded() {
-    let (_dir, store) = store(Registries::default());
+    let (_dir, store) = store(RegistryConfig::default());
     let layer = tar(|a| file(a, "file", b"1"));
     let volumes: serde_json::Map<_, _> =
         (0..10_000).map(|number| (format!("/v{number}"), json!({}))).collect();

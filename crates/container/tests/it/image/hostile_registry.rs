@@ -2,7 +2,7 @@
 
 use std::{fs, net::SocketAddr, sync::Arc, time::Duration};
 
-use container::image::Registries;
+use container::image::RegistryConfig;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -95,7 +95,7 @@ async fn refused(
 ) {
     let registry = Hostile::start(Arc::new(answer)).await;
     let patience = Duration::from_secs(if SLOW.contains(&why) { 2 } else { 60 });
-    let registries = Registries { patience: Some(patience), ..Registries::default() };
+    let registries = RegistryConfig { patience: Some(patience), ..RegistryConfig::default() };
     let (dir, store) = store(registries);
     let began = Instant::now();
     let name = format!("{}/image:1", registry.address);
@@ -110,7 +110,7 @@ async fn refused(
     assert_eq!(fs::read_dir(dir.path().join("layers")).expect("a folder").count(), 0, "{what}");
     drop(store);
     // what a failed pull left is removed by the next start at the latest
-    let store = Store::open(dir.path(), Registries::default()).expect("opened again");
+    let store = ImageStore::open(dir.path(), RegistryConfig::default()).expect("opened again");
     let left = fs::read_dir(dir.path().join("ingest")).expect("a folder").count();
     assert_eq!((left, store.list().len()), (0, 0), "{what}");
 }

@@ -8,7 +8,7 @@ mod registry;
 
 use std::io::Write;
 
-use container::image::{Digest, Registries, Store};
+use container::image::{Digest, ImageStore, RegistryConfig};
 use serde_json::{Value, json};
 use tar::{Builder, EntryType, Header};
 use tempfile::TempDir;
@@ -109,14 +109,14 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().expect("in memory")
 }
 
-fn store(registries: Registries) -> (TempDir, Store) {
+fn store(registries: RegistryConfig) -> (TempDir, ImageStore) {
     let dir = TempDir::new().expect("a folder");
-    let store = Store::open(dir.path(), registries).expect("a new store");
+    let store = ImageStore::open(dir.path(), registries).expect("a new store");
     (dir, store)
 }
 
 async fn import(
-    store: &Store,
+    store: &ImageStore,
     archive: Vec<u8>,
 ) -> container::image::Result<container::image::Image> {
     store.import(std::io::Cursor::new(archive)).await.map(|mut images| images.remove(0))

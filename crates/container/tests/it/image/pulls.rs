@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs};
 
-use container::image::{Auth, Error, Registries};
+use container::image::{Error, RegistryAuth, RegistryConfig};
 use serde_json::json;
 
 use super::{
@@ -21,7 +21,7 @@ fn parts() -> Parts {
 async fn by_tag_and_digest_gzip_and_zstd() {
     let registry = Registry::start(Access::Open).await;
     registry.push("a/b", "v1", &parts());
-    let (_dir, store) = store(Registries::default());
+    let (_dir, store) = store(RegistryConfig::default());
     let name = registry.name("a/b:v1");
     let image = store.pull(&name, None).await.expect("there");
     let digest = registry.name(&format!("a/b@{}", Digest::of(&parts().manifest)));
@@ -42,7 +42,7 @@ async fn an_index_gives_the_manifest_for_this_machine() {
     other["platform"] = json!({"os": "linux", "architecture": "s390x"});
     let index = json!({"schemaVersion": 2, "manifests": [other, ours]}).to_string();
     registry.put("a/manifests/latest", index.as_bytes());
-    let (_dir, store) = store(Registries::default());
+    let (_dir, store) = store(RegistryConfig::default());
     let image = store.pull(&registry.name("a"), None).await.expect("there");
     assert_eq!(image.id, Digest::of(&parts().config).to_string());
     assert_eq!(image.repo_digests, [registry.name(&format!("a@{}", Digest::of(index.as_bytes())))]);
@@ -53,9 +53,9 @@ async fn credentials() {
     for access in [Access::Basic, Access::Token] {
         let registry = Registry::start(access).await;
         registry.push("private", "latest", &parts());
-        let (_dir, store) = store(Registries::default());
+        let (_dir, store) = store(RegistryConfig::default());
         let name = registry.name("private");
-        for auth in [None, Some(Auth::basic("u", "wrong"))] {
+        for auth in [None, Some(RegistryAuth::basic("u", "wrong"))] {
             let error = store.pull(&name, auth.as_ref()).await.expect_err("not ours");
             assert!(matches!(error, Error::Unauthorized { .. }), "{access:?}: {error}");
             assert!(
@@ -63,7 +63,7 @@ async fn credentials() {
                 "{error}"
             );
         }
-        let auth = Auth::encoded("dTpw").expect("u:p");
+        let auth = RegistryAuth::from_base64("dTpw").expect("u:p");
         store.pull(&name, Some(&auth)).await.expect("ours");
         assert!(!format!("{auth:?}").contains("\"p\""), "a password in a log");
         let tokens = usize::from(access == Access::Token);
@@ -75,7 +75,7 @@ async fn credentials() {
 async fn what_goes_wrong_is_said() {
     let registry = Registry::start(Access::Open).await;
     registry.push("a", "latest", &parts());
-    let (dir, store) = store(Registries::default());
+    let (dir, store) = store(RegistryConfig::default());
     let missing = registry.name("nothing:1");
     let error = store.pull(&missing, None).await.expect_err("missing");
     assert_eq!(error.to_string(), format!("{missing}: not found"));
@@ -113,13 +113,13 @@ async fn troubles_pass_and_mirrors_help() {
     registry.fail(2);
     let mirrors = vec!["http://127.0.0.1:1".to_owned(), format!("http://{}", registry.address)];
     let endpoints = BTreeMap::from([("docker.io".to_owned(), mirrors)]);
-    let (_dir, store) = store(Registries { endpoints, ..Registries::default() });
+    let (_dir, store) = store(RegistryConfig { endpoints, ..RegistryConfig::default() });
     let image = store.pull("a", None).await.expect("at the third try, from the second mirror");
     assert_eq!(image.repo_tags, ["docker.io/library/a:latest"]);
 
     let any = vec![format!("http://{}", registry.address)];
     let endpoints = BTreeMap::from([("*".to_owned(), any)]);
-    let (_dir, store) = super::store(Registries { endpoints, ..Registries::default() });
+    let (_dir, store) = super::store(RegistryConfig { endpoints, ..RegistryConfig::default() });
     let image =
         store.pull("elsewhere.example/library/a", None).await.expect("from the one for all");
     assert_eq!(image.repo_tags, ["elsewhere.example/library/a:latest"]);
@@ -129,7 +129,7 @@ async fn troubles_pass_and_mirrors_help() {
 async fn many_pulls_are_one() {
     let registry = Registry::start(Access::Open).await;
     registry.push("a", "latest", &parts());
-    let (_dir, store) = store(Registries::default());
+    let (_dir, store) = store(RegistryConfig::default());
     let name = registry.name("a");
     let pulls = futures_util::future::join_all((0..10).map(|_| store.pull(&name, None))).await;
     assert!(pulls.iter().all(Result::is_ok));

@@ -8,7 +8,8 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use container::streaming::{
-    AttachRequest, BoxFuture, Duplex, Error, ExecRequest, ExitStatus, Io, Server, Sessions,
+    AttachRequest, BoxFuture, Duplex, Error, ExecRequest, ExitStatus, Server, SessionIo,
+    StreamingRuntime,
 };
 use http_body_util::Empty;
 use hyper::{Request, Response, body::Incoming, client::conn::http1, upgrade::Upgraded};
@@ -23,8 +24,12 @@ use tokio::{
 /// Plays the container: `cat`, `exit N`, `sizes N`, `hang`, `fail`.
 struct Container;
 
-impl Sessions for Container {
-    fn exec(&self, request: ExecRequest, io: Io) -> BoxFuture<'_, Result<ExitStatus, Error>> {
+impl StreamingRuntime for Container {
+    fn exec(
+        &self,
+        request: ExecRequest,
+        io: SessionIo,
+    ) -> BoxFuture<'_, Result<ExitStatus, Error>> {
         Box::pin(async move {
             let words: Vec<_> = request.cmd.iter().map(String::as_str).collect();
             let broken = |error: std::io::Error| Error(error.to_string());
@@ -57,7 +62,7 @@ impl Sessions for Container {
         })
     }
 
-    fn attach(&self, request: AttachRequest, io: Io) -> BoxFuture<'_, Result<(), Error>> {
+    fn attach(&self, request: AttachRequest, io: SessionIo) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             let text = format!("attached to {}", request.container_id);
             let written = io.stdout.expect("asked for").write_all(text.as_bytes()).await;

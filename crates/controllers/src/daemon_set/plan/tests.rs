@@ -37,16 +37,16 @@ impl World {
         self
     }
 
-    fn steps(&self) -> Vec<Act> {
-        let scene = Scene {
+    fn steps(&self) -> Vec<Action> {
+        let scene = PlanInput {
             set: &self.set,
             pods: self.pods.clone(),
             revisions: self.revisions.clone(),
             nodes: self.nodes.clone(),
-            resting: self.resting.clone(),
+            nodes_in_backoff: self.resting.clone(),
             now: 1_900_000_000,
         };
-        plan(&scene).into_iter().map(|step| step.act).collect()
+        plan(&scene).into_iter().map(|step| step.action).collect()
     }
 
     /// Does what is planned, and says it in a few words.
@@ -54,22 +54,22 @@ impl World {
         let mut said = Vec::new();
         for act in self.steps() {
             match act {
-                Act::Record(revision) => {
+                Action::CreateRevision(revision) => {
                     said.push(format!("record {}", revision.revision()));
                     self.revisions.push(revision);
                 }
-                Act::Renumber(new) => {
+                Action::UpdateRevision(new) => {
                     said.push(format!("renumber {}", new.revision()));
                     let name = new.metadata().name();
                     self.revisions.retain(|old| old.metadata().name() != name);
                     self.revisions.push(new);
                 }
-                Act::Forget(old) => {
+                Action::DeleteRevision(old) => {
                     said.push(format!("forget {}", old.revision()));
                     self.revisions.retain(|one| *one != old);
                 }
-                Act::Relabel(..) => said.push("relabel".into()),
-                Act::Create(mut pod) => {
+                Action::Relabel(..) => said.push("relabel".into()),
+                Action::Create(mut pod) => {
                     self.made += 1;
                     let node = target(&pod).expect("it is pinned").to_owned();
                     said.push(format!("create {node}"));
@@ -79,15 +79,15 @@ impl World {
                     pod.spec_mut().set_node_name(node);
                     self.pods.push(pod);
                 }
-                Act::Delete(pod) => {
+                Action::Delete(pod) => {
                     said.push(format!("delete {}", target(&pod).unwrap_or_default()));
                     self.pods.retain(|one| *one != pod);
                 }
-                Act::Replace { pod, node } => {
+                Action::Replace { pod, node } => {
                     said.push(format!("replace {node}"));
                     self.pods.retain(|one| *one != pod);
                 }
-                Act::Report(status) => self.set.set_status(status),
+                Action::UpdateStatus(status) => self.set.set_status(status),
             }
         }
         said

@@ -6,20 +6,20 @@ use object::Value;
 
 use super::deletion;
 use crate::{
-    call::Call,
-    commands::{DryRun, delete::until_gone},
-    fail::{Fail, Result},
+    call::Invocation,
+    commands::{DryRun, delete::poll_until_deleted},
+    fail::{CommandError, Result},
     select::Info,
 };
 
 /// Whether an object made anew would not meet this.
-pub(super) fn helps(fail: &Fail) -> bool {
-    matches!(fail, Fail::Server { status, .. } if status.is("Conflict") || status.is("Invalid"))
+pub(super) fn is_recreatable(fail: &CommandError) -> bool {
+    matches!(fail, CommandError::Server { status, .. } if status.has_reason("Conflict") || status.has_reason("Invalid"))
 }
 
 /// Makes `wanted` in place of `current`; when the server refuses that, the old one comes back.
-pub(super) fn make_anew(
-    call: &Call<'_>,
+pub(super) fn delete_and_create(
+    call: &Invocation<'_>,
     info: &Info,
     wanted: &Value,
     current: &Value,
@@ -28,15 +28,15 @@ pub(super) fn make_anew(
     let server = call.server()?;
     server.delete(&info.path(), &deletion(call, DryRun::No)?)?;
     let patience = Duration::from_nanos(call.flags.duration("timeout").max(0).unsigned_abs());
-    until_gone(call, info, patience)?;
+    poll_until_deleted(call, info, patience)?;
     let path = info.resource.path(&info.namespace, "") + query;
     server.create(&path, wanted).map_err(|fail| {
         match server.create(&path, current) {
             Ok(_) => fail,
-            Err(again) => Fail::error(format!(
+            Err(again) => CommandError::error(format!(
                 "An error occurred force-replacing the existing object with the newly provided one:\n\n{}.\n\nAdditionally, an error occurred attempting to restore the original object:\n\n{}",
-                fail.words(),
-                again.words()
+                fail.message(),
+                again.message()
             )),
         }
     })

@@ -7,21 +7,21 @@ use object::Value;
 
 use super::{LAST_APPLIED, PatchType, describe};
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    call::Invocation,
+    fail::{CommandError, Result},
     select::Info,
     workload::{items_mut, list},
 };
 
 /// The manager that keeps the annotation of what was applied last.
-const KEEPER: &str = "kubectl-last-applied";
+const LAST_APPLIED_FIELD_MANAGER: &str = "kubectl-last-applied";
 /// How often an object that changes meanwhile is tried again.
 const TRIES: usize = 5;
 
 /// Hands over the annotation, then the fields; the object afterwards, if anything was done,
 /// and whether the configuration must be sent again.
 pub(super) fn migrate(
-    call: &Call<'_>,
+    call: &Invocation<'_>,
     info: &Info,
     mut object: Value,
     manager: &str,
@@ -29,9 +29,9 @@ pub(super) fn migrate(
 ) -> Result<(Value, bool)> {
     if manager == "kubectl" {
         object = keep_annotation(call, info, object, query).map_err(|fail| {
-            Fail::error(format!(
+            CommandError::error(format!(
                 "Warning: failed to re-apply configuration after performing Server-Side Apply migration. This is non-fatal and will be retried next time you apply. Error: {}",
-                fail.words()
+                fail.message()
             ))
         })?;
     }
@@ -40,7 +40,9 @@ pub(super) fn migrate(
         .collect();
     for _ in 0..TRIES {
         let there = &object["metadata"]["managedFields"];
-        let wanted = old.iter().fold(there.clone(), |all, name| handed_over(&all, name, manager));
+        let wanted = old
+            .iter()
+            .fold(there.clone(), |all, name| migrated_managed_fields(&all, name, manager));
         if wanted == *there {
             return Ok((object, false));
         }
@@ -59,13 +61,13 @@ pub(super) fn migrate(
         let query = query.split("&force=").next().unwrap_or_default();
         match call.server()?.patch(&(info.path() + query), PatchType::Json, &patch) {
             Ok(object) => return Ok((object, true)),
-            Err(Fail::Server { status, .. }) if status.is("Conflict") => {
+            Err(CommandError::Server { status, .. }) if status.has_reason("Conflict") => {
                 object = call.server()?.get(&info.path())?;
             }
             Err(fail) => return Err(fail),
         }
     }
-    Err(Fail::error(format!("the object keeps changing:\n{}", describe(info))))
+    Err(CommandError::error(format!("the object keeps changing:\n{}", describe(info))))
 }
 
 /// The entries that own the annotation by this kind of write.
@@ -79,7 +81,12 @@ fn owners<'a>(object: &'a Value, operation: &'a str) -> impl Iterator<Item = &'a
 }
 
 /// Makes the annotation the field of a manager of its own.
-fn keep_annotation(call: &Call<'_>, info: &Info, object: Value, query: &str) -> Result<Value> {
+fn keep_annotation(
+    call: &Invocation<'_>,
+    info: &Info,
+    object: Value,
+    query: &str,
+) -> Result<Value> {
     let there = object["metadata"]["annotations"][LAST_APPLIED].clone();
     if there.is_null() || owners(&object, "Apply").next().is_some() {
         return Ok(object);
@@ -94,13 +101,13 @@ fn keep_annotation(call: &Call<'_>, info: &Info, object: Value, query: &str) -> 
     only["metadata"]["annotations"][LAST_APPLIED] = there;
     let query = query.split_once("fieldManager=").map_or(String::new(), |(before, rest)| {
         let rest = rest.split_once('&').map_or(String::new(), |(_, rest)| format!("&{rest}"));
-        format!("{before}fieldManager={KEEPER}{rest}")
+        format!("{before}fieldManager={LAST_APPLIED_FIELD_MANAGER}{rest}")
     });
     call.server()?.patch(&(info.path() + &query), PatchType::Apply, &only)
 }
 
 /// The managers with the fields of `old` given to the server-side `new`.
-fn handed_over(managers: &Value, old: &str, new: &str) -> Value {
+fn migrated_managed_fields(managers: &Value, old: &str, new: &str) -> Value {
     let mut entries = managers.clone();
     let is = |entry: &Value, name: &str, operation: &str| {
         entry["manager"].as_str() == Some(name)
@@ -148,6 +155,6 @@ fn fields_go_over() {
     let wanted = read(
         "[{manager: kubectl, operation: Apply, fieldsV1: {'f:data': {'f:a': {}, 'f:b': {}}}}]",
     );
-    assert_eq!(handed_over(&there, "old", "kubectl"), wanted);
-    assert_eq!(handed_over(&there, "nobody", "kubectl"), there);
+    assert_eq!(migrated_managed_fields(&there, "old", "kubectl"), wanted);
+    assert_eq!(migrated_managed_fields(&there, "nobody", "kubectl"), there);
 }

@@ -4,7 +4,7 @@ use object::{Value, quote::quote, yaml};
 
 use super::{describe, original};
 use crate::{
-    fail::{Fail, Result},
+    fail::{CommandError, Result},
     merge::{LAST_APPLIED, two_way},
     print::json,
     select::Info,
@@ -38,7 +38,7 @@ pub(super) fn check(patch: &Value, modified: &Value, current: &Value, info: &Inf
     if !conflict(patch, &changed) {
         return Ok(());
     }
-    Err(Fail::error(format!(
+    Err(CommandError::error(format!(
         "error when applying patch:\n\nto:\n{}\nfor: {}: creating patch with:\noriginal:\n{}\nmodified:\n{}\ncurrent:\n{}\nfor: patch:\n{}\nconflicts with changes made from original to current:\n{}\n",
         describe(info),
         quote(&info.source),

@@ -5,12 +5,12 @@ use object::Value;
 
 use super::Command;
 use crate::{
-    call::Call,
+    call::Invocation,
     commands::{DRY_RUN, DryRun, FILES, create::tree},
-    fail::{Fail, Result},
+    fail::{CommandError, Result},
     flags::Flag,
-    print::{self, Output},
-    select::{How, Info},
+    print::{self, OutputFormat},
+    select::{BuilderOptions, Info},
     workload::{list, push},
 };
 
@@ -47,21 +47,21 @@ struct Plan {
     protected: bool,
 }
 
-fn run(call: &Call<'_>) -> Result {
+fn run(call: &Invocation<'_>) -> Result {
     if !call.has_files() {
-        return Err(Fail::error("must specify one of -f and -k"));
+        return Err(CommandError::error("must specify one of -f and -k"));
     }
-    if !call.words().is_empty() {
-        return Err(Fail::error("no arguments are allowed"));
+    if !call.args().is_empty() {
+        return Err(CommandError::error("no arguments are allowed"));
     }
     let dry_run = DryRun::of(call)?;
     if dry_run == DryRun::Server {
-        return Err(Fail::error(
+        return Err(CommandError::error(
             "--dry-run=server for kubectl auth reconcile is not supported yet",
         ));
     }
-    let output = Output::of(call, false)?;
-    let (infos, mut fails) = call.select(&[], How::default())?;
+    let output = OutputFormat::of(call, false)?;
+    let (infos, mut fails) = call.select(&[], BuilderOptions::default())?;
     for info in infos {
         if info.resource.group != "rbac.authorization.k8s.io" {
             continue;
@@ -75,14 +75,14 @@ fn run(call: &Call<'_>) -> Result {
             Err(fail) => fails.push(fail),
         }
     }
-    Fail::collect(fails)
+    CommandError::collect(fails)
 }
 
-fn reconcile(call: &Call<'_>, info: &Info, write: bool) -> Result<Plan> {
+fn reconcile(call: &Invocation<'_>, info: &Info, write: bool) -> Result<Plan> {
     let mut tries = 0;
     loop {
         let mut plan = match call.server()?.get(&info.path()) {
-            Ok(there) => plan(&there, &info.object, |flag| call.flags.on(flag)),
+            Ok(there) => plan(&there, &info.object, |flag| call.flags.is_true(flag)),
             Err(fail) if fail.is_not_found() => Plan {
                 step: Step::Create,
                 object: info.object.clone(),
@@ -100,11 +100,11 @@ fn reconcile(call: &Call<'_>, info: &Info, write: bool) -> Result<Plan> {
                 plan.object = object;
                 return Ok(plan);
             }
-            Err(Fail::Server { status, .. })
+            Err(CommandError::Server { status, .. })
                 if tries < TRIES
-                    && (status.is("Conflict")
-                        || status.is("AlreadyExists")
-                        || status.is("NotFound")) =>
+                    && (status.has_reason("Conflict")
+                        || status.has_reason("AlreadyExists")
+                        || status.has_reason("NotFound")) =>
             {
                 tries += 1;
             }
@@ -113,7 +113,7 @@ fn reconcile(call: &Call<'_>, info: &Info, write: bool) -> Result<Plan> {
     }
 }
 
-fn perform(call: &Call<'_>, info: &Info, plan: &Plan) -> Result<Value> {
+fn perform(call: &Invocation<'_>, info: &Info, plan: &Plan) -> Result<Value> {
     if plan.step == Step::Update {
         return call.server()?.put(&info.path(), &plan.object);
     }
@@ -284,7 +284,7 @@ fn covers(rule: &Value, part: &Value) -> bool {
         && named
 }
 
-fn tell(call: &Call<'_>, info: &Info, plan: &Plan) {
+fn tell(call: &Invocation<'_>, info: &Info, plan: &Plan) {
     let caveat = if plan.protected {
         ", but object opted out (rbac.authorization.kubernetes.io/autoupdate: false)"
     } else {
@@ -296,7 +296,7 @@ fn tell(call: &Call<'_>, info: &Info, plan: &Plan) {
         Step::Update => "update",
         Step::Recreate => "recreate",
     };
-    call.say(&format!("\treconciliation required {step}{caveat}"));
+    call.print_err(&format!("\treconciliation required {step}{caveat}"));
     let binding = is_binding(&info.object);
     let (noun, flag) = if binding {
         ("subjects", "remove-extra-subjects")
@@ -305,14 +305,14 @@ fn tell(call: &Call<'_>, info: &Info, plan: &Plan) {
     };
     let lines = |title: &str, items: &[Value]| {
         if !items.is_empty() {
-            call.say(&format!("\t{title}:"));
+            call.print_err(&format!("\t{title}:"));
         }
         for item in items {
-            call.say(&format!("\t\t{}", if binding { subject(item) } else { rule(item) }));
+            call.print_err(&format!("\t\t{}", if binding { subject(item) } else { rule(item) }));
         }
     };
     lines(&format!("missing {noun} added"), &plan.missing);
-    if call.flags.on(flag) {
+    if call.flags.is_true(flag) {
         lines(&format!("extra {noun} removed"), &plan.extra);
     }
 }

@@ -5,12 +5,12 @@ use std::path::Path;
 use object::{Value, yaml};
 
 use crate::{
-    call::Call,
+    call::Invocation,
     commands::{ALL_NAMESPACES, Command},
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
-    print::{self, Output, json},
-    select::plain,
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
+    print::{self, OutputFormat, json},
+    select::go_io_error,
 };
 
 pub(super) const COMMAND: Command = Command::new(
@@ -20,8 +20,8 @@ pub(super) const COMMAND: Command = Command::new(
         print::FLAGS,
         &[
             Flag::text("output-directory"),
-            Flag::new("namespaces", Kind::List),
-            Flag::new("pod-running-timeout", Kind::Duration).default("20s"),
+            Flag::new("namespaces", FlagType::StringSlice),
+            Flag::new("pod-running-timeout", FlagType::Duration).default("20s"),
         ],
     ],
     run,
@@ -38,13 +38,13 @@ const LISTS: &[(&str, &str, &str)] = &[
     ("pods", "/api/v1", "pods"),
 ];
 
-fn run(call: &Call<'_>) -> Result {
-    let output = Output::of(call, false)?;
+fn run(call: &Invocation<'_>) -> Result {
+    let output = OutputFormat::of(call, false)?;
     let ending = match output {
-        Output::Yaml | Output::Kyaml => "yaml",
+        OutputFormat::Yaml | OutputFormat::Kyaml => "yaml",
         _ => "json",
     };
-    let mut lists = Lists { call, output: &output, count: 0 };
+    let mut lists = DumpWriter { call, output: &output, count: 0 };
     lists.put(&format!("nodes.{ending}"), &call.server()?.get("/api/v1/nodes")?)?;
     for namespace in namespaces(call)? {
         let mut pods = Value::Null;
@@ -59,13 +59,13 @@ fn run(call: &Call<'_>) -> Result {
     }
     let folder = call.flags.text("output-directory");
     if !folder.is_empty() && folder != "-" {
-        call.out(&format!("Cluster info dumped to {folder}\n"));
+        call.print(&format!("Cluster info dumped to {folder}\n"));
     }
     Ok(())
 }
 
-fn namespaces(call: &Call<'_>) -> Result<Vec<String>> {
-    if call.flags.on("all-namespaces") {
+fn namespaces(call: &Invocation<'_>) -> Result<Vec<String>> {
+    if call.flags.is_true("all-namespaces") {
         let list = call.server()?.get("/api/v1/namespaces")?;
         let names = list["items"].items().iter().filter_map(|one| one["metadata"]["name"].as_str());
         return Ok(names.map(str::to_owned).collect());
@@ -77,7 +77,7 @@ fn namespaces(call: &Call<'_>) -> Result<Vec<String>> {
     Ok(given.to_vec())
 }
 
-fn logs(call: &Call<'_>, namespace: &str, pod: &Value) -> Result {
+fn logs(call: &Invocation<'_>, namespace: &str, pod: &Value) -> Result {
     let name = pod["metadata"]["name"].as_str().unwrap_or_default();
     let containers: Vec<&str> = ["initContainers", "containers"]
         .iter()
@@ -94,7 +94,7 @@ fn logs(call: &Call<'_>, namespace: &str, pod: &Value) -> Result {
             Ok(true)
         });
         if let Err(fail) = read {
-            text += &format!("Request log error: {}\n", fail.words());
+            text += &format!("Request log error: {}\n", fail.message());
         }
         text +=
             &format!("==== END logs for container {container} of pod {namespace}/{name} ====\n");
@@ -103,44 +103,45 @@ fn logs(call: &Call<'_>, namespace: &str, pod: &Value) -> Result {
 }
 
 /// The lists as they are written, one after the other.
-struct Lists<'a> {
-    call: &'a Call<'a>,
-    output: &'a Output,
+struct DumpWriter<'a> {
+    call: &'a Invocation<'a>,
+    output: &'a OutputFormat,
     count: usize,
 }
 
-impl Lists<'_> {
+impl DumpWriter<'_> {
     /// One list, as the client's own kinds print: nothing where there are no items.
     fn put(&mut self, file: &str, list: &Value) -> Result {
         let mut list = list.clone();
         if list["items"].items().is_empty() {
             *list.get_mut("items") = Value::Null;
-        } else if !self.call.flags.on("show-managed-fields") {
+        } else if !self.call.flags.is_true("show-managed-fields") {
             for item in crate::workload::items_mut(&mut list["items"]) {
                 item["metadata"].remove("managedFields");
             }
         }
         self.count += 1;
         let text = match self.output {
-            Output::Yaml if self.count > 1 => format!("---\n{}", yaml::to_yaml(&list)),
-            Output::Yaml => yaml::to_yaml(&list),
-            Output::Kyaml => yaml::to_kyaml(&list),
-            Output::Human { .. } | Output::Json => json::declared(&list) + "\n",
+            OutputFormat::Yaml if self.count > 1 => format!("---\n{}", yaml::to_yaml(&list)),
+            OutputFormat::Yaml => yaml::to_yaml(&list),
+            OutputFormat::Kyaml => yaml::to_kyaml(&list),
+            OutputFormat::Human { .. } | OutputFormat::Json => json::declared(&list) + "\n",
             output => return output.print(self.call, &list, ""),
         };
         write(self.call, file, &text)
     }
 }
 
-fn write(call: &Call<'_>, file: &str, text: &str) -> Result {
+fn write(call: &Invocation<'_>, file: &str, text: &str) -> Result {
     let folder = call.flags.text("output-directory");
     if folder.is_empty() || folder == "-" {
-        call.out(text);
+        call.print(text);
         return Ok(());
     }
     let path = Path::new(folder).join(file);
-    let failed =
-        |error: std::io::Error| Fail::error(format!("{}: {}", path.display(), plain(&error)));
+    let failed = |error: std::io::Error| {
+        CommandError::error(format!("{}: {}", path.display(), go_io_error(&error)))
+    };
     if let Some(above) = path.parent() {
         std::fs::create_dir_all(above).map_err(failed)?;
     }

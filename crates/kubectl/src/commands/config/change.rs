@@ -6,71 +6,84 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use object::{Value, quote::quote};
 
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
-    kubeconfig::{Files, LISTS, entry, put_entry},
-    select::plain,
+    call::Invocation,
+    fail::{CommandError, Result},
+    kubeconfig::{KubeconfigFiles, LISTS, entry, put_entry},
+    select::go_io_error,
 };
 
-fn one_word<'a>(call: &'a Call<'_>) -> Result<&'a str> {
-    match call.words() {
+fn one_word<'a>(call: &'a Invocation<'_>) -> Result<&'a str> {
+    match call.args() {
         [word] => Ok(word),
         words => Err(call.usage(format!("unexpected args: {words:?}"))),
     }
 }
 
 /// The file with an entry, changed by `how`.
-fn update(files: &Files, list: &str, of: &str, name: &str, how: impl FnOnce(&mut Value)) -> Result {
-    let (path, mut tree) = files.home_of(list, name);
+fn update(
+    files: &KubeconfigFiles,
+    list: &str,
+    of: &str,
+    name: &str,
+    how: impl FnOnce(&mut Value),
+) -> Result {
+    let (path, mut tree) = files.file_of_entry(list, name);
     let mut value = entry(&tree, list, of, name).cloned().unwrap_or_else(Value::object);
     how(&mut value);
     put_entry(&mut tree, list, of, name, value);
-    Files::save(&path, tree)
+    KubeconfigFiles::save(&path, tree)
 }
 
 /// The file that says which context is current.
-fn current_file(files: &Files) -> (PathBuf, Value) {
+fn current_file(files: &KubeconfigFiles) -> (PathBuf, Value) {
     let has = |tree: &Value| !tree["current-context"].as_str().unwrap_or_default().is_empty();
     let found = files.files.iter().find(|file| has(&file.1)).or(files.files.first());
     found.cloned().unwrap_or((files.default.clone(), Value::object()))
 }
 
-pub(super) fn use_context(call: &Call<'_>) -> Result {
+pub(super) fn use_context(call: &Invocation<'_>) -> Result {
     let name = one_word(call)?;
     let files = call.files()?;
     if entry(&files.merged(false), "contexts", "context", name).is_none() {
-        return Err(Fail::error(format!("no context exists with the name: {}", quote(name))));
+        return Err(CommandError::error(format!(
+            "no context exists with the name: {}",
+            quote(name)
+        )));
     }
     let (path, mut tree) = current_file(&files);
     tree["current-context"] = name.into();
-    Files::save(&path, tree)?;
-    call.out(&format!("Switched to context {}.\n", quote(name)));
+    KubeconfigFiles::save(&path, tree)?;
+    call.print(&format!("Switched to context {}.\n", quote(name)));
     Ok(())
 }
 
-pub(super) fn set_context(call: &Call<'_>) -> Result {
+pub(super) fn set_context(call: &Invocation<'_>) -> Result {
     let files = call.files()?;
-    let current = call.flags.on("current");
-    let name = match call.words() {
+    let current = call.flags.is_true("current");
+    let name = match call.args() {
         [] if current => {
             files.merged(false)["current-context"].as_str().unwrap_or_default().to_owned()
         }
         [_] if current => {
-            return Err(Fail::error("you cannot specify both a context name and --current"));
+            return Err(CommandError::error(
+                "you cannot specify both a context name and --current",
+            ));
         }
         [name] if !name.is_empty() => name.clone(),
         [] | [_] => {
-            return Err(Fail::error("you must specify a non-empty context name or --current"));
+            return Err(CommandError::error(
+                "you must specify a non-empty context name or --current",
+            ));
         }
         words => return Err(call.usage(format!("unexpected args: {words:?}"))),
     };
     if name.is_empty() {
-        return Err(Fail::error("no current context is set"));
+        return Err(CommandError::error("no current context is set"));
     }
     let there = entry(&files.merged(false), "contexts", "context", &name).is_some();
     update(&files, "contexts", "context", &name, |context| {
         for flag in ["cluster", "user", "namespace"] {
-            if call.flags.has(flag) {
+            if call.flags.is_set(flag) {
                 context[flag] = call.flags.text(flag).into();
             }
         }
@@ -81,21 +94,21 @@ pub(super) fn set_context(call: &Call<'_>) -> Result {
         }
     })?;
     let done = if there { "modified" } else { "created" };
-    call.out(&format!("Context {} {done}.\n", quote(&name)));
+    call.print(&format!("Context {} {done}.\n", quote(&name)));
     Ok(())
 }
 
 /// A file's content in the configuration, or its full path.
-fn take_file(call: &Call<'_>, tree: &mut Value, flag: &str) -> Result {
-    if !call.flags.has(flag) {
+fn take_file(call: &Invocation<'_>, tree: &mut Value, flag: &str) -> Result {
+    if !call.flags.is_set(flag) {
         return Ok(());
     }
     let (file, data) = (call.flags.text(flag), format!("{flag}-data"));
-    if call.flags.on("embed-certs") {
+    if call.flags.is_true("embed-certs") {
         let bytes = std::fs::read(file).map_err(|error| {
-            Fail::error(format!(
+            CommandError::error(format!(
                 "could not stat {flag} file {file}: stat {file}: {}",
-                plain(&error)
+                go_io_error(&error)
             ))
         })?;
         tree[data.as_str()] = BASE64_STANDARD.encode(bytes).as_str().into();
@@ -110,32 +123,32 @@ fn take_file(call: &Call<'_>, tree: &mut Value, flag: &str) -> Result {
     Ok(())
 }
 
-pub(super) fn set_cluster(call: &Call<'_>) -> Result {
+pub(super) fn set_cluster(call: &Invocation<'_>) -> Result {
     let name = one_word(call)?;
-    if call.flags.on("embed-certs") && !call.flags.has("certificate-authority") {
-        return Err(Fail::error("you must specify a --certificate-authority to embed"));
+    if call.flags.is_true("embed-certs") && !call.flags.is_set("certificate-authority") {
+        return Err(CommandError::error("you must specify a --certificate-authority to embed"));
     }
     let files = call.files()?;
     let mut failed = Ok(());
-    let (_, before) = files.home_of("clusters", name);
+    let (_, before) = files.file_of_entry("clusters", name);
     let mut check =
         entry(&before, "clusters", "cluster", name).cloned().unwrap_or_else(Value::object);
     take_file(call, &mut check, "certificate-authority")?;
     update(&files, "clusters", "cluster", name, |cluster| {
         for flag in ["server", "tls-server-name", "proxy-url"] {
-            if call.flags.has(flag) {
+            if call.flags.is_set(flag) {
                 cluster[flag] = call.flags.text(flag).into();
             }
         }
-        if call.flags.has("insecure-skip-tls-verify") {
-            cluster.set("insecure-skip-tls-verify", call.flags.on("insecure-skip-tls-verify"));
-            if call.flags.on("insecure-skip-tls-verify") {
+        if call.flags.is_set("insecure-skip-tls-verify") {
+            cluster.set("insecure-skip-tls-verify", call.flags.is_true("insecure-skip-tls-verify"));
+            if call.flags.is_true("insecure-skip-tls-verify") {
                 cluster.remove("certificate-authority");
                 cluster.remove("certificate-authority-data");
             }
         }
         failed = take_file(call, cluster, "certificate-authority");
-        if call.flags.has("certificate-authority") {
+        if call.flags.is_set("certificate-authority") {
             cluster.remove("insecure-skip-tls-verify");
         }
         if cluster["server"].is_null() {
@@ -143,22 +156,22 @@ pub(super) fn set_cluster(call: &Call<'_>) -> Result {
         }
     })?;
     failed?;
-    call.out(&format!("Cluster {} set.\n", quote(name)));
+    call.print(&format!("Cluster {} set.\n", quote(name)));
     Ok(())
 }
 
-pub(super) fn set_credentials(call: &Call<'_>) -> Result {
+pub(super) fn set_credentials(call: &Invocation<'_>) -> Result {
     let name = one_word(call)?;
     let flags = &call.flags;
     let mut methods = Vec::new();
-    if flags.has("token") {
+    if flags.is_set("token") {
         methods.push("--token");
     }
-    if flags.has("username") || flags.has("password") {
+    if flags.is_set("username") || flags.is_set("password") {
         methods.push("--username/--password");
     }
     if methods.len() > 1 {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "you cannot specify more than one authentication method at the same time: {}",
             methods.join(", ")
         )));
@@ -167,16 +180,16 @@ pub(super) fn set_credentials(call: &Call<'_>) -> Result {
     let mut failed = Ok(());
     update(&files, "users", "user", name, |user| {
         for flag in ["token", "username", "password"] {
-            if flags.has(flag) {
+            if flags.is_set(flag) {
                 user[flag] = flags.text(flag).into();
             }
         }
-        if flags.has("token") {
+        if flags.is_set("token") {
             user.remove("username");
             user.remove("password");
             user.remove("tokenFile");
         }
-        if flags.has("username") || flags.has("password") {
+        if flags.is_set("username") || flags.is_set("password") {
             user.remove("token");
             user.remove("tokenFile");
         }
@@ -185,13 +198,13 @@ pub(super) fn set_credentials(call: &Call<'_>) -> Result {
                 failed = take_file(call, user, flag);
             }
         }
-        if flags.has("exec-command") {
+        if flags.is_set("exec-command") {
             let exec = &mut user["exec"];
             exec["command"] = flags.text("exec-command").into();
         }
         if !user["exec"].is_null() {
             let exec = &mut user["exec"];
-            if flags.has("exec-api-version") || exec["apiVersion"].is_null() {
+            if flags.is_set("exec-api-version") || exec["apiVersion"].is_null() {
                 exec["apiVersion"] = flags.text("exec-api-version").into();
             }
             if !flags.all("exec-arg").is_empty() {
@@ -212,35 +225,35 @@ pub(super) fn set_credentials(call: &Call<'_>) -> Result {
             }
             *exec.get_mut("env") =
                 if env.is_empty() { Value::Null } else { Value::List(env.into()) };
-            if flags.has("exec-interactive-mode") {
+            if flags.is_set("exec-interactive-mode") {
                 exec["interactiveMode"] = flags.text("exec-interactive-mode").into();
             } else if exec["interactiveMode"].is_null() {
                 exec["interactiveMode"] = "IfAvailable".into();
             }
-            exec.set("provideClusterInfo", flags.on("exec-provide-cluster-info"));
+            exec.set("provideClusterInfo", flags.is_true("exec-provide-cluster-info"));
         }
     })?;
     failed?;
-    call.out(&format!("User {} set.\n", quote(name)));
+    call.print(&format!("User {} set.\n", quote(name)));
     Ok(())
 }
 
-pub(super) fn rename_context(call: &Call<'_>) -> Result {
-    let [old, new] = call.words() else {
-        return Err(call.usage(format!("unexpected args: {:?}", call.words())));
+pub(super) fn rename_context(call: &Invocation<'_>) -> Result {
+    let [old, new] = call.args() else {
+        return Err(call.usage(format!("unexpected args: {:?}", call.args())));
     };
     let files = call.files()?;
     let all = files.merged(false);
-    let (path, mut tree) = files.home_of("contexts", old);
+    let (path, mut tree) = files.file_of_entry("contexts", old);
     let Some(context) = entry(&all, "contexts", "context", old).cloned() else {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "cannot rename the context {}, it's not in {}",
             quote(old),
             path.display()
         )));
     };
     if entry(&all, "contexts", "context", new).is_some() {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "cannot rename the context {}, the context {} already exists in {}",
             quote(old),
             quote(new),
@@ -252,8 +265,8 @@ pub(super) fn rename_context(call: &Call<'_>) -> Result {
     if tree["current-context"].as_str() == Some(old) {
         tree["current-context"] = new.as_str().into();
     }
-    Files::save(&path, tree)?;
-    call.out(&format!("Context {} renamed to {}.\n", quote(old), quote(new)));
+    KubeconfigFiles::save(&path, tree)?;
+    call.print(&format!("Context {} renamed to {}.\n", quote(old), quote(new)));
     Ok(())
 }
 
@@ -264,25 +277,28 @@ fn drop_entry(tree: &mut Value, list: &str, name: &str) {
     tree[list] = kept;
 }
 
-pub(super) fn delete(call: &Call<'_>, list: &str, of: &str) -> Result {
+pub(super) fn delete(call: &Invocation<'_>, list: &str, of: &str) -> Result {
     let name = one_word(call)?;
     let files = call.files()?;
-    let (path, mut tree) = files.home_of(list, name);
+    let (path, mut tree) = files.file_of_entry(list, name);
     if entry(&files.merged(false), list, of, name).is_none() {
-        return Err(Fail::error(format!("cannot delete {of} {name}, not in {}", path.display())));
+        return Err(CommandError::error(format!(
+            "cannot delete {of} {name}, not in {}",
+            path.display()
+        )));
     }
     if list == "contexts" && files.merged(false)["current-context"].as_str() == Some(name) {
-        call.say("warning: this removed your active context, use \"kubectl config use-context\" to select a different one");
+        call.print_err("warning: this removed your active context, use \"kubectl config use-context\" to select a different one");
     }
     drop_entry(&mut tree, list, name);
-    Files::save(&path, tree)?;
-    call.out(&format!("deleted {of} {name} from {}\n", path.display()));
+    KubeconfigFiles::save(&path, tree)?;
+    call.print(&format!("deleted {of} {name} from {}\n", path.display()));
     Ok(())
 }
 
 /// Where a property is: `clusters.NAME.server`, or `current-context`.
 fn property(
-    call: &Call<'_>,
+    call: &Invocation<'_>,
     path: &str,
 ) -> Result<Option<(&'static str, &'static str, String, String)>> {
     if !path.contains('.') {
@@ -290,7 +306,7 @@ fn property(
     }
     let (list, rest) = path.split_once('.').unwrap_or_default();
     let Some((list, of)) = LISTS.iter().find(|(name, _)| *name == list) else {
-        return Err(Fail::error(format!("unable to locate path {}", quote(path))));
+        return Err(CommandError::error(format!("unable to locate path {}", quote(path))));
     };
     let tree = call.files()?.merged(false);
     // A name may have dots: the longest that is there counts.
@@ -304,8 +320,8 @@ fn property(
     Ok(Some((list, of, name, field)))
 }
 
-pub(super) fn set(call: &Call<'_>) -> Result {
-    let [path, value] = call.words() else {
+pub(super) fn set(call: &Invocation<'_>) -> Result {
+    let [path, value] = call.args() else {
         return Err(call.usage("unexpected args"));
     };
     let files = call.files()?;
@@ -313,13 +329,15 @@ pub(super) fn set(call: &Call<'_>) -> Result {
         None if path == "current-context" => {
             let (file, mut tree) = current_file(&files);
             tree["current-context"] = value.as_str().into();
-            Files::save(&file, tree)?;
+            KubeconfigFiles::save(&file, tree)?;
         }
-        None => return Err(Fail::error(format!("{path} is not a property that can be set"))),
+        None => {
+            return Err(CommandError::error(format!("{path} is not a property that can be set")));
+        }
         Some((list, of, name, field)) => {
             let made: Value = match field.as_str() {
                 "insecure-skip-tls-verify" | "disable-compression" => (value == "true").into(),
-                data if data.ends_with("-data") && call.flags.on("set-raw-bytes") => {
+                data if data.ends_with("-data") && call.flags.is_true("set-raw-bytes") => {
                     BASE64_STANDARD.encode(value).as_str().into()
                 }
                 _ => value.as_str().into(),
@@ -327,31 +345,31 @@ pub(super) fn set(call: &Call<'_>) -> Result {
             update(&files, list, of, &name, |tree| *tree.get_mut(&field) = made)?;
         }
     }
-    call.out(&format!("Property {} set.\n", quote(path)));
+    call.print(&format!("Property {} set.\n", quote(path)));
     Ok(())
 }
 
-pub(super) fn unset(call: &Call<'_>) -> Result {
+pub(super) fn unset(call: &Invocation<'_>) -> Result {
     let path = one_word(call)?;
     let files = call.files()?;
     match property(call, path)? {
         None if path == "current-context" => {
             let (file, mut tree) = current_file(&files);
             tree["current-context"] = "".into();
-            Files::save(&file, tree)?;
+            KubeconfigFiles::save(&file, tree)?;
         }
-        None => return Err(Fail::error(format!("current map key `{path}` is invalid"))),
+        None => return Err(CommandError::error(format!("current map key `{path}` is invalid"))),
         Some((list, of, name, field)) => {
             if field.is_empty() {
-                let (file, mut tree) = files.home_of(list, &name);
+                let (file, mut tree) = files.file_of_entry(list, &name);
                 drop_entry(&mut tree, list, &name);
-                Files::save(&file, tree)?;
+                KubeconfigFiles::save(&file, tree)?;
             } else {
                 update(&files, list, of, &name, |tree| tree.remove(&field))?;
             }
         }
     }
-    call.out(&format!("Property {} unset.\n", quote(path)));
+    call.print(&format!("Property {} unset.\n", quote(path)));
     Ok(())
 }
 

@@ -4,25 +4,25 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use object::{Value, yaml};
 
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    call::Invocation,
+    fail::{CommandError, Result},
     kubeconfig::{self, LISTS},
-    print::Output,
-    select::plain,
+    print::OutputFormat,
+    select::go_io_error,
 };
 
-pub(super) fn run(call: &Call<'_>) -> Result {
-    if !call.flags.on("merge") && call.flags.text("kubeconfig").is_empty() {
-        return Err(Fail::error("if merge==false a precise file must be specified"));
+pub(super) fn run(call: &Invocation<'_>) -> Result {
+    if !call.flags.is_true("merge") && call.flags.text("kubeconfig").is_empty() {
+        return Err(CommandError::error("if merge==false a precise file must be specified"));
     }
-    let mut config = call.files()?.merged(call.flags.on("flatten"));
-    if call.flags.on("minify") {
+    let mut config = call.files()?.merged(call.flags.is_true("flatten"));
+    if call.flags.is_true("minify") {
         minify(call, &mut config)?;
     }
-    if call.flags.on("flatten") {
+    if call.flags.is_true("flatten") {
         embed(&mut config)?;
     }
-    if !call.flags.on("raw") && !call.flags.on("flatten") {
+    if !call.flags.is_true("raw") && !call.flags.is_true("flatten") {
         change(&mut config, &hide);
     }
     for (list, _) in LISTS {
@@ -30,23 +30,23 @@ pub(super) fn run(call: &Call<'_>) -> Result {
             *config.get_mut(list) = Value::Null;
         }
     }
-    match Output::of(call, false)? {
-        Output::Human { .. } | Output::Yaml => call.out(&yaml::to_yaml(&config)),
+    match OutputFormat::of(call, false)? {
+        OutputFormat::Human { .. } | OutputFormat::Yaml => call.print(&yaml::to_yaml(&config)),
         output => output.print_declared(call, &config, "")?,
     }
     Ok(())
 }
 
-fn minify(call: &Call<'_>, config: &mut Value) -> Result {
+fn minify(call: &Invocation<'_>, config: &mut Value) -> Result {
     let name = match call.flags.text("context") {
         "" => config["current-context"].as_str().unwrap_or_default().to_owned(),
         given => given.to_owned(),
     };
     if name.is_empty() {
-        return Err(Fail::error("current-context must exist in order to minify"));
+        return Err(CommandError::error("current-context must exist in order to minify"));
     }
     let Some(context) = kubeconfig::entry(config, "contexts", "context", &name).cloned() else {
-        return Err(Fail::error(format!("cannot locate context {name}")));
+        return Err(CommandError::error(format!("cannot locate context {name}")));
     };
     let keep = [
         ("contexts", name.clone()),
@@ -109,13 +109,13 @@ fn embed(config: &mut Value) -> Result {
                     entry.remove(name);
                 }
                 Err(error) => {
-                    *failed.borrow_mut() = Some(format!("open {file}: {}", plain(&error)));
+                    *failed.borrow_mut() = Some(format!("open {file}: {}", go_io_error(&error)));
                 }
             }
         }
     });
     match failed.into_inner() {
         None => Ok(()),
-        Some(says) => Err(Fail::error(says)),
+        Some(says) => Err(CommandError::error(says)),
     }
 }

@@ -17,7 +17,7 @@ const LONGEST_NAME: u64 = 1 << 16;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
     File,
-    Folder,
+    Directory,
     Link,
     Other,
 }
@@ -208,9 +208,9 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                     let plain = full_name(&block);
                     let name = long_name.unwrap_or(plain);
                     let kind = match kind {
-                        b'0' | 0 if name.ends_with('/') => Kind::Folder,
+                        b'0' | 0 if name.ends_with('/') => Kind::Directory,
                         b'0' | 0 | b'7' => Kind::File,
-                        b'5' => Kind::Folder,
+                        b'5' => Kind::Directory,
                         b'2' => Kind::Link,
                         _ => Kind::Other,
                     };
@@ -335,7 +335,7 @@ mod tests {
         finish(&mut bytes).await.expect("written");
         let mut reader = Reader::new(&bytes[..]);
         let empty = reader.next().await.expect("read").expect("an entry");
-        assert_eq!((empty.name.as_str(), empty.kind), ("to/void", Kind::Folder));
+        assert_eq!((empty.name.as_str(), empty.kind), ("to/void", Kind::Directory));
         let file = reader.next().await.expect("read").expect("an entry");
         assert_eq!((file.name.len(), file.kind), (189, Kind::File));
         let mut buffer = [0; 9];

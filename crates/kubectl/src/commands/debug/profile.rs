@@ -3,8 +3,8 @@
 use object::Value;
 
 use crate::{
-    fail::{Fail, Result},
-    flags::Given,
+    fail::{CommandError, Result},
+    flags::ParsedFlags,
     workload::{items_mut, push},
 };
 
@@ -20,10 +20,10 @@ pub(super) enum Profile {
 
 /// Where the container is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Style {
+pub(super) enum DebugStyle {
     Node,
     Copy,
-    Beside,
+    Ephemeral,
 }
 
 impl Profile {
@@ -35,15 +35,15 @@ impl Profile {
             "restricted" => Self::Restricted,
             "netadmin" => Self::Netadmin,
             "sysadmin" => Self::Sysadmin,
-            other => return Err(Fail::error(format!("unknown profile: {other}"))),
+            other => return Err(CommandError::error(format!("unknown profile: {other}"))),
         })
     }
 
     /// Makes the pod and the container with this name what the profile says.
-    pub(super) fn apply(self, pod: &mut Value, name: &str, style: Style, flags: &Given) {
+    pub(super) fn apply(self, pod: &mut Value, name: &str, style: DebugStyle, flags: &ParsedFlags) {
         match self {
             Self::Legacy => {}
-            Self::General if style == Style::Node => {
+            Self::General if style == DebugStyle::Node => {
                 each(pod, name, |container| container.remove("securityContext"));
             }
             Self::General => add_capabilities(pod, name, &["SYS_PTRACE"]),
@@ -60,7 +60,7 @@ impl Profile {
             }),
         }
         match style {
-            Style::Node => {
+            DebugStyle::Node => {
                 if matches!(self, Self::Legacy | Self::General | Self::Sysadmin) {
                     mount_root(pod, name);
                 }
@@ -70,8 +70,8 @@ impl Profile {
                     }
                 }
             }
-            Style::Copy => strip(pod, self, flags),
-            Style::Beside => {}
+            DebugStyle::Copy => strip(pod, self, flags),
+            DebugStyle::Ephemeral => {}
         }
     }
 }
@@ -109,14 +109,14 @@ fn mount_root(pod: &mut Value, name: &str) {
 }
 
 /// Takes away what a copy does not keep.
-fn strip(pod: &mut Value, profile: Profile, flags: &Given) {
-    if profile == Profile::Legacy || !flags.on("keep-labels") {
+fn strip(pod: &mut Value, profile: Profile, flags: &ParsedFlags) {
+    if profile == Profile::Legacy || !flags.is_true("keep-labels") {
         pod["metadata"].remove("labels");
     }
     if profile == Profile::Legacy {
         return;
     }
-    if !flags.on("keep-annotations") {
+    if !flags.is_true("keep-annotations") {
         pod["metadata"].remove("annotations");
     }
     for container in items_mut(&mut pod["spec"]["containers"]) {
@@ -125,12 +125,12 @@ fn strip(pod: &mut Value, profile: Profile, flags: &Given) {
             ("keep-readiness", "readinessProbe"),
             ("keep-startup", "startupProbe"),
         ] {
-            if !flags.on(flag) {
+            if !flags.is_true(flag) {
                 container.remove(field);
             }
         }
     }
-    if !flags.on("keep-init-containers") {
+    if !flags.is_true("keep-init-containers") {
         pod["spec"].remove("initContainers");
     }
     if pod["spec"]["shareProcessNamespace"].is_null() {

@@ -4,8 +4,8 @@ use object::{Value, selector::Selector};
 
 use super::{full_name, is_skipped, names};
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    call::Invocation,
+    fail::{CommandError, Result},
     resources::escape,
 };
 
@@ -37,7 +37,7 @@ impl Pods {
 }
 
 /// The pods of a node that a drain removes; a failure if there are some that it must not.
-pub(super) fn pods(call: &Call<'_>, node: &str, selector: &Selector) -> Result<Pods> {
+pub(super) fn pods(call: &Invocation<'_>, node: &str, selector: &Selector) -> Result<Pods> {
     let mut query = format!("fieldSelector={}", escape(&format!("spec.nodeName={node}")));
     if !selector.is_empty() {
         query += &format!("&labelSelector={}", escape(&selector.to_string()));
@@ -71,8 +71,8 @@ pub(super) fn pods(call: &Call<'_>, node: &str, selector: &Selector) -> Result<P
         errors.iter().map(|(text, names)| format!("cannot delete {text}: {}", names.join(", ")));
     match &texts.collect::<Vec<_>>()[..] {
         [] => Ok(pods),
-        [one] => Err(Fail::error(one)),
-        several => Err(Fail::error(format!("[{}]", several.join(", ")))),
+        [one] => Err(CommandError::error(one)),
+        several => Err(CommandError::error(format!("[{}]", several.join(", ")))),
     }
 }
 
@@ -83,7 +83,7 @@ fn note(all: &mut Vec<(String, Vec<String>)>, text: String, pod: &Value) {
     }
 }
 
-fn verdict(call: &Call<'_>, pod: &Value) -> Result<Verdict> {
+fn verdict(call: &Invocation<'_>, pod: &Value) -> Result<Verdict> {
     if is_skipped(call, pod) {
         return Ok(Verdict::Leave);
     }
@@ -105,12 +105,12 @@ fn verdict(call: &Call<'_>, pod: &Value) -> Result<Verdict> {
     }
     let is_local = |volume: &Value| !volume["emptyDir"].is_null();
     let is_local = pod["spec"]["volumes"].items().iter().any(is_local);
-    Ok(if is_local && !is_over && !call.flags.on("delete-emptydir-data") {
+    Ok(if is_local && !is_over && !call.flags.is_true("delete-emptydir-data") {
         let text = "Pods with local storage (use --delete-emptydir-data to override)";
         Verdict::Refuse(text.to_owned())
     } else if owner.is_some() || is_over {
         Verdict::Remove
-    } else if call.flags.on("force") {
+    } else if call.flags.is_true("force") {
         Verdict::RemoveWithWarning("deleting Pods that declare no controller".to_owned())
     } else {
         let text = "Pods that declare no controller (use --force to override)";
@@ -119,13 +119,13 @@ fn verdict(call: &Call<'_>, pod: &Value) -> Result<Verdict> {
 }
 
 /// A DaemonSet would put its pod back at once. `None` if there is no such DaemonSet any more.
-fn of_daemon_set(call: &Call<'_>, pod: &Value, owner: &Value) -> Result<Option<Verdict>> {
+fn of_daemon_set(call: &Invocation<'_>, pod: &Value, owner: &Value) -> Result<Option<Verdict>> {
     let name = owner["name"].as_str().unwrap_or_default();
     let path = format!("/apis/apps/v1/namespaces/{}/daemonsets/{name}", names(pod).0);
     Ok(Some(match call.server()?.get(&path) {
-        Err(fail) if fail.is_not_found() && call.flags.on("force") => return Ok(None),
-        Err(fail) => Verdict::Refuse(fail.words()),
-        Ok(_) if call.flags.on("ignore-daemonsets") => {
+        Err(fail) if fail.is_not_found() && call.flags.is_true("force") => return Ok(None),
+        Err(fail) => Verdict::Refuse(fail.message()),
+        Ok(_) if call.flags.is_true("ignore-daemonsets") => {
             Verdict::LeaveWithWarning("ignoring DaemonSet-managed Pods".to_owned())
         }
         Ok(_) => {

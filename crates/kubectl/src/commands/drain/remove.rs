@@ -9,9 +9,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::{full_name, is_skipped, names};
 use crate::{
-    call::Call,
+    call::Invocation,
     commands::{DryRun, create::tree},
-    fail::{Fail, Result},
+    fail::{CommandError, Result},
     server::Server,
 };
 
@@ -21,7 +21,7 @@ const RETRY: Duration = Duration::from_secs(5);
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Evicts or deletes pods, and waits until they are gone.
-pub(super) fn pods(call: &Call<'_>, pods: &[Value], dry_run: DryRun) -> Result {
+pub(super) fn pods(call: &Invocation<'_>, pods: &[Value], dry_run: DryRun) -> Result {
     if pods.is_empty() {
         return Ok(());
     }
@@ -31,26 +31,26 @@ pub(super) fn pods(call: &Call<'_>, pods: &[Value], dry_run: DryRun) -> Result {
         let until =
             (timeout > 0).then(|| Instant::now() + Duration::from_nanos(timeout.unsigned_abs()));
         let removal = Removal { call, server, dry_run, until };
-        if call.flags.on("disable-eviction") {
+        if call.flags.is_true("disable-eviction") {
             return removal.delete(pods).await;
         }
         let done = join_all(pods.iter().map(|pod| removal.evict(pod))).await;
         let mut failures: Vec<String> = Vec::new();
         for failure in done.into_iter().filter_map(std::result::Result::err) {
-            if !failures.contains(&failure.words()) {
-                failures.push(failure.words());
+            if !failures.contains(&failure.message()) {
+                failures.push(failure.message());
             }
         }
         match &failures[..] {
             [] => Ok(()),
-            [one] => Err(Fail::error(one)),
-            several => Err(Fail::error(format!("[{}]", several.join(", ")))),
+            [one] => Err(CommandError::error(one)),
+            several => Err(CommandError::error(format!("[{}]", several.join(", ")))),
         }
     })
 }
 
 struct Removal<'a> {
-    call: &'a Call<'a>,
+    call: &'a Invocation<'a>,
     server: &'a Server,
     dry_run: DryRun,
     /// When `--timeout` ends it.
@@ -90,14 +90,14 @@ impl Removal<'_> {
         }
         let gone = join_all(pods.iter().map(|pod| self.until_gone(pod)));
         let gone: Option<Vec<Result>> = self.in_time(gone).await;
-        gone.ok_or_else(|| Fail::error("context deadline exceeded"))?.into_iter().collect()
+        gone.ok_or_else(|| CommandError::error("context deadline exceeded"))?.into_iter().collect()
     }
 
     async fn evict(&self, pod: &Value) -> Result {
         let (namespace, name) = names(pod);
         let (quoted, space) = (quote(name), quote(namespace));
         let Some(evicted) = self.in_time(self.request_eviction(pod)).await else {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "error when evicting pods/{quoted} -n {space}: global timeout reached: {}",
                 self.call.flags.text("timeout")
             )));
@@ -108,10 +108,10 @@ impl Removal<'_> {
         }
         let why = match self.in_time(self.until_gone(&pod)).await {
             Some(Ok(())) => return Ok(()),
-            Some(Err(fail)) => fail.words(),
+            Some(Err(fail)) => fail.message(),
             None => "context deadline exceeded".to_owned(),
         };
-        Err(Fail::error(format!(
+        Err(CommandError::error(format!(
             "error when waiting for pod {quoted} in namespace {space} to terminate: {why}"
         )))
     }
@@ -125,7 +125,7 @@ impl Removal<'_> {
         eviction["deleteOptions"] = self.options();
         let mut pod = pod.clone();
         loop {
-            self.call.out(&format!(
+            self.call.print(&format!(
                 "evicting pod {}{}\n",
                 full_name(&pod),
                 if self.dry_run == DryRun::Server { " (server dry run)" } else { "" }
@@ -139,18 +139,18 @@ impl Removal<'_> {
             let (quoted, space) = (quote(name), quote(namespace));
             match after(&fail, !pod["metadata"]["deletionTimestamp"].is_null()) {
                 After::Wait => return Ok(Some(pod)),
-                After::Retry => self.call.say(&format!(
+                After::Retry => self.call.print_err(&format!(
                     "error when evicting pods/{quoted} -n {space} (will retry after 5s): {}",
-                    fail.words()
+                    fail.message()
                 )),
-                After::RetryInNamespace => self.call.say(&format!(
+                After::RetryInNamespace => self.call.print_err(&format!(
                     "error when evicting pod {quoted} from terminating namespace {space} (will retry after 5s): {}",
-                    fail.words()
+                    fail.message()
                 )),
                 After::Fail => {
-                    return Err(Fail::error(format!(
+                    return Err(CommandError::error(format!(
                         "error when evicting pods/{quoted} -n {space}: {}",
-                        fail.words()
+                        fail.message()
                     )));
                 }
             }
@@ -164,7 +164,7 @@ impl Removal<'_> {
     /// Waits until a pod, and not another of its name, is gone.
     async fn until_gone(&self, pod: &Value) -> Result {
         let name = names(pod).1;
-        let usual = if self.call.flags.on("disable-eviction") { "deleted" } else { "evicted" };
+        let usual = if self.call.flags.is_true("disable-eviction") { "deleted" } else { "evicted" };
         loop {
             let next = Instant::now() + INTERVAL;
             match self.server.ask(Method::GET, &path(pod), None).await {
@@ -172,7 +172,7 @@ impl Removal<'_> {
                 Err(fail) => return Err(fail),
                 Ok(now) if now["metadata"]["uid"] != pod["metadata"]["uid"] => break,
                 Ok(now) if is_skipped(self.call, &now) => {
-                    self.call.out(&format!(
+                    self.call.print(&format!(
                         "pod {} has DeletionTimestamp older than {} seconds, skipping\n",
                         quote(name),
                         self.call.flags.int("skip-wait-for-delete-timeout")
@@ -182,7 +182,7 @@ impl Removal<'_> {
                 Ok(_) => sleep_until(next).await,
             }
         }
-        self.call.out(&format!("pod/{name} {usual}\n"));
+        self.call.print(&format!("pod/{name} {usual}\n"));
         Ok(())
     }
 }
@@ -197,15 +197,15 @@ enum After {
     Fail,
 }
 
-fn after(fail: &Fail, is_deleted: bool) -> After {
-    let Fail::Server { status, .. } = fail else { return After::Fail };
+fn after(fail: &CommandError, is_deleted: bool) -> After {
+    let CommandError::Server { status, .. } = fail else { return After::Fail };
     let causes = status.details();
-    let terminating = status.is("Forbidden")
+    let terminating = status.has_reason("Forbidden")
         && causes.is_some_and(|details| {
             details.causes().iter().any(|cause| cause.reason() == "NamespaceTerminating")
         });
     match terminating {
-        _ if status.code() == 429 || status.is("TooManyRequests") => After::Retry,
+        _ if status.code() == 429 || status.has_reason("TooManyRequests") => After::Retry,
         true if is_deleted => After::Wait,
         true => After::RetryInNamespace,
         false => After::Fail,

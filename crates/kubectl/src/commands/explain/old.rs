@@ -4,14 +4,14 @@ use object::{Value, quote::quote};
 
 use super::{Schemas, wrap};
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    call::Invocation,
+    fail::{CommandError, Result},
     resources::Resource,
 };
 
 /// Prints the sheet of the field at `path` below a kind.
 pub(super) fn print(
-    call: &Call<'_>,
+    call: &Invocation<'_>,
     resource: &Resource,
     schemas: &Schemas<'_>,
     schema: &Value,
@@ -23,7 +23,7 @@ pub(super) fn print(
         let inside = schemas.inside(&at);
         let found = inside["properties"][field].clone();
         if found.is_null() {
-            return Err(Fail::error(format!("field {} does not exist", quote(field))));
+            return Err(CommandError::error(format!("field {} does not exist", quote(field))));
         }
         found["description"].as_str().unwrap_or_default().clone_into(&mut description);
         (last, at) = (field, found);
@@ -49,9 +49,9 @@ pub(super) fn print(
     text += &(wrap(&shown, 5, 80) + "\n");
     if !plain {
         text += "FIELDS:\n";
-        fields(schemas, &inside, 1, call.flags.on("recursive"), &mut Vec::new(), &mut text);
+        fields(schemas, &inside, 1, call.flags.is_true("recursive"), &mut Vec::new(), &mut text);
     }
-    call.out(&text);
+    call.print(&text);
     Ok(())
 }
 

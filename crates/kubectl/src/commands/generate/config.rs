@@ -6,21 +6,21 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use object::{Value, names, quote::quote};
 
 use crate::{
-    call::Call,
+    call::Invocation,
     commands::{
         Command,
         create::{WRITES, begin, make},
     },
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
     print::json,
-    select::plain,
+    select::go_io_error,
 };
 
 const SOURCES: &[Flag] = &[
-    Flag::new("from-file", Kind::List),
-    Flag::new("from-literal", Kind::Each),
-    Flag::new("from-env-file", Kind::List),
+    Flag::new("from-file", FlagType::StringSlice),
+    Flag::new("from-literal", FlagType::StringArray),
+    Flag::new("from-env-file", FlagType::StringSlice),
     Flag::bool("append-hash"),
 ];
 
@@ -53,13 +53,13 @@ pub(super) const SECRET: Command = Command::group(
     ],
 );
 
-fn config_map(call: &Call<'_>) -> Result {
+fn config_map(call: &Invocation<'_>) -> Result {
     let mut object = begin(call, "v1", "ConfigMap", true)?;
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     for (key, data) in sources(call)? {
         let wrong = names::config_map_key(&key);
         if !wrong.is_empty() {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "{} is not a valid key name for a ConfigMap: {}",
                 quote(&key),
                 wrong.join(",")
@@ -68,7 +68,7 @@ fn config_map(call: &Call<'_>) -> Result {
         for field in ["data", "binaryData"] {
             if !object[field][key.as_str()].is_null() {
                 let field = if field == "data" { "Data" } else { "BinaryData" };
-                return Err(Fail::error(format!(
+                return Err(CommandError::error(format!(
                     "cannot add key {}, another key by that name already exists in {field} for ConfigMap {}",
                     quote(&key),
                     quote(&name)
@@ -86,7 +86,7 @@ fn config_map(call: &Call<'_>) -> Result {
     make(call, object, "configmaps", "failed to create configmap: ")
 }
 
-fn generic(call: &Call<'_>) -> Result {
+fn generic(call: &Invocation<'_>) -> Result {
     let mut object = begin(call, "v1", "Secret", true)?;
     let kind = call.flags.text("type");
     if !kind.is_empty() {
@@ -98,7 +98,7 @@ fn generic(call: &Call<'_>) -> Result {
     make(call, object, "secrets", "failed to create secret ")
 }
 
-fn docker(call: &Call<'_>) -> Result {
+fn docker(call: &Invocation<'_>) -> Result {
     let mut object = begin(call, "v1", "Secret", true)?;
     object["type"] = "kubernetes.io/dockerconfigjson".into();
     let text = |name: &str| call.flags.text(name);
@@ -106,7 +106,7 @@ fn docker(call: &Call<'_>) -> Result {
         let (user, password, server) =
             (text("docker-username"), text("docker-password"), text("docker-server"));
         if user.is_empty() || password.is_empty() || server.is_empty() {
-            return Err(Fail::error(
+            return Err(CommandError::error(
                 "either --from-file or the combination of --docker-username, --docker-password and --docker-server is required",
             ));
         }
@@ -130,21 +130,24 @@ fn docker(call: &Call<'_>) -> Result {
     make(call, object, "secrets", "failed to create secret ")
 }
 
-fn tls(call: &Call<'_>) -> Result {
+fn tls(call: &Invocation<'_>) -> Result {
     let mut object = begin(call, "v1", "Secret", true)?;
     let (cert, key) = (call.flags.text("cert"), call.flags.text("key"));
     if cert.is_empty() || key.is_empty() {
-        return Err(Fail::error("key and cert must be specified"));
+        return Err(CommandError::error("key and cert must be specified"));
     }
     let read = |file: &str| {
         fs::read(file).map_err(|error| {
-            Fail::error(format!("Cannot read file {file}, open {file}: {}", plain(&error)))
+            CommandError::error(format!(
+                "Cannot read file {file}, open {file}: {}",
+                go_io_error(&error)
+            ))
         })
     };
     let (cert, key) = (read(cert)?, read(key)?);
     for (text, what) in [(&cert, "CERTIFICATE"), (&key, "PRIVATE KEY")] {
         if !String::from_utf8_lossy(text).contains(what) {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "tls: failed to find any PEM data in {} input",
                 if what == "CERTIFICATE" { "certificate" } else { "key" }
             )));
@@ -159,14 +162,14 @@ fn tls(call: &Call<'_>) -> Result {
 fn add(secret: &mut Value, key: &str, data: &[u8]) -> Result {
     let wrong = names::config_map_key(key);
     if !wrong.is_empty() {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "{} is not valid key name for a Secret {}",
             quote(key),
             wrong.join(";")
         )));
     }
     if !secret["data"][key].is_null() {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "cannot add key {key}, another key by that name already exists"
         )));
     }
@@ -175,10 +178,12 @@ fn add(secret: &mut Value, key: &str, data: &[u8]) -> Result {
 }
 
 /// Keys and what they hold, from files, words and files of variables.
-fn sources(call: &Call<'_>) -> Result<Vec<(String, Vec<u8>)>> {
+fn sources(call: &Invocation<'_>) -> Result<Vec<(String, Vec<u8>)>> {
     let given = |flag: &str| !call.flags.all(flag).is_empty();
     if given("from-env-file") && (given("from-file") || given("from-literal")) {
-        return Err(Fail::error("from-env-file cannot be combined with from-file or from-literal"));
+        return Err(CommandError::error(
+            "from-env-file cannot be combined with from-file or from-literal",
+        ));
     }
     let mut all = Vec::new();
     for literal in call.flags.all("from-literal") {
@@ -187,7 +192,7 @@ fn sources(call: &Call<'_>) -> Result<Vec<(String, Vec<u8>)>> {
                 all.push((key.to_owned(), value.as_bytes().to_vec()));
             }
             _ => {
-                return Err(Fail::error(format!(
+                return Err(CommandError::error(format!(
                     "invalid literal source {literal}, expected key=value"
                 )));
             }
@@ -209,25 +214,26 @@ fn file_source(source: &str, all: &mut Vec<(String, Vec<u8>)>) -> Result {
             source,
         ),
         Some((_, rest)) if rest.contains('=') => {
-            return Err(Fail::error("key names or file paths cannot contain '='"));
+            return Err(CommandError::error("key names or file paths cannot contain '='"));
         }
         Some(("", path)) => {
-            return Err(Fail::error(format!("key name for file path {path} missing")));
+            return Err(CommandError::error(format!("key name for file path {path} missing")));
         }
         Some((key, "")) => {
-            return Err(Fail::error(format!("file path for key name {key} missing")));
+            return Err(CommandError::error(format!("file path for key name {key} missing")));
         }
         Some(pair) => pair,
     };
-    let failed =
-        |error: std::io::Error| Fail::error(format!("error reading {path}: {}", plain(&error)));
+    let failed = |error: std::io::Error| {
+        CommandError::error(format!("error reading {path}: {}", go_io_error(&error)))
+    };
     let about = fs::metadata(path).map_err(failed)?;
     if !about.is_dir() {
         all.push((key.to_owned(), fs::read(path).map_err(failed)?));
         return Ok(());
     }
     if source.contains('=') {
-        return Err(Fail::error("cannot give a key name for a directory path"));
+        return Err(CommandError::error("cannot give a key name for a directory path"));
     }
     let mut entries: Vec<_> = fs::read_dir(path)
         .and_then(Iterator::collect::<std::io::Result<Vec<_>>>)
@@ -242,9 +248,10 @@ fn file_source(source: &str, all: &mut Vec<(String, Vec<u8>)>) -> Result {
     Ok(())
 }
 
-fn env_file(call: &Call<'_>, file: &str, all: &mut Vec<(String, Vec<u8>)>) -> Result {
-    let text = fs::read_to_string(file)
-        .map_err(|error| Fail::error(format!("error reading {file}: {}", plain(&error))))?;
+fn env_file(call: &Invocation<'_>, file: &str, all: &mut Vec<(String, Vec<u8>)>) -> Result {
+    let text = fs::read_to_string(file).map_err(|error| {
+        CommandError::error(format!("error reading {file}: {}", go_io_error(&error)))
+    })?;
     for line in text.trim_start_matches('\u{feff}').lines().map(str::trim_start) {
         if line.is_empty() || line.starts_with('#') {
             continue;
@@ -253,7 +260,7 @@ fn env_file(call: &Call<'_>, file: &str, all: &mut Vec<(String, Vec<u8>)>) -> Re
             line.split_once('=').map_or((line, None), |(key, value)| (key, Some(value)));
         let wrong = names::env_var_name(key);
         if !wrong.is_empty() {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "{} is not a valid key name: {}",
                 quote(key),
                 wrong.join(";")

@@ -4,31 +4,35 @@ use object::Value;
 
 use super::{texts, values};
 use crate::{
-    call::Call,
+    call::Invocation,
     commands::{
         Command,
         create::{WRITES, begin, make},
     },
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
 };
 
 const RULES: &[Flag] = &[
-    Flag::new("verb", Kind::List),
-    Flag::new("resource", Kind::List),
-    Flag::new("resource-name", Kind::Each),
+    Flag::new("verb", FlagType::StringSlice),
+    Flag::new("resource", FlagType::StringSlice),
+    Flag::new("resource-name", FlagType::StringArray),
 ];
 const SUBJECTS: &[Flag] = &[
     Flag::text("clusterrole"),
-    Flag::new("user", Kind::Each),
-    Flag::new("group", Kind::Each),
-    Flag::new("serviceaccount", Kind::Each),
+    Flag::new("user", FlagType::StringArray),
+    Flag::new("group", FlagType::StringArray),
+    Flag::new("serviceaccount", FlagType::StringArray),
 ];
 
 pub(super) const ROLE: Command = Command::new("role", &[WRITES, RULES], role);
 pub(super) const CLUSTER_ROLE: Command = Command::new(
     "clusterrole",
-    &[WRITES, RULES, &[Flag::new("non-resource-url", Kind::List), Flag::text("aggregation-rule")]],
+    &[
+        WRITES,
+        RULES,
+        &[Flag::new("non-resource-url", FlagType::StringSlice), Flag::text("aggregation-rule")],
+    ],
     cluster_role,
 );
 pub(super) const ROLE_BINDING: Command =
@@ -58,20 +62,20 @@ const VERBS: &[&str] = &[
     "*",
 ];
 
-fn role(call: &Call<'_>) -> Result {
+fn role(call: &Invocation<'_>) -> Result {
     let mut object = begin(call, API, "Role", true)?;
     object["rules"] = values(rules(call)?);
     make(call, object, "roles.rbac.authorization.k8s.io", "")
 }
 
-fn cluster_role(call: &Call<'_>) -> Result {
+fn cluster_role(call: &Invocation<'_>) -> Result {
     let mut object = begin(call, API, "ClusterRole", false)?;
     let urls = call.flags.all("non-resource-url");
     let aggregation = call.flags.text("aggregation-rule");
     if !aggregation.is_empty() {
         let others = ["verb", "resource", "resource-name", "non-resource-url"];
         if others.iter().any(|flag| !call.flags.all(flag).is_empty()) {
-            return Err(Fail::error(
+            return Err(CommandError::error(
                 "aggregation rule must be specified without nonResourceURLs, verbs, resources or resourceNames",
             ));
         }
@@ -88,7 +92,7 @@ fn cluster_role(call: &Call<'_>) -> Result {
         object["rules"] = values(rules(call)?);
     } else {
         if call.flags.all("verb").is_empty() {
-            return Err(Fail::error("at least one verb must be specified"));
+            return Err(CommandError::error("at least one verb must be specified"));
         }
         let mut rule = Value::object();
         rule["nonResourceURLs"] = texts(urls);
@@ -99,16 +103,16 @@ fn cluster_role(call: &Call<'_>) -> Result {
 }
 
 /// One rule for each API group of the resources.
-fn rules(call: &Call<'_>) -> Result<Vec<Value>> {
+fn rules(call: &Invocation<'_>) -> Result<Vec<Value>> {
     let verbs = call.flags.all("verb");
     if verbs.is_empty() {
-        return Err(Fail::error("at least one verb must be specified"));
+        return Err(CommandError::error("at least one verb must be specified"));
     }
     if call.flags.all("resource").is_empty() {
-        return Err(Fail::error("at least one resource must be specified"));
+        return Err(CommandError::error("at least one resource must be specified"));
     }
     for verb in verbs.iter().filter(|verb| !VERBS.contains(&verb.as_str())) {
-        call.say(&format!("Warning: '{verb}' is not a standard resource verb"));
+        call.print_err(&format!("Warning: '{verb}' is not a standard resource verb"));
     }
     let verbs =
         if verbs.iter().any(|verb| verb == "*") { vec!["*".to_owned()] } else { dedup(verbs) };
@@ -118,7 +122,8 @@ fn rules(call: &Call<'_>) -> Result<Vec<Value>> {
         let (group, plural) = if name == "*" {
             (String::new(), "*".to_owned())
         } else {
-            let found = call.resources()?.find(name).map_err(|fail| Fail::Plain(fail.words()))?;
+            let found =
+                call.resources()?.find(name).map_err(|fail| CommandError::Raw(fail.message()))?;
             (found.group.clone(), found.plural.clone())
         };
         let full = if sub.is_empty() { plural } else { format!("{plural}/{sub}") };
@@ -152,22 +157,26 @@ fn dedup(texts: &[String]) -> Vec<String> {
     all
 }
 
-fn role_binding(call: &Call<'_>) -> Result {
+fn role_binding(call: &Invocation<'_>) -> Result {
     let mut object = begin(call, API, "RoleBinding", true)?;
     let (role, cluster_role) = (call.flags.text("role"), call.flags.text("clusterrole"));
     let (kind, name) = match (role, cluster_role) {
         (role, "") if !role.is_empty() => ("Role", role),
         ("", role) if !role.is_empty() => ("ClusterRole", role),
-        _ => return Err(Fail::error("exactly one of clusterrole or role must be specified")),
+        _ => {
+            return Err(CommandError::error(
+                "exactly one of clusterrole or role must be specified",
+            ));
+        }
     };
     bind(call, &mut object, kind, name)?;
     make(call, object, "rolebindings.rbac.authorization.k8s.io", "failed to create rolebinding: ")
 }
 
-fn cluster_role_binding(call: &Call<'_>) -> Result {
+fn cluster_role_binding(call: &Invocation<'_>) -> Result {
     let mut object = begin(call, API, "ClusterRoleBinding", false)?;
-    if !call.flags.has("clusterrole") {
-        return Err(Fail::error("required flag(s) \"clusterrole\" not set"));
+    if !call.flags.is_set("clusterrole") {
+        return Err(CommandError::error("required flag(s) \"clusterrole\" not set"));
     }
     bind(call, &mut object, "ClusterRole", call.flags.text("clusterrole"))?;
     make(
@@ -178,7 +187,7 @@ fn cluster_role_binding(call: &Call<'_>) -> Result {
     )
 }
 
-fn bind(call: &Call<'_>, object: &mut Value, kind: &str, name: &str) -> Result {
+fn bind(call: &Invocation<'_>, object: &mut Value, kind: &str, name: &str) -> Result {
     let reference = |kind: &str, name: &str| {
         let mut reference = Value::object();
         reference["apiGroup"] = GROUP.into();
@@ -199,7 +208,7 @@ fn bind(call: &Call<'_>, object: &mut Value, kind: &str, name: &str) -> Result {
                 subject["namespace"] = namespace.into();
                 subjects.push(subject);
             }
-            _ => return Err(Fail::error("serviceaccount must be <namespace>:<name>")),
+            _ => return Err(CommandError::error("serviceaccount must be <namespace>:<name>")),
         }
     }
     if !subjects.is_empty() {

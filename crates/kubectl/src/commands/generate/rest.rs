@@ -4,14 +4,14 @@ use object::{Value, names, quantity::Quantity, quote::quote};
 
 use super::{texts, values};
 use crate::{
-    call::Call,
+    call::Invocation,
     commands::{
         Command,
         create::{WRITES, begin, make, one_name, tree},
     },
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
-    print::{self, Output},
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
+    print::{self, OutputFormat},
 };
 
 pub(super) const NAMESPACE: Command =
@@ -19,16 +19,18 @@ pub(super) const NAMESPACE: Command =
 pub(super) const SERVICE_ACCOUNT: Command =
     Command::new("serviceaccount", &[WRITES], service_account).aliases(&["sa"]);
 
-const TCP: &[Flag] = &[Flag::new("tcp", Kind::List)];
+const TCP: &[Flag] = &[Flag::new("tcp", FlagType::StringSlice)];
 pub(super) const SERVICE: Command = Command::group(
     "service",
     &[
         Command::new("clusterip", &[WRITES, TCP, &[Flag::text("clusterip")]], |call| {
             service(call, "ClusterIP")
         }),
-        Command::new("nodeport", &[WRITES, TCP, &[Flag::new("node-port", Kind::Int32)]], |call| {
-            service(call, "NodePort")
-        }),
+        Command::new(
+            "nodeport",
+            &[WRITES, TCP, &[Flag::new("node-port", FlagType::Int32)]],
+            |call| service(call, "NodePort"),
+        ),
         Command::new("loadbalancer", &[WRITES, TCP], |call| service(call, "LoadBalancer")),
         Command::new("externalname", &[WRITES, TCP, &[Flag::text("external-name")]], |call| {
             service(call, "ExternalName")
@@ -41,8 +43,8 @@ pub(super) const INGRESS: Command = Command::new(
     &[
         WRITES,
         &[
-            Flag::new("rule", Kind::Each),
-            Flag::new("annotation", Kind::Each),
+            Flag::new("rule", FlagType::StringArray),
+            Flag::new("annotation", FlagType::StringArray),
             Flag::text("default-backend"),
             Flag::text("class"),
         ],
@@ -67,7 +69,7 @@ pub(super) const PRIORITY_CLASS: Command = Command::new(
     &[
         WRITES,
         &[
-            Flag::new("value", Kind::Int32),
+            Flag::new("value", FlagType::Int32),
             Flag::bool("global-default"),
             Flag::text("description"),
             Flag::text("preemption-policy").default("PreemptLowerPriority"),
@@ -81,8 +83,8 @@ pub(super) const TOKEN: Command = Command::new(
     &[
         print::FLAGS,
         &[
-            Flag::new("audience", Kind::Each),
-            Flag::new("duration", Kind::Duration),
+            Flag::new("audience", FlagType::StringArray),
+            Flag::new("duration", FlagType::Duration),
             Flag::text("bound-object-kind"),
             Flag::text("bound-object-name"),
             Flag::text("bound-object-uid"),
@@ -91,14 +93,14 @@ pub(super) const TOKEN: Command = Command::new(
     token,
 );
 
-fn namespace(call: &Call<'_>) -> Result {
+fn namespace(call: &Invocation<'_>) -> Result {
     let mut object = begin(call, "v1", "Namespace", false)?;
     object["spec"] = Value::object();
     object["status"] = Value::object();
     make(call, object, "namespaces", "")
 }
 
-fn service_account(call: &Call<'_>) -> Result {
+fn service_account(call: &Invocation<'_>) -> Result {
     make(
         call,
         begin(call, "v1", "ServiceAccount", true)?,
@@ -107,16 +109,16 @@ fn service_account(call: &Call<'_>) -> Result {
     )
 }
 
-fn service(call: &Call<'_>, kind: &str) -> Result {
+fn service(call: &Invocation<'_>, kind: &str) -> Result {
     let mut object = begin(call, "v1", "Service", true)?;
     let name = object["metadata"]["name"].clone();
     let cluster_ip = call.flags.text("clusterip");
     let ports = call.flags.all("tcp");
-    if kind == "ExternalName" && !call.flags.has("external-name") {
-        return Err(Fail::error("required flag(s) \"external-name\" not set"));
+    if kind == "ExternalName" && !call.flags.is_set("external-name") {
+        return Err(CommandError::error("required flag(s) \"external-name\" not set"));
     }
     if ports.is_empty() && cluster_ip != "None" && kind != "ExternalName" {
-        return Err(Fail::error("at least one tcp port specifier must be provided"));
+        return Err(CommandError::error("at least one tcp port specifier must be provided"));
     }
     object["metadata"]["labels"]["app"] = name.clone();
     object["spec"]["selector"]["app"] = name;
@@ -146,10 +148,10 @@ fn service(call: &Call<'_>, kind: &str) -> Result {
 fn tcp_port(text: &str) -> Result<Value> {
     let (first, second) = text.split_once(':').map_or((text, None), |(a, b)| (a, Some(b)));
     let number: u32 = first.parse().map_err(|_| {
-        Fail::error(format!("strconv.ParseUint: parsing {}: invalid syntax", quote(first)))
+        CommandError::error(format!("strconv.ParseUint: parsing {}: invalid syntax", quote(first)))
     })?;
     if number > 65535 {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "strconv.ParseUint: parsing {}: value out of range",
             quote(first)
         )));
@@ -163,13 +165,13 @@ fn tcp_port(text: &str) -> Result<Value> {
             if let Ok(n) = target.parse::<i64>() {
                 let wrong = names::port_number(n);
                 if !wrong.is_empty() {
-                    return Err(Fail::error(wrong.join(",")));
+                    return Err(CommandError::error(wrong.join(",")));
                 }
                 n.into()
             } else {
                 let wrong = names::port_name(target);
                 if !wrong.is_empty() {
-                    return Err(Fail::error(wrong.join(",")));
+                    return Err(CommandError::error(wrong.join(",")));
                 }
                 target.into()
             }
@@ -178,31 +180,32 @@ fn tcp_port(text: &str) -> Result<Value> {
     Ok(port)
 }
 
-fn ingress(call: &Call<'_>) -> Result {
+fn ingress(call: &Invocation<'_>) -> Result {
     let mut object = begin(call, "networking.k8s.io/v1", "Ingress", true)?;
     let (rules, default) = (call.flags.all("rule"), call.flags.text("default-backend"));
     if rules.is_empty() && default.is_empty() {
-        return Err(Fail::error(
+        return Err(CommandError::error(
             "not enough information provided: every ingress has to either specify a default-backend (which catches all traffic) or a list of rules (which catch specific paths)",
         ));
     }
     let mut parsed = Vec::new();
     for rule in rules {
         parsed.push(Rule::parse(rule).ok_or_else(|| {
-            Fail::error(format!("rule {rule} is invalid and should be in format host/path=svcname:svcport[,tls[=secret]]"))
+            CommandError::error(format!("rule {rule} is invalid and should be in format host/path=svcname:svcport[,tls[=secret]]"))
         })?);
     }
     for annotation in call.flags.all("annotation") {
         let Some((name, value)) = annotation.split_once('=').filter(|(name, _)| !name.is_empty())
         else {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "annotation {annotation} is invalid and should be in format key=[value]"
             )));
         };
         object["metadata"]["annotations"][name] = value.into();
     }
     if !default.is_empty() {
-        let wrong = || Fail::error("default-backend should be in format servicename:serviceport");
+        let wrong =
+            || CommandError::error("default-backend should be in format servicename:serviceport");
         let (service, port) = default
             .split_once(':')
             .filter(|(s, p)| !s.is_empty() && !p.is_empty())
@@ -313,18 +316,18 @@ fn backend(service: &str, port: &str) -> Value {
     backend
 }
 
-fn quota(call: &Call<'_>) -> Result {
+fn quota(call: &Invocation<'_>) -> Result {
     let mut object = begin(call, "v1", "ResourceQuota", true)?;
     object["spec"] = Value::object();
     for pair in call.flags.text("hard").split(',').filter(|pair| !pair.is_empty()) {
         let Some((name, value)) = pair.split_once('=') else {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "Invalid argument syntax {pair}, expected <resource>=<value>"
             )));
         };
-        let value: Quantity = value
-            .parse()
-            .map_err(|error: object::quantity::QuantityError| Fail::error(error.to_string()))?;
+        let value: Quantity = value.parse().map_err(|error: object::quantity::QuantityError| {
+            CommandError::error(error.to_string())
+        })?;
         object["spec"]["hard"][name] = value.into();
     }
     let scopes: Vec<&str> =
@@ -336,7 +339,7 @@ fn quota(call: &Call<'_>) -> Result {
     make(call, object, "resourcequotas", "failed to create quota: ")
 }
 
-fn disruption_budget(call: &Call<'_>) -> Result {
+fn disruption_budget(call: &Invocation<'_>) -> Result {
     let mut object = begin(call, "policy/v1", "PodDisruptionBudget", true)?;
     let (least, most, selector) = (
         call.flags.text("min-available"),
@@ -344,13 +347,17 @@ fn disruption_budget(call: &Call<'_>) -> Result {
         call.flags.text("selector"),
     );
     if least.is_empty() && most.is_empty() {
-        return Err(Fail::error("one of min-available or max-unavailable must be specified"));
+        return Err(CommandError::error(
+            "one of min-available or max-unavailable must be specified",
+        ));
     }
     if !least.is_empty() && !most.is_empty() {
-        return Err(Fail::error("min-available and max-unavailable cannot be both specified"));
+        return Err(CommandError::error(
+            "min-available and max-unavailable cannot be both specified",
+        ));
     }
     if selector.is_empty() {
-        return Err(Fail::error("a selector must be specified"));
+        return Err(CommandError::error("a selector must be specified"));
     }
     for pair in selector.split(',') {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -367,10 +374,10 @@ fn disruption_budget(call: &Call<'_>) -> Result {
     make(call, object, "poddisruptionbudgets.policy", "failed to create poddisruptionbudgets: ")
 }
 
-fn priority_class(call: &Call<'_>) -> Result {
+fn priority_class(call: &Invocation<'_>) -> Result {
     let mut object = begin(call, "scheduling.k8s.io/v1", "PriorityClass", false)?;
     object["value"] = call.flags.int("value").into();
-    if call.flags.on("global-default") {
+    if call.flags.is_true("global-default") {
         object["globalDefault"] = true.into();
     }
     let description = call.flags.text("description");
@@ -381,21 +388,21 @@ fn priority_class(call: &Call<'_>) -> Result {
     make(call, object, "priorityclasses.scheduling.k8s.io", "failed to create priorityclass: ")
 }
 
-fn token(call: &Call<'_>) -> Result {
+fn token(call: &Invocation<'_>) -> Result {
     let name = one_name(call)?;
-    let output = Output::of(call, false)?;
+    let output = OutputFormat::of(call, false)?;
     if call.flags.duration("duration") < 0 {
-        return Err(Fail::error("--duration must be greater than or equal to 0"));
+        return Err(CommandError::error("--duration must be greater than or equal to 0"));
     }
     let (kind, bound) =
         (call.flags.text("bound-object-kind"), call.flags.text("bound-object-name"));
     if !kind.is_empty() && bound.is_empty() {
-        return Err(Fail::error(
+        return Err(CommandError::error(
             "--bound-object-name is required if --bound-object-kind is provided",
         ));
     }
     if kind.is_empty() && !bound.is_empty() {
-        return Err(Fail::error(
+        return Err(CommandError::error(
             "--bound-object-name can only be set if --bound-object-kind is provided",
         ));
     }
@@ -418,11 +425,13 @@ fn token(call: &Call<'_>) -> Result {
         }
     }
     let path = format!("/api/v1/namespaces/{}/serviceaccounts/{name}/token", call.namespace()?);
-    let failed = |fail: Fail| Fail::error(format!("failed to create token: {}", fail.words()));
+    let failed = |fail: CommandError| {
+        CommandError::error(format!("failed to create token: {}", fail.message()))
+    };
     let answer = call.server()?.post(&path, &request).map_err(failed)?;
     if !output.is_human() {
         return output.print_declared(call, &answer, "");
     }
-    call.out(answer["status"]["token"].as_str().unwrap_or_default());
+    call.print(answer["status"]["token"].as_str().unwrap_or_default());
     Ok(())
 }

@@ -4,13 +4,13 @@ use object::Value;
 
 use super::{texts, values};
 use crate::{
-    call::Call,
+    call::Invocation,
     commands::{
         Command,
         create::{WRITES, begin, make, one_name, tree},
     },
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
 };
 
 pub(super) const DEPLOYMENT: Command = Command::new(
@@ -18,9 +18,9 @@ pub(super) const DEPLOYMENT: Command = Command::new(
     &[
         WRITES,
         &[
-            Flag::new("image", Kind::List),
-            Flag::new("port", Kind::Int32).default("-1"),
-            Flag::new("replicas", Kind::Int32).short('r').default("1"),
+            Flag::new("image", FlagType::StringSlice),
+            Flag::new("port", FlagType::Int32).default("-1"),
+            Flag::new("replicas", FlagType::Int32).short('r').default("1"),
         ],
     ],
     deployment,
@@ -36,15 +36,15 @@ pub(super) const CRON_JOB: Command = Command::new(
 .aliases(&["cj"]);
 
 /// The words after `--`, or after the name.
-fn command<'a>(call: &'a Call<'_>) -> &'a [String] {
-    call.flags.dash.map_or(&[], |at| &call.words()[at..])
+fn command<'a>(call: &'a Invocation<'_>) -> &'a [String] {
+    call.flags.args_len_at_dash.map_or(&[], |at| &call.args()[at..])
 }
 
-fn required(call: &Call<'_>, flag: &str) -> Result {
-    if call.flags.has(flag) {
+fn required(call: &Invocation<'_>, flag: &str) -> Result {
+    if call.flags.is_set(flag) {
         Ok(())
     } else {
-        Err(Fail::error(format!("required flag(s) \"{flag}\" not set")))
+        Err(CommandError::error(format!("required flag(s) \"{flag}\" not set")))
     }
 }
 
@@ -57,12 +57,12 @@ fn container_name(image: &str) -> String {
     name.to_lowercase().chars().map(fits).collect()
 }
 
-fn deployment(call: &Call<'_>) -> Result {
+fn deployment(call: &Invocation<'_>) -> Result {
     one_name(call)?;
     required(call, "image")?;
     let images = call.flags.all("image");
     if images.len() > 1 && !command(call).is_empty() {
-        return Err(Fail::error("cannot specify multiple --image options and command"));
+        return Err(CommandError::error("cannot specify multiple --image options and command"));
     }
     let mut object = begin(call, "apps/v1", "Deployment", true)?;
     let name = object["metadata"]["name"].clone();
@@ -103,28 +103,33 @@ fn container(name: &str, image: &str, command: &[String]) -> Value {
     values(vec![container])
 }
 
-fn job(call: &Call<'_>) -> Result {
+fn job(call: &Invocation<'_>) -> Result {
     let name = one_name(call)?;
     let (image, from) = (call.flags.text("image"), call.flags.text("from"));
     if image.is_empty() == from.is_empty() {
-        return Err(Fail::error("either --image or --from must be specified"));
+        return Err(CommandError::error("either --image or --from must be specified"));
     }
     if !from.is_empty() && !command(call).is_empty() {
-        return Err(Fail::error("cannot specify --from and command"));
+        return Err(CommandError::error("cannot specify --from and command"));
     }
     let mut object = begin(call, "batch/v1", "Job", true)?;
     if from.is_empty() {
         object["spec"]["template"] = tree("{metadata: {}, spec: {restartPolicy: Never}}");
         object["spec"]["template"]["spec"]["containers"] = container(&name, image, command(call));
     } else {
-        let (infos, fails) =
-            call.select(&[from.to_owned()], crate::select::How { fetch: true, ..<_>::default() })?;
-        Fail::collect(fails)?;
+        let (infos, fails) = call.select(
+            &[from.to_owned()],
+            crate::select::BuilderOptions { fetch: true, ..<_>::default() },
+        )?;
+        CommandError::collect(fails)?;
         let [info] = &infos[..] else {
-            return Err(Fail::error("--from must be an existing cronjob"));
+            return Err(CommandError::error("--from must be an existing cronjob"));
         };
         if info.resource.kind != "CronJob" {
-            return Err(Fail::error(format!("unknown object type *v1.{}", info.resource.kind)));
+            return Err(CommandError::error(format!(
+                "unknown object type *v1.{}",
+                info.resource.kind
+            )));
         }
         let cron = &info.object;
         let template = &cron["spec"]["jobTemplate"];
@@ -144,15 +149,18 @@ fn job(call: &Call<'_>) -> Result {
     make(call, object, "jobs.batch", "failed to create job: ")
 }
 
-fn cron_job(call: &Call<'_>) -> Result {
+fn cron_job(call: &Invocation<'_>) -> Result {
     let name = one_name(call)?;
     let missing: Vec<String> = ["image", "schedule"]
         .iter()
-        .filter(|f| !call.flags.has(f))
+        .filter(|f| !call.flags.is_set(f))
         .map(|f| format!("\"{f}\""))
         .collect();
     if !missing.is_empty() {
-        return Err(Fail::error(format!("required flag(s) {} not set", missing.join(", "))));
+        return Err(CommandError::error(format!(
+            "required flag(s) {} not set",
+            missing.join(", ")
+        )));
     }
     let mut object = begin(call, "batch/v1", "CronJob", true)?;
     let restart = match call.flags.text("restart") {

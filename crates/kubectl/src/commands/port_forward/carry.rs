@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::tunnel::{self, Tunnel};
 use crate::{
-    fail::{Fail, Result},
+    fail::{CommandError, Result},
     server::Server,
 };
 
@@ -45,18 +45,18 @@ impl<'a> Carrier<'a> {
                 Ok(opened) if opened.protocol == tunnel::PROTOCOL => {
                     return Ok(spdy(server.spdy_over(Tunnel::new(opened.stream))));
                 }
-                Err(fail @ Fail::Plain(_)) => return Err(fail), // nobody is there
-                _ => {}                                         // the server knows it not
+                Err(fail @ CommandError::Raw(_)) => return Err(fail), // nobody is there
+                _ => {}                                               // the server knows it not
             }
         }
         match server.spdy(path, PROTOCOL).await {
             Ok(connection) => return Ok(spdy(connection)),
-            Err(fail @ Fail::Plain(_)) => return Err(fail), // nobody is there
+            Err(fail @ CommandError::Raw(_)) => return Err(fail), // nobody is there
             Err(_) => {}
         }
         match open(server, path, port).await {
             Ok(_) => Ok(Self::WebSockets { server, path }),
-            Err(Fail::Server { status, .. }) => Err(Fail::error(format!(
+            Err(CommandError::Server { status, .. }) => Err(CommandError::error(format!(
                 "error upgrading connection: unable to upgrade connection: {}",
                 status.message()
             ))),
@@ -87,7 +87,8 @@ impl<'a> Carrier<'a> {
 }
 
 async fn over_spdy(opener: &Opener, number: u32, mut socket: TcpStream, port: u16) -> Result {
-    let broken = |error: std::io::Error| Fail::error(format!("error creating stream: {error}"));
+    let broken =
+        |error: std::io::Error| CommandError::error(format!("error creating stream: {error}"));
     let headers = |kind: &str| {
         let (port, number) = (port.to_string(), number.to_string());
         Headers::from_iter([("streamtype", kind), ("port", &port), ("requestid", &number)])
@@ -102,7 +103,7 @@ async fn over_spdy(opener: &Opener, number: u32, mut socket: TcpStream, port: u1
     let mut text = String::new();
     let mut error = error.take(LARGEST_ERROR);
     let ((), _) = tokio::join!(forward, error.read_to_string(&mut text));
-    if text.is_empty() { Ok(()) } else { Err(Fail::error(text)) }
+    if text.is_empty() { Ok(()) } else { Err(CommandError::error(text)) }
 }
 
 async fn open(server: &Server, path: &str, port: u16) -> Result<client::WebSocket> {
@@ -140,7 +141,9 @@ async fn over_web_socket(opened: client::WebSocket, socket: TcpStream) -> Result
                 continue;
             }
             if channel == 1 {
-                return Err(Fail::error(String::from_utf8_lossy(&bytes[skip..]).into_owned()));
+                return Err(CommandError::error(
+                    String::from_utf8_lossy(&bytes[skip..]).into_owned(),
+                ));
             }
             if write.write_all(&bytes[skip..]).await.is_err() {
                 return Ok(());

@@ -4,10 +4,10 @@ use object::{Value, quote::quote};
 
 use super::{dry_run, workloads};
 use crate::{
-    call::Call,
+    call::Invocation,
     commands::DryRun,
     describe::pod_template,
-    fail::{Fail, Result},
+    fail::{CommandError, Result},
     merge::merge_patch,
     print::tabs::SHEET,
     resources::escape,
@@ -18,15 +18,15 @@ use crate::{
 /// A version of a workload: the object that keeps it, and its pod template.
 struct Revision {
     number: i64,
-    keeper: Value,
+    object: Value,
     template: Value,
 }
 
-pub(super) fn run(call: &Call<'_>) -> Result {
+pub(super) fn run(call: &Invocation<'_>) -> Result {
     let wanted = call.flags.int("revision");
-    let given = crate::print::Output::of(call, false)?;
+    let given = crate::print::OutputFormat::of(call, false)?;
     if wanted < 0 {
-        return Err(Fail::error(format!("revision must be a positive integer: {wanted}")));
+        return Err(CommandError::error(format!("revision must be a positive integer: {wanted}")));
     }
     let (infos, mut fails) = workloads(call)?;
     for info in infos {
@@ -39,30 +39,30 @@ pub(super) fn run(call: &Call<'_>) -> Result {
         };
         if !given.is_human() {
             for revision in all.iter().filter(|r| wanted == 0 || r.number == wanted) {
-                given.print(call, &revision.keeper, "")?;
+                given.print(call, &revision.object, "")?;
             }
             continue;
         }
         if wanted == 0 {
-            call.out(&format!("{} \n{}\n", info.named(), table(&all)));
+            call.print(&format!("{} \n{}\n", info.named(), table(&all)));
             continue;
         }
         let Some(revision) = all.iter().find(|revision| revision.number == wanted) else {
-            fails.push(Fail::error("unable to find the specified revision"));
+            fails.push(CommandError::error("unable to find the specified revision"));
             continue;
         };
         let mut template = revision.template.clone();
-        let cause = &revision.keeper["metadata"]["annotations"]["kubernetes.io/change-cause"];
+        let cause = &revision.object["metadata"]["annotations"]["kubernetes.io/change-cause"];
         if !cause.is_null() {
             template["metadata"]["annotations"]["kubernetes.io/change-cause"] = cause.clone();
         }
-        call.out(&format!(
+        call.print(&format!(
             "{} with revision #{wanted}\n{}\n",
             info.named(),
             pod_template(&template)
         ));
     }
-    Fail::collect(fails)
+    CommandError::collect(fails)
 }
 
 fn table(all: &[Revision]) -> String {
@@ -71,7 +71,7 @@ fn table(all: &[Revision]) -> String {
     }
     let mut text = "REVISION\tCHANGE-CAUSE\n".to_owned();
     for revision in all {
-        let cause = revision.keeper["metadata"]["annotations"]["kubernetes.io/change-cause"]
+        let cause = revision.object["metadata"]["annotations"]["kubernetes.io/change-cause"]
             .as_str()
             .unwrap_or("<none>");
         text += &format!("{}\t{cause}\n", revision.number);
@@ -80,10 +80,10 @@ fn table(all: &[Revision]) -> String {
 }
 
 /// Every version that is kept, the oldest first.
-fn revisions(call: &Call<'_>, info: &Info) -> Result<Vec<Revision>> {
+fn revisions(call: &Invocation<'_>, info: &Info) -> Result<Vec<Revision>> {
     let kind = info.resource.kind.as_str();
     if info.resource.group != "apps" {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "error retrieving history for {}, no visitor method exists for {{{} {kind}}}",
             quote(kind),
             info.resource.group
@@ -93,14 +93,15 @@ fn revisions(call: &Call<'_>, info: &Info) -> Result<Vec<Revision>> {
         "Deployment" => "replicasets",
         "DaemonSet" | "StatefulSet" => "controllerrevisions",
         _ => {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "no history viewer has been implemented for {}",
                 quote(&format!("{kind}.apps"))
             )));
         }
     };
-    let selector = object::selector::Selector::from_tree(&info.object["spec"]["selector"])
-        .map_err(|error| Fail::error(error.to_string()))?;
+    let selector =
+        object::selector::Selector::from_label_selector(&info.object["spec"]["selector"])
+            .map_err(|error| CommandError::error(error.to_string()))?;
     let path = format!(
         "/apis/apps/v1/namespaces/{}/{plural}?labelSelector={}",
         info.namespace,
@@ -125,7 +126,7 @@ fn revisions(call: &Call<'_>, info: &Info) -> Result<Vec<Revision>> {
                 .unwrap_or_default();
             let number: i64 = number.parse().unwrap_or(0);
             let template = item["spec"]["template"].clone();
-            all.push(Revision { number, keeper, template });
+            all.push(Revision { number, object: keeper, template });
         } else {
             keeper["apiVersion"] = "apps/v1".into();
             keeper["kind"] = "ControllerRevision".into();
@@ -139,7 +140,7 @@ fn revisions(call: &Call<'_>, info: &Info) -> Result<Vec<Revision>> {
             }
             all.push(Revision {
                 number: item["revision"].as_i64().unwrap_or(0),
-                keeper,
+                object: keeper,
                 template: whole["spec"]["template"].clone(),
             });
         }
@@ -148,7 +149,7 @@ fn revisions(call: &Call<'_>, info: &Info) -> Result<Vec<Revision>> {
     Ok(all)
 }
 
-pub(super) fn undo(call: &Call<'_>) -> Result {
+pub(super) fn undo(call: &Invocation<'_>) -> Result {
     let (dry_run, output) = dry_run(call)?;
     let to = call.flags.int("to-revision");
     let (infos, mut fails) = workloads(call)?;
@@ -163,12 +164,12 @@ pub(super) fn undo(call: &Call<'_>) -> Result {
             Err(fail) => fails.push(fail),
         }
     }
-    Fail::collect(fails)
+    CommandError::collect(fails)
 }
 
 /// The object after the undoing, or what is said without one.
 fn undo_one(
-    call: &Call<'_>,
+    call: &Invocation<'_>,
     info: &Info,
     to: i64,
     dry_run: DryRun,
@@ -176,30 +177,32 @@ fn undo_one(
     let kind = info.resource.kind.as_str();
     let lower = kind.to_lowercase();
     if info.resource.group != "apps" {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "error retrieving rollbacker for {}, no visitor method exists for {{{} {kind}}}",
             quote(kind),
             info.resource.group
         )));
     }
     if to < 0 {
-        return Err(Fail::error(format!("unable to find specified revision {to} in history")));
+        return Err(CommandError::error(format!(
+            "unable to find specified revision {to} in history"
+        )));
     }
     let all = revisions(call, info)?;
     if kind == "Deployment" {
         if all.is_empty() || to == 0 && all.len() < 2 {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "no rollout history found for {lower} {}",
                 quote(&info.name)
             )));
         }
         if info.object["spec"]["paused"].as_bool() == Some(true) {
-            return Err(Fail::error(
+            return Err(CommandError::error(
                 "you cannot rollback a paused deployment; resume it first with 'kubectl rollout resume' and try again",
             ));
         }
     } else if to == 0 && all.len() < 2 {
-        return Err(Fail::error("no last revision to roll back to"));
+        return Err(CommandError::error("no last revision to roll back to"));
     }
     let chosen = if to == 0 {
         all.len().checked_sub(2).map(|at| &all[at])
@@ -207,7 +210,9 @@ fn undo_one(
         all.iter().find(|r| r.number == to)
     };
     let Some(revision) = chosen else {
-        return Err(Fail::error(format!("unable to find specified revision {to} in history")));
+        return Err(CommandError::error(format!(
+            "unable to find specified revision {to} in history"
+        )));
     };
     if dry_run == DryRun::Client {
         let text = pod_template(&revision.template);

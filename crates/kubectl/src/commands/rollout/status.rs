@@ -4,20 +4,22 @@ use object::{Value, quote::quote};
 
 use super::workloads;
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    call::Invocation,
+    fail::{CommandError, Result},
     select::Info,
 };
 
-pub(super) fn run(call: &Call<'_>) -> Result {
+pub(super) fn run(call: &Invocation<'_>) -> Result {
     let revision = call.flags.int("revision");
     if revision < 0 {
-        return Err(Fail::error(format!("revision must be a positive integer: {revision}")));
+        return Err(CommandError::error(format!(
+            "revision must be a positive integer: {revision}"
+        )));
     }
     let (infos, fails) = workloads(call)?;
-    Fail::collect(fails)?;
+    CommandError::collect(fails)?;
     if infos.is_empty() {
-        call.say(&format!("No resources found in {} namespace.", call.namespace()?));
+        call.print_err(&format!("No resources found in {} namespace.", call.namespace()?));
     }
     for info in &infos {
         one(call, info, revision)?;
@@ -25,25 +27,27 @@ pub(super) fn run(call: &Call<'_>) -> Result {
     Ok(())
 }
 
-fn one(call: &Call<'_>, info: &Info, revision: i64) -> Result {
+fn one(call: &Invocation<'_>, info: &Info, revision: i64) -> Result {
     let (text, done) = status(&info.object, &info.resource.kind, revision)?;
-    call.out(&text);
-    if done || !call.flags.on("watch") {
+    call.print(&text);
+    if done || !call.flags.is_true("watch") {
         return Ok(());
     }
     #[expect(clippy::cast_precision_loss, reason = "a duration")]
     let timeout = Some(call.flags.duration("timeout")).filter(|n| *n > 0).map(|n| n as f64 / 1e9);
     let mut shown = text;
-    let finished = call.follow(info, timeout, |object| {
-        let Some(object) = object else { return Err(Fail::error("object has been deleted")) };
+    let finished = call.watch_object(info, timeout, |object| {
+        let Some(object) = object else {
+            return Err(CommandError::error("object has been deleted"));
+        };
         let (text, done) = status(object, &info.resource.kind, revision)?;
         if text != shown {
-            call.out(&text);
+            call.print(&text);
             shown = text;
         }
         Ok(!done)
     })?;
-    if finished { Ok(()) } else { Err(Fail::error("timed out waiting for the condition")) }
+    if finished { Ok(()) } else { Err(CommandError::error("timed out waiting for the condition")) }
 }
 
 /// What is said of a workload, and whether it is done.
@@ -56,7 +60,9 @@ fn status(object: &Value, kind: &str, revision: i64) -> Result<(String, bool)> {
         number(&object["metadata"]["generation"]) <= number(&status["observedGeneration"]);
     let rolling = |field: &str| match spec[field]["type"].as_str() {
         Some("RollingUpdate") => Ok(()),
-        _ => Err(Fail::error("rollout status is only available for RollingUpdate strategy type")),
+        _ => Err(CommandError::error(
+            "rollout status is only available for RollingUpdate strategy type",
+        )),
     };
     Ok(match kind {
         "Deployment" => {
@@ -67,7 +73,7 @@ fn status(object: &Value, kind: &str, revision: i64) -> Result<(String, bool)> {
                     .parse()
                     .unwrap_or(0);
             if revision > 0 && revision != running {
-                return Err(Fail::error(format!(
+                return Err(CommandError::error(format!(
                     "desired revision ({revision}) is different from the running revision ({running})"
                 )));
             }
@@ -82,7 +88,7 @@ fn status(object: &Value, kind: &str, revision: i64) -> Result<(String, bool)> {
                     && c["reason"].as_str() == Some("ProgressDeadlineExceeded")
             });
             if late {
-                return Err(Fail::error(format!(
+                return Err(CommandError::error(format!(
                     "deployment {name} exceeded its progress deadline"
                 )));
             }
@@ -192,7 +198,9 @@ fn status(object: &Value, kind: &str, revision: i64) -> Result<(String, bool)> {
             )
         }
         kind => {
-            return Err(Fail::error(format!("no status viewer has been implemented for {kind}")));
+            return Err(CommandError::error(format!(
+                "no status viewer has been implemented for {kind}"
+            )));
         }
     })
 }

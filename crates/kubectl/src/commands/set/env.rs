@@ -5,17 +5,17 @@ use std::io::BufRead as _;
 use object::{Value, names, quote::quote};
 
 use super::{
-    ALL, Command, DRY_RUN, FIELD_MANAGER, FILES, Info, LOCAL, Setting, change_all, check_dry_run,
-    print,
-    source::{self, Found},
+    ALL, Command, DRY_RUN, FIELD_MANAGER, FILES, Info, LOCAL, SetMessages, change_all,
+    check_dry_run, print,
+    source::{self, FetchedSources},
 };
 use crate::{
-    call::Call,
+    call::Invocation,
     commands::{DryRun, SELECTOR},
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
-    select::How,
-    workload::{each_container, fits, list, pod_spec},
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
+    select::BuilderOptions,
+    workload::{each_container, list, matches_pattern, pod_spec},
 };
 
 pub(super) const COMMAND: Command = Command::new(
@@ -32,8 +32,8 @@ pub(super) const COMMAND: Command = Command::new(
             Flag::text("container").short('c').default("*"),
             Flag::text("from"),
             Flag::text("prefix"),
-            Flag::new("env", Kind::Each).short('e'),
-            Flag::new("keys", Kind::List),
+            Flag::new("env", FlagType::StringArray).short('e'),
+            Flag::new("keys", FlagType::StringSlice),
             Flag::bool("list"),
             Flag::bool("resolve"),
             Flag::bool("overwrite").default("true"),
@@ -49,17 +49,17 @@ struct Changes {
     remove: Vec<String>,
 }
 
-fn run(call: &Call<'_>) -> Result {
-    if call.flags.on("all") && !call.flags.text("selector").is_empty() {
-        return Err(Fail::error("cannot set --all and --selector at the same time"));
+fn run(call: &Invocation<'_>) -> Result {
+    if call.flags.is_true("all") && !call.flags.text("selector").is_empty() {
+        return Err(CommandError::error("cannot set --all and --selector at the same time"));
     }
     let is_change = |word: &String| word.find('=').is_some_and(|at| at > 0) || word.ends_with('-');
-    let split = call.words().iter().position(is_change).unwrap_or(call.words().len());
-    let (words, given) = call.words().split_at(split);
+    let split = call.args().iter().position(is_change).unwrap_or(call.args().len());
+    let (words, given) = call.args().split_at(split);
     if !given.iter().all(is_change) {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "all resources must be specified before environment changes: {}",
-            call.words().join(" ")
+            call.args().join(" ")
         )));
     }
     check(call, words)?;
@@ -73,20 +73,23 @@ fn run(call: &Call<'_>) -> Result {
         let name = variable["name"].as_str().unwrap_or_default();
         variable["name"] = format!("{}{name}", call.flags.text("prefix")).into();
     }
-    let local = call.flags.on("local");
+    let local = call.flags.is_true("local");
     let (infos, fails) = if local {
-        call.select(&[], How { local: true, ..How::default() })?
+        call.select(&[], BuilderOptions { default_namespace: true, ..BuilderOptions::default() })?
     } else {
-        call.select(words, How { fetch: true, local: true, ..How::default() })?
+        call.select(
+            words,
+            BuilderOptions { fetch: true, default_namespace: true, ..BuilderOptions::default() },
+        )?
     };
-    Fail::collect(fails)?;
-    if call.flags.on("list") {
+    CommandError::collect(fails)?;
+    if call.flags.is_true("list") {
         return show(call, infos, &changes);
     }
     if changes.put.is_empty() && given.is_empty() {
         return Ok(());
     }
-    let setting = Setting {
+    let setting = SetMessages {
         done: "env updated",
         failed: "failed to patch env update to pod template:",
         always: false,
@@ -94,18 +97,18 @@ fn run(call: &Call<'_>) -> Result {
     change_all(call, infos, &setting, |object, _| change(call, object, &changes))
 }
 
-fn check(call: &Call<'_>, words: &[String]) -> Result {
+fn check(call: &Invocation<'_>, words: &[String]) -> Result {
     check_dry_run(call, DryRun::of(call)?)?;
     if call.flags.all("filename").is_empty() && words.is_empty() {
-        return Err(Fail::error(
+        return Err(CommandError::error(
             "one or more resources must be specified as <resource> <name> or <resource>/<name>",
         ));
     }
-    if call.flags.on("list") && !call.flags.text("output").is_empty() {
-        return Err(Fail::error("--list and --output may not be specified together"));
+    if call.flags.is_true("list") && !call.flags.text("output").is_empty() {
+        return Err(CommandError::error("--list and --output may not be specified together"));
     }
     if !call.flags.all("keys").is_empty() && call.flags.text("from").is_empty() {
-        return Err(Fail::error(
+        return Err(CommandError::error(
             "when specifying --keys, a configmap or secret must be provided with --from",
         ));
     }
@@ -128,7 +131,7 @@ fn parse(given: &[&String]) -> Result<Changes> {
     for word in given {
         if *word == "-" {
             for line in std::io::stdin().lock().lines() {
-                let line = line.map_err(|error| Fail::error(error.to_string()))?;
+                let line = line.map_err(|error| CommandError::error(error.to_string()))?;
                 let line = line.split('#').next().unwrap_or_default();
                 if let Some((name, value)) = line.split_once('=') {
                     changes.put.push(variable(name, value));
@@ -137,7 +140,7 @@ fn parse(given: &[&String]) -> Result<Changes> {
         } else if let Some((name, value)) = word.split_once('=') {
             let wrong = names::relaxed_env_var_name(name);
             if !wrong.is_empty() {
-                return Err(Fail::error(format!(
+                return Err(CommandError::error(format!(
                     "{} is not a valid key name: {}",
                     quote(name),
                     wrong.join(";")
@@ -148,11 +151,11 @@ fn parse(given: &[&String]) -> Result<Changes> {
         } else if let Some(name) = word.strip_suffix('-') {
             changes.remove.push(name.to_owned());
         } else {
-            return Err(Fail::error(format!("unknown environment variable: {word}")));
+            return Err(CommandError::error(format!("unknown environment variable: {word}")));
         }
     }
     if changes.remove.iter().any(|name| named.contains(&name.as_str())) {
-        return Err(Fail::error(
+        return Err(CommandError::error(
             "can not both modify and remove the same environment variable in the same command",
         ));
     }
@@ -160,21 +163,21 @@ fn parse(given: &[&String]) -> Result<Changes> {
 }
 
 /// Variables that refer to the keys of a config map or a secret.
-fn taken_from(call: &Call<'_>, from: &str) -> Result<Vec<Value>> {
-    if call.flags.on("local") {
+fn taken_from(call: &Invocation<'_>, from: &str) -> Result<Vec<Value>> {
+    if call.flags.is_true("local") {
         return Ok(Vec::new());
     }
-    let selecting = call.flags.on("all") || !call.flags.text("selector").is_empty();
-    let how = How { fetch: true, local: true, ..How::default() };
+    let selecting = call.flags.is_true("all") || !call.flags.text("selector").is_empty();
+    let how = BuilderOptions { fetch: true, default_namespace: true, ..BuilderOptions::default() };
     let (infos, fails) = call.select_words(&[from.to_owned()], how, selecting)?;
-    Fail::collect(fails)?;
+    CommandError::collect(fails)?;
     let keys = call.flags.all("keys");
     let mut all = Vec::new();
     for info in infos {
         let reference = match info.resource.kind.as_str() {
             "Secret" => "secretKeyRef",
             "ConfigMap" => "configMapKeyRef",
-            _ => return Err(Fail::error("unsupported resource specified in --from")),
+            _ => return Err(CommandError::error("unsupported resource specified in --from")),
         };
         for (key, _) in info.object["data"].entries() {
             if !keys.is_empty() && !keys.iter().any(|wanted| wanted == key) {
@@ -183,7 +186,7 @@ fn taken_from(call: &Call<'_>, from: &str) -> Result<Vec<Value>> {
             let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' };
             let name: String = key.chars().map(plain).collect::<String>().to_uppercase();
             if name != key {
-                call.say(&format!("Warning: key {key} transferred to {name}"));
+                call.print_err(&format!("Warning: key {key} transferred to {name}"));
             }
             let mut variable = variable(&name, "");
             variable["valueFrom"][reference]["key"] = key.into();
@@ -194,14 +197,14 @@ fn taken_from(call: &Call<'_>, from: &str) -> Result<Vec<Value>> {
     Ok(all)
 }
 
-fn change(call: &Call<'_>, object: &mut Value, changes: &Changes) -> Result<bool> {
+fn change(call: &Invocation<'_>, object: &mut Value, changes: &Changes) -> Result<bool> {
     let title = title(object);
     let pattern = call.flags.text("container");
     let found = each_container(
         pod_spec(object)?,
-        |name| fits(name, pattern),
+        |name| matches_pattern(name, pattern),
         |container| {
-            if !call.flags.on("overwrite") {
+            if !call.flags.is_true("overwrite") {
                 refuse_overwrites(&container["env"], &changes.put)?;
             }
             update(container, changes);
@@ -220,9 +223,9 @@ fn title(object: &Value) -> String {
     )
 }
 
-fn warn_of_none(call: &Call<'_>, found: usize, title: &str) {
+fn warn_of_none(call: &Invocation<'_>, found: usize, title: &str) {
     if found == 0 {
-        call.say(&format!(
+        call.print_err(&format!(
             "Warning: {title} does not have any containers matching {}",
             quote(call.flags.text("container"))
         ));
@@ -233,7 +236,7 @@ fn refuse_overwrites(there: &Value, put: &[Value]) -> Result {
     for variable in put {
         let old = there.items().iter().find(|old| old["name"] == variable["name"]);
         if let Some(old) = old.filter(|old| old["value"] != variable["value"]) {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "'{}' already has a value ({}), and --overwrite is false",
                 old["name"].as_str().unwrap_or_default(),
                 old["value"].as_str().unwrap_or_default()
@@ -273,8 +276,8 @@ fn update(container: &mut Value, changes: &Changes) {
 }
 
 /// Prints the variables of each container, with what is to be changed.
-fn show(call: &Call<'_>, infos: Vec<Info>, changes: &Changes) -> Result {
-    let mut found = Found::default();
+fn show(call: &Invocation<'_>, infos: Vec<Info>, changes: &Changes) -> Result {
+    let mut found = FetchedSources::default();
     for info in infos {
         let mut object = info.object.clone();
         let (title, whole) = (title(&object), object.clone());
@@ -282,10 +285,10 @@ fn show(call: &Call<'_>, infos: Vec<Info>, changes: &Changes) -> Result {
         let pattern = call.flags.text("container");
         let count = each_container(
             spec,
-            |name| fits(name, pattern),
+            |name| matches_pattern(name, pattern),
             |container| {
                 update(container, changes);
-                call.out(&format!(
+                call.print(&format!(
                     "# {title}, container {}\n",
                     container["name"].as_str().unwrap_or_default()
                 ));
@@ -295,13 +298,13 @@ fn show(call: &Call<'_>, infos: Vec<Info>, changes: &Changes) -> Result {
                     let from = &variable["valueFrom"];
                     if from.is_null() {
                         let value = variable["value"].as_str().unwrap_or_default();
-                        call.out(&format!("{name}={value}\n"));
+                        call.print(&format!("{name}={value}\n"));
                         continue;
                     }
-                    if call.flags.on("resolve") {
+                    if call.flags.is_true("resolve") {
                         match found.value(call, from, &whole, container) {
                             Ok(value) => {
-                                call.out(&format!("{name}={value}\n"));
+                                call.print(&format!("{name}={value}\n"));
                                 continue;
                             }
                             Err(why) => match wrong.iter_mut().find(|(other, _)| *other == why) {
@@ -310,7 +313,7 @@ fn show(call: &Call<'_>, infos: Vec<Info>, changes: &Changes) -> Result {
                             },
                         }
                     }
-                    call.out(&format!("# {name} from {}\n", source::words(from)));
+                    call.print(&format!("# {name} from {}\n", source::words(from)));
                 }
                 let mut lines: Vec<String> = wrong
                     .into_iter()
@@ -320,7 +323,7 @@ fn show(call: &Call<'_>, infos: Vec<Info>, changes: &Changes) -> Result {
                     })
                     .collect();
                 lines.sort();
-                lines.iter().for_each(|line| call.say(line));
+                lines.iter().for_each(|line| call.print_err(line));
                 Ok(())
             },
         )?;

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use object::quote::quote;
 
 use super::{
-    ALL, Command, DRY_RUN, FIELD_MANAGER, FILES, LOCAL, Setting, change_all, check_dry_run,
+    ALL, Command, DRY_RUN, FIELD_MANAGER, FILES, LOCAL, SetMessages, change_all, check_dry_run,
     objects, print,
 };
 use crate::{
-    call::Call,
+    call::Invocation,
     commands::{DryRun, SELECTOR},
-    fail::{Fail, Result},
+    fail::{CommandError, Result},
     record,
     workload::{each_container, pod_spec},
 };
@@ -22,19 +22,19 @@ pub(super) const COMMAND: Command = Command::new(
     run,
 );
 
-fn run(call: &Call<'_>) -> Result {
-    let (words, images) = pairs(call.words())?;
+fn run(call: &Invocation<'_>) -> Result {
+    let (words, images) = pairs(call.args())?;
     let infos = objects(call, words)?;
     if images.is_empty() {
-        return Err(Fail::error("at least one image update is required"));
+        return Err(CommandError::error("at least one image update is required"));
     }
     if images.len() > 1 && images.contains_key("*") {
-        return Err(Fail::error(
+        return Err(CommandError::error(
             "all containers are already specified by *, but saw more than one container_name=container_image pairs",
         ));
     }
     check_dry_run(call, DryRun::of(call)?)?;
-    let setting = Setting {
+    let setting = SetMessages {
         done: "image updated",
         failed: "failed to patch image update to pod template:",
         always: false,
@@ -55,7 +55,10 @@ fn run(call: &Call<'_>) -> Result {
                 },
             )?;
             if found == 0 {
-                fails.push(Fail::error(format!("unable to find container named {}", quote(name))));
+                fails.push(CommandError::error(format!(
+                    "unable to find container named {}",
+                    quote(name)
+                )));
             }
         }
         Ok(true)
@@ -70,14 +73,14 @@ fn pairs(words: &[String]) -> Result<(&[String], BTreeMap<&str, &str>)> {
     let split = words.iter().position(is_pair).unwrap_or(words.len());
     let (words, given) = words.split_at(split);
     if let Some(word) = given.iter().find(|word| !is_pair(word)) {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "all resources must be specified before image changes: {word}"
         )));
     }
     let wrong: Vec<String> =
         given.iter().filter(|word| !word.contains('=')).map(|word| quote(word)).collect();
     if !wrong.is_empty() {
-        return Err(Fail::error(format!("invalid image format: {}", wrong.join(", "))));
+        return Err(CommandError::error(format!("invalid image format: {}", wrong.join(", "))));
     }
     Ok((words, given.iter().filter_map(|pair| pair.split_once('=')).collect()))
 }

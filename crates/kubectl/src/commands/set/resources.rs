@@ -3,16 +3,16 @@
 use object::{Quantity, Value};
 
 use super::{
-    ALL, Command, DRY_RUN, FIELD_MANAGER, FILES, LOCAL, Setting, change_all, check_dry_run,
+    ALL, Command, DRY_RUN, FIELD_MANAGER, FILES, LOCAL, SetMessages, change_all, check_dry_run,
     objects, print,
 };
 use crate::{
-    call::Call,
+    call::Invocation,
     commands::{DryRun, SELECTOR},
-    fail::{Fail, Result},
+    fail::{CommandError, Result},
     flags::Flag,
     record,
-    workload::{each_container, fits, pod_spec},
+    workload::{each_container, matches_pattern, pod_spec},
 };
 
 pub(super) const COMMAND: Command = Command::new(
@@ -35,18 +35,18 @@ pub(super) const COMMAND: Command = Command::new(
     run,
 );
 
-fn run(call: &Call<'_>) -> Result {
-    let infos = objects(call, call.words())?;
+fn run(call: &Invocation<'_>) -> Result {
+    let infos = objects(call, call.args())?;
     check_dry_run(call, DryRun::of(call)?)?;
     if call.flags.text("limits").is_empty() && call.flags.text("requests").is_empty() {
-        return Err(Fail::error(
+        return Err(CommandError::error(
             "you must specify an update to requests or limits (in the form of --requests/--limits)",
         ));
     }
     let (limits, requests) =
         (amounts(call.flags.text("limits"))?, amounts(call.flags.text("requests"))?);
     let pattern = call.flags.text("containers");
-    let setting = Setting {
+    let setting = SetMessages {
         done: "resource requirements updated",
         failed: "failed to patch resources update to pod template",
         always: false,
@@ -54,7 +54,7 @@ fn run(call: &Call<'_>) -> Result {
     change_all(call, infos, &setting, |object, fails| {
         let found = each_container(
             pod_spec(object)?,
-            |name| fits(name, pattern),
+            |name| matches_pattern(name, pattern),
             |container| {
                 for (field, amounts) in [("limits", &limits), ("requests", &requests)] {
                     for (name, amount) in amounts {
@@ -65,7 +65,7 @@ fn run(call: &Call<'_>) -> Result {
             },
         )?;
         if found == 0 {
-            fails.push(Fail::error(format!("unable to find container named {pattern}")));
+            fails.push(CommandError::error(format!("unable to find container named {pattern}")));
         }
         Ok(found > 0)
     })
@@ -77,13 +77,13 @@ pub(crate) fn amounts(text: &str) -> Result<Vec<(&str, Value)>> {
     for pair in text.split(',').filter(|_| !text.is_empty()) {
         let parts: Vec<&str> = pair.split('=').collect();
         let [name, amount] = parts[..] else {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "invalid argument syntax {pair}, expected <resource>=<value>"
             )));
         };
         let amount: Quantity = amount
             .parse()
-            .map_err(|error: object::QuantityError| Fail::error(error.to_string()))?;
+            .map_err(|error: object::QuantityError| CommandError::error(error.to_string()))?;
         all.push((name, Value::from(amount.to_string())));
     }
     Ok(all)

@@ -7,13 +7,13 @@ use object::{
 
 use super::{ALL, Command, DRY_RUN, FIELD_MANAGER, FILES, LOCAL, objects, print, typed};
 use crate::{
-    call::Call,
+    call::Invocation,
     commands::{DryRun, write_query},
-    fail::{Fail, Result},
+    fail::{CommandError, Result},
     flags::Flag,
     merge::two_way,
-    print::Output,
-    record::{self, Record},
+    print::OutputFormat,
+    record::{self, ChangeCause},
 };
 
 pub(super) const COMMAND: Command = Command::new(
@@ -31,33 +31,33 @@ pub(super) const COMMAND: Command = Command::new(
     run,
 );
 
-fn run(call: &Call<'_>) -> Result {
+fn run(call: &Invocation<'_>) -> Result {
     let dry_run = DryRun::of(call)?;
-    let output = Output::of(call, false)?;
+    let output = OutputFormat::of(call, false)?;
     let query = write_query(call, dry_run, "kubectl-set")?;
-    let Some((last, words)) = call.words().split_last() else {
-        return Err(Fail::error("one selector is required"));
+    let Some((last, words)) = call.args().split_last() else {
+        return Err(CommandError::error("one selector is required"));
     };
     let wanted = Selector::parse(last).map_err(|error| {
-        Fail::error(format!("couldn't parse the selector string \"{last}\": {error}"))
+        CommandError::error(format!("couldn't parse the selector string \"{last}\": {error}"))
     })?;
     let (labels, expressions) = parts(&wanted);
     let version = call.flags.text("resource-version");
     for info in objects(call, words)? {
         let mut object = info.object.clone();
         if object["kind"].as_str() != Some("Service") {
-            return Err(Fail::error("setting a selector is only supported for Services"));
+            return Err(CommandError::error("setting a selector is only supported for Services"));
         }
         if !expressions.is_empty() {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "match expression [{}] not supported on this object",
                 expressions.join(" ")
             )));
         }
         object["spec"]["selector"] = labels.clone();
-        Record::of(call).note(&mut object);
-        if call.flags.on("local") || dry_run == DryRun::Client {
-            typed::complete(&mut object);
+        ChangeCause::of(call).annotate(&mut object);
+        if call.flags.is_true("local") || dry_run == DryRun::Client {
+            typed::fill_zero_values(&mut object);
         } else {
             let (mut patch, sent) = two_way(&info.object, &object)?;
             if !version.is_empty() {

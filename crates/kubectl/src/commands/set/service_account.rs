@@ -1,13 +1,13 @@
 //! `set serviceaccount`: who pods are.
 
 use super::{
-    ALL, Command, DRY_RUN, FIELD_MANAGER, FILES, LOCAL, Setting, change_all, check_dry_run,
+    ALL, Command, DRY_RUN, FIELD_MANAGER, FILES, LOCAL, SetMessages, change_all, check_dry_run,
     objects, print,
 };
 use crate::{
-    call::Call,
+    call::Invocation,
     commands::DryRun,
-    fail::{Fail, Result},
+    fail::{CommandError, Result},
     record,
     workload::pod_spec,
 };
@@ -19,13 +19,13 @@ pub(super) const COMMAND: Command = Command::new(
 )
 .aliases(&["sa"]);
 
-fn run(call: &Call<'_>) -> Result {
+fn run(call: &Invocation<'_>) -> Result {
     check_dry_run(call, DryRun::of(call)?)?;
-    let Some((name, words)) = call.words().split_last() else {
-        return Err(Fail::error("serviceaccount is required"));
+    let Some((name, words)) = call.args().split_last() else {
+        return Err(CommandError::error("serviceaccount is required"));
     };
     let infos = objects(call, words)?;
-    let setting = Setting {
+    let setting = SetMessages {
         done: "serviceaccount updated",
         failed: "failed to patch ServiceAccountName",
         always: true,

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use object::{Quantity, Value, names, quote::quote};
 
-use crate::call::Call;
+use crate::call::Invocation;
 
 /// Config maps and secrets that were fetched.
 #[derive(Debug, Default)]
-pub(super) struct Found(BTreeMap<String, Value>);
+pub(super) struct FetchedSources(BTreeMap<String, Value>);
 
 /// `configmap settings, key color`.
 pub(super) fn words(from: &Value) -> String {
@@ -33,11 +33,11 @@ pub(super) fn words(from: &Value) -> String {
     }
 }
 
-impl Found {
+impl FetchedSources {
     /// The value, or why there is none.
     pub(super) fn value(
         &mut self,
-        call: &Call<'_>,
+        call: &Invocation<'_>,
         from: &Value,
         object: &Value,
         container: &Value,
@@ -63,7 +63,7 @@ impl Found {
 
     fn key(
         &mut self,
-        call: &Call<'_>,
+        call: &Invocation<'_>,
         reference: &Value,
         plural: &str,
         noun: &str,
@@ -78,7 +78,7 @@ impl Found {
         };
         let place = format!("{plural}/{name}");
         if !self.0.contains_key(&place) {
-            self.0.insert(place.clone(), fetch().map_err(|fail| fail.words())?);
+            self.0.insert(place.clone(), fetch().map_err(|fail| fail.message())?);
         }
         let data = &self.0[&place]["data"];
         data[key]

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use object::Value;
 
 use super::{
-    ALL, Command, DRY_RUN, FIELD_MANAGER, FILES, LOCAL, Setting, change_all, check_dry_run,
+    ALL, Command, DRY_RUN, FIELD_MANAGER, FILES, LOCAL, SetMessages, change_all, check_dry_run,
     objects, print,
 };
 use crate::{
-    call::Call,
+    call::Invocation,
     commands::{DryRun, SELECTOR, create::tree},
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
+    fail::{CommandError, Result},
+    flags::{Flag, FlagType},
     workload::push,
 };
 
@@ -27,27 +27,27 @@ pub(super) const COMMAND: Command = Command::new(
         FIELD_MANAGER,
         print::FLAGS,
         &[
-            Flag::new("user", Kind::Each),
-            Flag::new("group", Kind::Each),
-            Flag::new("serviceaccount", Kind::Each),
+            Flag::new("user", FlagType::StringArray),
+            Flag::new("group", FlagType::StringArray),
+            Flag::new("serviceaccount", FlagType::StringArray),
         ],
     ],
     run,
 );
 
-fn run(call: &Call<'_>) -> Result {
-    let infos = objects(call, call.words())?;
+fn run(call: &Invocation<'_>) -> Result {
+    let infos = objects(call, call.args())?;
     check_dry_run(call, DryRun::of(call)?)?;
     let cluster = infos.iter().any(|info| info.resource.kind == "ClusterRoleBinding");
     let subjects = subjects(call, cluster)?;
-    let setting = Setting {
+    let setting = SetMessages {
         done: "subjects updated",
         failed: "failed to patch subjects to rolebinding:",
         always: false,
     };
     change_all(call, infos, &setting, |object, _| {
         if !matches!(object["kind"].as_str(), Some("RoleBinding" | "ClusterRoleBinding")) {
-            return Err(Fail::error(
+            return Err(CommandError::error(
                 "setting subjects is only supported for RoleBinding/ClusterRoleBinding",
             ));
         }
@@ -63,12 +63,12 @@ fn run(call: &Call<'_>) -> Result {
 }
 
 /// What the flags name, each once; `cluster`: whether every one needs a namespace.
-fn subjects(call: &Call<'_>, cluster: bool) -> Result<Vec<Value>> {
+fn subjects(call: &Invocation<'_>, cluster: bool) -> Result<Vec<Value>> {
     let sorted = |flag: &str| call.flags.all(flag).iter().cloned().collect::<BTreeSet<String>>();
     let (users, groups) = (sorted("user"), sorted("group"));
     let accounts = sorted("serviceaccount");
     if users.is_empty() && groups.is_empty() && accounts.is_empty() {
-        return Err(Fail::error(
+        return Err(CommandError::error(
             "you must specify at least one value of user, group or serviceaccount",
         ));
     }
@@ -85,10 +85,10 @@ fn subjects(call: &Call<'_>, cluster: bool) -> Result<Vec<Value>> {
         let parts: Vec<&str> = account.split(':').collect();
         let (namespace, name) = match parts[..] {
             [namespace, name] if !name.is_empty() => (namespace, name),
-            _ => return Err(Fail::error("serviceaccount must be <namespace>:<name>")),
+            _ => return Err(CommandError::error("serviceaccount must be <namespace>:<name>")),
         };
         if namespace.is_empty() && cluster {
-            return Err(Fail::error(
+            return Err(CommandError::error(
                 "serviceaccount must be <namespace>:<name>, namespace must be specified",
             ));
         }

@@ -6,7 +6,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use object::{Value, quote::quote};
 
 use super::{Node, Pipeline, Term};
-use crate::print::{columns::go, json};
+use crate::print::{columns::format_go_value, json};
 
 pub(super) const FUNCTIONS: &[&str] = &[
     "eq",
@@ -323,7 +323,7 @@ fn show(value: &Value) -> String {
     match value {
         Value::Null => "<no value>".to_owned(),
         Value::Float(n) => json::float(*n),
-        value => go(value),
+        value => format_go_value(value),
     }
 }
 

@@ -4,19 +4,21 @@ use std::collections::HashMap;
 
 use api::core::{Container as Spec, Pod};
 
-use super::{Memory, Plan, RESIZE, Role, Step, go_seconds, hash, next_start};
+use super::{
+    ContainerType, Plan, RESIZE_BACKOFF_KEY, Step, WorkerState, check_backoff, go_seconds, hash,
+};
 use crate::{
-    cgroup::Limits,
+    cgroup::ContainerLimits,
     pod::{
-        observe::{Container, Observed, State},
+        observe::{ContainerRunState, RuntimeContainer, RuntimePodState},
         restart::{self, is_done, restarts},
     },
 };
 
 pub(super) struct Planner<'a> {
     pub(super) pod: &'a Pod,
-    pub(super) seen: &'a Observed,
-    pub(super) memory: &'a mut Memory,
+    pub(super) seen: &'a RuntimePodState,
+    pub(super) memory: &'a mut WorkerState,
     pub(super) now: i64,
     pub(super) sandbox: String,
     /// Containers whose limits are no longer what the pod says.
@@ -25,28 +27,30 @@ pub(super) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    fn later(&mut self, at: i64) {
-        self.plan.at = Some(self.plan.at.map_or(at, |known| known.min(at)));
+    fn plan_again_at(&mut self, at: i64) {
+        self.plan.next_at = Some(self.plan.next_at.map_or(at, |known| known.min(at)));
     }
 
-    fn here(&self, name: &str) -> Option<Container> {
+    fn current_container(&self, name: &str) -> Option<RuntimeContainer> {
         self.seen.newest(name).filter(|one| one.sandbox == self.sandbox).cloned()
     }
 
-    fn started(&self, container: &Container) -> bool {
+    fn started(&self, container: &RuntimeContainer) -> bool {
         self.memory.probes.get(&container.id).is_some_and(|probes| probes.started)
     }
 
     /// Whether other containers may run.
     pub(super) fn init(&mut self) -> bool {
         let pod = self.pod;
-        let begun = pod.spec().containers().iter().any(|one| self.here(one.name()).is_some());
+        let begun =
+            pod.spec().containers().iter().any(|one| self.current_container(one.name()).is_some());
         for container in pod.spec().init_containers().iter() {
-            let found = self.here(container.name());
+            let found = self.current_container(container.name());
             if container.is_sidecar() {
-                self.keep(container, Role::Sidecar);
-                let up = found
-                    .is_some_and(|found| found.state == State::Running && self.started(&found));
+                self.plan_container(container, ContainerType::Sidecar);
+                let up = found.is_some_and(|found| {
+                    found.state == ContainerRunState::Running && self.started(&found)
+                });
                 if !up && !begun {
                     return false;
                 }
@@ -54,9 +58,10 @@ impl Planner<'_> {
             }
             match found {
                 _ if begun => {}
-                Some(found) if found.state == State::Exited && found.exit_code == 0 => {}
+                Some(found) if found.state == ContainerRunState::Exited && found.exit_code == 0 => {
+                }
                 _ => {
-                    self.keep(container, Role::Init);
+                    self.plan_container(container, ContainerType::Init);
                     return false;
                 }
             }
@@ -66,7 +71,7 @@ impl Planner<'_> {
 
     pub(super) fn regular(&mut self) {
         for container in self.pod.spec().containers().iter() {
-            self.keep(container, Role::Regular);
+            self.plan_container(container, ContainerType::Regular);
         }
     }
 
@@ -79,31 +84,34 @@ impl Planner<'_> {
                 status.name() == container.name() && status.state().terminated().is_some()
             });
             if self.seen.newest(container.name()).is_none() && has_ended.is_none() {
-                self.start(container, Role::Ephemeral);
+                self.start(container, ContainerType::Ephemeral);
             }
         }
     }
 
     /// Starts a container that is not there, ends one that must not be as it is.
-    fn keep(&mut self, spec: &Spec, role: Role) {
-        let Some(found) = self.here(spec.name()) else {
-            if role != Role::Regular || !self.was_done(spec) {
+    fn plan_container(&mut self, spec: &Spec, role: ContainerType) {
+        let Some(found) = self.current_container(spec.name()) else {
+            if role != ContainerType::Regular || !self.was_done(spec) {
                 self.start(spec, role);
             }
             return;
         };
         match found.state {
-            State::Running => self.check(spec, role, &found),
-            State::Unknown => self.kill(&found, "Container is in unknown state".into(), None),
-            State::Created => {
+            ContainerRunState::Running => self.check(spec, role, &found),
+            ContainerRunState::Unknown => {
+                self.kill(&found, "Container is in unknown state".into(), None)
+            }
+            ContainerRunState::Created => {
                 // its start failed; the next try makes a new one
                 if self.start_is_due(spec.name()) {
-                    self.plan.steps.push(Step::Remove { id: found.id });
+                    self.plan.steps.push(Step::RemoveContainer { id: found.id });
                     self.start(spec, role);
                 }
             }
-            State::Exited => {
-                let again = role == Role::Sidecar || restarts(self.pod, spec, found.exit_code);
+            ContainerRunState::Exited => {
+                let again =
+                    role == ContainerType::Sidecar || restarts(self.pod, spec, found.exit_code);
                 if again {
                     self.restart(spec, role, &found);
                 }
@@ -114,28 +122,29 @@ impl Planner<'_> {
     /// Whether a container ended for good in an earlier sandbox.
     fn was_done(&self, spec: &Spec) -> bool {
         if let Some(last) = self.seen.newest(spec.name()) {
-            return last.state == State::Exited && !restarts(self.pod, spec, last.exit_code);
+            return last.state == ContainerRunState::Exited
+                && !restarts(self.pod, spec, last.exit_code);
         }
         let past = self.memory.past.get(spec.name());
         past.is_some_and(|past| is_done(self.pod, spec, past))
     }
 
-    fn check(&mut self, spec: &Spec, role: Role, found: &Container) {
+    fn check(&mut self, spec: &Spec, role: ContainerType, found: &RuntimeContainer) {
         let probes = self.memory.probes.get(&found.id);
         if let Some((why, grace)) = probes.and_then(|probes| probes.failed.clone()) {
             return self.kill(found, why, grace);
         }
-        if role == Role::Regular && !found.hash.is_empty() && found.hash != hash(spec) {
+        if role == ContainerType::Regular && !found.hash.is_empty() && found.hash != hash(spec) {
             let why = format!("Container {} definition changed", spec.name());
             return self.kill(found, format!("{why}, will be restarted"), None);
         }
-        let wanted = Limits::of(self.pod, spec);
+        let wanted = ContainerLimits::of(self.pod, spec);
         match found.limits.filter(|limits| *limits != wanted) {
-            Some(limits) if role != Role::Init && wanted.needs_restart(&limits, spec) => {
+            Some(limits) if role != ContainerType::Init && wanted.needs_restart(&limits, spec) => {
                 let why = format!("Container {} resize requires restart", spec.name());
                 self.kill(found, why, None);
             }
-            Some(_) if role != Role::Init => {
+            Some(_) if role != ContainerType::Init => {
                 self.resized.push((found.id.clone(), found.name.clone()));
             }
             _ => {}
@@ -144,14 +153,14 @@ impl Planner<'_> {
 
     pub(super) fn resize(&mut self) {
         let containers = std::mem::take(&mut self.resized);
-        let due = self.memory.resizing || !containers.is_empty();
-        if due && self.start_is_due(RESIZE) {
+        let due = self.memory.resize_in_progress || !containers.is_empty();
+        if due && self.start_is_due(RESIZE_BACKOFF_KEY) {
             self.plan.steps.push(Step::Resize { containers });
         }
     }
 
-    fn kill(&mut self, found: &Container, why: String, grace: Option<i64>) {
-        self.plan.steps.push(Step::Kill {
+    fn kill(&mut self, found: &RuntimeContainer, why: String, grace: Option<i64>) {
+        self.plan.steps.push(Step::KillContainer {
             id: found.id.clone(),
             name: found.name.clone(),
             grace: grace.unwrap_or(self.pod.spec().termination_grace_period_seconds()),
@@ -159,11 +168,11 @@ impl Planner<'_> {
         });
     }
 
-    fn restart(&mut self, spec: &Spec, role: Role, last: &Container) {
+    fn restart(&mut self, spec: &Spec, role: ContainerType, last: &RuntimeContainer) {
         if !self.start_is_due(spec.name()) {
             return;
         }
-        match next_start(self.memory, spec.name(), last.finished, self.now) {
+        match check_backoff(self.memory, spec.name(), last.finished, self.now) {
             Ok(()) => self.start(spec, role),
             Err(at) => {
                 let meta = self.pod.metadata();
@@ -177,44 +186,44 @@ impl Planner<'_> {
                     meta.uid()
                 );
                 let why = ("CrashLoopBackOff".to_owned(), message);
-                self.memory.waiting.insert(spec.name().into(), why);
-                self.later(at);
+                self.memory.waiting_reasons.insert(spec.name().into(), why);
+                self.plan_again_at(at);
             }
         }
     }
 
     /// Whether the last failed try is long enough ago.
     fn start_is_due(&mut self, name: &str) -> bool {
-        match self.memory.not_before.get(name).copied() {
+        match self.memory.retry_at.get(name).copied() {
             Some(at) if at > self.now => {
-                self.later(at);
+                self.plan_again_at(at);
                 false
             }
             _ => true,
         }
     }
 
-    fn start(&mut self, spec: &Spec, role: Role) {
+    fn start(&mut self, spec: &Spec, role: ContainerType) {
         if !self.start_is_due(spec.name()) {
             return;
         }
         let restarts = match self.seen.newest(spec.name()) {
             // one that was made but never ran does not count
-            Some(last) if last.state == State::Created => last.restarts,
+            Some(last) if last.state == ContainerRunState::Created => last.restarts,
             Some(last) => last.restarts.saturating_add(1),
             None => self.memory.past.get(spec.name()).map_or(0, restart::next_count),
         };
-        self.plan.steps.push(Step::Start { name: spec.name().into(), role, restarts });
+        self.plan.steps.push(Step::StartContainer { name: spec.name().into(), role, restarts });
     }
 
     /// One dead container of a name is kept for its logs; sandboxes without containers go.
-    pub(super) fn tidy(&mut self) {
+    pub(super) fn plan_removals(&mut self) {
         let mut kept: HashMap<&str, usize> = HashMap::new();
         for container in &self.seen.containers {
             let count = kept.entry(&container.name).or_default();
             *count += 1;
-            if *count > 2 && container.state == State::Exited {
-                self.plan.steps.push(Step::Remove { id: container.id.clone() });
+            if *count > 2 && container.state == ContainerRunState::Exited {
+                self.plan.steps.push(Step::RemoveContainer { id: container.id.clone() });
             }
         }
         for sandbox in self.seen.sandboxes.iter().skip(1) {

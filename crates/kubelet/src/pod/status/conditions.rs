@@ -3,14 +3,14 @@
 use api::core::{Container as Spec, Pod};
 use object::{Lens, Text, Time, Value};
 
-use super::{SECOND, Writer, exit_code, names_where, phase::Tally};
+use super::{SECOND, StatusBuilder, exit_code, names_where, phase::Tally};
 use crate::pod::restart;
 
 /// The reason of the kubelet's own `DisruptionTarget` condition, which others write too.
 pub(crate) const TERMINATION_BY_KUBELET: &str = "TerminationByKubelet";
 
 /// Conditions that nobody else writes.
-pub(crate) const OWN_CONDITIONS: [&str; 8] = [
+pub(crate) const KUBELET_CONDITIONS: [&str; 8] = [
     "PodReadyToStartContainers",
     "Initialized",
     "Ready",
@@ -21,7 +21,7 @@ pub(crate) const OWN_CONDITIONS: [&str; 8] = [
     "PodResizeInProgress",
 ];
 
-impl Writer<'_> {
+impl StatusBuilder<'_> {
     pub(super) fn conditions(
         &self,
         status: &Value,
@@ -73,7 +73,7 @@ impl Writer<'_> {
             let message = format!("containers with incomplete status: {}", list(&incomplete));
             (false, "ContainersNotInitialized", message)
         };
-        let gated = if ready.0 { self.gates() } else { ready.clone() };
+        let gated = if ready.0 { self.readiness_gates() } else { ready.clone() };
         let mut out = Conditions { pod: self.pod, now: self.around.now, list: Vec::new() };
         out.put("PodReadyToStartContainers", (sandboxed, "", String::new()));
         out.put("Initialized", initialized);
@@ -95,18 +95,19 @@ impl Writer<'_> {
             out.put("PodResizePending", (true, reason, message.clone()));
         }
         if over.is_none() && self.is_resizing() {
-            let error = self.memory.resize.clone();
+            let error = self.memory.resize_error.clone();
             let reason = if error.is_some() { "Error" } else { "" };
             out.put("PodResizeInProgress", (true, reason, error.unwrap_or_default()));
         }
-        if let Some(failed) = self.memory.failed.as_ref().filter(|failed| failed.disrupted) {
+        if let Some(failed) = self.memory.failure.as_ref().filter(|failed| failed.disruption_target)
+        {
             out.put("DisruptionTarget", (true, TERMINATION_BY_KUBELET, failed.message.clone()));
         }
         out.finish()
     }
 
     /// Conditions that others set and the pod waits for.
-    fn gates(&self) -> (bool, &'static str, String) {
+    fn readiness_gates(&self) -> (bool, &'static str, String) {
         let status = self.pod.status();
         let gates = self.pod.spec().readiness_gates();
         let unmet: Vec<String> = gates
@@ -147,7 +148,7 @@ impl Conditions<'_> {
         let old = self.pod.status().condition(name).filter(|old| old.status() == status);
         condition["lastTransitionTime"] = match old {
             Some(old) => old.last_transition_time().into(),
-            None => Time::text(self.now / SECOND).into(),
+            None => Time::format(self.now / SECOND).into(),
         };
         let generation = self.pod.metadata().generation();
         if generation != 0 {
@@ -168,7 +169,8 @@ impl Conditions<'_> {
             self.list.iter().filter_map(|one| one["type"].as_str().map(Text::from)).collect();
         let theirs = self.pod.status().conditions().iter();
         let theirs = theirs.filter(|one| {
-            !OWN_CONDITIONS.contains(&one.type_()) && !ours.iter().any(|name| name == one.type_())
+            !KUBELET_CONDITIONS.contains(&one.type_())
+                && !ours.iter().any(|name| name == one.type_())
         });
         let theirs: Vec<Value> = theirs.map(|one| one.tree().clone()).collect();
         self.list.into_iter().chain(theirs).collect()

@@ -1,16 +1,16 @@
 //! The phase of a pod.
 
 use api::core::{Container as Spec, Pod};
-use object::{Value, count};
+use object::{Value, saturating_i32};
 
-use super::{Writer, exit_code};
+use super::{StatusBuilder, exit_code};
 use crate::pod::restart::{RESTARTING_ALL, restarts};
 
-impl Writer<'_> {
+impl StatusBuilder<'_> {
     pub(super) fn phase(&self, init: &Value, regular: &Value) -> &'static str {
         let old = self.pod.status().phase();
         // a pod that fails as a whole goes on running until its containers have ended
-        let ends = self.memory.failed.is_some() && self.seen.running().next().is_none();
+        let ends = self.memory.failure.is_some() && self.seen.running().next().is_none();
         if ends || old == "Failed" {
             return "Failed";
         }
@@ -73,8 +73,8 @@ impl Tally {
             } else if exit_code(ended).is_some() {
                 tally.stopped += 1;
                 let again = runs_again(pod, spec, &ended["terminated"]);
-                tally.restarting += count(usize::from(again));
-                tally.succeeded += count(usize::from(exit_code(state) == Some(0)));
+                tally.restarting += saturating_i32(usize::from(again));
+                tally.succeeded += saturating_i32(usize::from(exit_code(state) == Some(0)));
             } else {
                 tally.waiting += 1;
             }

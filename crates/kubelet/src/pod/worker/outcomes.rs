@@ -1,14 +1,14 @@
 //! Results of steps, and the events that are recorded for them.
 
-use runtime::Severity;
+use runtime::EventType;
 use tokio::time::sleep;
 use tracing::warn;
 
 use super::{FIRST_BACKOFF, LAST_BACKOFF, RETRY, Worker};
 use crate::{
     pod::{
-        plan::{Backoff, RESIZE, SANDBOX, SECOND},
-        steps::Outcome,
+        plan::{Backoff, RESIZE_BACKOFF_KEY, SANDBOX_BACKOFF_KEY, SECOND},
+        steps::StepOutcome,
     },
     resize,
 };
@@ -18,19 +18,19 @@ impl Worker {
     pub(super) fn record_backoff_events(&mut self) {
         let now = self.host.nanos();
         let pod = &self.desired.pod;
-        for (name, (reason, message)) in &mut self.memory.waiting {
-            let waits = self.memory.not_before.get(name).is_some_and(|at| *at > now);
+        for (name, (reason, message)) in &mut self.state.waiting_reasons {
+            let waits = self.state.retry_at.get(name).is_some_and(|at| *at > now);
             if reason == "ErrImagePull" && waits && self.recorded_reasons.get(name) == Some(reason)
             {
                 let specs = pod.spec();
                 let spec = specs.all_containers().find(|one| one.name() == name);
                 let image = spec.map(|spec| spec.image().to_owned()).unwrap_or_default();
                 let short = format!("Back-off pulling image \"{image}\"");
-                self.host.record_event(pod, name, Severity::Normal, "BackOff", short.clone());
+                self.host.record_event(pod, name, EventType::Normal, "BackOff", short.clone());
                 self.host.record_event(
                     pod,
                     name,
-                    Severity::Warning,
+                    EventType::Warning,
                     "Failed",
                     "Error: ImagePullBackOff".into(),
                 );
@@ -47,80 +47,80 @@ impl Worker {
                         meta.namespace(),
                         meta.uid()
                     );
-                    self.host.record_event(pod, name, Severity::Warning, "BackOff", message);
+                    self.host.record_event(pod, name, EventType::Warning, "BackOff", message);
                 }
             }
         }
     }
 
-    pub(super) async fn learn(&mut self, outcome: Outcome) -> bool {
+    pub(super) async fn apply_outcome(&mut self, outcome: StepOutcome) -> bool {
         let pod = self.desired.pod.clone();
         match outcome {
-            Outcome::Done => true,
-            Outcome::Failed(error) => {
+            StepOutcome::Done => true,
+            StepOutcome::Failed(error) => {
                 warn!(pod = self.name(), %error, "a step failed; will retry");
                 sleep(RETRY).await;
                 false
             }
-            Outcome::Prepared(Ok(places)) => {
-                self.places = Some(places);
-                self.memory.prepared = true;
+            StepOutcome::Prepared(Ok(places)) => {
+                self.mounted_volumes = Some(places);
+                self.state.volumes_ready = true;
                 true
             }
-            Outcome::Prepared(Err(error)) => {
+            StepOutcome::Prepared(Err(error)) => {
                 self.record_failed_mount(error).await;
-                self.put_off(SANDBOX, 1, 120);
+                self.back_off(SANDBOX_BACKOFF_KEY, 1, 120);
                 false
             }
-            Outcome::Resized(Ok(())) => {
-                if self.memory.resizing {
+            StepOutcome::Resized(Ok(())) => {
+                if self.state.resize_in_progress {
                     let message = resize::event_message(&pod, "completed", None);
-                    self.host.record_event(&pod, "", Severity::Normal, "ResizeCompleted", message);
+                    self.host.record_event(&pod, "", EventType::Normal, "ResizeCompleted", message);
                 }
-                self.memory.resizing = false;
-                self.memory.resize = None;
+                self.state.resize_in_progress = false;
+                self.state.resize_error = None;
                 // a runtime that reports other limits than it was given is not updated again and again
-                self.put_off(RESIZE, 1, LAST_BACKOFF);
+                self.back_off(RESIZE_BACKOFF_KEY, 1, LAST_BACKOFF);
                 true
             }
-            Outcome::Resized(Err(error)) => {
+            StepOutcome::Resized(Err(error)) => {
                 let message = resize::event_message(&pod, "error", Some(&error));
-                self.host.record_event(&pod, "", Severity::Warning, "ResizeError", message);
-                self.memory.resize = Some(error);
-                self.put_off(RESIZE, FIRST_BACKOFF, LAST_BACKOFF);
+                self.host.record_event(&pod, "", EventType::Warning, "ResizeError", message);
+                self.state.resize_error = Some(error);
+                self.back_off(RESIZE_BACKOFF_KEY, FIRST_BACKOFF, LAST_BACKOFF);
                 false
             }
-            Outcome::Sandboxed(Ok(())) => {
-                self.memory.backoffs.remove(SANDBOX);
+            StepOutcome::Sandboxed(Ok(())) => {
+                self.state.backoffs.remove(SANDBOX_BACKOFF_KEY);
                 true
             }
-            Outcome::Sandboxed(Err((_, error))) => {
+            StepOutcome::Sandboxed(Err((_, error))) => {
                 self.host.record_event(
                     &pod,
                     "",
-                    Severity::Warning,
+                    EventType::Warning,
                     "FailedCreatePodSandBox",
                     error,
                 );
-                self.put_off(SANDBOX, 1, 60);
+                self.back_off(SANDBOX_BACKOFF_KEY, 1, 60);
                 false
             }
-            Outcome::Started { name, places, result } => {
+            StepOutcome::Started { name, places, result } => {
                 self.replaced.remove(&name);
-                self.places = places.or(self.places.take());
+                self.mounted_volumes = places.or(self.mounted_volumes.take());
                 match result {
                     Ok(()) => {
-                        self.memory.waiting.remove(&name);
-                        self.memory.not_before.remove(&name);
-                        self.memory.backoffs.remove(&format!("start {name}"));
+                        self.state.waiting_reasons.remove(&name);
+                        self.state.retry_at.remove(&name);
+                        self.state.backoffs.remove(&format!("start {name}"));
                         self.recorded_reasons.remove(&name);
                         true
                     }
                     Err(why) => {
-                        self.memory.waiting.insert(name.clone(), why);
+                        self.state.waiting_reasons.insert(name.clone(), why);
                         let key = format!("start {name}");
-                        let wait = self.put_off(&key, FIRST_BACKOFF, LAST_BACKOFF);
-                        self.memory.not_before.insert(name, wait);
+                        let wait = self.back_off(&key, FIRST_BACKOFF, LAST_BACKOFF);
+                        self.state.retry_at.insert(name, wait);
                         false
                     }
                 }
@@ -133,18 +133,18 @@ impl Worker {
     pub(super) async fn record_failed_mount(&self, error: String) {
         let pod = &self.desired.pod;
         if self.desired_updates.borrow().ending.is_none() && self.host.is_wanted(pod).await {
-            self.host.record_event(pod, "", Severity::Warning, "FailedMount", error);
+            self.host.record_event(pod, "", EventType::Warning, "FailedMount", error);
         }
     }
 
     /// Waits longer each time; says until when.
-    fn put_off(&mut self, what: &str, first: i64, longest: i64) -> i64 {
+    fn back_off(&mut self, what: &str, first: i64, longest: i64) -> i64 {
         let now = self.host.nanos();
-        let last = self.memory.backoffs.get(what).map(|last| last.seconds);
+        let last = self.state.backoffs.get(what).map(|last| last.seconds);
         let seconds = last.map_or(first, |last| (last * 2).min(longest));
-        self.memory.backoffs.insert(what.into(), Backoff { seconds, updated: now });
+        self.state.backoffs.insert(what.into(), Backoff { seconds, updated: now });
         let until = now + seconds * SECOND;
-        self.memory.not_before.insert(what.into(), until);
+        self.state.retry_at.insert(what.into(), until);
         until
     }
 }

@@ -23,7 +23,7 @@ impl<'a> Reader<'a> {
 
     /// What has been read since.
     pub(super) fn since(&self, from: usize) -> Result<&'a str, JsonError> {
-        self.valid.get(from..self.at).ok_or(JsonError::Encoding)
+        self.utf8_prefix.get(from..self.at).ok_or(JsonError::Encoding)
     }
 
     fn escaped(&mut self, from: usize) -> Result<String, JsonError> {
@@ -49,7 +49,7 @@ impl<'a> Reader<'a> {
     }
 
     fn escape(&mut self) -> Result<char, JsonError> {
-        let c = match self.here() {
+        let c = match self.current_byte() {
             b'n' => '\n',
             b't' => '\t',
             b'r' => '\r',
@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
     fn hex(&mut self) -> Result<u32, JsonError> {
         let mut code = 0;
         for _ in 0..4 {
-            let Some(digit) = char::from(self.here()).to_digit(16) else {
+            let Some(digit) = char::from(self.current_byte()).to_digit(16) else {
                 return Err(self.unexpected("in \\u hexadecimal character escape"));
             };
             code = code * 16 + digit;
@@ -92,10 +92,10 @@ impl<'a> Reader<'a> {
 
     pub(super) fn number(&mut self) -> Result<Value, JsonError> {
         let from = self.at;
-        if self.here() == b'-' {
+        if self.current_byte() == b'-' {
             self.at += 1;
         }
-        match self.here() {
+        match self.current_byte() {
             b'0' => self.at += 1,
             b'1'..=b'9' => self.digits(),
             _ => return Err(self.unexpected("in numeric literal")),
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
     }
 
     fn digit(&mut self, context: &'static str) -> Result<(), JsonError> {
-        if !self.here().is_ascii_digit() {
+        if !self.current_byte().is_ascii_digit() {
             return Err(self.unexpected(context));
         }
         self.digits();
@@ -144,8 +144,8 @@ impl<'a> Reader<'a> {
 
     pub(super) fn literal(&mut self, word: &'static str, value: Value) -> Result<Value, JsonError> {
         for expected in word.bytes() {
-            if self.here() != expected {
-                let (found, expected) = (char::from(self.here()), char::from(expected));
+            if self.current_byte() != expected {
+                let (found, expected) = (char::from(self.current_byte()), char::from(expected));
                 return Err(JsonError::Literal { found, word, expected });
             }
             self.at += 1;

@@ -44,7 +44,7 @@ fn merges_by_the_shape() {
                 "accessModes":["r","w"],"strategy":{"type":"Roll","maxSurge":1},"volumes":[],"nodeSelector":{}}}"#,
         ),
     ] {
-        let new = strategic(Sample::SHAPE, &tree(doc), &mut tree(patch));
+        let new = apply_strategic_merge_patch(Sample::SHAPE, &tree(doc), &mut tree(patch));
         assert_eq!(new, Ok(tree(result)), "{what}");
     }
 }
@@ -101,7 +101,8 @@ fn refuses_with_upstreams_words() {
             "unable to find api field in struct RawExtension for the json field \"x\"",
         ),
     ] {
-        let error = strategic(Sample::SHAPE, &tree(doc), &mut tree(patch)).expect_err(patch);
+        let error = apply_strategic_merge_patch(Sample::SHAPE, &tree(doc), &mut tree(patch))
+            .expect_err(patch);
         assert_eq!((error.code(), error.to_string().as_str()), (code, message), "{patch}");
     }
 }
@@ -119,11 +120,11 @@ fn directives_leave_the_patch_as_they_are_obeyed() {
         (r#"{"metadata":{"labels":{"a":null}}}"#, r#"{"metadata":{"labels":{}}}"#),
     ] {
         let mut given = tree(patch);
-        strategic(Sample::SHAPE, &doc, &mut given).unwrap();
+        apply_strategic_merge_patch(Sample::SHAPE, &doc, &mut given).unwrap();
         assert_eq!(given, tree(left), "{patch}");
     }
     let mut patch = tree(r#"{"spec":{"$setElementOrder/accessModes":[],"accessModes":["b"]}}"#);
-    let new = strategic(Sample::SHAPE, &doc, &mut patch).unwrap();
+    let new = apply_strategic_merge_patch(Sample::SHAPE, &doc, &mut patch).unwrap();
     assert_eq!(new["spec"]["accessModes"], tree(r#"["a","b"]"#), "as Go sorts what has no place");
 }
 
@@ -133,6 +134,6 @@ fn long_lists_are_merged_in_time() {
     let (mut doc, mut patch) = (Value::object(), Value::object());
     doc["spec"]["accessModes"] = names(0).collect();
     patch["spec"]["accessModes"] = names(10_000).collect();
-    let new = strategic(Sample::SHAPE, &doc, &mut patch.clone()).unwrap();
+    let new = apply_strategic_merge_patch(Sample::SHAPE, &doc, &mut patch.clone()).unwrap();
     assert_eq!(new["spec"]["accessModes"].items().len(), 30_000);
 }

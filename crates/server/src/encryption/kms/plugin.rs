@@ -18,7 +18,7 @@ use tonic_prost::ProstCodec;
 use tracing::{info, warn};
 
 use super::{
-    Config, Secret, Shared, Writing,
+    ActiveSeed, Config, DekSource, Shared,
     messages::{
         DecryptRequest, DecryptResponse, EncryptRequest, EncryptResponse, EncryptedObject, SEED,
         StatusRequest, StatusResponse,
@@ -27,15 +27,15 @@ use super::{
 use crate::encryption::ciphers::random;
 
 /// How often it is asked how it is: while it is well, and while it is not.
-const WELL: Duration = Duration::from_mins(1);
-const UNWELL: Duration = Duration::from_secs(10);
+const HEALTHY_POLL: Duration = Duration::from_mins(1);
+const UNHEALTHY_POLL: Duration = Duration::from_secs(10);
 /// How long is written on though it does not answer.
-const SILENT: Duration = Duration::from_mins(3);
+const SEED_GRACE_PERIOD: Duration = Duration::from_mins(3);
 /// How many may wait for an answer.
 const WAITING: usize = 256;
 
 /// A seed that somebody wants to know.
-pub(super) struct Ask {
+pub(super) struct DecryptJob {
     pub(super) request: DecryptRequest,
     pub(super) answer: mpsc::SyncSender<Result<Vec<u8>, String>>,
 }
@@ -49,7 +49,10 @@ pub(super) struct Plugin {
 
 impl Plugin {
     /// It ends when nobody can ask any more.
-    pub(super) fn start(config: &Config, shared: Arc<Shared>) -> io::Result<mpsc::SyncSender<Ask>> {
+    pub(super) fn start(
+        config: &Config,
+        shared: Arc<Shared>,
+    ) -> io::Result<mpsc::SyncSender<DecryptJob>> {
         let endpoint = Endpoint::from_shared(config.endpoint.clone()).map_err(io::Error::other)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let channel = {
@@ -62,20 +65,20 @@ impl Plugin {
         Ok(sender)
     }
 
-    fn run(mut self, asked: &mpsc::Receiver<Ask>) {
+    fn run(mut self, asked: &mpsc::Receiver<DecryptJob>) {
         loop {
-            let outcome = panics::catch("kms", || self.look());
+            let outcome = panics::catch("kms", || self.poll_status());
             let outcome = outcome.unwrap_or_else(|panicked| Err(panicked.to_string()));
-            let pause = if outcome.is_ok() { WELL } else { UNWELL };
+            let pause = if outcome.is_ok() { HEALTHY_POLL } else { UNHEALTHY_POLL };
             if let Err(error) = &outcome {
                 warn!(kms = self.config.name, error, "it is not well");
             }
-            self.shared.state().trouble = outcome.err();
+            self.shared.state().last_error = outcome.err();
             self.shared.changed.notify_all();
             let next = Instant::now() + pause;
             loop {
                 match asked.recv_timeout(next.saturating_duration_since(Instant::now())) {
-                    Ok(Ask { request, answer }) => {
+                    Ok(DecryptJob { request, answer }) => {
                         let plain = panics::catch("kms", || self.call("Decrypt", request));
                         let plain = plain.unwrap_or_else(|panicked| Err(panicked.to_string()));
                         let plain = plain.map(|plain: DecryptResponse| plain.plaintext);
@@ -89,7 +92,7 @@ impl Plugin {
     }
 
     /// Asks how it is, and for a new seed if it has another key than before.
-    fn look(&mut self) -> Result<(), String> {
+    fn poll_status(&mut self) -> Result<(), String> {
         let status: StatusResponse = self.call("Status", StatusRequest {})?;
         if status.healthz != "ok" {
             return Err(format!("it says {:?} of itself", status.healthz));
@@ -98,7 +101,7 @@ impl Plugin {
         } else if status.key_id.is_empty() {
             return Err("it does not say which key it has".to_owned());
         }
-        let until = Instant::now() + SILENT;
+        let until = Instant::now() + SEED_GRACE_PERIOD;
         if let Some(writing) = &mut self.shared.state().writing
             && writing.object.key_id == status.key_id
         {
@@ -121,10 +124,10 @@ impl Plugin {
         }
         object.encrypted_data.clear();
         info!(kms = self.config.name, "writing with a new seed");
-        let secret = Arc::new(Secret::Seed(seed));
+        let secret = Arc::new(DekSource::Seed(seed));
         let mut state = self.shared.state();
         state.remember(object.sealed(), secret.clone());
-        state.writing = Some(Writing { secret, object, until });
+        state.writing = Some(ActiveSeed { secret, object, until });
         Ok(())
     }
 

@@ -20,7 +20,7 @@ enum After {
 }
 
 struct Target {
-    to: Tcp,
+    to: TcpConnector,
     opened: Arc<AtomicUsize>,
     closed: Arc<AtomicUsize>,
     _task: JoinSet<()>,
@@ -44,14 +44,14 @@ impl Target {
                 });
             }
         });
-        Self { to: Tcp::new("127.0.0.1", port, None), opened, closed, _task: task }
+        Self { to: TcpConnector::new("127.0.0.1", port, None), opened, closed, _task: task }
     }
 
     fn opened(&self) -> usize {
         self.opened.load(SeqCst)
     }
 
-    async fn ask(&self, lines: &Lines) -> Result<Response<Bytes>, String> {
+    async fn ask(&self, lines: &ConnectionPool) -> Result<Response<Bytes>, String> {
         let request = Request::post("/").header("host", "t").body(Full::from("body"));
         lines.ask(&self.to, request.unwrap()).await
     }
@@ -89,7 +89,7 @@ async fn until(so: impl Fn() -> bool) {
 #[tokio::test]
 async fn one_connection_serves_many_requests() {
     let target = Target::start(|_, _| After::Answer).await;
-    let lines = Lines::default();
+    let lines = ConnectionPool::default();
     for _ in 0..20 {
         assert_eq!(target.ask(&lines).await.unwrap().body(), "ok");
     }
@@ -100,7 +100,7 @@ async fn one_connection_serves_many_requests() {
 async fn a_target_may_close_after_each_answer() {
     for manner in [|_, _| After::AnswerAndClose, |_, _| After::SayThatAndClose] as [Manner; 2] {
         let target = Target::start(manner).await;
-        let lines = Lines::default();
+        let lines = ConnectionPool::default();
         for nth in 1..=20 {
             assert_eq!(target.ask(&lines).await.unwrap().body(), "ok");
             assert_eq!(target.opened(), nth);
@@ -117,7 +117,7 @@ async fn what_may_have_arrived_is_not_sent_again() {
         _ => After::Answer,
     })
     .await;
-    let lines = Lines::default();
+    let lines = ConnectionPool::default();
     assert!(target.ask(&lines).await.is_ok());
     assert!(target.ask(&lines).await.is_err());
     assert_eq!(target.opened(), 1, "it came once");
@@ -131,7 +131,7 @@ async fn what_only_reads_is_sent_once_more() {
         _ => After::Close,
     })
     .await;
-    let lines = Lines::default();
+    let lines = ConnectionPool::default();
     let get = async || {
         let request = Request::get("/").header("host", "t").body(Full::from("body"));
         lines.ask(&target.to, request.unwrap()).await
@@ -146,7 +146,7 @@ async fn what_only_reads_is_sent_once_more() {
 #[tokio::test]
 async fn only_some_are_kept() {
     let target = Target::start(|_, _| After::Answer).await;
-    let lines = Lines::default();
+    let lines = ConnectionPool::default();
     let all = futures_util::future::join_all((0..40).map(|_| target.ask(&lines))).await;
     assert!(all.iter().all(Result::is_ok));
     assert!(lines.kept().idle.len() <= MOST, "{}", lines.kept().idle.len());
@@ -157,14 +157,14 @@ async fn only_some_are_kept() {
 #[tokio::test]
 async fn those_that_wait_too_long_are_closed() {
     let target = Target::start(|_, _| After::Answer).await;
-    let lines = Lines::default();
+    let lines = ConnectionPool::default();
     target.ask(&lines).await.unwrap();
     tokio::time::pause();
-    tokio::time::advance(IDLES / 2).await;
+    tokio::time::advance(IDLE_TIMEOUT / 2).await;
     target.ask(&lines).await.unwrap();
-    tokio::time::advance(IDLES / 2 + Duration::from_secs(1)).await;
+    tokio::time::advance(IDLE_TIMEOUT / 2 + Duration::from_secs(1)).await;
     assert_eq!((target.opened(), target.closed.load(SeqCst)), (1, 0));
-    tokio::time::advance(IDLES / 2).await;
+    tokio::time::advance(IDLE_TIMEOUT / 2).await;
     until(|| target.closed.load(SeqCst) == 1).await;
     assert!(!lines.kept().swept);
 }
@@ -172,9 +172,9 @@ async fn those_that_wait_too_long_are_closed() {
 #[tokio::test]
 async fn an_old_one_is_not_kept() {
     let target = Target::start(|_, _| After::Answer).await;
-    let lines = Lines::default();
+    let lines = ConnectionPool::default();
     target.ask(&lines).await.unwrap();
-    lines.kept().idle[0].line.opened = Instant::now().checked_sub(LIVES).unwrap();
+    lines.kept().idle[0].line.opened = Instant::now().checked_sub(MAX_CONNECTION_AGE).unwrap();
     target.ask(&lines).await.unwrap();
     assert_eq!((target.opened(), lines.kept().idle.len()), (1, 0));
 }
@@ -182,13 +182,14 @@ async fn an_old_one_is_not_kept() {
 #[tokio::test]
 async fn another_way_is_another_connection() {
     let target = Target::start(|_, _| After::Answer).await;
-    let lines = Lines::default();
+    let lines = ConnectionPool::default();
     target.ask(&lines).await.unwrap();
-    let tls = |name: &str| client::Tls { server_name: Some(name.into()), ..Default::default() };
-    let other = |tls| Tcp::new("127.0.0.1", target.to.port, Some(Arc::new(tls)));
+    let tls =
+        |name: &str| client::TlsOptions { server_name: Some(name.into()), ..Default::default() };
+    let other = |tls| TcpConnector::new("127.0.0.1", target.to.port, Some(Arc::new(tls)));
     assert!(lines.take(&other(tls("a"))).is_none());
     assert_eq!(other(tls("a")), other(tls("a")));
     assert_ne!(other(tls("a")), other(tls("b")));
-    assert_ne!(target.to, Tcp::new("127.0.0.2", target.to.port, None));
+    assert_ne!(target.to, TcpConnector::new("127.0.0.2", target.to.port, None));
     assert!(lines.take(&target.to).is_some());
 }

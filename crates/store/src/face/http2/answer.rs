@@ -6,22 +6,22 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tonic::Status;
 
 use super::{
-    connection::{Connection, Done, OUT},
-    frame::{self, Reason},
+    connection::{Connection, OUT, ServiceOutput},
+    frame::{self, ErrorCode},
     hpack,
     stream::{Incoming, Outgoing},
 };
 use crate::face::{
-    call::{Call, Reply},
-    fault::Fault,
-    mailbox::Outcome,
+    call::{KvRequest, KvResponse},
+    fault::EtcdError,
+    mailbox::CommitOutcome,
 };
 
 /// The headers of every answer to a call that went well: `:status: 200`, and
 /// `content-type: application/grpc`.
-const GOOD: &[u8] = b"\x88\x0f\x10\x10application/grpc";
+const OK_HEADERS: &[u8] = b"\x88\x0f\x10\x10application/grpc";
 /// And what comes last: `grpc-status: 0`.
-const WELL: &[u8] = b"\x00\x0bgrpc-status\x010";
+const OK_TRAILERS: &[u8] = b"\x00\x0bgrpc-status\x010";
 
 /// How much more of a request is taken once it is answered.
 const IGNORED: usize = 64 << 10;
@@ -36,7 +36,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let member = self.service.member.clone();
         let mut turn = member.turn();
         for (stream, call, spare) in calls {
-            match self.service.judge(&mut turn, &call, spare) {
+            match self.service.execute(&mut turn, &call, spare) {
                 Ok((reply, None)) => self.reply(stream, reply),
                 Ok((reply, Some(position))) => {
                     if let Some(open) = self.streams.get_mut(&stream) {
@@ -50,7 +50,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// The log has come as far as a call that was judged.
-    pub(super) fn told(&mut self, stream: u32, outcome: Outcome) {
+    pub(super) fn on_committed(&mut self, stream: u32, outcome: CommitOutcome) {
         let Some(open) = self.streams.get_mut(&stream) else { return };
         let Outgoing::Waiting(reply, call) =
             std::mem::replace(&mut open.outgoing, Outgoing::Nothing)
@@ -58,20 +58,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return;
         };
         match (outcome, call) {
-            (Outcome::Durable, _) => self.reply(stream, reply),
-            (Outcome::Broken, _) => self.fail(stream, &Fault::Stopped.into()),
-            (Outcome::Full, Call::Put(_)) => self.fail(stream, &Fault::NoSpace.into()),
+            (CommitOutcome::Durable, _) => self.reply(stream, reply),
+            (CommitOutcome::Broken, _) => self.fail(stream, &EtcdError::Stopped.into()),
+            (CommitOutcome::Full, KvRequest::Put(_)) => {
+                self.fail(stream, &EtcdError::NoSpace.into())
+            }
             // Once more: it may be one that makes room.
-            (Outcome::Full, call) if !reply.spare => self.calls.push((stream, call, true)),
-            (Outcome::Full, _) => self.fail(stream, &Fault::NoSpace.into()),
+            (CommitOutcome::Full, call) if !reply.used_reserve => {
+                self.calls.push((stream, call, true))
+            }
+            (CommitOutcome::Full, _) => self.fail(stream, &EtcdError::NoSpace.into()),
         }
     }
 
     /// Sends it as a whole, if there is room for that; or begins to.
-    fn reply(&mut self, stream: u32, mut reply: Reply) {
+    fn reply(&mut self, stream: u32, mut reply: KvResponse) {
         let Some(open) = self.streams.get_mut(&stream) else { return };
         let length = reply.len();
-        frame::headers(&mut self.out.bytes, stream, GOOD, false);
+        frame::headers(&mut self.out.bytes, stream, OK_HEADERS, false);
         let fits = length <= self.frame
             && i64::try_from(length)
                 .is_ok_and(|length| length <= (open.window + self.initial).min(self.window));
@@ -82,7 +86,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.window -= i64::try_from(length).unwrap_or_default();
         frame::head(&mut self.out.bytes, frame::DATA, 0, stream, length);
         reply.write(&mut self.out, length);
-        frame::headers(&mut self.out.bytes, stream, WELL, true);
+        frame::headers(&mut self.out.bytes, stream, OK_TRAILERS, true);
         self.close(stream);
     }
 
@@ -95,10 +99,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// A service has gone on.
-    pub(super) fn said(&mut self, stream: u32, done: Done) {
+    pub(super) fn on_service_output(&mut self, stream: u32, done: ServiceOutput) {
         let Some(open) = self.streams.get_mut(&stream) else { return };
         match done {
-            Done::Answer(response) => {
+            ServiceOutput::Answer(response) => {
                 let over = response.body().is_end_stream();
                 self.head(stream, &response, over);
                 if over {
@@ -107,7 +111,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.ask(stream, response.into_body());
                 }
             }
-            Done::Part(Some(Ok(part)), body) => match part.into_data() {
+            ServiceOutput::Part(Some(Ok(part)), body) => match part.into_data() {
                 Ok(data) => {
                     open.outgoing = Outgoing::Part(data, body);
                     self.enqueue(stream);
@@ -120,16 +124,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.close(stream);
                 }
             },
-            Done::Part(None, _) => {
+            ServiceOutput::Part(None, _) => {
                 frame::head(&mut self.out.bytes, frame::DATA, frame::END_STREAM, stream, 0);
                 self.close(stream);
             }
-            Done::Part(Some(Err(_)), _) => self.reset(stream, Reason::Closed),
+            ServiceOutput::Part(Some(Err(_)), _) => self.reset(stream, ErrorCode::Closed),
         }
     }
 
     /// Sends of what is ready as much as may be sent, each stream in its turn.
-    pub(super) fn pump(&mut self) {
+    pub(super) fn flush_streams(&mut self) {
         while self.window > 0
             && self.out.len() < OUT
             && let Some(stream) = self.ready.pop_front()
@@ -175,7 +179,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Outgoing::Part(_, body) = std::mem::replace(&mut open.outgoing, Outgoing::Nothing) {
             return self.ask(stream, body);
         }
-        frame::headers(&mut self.out.bytes, stream, WELL, true);
+        frame::headers(&mut self.out.bytes, stream, OK_TRAILERS, true);
         self.close(stream);
     }
 

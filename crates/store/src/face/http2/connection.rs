@@ -22,16 +22,16 @@ use tokio_util::{io::poll_read_buf, sync::CancellationToken};
 use tonic::{Status, body::Body};
 
 use super::{
-    frame::{self, LARGEST, Reason, WINDOW},
+    frame::{self, ErrorCode, LARGEST, WINDOW},
     hpack::Decoder,
-    out::Out,
+    out::WriteBuffer,
     rate::Rate,
     stream::Stream,
-    upload::Upload,
+    upload::RequestBody,
 };
 use crate::face::{
-    call::Call,
-    mailbox::{Mailbox, Owner},
+    call::KvRequest,
+    mailbox::{CompletionHandler, CompletionQueue},
     service::Service,
 };
 
@@ -47,29 +47,31 @@ const READ: usize = 64 << 10;
 /// More is not put together while so much waits to be written.
 pub(super) const OUT: usize = 256 << 10;
 /// And no more is read while so much waits.
-const CROWDED: usize = 1 << 20;
+const MAX_WRITE_BACKLOG: usize = 1 << 20;
 
 /// Answers what is no call of KV.
-pub(in crate::face) type Serve = Arc<
-    dyn Fn(Request<Upload>) -> Pin<Box<dyn Future<Output = Response<Body>> + Send>> + Send + Sync,
+pub(in crate::face) type Handler = Arc<
+    dyn Fn(Request<RequestBody>) -> Pin<Box<dyn Future<Output = Response<Body>> + Send>>
+        + Send
+        + Sync,
 >;
 
 /// What a service has done for a stream.
-pub(super) enum Done {
+pub(super) enum ServiceOutput {
     Answer(Response<Body>),
     /// The next part, and who will say more.
     Part(Option<Result<Frame<Bytes>, Status>>, Body),
 }
 
-type Work = Abortable<Pin<Box<dyn Future<Output = (u32, Done)> + Send>>>;
+type Work = Abortable<Pin<Box<dyn Future<Output = (u32, ServiceOutput)> + Send>>>;
 
 pub(in crate::face) struct Connection<S> {
     io: S,
     pub(super) service: Service,
-    pub(super) serve: Serve,
-    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) serve: Handler,
+    pub(super) mailbox: Arc<CompletionQueue>,
     pub(super) input: BytesMut,
-    pub(super) out: Out,
+    pub(super) out: WriteBuffer,
     pub(super) decoder: Decoder,
     /// Headers that are not whole yet: of which stream, and whether they are all of it.
     pub(super) block: Option<(u32, bool, Vec<u8>)>,
@@ -83,11 +85,11 @@ pub(in crate::face) struct Connection<S> {
     pub(super) initial: i64,
     pub(super) frame: usize,
     /// What has come, and is not given back yet.
-    pub(super) owed: u32,
+    pub(super) unreturned_window: u32,
     /// What has come of calls that are not whole.
     pub(super) buffered: usize,
     /// Calls that are whole.
-    pub(super) calls: Vec<(u32, Call, bool)>,
+    pub(super) calls: Vec<(u32, KvRequest, bool)>,
     /// Streams that have something to send, and may.
     pub(super) ready: VecDeque<u32>,
     /// Streams that have something to send, and may not before their window is wider.
@@ -99,7 +101,7 @@ pub(in crate::face) struct Connection<S> {
     /// Whether some of it has not been polled yet.
     fresh: bool,
     /// No new streams are taken.
-    pub(super) leaving: bool,
+    pub(super) going_away: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<S> {
@@ -108,14 +110,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<S> {
         let mailbox = self.mailbox.clone();
         let this = Arc::new(Mutex::new(self));
         let owner: Weak<Mutex<Self>> = Arc::downgrade(&this);
-        mailbox.belongs_to(owner);
+        mailbox.set_handler(owner);
         let mut ending = std::pin::pin!(ending.cancelled());
         std::future::poll_fn(|cx| {
             let mut this = this.lock().unwrap_or_else(PoisonError::into_inner);
-            if !this.leaving && ending.as_mut().poll(cx).is_ready() {
-                this.leaving = true;
+            if !this.going_away && ending.as_mut().poll(cx).is_ready() {
+                this.going_away = true;
                 let last = this.last;
-                frame::go_away(&mut this.out.bytes, last, Reason::Over);
+                frame::go_away(&mut this.out.bytes, last, ErrorCode::NoError);
             }
             this.poll(cx)
         })
@@ -123,7 +125,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Owner for Mutex<Connection<S>> {
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> CompletionHandler for Mutex<Connection<S>> {
     fn answer(&self, task: &Waker) -> bool {
         self.try_lock().is_ok_and(|mut this| this.answer(&mut Context::from_waker(task)))
     }
@@ -131,8 +133,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Owner for Mutex<Connection<S>> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// `input` is what has come behind the preface.
-    pub(in crate::face) fn new(io: S, service: Service, serve: Serve, input: BytesMut) -> Self {
-        let mut out = Out::default();
+    pub(in crate::face) fn new(io: S, service: Service, serve: Handler, input: BytesMut) -> Self {
+        let mut out = WriteBuffer::default();
         let settings = [(frame::STREAMS, STREAMS), (frame::INITIAL_WINDOW, STREAM_WINDOW)];
         frame::settings(&mut out.bytes, &settings);
         frame::number(&mut out.bytes, frame::WINDOW_UPDATE, 0, ALL_WINDOW - 65_535);
@@ -151,7 +153,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             window: WINDOW,
             initial: WINDOW,
             frame: LARGEST,
-            owed: 0,
+            unreturned_window: 0,
             buffered: 0,
             calls: Vec::new(),
             ready: VecDeque::new(),
@@ -160,7 +162,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             resets: Rate::new(20_000, 1_000),
             work: FuturesUnordered::new(),
             fresh: false,
-            leaving: false,
+            going_away: false,
         }
     }
 
@@ -168,11 +170,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         loop {
             self.fresh = false;
             for (stream, outcome) in self.mailbox.take(cx) {
-                self.told(stream, outcome);
+                self.on_committed(stream, outcome);
             }
             while let Poll::Ready(Some(done)) = Pin::new(&mut self.work).poll_next(cx) {
                 if let Ok((stream, done)) = done {
-                    self.said(stream, done);
+                    self.on_service_output(stream, done);
                 }
             }
             let read = self.read(cx)?;
@@ -182,9 +184,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Poll::Ready(Err(io::Error::other(reason)));
             }
             self.judge();
-            self.pump();
+            self.flush_streams();
             let written = self.flush(cx)?;
-            let over = self.leaving && written && self.streams.values().all(Stream::is_answered);
+            let over = self.going_away && written && self.streams.values().all(Stream::is_answered);
             if over || matches!(read, Poll::Ready(0)) {
                 return Poll::Ready(Ok(()));
             }
@@ -199,15 +201,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Answers for what has become durable. False: there is more to do.
     fn answer(&mut self, cx: &mut Context<'_>) -> bool {
         for (stream, outcome) in self.mailbox.take(cx) {
-            self.told(stream, outcome);
+            self.on_committed(stream, outcome);
         }
         let written = self.flush(cx).is_ok();
-        written && self.calls.is_empty() && self.ready.is_empty() && !self.leaving
+        written && self.calls.is_empty() && self.ready.is_empty() && !self.going_away
     }
 
     /// How many bytes have come; 0: the client has gone.
     fn read(&mut self, cx: &mut Context<'_>) -> io::Result<Poll<usize>> {
-        if self.out.len() > CROWDED {
+        if self.out.len() > MAX_WRITE_BACKLOG {
             return Ok(Poll::Pending); // woken when it is written
         }
         self.input.reserve(READ);
@@ -227,18 +229,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         stream: u32,
         service: impl Future<Output = Response<Body>> + Send + 'static,
     ) {
-        self.push(stream, async move { (stream, Done::Answer(service.await)) });
+        self.push(stream, async move { (stream, ServiceOutput::Answer(service.await)) });
     }
 
     /// Polls a body for its next part.
     pub(super) fn ask(&mut self, stream: u32, mut body: Body) {
         self.push(stream, async move {
             let part = body.frame().await;
-            (stream, Done::Part(part, body))
+            (stream, ServiceOutput::Part(part, body))
         });
     }
 
-    fn push(&mut self, stream: u32, work: impl Future<Output = (u32, Done)> + Send + 'static) {
+    fn push(
+        &mut self,
+        stream: u32,
+        work: impl Future<Output = (u32, ServiceOutput)> + Send + 'static,
+    ) {
         let Some(open) = self.streams.get_mut(&stream) else { return };
         let (handle, registration) = AbortHandle::new_pair();
         open.service = Some(handle);

@@ -1,14 +1,14 @@
 //! What the headers of a request must be (RFC 9113, section 8): lower case, its four parts first
 //! and once, nothing that belongs to a connection of HTTP/1.1.
 
-use super::{frame::Reason, hpack::Field};
+use super::{frame::ErrorCode, hpack::Field};
 
 /// Fields that say something about the connection, which HTTP/2 does otherwise.
 const OF_CONNECTIONS: [&[u8]; 5] =
     [b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"];
 
 /// Checks the headers of a request; how long it says its body is.
-pub(super) fn declared_length(fields: &[Field]) -> Result<Option<u64>, Reason> {
+pub(super) fn declared_length(fields: &[Field]) -> Result<Option<u64>, ErrorCode> {
     let [mut method, mut scheme, mut path, mut authority] = [false; 4];
     let (mut plain, mut length) = (false, None);
     for (name, value) in fields {
@@ -18,14 +18,14 @@ pub(super) fn declared_length(fields: &[Field]) -> Result<Option<u64>, Reason> {
             b":path" if !value.is_empty() => &mut path,
             b":authority" => &mut authority,
             name if !is_plain(name) || (name == b"te" && &**value != b"trailers") => {
-                return Err(Reason::Protocol);
+                return Err(ErrorCode::Protocol);
             }
             b"content-length" => {
-                let text = std::str::from_utf8(value).map_err(|_| Reason::Protocol)?;
+                let text = std::str::from_utf8(value).map_err(|_| ErrorCode::Protocol)?;
                 let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-                let said = text.parse().ok().filter(|_| digits).ok_or(Reason::Protocol)?;
+                let said = text.parse().ok().filter(|_| digits).ok_or(ErrorCode::Protocol)?;
                 if length.replace(said).is_some_and(|before| before != said) {
-                    return Err(Reason::Protocol);
+                    return Err(ErrorCode::Protocol);
                 }
                 plain = true;
                 continue;
@@ -36,10 +36,10 @@ pub(super) fn declared_length(fields: &[Field]) -> Result<Option<u64>, Reason> {
             }
         };
         if plain || std::mem::replace(seen, true) {
-            return Err(Reason::Protocol); // behind a plain field, or again
+            return Err(ErrorCode::Protocol); // behind a plain field, or again
         }
     }
-    if method && scheme && path { Ok(length) } else { Err(Reason::Protocol) }
+    if method && scheme && path { Ok(length) } else { Err(ErrorCode::Protocol) }
 }
 
 /// Whether a field may be among headers and trailers, and is none of a request's four parts.
@@ -56,7 +56,7 @@ mod tests {
 
     use super::*;
 
-    fn check(fields: &[(&'static str, &'static str)]) -> Result<Option<u64>, Reason> {
+    fn check(fields: &[(&'static str, &'static str)]) -> Result<Option<u64>, ErrorCode> {
         let text = |text: &'static str| Bytes::from_static(text.as_bytes());
         let fields: Vec<Field> = fields.iter().map(|(n, v)| (text(n), text(v))).collect();
         declared_length(&fields)
@@ -80,16 +80,16 @@ mod tests {
             &[("content-length", "+1")],
             &[("", "x")],
         ] {
-            assert_eq!(with(bad), Err(Reason::Protocol), "{bad:?}");
+            assert_eq!(with(bad), Err(ErrorCode::Protocol), "{bad:?}");
         }
         for missing in 0..get.len() {
             let mut less = get.to_vec();
             less.remove(missing);
-            assert_eq!(check(&less), Err(Reason::Protocol));
+            assert_eq!(check(&less), Err(ErrorCode::Protocol));
         }
         assert_eq!(
             check(&[(":method", "GET"), (":scheme", "https"), (":path", "")]),
-            Err(Reason::Protocol)
+            Err(ErrorCode::Protocol)
         );
     }
 }

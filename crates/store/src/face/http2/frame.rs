@@ -9,7 +9,7 @@ pub(super) const LARGEST: usize = 16_384;
 /// What may be sent before the other side says more.
 pub(super) const WINDOW: i64 = 65_535;
 /// No window may become larger.
-pub(super) const WIDEST: i64 = (1 << 31) - 1;
+pub(super) const MAX_WINDOW: i64 = (1 << 31) - 1;
 
 pub(super) const DATA: u8 = 0;
 pub(super) const HEADERS: u8 = 1;
@@ -37,9 +37,9 @@ pub(super) const FRAME_SIZE: u16 = 5;
 /// Why a stream or a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[repr(u32)]
-pub(in crate::face) enum Reason {
+pub(in crate::face) enum ErrorCode {
     #[error("it is over")]
-    Over = 0,
+    NoError = 0,
     #[error("the protocol is violated")]
     Protocol = 1,
     #[error("more was sent than allowed")]
@@ -53,18 +53,18 @@ pub(in crate::face) enum Reason {
     #[error("headers make no sense")]
     Compression = 9,
     #[error("too much at once")]
-    Calm = 11,
+    EnhanceYourCalm = 11,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Head {
+pub(super) struct FrameHeader {
     pub(super) length: usize,
     pub(super) kind: u8,
     pub(super) flags: u8,
     pub(super) stream: u32,
 }
 
-impl Head {
+impl FrameHeader {
     /// The head at the beginning of `bytes`, if all of it is there.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; HEAD] = bytes.get(..HEAD)?.try_into().ok()?;
@@ -89,14 +89,15 @@ impl Head {
     }
 
     /// What is between the padding, and behind a priority.
-    pub(super) fn content<'a>(&self, mut payload: &'a [u8]) -> Result<&'a [u8], Reason> {
+    pub(super) fn content<'a>(&self, mut payload: &'a [u8]) -> Result<&'a [u8], ErrorCode> {
         if self.has(PADDED) {
-            let (padding, rest) = payload.split_first().ok_or(Reason::FrameSize)?;
-            let length = rest.len().checked_sub(usize::from(*padding)).ok_or(Reason::Protocol)?;
+            let (padding, rest) = payload.split_first().ok_or(ErrorCode::FrameSize)?;
+            let length =
+                rest.len().checked_sub(usize::from(*padding)).ok_or(ErrorCode::Protocol)?;
             payload = &rest[..length];
         }
         if self.kind == HEADERS && self.has(WITH_PRIORITY) {
-            payload = payload.get(5..).ok_or(Reason::FrameSize)?;
+            payload = payload.get(5..).ok_or(ErrorCode::FrameSize)?;
         }
         Ok(payload)
     }
@@ -124,7 +125,7 @@ pub(super) fn settings(out: &mut Vec<u8>, settings: &[(u16, u32)]) {
     }
 }
 
-pub(super) fn go_away(out: &mut Vec<u8>, last: u32, reason: Reason) {
+pub(super) fn go_away(out: &mut Vec<u8>, last: u32, reason: ErrorCode) {
     head(out, GO_AWAY, 0, 0, 8);
     out.extend_from_slice(&last.to_be_bytes());
     out.extend_from_slice(&(reason as u32).to_be_bytes());
@@ -154,8 +155,8 @@ pub(super) fn setting(payload: &[u8]) -> Option<((u16, u32), &[u8])> {
 }
 
 /// The number that a frame consists of.
-pub(super) fn to_number(payload: &[u8]) -> Result<u32, Reason> {
-    Ok(u32::from_be_bytes(payload.try_into().map_err(|_| Reason::FrameSize)?))
+pub(super) fn to_number(payload: &[u8]) -> Result<u32, ErrorCode> {
+    Ok(u32::from_be_bytes(payload.try_into().map_err(|_| ErrorCode::FrameSize)?))
 }
 
 #[cfg(test)]
@@ -166,18 +167,19 @@ mod tests {
     fn a_frame_reads_as_it_was_written() {
         let mut out = Vec::new();
         headers(&mut out, 5, &vec![7; LARGEST + 3], true);
-        let first = Head::parse(&out).unwrap();
+        let first = FrameHeader::parse(&out).unwrap();
         assert_eq!((first.kind, first.flags, first.length), (HEADERS, END_STREAM, LARGEST));
-        let second = Head::parse(&out[HEAD + LARGEST..]).unwrap();
+        let second = FrameHeader::parse(&out[HEAD + LARGEST..]).unwrap();
         assert_eq!((second.kind, second.flags, second.length), (CONTINUATION, END_HEADERS, 3));
-        assert_eq!((second.stream, Head::parse(&out[..8])), (5, None));
+        assert_eq!((second.stream, FrameHeader::parse(&out[..8])), (5, None));
     }
 
     #[test]
     fn padding_is_left_out() {
-        let head = Head { length: 0, kind: HEADERS, flags: PADDED | WITH_PRIORITY, stream: 1 };
+        let head =
+            FrameHeader { length: 0, kind: HEADERS, flags: PADDED | WITH_PRIORITY, stream: 1 };
         assert_eq!(head.content(&[2, 0, 0, 0, 0, 0, b'x', 9, 9]), Ok(&b"x"[..]));
-        assert_eq!(head.content(&[9, 1]), Err(Reason::Protocol));
-        assert_eq!(head.content(&[]), Err(Reason::FrameSize));
+        assert_eq!(head.content(&[9, 1]), Err(ErrorCode::Protocol));
+        assert_eq!(head.content(&[]), Err(ErrorCode::FrameSize));
     }
 }

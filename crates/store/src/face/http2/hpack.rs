@@ -20,7 +20,7 @@ pub(super) type Field = (Bytes, Bytes);
 
 /// What was sent makes no sense, and with it all that follows.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Nonsense;
+pub(super) struct HpackError;
 
 /// What one side of a connection has said so far.
 #[derive(Debug)]
@@ -39,7 +39,11 @@ impl Default for Decoder {
 
 impl Decoder {
     /// Adds the headers of a whole block to `fields`.
-    pub(super) fn decode(&mut self, block: &[u8], fields: &mut Vec<Field>) -> Result<(), Nonsense> {
+    pub(super) fn decode(
+        &mut self,
+        block: &[u8],
+        fields: &mut Vec<Field>,
+    ) -> Result<(), HpackError> {
         let (mut rest, mut size) = (Reader(block), 0);
         while let Some(first) = rest.0.first().copied() {
             let field = match first {
@@ -49,10 +53,10 @@ impl Decoder {
                     self.insert(field.clone());
                     field
                 }
-                0x20.. if size > 0 => return Err(Nonsense), // only before all fields
+                0x20.. if size > 0 => return Err(HpackError), // only before all fields
                 0x20.. => {
                     let limit = rest.number(5)?;
-                    self.limit = if limit > TABLE { return Err(Nonsense) } else { limit };
+                    self.limit = if limit > TABLE { return Err(HpackError) } else { limit };
                     self.shrink(0);
                     continue;
                 }
@@ -60,14 +64,14 @@ impl Decoder {
             };
             size += field.0.len() + field.1.len() + OVERHEAD;
             if size > LARGEST {
-                return Err(Nonsense);
+                return Err(HpackError);
             }
             fields.push(field);
         }
         Ok(())
     }
 
-    fn literal(&self, rest: &mut Reader<'_>, bits: u8) -> Result<Field, Nonsense> {
+    fn literal(&self, rest: &mut Reader<'_>, bits: u8) -> Result<Field, HpackError> {
         let name = match rest.number(bits)? {
             0 => rest.text()?,
             index => self.entry(index)?.0,
@@ -75,13 +79,13 @@ impl Decoder {
         Ok((name, rest.text()?))
     }
 
-    fn entry(&self, index: usize) -> Result<Field, Nonsense> {
-        let index = index.checked_sub(1).ok_or(Nonsense)?;
+    fn entry(&self, index: usize) -> Result<Field, HpackError> {
+        let index = index.checked_sub(1).ok_or(HpackError)?;
         if let Some((name, value)) = STATIC.get(index) {
             let text = |text: &'static str| Bytes::from_static(text.as_bytes());
             return Ok((text(name), text(value)));
         }
-        self.entries.get(index - STATIC.len()).cloned().ok_or(Nonsense)
+        self.entries.get(index - STATIC.len()).cloned().ok_or(HpackError)
     }
 
     fn insert(&mut self, field: Field) {
@@ -106,7 +110,7 @@ struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
     /// A number that begins in the last bits of a byte.
-    fn number(&mut self, bits: u8) -> Result<usize, Nonsense> {
+    fn number(&mut self, bits: u8) -> Result<usize, HpackError> {
         let mask = (1_usize << bits) - 1;
         let mut number = usize::from(self.byte()?) & mask;
         if number < mask {
@@ -119,23 +123,23 @@ impl Reader<'_> {
                 return Ok(number);
             }
         }
-        Err(Nonsense)
+        Err(HpackError)
     }
 
-    fn text(&mut self) -> Result<Bytes, Nonsense> {
-        let coded = self.0.first().ok_or(Nonsense)? & 0x80 != 0;
+    fn text(&mut self) -> Result<Bytes, HpackError> {
+        let coded = self.0.first().ok_or(HpackError)? & 0x80 != 0;
         let length = self.number(7)?;
-        let (text, rest) = self.0.split_at_checked(length).ok_or(Nonsense)?;
+        let (text, rest) = self.0.split_at_checked(length).ok_or(HpackError)?;
         self.0 = rest;
         if coded {
-            huffman::decode(text).map(Bytes::from).ok_or(Nonsense)
+            huffman::decode(text).map(Bytes::from).ok_or(HpackError)
         } else {
             Ok(Bytes::copy_from_slice(text))
         }
     }
 
-    fn byte(&mut self) -> Result<u8, Nonsense> {
-        let (first, rest) = self.0.split_first().ok_or(Nonsense)?;
+    fn byte(&mut self) -> Result<u8, HpackError> {
+        let (first, rest) = self.0.split_first().ok_or(HpackError)?;
         self.0 = rest;
         Ok(*first)
     }
@@ -245,7 +249,7 @@ const STATIC: [(&str, &str); 61] = [
 mod tests {
     use super::*;
 
-    fn read(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<(String, String)>, Nonsense> {
+    fn read(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<(String, String)>, HpackError> {
         let mut fields = Vec::new();
         decoder.decode(block, &mut fields)?;
         let text = |bytes: Bytes| String::from_utf8(bytes.to_vec()).unwrap();
@@ -269,7 +273,7 @@ mod tests {
         let fields = read(&mut decoder, &third).unwrap();
         assert_eq!(fields[4], ("custom-key".into(), "custom-value".into()));
         assert_eq!((decoder.entries.len(), decoder.size), (3, 164));
-        assert_eq!(read(&mut decoder, &[0x20, 0xbe]), Err(Nonsense), "the table is emptied");
+        assert_eq!(read(&mut decoder, &[0x20, 0xbe]), Err(HpackError), "the table is emptied");
     }
 
     #[test]
@@ -296,9 +300,9 @@ mod tests {
             &[0xc0],
             &[0x00],
         ] {
-            assert_eq!(read(&mut Decoder::default(), block), Err(Nonsense), "{block:x?}");
+            assert_eq!(read(&mut Decoder::default(), block), Err(HpackError), "{block:x?}");
         }
         let huge = [&[0x00, 0x01, b'a', 0x7f, 0x81, 0x80, 0x04][..], &vec![b'x'; 65_664]].concat();
-        assert_eq!(read(&mut Decoder::default(), &huge), Err(Nonsense));
+        assert_eq!(read(&mut Decoder::default(), &huge), Err(HpackError));
     }
 }

@@ -17,27 +17,27 @@ const SHORT: usize = 4_096;
 const PIECES: usize = 1_024;
 
 #[derive(Debug, Default)]
-pub(in crate::face) struct Out {
+pub(in crate::face) struct WriteBuffer {
     pub(in crate::face) bytes: Vec<u8>,
     /// Values, and before which of the bytes each comes.
     values: VecDeque<(usize, Bytes)>,
     /// How many of the bytes are written.
     sent: usize,
     /// How much of the values is not.
-    lent: usize,
+    pending_value_bytes: usize,
 }
 
-impl Out {
+impl WriteBuffer {
     /// How much waits.
     pub(super) fn len(&self) -> usize {
-        self.bytes.len() - self.sent + self.lent
+        self.bytes.len() - self.sent + self.pending_value_bytes
     }
 
     pub(in crate::face) fn value(&mut self, value: Bytes) {
         if value.len() < SHORT {
             return self.bytes.extend_from_slice(&value);
         }
-        self.lent += value.len();
+        self.pending_value_bytes += value.len();
         self.values.push_back((self.bytes.len(), value));
     }
 
@@ -93,7 +93,7 @@ impl Out {
             let Some((_, value)) = self.values.front_mut().filter(|_| count > 0) else { continue };
             let part = count.min(value.len());
             value.advance(part);
-            self.lent -= part;
+            self.pending_value_bytes -= part;
             count -= part;
             if value.is_empty() {
                 self.values.pop_front();
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn all_is_written_in_order_whatever_is_taken_at_once() {
         for at_once in [997, 60_000, 100_000, 10_000_000] {
-            let (mut out, mut expected) = (Out::default(), Vec::new());
+            let (mut out, mut expected) = (WriteBuffer::default(), Vec::new());
             for nth in 0..3_000_usize {
                 let value = vec![u8::try_from(nth % 251).unwrap(); nth % 7_000];
                 for part in [&b"head"[..nth % 5], &value] {

@@ -8,12 +8,12 @@ use tonic::{Code, Status};
 use super::{
     connection::{ALL_WINDOW, Connection, STREAM_WINDOW, STREAMS},
     fields,
-    frame::{self, HEAD, Head, LARGEST, Reason, WIDEST},
+    frame::{self, ErrorCode, FrameHeader, HEAD, LARGEST, MAX_WINDOW},
     hpack::Field,
     stream::{Incoming, Stream},
-    upload::Upload,
+    upload::RequestBody,
 };
-use crate::face::call::{Call, Method};
+use crate::face::call::{KvMethod, KvRequest};
 
 /// What headers may take while they come in several frames.
 const BLOCK: usize = 64 << 10;
@@ -24,11 +24,11 @@ const REMEMBERED: usize = 256;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Takes all frames that are whole.
-    pub(super) fn receive(&mut self) -> Result<(), Reason> {
+    pub(super) fn receive(&mut self) -> Result<(), ErrorCode> {
         let (mut input, mut at) = (std::mem::take(&mut self.input), 0);
-        while let Some(head) = Head::parse(&input[at..]) {
+        while let Some(head) = FrameHeader::parse(&input[at..]) {
             if head.length > LARGEST {
-                return Err(Reason::FrameSize);
+                return Err(ErrorCode::FrameSize);
             }
             let Some(payload) = input[at + HEAD..].get(..head.length) else { break };
             self.frame(head, payload)?;
@@ -36,20 +36,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         input.advance(at);
         self.input = input;
-        if self.owed > ALL_WINDOW / 4 {
+        if self.unreturned_window > ALL_WINDOW / 4 {
             frame::number(
                 &mut self.out.bytes,
                 frame::WINDOW_UPDATE,
                 0,
-                std::mem::take(&mut self.owed),
+                std::mem::take(&mut self.unreturned_window),
             );
         }
         Ok(())
     }
 
-    fn frame(&mut self, head: Head, payload: &[u8]) -> Result<(), Reason> {
+    fn frame(&mut self, head: FrameHeader, payload: &[u8]) -> Result<(), ErrorCode> {
         if self.block.is_some() != (head.kind == frame::CONTINUATION) {
-            return Err(Reason::Protocol);
+            return Err(ErrorCode::Protocol);
         }
         let of_stream = matches!(
             head.kind,
@@ -57,59 +57,59 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         );
         let of_all = matches!(head.kind, frame::SETTINGS | frame::PING | frame::GO_AWAY);
         if (of_stream && head.stream == 0) || (of_all && head.stream != 0) {
-            return Err(Reason::Protocol);
+            return Err(ErrorCode::Protocol);
         }
         match head.kind {
             frame::DATA => self.data(head, payload),
-            frame::PRIORITY if payload.len() != 5 => Err(Reason::FrameSize),
+            frame::PRIORITY if payload.len() != 5 => Err(ErrorCode::FrameSize),
             frame::HEADERS | frame::PRIORITY if head.dependency(payload) == Some(head.stream) => {
-                Err(Reason::Protocol)
+                Err(ErrorCode::Protocol)
             }
             frame::HEADERS => {
                 let block = head.content(payload)?.to_vec();
                 self.headers(head.stream, head.has(frame::END_STREAM), block, head)
             }
             frame::CONTINUATION => {
-                let (stream, end, mut block) = self.block.take().ok_or(Reason::Protocol)?;
+                let (stream, end, mut block) = self.block.take().ok_or(ErrorCode::Protocol)?;
                 block.extend_from_slice(payload);
                 if stream != head.stream {
-                    return Err(Reason::Protocol);
+                    return Err(ErrorCode::Protocol);
                 }
                 self.headers(stream, end, block, head)
             }
             frame::RESET => {
                 frame::to_number(payload)?;
                 if head.stream > self.last {
-                    return Err(Reason::Protocol);
+                    return Err(ErrorCode::Protocol);
                 }
                 let answered = self.streams.get(&head.stream).is_none_or(Stream::is_answered);
                 if !answered && !self.resets.allows() {
-                    return Err(Reason::Calm);
+                    return Err(ErrorCode::EnhanceYourCalm);
                 }
                 self.forget(head.stream);
                 self.remember(head.stream, true);
                 Ok(())
             }
             frame::SETTINGS => self.settings(head, payload),
-            frame::PING if payload.len() != 8 => Err(Reason::FrameSize),
+            frame::PING if payload.len() != 8 => Err(ErrorCode::FrameSize),
             frame::PING if !head.has(frame::ACK) => {
                 frame::head(&mut self.out.bytes, frame::PING, frame::ACK, 0, payload.len());
                 self.out.bytes.extend_from_slice(payload);
                 Ok(())
             }
-            frame::WINDOW_UPDATE => self.widen(head.stream, frame::to_number(payload)?),
-            frame::PUSH => Err(Reason::Protocol),
+            frame::WINDOW_UPDATE => self.on_window_update(head.stream, frame::to_number(payload)?),
+            frame::PUSH => Err(ErrorCode::Protocol),
             _ => Ok(()), // a client's farewell, its priorities, and what is not known here
         }
     }
 
-    fn settings(&mut self, head: Head, mut payload: &[u8]) -> Result<(), Reason> {
+    fn settings(&mut self, head: FrameHeader, mut payload: &[u8]) -> Result<(), ErrorCode> {
         if !payload.len().is_multiple_of(6) {
-            return Err(Reason::FrameSize);
+            return Err(ErrorCode::FrameSize);
         } else if head.has(frame::ACK) {
             return Ok(());
         } else if !self.settings.allows() {
-            return Err(Reason::Calm);
+            return Err(ErrorCode::EnhanceYourCalm);
         }
         let before = self.initial;
         while let Some(((name, value), rest)) = frame::setting(payload) {
@@ -117,18 +117,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             match name {
                 frame::INITIAL_WINDOW => {
                     self.initial = i64::from(value);
-                    if self.initial > WIDEST {
-                        return Err(Reason::FlowControl);
+                    if self.initial > MAX_WINDOW {
+                        return Err(ErrorCode::FlowControl);
                     }
                 }
                 frame::FRAME_SIZE => {
                     let size = usize::try_from(value).unwrap_or(usize::MAX);
                     if !(LARGEST..1 << 24).contains(&size) {
-                        return Err(Reason::Protocol);
+                        return Err(ErrorCode::Protocol);
                     }
                     self.frame = size.min(1 << 20);
                 }
-                frame::ENABLE_PUSH if value > 1 => return Err(Reason::Protocol),
+                frame::ENABLE_PUSH if value > 1 => return Err(ErrorCode::Protocol),
                 _ => {}
             }
         }
@@ -140,19 +140,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    fn widen(&mut self, stream: u32, more: u32) -> Result<(), Reason> {
+    fn on_window_update(&mut self, stream: u32, more: u32) -> Result<(), ErrorCode> {
         let more = i64::from(more & 0x7fff_ffff);
         if more == 0 || stream > self.last {
-            return Err(Reason::Protocol); // one that is not open yet has no window
+            return Err(ErrorCode::Protocol); // one that is not open yet has no window
         }
         if stream == 0 {
             self.window += more;
-            return if self.window > WIDEST { Err(Reason::FlowControl) } else { Ok(()) };
+            return if self.window > MAX_WINDOW { Err(ErrorCode::FlowControl) } else { Ok(()) };
         }
         if let Some(open) = self.streams.get_mut(&stream) {
             open.window += more;
-            if open.window + self.initial > WIDEST {
-                self.reset(stream, Reason::FlowControl);
+            if open.window + self.initial > MAX_WINDOW {
+                self.reset(stream, ErrorCode::FlowControl);
             } else {
                 self.enqueue(stream);
             }
@@ -160,26 +160,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    fn data(&mut self, head: Head, payload: &[u8]) -> Result<(), Reason> {
-        let length = u32::try_from(payload.len()).map_err(|_| Reason::FrameSize)?;
-        self.owed += length;
+    fn data(&mut self, head: FrameHeader, payload: &[u8]) -> Result<(), ErrorCode> {
+        let length = u32::try_from(payload.len()).map_err(|_| ErrorCode::FrameSize)?;
+        self.unreturned_window += length;
         let content = head.content(payload)?;
         let end = head.has(frame::END_STREAM);
         if head.stream > self.last {
-            return Err(Reason::Protocol);
+            return Err(ErrorCode::Protocol);
         }
         let Some(stream) = self.streams.get_mut(&head.stream) else {
             let by_client = self.closed_by_client(head.stream) == Some(true);
-            return if by_client { Err(Reason::Closed) } else { Ok(()) };
+            return if by_client { Err(ErrorCode::Closed) } else { Ok(()) };
         };
         if !stream.is_ended() && !stream.count(content.len(), end) {
-            self.reset(head.stream, Reason::Protocol);
+            self.reset(head.stream, ErrorCode::Protocol);
             return Ok(());
         }
         let limit = self.service.limits.request_bytes + (512 << 10);
         match &mut stream.incoming {
             Incoming::Ended => {
-                self.reset(head.stream, Reason::Closed);
+                self.reset(head.stream, ErrorCode::Closed);
                 return Ok(());
             }
             Incoming::Ignored(_) if end => {
@@ -191,13 +191,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 if let Some(less) = left.checked_sub(content.len()) {
                     *left = less;
                 } else {
-                    self.reset(head.stream, Reason::Over);
+                    self.reset(head.stream, ErrorCode::NoError);
                     return Ok(());
                 }
             }
             Incoming::Upload(upload) => {
                 if !upload.push(content) {
-                    self.reset(head.stream, Reason::Calm);
+                    self.reset(head.stream, ErrorCode::EnhanceYourCalm);
                     return Ok(());
                 }
                 if end {
@@ -225,18 +225,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         format!("grpc: received message larger than max ({size} vs. {limit})");
                     self.fail(head.stream, &Status::new(Code::ResourceExhausted, what));
                 } else if self.buffered > BUFFERED {
-                    self.reset(head.stream, Reason::Calm);
+                    self.reset(head.stream, ErrorCode::EnhanceYourCalm);
                 }
             }
         }
         if !end && length > 0 && self.streams.contains_key(&head.stream) {
-            self.given_back(head.stream, length);
+            self.return_window(head.stream, length);
         }
         Ok(())
     }
 
     /// Lets a client send as much again on a stream, now and then.
-    fn given_back(&mut self, stream: u32, length: u32) {
+    fn return_window(&mut self, stream: u32, length: u32) {
         let Some(open) = self.streams.get_mut(&stream) else { return };
         open.owed += length;
         if open.owed > STREAM_WINDOW / 4 {
@@ -245,7 +245,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    fn called(&mut self, stream: u32, call: Result<Call, Status>) {
+    fn called(&mut self, stream: u32, call: Result<KvRequest, Status>) {
         match call {
             Ok(call) => self.calls.push((stream, call, false)),
             Err(status) => self.fail(stream, &status),
@@ -257,40 +257,40 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         stream: u32,
         end: bool,
         block: Vec<u8>,
-        head: Head,
-    ) -> Result<(), Reason> {
+        head: FrameHeader,
+    ) -> Result<(), ErrorCode> {
         if block.len() > BLOCK {
-            return Err(Reason::Calm);
+            return Err(ErrorCode::EnhanceYourCalm);
         } else if !head.has(frame::END_HEADERS) {
             self.block = Some((stream, end, block));
             return Ok(());
         }
         let mut fields = Vec::with_capacity(12);
-        self.decoder.decode(&block, &mut fields).map_err(|_| Reason::Compression)?;
+        self.decoder.decode(&block, &mut fields).map_err(|_| ErrorCode::Compression)?;
         if let Some(open) = self.streams.get(&stream) {
             if open.is_ended() {
-                return Err(Reason::Closed);
+                return Err(ErrorCode::Closed);
             }
             if !end || fields.iter().any(|(name, _)| !fields::is_plain(name)) {
-                self.reset(stream, Reason::Protocol);
+                self.reset(stream, ErrorCode::Protocol);
                 return Ok(());
             }
             return self.ended(stream);
         } else if stream.is_multiple_of(2) {
-            return Err(Reason::Protocol);
+            return Err(ErrorCode::Protocol);
         } else if stream <= self.last {
             return match self.closed_by_client(stream) {
-                Some(true) => Err(Reason::Closed),
+                Some(true) => Err(ErrorCode::Closed),
                 Some(false) => Ok(()), // trailers of one that is over
-                None => Err(Reason::Protocol),
+                None => Err(ErrorCode::Protocol),
             };
         }
-        if self.leaving {
+        if self.going_away {
             return Ok(()); // it was told so
         }
         self.last = stream;
         if self.streams.len() >= usize::try_from(STREAMS).unwrap_or(usize::MAX) {
-            self.reset(stream, Reason::Refused);
+            self.reset(stream, ErrorCode::Refused);
             return Ok(());
         }
         match fields::declared_length(&fields) {
@@ -300,16 +300,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     open.declared = declared;
                 }
             }
-            _ => self.reset(stream, Reason::Protocol),
+            _ => self.reset(stream, ErrorCode::Protocol),
         }
         Ok(())
     }
 
     /// The client has said all, though no data said so.
-    fn ended(&mut self, stream: u32) -> Result<(), Reason> {
+    fn ended(&mut self, stream: u32) -> Result<(), ErrorCode> {
         let Some(open) = self.streams.get_mut(&stream) else { return Ok(()) };
         if !open.is_ended() && !open.count(0, true) {
-            self.reset(stream, Reason::Protocol);
+            self.reset(stream, ErrorCode::Protocol);
             return Ok(());
         }
         match std::mem::replace(&mut open.incoming, Incoming::Ended) {
@@ -319,7 +319,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Incoming::Upload(upload) => upload.end(),
             Incoming::Ignored(_) => self.forget(stream),
-            Incoming::Ended => return Err(Reason::Closed),
+            Incoming::Ended => return Err(ErrorCode::Closed),
         }
         Ok(())
     }
@@ -330,7 +330,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             found.map_or(&b""[..], |(_, value)| value)
         };
         let grpc = value(b"content-type").starts_with(b"application/grpc");
-        let method = if grpc { Method::of(value(b":path")) } else { None };
+        let method = if grpc { KvMethod::of(value(b":path")) } else { None };
         if let Some(method) = method {
             let incoming = Incoming::Call(method, Vec::new());
             self.streams.insert(stream, Stream::new(incoming));
@@ -339,7 +339,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             return;
         }
-        let upload = Upload::default();
+        let upload = RequestBody::default();
         let incoming = if end {
             upload.end();
             Incoming::Ended
@@ -352,12 +352,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let answer = (self.serve)(request);
                 self.start(stream, answer);
             }
-            None => self.reset(stream, Reason::Protocol),
+            None => self.reset(stream, ErrorCode::Protocol),
         }
     }
 
     /// The stream is over, whatever was said so far.
-    pub(super) fn reset(&mut self, stream: u32, reason: Reason) {
+    pub(super) fn reset(&mut self, stream: u32, reason: ErrorCode) {
         frame::number(&mut self.out.bytes, frame::RESET, stream, reason as u32);
         self.forget(stream);
     }
@@ -390,7 +390,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 }
 
 /// The message behind its head of five bytes: whether it is compressed, and its length.
-fn read(method: Method, message: &[u8]) -> Result<Call, Status> {
+fn read(method: KvMethod, message: &[u8]) -> Result<KvRequest, Status> {
     let Some((&[compressed, a, b, c, d], rest)) = message.split_first_chunk() else {
         return Err(Status::internal("a message breaks off"));
     };
@@ -400,11 +400,11 @@ fn read(method: Method, message: &[u8]) -> Result<Call, Status> {
     } else if length != rest.len() {
         Err(Status::internal("there must be one message, and all of it"))
     } else {
-        Call::decode(method, rest)
+        KvRequest::decode(method, rest)
     }
 }
 
-fn request(fields: &[Field], upload: Upload) -> Option<Request<Upload>> {
+fn request(fields: &[Field], upload: RequestBody) -> Option<Request<RequestBody>> {
     let mut request = Request::new(upload);
     *request.version_mut() = Version::HTTP_2;
     let mut path = None;

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use futures_util::future::AbortHandle;
 use tonic::body::Body;
 
-use super::upload::Upload;
-use crate::face::call::{Call, Method, Reply};
+use super::upload::RequestBody;
+use crate::face::call::{KvMethod, KvRequest, KvResponse};
 
 #[derive(Debug)]
 pub(super) struct Stream {
@@ -26,9 +26,9 @@ pub(super) struct Stream {
 #[derive(Debug)]
 pub(super) enum Incoming {
     /// A call, and its message so far.
-    Call(Method, Vec<u8>),
+    Call(KvMethod, Vec<u8>),
     /// A service reads it.
-    Upload(Upload),
+    Upload(RequestBody),
     /// Answered before all has come. So many more bytes are ignored; then the client is told to
     /// stop.
     Ignored(usize),
@@ -40,9 +40,9 @@ pub(super) enum Incoming {
 pub(super) enum Outgoing {
     Nothing,
     /// Told when the log has come so far. The call, should there be no room.
-    Waiting(Reply, Call),
+    Waiting(KvResponse, KvRequest),
     /// On its way.
-    Reply(Reply),
+    Reply(KvResponse),
     /// A part of what a service says, and who will say more.
     Part(Bytes, Body),
 }

@@ -16,7 +16,7 @@ const LARGEST: usize = 4 << 20;
 
 /// One end is written to by the connection, the other is read by a service.
 #[derive(Clone, Debug, Default)]
-pub(in crate::face) struct Upload(Arc<Mutex<State>>);
+pub(in crate::face) struct RequestBody(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -26,7 +26,7 @@ struct State {
     reader: Option<Waker>,
 }
 
-impl Upload {
+impl RequestBody {
     /// False: too much is waiting already.
     pub(super) fn push(&self, part: &[u8]) -> bool {
         let mut state = self.state();
@@ -56,7 +56,7 @@ fn wake(done: bool, mut state: MutexGuard<'_, State>) -> bool {
     done
 }
 
-impl Body for Upload {
+impl Body for RequestBody {
     type Data = Bytes;
     type Error = Status;
 

@@ -92,7 +92,7 @@ pub(in crate::commands) struct Arguments {
     #[arg(long, default_value_t = 110)]
     pub(super) max_pods: u32,
     /// Thresholds at which pods are evicted immediately: SIGNAL<QUANTITY,…
-    #[arg(long, default_value = eviction::USUAL)]
+    #[arg(long, default_value = eviction::DEFAULT_HARD_THRESHOLDS)]
     pub(super) eviction_hard: String,
     /// Thresholds at which pods are evicted after a grace period: SIGNAL<QUANTITY,…
     #[arg(long, default_value = "")]

@@ -55,7 +55,7 @@ fn config(flags: Arguments) -> Result<Config> {
         Some(path) => {
             let pem =
                 fs::read(path).with_context(|| format!("--client-ca-file {}", path.display()))?;
-            Some(pki::Trust::new(&pki::certificates(&pem)?)?)
+            Some(pki::ClientCaVerifier::new(&pki::certificates(&pem)?)?)
         }
         None => None,
     };
@@ -63,10 +63,10 @@ fn config(flags: Arguments) -> Result<Config> {
         (Some(certificate), Some(key)) => Some(kubelet::Serving::Files { certificate, key }),
         _ => None,
     };
-    let streaming_idle = object::Duration::nanos(&flags.streaming_connection_idle_timeout);
+    let streaming_idle = object::Duration::parse_nanos(&flags.streaming_connection_idle_timeout);
     let streaming_idle = streaming_idle.map_err(anyhow::Error::msg)?;
     let streaming_idle = Duration::from_nanos(u64::try_from(streaming_idle)?);
-    let transition = object::Duration::nanos(&flags.eviction_pressure_transition_period);
+    let transition = object::Duration::parse_nanos(&flags.eviction_pressure_transition_period);
     let transition = transition.map_err(anyhow::Error::msg)? / 1_000_000_000;
     let thresholds = eviction::thresholds(
         &flags.eviction_hard,
@@ -103,23 +103,27 @@ fn config(flags: Arguments) -> Result<Config> {
         enforce_pods,
         reserved_groups,
         pod_max_pids: flags.pod_max_pids,
-        eviction: eviction::Settings {
+        eviction: eviction::EvictionConfig {
             thresholds,
-            transition,
-            most_grace: flags.eviction_max_pod_grace_period,
+            pressure_transition_period: transition,
+            max_pod_grace_period: flags.eviction_max_pod_grace_period,
         },
-        image_gc: image_gc::Limits { high, low, ..image_gc::Limits::default() },
-        log_limits: rotate::Limits { size, files },
+        image_gc: image_gc::ImageGcPolicy {
+            high_threshold_percent: high,
+            low_threshold_percent: low,
+            ..image_gc::ImageGcPolicy::default()
+        },
+        log_limits: rotate::LogRotationPolicy { size, files },
         node_ips: flags.node_ip.into_iter().collect(),
-        root: flags.root_dir,
-        logs: flags.pod_logs_dir,
-        static_pods: flags.pod_manifest_path,
+        root_dir: flags.root_dir,
+        pod_logs_dir: flags.pod_logs_dir,
+        static_pod_path: flags.pod_manifest_path,
         manifest_url: flags.manifest_url,
         cluster_dns: flags.cluster_dns,
         cluster_domain: flags.cluster_domain,
         cgroup_root: flags.cgroup_root,
-        clients,
-        serving,
+        client_ca: clients,
+        serving_cert: serving,
         seccomp_default: flags.seccomp_default,
         streaming_idle,
         address: flags.address,

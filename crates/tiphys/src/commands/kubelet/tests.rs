@@ -5,7 +5,7 @@ use std::{ffi::OsString, fs, time::Duration};
 use anyhow::{Result, anyhow};
 use kubelet::{
     Config,
-    eviction::{Left, Pressure, Signal, State},
+    eviction::{EvictionState, Pressure, Signal, SignalObservation},
 };
 use object::Quantity;
 
@@ -25,10 +25,10 @@ fn refused(words: &[&str]) -> bool {
 /// and available memory.
 fn short(words: &[&str], seen: &[(i64, i64)]) -> (bool, Vec<Pressure>) {
     let settings = read(words).expect("good flags").eviction;
-    let (mut state, mut acts) = (State::default(), false);
+    let (mut state, mut acts) = (EvictionState::default(), false);
     for (now, available) in seen {
-        let left = Left { capacity: 1 << 40, available: *available };
-        let memory = [(Signal::Memory, left)].into();
+        let left = SignalObservation { capacity: 1 << 40, available: *available };
+        let memory = [(Signal::MemoryAvailable, left)].into();
         acts = state.observe(&settings, &memory, *now).is_some();
     }
     (acts, state.pressure())
@@ -83,7 +83,7 @@ fn the_grace_of_pods_is_bounded() {
     ];
     for (flags, seconds) in [(&flags[..], 7), (&flags[..2], 0)] {
         let settings = read(flags).expect("good flags").eviction;
-        let soft = settings.thresholds.iter().find(|one| one.grace.is_some());
+        let soft = settings.thresholds.iter().find(|one| one.grace_period.is_some());
         assert_eq!(settings.grace(soft.expect("one"), 20), seconds);
     }
 }
@@ -91,9 +91,9 @@ fn the_grace_of_pods_is_bounded() {
 #[test]
 fn images_and_logs_have_their_limits() {
     let limits = |words: &[&str]| read(words).expect("good flags").image_gc;
-    assert_eq!(limits(&[]).excess(1000, 200), None);
+    assert_eq!(limits(&[]).bytes_to_free(1000, 200), None);
     let flags = ["--image-gc-high-threshold=70", "--image-gc-low-threshold=60"];
-    assert_eq!(limits(&flags).excess(1000, 200), Some(200));
+    assert_eq!(limits(&flags).bytes_to_free(1000, 200), Some(200));
     assert!(refused(&["--image-gc-low-threshold=90"]));
 
     let folder = tempfile::TempDir::new().unwrap();
@@ -102,7 +102,7 @@ fn images_and_logs_have_their_limits() {
         fs::write(folder.path().join(format!("0.log.2026010{number}-000000")), "").unwrap();
     }
     let left = |files: &str| {
-        read(&[files]).expect("good flags").log_limits.tidy(&log).unwrap();
+        read(&[files]).expect("good flags").log_limits.clean_up(&log).unwrap();
         fs::read_dir(folder.path()).unwrap().count()
     };
     assert_eq!(left("--container-log-max-files=5"), 3);
@@ -150,11 +150,11 @@ fn what_is_reserved_is_kept_from_pods() {
 #[test]
 fn what_the_port_shows_and_how_containers_are_confined() {
     let config = read(&[]).expect("good flags");
-    assert!(config.serving.is_none() && !config.seccomp_default);
+    assert!(config.serving_cert.is_none() && !config.seccomp_default);
     assert_eq!(config.streaming_idle, Duration::from_hours(4));
     let flags = ["--tls-cert-file=/a", "--tls-private-key-file=/b", "--seccomp-default"];
     let config = read(&flags).expect("good flags");
-    assert!(matches!(config.serving, Some(kubelet::Serving::Files { .. })));
+    assert!(matches!(config.serving_cert, Some(kubelet::Serving::Files { .. })));
     assert!(config.seccomp_default);
     let idle = read(&["--streaming-connection-idle-timeout=5m"]).expect("good");
     assert_eq!(idle.streaming_idle, Duration::from_mins(5));

@@ -12,9 +12,9 @@ use apiserver::ProxyHeaders;
 use client::Client;
 use http::{HeaderMap, Method, header::AUTHORIZATION};
 use object::{Value, to_json};
-use pki::Trust;
+use pki::ClientCaVerifier;
 use rustls::pki_types::CertificateDer;
-use server::User;
+use server::UserInfo;
 use tokio::time::{Instant, timeout};
 
 const JSON: &str = "application/json";
@@ -22,48 +22,48 @@ const AUTHENTICATED: &str = "system:authenticated";
 /// Those who may do everything everywhere.
 const MASTERS: &str = "system:masters";
 /// How long the API server may think about it.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 /// As many answers are remembered at most.
-const REMEMBERED: usize = 10_000;
+const MAX_CACHE_ENTRIES: usize = 10_000;
 
 #[derive(Debug)]
-pub(super) struct Delegated {
+pub(super) struct DelegatedAuth {
     /// Whose client certificates are believed.
-    pub(super) clients: Option<Trust>,
-    pub(super) proxies: Option<Proxies>,
+    pub(super) client_ca: Option<ClientCaVerifier>,
+    pub(super) request_header: Option<RequestHeaderAuth>,
     /// Whose certificates either may be.
     pub(super) authorities: Vec<CertificateDer<'static>>,
     /// Who is asked about tokens; nobody: there are none.
-    pub(super) tokens: Option<Client>,
+    pub(super) token_reviewer: Option<Client>,
     /// Who is asked about rights; nobody: there are none.
-    pub(super) rights: Option<Client>,
+    pub(super) access_reviewer: Option<Client>,
     /// What everybody may ask for: paths, or their beginnings with a `*` behind.
-    pub(super) open: Vec<String>,
-    pub(super) known: Memory<String, Option<User>>,
-    pub(super) allowed: Memory<Question, bool>,
-    pub(super) denied: Duration,
+    pub(super) always_allow_paths: Vec<String>,
+    pub(super) token_cache: TtlCache<String, Option<UserInfo>>,
+    pub(super) access_cache: TtlCache<AccessKey, bool>,
+    pub(super) unauthorized_ttl: Duration,
 }
 
 /// Those who may say who calls.
 #[derive(Debug)]
-pub(super) struct Proxies {
-    pub(super) trust: Trust,
+pub(super) struct RequestHeaderAuth {
+    pub(super) trust: ClientCaVerifier,
     /// Common names that are believed; empty: any.
     pub(super) allowed: Vec<String>,
     pub(super) headers: ProxyHeaders,
 }
 
 /// A user's name, uid, groups, and a verb and a path.
-type Question = (String, String, Vec<String>, String, String);
+type AccessKey = (String, String, Vec<String>, String, String);
 
 /// Answers, each for a time.
 #[derive(Debug)]
-pub(super) struct Memory<K, V> {
+pub(super) struct TtlCache<K, V> {
     lasts: Duration,
     answers: Mutex<HashMap<K, (Instant, V)>>,
 }
 
-impl<K: Eq + Hash, V: Clone> Memory<K, V> {
+impl<K: Eq + Hash, V: Clone> TtlCache<K, V> {
     pub(super) fn new(lasts: Duration) -> Self {
         Self { lasts, answers: Mutex::default() }
     }
@@ -76,74 +76,75 @@ impl<K: Eq + Hash, V: Clone> Memory<K, V> {
             .map(|(_, value)| value.clone())
     }
 
-    fn keep(&self, key: K, value: V, lasts: Duration) {
+    fn insert(&self, key: K, value: V, lasts: Duration) {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        if answers.len() >= REMEMBERED {
+        if answers.len() >= MAX_CACHE_ENTRIES {
             answers.retain(|_, (until, _)| *until > now);
         }
-        if answers.len() < REMEMBERED && !lasts.is_zero() {
+        if answers.len() < MAX_CACHE_ENTRIES && !lasts.is_zero() {
             answers.insert(key, (now + lasts, value));
         }
     }
 }
 
-impl Delegated {
+impl DelegatedAuth {
     /// Who calls; `None` for somebody who shows what is worth nothing.
-    pub(super) async fn user(
+    pub(super) async fn authenticate(
         &self,
         chain: &[CertificateDer<'_>],
         headers: &HeaderMap,
         now: i64,
-    ) -> Option<User> {
-        if let Some(proxies) = &self.proxies
+    ) -> Option<UserInfo> {
+        if let Some(proxies) = &self.request_header
             && let Some(user) = proxies.headers.user(headers).transpose()
             && let Ok(proxy) = proxies.trust.identify(chain, now)
             && (proxies.allowed.is_empty() || proxies.allowed.contains(&proxy.common_name))
         {
             return user.ok().map(authenticated); // who cannot be read is not the proxy
         }
-        let client = self.clients.as_ref().and_then(|trust| trust.identify(chain, now).ok());
+        let client = self.client_ca.as_ref().and_then(|trust| trust.identify(chain, now).ok());
         if let Some(client) = client {
             let groups: Vec<&str> = client.organizations.iter().map(String::as_str).collect();
-            return Some(authenticated(User::new(&client.common_name, &groups)));
+            return Some(authenticated(UserInfo::new(&client.common_name, &groups)));
         }
-        let Some(shown) = headers.get(AUTHORIZATION) else { return Some(User::anonymous()) };
+        let Some(shown) = headers.get(AUTHORIZATION) else { return Some(UserInfo::anonymous()) };
         let token = shown.to_str().ok()?.strip_prefix("Bearer ")?;
-        if let Some(known) = self.known.get(&token.to_owned()) {
+        if let Some(known) = self.token_cache.get(&token.to_owned()) {
             return known;
         }
         let user = self.review_token(token).await?;
-        self.known.keep(token.to_owned(), user.clone(), self.known.lasts);
+        self.token_cache.insert(token.to_owned(), user.clone(), self.token_cache.lasts);
         user
     }
 
     /// Whether the user may ask for the path.
-    pub(super) async fn may(&self, user: &User, method: &Method, path: &str) -> bool {
+    pub(super) async fn authorize(&self, user: &UserInfo, method: &Method, path: &str) -> bool {
         let is_open = |own: &String| match own.strip_suffix('*') {
             Some(begin) => path.starts_with(begin),
             None => own == path,
         };
-        if self.open.iter().any(is_open) || user.is_in(MASTERS) {
+        if self.always_allow_paths.iter().any(is_open) || user.in_group(MASTERS) {
             return true;
         }
         let verb = method.as_str().to_lowercase();
         let groups: Vec<String> = user.groups.iter().map(ToString::to_string).collect();
         let question = (user.name.to_string(), user.uid.to_string(), groups, verb, path.to_owned());
-        if let Some(known) = self.allowed.get(&question) {
+        if let Some(known) = self.access_cache.get(&question) {
             return known;
         }
         let Some(allowed) = self.review_access(user, &question.3, path).await else { return false };
-        let lasts = if allowed { self.allowed.lasts } else { self.denied };
-        self.allowed.keep(question, allowed, lasts);
+        let lasts = if allowed { self.access_cache.lasts } else { self.unauthorized_ttl };
+        self.access_cache.insert(question, allowed, lasts);
         allowed
     }
 
     /// `None`: nobody could be asked.
-    async fn review_token(&self, token: &str) -> Option<Option<User>> {
+    async fn review_token(&self, token: &str) -> Option<Option<UserInfo>> {
         let mut spec = Value::object();
         spec["token"] = token.into();
-        let status = review(self.tokens.as_ref()?, ("authentication.k8s.io", "TokenReview"), spec);
+        let status =
+            review(self.token_reviewer.as_ref()?, ("authentication.k8s.io", "TokenReview"), spec);
         let status = status.await?;
         if status["authenticated"].as_bool() != Some(true) {
             return Some(None);
@@ -152,7 +153,7 @@ impl Delegated {
         let said = &status["user"];
         let groups: Vec<String> = said["groups"].items().iter().map(text).collect();
         let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
-        let mut user = User::new(&text(&said["username"]), &groups);
+        let mut user = UserInfo::new(&text(&said["username"]), &groups);
         user.uid = text(&said["uid"]).into();
         for (name, values) in said["extra"].entries() {
             user.extra.insert(name.to_owned(), values.items().iter().map(text).collect());
@@ -160,7 +161,7 @@ impl Delegated {
         Some(Some(user))
     }
 
-    async fn review_access(&self, user: &User, verb: &str, path: &str) -> Option<bool> {
+    async fn review_access(&self, user: &UserInfo, verb: &str, path: &str) -> Option<bool> {
         let mut spec = Value::object();
         spec["user"] = user.name.clone().into();
         spec["uid"] = user.uid.clone().into();
@@ -171,13 +172,13 @@ impl Delegated {
         let what = &mut spec["nonResourceAttributes"];
         (what["verb"], what["path"]) = (verb.into(), path.into());
         let what = ("authorization.k8s.io", "SubjectAccessReview");
-        let status = review(self.rights.as_ref()?, what, spec).await?;
+        let status = review(self.access_reviewer.as_ref()?, what, spec).await?;
         Some(status["allowed"].as_bool() == Some(true))
     }
 }
 
-fn authenticated(mut user: User) -> User {
-    if !user.is_in(AUTHENTICATED) {
+fn authenticated(mut user: UserInfo) -> UserInfo {
+    if !user.in_group(AUTHENTICATED) {
         user.groups.push(AUTHENTICATED.into());
     }
     user
@@ -190,7 +191,7 @@ async fn review(client: &Client, (group, kind): (&str, &str), spec: Value) -> Op
     review["spec"] = spec;
     let path = format!("/apis/{group}/v1/{}s", kind.to_lowercase());
     let asked = client.call(Method::POST, &path, JSON, to_json(&review).into());
-    match timeout(PATIENCE, asked).await {
+    match timeout(REVIEW_TIMEOUT, asked).await {
         Ok(Ok(answer)) => Some(answer["status"].clone()),
         Ok(Err(error)) => {
             tracing::warn!(%error, kind, "the API server does not say");

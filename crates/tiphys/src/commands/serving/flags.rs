@@ -14,17 +14,17 @@ use clap::{ArgAction, Args};
 use client::{Client, Kubeconfig};
 use http::Method;
 use object::{Clock as _, SystemClock, Value, from_json};
-use pki::{Authority, Handshakes, Leaf, Trust};
+use pki::{CertificateAuthority, CertificateSpec, ClientCaVerifier, TlsSettings};
 use rustls::pki_types::CertificateDer;
 
 use super::{
     super::duration,
-    Certificates, Component,
-    delegated::{Delegated, Memory, Proxies},
+    ServedComponent, ServingCertificates,
+    delegated::{DelegatedAuth, RequestHeaderAuth, TtlCache},
 };
 
 /// The ConfigMap in which API servers publish how they authenticate.
-const PUBLISHED: &str =
+const AUTHENTICATION_CONFIG_MAP: &str =
     "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 
 #[derive(Args)]
@@ -99,7 +99,7 @@ pub(crate) struct ServingFlags {
 
 impl ServingFlags {
     /// Address to listen on; port 0 means that nothing is served.
-    pub(in crate::commands) fn address(&self, component: &Component) -> SocketAddr {
+    pub(in crate::commands) fn address(&self, component: &ServedComponent) -> SocketAddr {
         SocketAddr::new(self.bind_address, self.secure_port.unwrap_or(component.port))
     }
 
@@ -109,7 +109,7 @@ impl ServingFlags {
         &self,
         tolerates: bool,
         client: Option<&Client>,
-    ) -> Result<Delegated> {
+    ) -> Result<DelegatedAuth> {
         let tokens =
             delegation_client(self.authentication_kubeconfig.as_deref())?.or(client.cloned());
         let rights =
@@ -118,7 +118,7 @@ impl ServingFlags {
         let looks = !self.authentication_skip_lookup && !complete;
         let tolerates = self.authentication_tolerate_lookup_failure.unwrap_or(tolerates);
         let published = match &tokens {
-            Some(client) if looks => match look_up(client).await {
+            Some(client) if looks => match read_authentication_config(client).await {
                 Err(error) if tolerates => {
                     tracing::warn!("cannot look up extension-apiserver-authentication: {error:#}");
                     Value::Null
@@ -130,20 +130,24 @@ impl ServingFlags {
         let clients = authorities(self.client_ca_file.as_deref(), &published["client-ca-file"])?;
         let file = self.requestheader_client_ca_file.as_deref();
         let proxies = authorities(file, &published["requestheader-client-ca-file"])?;
-        Ok(Delegated {
-            clients: trust(&clients)?,
-            proxies: self.proxies(trust(&proxies)?, &published),
+        Ok(DelegatedAuth {
+            client_ca: trust(&clients)?,
+            request_header: self.proxies(trust(&proxies)?, &published),
             authorities: [clients, proxies].concat(),
-            tokens,
-            rights,
-            open: self.authorization_always_allow_paths.clone(),
-            known: Memory::new(self.authentication_token_webhook_cache_ttl),
-            allowed: Memory::new(self.authorization_webhook_cache_authorized_ttl),
-            denied: self.authorization_webhook_cache_unauthorized_ttl,
+            token_reviewer: tokens,
+            access_reviewer: rights,
+            always_allow_paths: self.authorization_always_allow_paths.clone(),
+            token_cache: TtlCache::new(self.authentication_token_webhook_cache_ttl),
+            access_cache: TtlCache::new(self.authorization_webhook_cache_authorized_ttl),
+            unauthorized_ttl: self.authorization_webhook_cache_unauthorized_ttl,
         })
     }
 
-    fn proxies(&self, trust: Option<Trust>, published: &Value) -> Option<Proxies> {
+    fn proxies(
+        &self,
+        trust: Option<ClientCaVerifier>,
+        published: &Value,
+    ) -> Option<RequestHeaderAuth> {
         let trust = trust?;
         let given = self.requestheader_client_ca_file.is_some();
         let said = |name: &str, own: &[String]| match published[name].as_str() {
@@ -153,7 +157,7 @@ impl ServingFlags {
             }
             _ => own.to_vec(),
         };
-        Some(Proxies {
+        Some(RequestHeaderAuth {
             trust,
             allowed: said("requestheader-allowed-names", &self.requestheader_allowed_names),
             headers: ProxyHeaders {
@@ -169,21 +173,26 @@ impl ServingFlags {
     }
 
     /// The serving certificate and the TLS settings.
-    pub(super) fn certificates(&self, name: &str, known: &Delegated) -> Result<Certificates> {
+    pub(super) fn certificates(
+        &self,
+        name: &str,
+        known: &DelegatedAuth,
+    ) -> Result<ServingCertificates> {
         let now = SystemClock.now();
-        let authority = Authority::create(&format!("{name}-ca"), now)?;
+        let authority = CertificateAuthority::create(&format!("{name}-ca"), now)?;
         let localhost = vec!["localhost".to_owned()];
-        let own = authority.issue(&Leaf::server(name, localhost, vec![self.bind_address]), now)?;
+        let own = authority
+            .issue(&CertificateSpec::server(name, localhost, vec![self.bind_address]), now)?;
         let newest_only = self.tls_min_version == "VersionTLS13";
-        let handshakes = Handshakes::new(newest_only, &self.tls_cipher_suites, &[])?
+        let handshakes = TlsSettings::new(newest_only, &self.tls_cipher_suites, &[])?
             .with_http2(!self.disable_http2_serving);
         // Without authorities for clients only this server's own authority is offered, which has issued no client certificate.
         let believed = match &*known.authorities {
-            [] => Trust::new(std::slice::from_ref(authority.certificate()))?,
-            some => Trust::new(some)?,
+            [] => ClientCaVerifier::new(std::slice::from_ref(authority.certificate()))?,
+            some => ClientCaVerifier::new(some)?,
         };
         let files = self.tls_cert_file.clone().zip(self.tls_private_key_file.clone());
-        Ok(Certificates { files, own, believed, handshakes })
+        Ok(ServingCertificates { files, self_signed: own, client_cas: believed, handshakes })
     }
 }
 
@@ -194,8 +203,8 @@ fn delegation_client(kubeconfig: Option<&Path>) -> Result<Option<Client>> {
 }
 
 /// The data of the ConfigMap extension-apiserver-authentication.
-async fn look_up(client: &Client) -> Result<Value> {
-    let map = client.call(Method::GET, PUBLISHED, "", Bytes::new()).await;
+async fn read_authentication_config(client: &Client) -> Result<Value> {
+    let map = client.call(Method::GET, AUTHENTICATION_CONFIG_MAP, "", Bytes::new()).await;
     Ok(map.context("extension-apiserver-authentication")?["data"].clone())
 }
 
@@ -209,6 +218,6 @@ fn authorities(file: Option<&Path>, published: &Value) -> Result<Vec<Certificate
     Ok(pki::certificates(&pem)?)
 }
 
-fn trust(authorities: &[CertificateDer<'static>]) -> Result<Option<Trust>> {
-    Ok(if authorities.is_empty() { None } else { Some(Trust::new(authorities)?) })
+fn trust(authorities: &[CertificateDer<'static>]) -> Result<Option<ClientCaVerifier>> {
+    Ok(if authorities.is_empty() { None } else { Some(ClientCaVerifier::new(authorities)?) })
 }

@@ -18,8 +18,8 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto::Builder,
 };
-use object::{Clock as _, Status, Subject, SystemClock, Value, to_json};
-use pki::{Handshakes, Pair, Rotating, Trust};
+use object::{Clock as _, ResourceRef, Status, SystemClock, Value, to_json};
+use pki::{CertKeyPair, ClientCaVerifier, Reloadable, TlsSettings};
 use runtime::Context;
 use rustls::ServerConfig;
 use tokio::{
@@ -31,48 +31,52 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
-use self::delegated::Delegated;
+use self::delegated::DelegatedAuth;
 pub(crate) use self::flags::ServingFlags;
 
 const MOST_CONNECTIONS: usize = 1000;
-const SHAKE: Duration = Duration::from_secs(10);
-const SLOW: Duration = Duration::from_secs(30);
+const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often certificate files are reloaded.
-const LOOK: Duration = Duration::from_mins(1);
+const CERT_POLL_PERIOD: Duration = Duration::from_mins(1);
 const PLAIN: &str = "text/plain; charset=utf-8";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
 /// The component that serves.
 #[derive(Clone, Debug)]
-pub(crate) struct Component {
+pub(crate) struct ServedComponent {
     pub(super) name: &'static str,
     /// Default port.
     pub(super) port: u16,
     /// Default of --authentication-tolerate-lookup-failure.
-    pub(super) tolerates: bool,
+    pub(super) tolerate_lookup_failure: bool,
     /// Its configuration, by the group of its kind.
     pub(super) configuration: Value,
 }
 
 /// The serving certificate and the TLS settings.
 #[derive(Debug)]
-pub(super) struct Certificates {
+pub(super) struct ServingCertificates {
     /// Files of the certificate and its key.
     pub(super) files: Option<(PathBuf, PathBuf)>,
     /// A self-signed certificate, used without files.
-    pub(super) own: Pair,
-    pub(super) believed: Trust,
-    pub(super) handshakes: Handshakes,
+    pub(super) self_signed: CertKeyPair,
+    pub(super) client_cas: ClientCaVerifier,
+    pub(super) handshakes: TlsSettings,
 }
 
 /// Binds and serves until the context stops; unless nothing is to be served.
-pub(super) async fn serve(cx: &Context, flags: &ServingFlags, component: Component) -> Result<()> {
+pub(super) async fn serve(
+    cx: &Context,
+    flags: &ServingFlags,
+    component: ServedComponent,
+) -> Result<()> {
     let wanted = flags.address(&component);
     if wanted.port() == 0 {
         return Ok(());
     }
     let listener = TcpListener::bind(wanted).await.with_context(|| wanted.to_string())?;
-    let delegated = flags.delegated(component.tolerates, None).await?;
+    let delegated = flags.delegated(component.tolerate_lookup_failure, None).await?;
     serve_on(listener, cx, flags, (component, delegated))
 }
 
@@ -80,7 +84,7 @@ pub(super) async fn serve(cx: &Context, flags: &ServingFlags, component: Compone
 pub(crate) trait ServingComponent {
     fn serving_flags(&self) -> &ServingFlags;
 
-    fn component(&self) -> Component;
+    fn component(&self) -> ServedComponent;
 
     /// Address to listen on; port 0 means that nothing is served.
     fn address(&self) -> SocketAddr {
@@ -100,7 +104,8 @@ pub(crate) trait ServingComponent {
             if flags.address(&component).port() == 0 {
                 return Ok(());
             }
-            let delegated = flags.delegated(component.tolerates, Some(client)).await?;
+            let delegated =
+                flags.delegated(component.tolerate_lookup_failure, Some(client)).await?;
             serve_on(listener, cx, flags, (component, delegated))
         }
     }
@@ -110,36 +115,40 @@ fn serve_on(
     listener: TcpListener,
     cx: &Context,
     flags: &ServingFlags,
-    (component, delegated): (Component, Delegated),
+    (component, delegated): (ServedComponent, DelegatedAuth),
 ) -> Result<()> {
     let address = listener.local_addr()?;
     let certificates = flags.certificates(component.name, &delegated)?;
-    let tls = Arc::new(Rotating::new(certificates.config()?));
+    let tls = Arc::new(Reloadable::new(certificates.config()?));
     info!(component = component.name, %address, "serving");
-    cx.spawn("certificates", follow(cx.clone(), certificates, tls.clone()));
-    let serving = Arc::new(Serving { component, delegated });
+    cx.spawn("certificates", watch_certificates(cx.clone(), certificates, tls.clone()));
+    let serving = Arc::new(SecureServer { component, delegated });
     cx.spawn("serving", serving.accept(cx.clone(), listener, tls));
     Ok(())
 }
 
-impl Certificates {
+impl ServingCertificates {
     fn config(&self) -> Result<ServerConfig> {
         let read = match &self.files {
             Some((certificate, key)) => {
                 let read =
                     |path: &PathBuf| fs::read(path).with_context(|| path.display().to_string());
-                Some(Pair::from_pem(&read(certificate)?, &read(key)?)?)
+                Some(CertKeyPair::from_pem(&read(certificate)?, &read(key)?)?)
             }
             None => None,
         };
-        let pair = read.as_ref().unwrap_or(&self.own);
-        Ok(pki::server_config_named(pair, &[], (&self.believed, &self.handshakes))?)
+        let pair = read.as_ref().unwrap_or(&self.self_signed);
+        Ok(pki::server_config_named(pair, &[], (&self.client_cas, &self.handshakes))?)
     }
 }
 
 /// Takes over files that change.
-async fn follow(cx: Context, certificates: Certificates, tls: Arc<Rotating<ServerConfig>>) {
-    while certificates.files.is_some() && timeout(LOOK, cx.stopping()).await.is_err() {
+async fn watch_certificates(
+    cx: Context,
+    certificates: ServingCertificates,
+    tls: Arc<Reloadable<ServerConfig>>,
+) {
+    while certificates.files.is_some() && timeout(CERT_POLL_PERIOD, cx.stopping()).await.is_err() {
         match certificates.config() {
             Ok(config) => tls.replace(config),
             Err(error) => warn!("the serving certificate stays: {error:#}"),
@@ -148,19 +157,19 @@ async fn follow(cx: Context, certificates: Certificates, tls: Arc<Rotating<Serve
 }
 
 #[derive(Debug)]
-struct Serving {
-    component: Component,
-    delegated: Delegated,
+struct SecureServer {
+    component: ServedComponent,
+    delegated: DelegatedAuth,
 }
 
 type Answer = Response<Full<Bytes>>;
 
-impl Serving {
+impl SecureServer {
     async fn accept(
         self: Arc<Self>,
         cx: Context,
         listener: TcpListener,
-        tls: Arc<Rotating<ServerConfig>>,
+        tls: Arc<Reloadable<ServerConfig>>,
     ) {
         let (places, tasks) = (Arc::new(Semaphore::new(MOST_CONNECTIONS)), TaskTracker::new());
         loop {
@@ -195,28 +204,30 @@ impl Serving {
     }
 
     async fn connection(self: Arc<Self>, acceptor: TlsAcceptor, stream: TcpStream) {
-        let Ok(Ok(stream)) = timeout(SHAKE, acceptor.accept(stream)).await else { return };
+        let Ok(Ok(stream)) = timeout(TLS_HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await else {
+            return;
+        };
         let chain = stream.get_ref().1.peer_certificates().map(<[_]>::to_vec).unwrap_or_default();
         let service = service_fn(move |request: Request<Incoming>| {
             let (serving, chain) = (self.clone(), chain.clone());
             async move {
                 let now = SystemClock.now();
-                let user = serving.delegated.user(&chain, request.headers(), now).await;
+                let user = serving.delegated.authenticate(&chain, request.headers(), now).await;
                 let Some(user) = user else {
                     return Ok::<_, Infallible>(failure(&Status::unauthorized()));
                 };
                 let (method, path) = (request.method(), request.uri().path());
-                if !serving.delegated.may(&user, method, path).await {
+                if !serving.delegated.authorize(&user, method, path).await {
                     let verb = method.as_str().to_lowercase();
                     let why = format!("User {:?} cannot {verb} path {path:?}", user.name);
-                    let nothing = Subject { group: "", resource: "", name: "" };
+                    let nothing = ResourceRef { group: "", resource: "", name: "" };
                     return Ok(failure(&Status::forbidden(nothing, &why)));
                 }
                 Ok(serving.answer(path, request.uri().query().unwrap_or_default()))
             }
         });
         let mut builder = Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(SLOW);
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT);
         builder.http2().timer(TokioTimer::new()).max_concurrent_streams(100);
         if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
             debug!(%error, "a connection ended badly");

@@ -1,11 +1,13 @@
 //! Who is served, over a real API server that says who may.
 
-use apiserver::{Config, Entry, Flags, Ground, Running, Storage, start_with};
+use apiserver::{
+    Config, Flags, ListenerSource, RunningServer, ServerEnvironment, StorageBackend, start_with,
+};
 use clap::Parser;
 use client::{Client, Kubeconfig};
 use http::{HeaderMap, Method};
 use object::from_json;
-use pki::{Authority, Leaf};
+use pki::{CertificateAuthority, CertificateSpec};
 use tempfile::TempDir;
 
 use super::*;
@@ -23,9 +25,9 @@ fn flags(words: &[&str]) -> ServingFlags {
 
 /// An API server, and files of those who ask and are asked.
 struct Place {
-    running: Running,
+    running: RunningServer,
     folder: TempDir,
-    front: Authority,
+    front: CertificateAuthority,
 }
 
 impl Place {
@@ -37,16 +39,17 @@ impl Place {
             Flags { advertise_address: Some([192, 0, 2, 10].into()), ..Flags::new(folder.path()) };
         flags.token_auth_file = Some(tokens);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (entry, clock) = (Entry::Listener(listener), Arc::new(SystemClock));
-        let ground = Ground { storage: Storage::Memory, entry, clock };
+        let (entry, clock) = (ListenerSource::Listener(listener), Arc::new(SystemClock));
+        let ground = ServerEnvironment { storage: StorageBackend::Memory, entry, clock };
         let running = start_with(Config::new(flags).unwrap(), ground).await.unwrap();
         let now = SystemClock.now();
-        let place = Self { running, folder, front: Authority::create("front", now).unwrap() };
+        let place =
+            Self { running, folder, front: CertificateAuthority::create("front", now).unwrap() };
         let server = format!("https://localhost:{}", place.running.port);
         let admin = place.running.kubeconfig("admin", &["system:masters"], &server).unwrap();
         let ca = &place.running.cluster.ca;
         let names = vec!["localhost".to_owned()];
-        let pair = ca.issue(&Leaf::server("x", names, vec![[127, 0, 0, 1].into()]), now);
+        let pair = ca.issue(&CertificateSpec::server("x", names, vec![[127, 0, 0, 1].into()]), now);
         let pair = pair.unwrap();
         for (name, text) in [
             ("asking", admin),
@@ -78,16 +81,21 @@ impl Place {
         let port = listener.local_addr().unwrap().port();
         let mut configuration = Value::object();
         configuration["test.config.k8s.io"]["a"] = 1.into();
-        let component = Component { name: "test", port: 0, tolerates: false, configuration };
+        let component = ServedComponent {
+            name: "test",
+            port: 0,
+            tolerate_lookup_failure: false,
+            configuration,
+        };
         let flags = flags(&words);
-        let delegated = flags.delegated(component.tolerates, None).await.unwrap();
+        let delegated = flags.delegated(component.tolerate_lookup_failure, None).await.unwrap();
         serve_on(listener, cx, &flags, (component, delegated)).unwrap();
         port
     }
 
     /// Somebody with a certificate of this authority.
-    fn client(&self, port: u16, by: &Authority, name: &str, groups: &[&str]) -> Client {
-        let pair = by.issue(&Leaf::client(name, groups), SystemClock.now()).unwrap();
+    fn client(&self, port: u16, by: &CertificateAuthority, name: &str, groups: &[&str]) -> Client {
+        let pair = by.issue(&CertificateSpec::client(name, groups), SystemClock.now()).unwrap();
         let server = format!("https://localhost:{port}");
         let text = pair.kubeconfig(&server, &self.running.cluster.ca).unwrap();
         let mut config = Kubeconfig::default();
@@ -204,7 +212,7 @@ async fn what_is_not_said_is_looked_up() {
     let kubeconfig = place.flag("--authentication-kubeconfig", "asking");
     let known = async |more: &str| {
         let flags = flags(&[&kubeconfig, more]);
-        flags.delegated(false, None).await.map(|known| known.clients.is_some())
+        flags.delegated(false, None).await.map(|known| known.client_ca.is_some())
     };
     assert!(known("--authentication-skip-lookup=false").await.unwrap());
     assert!(!known("--authentication-skip-lookup").await.unwrap());
@@ -238,6 +246,7 @@ async fn how_it_is_served() {
     config.add(std::path::Path::new("x"), text).unwrap();
     let cx = Context::new(&Client::new(config.config(None).unwrap()));
     let configuration = Value::Null;
-    let component = Component { name: "x", port: 1, tolerates: true, configuration };
+    let component =
+        ServedComponent { name: "x", port: 1, tolerate_lookup_failure: true, configuration };
     serve(&cx, &nowhere, component).await.unwrap();
 }

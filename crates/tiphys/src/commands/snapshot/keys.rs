@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use object::{Value, from_json, to_json};
-use store::archive::Archive;
+use store::archive::EtcdSnapshot;
 
 use super::sealed::{self, Secret};
 use crate::up;
@@ -60,7 +60,7 @@ impl Keys {
     /// Those in the file; none where there are none, or nobody gave the secret and the folder
     /// has its own. Fails where Secrets could not be read afterwards.
     pub(super) fn choose(
-        archive: &Archive,
+        archive: &EtcdSnapshot,
         secret: Option<&Secret>,
         data: &Path,
     ) -> Result<Option<Self>> {
@@ -126,7 +126,7 @@ impl Keys {
 }
 
 /// Notes the saved cluster's name and ranges for the first start of a folder without settings.
-pub(super) fn note_settings(archive: &Archive, data: &Path) -> Result<()> {
+pub(super) fn note_settings(archive: &EtcdSnapshot, data: &Path) -> Result<()> {
     match archive.beside.get(SETTINGS) {
         Some(text) if !data.join("config.yaml").exists() => up::note_restored(data, text),
         _ => Ok(()),
@@ -134,7 +134,7 @@ pub(super) fn note_settings(archive: &Archive, data: &Path) -> Result<()> {
 }
 
 /// What is in a file, for `status`.
-pub(super) fn describe(archive: &Archive) -> &'static str {
+pub(super) fn describe(archive: &EtcdSnapshot) -> &'static str {
     match archive.beside.contains_key(SEALED) {
         true => "sealed in it",
         false => "not in it",

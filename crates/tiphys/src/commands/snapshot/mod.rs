@@ -16,8 +16,8 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand};
 use object::{Clock, SystemClock, Time};
-use pki::Pair;
-use store::{Folder, Remote, archive, archive::Archive};
+use pki::CertKeyPair;
+use store::{Directory, EtcdConfig, archive, archive::EtcdSnapshot};
 use tracing::{info, warn};
 
 use self::sealed::Secret;
@@ -113,7 +113,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
                 save(&to, &place, secret.read()?.as_ref()).await
             }
             Command::Save { to, place, secret, every: Some(every), keep } => {
-                repeat(&to, (&place, secret.read()?.as_ref()), &every, keep).await
+                save_periodically(&to, (&place, secret.read()?.as_ref()), &every, keep).await
             }
             Command::Restore { from, place, secret, in_place } => {
                 restore(&from, &place, secret.read()?.as_ref(), in_place).await
@@ -128,7 +128,7 @@ async fn save(to: &Path, place: &StorePlace, secret: Option<&Secret>) -> Result<
     ensure!(!to.exists(), "{} exists already", to.display());
     let part = to.with_extension("part");
     let saved = write(&part, place, secret).await;
-    let saved = saved.and_then(|()| Ok(Archive::read(&part)?)); // what cannot be read is no snapshot
+    let saved = saved.and_then(|()| Ok(EtcdSnapshot::read(&part)?)); // what cannot be read is no snapshot
     let saved = saved.inspect_err(|_| drop(fs::remove_file(&part)))?;
     fs::rename(&part, to)?;
     println!(
@@ -168,7 +168,7 @@ async fn write(part: &Path, place: &StorePlace, secret: Option<&Secret>) -> Resu
             Err(_) => bail!("there is no store in {}", folder.display()),
         }
         let beside = keys::collect(layout.dir(), secret)?;
-        archive::save_beside(&Folder::open(&folder)?, SystemClock.now(), &beside, &mut file)?;
+        archive::save_beside(&Directory::open(&folder)?, SystemClock.now(), &beside, &mut file)?;
     } else {
         ensure!(
             secret.is_none(),
@@ -180,7 +180,7 @@ async fn write(part: &Path, place: &StorePlace, secret: Option<&Secret>) -> Resu
 }
 
 /// Saves at intervals until it is stopped, and removes the oldest files.
-async fn repeat(
+async fn save_periodically(
     folder: &Path,
     (place, secret): (&StorePlace, Option<&Secret>),
     every: &str,
@@ -191,7 +191,7 @@ async fn repeat(
     fs::create_dir_all(folder)?;
     let mut stop = std::pin::pin!(wait_for_shutdown_signal());
     loop {
-        let name = format!("snapshot-{}.db", Time::text(SystemClock.now()).replace(':', ""));
+        let name = format!("snapshot-{}.db", Time::format(SystemClock.now()).replace(':', ""));
         if let Err(error) = save(&folder.join(name), place, secret).await {
             warn!(error = format!("{error:#}"), "no snapshot this time");
         }
@@ -225,7 +225,7 @@ async fn restore(
     secret: Option<&Secret>,
     in_place: bool,
 ) -> Result<()> {
-    let archive = Archive::read(from)?;
+    let archive = EtcdSnapshot::read(from)?;
     if !place.endpoints.is_empty() {
         ensure!(secret.is_none(), "keys are restored to a data folder, not to an etcd");
         let count = store::etcd::restore(&archive, &place.remote()?).await?;
@@ -239,7 +239,7 @@ async fn restore(
         "a cluster runs on {}: end it with `tiphys down` first",
         data.display()
     );
-    let stamp = Time::text(SystemClock.now()).replace(':', "");
+    let stamp = Time::format(SystemClock.now()).replace(':', "");
     let folder = layout.path("store");
     let is_used = folder.read_dir().is_ok_and(|mut entries| entries.next().is_some());
     ensure!(
@@ -254,8 +254,8 @@ async fn restore(
         fs::rename(&folder, &kept).with_context(|| format!("cannot make {}", kept.display()))?;
     }
     let restored = || -> Result<u64> {
-        let disk =
-            Folder::open(&folder).with_context(|| format!("cannot open {}", folder.display()))?;
+        let disk = Directory::open(&folder)
+            .with_context(|| format!("cannot open {}", folder.display()))?;
         Ok(archive.restore(&disk, SystemClock.now())?)
     };
     let revision = match restored() {
@@ -286,21 +286,21 @@ async fn restore(
 }
 
 fn status(of: &Path) -> Result<()> {
-    let archive = Archive::read(of)?;
-    let Archive { revision, versions, size, .. } = archive;
+    let archive = EtcdSnapshot::read(of)?;
+    let EtcdSnapshot { revision, versions, size, .. } = archive;
     println!("revision {revision}\nversions {versions}\nkeys {}\nsize {size}", archive.keys());
     println!("keys of the cluster: {}", keys::describe(&archive));
     Ok(())
 }
 
 impl StorePlace {
-    fn remote(&self) -> Result<Remote> {
+    fn remote(&self) -> Result<EtcdConfig> {
         let read = |path: &PathBuf| {
             fs::read(path).with_context(|| format!("cannot read {}", path.display()))
         };
         let pair = match (&self.cert, &self.key) {
             (Some(certificate), Some(key)) => {
-                Some(Pair::from_pem(&read(certificate)?, &read(key)?)?)
+                Some(CertKeyPair::from_pem(&read(certificate)?, &read(key)?)?)
             }
             (None, None) => None,
             _ => bail!("--cert and --key belong together"),
@@ -312,7 +312,7 @@ impl StorePlace {
             )?)),
             None => None,
         };
-        Ok(Remote { endpoints: self.endpoints.clone(), tls, ..Remote::default() })
+        Ok(EtcdConfig { endpoints: self.endpoints.clone(), tls, ..EtcdConfig::default() })
     }
 }
 
@@ -326,8 +326,9 @@ mod tests {
         let (data, saved) = (folder.path().join("data"), folder.path().join("saved"));
         fs::create_dir_all(data.join("store")).unwrap();
         fs::create_dir_all(&saved).unwrap();
-        let disk = Arc::new(Folder::open(data.join("store")).unwrap());
-        store::DiskLog::open(disk, Arc::new(SystemClock), store::Options::default()).unwrap();
+        let disk = Arc::new(Directory::open(data.join("store")).unwrap());
+        store::DiskLog::open(disk, Arc::new(SystemClock), store::DiskLogOptions::default())
+            .unwrap();
         let place = StorePlace {
             cluster: up::Place::at(&data),
             endpoints: vec![],
@@ -348,7 +349,7 @@ mod tests {
         names.sort_unstable();
         let kept = ["snapshot-2026-01-01T030000Z.db", "snapshot-2026-01-01T040000Z.db"];
         assert_eq!(names, ["mine.db", kept[0], kept[1], "snapshot-note.txt"]);
-        assert!(Archive::read(&saved.join(kept[1])).is_ok(), "it can be restored");
+        assert!(EtcdSnapshot::read(&saved.join(kept[1])).is_ok(), "it can be restored");
         let again = save(&saved.join(kept[1]), &place, None).await.unwrap_err();
         assert!(again.to_string().contains("already"), "{again}");
     }

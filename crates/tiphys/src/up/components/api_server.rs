@@ -5,11 +5,11 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 use super::{
-    Flags, Layout, Reserved, below,
+    DataDir, Flags, Reserved, below,
     files::{COPIES, with_copies},
     merge, split,
 };
-use crate::{commands::apiserver::Arguments, up::Settings};
+use crate::{commands::apiserver::Arguments, up::ClusterConfig};
 
 const RESERVED: Reserved = &[
     ("data-dir", "--data-dir"),
@@ -27,7 +27,7 @@ const AUDIT_POLICY: &str = "audit-policy-file";
 /// The API server's configuration. `data` is the data folder as the process sees it, `copies`
 /// where files that flags name are; none: in their place.
 pub(in crate::up) fn api_server(
-    settings: &Settings,
+    settings: &ClusterConfig,
     data: &Path,
     copies: Option<&Path>,
 ) -> Result<apiserver::Config> {
@@ -65,7 +65,7 @@ pub(in crate::up) fn api_server(
 }
 
 /// The API server writes below the data folder only: `audit/NAME`.
-pub(super) fn audit_log(layout: &Layout, path: &str) -> Result<String> {
+pub(super) fn audit_log(layout: &DataDir, path: &str) -> Result<String> {
     let inside = Path::new(path).strip_prefix(layout.dir()).unwrap_or(Path::new(path));
     let name = inside.strip_prefix("audit").unwrap_or(inside);
     match name.to_str() {
@@ -89,10 +89,10 @@ mod tests {
 
     fn with(given: &[String]) -> (tempfile::TempDir, Result<apiserver::Config>) {
         let folder = tempfile::tempdir().unwrap();
-        let layout = Layout::new(&folder.path().join("data"));
+        let layout = DataDir::new(&folder.path().join("data"));
         layout.make_folder().unwrap();
         fs::create_dir(layout.path("policy")).unwrap();
-        let mut settings = Settings { profile: Profile::Default, ..settings() };
+        let mut settings = ClusterConfig { profile: Profile::Default, ..settings() };
         settings.args.api_server = given.to_vec();
         let files = Files::collect(&layout, &mut settings.args);
         let config = files.and_then(|files| api_server(&settings, layout.dir(), files.folder()));
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn an_audit_log_is_written_below_the_data_folder() {
-        let layout = Layout::new(Path::new("/d"));
+        let layout = DataDir::new(Path::new("/d"));
         assert_eq!(audit_log(&layout, "a.log").unwrap(), "audit/a.log");
         assert_eq!(audit_log(&layout, "/d/audit/a.log").unwrap(), "audit/a.log");
         for path in ["/var/log/a.log", "audit/../a", "..", "/d/store/a"] {

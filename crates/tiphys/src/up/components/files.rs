@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::CommandFactory;
 
 use super::{
-    Layout,
+    DataDir,
     api_server::{AUDIT_LOG, audit_log},
     below, split,
 };
@@ -36,7 +36,7 @@ pub(super) struct Files(Option<PathBuf>);
 impl Files {
     /// Copies the files to where nothing that runs reads them. A path of an audit log becomes one
     /// below the data folder.
-    pub(super) fn collect(layout: &Layout, args: &mut ComponentArgs) -> Result<Self> {
+    pub(super) fn collect(layout: &DataDir, args: &mut ComponentArgs) -> Result<Self> {
         let folder = layout.path(NEW_COPIES);
         if folder.exists() {
             fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
@@ -69,7 +69,7 @@ impl Files {
     }
 
     /// Puts the copies where they are read, and gives them to the user that reads them.
-    pub(super) fn keep(self, layout: &Layout, user: u32) -> Result<()> {
+    pub(super) fn keep(self, layout: &DataDir, user: u32) -> Result<()> {
         let folder = layout.path(COPIES);
         let about = || folder.display().to_string();
         if folder.exists() {

@@ -11,13 +11,13 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use container::image::Store;
+use container::image::ImageStore;
 use rustix::fs::{Mode, OFlags};
 use tokio::{net::UnixListener, task::spawn_blocking};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::up::{Layout, layout::private};
+use crate::up::{DataDir, layout::private};
 
 const SOCKET: &str = "run/image.sock";
 /// What an answer begins with when all went well.
@@ -27,7 +27,7 @@ const LONGEST_LINE: usize = 4096;
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Takes and gives archives until `stop`, one at a time.
-pub(super) fn serve(layout: &Layout, store: Store, stop: CancellationToken) -> Result<()> {
+pub(super) fn serve(layout: &DataDir, store: ImageStore, stop: CancellationToken) -> Result<()> {
     let path = layout.path(SOCKET);
     let _ = fs::remove_file(&path);
     let listener = UnixListener::bind(&path)?;
@@ -53,15 +53,17 @@ pub(super) fn serve(layout: &Layout, store: Store, stop: CancellationToken) -> R
     Ok(())
 }
 
-async fn answer(store: &Store, mut stream: UnixStream) -> Result<()> {
+async fn answer(store: &ImageStore, mut stream: UnixStream) -> Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut from = stream.try_clone()?;
     let wanted = spawn_blocking(move || line(&mut from)).await??;
     let answered = match wanted.split_once(' ').unwrap_or((&wanted, "")) {
-        ("import", "") => take(store, &stream).await.map(|names| (names, None)),
-        ("export", name) => give(store, name).await.map(|archive| (String::new(), Some(archive))),
+        ("import", "") => import_from(store, &stream).await.map(|names| (names, None)),
+        ("export", name) => {
+            export_to_file(store, name).await.map(|archive| (String::new(), Some(archive)))
+        }
         _ => Err(anyhow::anyhow!("{wanted:?} is neither import nor export")),
     };
     let (text, archive) = match answered {
@@ -80,14 +82,14 @@ async fn answer(store: &Store, mut stream: UnixStream) -> Result<()> {
 }
 
 /// The names of the images that came.
-async fn take(store: &Store, stream: &UnixStream) -> Result<String> {
+async fn import_from(store: &ImageStore, stream: &UnixStream) -> Result<String> {
     let images = store.import(stream.try_clone()?).await?;
     let names = images.iter().flat_map(|image| &image.repo_tags);
     Ok(names.map(|name| format!("{name}\n")).collect())
 }
 
 /// A file without a name: only a whole archive is given.
-async fn give(store: &Store, name: &str) -> Result<File> {
+async fn export_to_file(store: &ImageStore, name: &str) -> Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = rustix::fs::open(store.dir(), flags, Mode::RUSR | Mode::WUSR)?;
     let mut file = File::from(file);
@@ -109,7 +111,7 @@ fn line(from: &mut impl Read) -> Result<String> {
 }
 
 /// Gives an archive to the node that runs on this data. Gives the images' names.
-pub(crate) fn import(layout: &Layout, archive: &Path) -> Result<String> {
+pub(crate) fn import(layout: &DataDir, archive: &Path) -> Result<String> {
     let mut file: Box<dyn Read> = if archive == Path::new("-") {
         Box::new(std::io::stdin())
     } else {
@@ -120,21 +122,21 @@ pub(crate) fn import(layout: &Layout, archive: &Path) -> Result<String> {
     let mut stream = connect(layout, "import\n")?;
     copy(&mut file, &mut stream)?;
     let mut names = String::new();
-    let mut answer = answered(stream).with_context(|| archive.display().to_string())?;
+    let mut answer = read_reply(stream).with_context(|| archive.display().to_string())?;
     answer.read_to_string(&mut names)?;
     Ok(names)
 }
 
 /// Writes an image of the node that runs on this data to a file.
-pub(crate) fn export(layout: &Layout, name: &str, archive: &Path) -> Result<()> {
-    let mut from = answered(connect(layout, &format!("export {name}\n"))?)?;
+pub(crate) fn export(layout: &DataDir, name: &str, archive: &Path) -> Result<()> {
+    let mut from = read_reply(connect(layout, &format!("export {name}\n"))?)?;
     let mut file =
         File::create(archive).with_context(|| format!("cannot write {}", archive.display()))?;
     copy(&mut from, &mut file)?;
     Ok(())
 }
 
-fn connect(layout: &Layout, wanted: &str) -> Result<UnixStream> {
+fn connect(layout: &DataDir, wanted: &str) -> Result<UnixStream> {
     let mut stream = UnixStream::connect(layout.path(SOCKET))
         .context("no node runs here: see `tiphys status`")?;
     stream.write_all(wanted.as_bytes())?;
@@ -142,7 +144,7 @@ fn connect(layout: &Layout, wanted: &str) -> Result<UnixStream> {
 }
 
 /// The rest of the answer after the marker of success; otherwise the error.
-fn answered(mut stream: UnixStream) -> Result<UnixStream> {
+fn read_reply(mut stream: UnixStream) -> Result<UnixStream> {
     stream.shutdown(Shutdown::Write)?;
     let mut start = vec![0; DONE.len()];
     stream.read_exact(&mut start)?;

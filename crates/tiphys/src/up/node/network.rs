@@ -10,28 +10,28 @@ use std::{
 };
 
 use anyhow::{Result, anyhow};
-use container::cni::{Cni, NetworkError, NetworkStatus, Protocol, SandboxNetwork};
-use network::{Attachment, Builtin, Cidr, Config, PortMapping};
+use container::cni::{Cni, NetworkAttachment, NetworkError, NetworkStatus, Protocol};
+use network::{Attachment, BuiltinConfig, BuiltinNetwork, Cidr, PortMapping};
 use sys::record::{self, Durability};
 use tracing::warn;
 
-use crate::up::{Layout, Settings};
+use crate::up::{ClusterConfig, DataDir};
 
 const MTU: u32 = 1500;
 
 #[derive(Debug)]
-pub(in crate::up) struct PodNetwork {
+pub(in crate::up) struct DeferredPodNetwork {
     directory: PathBuf,
     cluster: Cidr,
-    network: OnceLock<Plugged<Builtin>>,
+    network: OnceLock<CniAdapter<BuiltinNetwork>>,
     starting: Mutex<()>,
     /// Where other nodes' pods are. Known, perhaps, before our own range is.
     peers: Mutex<BTreeMap<Cidr, IpAddr>>,
 }
 
-impl PodNetwork {
+impl DeferredPodNetwork {
     /// Goes on with the range of an earlier start, if there was one.
-    pub(in crate::up) fn new(layout: &Layout, settings: &Settings) -> Result<Self> {
+    pub(in crate::up) fn new(layout: &DataDir, settings: &ClusterConfig) -> Result<Self> {
         let directory = layout.path("node/network");
         fs::create_dir_all(&directory)?;
         let cluster = settings.cluster_cidr.parse().map_err(|error| anyhow!("{error}"))?;
@@ -42,7 +42,7 @@ impl PodNetwork {
             starting: Mutex::default(),
             peers: Mutex::default(),
         };
-        if let Some(range) = range_of(layout)? {
+        if let Some(range) = saved_pod_cidr(layout)? {
             network.start(&range).map_err(|error| anyhow!("the pod network: {error}"))?;
         }
         Ok(network)
@@ -56,32 +56,34 @@ impl PodNetwork {
         }
         let wrong = |error: &dyn std::fmt::Display| NetworkError(error.to_string());
         let pods: Cidr = range.parse().map_err(|error| wrong(&error))?;
-        let config = Config {
+        let config = BuiltinConfig {
             directory: self.directory.clone(),
-            pods: vec![pods],
-            cluster: vec![self.cluster],
+            pod_cidrs: vec![pods],
+            cluster_cidrs: vec![self.cluster],
             mtu: MTU,
         };
-        let network = Builtin::start(config).map_err(|error| wrong(&error))?;
+        let network = BuiltinNetwork::start(config).map_err(|error| wrong(&error))?;
         let file = self.directory.join("range");
         record::write(&file, range.as_bytes(), Durability::Whole).map_err(|error| wrong(&error))?;
-        self.network.set(Plugged(network)).map_err(|_| NetworkError("started twice".to_owned()))?;
-        self.route();
+        self.network
+            .set(CniAdapter(network))
+            .map_err(|_| NetworkError("started twice".to_owned()))?;
+        self.apply_routes();
         Ok(())
     }
 
-    fn ready(&self) -> Result<&Plugged<Builtin>, NetworkError> {
+    fn ready(&self) -> Result<&CniAdapter<BuiltinNetwork>, NetworkError> {
         self.network.get().ok_or_else(|| NetworkError("the node has no pod range yet".to_owned()))
     }
 
     pub(in crate::up) fn set_routes(&self, peers: BTreeMap<String, IpAddr>) {
         let peers = peers.into_iter().filter_map(|(range, ip)| Some((range.parse().ok()?, ip)));
         *self.peers.lock().unwrap_or_else(PoisonError::into_inner) = peers.collect();
-        self.route();
+        self.apply_routes();
     }
 
-    fn route(&self) {
-        let Some(Plugged(network)) = self.network.get() else { return };
+    fn apply_routes(&self) {
+        let Some(CniAdapter(network)) = self.network.get() else { return };
         let network = network.clone();
         let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if peers.is_empty() {
@@ -96,7 +98,7 @@ impl PodNetwork {
 }
 
 /// The range of an earlier start. Where it cannot be read, the API tells it again.
-fn range_of(layout: &Layout) -> Result<Option<String>> {
+fn saved_pod_cidr(layout: &DataDir) -> Result<Option<String>> {
     let path = layout.path("node/network/range");
     let read = record::read(&path, 1024).map_err(anyhow::Error::from).and_then(|bytes| {
         let Some(bytes) = bytes else { return Ok(None) };
@@ -112,12 +114,12 @@ fn range_of(layout: &Layout) -> Result<Option<String>> {
 }
 
 #[tonic::async_trait]
-impl Cni for PodNetwork {
-    async fn add(&self, sandbox: &SandboxNetwork) -> Result<NetworkStatus, NetworkError> {
+impl Cni for DeferredPodNetwork {
+    async fn add(&self, sandbox: &NetworkAttachment) -> Result<NetworkStatus, NetworkError> {
         self.ready()?.add(sandbox).await
     }
 
-    async fn remove(&self, sandbox: &SandboxNetwork) -> Result<(), NetworkError> {
+    async fn remove(&self, sandbox: &NetworkAttachment) -> Result<(), NetworkError> {
         self.ready()?.remove(sandbox).await
     }
 
@@ -140,51 +142,52 @@ impl Cni for PodNetwork {
 
 /// Any network in the runtime's seam.
 #[derive(Debug)]
-pub(crate) struct Plugged<N>(pub(crate) N);
+pub(crate) struct CniAdapter<N>(pub(crate) N);
 
 #[tonic::async_trait]
-impl<N: network::Cni + std::fmt::Debug> Cni for Plugged<N> {
-    async fn add(&self, sandbox: &SandboxNetwork) -> Result<NetworkStatus, NetworkError> {
-        let added = self.0.add(&attachment(sandbox)).await.map_err(told)?;
+impl<N: network::Cni + std::fmt::Debug> Cni for CniAdapter<N> {
+    async fn add(&self, sandbox: &NetworkAttachment) -> Result<NetworkStatus, NetworkError> {
+        let added = self.0.add(&attachment(sandbox)).await.map_err(to_network_error)?;
         Ok(NetworkStatus { ips: added.ips })
     }
 
-    async fn remove(&self, sandbox: &SandboxNetwork) -> Result<(), NetworkError> {
-        self.0.remove(&attachment(sandbox)).await.map_err(told)
+    async fn remove(&self, sandbox: &NetworkAttachment) -> Result<(), NetworkError> {
+        self.0.remove(&attachment(sandbox)).await.map_err(to_network_error)
     }
 
     async fn status(&self) -> Result<(), NetworkError> {
-        self.0.status().await.map_err(told)
+        self.0.status().await.map_err(to_network_error)
     }
 
     async fn collect(&self, live: &BTreeSet<String>) -> Result<(), NetworkError> {
-        self.0.collect(live).await.map_err(told)
+        self.0.gc(live).await.map_err(to_network_error)
     }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn told(error: network::Error) -> NetworkError {
+fn to_network_error(error: network::Error) -> NetworkError {
     NetworkError(error.to_string())
 }
 
-fn attachment(sandbox: &SandboxNetwork) -> Attachment {
-    let ports = sandbox.ports.iter().filter(|port| port.host_port != 0).map(|port| PortMapping {
-        host_port: port.host_port,
-        container_port: port.container_port,
-        protocol: match port.protocol {
-            Protocol::Tcp => network::Protocol::Tcp,
-            Protocol::Udp => network::Protocol::Udp,
-            Protocol::Sctp => network::Protocol::Sctp,
-        },
-        host_ip: port.host_ip.parse().ok(),
-    });
+fn attachment(sandbox: &NetworkAttachment) -> Attachment {
+    let ports =
+        sandbox.port_mappings.iter().filter(|port| port.host_port != 0).map(|port| PortMapping {
+            host_port: port.host_port,
+            container_port: port.container_port,
+            protocol: match port.protocol {
+                Protocol::Tcp => network::Protocol::Tcp,
+                Protocol::Udp => network::Protocol::Udp,
+                Protocol::Sctp => network::Protocol::Sctp,
+            },
+            host_ip: port.host_ip.parse().ok(),
+        });
     Attachment {
-        id: sandbox.id.clone(),
+        sandbox_id: sandbox.id.clone(),
         netns: sandbox.netns.clone(),
         namespace: sandbox.namespace.clone(),
         name: sandbox.name.clone(),
         uid: sandbox.uid.clone(),
-        ports: ports.collect(),
+        port_mappings: ports.collect(),
         bandwidth: None,
     }
 }

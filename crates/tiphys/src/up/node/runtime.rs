@@ -5,14 +5,14 @@ use std::{fs, path::PathBuf, sync::Arc};
 use anyhow::{Context as _, Result};
 use container::{
     Config, Server,
-    image::{Builtin, Registries, Store},
+    image::{BuiltinImage, ImageStore, RegistryConfig},
 };
 use tokio::{net::UnixListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use super::PodNetwork;
-use crate::up::{Layout, Settings, layout::private, protect};
+use super::DeferredPodNetwork;
+use crate::up::{ClusterConfig, DataDir, layout::private, protect};
 
 /// The image that holds this executable: the name server runs from it.
 pub(crate) const IMAGE: &str = concat!("tiphys.local/tiphys:", env!("CARGO_PKG_VERSION"));
@@ -20,15 +20,15 @@ const HELLO: &str = "tiphys.local/hello:1";
 
 /// Serves CRI on `run/cri.sock` until `stop`; pods go on.
 pub(super) async fn serve(
-    layout: &Layout,
-    network: Arc<PodNetwork>,
+    layout: &DataDir,
+    network: Arc<DeferredPodNetwork>,
     stop: CancellationToken,
 ) -> Result<JoinHandle<()>> {
-    let registries = Settings::load(&layout.path("config.yaml"))?.registries;
-    let registries = Registries::parse(registries.iter().map(String::as_str))?;
+    let registries = ClusterConfig::load(&layout.path("config.yaml"))?.registries;
+    let registries = RegistryConfig::parse(registries.iter().map(String::as_str))?;
     let store = open_images(layout, registries).await?;
     super::images::serve(layout, store.clone(), stop.clone())?;
-    let server = Server::build(settings_of(layout)?, network, store).await.context("runtime")?;
+    let server = Server::build(runtime_config(layout)?, network, store).await.context("runtime")?;
     let socket = layout.path("run/cri.sock");
     let _ = fs::remove_file(&socket);
     let listener =
@@ -41,7 +41,7 @@ pub(super) async fn serve(
     }))
 }
 
-fn settings_of(layout: &Layout) -> Result<Config> {
+fn runtime_config(layout: &DataDir) -> Result<Config> {
     Ok(Config {
         root: layout.path("node/runtime"),
         cgroup_root: cgroup_root(layout),
@@ -56,7 +56,7 @@ fn settings_of(layout: &Layout) -> Result<Config> {
 
 /// A name of its own for each data folder, so that two clusters never see each
 /// other's groups.
-pub(in crate::up) fn cgroup_root(layout: &Layout) -> String {
+pub(in crate::up) fn cgroup_root(layout: &DataDir) -> String {
     let path = layout.dir().canonicalize().unwrap_or_else(|_| layout.dir().to_owned());
     let digest = ring::digest::digest(&ring::digest::SHA256, path.as_os_str().as_encoded_bytes());
     let hash: String = digest.as_ref()[..4].iter().map(|byte| format!("{byte:02x}")).collect();
@@ -64,10 +64,10 @@ pub(in crate::up) fn cgroup_root(layout: &Layout) -> String {
 }
 
 /// The image store, with the images that are in this executable.
-async fn open_images(layout: &Layout, from: Registries) -> Result<Store> {
-    let store = Store::open(&layout.path("node/images"), from)?;
+async fn open_images(layout: &DataDir, from: RegistryConfig) -> Result<ImageStore> {
+    let store = ImageStore::open(&layout.path("node/images"), from)?;
     let executable: PathBuf = std::env::current_exe()?;
-    let image = |name: &str, cmd: Vec<String>| Builtin {
+    let image = |name: &str, cmd: Vec<String>| BuiltinImage {
         name: name.to_owned(),
         executable: executable.clone(),
         entrypoint: vec!["/tiphys".to_owned()],

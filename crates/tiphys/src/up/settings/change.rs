@@ -2,10 +2,10 @@
 
 use anyhow::{Result, bail};
 
-use super::Settings;
+use super::ClusterConfig;
 
 /// Fails with the first change that objects in the store forbid.
-pub(crate) fn refuse_change(applied: &Settings, wanted: &Settings) -> Result<()> {
+pub(crate) fn refuse_change(applied: &ClusterConfig, wanted: &ClusterConfig) -> Result<()> {
     let (from, to) = (&applied.node_name, &wanted.node_name);
     if from != to {
         bail!(
@@ -28,7 +28,7 @@ pub(crate) fn refuse_change(applied: &Settings, wanted: &Settings) -> Result<()>
              create a ServiceCIDR with a further range"
         );
     }
-    let place = |settings: &Settings| match settings.etcd.is_empty() {
+    let place = |settings: &ClusterConfig| match settings.etcd.is_empty() {
         true => "the embedded store",
         false => "etcd",
     };
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn what_objects_depend_on_is_refused_with_the_way() {
-        type Case = (&'static str, fn(&mut Settings));
+        type Case = (&'static str, fn(&mut ClusterConfig));
         let from = settings();
         let cases: [Case; 4] = [
             ("--node-name m: this machine is the node n", |new| new.node_name = "m".into()),

@@ -5,8 +5,8 @@ use std::{fs, net::IpAddr, path::Path};
 use anyhow::{Context as _, Result, ensure};
 use object::{Value, yaml};
 
-use super::{ComponentArgs, Settings, change::refuse_change};
-use crate::up::{Layout, Profile, clusters, machine};
+use super::{ClusterConfig, ComponentArgs, change::refuse_change};
+use crate::up::{DataDir, Profile, clusters, machine};
 
 /// The API server's port, if it is free.
 const PORT: u16 = 6443;
@@ -36,18 +36,18 @@ pub(crate) struct ConfigOverrides {
     pub(crate) proxy: Option<Vec<String>>,
 }
 
-impl Settings {
+impl ClusterConfig {
     /// The settings of the file with the overrides applied; at the first start, defaults with the
     /// overrides applied. Writes nothing. `applied` are the settings that the cluster last ran with.
     pub(crate) fn resolve(
-        layout: &Layout,
+        layout: &DataDir,
         applied: Option<&Self>,
         overrides: &ConfigOverrides,
     ) -> Result<Self> {
         let path = layout.path("config.yaml");
         let mut settings = match (path.exists(), applied) {
             (true, _) => Self::load(&path)?,
-            (false, _) => Self::choose(layout, overrides)?,
+            (false, _) => Self::new_for_machine(layout, overrides)?,
         };
         settings.apply(overrides)?;
         settings.check()?;
@@ -75,10 +75,11 @@ impl Settings {
         set(&mut self.node_ports, overrides.node_ports.as_ref());
         set(&mut self.profile, overrides.profile.as_ref());
         if let Some(range) = &overrides.cluster_cidr {
-            self.cluster_cidr = machine::Range::parse(range).context("--cluster-cidr")?.to_string();
+            self.cluster_cidr =
+                machine::Ipv4Cidr::parse(range).context("--cluster-cidr")?.to_string();
         }
         if let Some(range) = &overrides.service_cidr {
-            let range = machine::Range::parse(range).context("--service-cluster-ip-range")?;
+            let range = machine::Ipv4Cidr::parse(range).context("--service-cluster-ip-range")?;
             self.service_cidr = range.to_string();
             self.dns = range.nth(10);
         }
@@ -96,15 +97,15 @@ impl Settings {
     }
 
     /// Defaults: ranges, ports and names that neither the machine nor another cluster on it uses.
-    fn choose(layout: &Layout, overrides: &ConfigOverrides) -> Result<Self> {
+    fn new_for_machine(layout: &DataDir, overrides: &ConfigOverrides) -> Result<Self> {
         let others = clusters::others(layout);
         let taken = others.iter().flat_map(|other| [&other.cluster_cidr, &other.service_cidr]);
-        let taken: Vec<_> = taken.filter_map(|text| machine::Range::parse(text).ok()).collect();
+        let taken: Vec<_> = taken.filter_map(|text| machine::Ipv4Cidr::parse(text).ok()).collect();
         let restored = restored(layout);
         let kept = |key: &str| restored.get(key).as_str().map(str::to_owned);
         let pods = overrides.cluster_cidr.clone().or_else(|| kept("clusterCIDR"));
         let services = overrides.service_cidr.clone().or_else(|| kept("serviceCIDR"));
-        let (pods, services) = machine::ranges(pods.as_deref(), services.as_deref(), &taken)?;
+        let (pods, services) = machine::choose_cidrs(pods.as_deref(), services.as_deref(), &taken)?;
         let node_name = match overrides.node_name.clone().or_else(|| kept("nodeName")) {
             Some(name) => name,
             None => machine::host_name()?,
@@ -126,7 +127,7 @@ impl Settings {
             cluster_cidr: pods.to_string(),
             service_cidr: services.to_string(),
             node_ports: (*node_ports.context("no range of node ports is free")?).to_owned(),
-            user: machine::user(),
+            control_plane_uid: machine::control_plane_uid(),
             proxy_table: clusters::free_table(layout),
             disable: Vec::new(),
             registries: Vec::new(),
@@ -139,7 +140,7 @@ impl Settings {
     }
 
     /// What the cluster last ran with; none where it has never run.
-    pub(crate) fn applied(layout: &Layout) -> Option<Self> {
+    pub(crate) fn applied(layout: &DataDir) -> Option<Self> {
         let applied = Self::load(&layout.path(APPLIED));
         let before = |path: &Path| {
             // clusters of earlier versions have no such note
@@ -150,8 +151,8 @@ impl Settings {
     }
 
     /// Notes that the cluster runs with these.
-    pub(crate) fn note_applied(&self, layout: &Layout) -> Result<()> {
-        self.keep(&layout.path(APPLIED))
+    pub(crate) fn note_applied(&self, layout: &DataDir) -> Result<()> {
+        self.save(&layout.path(APPLIED))
     }
 
     /// Fails for values that no cluster can have.
@@ -162,9 +163,9 @@ impl Settings {
             "--node-name {name:?}: a node's name has lower case letters, digits, '-' and '.', and \
              begins and ends with a letter or digit"
         );
-        let pods = machine::Range::parse(&self.cluster_cidr).context("--cluster-cidr")?;
+        let pods = machine::Ipv4Cidr::parse(&self.cluster_cidr).context("--cluster-cidr")?;
         let services =
-            machine::Range::parse(&self.service_cidr).context("--service-cluster-ip-range")?;
+            machine::Ipv4Cidr::parse(&self.service_cidr).context("--service-cluster-ip-range")?;
         ensure!(
             !pods.overlaps(&services),
             "pods ({pods}) and services ({services}) need ranges of their own"
@@ -175,7 +176,7 @@ impl Settings {
 
 /// The settings of the cluster that objects were restored from: its objects have addresses of its
 /// ranges, and its pods are bound to its node.
-fn restored(layout: &Layout) -> Value {
+fn restored(layout: &DataDir) -> Value {
     let text = fs::read_to_string(layout.path(RESTORED)).unwrap_or_default();
     yaml::from_yaml(&text).unwrap_or_default()
 }
@@ -222,12 +223,12 @@ mod tests {
     #[test]
     fn names_and_ranges_that_cannot_be_are_refused() {
         settings().check().unwrap();
-        let named = |name: &str| Settings { node_name: name.to_owned(), ..settings() };
+        let named = |name: &str| ClusterConfig { node_name: name.to_owned(), ..settings() };
         for name in ["", "Node", "a_b", "-a", "a b"] {
             let error = named(name).check().unwrap_err().to_string();
             assert!(error.starts_with(&format!("--node-name {name:?}")), "{error}");
         }
-        let same = Settings { service_cidr: "10.244.0.0/20".to_owned(), ..settings() };
+        let same = ClusterConfig { service_cidr: "10.244.0.0/20".to_owned(), ..settings() };
         assert!(same.check().unwrap_err().to_string().contains("ranges of their own"));
     }
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, bail, ensure};
 use object::{Value, yaml};
 
-use super::{ComponentArgs, Settings};
+use super::{ClusterConfig, ComponentArgs};
 use crate::up::Profile;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ const KEYS: &[(&str, Kind)] = &[
 /// What clusters have that were made before the key was.
 const NODE_PORTS: &str = "30000-32767";
 
-impl Settings {
+impl ClusterConfig {
     /// The settings in a file's text.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let tree = yaml::from_yaml(text)?;
@@ -80,7 +80,7 @@ impl Settings {
         tree["serviceCIDR"] = self.service_cidr.as_str().into();
         tree["nodePortRange"] = self.node_ports.as_str().into();
         tree["clusterDNS"] = self.dns.to_string().into();
-        tree["controlUser"] = i64::from(self.user).into();
+        tree["controlUser"] = i64::from(self.control_plane_uid).into();
         tree["proxyTable"] = self.proxy_table.as_str().into();
         tree["disable"] = list(&self.disable);
         tree["registries"] = list(&self.registries);
@@ -127,7 +127,9 @@ impl Settings {
             service_cidr: text("serviceCIDR")?,
             node_ports: text_or("nodePortRange", NODE_PORTS),
             dns: address("clusterDNS")?,
-            user: number("controlUser")?.try_into().with_context(|| wrong("controlUser"))?,
+            control_plane_uid: number("controlUser")?
+                .try_into()
+                .with_context(|| wrong("controlUser"))?,
             proxy_table: text_or("proxyTable", proxy::TABLE),
             disable: texts("disable"),
             registries: texts("registries"),
@@ -169,14 +171,14 @@ mod tests {
     use super::{super::tests::settings, *};
 
     fn refused(text: &str) -> String {
-        format!("{:#}", Settings::parse(text).unwrap_err())
+        format!("{:#}", ClusterConfig::parse(text).unwrap_err())
     }
 
     #[test]
     fn what_is_written_is_read() {
         let settings = settings();
         let text = yaml::to_yaml(&settings.to_tree());
-        assert_eq!(Settings::parse(&text).unwrap(), settings);
+        assert_eq!(ClusterConfig::parse(&text).unwrap(), settings);
         let keys: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
         for (key, _) in settings.to_tree().entries() {
             assert!(keys.contains(&key), "{key}");
@@ -220,7 +222,7 @@ mod tests {
         for key in ["nodePortRange", "proxyTable"] {
             tree.remove(key);
         }
-        let read = Settings::parse(&yaml::to_yaml(&tree)).unwrap();
+        let read = ClusterConfig::parse(&yaml::to_yaml(&tree)).unwrap();
         assert_eq!((&*read.node_ports, &*read.proxy_table), ("30000-32767", "kube-proxy"));
     }
 }

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use object::{Object, Status, Value, View};
-use server::{Delete, Page, Registry, Selection};
+use server::{DeleteRequest, ListOptions, Registry, Selection};
 
-use super::Range;
-use crate::bootstrap::own_call;
+use super::ServiceCidr;
+use crate::bootstrap::internal_context;
 
 pub(super) const GROUP: &str = "networking.k8s.io";
 pub(super) const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
@@ -17,27 +17,27 @@ const KUBERNETES: (&str, &str) = ("default", "kubernetes");
 
 /// Where the addresses of one Service come from.
 #[derive(Debug)]
-pub(super) struct Addresses<'a> {
+pub(super) struct IpAllocator<'a> {
     pub(super) registry: &'a Registry,
     /// Namespace and name of the Service.
     pub(super) owner: (&'a str, &'a str),
     /// Those that are ready.
-    pub(super) ranges: Vec<Range>,
+    pub(super) ranges: Vec<ServiceCidr>,
     pub(super) dry_run: bool,
 }
 
 /// Why there is no address.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum AllocateError {
     Full,
     For(String),
 }
 
-impl Addresses<'_> {
+impl IpAllocator<'_> {
     /// Takes this address. Gives its name, unless it is this Service's already.
-    pub(super) async fn exactly(&self, ip: IpAddr) -> Result<Option<String>, String> {
+    pub(super) async fn allocate(&self, ip: IpAddr) -> Result<Option<String>, String> {
         if self.dry_run {
-            let own = |range: &&Range| range.is_ipv4() == ip.is_ipv4();
+            let own = |range: &&ServiceCidr| range.is_ipv4() == ip.is_ipv4();
             return match self.ranges.iter().find(own) {
                 Some(range) if range.contains(ip) => Ok(None),
                 Some(range) => Err(format!(
@@ -53,16 +53,16 @@ impl Addresses<'_> {
         let name = ip.to_string();
         match self.create(&name).await {
             Ok(()) => Ok(Some(name)),
-            Err(status) if !status.is("AlreadyExists") => Err(status.message().to_owned()),
+            Err(status) if !status.has_reason("AlreadyExists") => Err(status.message().to_owned()),
             Err(_) if self.owner == KUBERNETES && self.is_own(&name) => Ok(None),
             Err(_) => Err("provided IP is already allocated".to_owned()),
         }
     }
 
     /// Takes any address of a family.
-    pub(super) async fn any(&self, family: &str) -> Result<IpAddr, Refused> {
+    pub(super) async fn allocate_next(&self, family: &str) -> Result<IpAddr, AllocateError> {
         let kind = self.registry.kind(GROUP, "ipaddresses");
-        let kind = kind.map_err(|status| Refused::For(status.message().to_owned()))?;
+        let kind = kind.map_err(|status| AllocateError::For(status.message().to_owned()))?;
         for range in self.ranges.iter().filter(|range| range.family() == family) {
             if self.dry_run {
                 return Ok(range.base());
@@ -74,18 +74,18 @@ impl Addresses<'_> {
                 }
                 match self.create(&name).await {
                     Ok(()) => return Ok(ip),
-                    Err(status) if status.is("AlreadyExists") => {} // another server was faster
-                    Err(status) => return Err(Refused::For(status.message().to_owned())),
+                    Err(status) if status.has_reason("AlreadyExists") => {} // another server was faster
+                    Err(status) => return Err(AllocateError::For(status.message().to_owned())),
                 }
             }
         }
-        Err(Refused::Full)
+        Err(AllocateError::Full)
     }
 
     async fn create(&self, name: &str) -> Result<(), Status> {
         let kind = self.registry.kind(GROUP, "ipaddresses")?;
         let object = object(name, self.owner);
-        self.registry.create(&mut own_call(), &kind, "", object).await.map(drop)
+        self.registry.create(&mut internal_context(), &kind, "", object).await.map(drop)
     }
 
     fn is_own(&self, name: &str) -> bool {
@@ -112,17 +112,20 @@ pub(super) async fn release(
 /// Removes the object of an address, unless somebody else has.
 pub(super) async fn remove(registry: &Registry, name: &str) -> Result<(), Status> {
     let kind = registry.kind(GROUP, "ipaddresses")?;
-    match registry.delete(&mut own_call(), &kind, ("", name), &Delete::default()).await {
+    match registry
+        .delete(&mut internal_context(), &kind, ("", name), &DeleteRequest::default())
+        .await
+    {
         Err(status) if status.code() == 404 => Ok(()),
         done => done.map(drop),
     }
 }
 
 /// The ranges of all ServiceCIDRs; of those only that are ready and there to stay, if `ready`.
-pub(super) fn ranges(registry: &Registry, ready: bool) -> Result<Vec<Range>, Status> {
+pub(super) fn ranges(registry: &Registry, ready: bool) -> Result<Vec<ServiceCidr>, Status> {
     let kind = registry.kind(GROUP, "servicecidrs")?;
-    let list = registry.list(&kind, &Selection::default(), &Page::default())?;
-    let mut ranges: Vec<Range> = Vec::new();
+    let list = registry.list(&kind, &Selection::default(), &ListOptions::default())?;
+    let mut ranges: Vec<ServiceCidr> = Vec::new();
     for version in list.items.iter().filter(|version| !ready || is_ready(&version.object)) {
         let given = version.object.get("spec").get("cidrs").items();
         let given = given.iter().filter_map(Value::as_str);

@@ -4,13 +4,13 @@ use std::{collections::HashMap, ops::RangeInclusive};
 
 use api::core::{Service, ServicePort};
 use object::Status;
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
 use super::{bitmap::Bitmap, range::random};
 
 /// What is taken of the range while one Service gets its part. A dry run takes nothing.
 #[derive(Debug)]
-pub(super) struct Ports<'a> {
+pub(super) struct PortAllocation<'a> {
     range: &'a RangeInclusive<i32>,
     map: &'a mut Bitmap,
     dry_run: bool,
@@ -22,14 +22,14 @@ pub(super) struct Ports<'a> {
 const DRY_RUN: i32 = 32_768;
 const ALLOCATED: &str = "provided port is already allocated";
 
-impl<'a> Ports<'a> {
+impl<'a> PortAllocation<'a> {
     pub(super) fn new(range: &'a RangeInclusive<i32>, map: &'a mut Bitmap, dry_run: bool) -> Self {
         Self { range, map, dry_run, own: Vec::new() }
     }
 
     /// Gives a Service the ports that it needs, also the one where a load balancer asks for the
     /// state of a node.
-    pub(super) fn allot(
+    pub(super) fn allocate_for(
         &mut self,
         service: &mut Service,
         old: Option<&Service>,
@@ -48,7 +48,7 @@ impl<'a> Ports<'a> {
                 service
                     .spec_mut()
                     .set_health_check_node_port(self.next("a HealthCheck NodePort 0")?);
-            } else if let Err(why) = self.take(port) {
+            } else if let Err(why) = self.allocate(port) {
                 let why =
                     format!("failed to allocate requested HealthCheck NodePort {port}: {why}");
                 return Err(Status::internal(why));
@@ -79,7 +79,7 @@ impl<'a> Ports<'a> {
             let node = if asked == 0 {
                 self.next("a nodePort")?
             } else {
-                self.take(asked).map_err(|why| refused(name, at, asked, why))?;
+                self.allocate(asked).map_err(|why| refused(name, at, asked, why))?;
                 asked
             };
             given.entry(own).or_insert(node);
@@ -101,7 +101,7 @@ impl<'a> Ports<'a> {
             if n == 0 {
                 port.set_node_port(self.next("a nodePort")?);
             } else if !before.contains(&n) && !self.own.contains(&n) {
-                self.take(n).map_err(|why| refused(name, at, n, why))?;
+                self.allocate(n).map_err(|why| refused(name, at, n, why))?;
             }
             let pair = (port.protocol().to_owned(), port.node_port());
             if pairs.contains(&pair) {
@@ -113,7 +113,7 @@ impl<'a> Ports<'a> {
         Ok(())
     }
 
-    fn take(&mut self, port: i32) -> Result<(), String> {
+    fn allocate(&mut self, port: i32) -> Result<(), String> {
         let place = place(self.range, port);
         if self.dry_run {
             if self.own.contains(&port) || place.is_some_and(|place| self.map.has(place)) {
@@ -143,7 +143,8 @@ impl<'a> Ports<'a> {
             return Ok(port);
         }
         let full = || Status::internal(format!("failed to allocate {what}: range is full"));
-        let place = spread(self.range).find(|place| !self.map.has(*place)).ok_or_else(full)?;
+        let place =
+            dynamic_band_order(self.range).find(|place| !self.map.has(*place)).ok_or_else(full)?;
         let port =
             i32::try_from(place).ok().and_then(|place| self.range.start().checked_add(place));
         let port = port.ok_or_else(full)?;
@@ -170,15 +171,15 @@ fn gets_more(service: &Service) -> bool {
 }
 
 fn refused(name: &str, at: usize, port: i32, why: String) -> Status {
-    let mut errs = Errors::default();
-    let list = Path::Root.field("spec");
+    let mut errs = ErrorList::default();
+    let list = FieldPath::Root.field("spec");
     errs.invalid(&list.field("ports").index(at).field("nodePort"), port, why);
-    errs.status("", "Service", name)
+    errs.into_status("", "Service", name)
 }
 
 /// All places, from a random one of the upper band on and then of the lower one, which users
 /// pick from by hand.
-fn spread(range: &RangeInclusive<i32>) -> impl Iterator<Item = usize> {
+fn dynamic_band_order(range: &RangeInclusive<i32>) -> impl Iterator<Item = usize> {
     let size = usize::try_from(range.end() - range.start() + 1).unwrap_or_default();
     let band = if size <= 16 { 0 } else { (size / 32).clamp(16, 128) };
     let around = |size: usize| {
@@ -206,14 +207,14 @@ mod tests {
     fn the_same_port_has_the_same_place_and_all_are_taken() {
         let (range, mut map) = (30_000..=30_031, Bitmap::default());
         let mut two = service(TWO);
-        let mut ports = Ports::new(&range, &mut map, false);
-        ports.allot(&mut two, None).unwrap();
+        let mut ports = PortAllocation::new(&range, &mut map, false);
+        ports.allocate_for(&mut two, None).unwrap();
         let given: Vec<i32> = two.spec().ports().iter().map(ServicePort::node_port).collect();
         assert_eq!(given[0], given[1]);
         assert!((30_016..=30_031).contains(&given[0]), "what nobody asks for comes from above");
         assert_eq!((given[2], map.taken().count()), (30_001, 2));
-        let mut ports = Ports::new(&range, &mut map, false);
-        let again = ports.allot(&mut service(TWO), None).unwrap_err();
+        let mut ports = PortAllocation::new(&range, &mut map, false);
+        let again = ports.allocate_for(&mut service(TWO), None).unwrap_err();
         assert!(again.message().contains("spec.ports[2].nodePort: Invalid value: 30001"));
     }
 
@@ -221,7 +222,7 @@ mod tests {
     fn a_dry_run_takes_nothing() {
         let (range, mut map) = (30_000..=30_031, Bitmap::default());
         let mut two = service(TWO);
-        Ports::new(&range, &mut map, true).allot(&mut two, None).unwrap();
+        PortAllocation::new(&range, &mut map, true).allocate_for(&mut two, None).unwrap();
         assert_eq!(two.spec().ports().iter().next().map(ServicePort::node_port), Some(32_769));
         assert_eq!(map, Bitmap::default());
     }
@@ -232,7 +233,7 @@ mod tests {
         let text =
             r#"{"spec":{"type":"NodePort","ports":[{"port":1,"nodePort":2147483647},{"port":2}]}}"#;
         let mut largest = service(text);
-        Ports::new(&range, &mut map, true).allot(&mut largest, None).unwrap();
+        PortAllocation::new(&range, &mut map, true).allocate_for(&mut largest, None).unwrap();
         let given: Vec<i32> = largest.spec().ports().iter().map(ServicePort::node_port).collect();
         assert_eq!(given, [i32::MAX, i32::MIN], "validation refuses both");
     }
@@ -241,9 +242,9 @@ mod tests {
     fn when_all_are_taken_that_is_said() {
         let (range, mut map) = (30_000..=30_000, Bitmap::default());
         map.set(0, true);
-        let mut ports = Ports::new(&range, &mut map, false);
+        let mut ports = PortAllocation::new(&range, &mut map, false);
         let mut one = service(r#"{"spec":{"type":"NodePort","ports":[{"port":1}]}}"#);
-        let status = ports.allot(&mut one, None).unwrap_err();
+        let status = ports.allocate_for(&mut one, None).unwrap_err();
         assert!(status.message().ends_with("failed to allocate a nodePort: range is full"));
     }
 }

@@ -13,12 +13,12 @@ use std::{
 
 use api::core::Service;
 use object::{Status, View};
-use server::{Page, Registry, Selection};
+use server::{ListOptions, Registry, Selection};
 use store::{Cursor, Topic};
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::warn;
 
-use super::{NodePorts, Services};
+use super::{NodePorts, ServiceAllocator};
 
 /// All addresses are looked at so often; a Service also when it changes.
 const AGAIN: Duration = Duration::from_mins(1);
@@ -27,20 +27,20 @@ const PORTS: u64 = 3;
 const RETRY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(crate) struct Repair {
+pub(crate) struct AllocationRepair {
     ports: Arc<NodePorts>,
     /// Ports that are taken and nobody has: how often that must be seen before they are freed.
-    leaks: HashMap<usize, u8>,
+    leaked_ports: HashMap<usize, u8>,
 }
 
-impl Repair {
-    pub(crate) fn new(services: &Services) -> Self {
-        Self { ports: services.ports.clone(), leaks: HashMap::new() }
+impl AllocationRepair {
+    pub(crate) fn new(services: &ServiceAllocator) -> Self {
+        Self { ports: services.ports.clone(), leaked_ports: HashMap::new() }
     }
 
     /// Looks at all ports once. Before that, nobody gets one.
     pub(crate) async fn ports(&mut self, registry: &Registry) -> Result<(), Status> {
-        ports::repair(registry, &self.ports, &mut self.leaks).await
+        ports::repair(registry, &self.ports, &mut self.leaked_ports).await
     }
 
     /// Looks at all addresses once.
@@ -67,7 +67,7 @@ impl Repair {
     async fn turn(&mut self, registry: &Weak<Registry>, turn: u64) -> Result<(), Status> {
         let Some(strong) = registry.upgrade() else { return Ok(()) };
         let kind = strong.kind("", "services")?;
-        let page = Page { limit: 1, ..Page::default() };
+        let page = ListOptions { limit: 1, ..ListOptions::default() };
         let newest = strong.list(&kind, &Selection::default(), &page)?.revision;
         drop(strong);
         let cursor = Cursor::open(kind.objects()?, Topic::All, newest);
@@ -81,7 +81,7 @@ impl Repair {
         }
         let Some(strong) = registry.upgrade() else { return Ok(()) };
         if turn.is_multiple_of(PORTS) {
-            ports::repair(&strong, &self.ports, &mut self.leaks).await?;
+            ports::repair(&strong, &self.ports, &mut self.leaked_ports).await?;
         }
         addresses::repair(&strong).await
     }

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 
 use api::core::RangeAllocation;
 use object::{Bytes, Lens, Status, Value, View};
-use schema::{Definition, Names, Scope, Storage};
-use server::{Registry, Served};
+use schema::{ResourceDefinition, ResourceNames, Scope, StorageConfig};
+use server::{Registry, ServedResource};
 use tokio::sync::Semaphore;
 
 use super::{
@@ -21,14 +21,14 @@ const TRIES: usize = 64;
 #[derive(Debug)]
 pub(crate) struct NodePorts {
     pub(super) range: RangeInclusive<i32>,
-    kind: Served,
+    kind: ServedResource,
     /// One at a time: of several at once all but one would have to begin anew.
-    turn: Semaphore,
+    lock: Semaphore,
 }
 
 /// What is stored: nothing yet, or a range and what of it is taken.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Stored {
+pub(super) struct PortAllocationState {
     pub(super) revision: u64,
     pub(super) range: String,
     pub(super) map: Bitmap,
@@ -39,7 +39,7 @@ impl NodePorts {
         registry: &Registry,
         range: RangeInclusive<i32>,
     ) -> Result<Self, store::Error> {
-        Ok(Self { range, kind: registry.open_own(kind())?, turn: Semaphore::new(1) })
+        Ok(Self { range, kind: registry.open_own(kind())?, lock: Semaphore::new(1) })
     }
 
     /// Changes what is taken; `change` is called again if another server was faster.
@@ -48,7 +48,7 @@ impl NodePorts {
         registry: &Registry,
         mut change: impl FnMut(&mut Bitmap) -> Result<T, Status>,
     ) -> Result<T, Status> {
-        let _turn = self.turn.acquire().await.map_err(Status::internal)?;
+        let _turn = self.lock.acquire().await.map_err(Status::internal)?;
         for _ in 0..TRIES {
             let mut stored = self.stored()?;
             if stored.revision == 0 {
@@ -81,28 +81,28 @@ impl NodePorts {
         .await
     }
 
-    pub(super) fn stored(&self) -> Result<Stored, Status> {
+    pub(super) fn stored(&self) -> Result<PortAllocationState, Status> {
         let Some(version) = self.kind.objects()?.get(&self.kind.path("", NAME)) else {
-            return Ok(Stored::default());
+            return Ok(PortAllocationState::default());
         };
         let object = RangeAllocation::view(&version.object);
         let bytes = Bytes::decode(object.data()).unwrap_or_default();
         let (revision, range) = (version.revision, object.range().to_owned());
-        Ok(Stored { revision, range, map: Bitmap::from_bytes(&bytes) })
+        Ok(PortAllocationState { revision, range, map: Bitmap::from_bytes(&bytes) })
     }
 
     /// Whether it could be stored: nobody was faster.
     pub(super) async fn replace(
         &self,
         registry: &Registry,
-        stored: &Stored,
+        stored: &PortAllocationState,
     ) -> Result<bool, Status> {
         let mut object = Value::object();
         object["apiVersion"] = "v1".into();
         object["kind"] = "RangeAllocation".into();
         object["metadata"] = Value::object();
         object["range"] = stored.range.as_str().into();
-        object["data"] = Bytes::text(&stored.map.to_bytes()).into();
+        object["data"] = Bytes::encode(&stored.map.to_bytes()).into();
         match registry.replace_own(&self.kind, NAME, (stored.revision, object)).await {
             Ok(_) => Ok(true),
             Err(store::Error::Conflict { .. }) => Ok(false),
@@ -112,20 +112,20 @@ impl NodePorts {
 }
 
 /// A kind that nobody can ask for.
-fn kind() -> Definition {
-    let names = Names {
+fn kind() -> ResourceDefinition {
+    let names = ResourceNames {
         group: "",
         version: "v1",
         kind: "RangeAllocation",
         plural: "ranges",
         singular: "",
-        short: &[],
+        short_names: &[],
         categories: &[],
     };
-    Definition {
+    ResourceDefinition {
         scope: Scope::Cluster,
-        storage: Storage::new("ranges", "v1"),
+        storage: StorageConfig::new("ranges", "v1"),
         served: false,
-        ..Definition::bare(names, RangeAllocation::SHAPE)
+        ..ResourceDefinition::without_resource(names, RangeAllocation::SHAPE)
     }
 }

@@ -16,64 +16,69 @@ use std::{net::IpAddr, ops::RangeInclusive, sync::Arc};
 
 use api::core::{Service, ServicePort};
 use object::{List, Status, Value, View};
-use schema::{Errors, Path};
-use server::{Admission, Claim, Claimed, Claiming, Operation, Outcome, Registry, Served, Settling};
+use schema::{ErrorList, FieldPath};
+use server::{
+    AdmissionAttributes, AllocateFuture, Allocation, Allocator, FinishFuture, Operation, Registry,
+    ServedResource, WriteOutcome,
+};
 use tokio::time::Instant;
 use tracing::warn;
 
-use self::tally::Tally;
+use self::tally::AllocatorMetrics;
 use self::{
-    addresses::{Addresses, Refused},
+    addresses::{AllocateError, IpAllocator},
     node_ports::NodePorts,
-    ports::Ports,
+    ports::PortAllocation,
 };
-pub(crate) use self::{range::Range, repair::Repair, tally::Given};
+pub(crate) use self::{
+    range::ServiceCidr, repair::AllocationRepair, tally::AllocatorMetricsSource,
+};
 
 /// Gives Services what they need and have not asked for by name, and refuses what another has.
 #[derive(Debug)]
-pub(crate) struct Services {
+pub(crate) struct ServiceAllocator {
     /// The families of addresses that the cluster has; the first is that of who says nothing.
     families: Vec<&'static str>,
     ports: Arc<NodePorts>,
-    tally: Tally,
+    tally: AllocatorMetrics,
 }
 
 /// What a Service has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Places {
+struct ServiceResources {
     addresses: Vec<String>,
     ports: Vec<i32>,
 }
 
 /// What one write takes and frees.
 #[derive(Debug)]
-struct Taken {
+struct ServiceAllocation {
     all: Arc<NodePorts>,
     owner: (String, String),
-    taken: Places,
-    had: Places,
-    has: Places,
+    taken: ServiceResources,
+    had: ServiceResources,
+    has: ServiceResources,
 }
 
-impl Services {
+impl ServiceAllocator {
     pub(crate) fn open(
         registry: &Registry,
-        ranges: &[Range],
+        ranges: &[ServiceCidr],
         ports: RangeInclusive<i32>,
     ) -> Result<Self, store::Error> {
-        let families = ranges.iter().map(Range::family).collect();
+        let families = ranges.iter().map(ServiceCidr::family).collect();
         let ports = Arc::new(NodePorts::open(registry, ports)?);
-        Ok(Self { families, ports, tally: Tally::default() })
+        Ok(Self { families, ports, tally: AllocatorMetrics::default() })
     }
 
-    async fn take(&self, write: &mut Admission<'_>) -> Result<Taken, Status> {
+    async fn take(&self, write: &mut AdmissionAttributes<'_>) -> Result<ServiceAllocation, Status> {
         let old = write.old.map(Service::view);
-        let had = old.filter(|_| !write.dry_run).map(Places::of).unwrap_or_default();
+        let had = old.filter(|_| !write.dry_run).map(ServiceResources::of).unwrap_or_default();
         let owner = (write.namespace.to_string(), write.name.to_string());
-        let mut taken = Taken {
+        let mut taken = ServiceAllocation {
             all: self.ports.clone(),
             owner,
-            taken: Places::default(),
+            taken: ServiceResources::default(),
             has: had.clone(),
             had,
         };
@@ -81,19 +86,19 @@ impl Services {
             return Ok(taken);
         }
         let mut service = Service::from(write.object.clone());
-        let errs = families::settle(&mut service, old, &self.families);
+        let errs = families::default_families(&mut service, old, &self.families);
         if !errs.is_empty() {
-            return Err(errs.status("", "Service", service.metadata().name()));
+            return Err(errs.into_status("", "Service", service.metadata().name()));
         }
         let done = self.fill(write, &mut service, &mut taken).await;
         if let Err(status) = done {
-            Box::new(taken).settle(write.registry, Outcome::Failed).await;
+            Box::new(taken).finish(write.registry, WriteOutcome::Failed).await;
             return Err(status);
         }
-        taken.has = Places::of(&service);
+        taken.has = ServiceResources::of(&service);
         if write.dry_run {
             // Nothing changes hands.
-            (taken.has, taken.taken) = (Places::default(), Places::default());
+            (taken.has, taken.taken) = (ServiceResources::default(), ServiceResources::default());
         }
         write.object = service.into();
         Ok(taken)
@@ -101,18 +106,18 @@ impl Services {
 
     async fn fill(
         &self,
-        write: &Admission<'_>,
+        write: &AdmissionAttributes<'_>,
         service: &mut Service,
-        taken: &mut Taken,
+        taken: &mut ServiceAllocation,
     ) -> Result<(), Status> {
         let old = write.old.map(Service::view);
-        let addresses = Addresses {
+        let addresses = IpAllocator {
             registry: write.registry,
             owner: (&taken.owner.0, &taken.owner.1),
             ranges: addresses::ranges(write.registry, true)?,
             dry_run: write.dry_run,
         };
-        for (at, family) in families::wanted(service, old) {
+        for (at, family) in families::missing_ips(service, old) {
             let named =
                 service.spec().cluster_ips().iter().nth(at).is_some_and(|ip| !ip.is_empty());
             let began = Instant::now();
@@ -127,9 +132,9 @@ impl Services {
         let spec = service.spec();
         if spec.needs_node_ports() || spec.needs_health_check() {
             let plan = |map: &mut bitmap::Bitmap| {
-                let mut ports = Ports::new(&self.ports.range, map, write.dry_run);
+                let mut ports = PortAllocation::new(&self.ports.range, map, write.dry_run);
                 let mut service = service.clone();
-                ports.allot(&mut service, old)?;
+                ports.allocate_for(&mut service, old)?;
                 Ok((service, ports.own))
             };
             let (with, own) = self.ports.change(write.registry, plan).await?;
@@ -142,7 +147,7 @@ impl Services {
 
 /// Takes one address and writes it into the Service. Gives it, unless the Service had it before.
 async fn address(
-    addresses: &Addresses<'_>,
+    addresses: &IpAllocator<'_>,
     service: &mut Service,
     at: usize,
     family: &str,
@@ -152,17 +157,17 @@ async fn address(
     let mut list: Vec<String> = spec.cluster_ips().iter().map(str::to_owned).collect();
     list.resize(list.len().max(at + 1), String::new());
     let invalid = |list: &[String], why: String| {
-        let mut errs = Errors::default();
-        let (path, value) = (Path::Root.field("spec"), list.iter().map(String::as_str));
+        let mut errs = ErrorList::default();
+        let (path, value) = (FieldPath::Root.field("spec"), list.iter().map(String::as_str));
         errs.invalid(&path.field("clusterIPs"), value.collect::<Value>(), why);
-        errs.status("", "Service", &name)
+        errs.into_status("", "Service", &name)
     };
     let taken = if list[at].is_empty() {
-        let ip = addresses.any(family).await.map_err(|refused| match refused {
-            Refused::Full => Status::internal(format!(
+        let ip = addresses.allocate_next(family).await.map_err(|refused| match refused {
+            AllocateError::Full => Status::internal(format!(
                 "failed to allocate a serviceIP for Service {name:?}: range is full"
             )),
-            Refused::For(why) => invalid(&list, format!("failed to allocate IP: {why}")),
+            AllocateError::For(why) => invalid(&list, format!("failed to allocate IP: {why}")),
         })?;
         list[at] = ip.to_string();
         Some(list[at].clone())
@@ -170,7 +175,7 @@ async fn address(
         let ip: IpAddr = list[at]
             .parse()
             .map_err(|_| Status::internal(format!("failed to parse service IP {:?}", list[at])))?;
-        let taken = addresses.exactly(ip).await;
+        let taken = addresses.allocate(ip).await;
         taken.map_err(|why| invalid(&list, format!("failed to allocate IP {}: {why}", list[at])))?
     };
     if at == 0 {
@@ -180,28 +185,28 @@ async fn address(
     Ok(taken)
 }
 
-impl Claim for Services {
-    fn concerns(&self, served: &Served) -> bool {
+impl Allocator for ServiceAllocator {
+    fn applies_to(&self, served: &ServedResource) -> bool {
         let names = &served.definition.names;
         names.group.is_empty() && names.plural == "services"
     }
 
-    fn claim<'a>(&'a self, write: &'a mut Admission<'_>) -> Claiming<'a> {
+    fn allocate<'a>(&'a self, write: &'a mut AdmissionAttributes<'_>) -> AllocateFuture<'a> {
         Box::pin(async move {
-            let taken: Box<dyn Claimed> = Box::new(self.take(write).await?);
+            let taken: Box<dyn Allocation> = Box::new(self.take(write).await?);
             Ok(taken)
         })
     }
 }
 
-impl Claimed for Taken {
-    fn settle(self: Box<Self>, registry: &Registry, outcome: Outcome) -> Settling<'_> {
+impl Allocation for ServiceAllocation {
+    fn finish(self: Box<Self>, registry: &Registry, outcome: WriteOutcome) -> FinishFuture<'_> {
         Box::pin(async move {
             let mut free = match outcome {
-                Outcome::Stored => self.had.without(&self.has),
-                Outcome::Failed => self.taken,
-                Outcome::Gone => self.had.with(&self.has),
-                Outcome::Unknown => return,
+                WriteOutcome::Stored => self.had.without(&self.has),
+                WriteOutcome::Failed => self.taken,
+                WriteOutcome::Gone => self.had.with(&self.has),
+                WriteOutcome::Unknown => return,
             };
             let owner = (self.owner.0.as_str(), self.owner.1.as_str());
             // Of two who make the same Service one fails, but its places are the other's too.
@@ -220,12 +225,15 @@ impl Claimed for Taken {
 }
 
 /// What the stored Service has.
-fn stored(registry: &Registry, (namespace, name): (&str, &str)) -> Result<Places, Status> {
+fn stored(
+    registry: &Registry,
+    (namespace, name): (&str, &str),
+) -> Result<ServiceResources, Status> {
     let kind = registry.kind("", "services")?;
-    Ok(Places::of(Service::view(&registry.get(&kind, namespace, name)?.object)))
+    Ok(ServiceResources::of(Service::view(&registry.get(&kind, namespace, name)?.object)))
 }
 
-impl Places {
+impl ServiceResources {
     fn of(service: &Service) -> Self {
         let spec = service.spec();
         let addresses = spec.cluster_ips().iter().filter(|_| spec.needs_cluster_ip());

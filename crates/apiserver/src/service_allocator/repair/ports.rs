@@ -4,11 +4,11 @@ use std::{collections::HashMap, ops::RangeInclusive};
 
 use api::core::{Service, ServicePort};
 use object::{Status, View};
-use server::{Page, Registry, Selection};
+use server::{ListOptions, Registry, Selection};
 use tracing::warn;
 
 use super::{super::ports, NodePorts, tell};
-use crate::allocate::bitmap::Bitmap;
+use crate::service_allocator::bitmap::Bitmap;
 
 /// A write may be under way: so often a port must have been nobody's before it is freed.
 const SEEN: u8 = 3;
@@ -28,7 +28,7 @@ pub(super) async fn repair(
     for _ in 0..TRIES {
         // In this order: whatever is taken after this is of no Service in the list.
         let mut stored = node_ports.stored()?;
-        let list = registry.list(&kind, &Selection::default(), &Page::default())?;
+        let list = registry.list(&kind, &Selection::default(), &ListOptions::default())?;
         let services: Vec<_> = list.items.iter().map(|own| Service::view(&own.object)).collect();
         let range = &node_ports.range;
         let (known, before) = (stored.range == ports::text(range), stored.clone());
@@ -42,7 +42,7 @@ pub(super) async fn repair(
         }
         *leaks = left;
         for (service, reason, note) in wrong {
-            let about = tell::About::service(service);
+            let about = tell::EventSubject::service(service);
             tell::warn(registry, about, (WHO, reason, "PortAllocation"), &note).await;
         }
         return Ok(());

@@ -3,32 +3,34 @@
 use std::{net::IpAddr, sync::Arc};
 
 use object::{Object, View};
-use server::{Counter, Gauge, Name, Page, Registry, Report, Selection, Timing};
+use server::{
+    CounterVec, GaugeVec, HistogramVec, ListOptions, MetricDesc, MetricsSource, Registry, Selection,
+};
 use tokio::time::Instant;
 
-use super::{Range, Services, addresses};
+use super::{ServiceAllocator, ServiceCidr, addresses};
 
 const SECONDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 /// What was given.
 #[derive(Debug)]
-pub(super) struct Tally {
-    given: Counter,
-    refused: Counter,
-    seconds: Timing,
+pub(super) struct AllocatorMetrics {
+    given: CounterVec,
+    refused: CounterVec,
+    seconds: HistogramVec,
 }
 
 /// The same, and what there is.
 #[derive(Debug)]
-pub(crate) struct Given {
+pub(crate) struct AllocatorMetricsSource {
     pub(crate) registry: Arc<Registry>,
-    pub(crate) services: Arc<Services>,
+    pub(crate) services: Arc<ServiceAllocator>,
 }
 
-impl Default for Tally {
+impl Default for AllocatorMetrics {
     fn default() -> Self {
         let labels = &["cidr", "scope"];
-        let counter = |name, help| Counter::new(Name { name, help, labels });
+        let counter = |name, help| CounterVec::new(MetricDesc { name, help, labels });
         Self {
             given: counter(
                 "kube_apiserver_clusterip_allocator_allocation_total",
@@ -38,8 +40,8 @@ impl Default for Tally {
                 "kube_apiserver_clusterip_allocator_allocation_errors_total",
                 "Addresses that were not given.",
             ),
-            seconds: Timing::new(
-                Name {
+            seconds: HistogramVec::new(
+                MetricDesc {
                     name: "kube_apiserver_clusterip_allocator_allocation_duration_seconds",
                     help: "How long it took to give an address.",
                     labels: &["cidr"],
@@ -50,9 +52,9 @@ impl Default for Tally {
     }
 }
 
-impl Tally {
+impl AllocatorMetrics {
     /// An address of a range was given, or none; `named`: a certain one was asked for.
-    pub(super) fn count(&self, range: &Range, named: bool, given: bool, began: Instant) {
+    pub(super) fn count(&self, range: &ServiceCidr, named: bool, given: bool, began: Instant) {
         let (cidr, scope) = (range.to_string(), if named { "static" } else { "dynamic" });
         let count = if given { &self.given } else { &self.refused };
         count.count(&[&cidr, scope]);
@@ -60,13 +62,13 @@ impl Tally {
     }
 }
 
-impl Report for Given {
+impl MetricsSource for AllocatorMetricsSource {
     fn report(&self, out: &mut String) {
-        let Tally { given, refused, seconds } = &self.services.tally;
+        let AllocatorMetrics { given, refused, seconds } = &self.services.tally;
         given.write(out);
         refused.write(out);
         seconds.write(out);
-        let gauge = |name, help, labels| Gauge::new(Name { name, help, labels });
+        let gauge = |name, help, labels| GaugeVec::new(MetricDesc { name, help, labels });
         let taken = gauge(
             "kube_apiserver_clusterip_allocator_allocated_ips",
             "Addresses that Services have.",
@@ -104,12 +106,12 @@ impl Report for Given {
     }
 }
 
-impl Given {
+impl AllocatorMetricsSource {
     fn given(&self) -> Vec<IpAddr> {
         let Ok(kind) = self.registry.kind("networking.k8s.io", "ipaddresses") else {
             return Vec::new();
         };
-        let all = self.registry.list(&kind, &Selection::default(), &Page::default());
+        let all = self.registry.list(&kind, &Selection::default(), &ListOptions::default());
         let all = all.map(|list| list.items).unwrap_or_default();
         let name = |object| Object::view(object).metadata().name().parse().ok();
         all.iter().filter_map(|version| name(&version.object)).collect()

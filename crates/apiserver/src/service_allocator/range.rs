@@ -5,13 +5,13 @@ use std::{fmt, net::IpAddr, str::FromStr};
 use ring::rand::{SecureRandom, SystemRandom};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Range {
+pub(crate) struct ServiceCidr {
     base: u128,
     bits: u8,
     ipv4: bool,
 }
 
-impl FromStr for Range {
+impl FromStr for ServiceCidr {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
@@ -30,14 +30,14 @@ impl FromStr for Range {
     }
 }
 
-impl fmt::Display for Range {
+impl fmt::Display for ServiceCidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = if self.ipv4 { 32 } else { 128 };
         write!(f, "{}/{}", self.nth(0), width - self.bits)
     }
 }
 
-impl Range {
+impl ServiceCidr {
     pub(crate) fn is_ipv4(&self) -> bool {
         self.ipv4
     }
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn gives_every_address_once_and_none_of_the_ends() {
-        let range: Range = "10.96.0.0/24".parse().unwrap();
+        let range: ServiceCidr = "10.96.0.0/24".parse().unwrap();
         let mut all: Vec<_> = range.dynamic().collect();
         assert_eq!(all.len(), 254);
         all.sort();
@@ -126,9 +126,9 @@ mod tests {
         assert!(!range.contains("10.96.0.255".parse().unwrap()));
         assert!(!range.contains("10.97.0.1".parse().unwrap()));
         assert_eq!(range.to_string(), "10.96.0.0/24");
-        let small: Range = "10.96.0.0/30".parse().unwrap();
+        let small: ServiceCidr = "10.96.0.0/30".parse().unwrap();
         assert_eq!(small.dynamic().count(), 2);
-        let other: Range = "fd00::/112".parse().unwrap();
+        let other: ServiceCidr = "fd00::/112".parse().unwrap();
         assert!(other.contains("fd00::ffff".parse().unwrap()), "v6 has no broadcasts");
         assert!(!other.contains("fd00::".parse().unwrap()));
         assert_eq!((other.dynamic().count(), other.family()), (65_535, "IPv6"));

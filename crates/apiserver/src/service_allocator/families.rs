@@ -2,15 +2,19 @@
 
 use api::core::{Service, ServiceSpec};
 use object::{List, Value};
-use schema::{Errors, Path};
+use schema::{ErrorList, FieldPath};
 
-const SPEC: Path = Path::Root.field("spec");
+const SPEC: FieldPath = FieldPath::Root.field("spec");
 
 /// Fills in what follows from what is given; says what does not fit. The cluster has
 /// addresses of these families, one or two; the first is that of who says nothing.
-pub(super) fn settle(service: &mut Service, old: Option<&Service>, families: &[&str]) -> Errors {
-    let mut errs = Errors::default();
-    if !service.spec().needs_cluster_ip() || old.is_some_and(|old| stays(service, old)) {
+pub(super) fn default_families(
+    service: &mut Service,
+    old: Option<&Service>,
+    families: &[&str],
+) -> ErrorList {
+    let mut errs = ErrorList::default();
+    if !service.spec().needs_cluster_ip() || old.is_some_and(|old| keeps_families(service, old)) {
         return errs;
     }
     let before = old.map(Service::spec).filter(|spec| spec.needs_cluster_ip());
@@ -45,13 +49,15 @@ pub(super) fn settle(service: &mut Service, old: Option<&Service>, families: &[&
 }
 
 /// The addresses that a Service must get: where in its list, and of which family.
-pub(super) fn wanted(service: &Service, old: Option<&Service>) -> Vec<(usize, String)> {
+pub(super) fn missing_ips(service: &Service, old: Option<&Service>) -> Vec<(usize, String)> {
     let spec = service.spec();
     let before = old.map(Service::spec).filter(|spec| spec.needs_cluster_ip());
     let given = match before {
         _ if !spec.needs_cluster_ip() || is_headless(spec) => return Vec::new(),
         None => 0,
-        Some(before) if is_headless(before) || old.is_some_and(|old| stays(service, old)) => {
+        Some(before)
+            if is_headless(before) || old.is_some_and(|old| keeps_families(service, old)) =>
+        {
             return Vec::new();
         }
         // Of two, one may be let go, and it may come again; the first stays.
@@ -63,7 +69,7 @@ pub(super) fn wanted(service: &Service, old: Option<&Service>) -> Vec<(usize, St
 }
 
 /// Who prefers two families keeps what there was when he asked, whatever the cluster has now.
-fn stays(service: &Service, old: &Service) -> bool {
+fn keeps_families(service: &Service, old: &Service) -> bool {
     let (spec, before) = (service.spec(), old.spec());
     let prefers = |policy: Option<&str>| policy.is_some_and(|own| own == "PreferDualStack");
     spec.type_() == before.type_()
@@ -93,7 +99,7 @@ fn default_policy(service: &mut Service, before: Option<&ServiceSpec>) {
 }
 
 /// One family, and what is given for two; two, and what is taken away.
-fn check_policy(spec: &mut ServiceSpec, before: Option<&ServiceSpec>, errs: &mut Errors) {
+fn check_policy(spec: &mut ServiceSpec, before: Option<&ServiceSpec>, errs: &mut ErrorList) {
     let at = SPEC.field("ipFamilyPolicy");
     let policy = spec.ip_family_policy().unwrap_or_default().to_owned();
     if policy == "SingleStack" {
@@ -131,7 +137,7 @@ fn check_policy(spec: &mut ServiceSpec, before: Option<&ServiceSpec>, errs: &mut
 }
 
 /// An address tells its family.
-fn infer(spec: &mut ServiceSpec, all: &[&str], errs: &mut Errors) {
+fn infer(spec: &mut ServiceSpec, all: &[&str], errs: &mut ErrorList) {
     let addresses = spec.cluster_ips().clone();
     let mut families: Vec<String> = spec.ip_families().iter().map(str::to_owned).collect();
     for (i, address) in addresses.iter().enumerate() {
@@ -152,7 +158,7 @@ fn infer(spec: &mut ServiceSpec, all: &[&str], errs: &mut Errors) {
     spec.set_ip_families(families.iter().map(String::as_str).collect::<List<String>>());
 }
 
-fn check_families(spec: &ServiceSpec, all: &[&str], errs: &mut Errors) {
+fn check_families(spec: &ServiceSpec, all: &[&str], errs: &mut ErrorList) {
     if spec.ip_family_policy() == Some("RequireDualStack") && all.len() < 2 {
         let why = "this cluster is not configured for dual-stack services";
         errs.invalid(&SPEC.field("ipFamilyPolicy"), "RequireDualStack", why);
@@ -178,22 +184,22 @@ mod tests {
     #[test]
     fn one_family_is_what_a_service_gets_by_default() {
         let mut plain = service(ServiceSpec::new());
-        assert!(settle(&mut plain, None, &["IPv4"]).is_empty());
+        assert!(default_families(&mut plain, None, &["IPv4"]).is_empty());
         assert_eq!(plain.spec().ip_family_policy(), Some("SingleStack"));
         assert_eq!(plain.spec().ip_families().iter().collect::<Vec<_>>(), ["IPv4"]);
         let mut headless =
             service(ServiceSpec::new().with_cluster_ip("None").with_cluster_ips(["None"]));
-        assert!(settle(&mut headless, None, &["IPv4"]).is_empty());
+        assert!(default_families(&mut headless, None, &["IPv4"]).is_empty());
         assert_eq!(headless.spec().ip_families().len(), 2);
     }
 
     #[test]
     fn what_the_cluster_lacks_is_refused() {
         let mut both = service(ServiceSpec::new().with_ip_family_policy("RequireDualStack"));
-        let errs = settle(&mut both, None, &["IPv4"]);
+        let errs = default_families(&mut both, None, &["IPv4"]);
         assert!(errs.0[0].to_string().ends_with("not configured for dual-stack services"));
         let mut other = service(ServiceSpec::new().with_ip_families(["IPv6"]));
-        let errs = settle(&mut other, None, &["IPv4"]);
+        let errs = default_families(&mut other, None, &["IPv4"]);
         assert_eq!(errs.0[0].path, "spec.ipFamilies[0]");
     }
 
@@ -206,17 +212,17 @@ mod tests {
     #[test]
     fn two_families_where_the_cluster_has_them() {
         let mut plain = service(ServiceSpec::new());
-        assert!(settle(&mut plain, None, BOTH).is_empty());
+        assert!(default_families(&mut plain, None, BOTH).is_empty());
         assert_eq!(families(&plain), ["IPv4"]);
         for policy in ["PreferDualStack", "RequireDualStack"] {
             let mut both = service(ServiceSpec::new().with_ip_family_policy(policy));
-            assert!(settle(&mut both, None, BOTH).is_empty());
+            assert!(default_families(&mut both, None, BOTH).is_empty());
             assert_eq!(families(&both), BOTH);
-            assert_eq!(wanted(&both, None).len(), 2);
+            assert_eq!(missing_ips(&both, None).len(), 2);
         }
         let spec = ServiceSpec::new().with_ip_family_policy("PreferDualStack");
         let mut other = service(spec.with_ip_families(["IPv6"]));
-        assert!(settle(&mut other, None, BOTH).is_empty());
+        assert!(default_families(&mut other, None, BOTH).is_empty());
         assert_eq!(families(&other), ["IPv6", "IPv4"]);
     }
 
@@ -227,14 +233,14 @@ mod tests {
         let one = service(one);
         let mut two = one.clone();
         two.spec_mut().set_ip_family_policy("RequireDualStack");
-        assert!(settle(&mut two, Some(&one), BOTH).is_empty());
-        assert_eq!(wanted(&two, Some(&one)), [(1, "IPv6".to_owned())]);
+        assert!(default_families(&mut two, Some(&one), BOTH).is_empty());
+        assert_eq!(missing_ips(&two, Some(&one)), [(1, "IPv6".to_owned())]);
         two.spec_mut().set_cluster_ips(["10.0.0.1", "fd00::1"]);
         let mut back = two.clone();
         back.spec_mut().set_ip_family_policy("SingleStack");
-        assert!(settle(&mut back, Some(&two), BOTH).is_empty());
+        assert!(default_families(&mut back, Some(&two), BOTH).is_empty());
         assert_eq!(back.spec().cluster_ips().len(), 1);
-        assert!(wanted(&back, Some(&two)).is_empty());
+        assert!(missing_ips(&back, Some(&two)).is_empty());
     }
 
     #[test]
@@ -243,7 +249,7 @@ mod tests {
         let spec = spec.with_ip_families(["IPv4"]).with_ip_family_policy("PreferDualStack");
         let old = service(spec);
         let mut same = old.clone();
-        assert!(settle(&mut same, Some(&old), BOTH).is_empty());
-        assert_eq!((families(&same), wanted(&same, Some(&old)).len()), (vec!["IPv4"], 0));
+        assert!(default_families(&mut same, Some(&old), BOTH).is_empty());
+        assert_eq!((families(&same), missing_ips(&same, Some(&old)).len()), (vec!["IPv4"], 0));
     }
 }

@@ -5,15 +5,15 @@ use std::net::IpAddr;
 
 use api::core::Service;
 use object::{Object, Status, Time, Value, View};
-use server::{Page, Registry, Selection};
+use server::{ListOptions, Registry, Selection};
 
-use super::tell::{self, About};
+use super::tell::{self, EventSubject};
 use crate::{
-    allocate::{
-        Places, Range,
+    bootstrap::internal_context,
+    service_allocator::{
+        ServiceCidr, ServiceResources,
         addresses::{FAMILY, GROUP, MANAGED, family, object, parent, ranges, remove},
     },
-    bootstrap::own_call,
 };
 
 /// A write may be under way for so many seconds: what it took is left alone.
@@ -25,20 +25,20 @@ const WHO: &str = "ipallocator-repair-controller";
 /// Looks at all Services, then at all addresses.
 pub(super) async fn repair(registry: &Registry) -> Result<(), Status> {
     let services = registry.kind("", "services")?;
-    let list = registry.list(&services, &Selection::default(), &Page::default())?;
+    let list = registry.list(&services, &Selection::default(), &ListOptions::default())?;
     let ranges = ranges(registry, false)?;
     for version in &list.items {
         repair_service(registry, Service::view(&version.object), &ranges).await?;
     }
     let kind = registry.kind(GROUP, "ipaddresses")?;
-    let list = registry.list(&kind, &Selection::default(), &Page::default())?;
+    let list = registry.list(&kind, &Selection::default(), &ListOptions::default())?;
     for version in &list.items {
         let address = &version.object;
         let owner = parent(address)
             .and_then(|(namespace, name)| registry.get(&services, namespace, name).ok());
         let owner = owner.as_ref().map(|version| Service::view(&version.object));
-        if let Some((reason, note)) = needless(address, owner, registry.clock().now()) {
-            let about = About::address(Object::view(address).metadata());
+        if let Some((reason, note)) = orphan_reason(address, owner, registry.clock().now()) {
+            let about = EventSubject::address(Object::view(address).metadata());
             tell::warn(registry, about, (WHO, reason, "IPAddressAllocation"), &note).await;
             remove(registry, Object::view(address).metadata().name()).await?;
         }
@@ -51,7 +51,7 @@ pub(super) async fn repair_one(registry: &Registry, service: &Service) -> Result
     // Most are as they should be, and no range must be read to see that.
     let kind = registry.kind(GROUP, "ipaddresses")?;
     let own = owner(service);
-    let mut names = Places::of(service).addresses.into_iter();
+    let mut names = ServiceResources::of(service).addresses.into_iter();
     let well = |name: String| {
         let found = registry.get(&kind, "", &name);
         found.is_ok_and(|version| {
@@ -67,11 +67,11 @@ pub(super) async fn repair_one(registry: &Registry, service: &Service) -> Result
 async fn repair_service(
     registry: &Registry,
     service: &Service,
-    ranges: &[Range],
+    ranges: &[ServiceCidr],
 ) -> Result<(), Status> {
     let kind = registry.kind(GROUP, "ipaddresses")?;
     let services = registry.kind("", "services")?;
-    for name in Places::of(service).addresses {
+    for name in ServiceResources::of(service).addresses {
         let found = registry.get(&kind, "", &name).ok();
         let found = found.as_ref().map(|version| &version.object);
         let other = found.and_then(parent).filter(|parent| *parent != owner(service));
@@ -80,7 +80,7 @@ async fn repair_service(
         let other = other.as_ref().map(|version| Service::view(&version.object));
         let verdict = verdict(service, &name, (found, other), ranges);
         if let Some((reason, note)) = verdict.wrong {
-            let about = About::service(service);
+            let about = EventSubject::service(service);
             tell::warn(registry, about, (WHO, reason, "ClusterIPAllocation"), &note).await;
         }
         if verdict.anew {
@@ -88,8 +88,8 @@ async fn repair_service(
                 remove(registry, &name).await?;
             }
             let made = object(&name, owner(service));
-            match registry.create(&mut own_call(), &kind, "", made).await {
-                Err(status) if !status.is("AlreadyExists") => return Err(status),
+            match registry.create(&mut internal_context(), &kind, "", made).await {
+                Err(status) if !status.has_reason("AlreadyExists") => return Err(status),
                 _ => {} // another server was faster
             }
         }
@@ -99,7 +99,7 @@ async fn repair_service(
 
 /// What is to be done about an address of a Service.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Verdict {
+struct IpFinding {
     wrong: Option<(&'static str, String)>,
     /// Whether its object must be made, or made anew.
     anew: bool,
@@ -110,18 +110,19 @@ fn verdict(
     service: &Service,
     name: &str,
     (found, other): (Option<&Value>, Option<&Service>),
-    ranges: &[Range],
-) -> Verdict {
+    ranges: &[ServiceCidr],
+) -> IpFinding {
     let (own, family) = (owner(service), family(name));
     let inside =
         name.parse::<IpAddr>().is_ok_and(|ip| ranges.iter().any(|range| range.contains(ip)));
-    let anew = |note: String| Verdict { wrong: Some(("ClusterIPNotAllocated", note)), anew: true };
+    let anew =
+        |note: String| IpFinding { wrong: Some(("ClusterIPNotAllocated", note)), anew: true };
     if !inside {
         let note = format!(
             "Cluster IP [{family}]: {name} is not within any configured Service CIDR; please \
              recreate service"
         );
-        return Verdict { wrong: Some(("ClusterIPOutOfRange", note)), anew: false };
+        return IpFinding { wrong: Some(("ClusterIPOutOfRange", note)), anew: false };
     }
     let Some(found) = found else {
         return anew(format!("Cluster IP [{family}]: {name} is not allocated; repairing"));
@@ -137,21 +138,25 @@ fn verdict(
         Some(parent) if parent == own => {}
         Some(_) => match other {
             None => return anew(elsewhere()),
-            Some(other) if Places::of(other).addresses.iter().any(|ip| ip == name) => {
+            Some(other) if ServiceResources::of(other).addresses.iter().any(|ip| ip == name) => {
                 let note = format!(
                     "Cluster IP [{family}]:{name} was assigned to multiple services; please \
                      recreate service"
                 );
-                return Verdict { wrong: Some(("ClusterIPAlreadyAllocated", note)), anew: false };
+                return IpFinding { wrong: Some(("ClusterIPAlreadyAllocated", note)), anew: false };
             }
             Some(_) => {}
         },
     }
-    Verdict { wrong: None, anew: !is_labelled(found) }
+    IpFinding { wrong: None, anew: !is_labelled(found) }
 }
 
 /// Why an address is not needed any more: its Service is gone, or has others.
-fn needless(address: &Value, owner: Option<&Service>, now: i64) -> Option<(&'static str, String)> {
+fn orphan_reason(
+    address: &Value,
+    owner: Option<&Service>,
+    now: i64,
+) -> Option<(&'static str, String)> {
     let meta = Object::view(address).metadata();
     let name = meta.name();
     if meta.labels().get(MANAGED.0) != Some(MANAGED.1) {
@@ -163,7 +168,7 @@ fn needless(address: &Value, owner: Option<&Service>, now: i64) -> Option<(&'sta
         );
         return Some(("IPAddressNotAllocated", note));
     };
-    let made = |text: &str| Time::seconds(text).unwrap_or(now);
+    let made = |text: &str| Time::parse_seconds(text).unwrap_or(now);
     let since = made(meta.creation_timestamp());
     let Some(owner) = owner else {
         let note = format!(
@@ -175,7 +180,7 @@ fn needless(address: &Value, owner: Option<&Service>, now: i64) -> Option<(&'sta
     let younger = since > made(owner.metadata().creation_timestamp());
     let young = (spec.type_() == "ExternalName" && now - since < UNDER_WAY)
         || (younger && now - since < TAKEN_BACK);
-    if Places::of(owner).addresses.iter().any(|ip| ip == name) || young {
+    if ServiceResources::of(owner).addresses.iter().any(|ip| ip == name) || young {
         return None;
     }
     let note = format!(
@@ -210,7 +215,7 @@ mod tests {
 
     fn address(owner: &str) -> Value {
         let mut address = object("10.0.0.1", ("d", owner));
-        address["metadata"]["creationTimestamp"] = Time::text(100).into();
+        address["metadata"]["creationTimestamp"] = Time::format(100).into();
         address
     }
 
@@ -237,7 +242,7 @@ mod tests {
     #[test]
     fn what_nobody_has_is_removed_when_no_write_can_be_under_way() {
         let reason = |owner: Option<&Service>, now| {
-            needless(&address("a"), owner, now).map_or("", |(reason, _)| reason)
+            orphan_reason(&address("a"), owner, now).map_or("", |(reason, _)| reason)
         };
         assert_eq!(reason(None, 160), "");
         assert_eq!(reason(None, 161), "IPAddressNotAllocated");
@@ -247,6 +252,6 @@ mod tests {
         assert_eq!(reason(Some(&other), 106), "IPAddressWrongReference");
         let mut foreign = address("a");
         foreign["metadata"].remove("labels");
-        assert_eq!(needless(&foreign, None, 900), None, "somebody else's");
+        assert_eq!(orphan_reason(&foreign, None, 900), None, "somebody else's");
     }
 }

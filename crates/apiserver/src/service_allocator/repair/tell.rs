@@ -6,17 +6,17 @@ use ring::digest::{SHA256, digest};
 use server::Registry;
 use tracing::warn;
 
-use crate::bootstrap::own_call;
+use crate::bootstrap::internal_context;
 
 /// The object that an event is about.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct About<'a> {
+pub(super) struct EventSubject<'a> {
     version: &'static str,
     kind: &'static str,
     meta: &'a ObjectMeta,
 }
 
-impl<'a> About<'a> {
+impl<'a> EventSubject<'a> {
     pub(super) fn service(service: &'a Service) -> Self {
         Self { version: "v1", kind: "Service", meta: service.metadata() }
     }
@@ -29,20 +29,20 @@ impl<'a> About<'a> {
 /// Tells what is wrong. That it cannot be told is no reason not to repair it.
 pub(super) async fn warn(
     registry: &Registry,
-    about: About<'_>,
+    about: EventSubject<'_>,
     (who, reason, action): (&str, &str, &str),
     note: &str,
 ) {
     let made = match registry.kind("events.k8s.io", "events") {
         Ok(kind) => {
-            let event = event(registry.clock().micros(), about, (who, reason, action), note);
+            let event = event(registry.clock().now_micros(), about, (who, reason, action), note);
             let namespace = namespace(about.meta).to_owned();
-            registry.create(&mut own_call(), &kind, &namespace, event).await.map(drop)
+            registry.create(&mut internal_context(), &kind, &namespace, event).await.map(drop)
         }
         Err(status) => Err(status),
     };
     match made {
-        Err(status) if !status.is("AlreadyExists") => {
+        Err(status) if !status.has_reason("AlreadyExists") => {
             warn!(reason, note, why = status.message(), "an event cannot be written");
         }
         _ => {}
@@ -51,18 +51,18 @@ pub(super) async fn warn(
 
 fn event(
     now: i64,
-    about: About<'_>,
+    about: EventSubject<'_>,
     (who, reason, action): (&str, &str, &str),
     note: &str,
 ) -> Value {
-    let About { version, kind, meta } = about;
+    let EventSubject { version, kind, meta } = about;
     let seed = format!("{}/{reason}/{note}", meta.uid());
     let hash = digest(&SHA256, seed.as_bytes());
     let hash: String = hash.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
     let mut event = Value::object();
     event["metadata"]["name"] = format!("{}.{hash}", meta.name().replace(':', "-")).into();
     event["metadata"]["namespace"] = namespace(meta).into();
-    event["eventTime"] = MicroTime::text(now).into();
+    event["eventTime"] = MicroTime::format(now).into();
     event["reportingController"] = who.into();
     event["reportingInstance"] = who.into();
     for (field, value) in
