@@ -34,9 +34,11 @@ pub(super) fn feed(target: &str, input: &[u8], text: &str) -> bool {
     match target {
         "jwt" => token(input, text),
         "certificate" => certificate(input),
-        "front-proxy" => apiserver::readers::front_proxy(&headers(text)).is_some(),
-        "hook-answer" => from_json(input).is_ok_and(|tree| apiserver::readers::hook_answer(&tree)),
-        _ => yaml::from_yaml(text).is_ok_and(|tree| apiserver::readers::audit_policy(&tree)),
+        "front-proxy" => apiserver::fuzz_targets::front_proxy(&headers(text)).is_some(),
+        "hook-answer" => {
+            from_json(input).is_ok_and(|tree| apiserver::fuzz_targets::hook_answer(&tree))
+        }
+        _ => yaml::from_yaml(text).is_ok_and(|tree| apiserver::fuzz_targets::audit_policy(&tree)),
     }
 }
 

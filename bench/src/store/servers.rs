@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use object::SystemClock;
 use store::{
     Directory, DiskLog, DiskLogOptions,
-    face::{Compaction, EtcdServer, EtcdServerConfig, Identity, Limits, bind},
+    etcd_server::{Compaction, EtcdServer, EtcdServerConfig, Identity, Limits, bind},
 };
 
 /// A process that ends with this.

@@ -25,7 +25,7 @@ use tonic::{
 use tonic_prost::ProstCodec;
 use tracing::warn;
 
-use crate::dial::GrpcConnector;
+use crate::grpc_connector::GrpcConnector;
 
 /// How long it may take until it gives its keys.
 const KEYS: Duration = Duration::from_mins(1);

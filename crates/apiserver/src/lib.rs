@@ -14,22 +14,22 @@ mod client_config;
 mod condition;
 mod config;
 mod crds;
-mod dial;
 mod egress;
 mod emulation;
+mod environment;
 mod etcd;
 mod expressions;
 mod external_signer;
 mod features;
 mod flags;
 mod flow;
-mod ground;
+pub mod fuzz_targets;
+mod grpc_connector;
 mod handlers;
 mod health;
 mod identities;
-mod metered;
+mod instrumented_engine;
 mod peers;
-pub mod readers;
 mod reload;
 mod remote;
 mod service_allocator;
@@ -42,11 +42,11 @@ pub use self::{
     at_rest::{ENCRYPTION, unreadable},
     authn::{OidcFlags, ProxyHeaders},
     config::{Config, Flags},
+    environment::{ListenerSource, ServerEnvironment, StorageBackend},
     flags::{
         ABSENT_FLAGS, AuditFlags, ConnectionFlags, GeneralFlags, GivenFlags, LogFlags, Logging,
         MetricFlags, ServiceAccountFlags, StorageFlags, UnsupportedFlag, UnsupportedFlags, grouped,
         register_verbosity_setter,
     },
-    ground::{ListenerSource, ServerEnvironment, StorageBackend},
     start::{RunningServer, start, start_on, start_with},
 };

@@ -22,7 +22,7 @@ use tonic_prost::ProstCodec;
 use tracing::debug;
 
 use crate::{
-    dial::GrpcConnector,
+    grpc_connector::GrpcConnector,
     reload,
     structured::{aggregate, known, strict, text},
 };

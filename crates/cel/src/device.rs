@@ -8,9 +8,9 @@ use std::{
 use object::{Quantity, Value as Tree};
 
 use crate::{
+    decl_type::DeclType,
     environment::Environment,
     error::Error,
-    node::DeclType,
     program::{Bindings, Program},
     types::Type,
     value::{Key, Map, Message, Text, Value},

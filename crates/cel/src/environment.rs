@@ -5,13 +5,13 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use schema::effort;
+use schema::work_budget;
 
 use crate::{
     check::type_check,
+    decl_type::DeclType,
     function::Functions,
     library,
-    node::DeclType,
     policy::Variables,
     program::Program,
     source::{CompileErrors, ErrorCollector},
@@ -125,7 +125,7 @@ impl Environment {
     /// Compiles `source`; the error is upstream's.
     pub fn compile(self: &Arc<Self>, source: &str) -> Result<Program, CompileErrors> {
         let length = source.len() as u64;
-        if let Err(why) = effort::spend(20 + length / 2) {
+        if let Err(why) = work_budget::spend(20 + length / 2) {
             let mut problems = ErrorCollector::default();
             problems.add(None, why.to_string());
             return Err(problems.show(source));

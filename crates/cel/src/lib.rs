@@ -6,6 +6,7 @@ mod ast;
 mod attribute;
 mod check;
 mod cost;
+mod decl_type;
 pub mod device;
 mod environment;
 mod error;
@@ -13,7 +14,6 @@ mod escape;
 mod eval;
 mod function;
 mod library;
-mod node;
 mod pattern;
 mod plan;
 pub mod policy;
@@ -28,11 +28,11 @@ mod value;
 
 pub use self::{
     cost::CostRange,
+    decl_type::DeclType,
     environment::Environment,
     error::Error,
     escape::escape,
     library::{AccessRequest, Authorizer, Decision, ResourceAttributes, Url},
-    node::DeclType,
     program::{Bindings, CALL_LIMIT, INSTANTIATION_FAILED, Program},
     rules::CrdRuleCompiler,
     source::CompileErrors,

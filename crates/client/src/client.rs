@@ -12,7 +12,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
 
 use crate::{
-    CAUSE_HEADER, Config, Error, Response, cause_to_header, codec, line::Body, pool::Pool,
+    CAUSE_HEADER, Config, Error, Response, cause_to_header, codec, http2_connection::Body,
+    pool::Pool,
 };
 
 /// How often a server that asks for patience is asked again.

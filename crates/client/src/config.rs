@@ -6,7 +6,7 @@ use http::HeaderMap;
 
 use crate::{
     Auth, Connector, Error, Pem, PipeConnector, TcpConnector, TlsOptions, UnixConnector,
-    surroundings::ProxyEnv,
+    proxy_env::ProxyEnv,
 };
 
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";

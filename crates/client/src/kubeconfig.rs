@@ -11,7 +11,7 @@ use object::{Value, yaml};
 
 use crate::{
     Auth, Config, Error, Proxy, TcpConnector, TlsOptions, UnixConnector,
-    exec::ExecCredentialPlugin, oidc::OidcTokenSource, surroundings::ProxyEnv, tls::Pem,
+    exec::ExecCredentialPlugin, oidc::OidcTokenSource, proxy_env::ProxyEnv, tls::Pem,
 };
 
 /// One or several files, read as one: of a name given twice the first counts.

@@ -9,7 +9,7 @@
 
 mod api;
 mod auth;
-mod cause;
+mod cause_header;
 mod client;
 mod codec;
 mod config;
@@ -17,17 +17,17 @@ mod connect;
 mod discovery;
 mod error;
 mod exec;
+mod http2_connection;
 mod kubeconfig;
-mod line;
 mod oidc;
 mod options;
 mod pool;
 mod proxy;
+mod proxy_env;
 mod resolve;
 mod resource;
 mod response;
 mod resume;
-mod surroundings;
 mod tls;
 mod upgrade;
 mod verify;
@@ -36,7 +36,7 @@ mod watch;
 pub use self::{
     api::{Api, ApiObject},
     auth::{Auth, TokenSource},
-    cause::{CAUSE_HEADER, cause_from_header, cause_to_header},
+    cause_header::{CAUSE_HEADER, cause_from_header, cause_to_header},
     client::Client,
     config::{Config, OnWarning},
     connect::{

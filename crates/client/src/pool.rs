@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 
 use crate::{
     Connection, ConnectionUse, Connector, Error,
-    line::{self, Body, Http2Connection, StreamPermit},
+    http2_connection::{self, Body, Http2Connection, StreamPermit},
 };
 
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl Pool {
         let host = HeaderValue::try_from(self.connect.authority())
             .map_err(|error| Error::Invalid(error.to_string()))?;
         request.headers_mut().insert(HOST, host);
-        Ok((line::send_once(connected, request).await?, None))
+        Ok((http2_connection::send_once(connected, request).await?, None))
     }
 
     fn absolute_uri(&self, uri: &Uri) -> Result<Uri, Error> {

@@ -5,7 +5,7 @@ use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-use crate::{Error, codec, line::StreamPermit};
+use crate::{Error, codec, http2_connection::StreamPermit};
 
 /// The largest answer that is taken as a whole.
 const LARGEST: usize = 256 << 20;

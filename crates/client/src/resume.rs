@@ -14,7 +14,7 @@ use crate::{Api, ApiObject, Error, Selectors, Watch, WatchEvent, WatchStart};
 const FIRST: Duration = Duration::from_millis(800);
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// See `Api::follow`.
+/// See `Api::watch_resuming`.
 #[derive(Debug)]
 pub struct ResumingWatch<K> {
     api: Api<K>,

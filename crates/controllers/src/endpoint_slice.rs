@@ -1,6 +1,6 @@
 //! Where the pods of a Service are: EndpointSlices, in pieces of at most a hundred.
 
-mod act;
+mod actions;
 mod endpoints;
 
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use runtime::{CachedApi, Context, Controller, Reconcile, Requeue, Step};
 use schema::Kind;
 
 pub(crate) use self::{
-    act::{Action, execute},
+    actions::{Action, execute},
     endpoints::start as start_endpoints,
 };
 use crate::Config;

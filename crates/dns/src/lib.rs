@@ -7,13 +7,13 @@
 //! ```
 
 mod cache;
-mod entry;
 mod forward;
 mod http;
 mod manifest;
 mod metrics;
 mod resolver;
 mod serve;
+mod service_entry;
 mod source;
 mod zone;
 

@@ -8,7 +8,7 @@ use object::NamespacedName;
 use runtime::{Cache, Context};
 use tokio::sync::watch;
 
-use crate::{entry::ServiceEntry, zone::Zone};
+use crate::{service_entry::ServiceEntry, zone::Zone};
 
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const SERVICE_INDEX: &str = "service";

@@ -16,7 +16,7 @@ use hickory_proto::rr::{
     rdata::{CNAME, PTR, SOA, SRV, TXT},
 };
 
-use crate::entry::{EndpointHost, Port, ServiceEntry, ServiceKind};
+use crate::service_entry::{EndpointHost, Port, ServiceEntry, ServiceKind};
 
 /// Seconds that clients may keep an answer.
 pub(crate) const TTL: u32 = 5;

@@ -46,9 +46,9 @@ mod wait;
 
 use self::get_watch::watch as get_watch;
 use crate::{
-    call::{Environment, GLOBAL_FLAGS, Invocation},
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{self, Flag},
+    invocation::{Environment, GLOBAL_FLAGS, Invocation},
     select::Info,
 };
 

@@ -3,23 +3,23 @@
 mod autoscaler;
 mod containers;
 mod core;
-mod more;
+mod describe_writer;
 mod network;
 mod node;
+mod other_kinds;
 mod pod;
 mod request;
-mod sheet;
 mod storage;
 mod volumes;
 mod workload;
 
 use object::Value;
 
-pub(crate) use self::more::rows as rule_rows;
-use self::sheet::DescribeWriter;
+use self::describe_writer::DescribeWriter;
+pub(crate) use self::other_kinds::rows as rule_rows;
 use crate::{
-    call::Invocation,
-    fail::Result,
+    error::Result,
+    invocation::Invocation,
     print::{age, jsonpath},
     resources::escape,
     select::Info,
@@ -42,15 +42,17 @@ pub(crate) fn describe(call: &Invocation<'_>, info: &Info, events_too: bool) -> 
         ("apps", "ReplicaSet") => workload::replica_set(call, object, &mut sheet)?,
         ("apps", "StatefulSet") => workload::stateful_set(call, object, &mut sheet)?,
         ("apps", "DaemonSet") => workload::daemon_set(call, object, &mut sheet)?,
-        ("batch", "CronJob") => more::cron_job(object, &mut sheet),
-        ("", "ResourceQuota") => more::quota(object, &mut sheet),
-        ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => more::role(object, &mut sheet),
-        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
-            more::binding(object, &mut sheet);
+        ("batch", "CronJob") => other_kinds::cron_job(object, &mut sheet),
+        ("", "ResourceQuota") => other_kinds::quota(object, &mut sheet),
+        ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => {
+            other_kinds::role(object, &mut sheet)
         }
-        ("policy", "PodDisruptionBudget") => more::disruption_budget(object, &mut sheet),
-        ("scheduling.k8s.io", "PriorityClass") => more::priority_class(object, &mut sheet),
-        ("storage.k8s.io", "StorageClass") => more::storage_class(object, &mut sheet),
+        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
+            other_kinds::binding(object, &mut sheet);
+        }
+        ("policy", "PodDisruptionBudget") => other_kinds::disruption_budget(object, &mut sheet),
+        ("scheduling.k8s.io", "PriorityClass") => other_kinds::priority_class(object, &mut sheet),
+        ("storage.k8s.io", "StorageClass") => other_kinds::storage_class(object, &mut sheet),
         ("batch", "Job") => workload::job(object, &mut sheet),
         ("", "ReplicationController") => {
             workload::replication_controller(call, object, &mut sheet)?;
@@ -63,7 +65,7 @@ pub(crate) fn describe(call: &Invocation<'_>, info: &Info, events_too: bool) -> 
         ("certificates.k8s.io", "CertificateSigningRequest") => {
             request::describe(object, &mut sheet)?;
         }
-        ("", "LimitRange") => more::limit_range(object, &mut sheet),
+        ("", "LimitRange") => other_kinds::limit_range(object, &mut sheet),
         ("", "Endpoints") => network::endpoints(object, &mut sheet),
         ("discovery.k8s.io", "EndpointSlice") => network::slice(object, &mut sheet),
         ("networking.k8s.io", "Ingress") => network::ingress(call, object, &mut sheet),

@@ -9,7 +9,7 @@ use hyper::{
 };
 use object::quote::quote;
 
-use crate::fail::{CommandError, Result};
+use crate::error::{CommandError, Result};
 
 const REDIRECTS: usize = 10;
 const TRIES: usize = 3;

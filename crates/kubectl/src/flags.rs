@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use object::{Duration, quote::quote};
 
-use crate::fail::{CommandError, Result};
+use crate::error::{CommandError, Result};
 
 /// One flag of a command.
 #[derive(Clone, Copy, Debug)]

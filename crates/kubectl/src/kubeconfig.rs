@@ -9,7 +9,7 @@ use std::{
 use object::{Value, quote::quote, yaml};
 
 use crate::{
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     select::go_io_error,
 };
 

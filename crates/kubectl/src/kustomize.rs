@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use object::Value;
 
 pub(crate) use self::generate::hash;
-use crate::fail::{CommandError, Result};
+use crate::error::{CommandError, Result};
 
 /// An object on its way, and what it was called before.
 #[derive(Clone, Debug)]

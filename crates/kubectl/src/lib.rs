@@ -13,12 +13,12 @@
     reason = "what is printed is short, and reads better this way"
 )]
 
-mod call;
 mod commands;
 mod describe;
-mod fail;
+mod error;
 mod fetch;
 mod flags;
+mod invocation;
 mod kubeconfig;
 mod kustomize;
 mod merge;
@@ -30,12 +30,12 @@ mod select;
 mod server;
 mod stdio;
 mod streams;
-mod watching;
+mod watch_object;
 mod workload;
 
 use std::{ffi::OsString, process::ExitCode};
 
-use self::call::Environment;
+use self::invocation::Environment;
 
 /// Where a cluster of this machine is, unless somebody says so.
 const DATA_DIR: &str = "/var/lib/tiphys";

@@ -6,7 +6,7 @@ use object::Value;
 use schema::{ResourceDefinition, patch};
 
 use crate::{
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     server::PatchType,
 };
 

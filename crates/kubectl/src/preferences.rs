@@ -6,10 +6,10 @@ use std::{fs, path::PathBuf};
 use object::{Value, quote::quote, yaml};
 
 use crate::{
-    call::{Environment, GLOBAL_FLAGS},
     commands::{COMMANDS, Command},
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::Flag,
+    invocation::{Environment, GLOBAL_FLAGS},
     select::go_io_error,
 };
 

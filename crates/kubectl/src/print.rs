@@ -6,7 +6,7 @@ pub(crate) mod json;
 pub(crate) mod jsonpath;
 mod order;
 pub(crate) mod table;
-pub(crate) mod tabs;
+pub(crate) mod tabwriter;
 mod template;
 pub(crate) mod terminal;
 pub(crate) mod typed;
@@ -17,9 +17,9 @@ use object::{Value, quote::quote, yaml};
 
 use self::{columns::Columns, jsonpath::Template};
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::Flag,
+    invocation::Invocation,
     select::go_io_error,
 };
 

@@ -2,7 +2,7 @@
 
 use object::Value;
 
-use crate::{call::Invocation, fail::Result, flags::Flag, select::Info, server::PatchType};
+use crate::{error::Result, flags::Flag, invocation::Invocation, select::Info, server::PatchType};
 
 pub(crate) const FLAGS: &[Flag] =
     &[Flag::bool("record").deprecated("--record will be removed in the future")];

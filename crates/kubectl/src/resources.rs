@@ -3,7 +3,7 @@
 use object::{Value, quote::quote};
 
 use crate::{
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     server::Server,
 };
 

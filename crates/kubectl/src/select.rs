@@ -6,8 +6,8 @@ use std::{fs, io::Read as _, path::Path};
 use object::{Value, from_json_next, quote::quote, selector::Selector, yaml};
 
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
+    invocation::Invocation,
     resources::Resource,
 };
 

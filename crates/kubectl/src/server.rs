@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use crate::{
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     print::json,
     stdio,
 };

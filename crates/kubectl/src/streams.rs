@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use object::{Value, selector::Selector};
 
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
+    invocation::Invocation,
     resources::escape,
     select::{BuilderOptions, Info},
 };

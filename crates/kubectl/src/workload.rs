@@ -2,7 +2,7 @@
 
 use object::Value;
 
-use crate::fail::{CommandError, Result};
+use crate::error::{CommandError, Result};
 
 /// The fields of a list's items, to be changed.
 pub(crate) fn items_mut(list: &mut Value) -> &mut [Value] {

@@ -1,7 +1,7 @@
 //! Shares, quotas and limits, and the groups that pods live in.
 
 mod oom;
-pub(crate) mod tiers;
+pub(crate) mod qos_groups;
 
 use api::core::{Container, Pod};
 use container::cri::LinuxContainerResources;

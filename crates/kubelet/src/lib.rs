@@ -8,7 +8,7 @@
 //!  node: registration, status, lease      server: logs, exec, metrics
 //! ```
 
-mod admit;
+mod admission;
 pub mod certificates;
 mod cgroup;
 mod config;
@@ -57,8 +57,8 @@ use tokio::{
 };
 
 use self::{
-    admit::AdmissionContext,
-    cgroup::tiers::Tiers,
+    admission::AdmissionContext,
+    cgroup::qos_groups::Tiers,
     eviction::Pressure,
     node::machine::Machine,
     pod::{PodWorkers, plan::Failure},
@@ -199,7 +199,7 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
             }
         });
     }
-    cgroup::tiers::start(&host)?;
+    cgroup::qos_groups::start(&host)?;
     let address = server::start(&host).await?;
     host.port.get_or_init(|| address.port());
     node::start(&host, address.port());
@@ -274,8 +274,9 @@ impl KubeletContext {
     /// Whether a pod may run here, beside these.
     pub(crate) fn admit(&self, pod: &Pod, is_static: bool, others: &[Pod]) -> Result<(), Failure> {
         let pressure = self.pressure();
-        let admitted = self
-            .with_admission_context(others, &pressure, |place| admit::admit(pod, is_static, place));
+        let admitted = self.with_admission_context(others, &pressure, |place| {
+            admission::admit(pod, is_static, place)
+        });
         admitted.map_err(|(reason, message)| Failure {
             reason,
             message: format!("Pod was rejected: {message}"),

@@ -4,7 +4,7 @@
 use api::core::Pod;
 use object::{Lens, Quantity, Value, to_json};
 
-use crate::admit::{AdmissionContext, insufficient_resources};
+use crate::admission::{AdmissionContext, insufficient_resources};
 
 /// Why new amounts are not granted: a reason and a message.
 pub(crate) type PendingReason = (String, String);

@@ -9,7 +9,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use sys::record::{self, Durability};
+use sys::durable_record::{self, Durability};
 
 /// The first address is the network's, the second the gateway's.
 const FIRST_POD_OFFSET: u32 = 2;
@@ -52,7 +52,7 @@ impl Ipam {
         let say = directory.display().to_string();
         if !directory.is_dir() && fs::symlink_metadata(&directory).is_ok() {
             tracing::error!(path = say, "no folder in the place of the addresses; it is put aside");
-            record::put_aside(&directory).map_err(io_error(&say))?;
+            durable_record::put_aside(&directory).map_err(io_error(&say))?;
         }
         fs::create_dir_all(&directory).map_err(io_error(&say))?;
         let mut ledger = Self {
@@ -64,11 +64,11 @@ impl Ipam {
         };
         for entry in fs::read_dir(&ledger.directory).map_err(io_error(&say))? {
             let path = entry.map_err(io_error(&say))?.path();
-            if record::is_new(&path) {
-                record::remove_new(&path);
+            if durable_record::is_new(&path) {
+                durable_record::remove_new(&path);
                 continue;
             }
-            if record::is_aside(&path) {
+            if durable_record::is_aside(&path) {
                 continue;
             }
             match read(&path) {
@@ -88,7 +88,7 @@ impl Ipam {
             return;
         }
         tracing::error!(path = %path_text, why, "the record of an address cannot be read and is put aside");
-        if let Err(error) = record::put_aside(path) {
+        if let Err(error) = durable_record::put_aside(path) {
             tracing::error!(path = %path_text, %error, "it cannot be put aside");
             self.used.extend(address(path));
         }
@@ -158,7 +158,7 @@ impl Ipam {
         let path = self.path(record);
         let bytes = serde_json::to_vec(record).expect("strings, numbers and addresses");
         let say = path.display().to_string();
-        record::write(&path, &bytes, Durability::None).map_err(io_error(&say))
+        durable_record::write(&path, &bytes, Durability::None).map_err(io_error(&say))
     }
 
     fn path(&self, record: &Allocation) -> PathBuf {
@@ -168,7 +168,7 @@ impl Ipam {
 
 /// A record that says what its file name says.
 fn read(path: &Path) -> Result<Allocation, String> {
-    let bytes = record::read(path, LARGEST_RECORD).map_err(|error| error.to_string())?;
+    let bytes = durable_record::read(path, LARGEST_RECORD).map_err(|error| error.to_string())?;
     let record: Allocation =
         serde_json::from_slice(&bytes.unwrap_or_default()).map_err(|error| error.to_string())?;
     if record.ips.is_empty() || record.ips.first().copied() != address(path) {

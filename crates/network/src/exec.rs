@@ -2,20 +2,20 @@
 //! list of plugins, run one after the other, the last one's result kept on disk so
 //! that `remove` and `check` can hand it back.
 
-mod call;
 mod configuration;
-mod kept;
+mod invocation;
 mod result;
+mod result_cache;
 
 pub use configuration::NetworkConfigList;
 
 use crate::interface::POD_INTERFACE;
 use crate::{AddResult, Attachment, Cni, Error, Result};
-use call::{Command, Invocation};
 use configuration::CniVersion;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use kept::{CachedResult, ResultCache};
+use invocation::{Command, Invocation};
+use result_cache::{CachedResult, ResultCache};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -56,8 +56,10 @@ impl CniExec {
         for plugin in &list.plugins {
             let input = list.plugin_config(plugin, &attachment.into(), previous.as_ref());
             let request = self.request(Command::Add, attachment, &input);
-            previous =
-                Some(call::run(&list.plugin_path(plugin, &self.config.bin_dirs)?, &request).await?);
+            previous = Some(
+                invocation::run(&list.plugin_path(plugin, &self.config.bin_dirs)?, &request)
+                    .await?,
+            );
         }
         let result = previous.unwrap_or(Value::Null);
         let ips = result::addresses(&result, &attachment.netns)?;
@@ -79,7 +81,8 @@ impl CniExec {
             let input = kept.list.plugin_config(plugin, &kept.runtime_config, kept.prev_result());
             let mut request = self.request(Command::Del, attachment, &input);
             request.netns = Some(attachment.netns.clone()).filter(|path| path.exists());
-            call::run(&kept.list.plugin_path(plugin, &self.config.bin_dirs)?, &request).await?;
+            invocation::run(&kept.list.plugin_path(plugin, &self.config.bin_dirs)?, &request)
+                .await?;
         }
         self.store.remove(&attachment.sandbox_id)
     }
@@ -94,7 +97,8 @@ impl CniExec {
         for plugin in &kept.list.plugins {
             let input = kept.list.plugin_config(plugin, &kept.runtime_config, kept.prev_result());
             let request = self.request(Command::Check, attachment, &input);
-            call::run(&kept.list.plugin_path(plugin, &self.config.bin_dirs)?, &request).await?;
+            invocation::run(&kept.list.plugin_path(plugin, &self.config.bin_dirs)?, &request)
+                .await?;
         }
         Ok(())
     }
@@ -106,7 +110,7 @@ impl CniExec {
             if list.version >= CniVersion(1, 1, 0) {
                 let nobody = Attachment::default();
                 let input = list.plugin_config(plugin, &(&nobody).into(), None);
-                call::run(&program, &self.request(Command::Status, &nobody, &input)).await?;
+                invocation::run(&program, &self.request(Command::Status, &nobody, &input)).await?;
             }
         }
         Ok(())
@@ -132,7 +136,7 @@ impl CniExec {
             input["cni.dev/valid-attachments"] = Value::Array(valid.clone());
             input["cni.dev/attachments"] = Value::Array(valid.clone());
             let request = self.request(Command::Gc, &nobody, &input);
-            call::run(&list.plugin_path(plugin, &self.config.bin_dirs)?, &request).await?;
+            invocation::run(&list.plugin_path(plugin, &self.config.bin_dirs)?, &request).await?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
-//! The pod network behind one seam, `Cni`: our own (`Builtin`: routed veth pairs,
+//! The pod network behind one seam, `Cni`: our own (`BuiltinNetwork`: routed veth pairs,
 //! addresses kept on disk, nftables) or any plugin through the CNI protocol
-//! (`Exec`).
+//! (`CniExec`).
 
 mod addresses;
 mod attachment;

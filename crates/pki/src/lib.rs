@@ -5,41 +5,41 @@
 //! keep one organization per subject, and groups of a user are organizations.
 
 mod authority;
+mod cert_key_pair;
 mod certificate;
 mod claims;
 mod cluster;
 mod der;
 mod dir;
-mod handshakes;
 mod identity;
 mod jwks;
 mod jws;
 mod key;
-mod pair;
 mod pem;
-mod possession;
+mod proof_of_possession;
 mod pss;
 mod public_key;
 mod request;
 mod tls;
+mod tls_settings;
 mod token;
 
 pub use self::{
     authority::{CertificateAuthority, CertificateSpec, Usage},
+    cert_key_pair::CertKeyPair,
     claims::{BoundObjectRef, BoundObjects, ServiceAccountClaims},
     cluster::{ClusterPki, ServerNames},
     dir::Dir,
-    handshakes::TlsSettings,
     identity::{CertificateIdentity, ClientCaVerifier},
     jwks::{key_set, openid_configuration},
     jws::{JsonWebKey, SIGNING_ALGORITHMS, UnverifiedJws},
     key::PrivateKey,
-    pair::CertKeyPair,
     pem::{certificates, dedup_certificates, unexpired_certificates},
-    possession::verify_proof_of_possession,
+    proof_of_possession::verify_proof_of_possession,
     public_key::PublicKey,
     request::CertificateRequest,
     tls::{Reloadable, client_config, provider, server_config, server_config_named},
+    tls_settings::TlsSettings,
     token::{TokenError, TokenSigner, TokenVerifier, VerifiedToken},
 };
 

@@ -94,7 +94,7 @@ fn filter_with_fallback<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::part::tests::{node, service};
+    use crate::service_rules::tests::{node, service};
 
     fn pick(service: &Service) -> (Vec<u8>, Vec<u8>, bool) {
         let endpoints: Vec<&Endpoint> = service.ports[0].endpoints.iter().collect();

@@ -1,6 +1,6 @@
 //! The shell: keeps both families' tables in the kernel as services change.
 
-use crate::{NodeConfig, Result, Service, ServiceName, TableTracker, stale};
+use crate::{NodeConfig, Result, Service, ServiceName, TableTracker, stale_conntrack};
 use std::net::IpAddr;
 use sys::netlink::{NetworkNamespace, run_in_netns};
 use sys::nft::{self, Batch, Family, Table, diff};
@@ -109,11 +109,11 @@ impl Proxier {
         changed: &[(ServiceName, Option<Service>)],
     ) -> Result<usize> {
         let services = changed.iter().filter_map(|(_, service)| service.as_ref());
-        let places = stale::udp_services(services, &self.node_port_ips);
+        let places = stale_conntrack::udp_services(services, &self.node_port_ips);
         if places.is_empty() {
             return Ok(0);
         }
-        run_in_netns(&self.netns, || stale::delete_stale_entries(&places))?
+        run_in_netns(&self.netns, || stale_conntrack::delete_stale_entries(&places))?
     }
 
     fn commit(&self, batch: &Batch) -> Result<()> {

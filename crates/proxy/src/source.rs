@@ -282,7 +282,7 @@ status:
 
     #[test]
     fn the_node_is_completed_from_the_api() {
-        let given = NodeConfig { ips: Vec::new(), ..crate::part::tests::node() };
+        let given = NodeConfig { ips: Vec::new(), ..crate::service_rules::tests::node() };
         assert_eq!(node(&given, None), None);
         let known = "
 metadata: {name: here, labels: {topology.kubernetes.io/zone: east}}

@@ -1,8 +1,8 @@
 //! What the kernel holds of one family, and the difference that changed services
 //! make to it: only they are planned again.
 
-use crate::base::{self, shared, shared_set};
-use crate::part::{ServiceRules, service_rules};
+use crate::base_table::{self, shared, shared_set};
+use crate::service_rules::{ServiceRules, service_rules};
 use crate::{NodeConfig, Service, ServiceName};
 use std::collections::{BTreeMap, BTreeSet};
 use sys::nft::{Batch, Data, Family, Key, Table, diff};
@@ -38,7 +38,7 @@ impl TableTracker {
 
     /// The whole table, as it should be now.
     pub fn table(&self) -> Table {
-        let mut table = base::table(self.family, &self.node);
+        let mut table = base_table::table(self.family, &self.node);
         for part in self.service_rules.values() {
             table.chains.extend(part.chains.clone());
             table.sets.extend(part.sets.clone());
@@ -122,7 +122,7 @@ fn insert_element(table: &mut Table, set: &str, key: &Key, data: Option<&Option<
 mod tests {
     use super::*;
     use crate::Endpoint;
-    use crate::part::tests::{node, service};
+    use crate::service_rules::tests::{node, service};
     use std::net::IpAddr;
 
     /// A small cluster of services with addresses of their own.
@@ -215,6 +215,6 @@ mod tests {
         assert_eq!(hairpins(&tracker), 1);
         tracker.update([(&all[1].name, None)]);
         assert_eq!(hairpins(&tracker), 0);
-        assert_eq!(tracker.table(), base::table(Family::Ip, &node()));
+        assert_eq!(tracker.table(), base_table::table(Family::Ip, &node()));
     }
 }

@@ -10,7 +10,7 @@ use object::{NamespacedName, Text};
 use schema::Kind;
 use tokio::sync::watch;
 
-use crate::{Cacheable, DynamicObject, indexed::CONTROLLER_UID_INDEX, local::Informer};
+use crate::{Cacheable, DynamicObject, indexed::CONTROLLER_UID_INDEX, informer::Informer};
 
 pub struct Cache<K> {
     informer: Arc<Informer>,

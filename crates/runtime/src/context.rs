@@ -21,7 +21,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument, info_span};
 
 use crate::{
-    Backoff, Cache, Cacheable, CachedApi, DynamicObject, indexed::IndexValuesFn, local::Informer,
+    Backoff, Cache, Cacheable, CachedApi, DynamicObject, indexed::IndexValuesFn, informer::Informer,
 };
 
 /// How soon a task that panicked is begun anew.

@@ -1,27 +1,27 @@
-//! The controller runtime: a `Cache` per kind, a `Queue` of keys, and a
+//! The controller runtime: a `Cache` per kind, a `WorkQueue` of keys, and a
 //! `Controller` that connects them to a `Reconcile`. Beside them what every
 //! component needs: tasks that end together, a leader, events.
 
-mod any;
 mod cache;
+mod cache_state;
 mod connection_limit;
 mod context;
 mod controller;
+mod dynamic_object;
 mod indexed;
-mod known;
+mod informer;
 mod leader;
-mod local;
 mod objects;
 mod queue;
 mod recorder;
 mod retry;
 
 pub use self::{
-    any::{Cacheable, DynamicObject},
     cache::Cache,
     connection_limit::{Admitted, ConnectionLimit},
     context::Context,
     controller::{Controller, Reconcile, Requeue, Step},
+    dynamic_object::{Cacheable, DynamicObject},
     leader::LeaderElector,
     objects::CachedApi,
     queue::WorkQueue,

@@ -24,7 +24,7 @@ const MAX_CACHE_ENTRIES: usize = 4096;
 /// Different messages of one reason before they become one event.
 const AGGREGATE_MAX_EVENTS: usize = 10;
 const AGGREGATE_INTERVAL: Duration = Duration::from_mins(10);
-/// Events about one object: so many at once, then one more each `REFILL`.
+/// Events about one object: so many at once, then one more each `REFILL_INTERVAL`.
 const BURST: u32 = 25;
 const REFILL_INTERVAL: Duration = Duration::from_mins(5);
 /// What an event may say; in the group events.k8s.io a longer note is refused.

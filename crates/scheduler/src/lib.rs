@@ -6,29 +6,29 @@
 //!                        no node will do: preempt(pod, snapshot) → delete others, say why
 //! ```
 
-mod amounts;
+mod affinity_terms;
 mod claims;
 mod cycle;
-mod peers;
-mod place;
+mod default_selectors;
 mod plugin;
 mod plugins;
 mod preempt;
-mod refuse;
+mod resources;
+mod scheduling_loop;
+mod scheduling_queue;
 mod snapshot;
 mod state;
-mod terms;
-mod waiting;
+mod unschedulable;
 
 pub use self::{
-    amounts::Resources,
+    affinity_terms::{AffinityTerm, AffinityTerms, NamespaceLabels},
     claims::PodVolumeClaims,
     cycle::{Unschedulable, schedule},
-    place::start,
     plugin::{FilterError, NodeEvaluator, PLUGINS, Plugin},
     preempt::{PreemptionCandidate, preempt},
+    resources::Resources,
+    scheduling_loop::start,
     snapshot::{NodeInfo, PodInfo, Snapshot},
-    terms::{AffinityTerm, AffinityTerms, NamespaceLabels},
 };
 
 #[derive(Clone, Debug)]

@@ -1,5 +1,5 @@
 //! What decides where a pod may run, and where best. A plugin looks at the pod and at
-//! all nodes once, and makes a `Judge` that looks at one node at a time; both are pure.
+//! all nodes once, and makes a `NodeEvaluator` that looks at one node at a time; both are pure.
 
 use std::fmt::Debug;
 
@@ -44,7 +44,7 @@ pub trait NodeEvaluator {
     /// Looks at all nodes that will do before they are scored.
     fn pre_score(&mut self, _fits: &[&NodeInfo]) {}
 
-    /// How good the node is, from 0 to 100 after `normalize`; `None`: no opinion.
+    /// How good the node is, from 0 to 100 after `normalize_scores`; `None`: no opinion.
     fn score(&self, _node: &NodeInfo) -> Option<i64> {
         None
     }

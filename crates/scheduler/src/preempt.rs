@@ -7,8 +7,8 @@ use object::Text;
 
 use crate::{
     PodInfo, Snapshot, Unschedulable,
+    affinity_terms::selector,
     cycle::{evaluators, first_filter_error},
-    terms::selector,
 };
 
 /// So many nodes where room could be made are enough to choose from, or a tenth of all.

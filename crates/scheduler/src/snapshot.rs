@@ -8,7 +8,7 @@ use object::{Text, selector::Selector};
 
 use crate::{
     PodVolumeClaims, Resources,
-    terms::{AffinityTerms, NamespaceLabels},
+    affinity_terms::{AffinityTerms, NamespaceLabels},
 };
 
 /// A pod that is placed, with the numbers that count.

@@ -7,7 +7,7 @@ use api::core::{Namespace, Node, Pod};
 use object::Text;
 use tokio::time::Instant;
 
-use crate::{NodeInfo, PodInfo, Snapshot, waiting::SchedulingQueue};
+use crate::{NodeInfo, PodInfo, Snapshot, scheduling_queue::SchedulingQueue};
 
 #[derive(Debug, Default)]
 pub(crate) struct SchedulerState {

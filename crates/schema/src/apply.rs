@@ -8,10 +8,10 @@ mod check;
 mod compare;
 mod error;
 mod fields;
-mod form;
 mod last_applied;
 mod manager;
 mod merge;
+mod merge_type;
 mod scale;
 mod versions;
 
@@ -19,14 +19,14 @@ use std::{borrow::Cow, mem};
 
 use object::{StructSchema, Text, Value};
 
-pub(crate) use self::form::{LIST_ITEM, MAP_VALUE};
+pub(crate) use self::merge_type::{LIST_ITEM, MAP_VALUE};
 use self::{
     compare::{Comparison, ensure_named_fields_are_members, is_null_or_empty, to_field_set},
     fields::{EntryName, FieldSetNode, format_path, from_field_paths},
-    form::MergeType,
     last_applied::{retain_unexplained_conflicts, update_last_applied},
     manager::{ManagedEntry, ManagedFields, ManagerId, Operation},
     merge::{empty_object, merge, remove_fields},
+    merge_type::MergeType,
     versions::VersionedComparison,
 };
 pub use self::{

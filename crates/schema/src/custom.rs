@@ -1,4 +1,4 @@
-//! Kinds that a CustomResourceDefinition declares: its schema in, a `Definition` out.
+//! Kinds that a CustomResourceDefinition declares: its schema in, a `ResourceDefinition` out.
 //!
 //! ```text
 //!  CRD version ─► Schema (a lens on the CRD's own tree)

@@ -233,7 +233,7 @@ impl ResourceDefinition {
         self.normalize_keep_empty(object); // a hook may have reached into what was absent
     }
 
-    /// As `fill`, for what has the defaults of its own version.
+    /// As `apply_defaults`, for what has the defaults of its own version.
     pub fn normalize_keep_empty(&self, object: &mut Value) {
         let given = self.snapshot_if_has_empty(object);
         self.normalize(object);

@@ -3,10 +3,9 @@
 
 pub mod apply;
 mod check;
-mod conform;
+mod coerce;
 pub mod custom;
 mod definition;
-pub mod effort;
 mod errors;
 mod formats;
 mod gates;
@@ -22,10 +21,11 @@ mod published;
 #[cfg(test)]
 mod sample;
 mod warnings;
+pub mod work_budget;
 
 pub use self::{
     check::{format_go_value, validate_declarative},
-    conform::{UnknownFields, coerce_to_schema, coerce_to_schema_version},
+    coerce::{UnknownFields, coerce_to_schema, coerce_to_schema_version},
     definition::{ResourceDefinition, Strategy, TableColumnDefinition, age, human_duration},
     errors::{ErrorList, ErrorType, FieldError},
     gates::{FeatureGates, has_gated_field},

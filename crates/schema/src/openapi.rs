@@ -1,10 +1,10 @@
 //! The API described to programs, as OpenAPI: a document for each group and version
 //! (v3), and one for everything (v2). All of it follows from the definitions.
 
+mod non_resource_paths;
 mod operation;
 pub(crate) mod packages;
 mod paths;
-mod plain;
 mod schemas;
 mod v2;
 mod v3;

@@ -6,25 +6,25 @@
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
 mod diff;
+mod go_errors;
 mod json;
 mod lazy;
 mod lists;
 mod merge;
-mod place;
+mod patch_schema;
 mod strategic;
 mod three_way;
-mod told;
 
 use object::{NULL, Status, StatusDetails, Value, from_json, to_json};
 
-pub(crate) use self::place::{go_float, go_type, is_replaced};
+pub(crate) use self::patch_schema::{go_float, go_type, is_replaced};
 pub use self::{
+    go_errors::{from_unstructured, strict_patch_errors, to_go_json},
     json::{apply_json_patch, apply_json_patch_text},
     merge::apply_merge_patch_text,
-    place::format_go_v as printed,
+    patch_schema::format_go_v as printed,
     strategic::apply_strategic_merge_patch,
     three_way::create_three_way_patch,
-    told::{from_unstructured, strict_patch_errors, to_go_json},
 };
 
 /// Why a patch was refused, by what the server answers.

@@ -8,7 +8,7 @@ use object::Recent;
 use regex::{Regex, RegexBuilder};
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-use crate::effort::{self, Exhausted};
+use crate::work_budget::{self, Exhausted};
 
 /// What a compiled pattern may take.
 const MAX_COMPILED_SIZE: usize = 1 << 20;
@@ -56,7 +56,7 @@ impl Pattern {
             if looked_at > MATCH {
                 return Err(Exhausted);
             }
-            effort::spend(rest / 1000)?;
+            work_budget::spend(rest / 1000)?;
             all.push(found.as_str());
         }
         Ok(all)
@@ -72,7 +72,7 @@ impl Pattern {
         if steps > MATCH {
             return Err(Exhausted);
         }
-        effort::spend(steps / PER_EFFORT)
+        work_budget::spend(steps / PER_EFFORT)
     }
 }
 
@@ -91,7 +91,7 @@ pub fn cached(pattern: &str) -> Option<Compiled> {
 
 fn compile_anew(pattern: &str) -> Compiled {
     let length = pattern.len() as u64;
-    effort::spend(50 + length / 4).map_err(|why| why.to_string())?;
+    work_budget::spend(50 + length / 4).map_err(|why| why.to_string())?;
     let translated = translate(pattern)?;
     let large = || format!("error parsing regexp: expression too large: `{pattern}`");
     let invalid = |error: &dyn std::fmt::Display| match range(pattern) {
@@ -106,7 +106,7 @@ fn compile_anew(pattern: &str) -> Compiled {
         if states > MOST_STATES {
             return Err(large());
         }
-        effort::spend(states).map_err(|why| why.to_string())?;
+        work_budget::spend(states).map_err(|why| why.to_string())?;
         let built = RegexBuilder::new(&translated).size_limit(MAX_COMPILED_SIZE).build();
         let regex = built.map_err(|error| match error {
             regex::Error::CompiledTooBig(_) => large(),
@@ -481,8 +481,9 @@ mod tests {
     #[test]
     fn a_request_compiles_only_so_much() {
         let pattern = |n: usize| format!("^.{{0,400}}x{n}$");
-        let compiled =
-            effort::within(30_000, || (0..100).filter(|n| compile(&pattern(*n)).is_ok()).count());
+        let compiled = work_budget::within(30_000, || {
+            (0..100).filter(|n| compile(&pattern(*n)).is_ok()).count()
+        });
         assert!((2..50).contains(&compiled), "{compiled}");
         assert!(compile(&pattern(99)).is_ok(), "what was refused is not remembered");
     }

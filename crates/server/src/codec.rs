@@ -10,8 +10,8 @@ use object::{
 use schema::{ErrorList, FieldPath, ResourceDefinition, ResourceNames, protobuf};
 
 use crate::{
-    Query, ServedResources, audit, cbor, kinds::was_registered, negotiate::accepted,
-    respond::shape_of,
+    Query, ServedResources, audit, cbor, negotiate::accepted, respond::shape_of,
+    served_resources::was_registered,
 };
 
 /// What is done about fields that are unknown or given twice.

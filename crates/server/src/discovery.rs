@@ -12,14 +12,14 @@ use object::{Status, Value};
 
 use crate::{
     RemoteGroup, Reply, Request, ServedResource, Server, cbor,
-    kinds::storage_group_version,
+    etag::{etag_response, tag},
     negotiate::{
         Encoding, EndpointRestrictions, MediaTypeOptions, accepted, negotiate, negotiate_failure,
         not_acceptable,
     },
     object_reply,
     respond::{no_method, text_as},
-    tagged::{etag_response, tag},
+    served_resources::storage_group_version,
 };
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";

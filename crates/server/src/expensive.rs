@@ -4,7 +4,7 @@
 
 use std::{sync::LazyLock, thread::available_parallelism};
 
-use schema::effort;
+use schema::work_budget;
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     sync::Semaphore,
@@ -20,10 +20,10 @@ static RUNNING: LazyLock<Semaphore> = LazyLock::new(|| {
 /// Does the work within what one request may spend; beside the workers if it is `expensive`.
 pub async fn run<T>(expensive: bool, work: impl FnOnce() -> T) -> T {
     if !expensive {
-        return effort::within(effort::REQUEST, work);
+        return work_budget::within(work_budget::REQUEST, work);
     }
     let _running = RUNNING.acquire().await; // is never closed
-    aside(|| effort::within(effort::REQUEST, work))
+    aside(|| work_budget::within(work_budget::REQUEST, work))
 }
 
 /// Does the work while others take over what this thread had to do.

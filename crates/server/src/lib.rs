@@ -7,64 +7,64 @@
 //! ```
 
 mod admit;
-mod aggregate;
-mod arriving;
+mod aggregator;
+mod allocator;
 mod audit;
 mod auth;
-mod bell;
+mod batched_tcp;
 mod body;
 mod cbor;
-mod claim;
 mod codec;
 mod compress;
 mod config;
 mod convert;
 mod deadline;
 mod discovery;
-mod edge;
 mod encodings;
 mod encryption;
+mod etag;
 pub mod expensive;
 mod filters;
 mod flow;
 mod health;
+mod http2_preface;
+mod http_policy;
 pub mod identity_headers;
 mod impersonate;
-mod kinds;
 mod list_options;
 mod listen;
 mod listing;
 mod memory;
 mod metrics;
 mod negotiate;
+mod non_resource;
 mod openapi;
 mod options;
-mod outward;
-mod plain;
-mod preface;
+mod outbound;
 mod query;
 mod registry;
 mod request;
+mod request_body;
 mod respond;
 mod route;
+mod served_resources;
 mod server;
 mod socket;
 mod streams;
 mod table;
-mod tagged;
+mod timer_queue;
 pub mod trace;
 mod transform;
 mod upgrade;
-mod watching;
-mod wire;
+mod watch_body;
 
 pub use self::{
     admit::{
         AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation, Reinvocation,
         WriteOptions,
     },
-    aggregate::{Aggregator, RemoteDocument, RemoteGroup},
-    arriving::RequestBody,
+    aggregator::{Aggregator, RemoteDocument, RemoteGroup},
+    allocator::{AllocateFuture, Allocation, Allocator, FinishFuture, WriteOutcome},
     audit::{
         AuditBackend, AuditLevel, AuditStage, Untold, add_audit_annotation, log_request_object,
         track_latency,
@@ -74,26 +74,24 @@ pub use self::{
         UserInfo,
     },
     body::{Body, Reply, read},
-    claim::{AllocateFuture, Allocation, Allocator, FinishFuture, WriteOutcome},
     codec::{Decoded, decode_body},
     config::{Config, Limits, Shutdown, VERSION},
     convert::{ConvertFuture, Converter},
-    edge::HttpPolicy,
     encryption::{EncryptionConfig, EncryptionTransformer, ResourceLocation},
     filters::authorization_decision,
     flow::{FlowControl, Seat, SeatFuture},
     health::{HealthCheck, ProbeScope},
+    http_policy::HttpPolicy,
     identity_headers::IdentityHeaders,
-    kinds::{ServedResource, ServedResources},
     listen::{Listener, ReloadableTls},
     metrics::{
         AllowedLabels, CounterVec, GaugeVec, Histogram, HistogramVec, MetricDesc, MetricsSource,
         report_process,
     },
     negotiate::require_acceptable,
+    non_resource::architecture,
     options::parse_delete_options,
-    outward::{ConnectionPool, WebhookClient, server_response},
-    plain::architecture,
+    outbound::{ConnectionPool, WebhookClient, server_response},
     query::{Query, percent_decode},
     registry::{
         ApplyRequest, DeleteOutcome, DeleteRequest, ListOptions, ListResult, Patch, PatchType,
@@ -101,11 +99,13 @@ pub use self::{
         WriteProvenance, revision, uid, uid_conflict,
     },
     request::{Request, RequestInfo},
+    request_body::RequestBody,
     respond::{
         list_as, object_reply, plain_reply, reply_as, status_reply, status_reply_as, text_reply,
         warn,
     },
     route::{EndpointHandler, HandlerRef, ResponseFuture},
+    served_resources::{ServedResource, ServedResources},
     server::Server,
     socket::WebSocketUpgrade,
     transform::{IdentityTransformer, Transformer},

@@ -13,7 +13,7 @@ use crate::{
     metrics::Labels,
     negotiate::{EndpointRestrictions, negotiate},
     registry::{ContinueToken, nanos, path, random_fraction, revision, store_status, unparsed},
-    watching::{self, WatchParams},
+    watch_body::{self, WatchParams},
 };
 
 /// How long a read waits for a revision that this server has not seen yet.
@@ -182,12 +182,12 @@ pub(crate) async fn watch(
         1.. => Duration::from_nanos(asked.map_or(0, nanos).unsigned_abs()),
         _ => {
             let late = Status::failure(500, "InternalError", "context deadline exceeded");
-            return Ok(watching::error_watch(served, form, late));
+            return Ok(watch_body::error_watch(served, form, late));
         }
     };
     let watch = match server.registry.watch(served, selection, start) {
         Err(status) if status.code() == 410 => {
-            return Ok(watching::error_watch(served, form, status));
+            return Ok(watch_body::error_watch(served, form, status));
         }
         watch => watch?,
     };
@@ -196,7 +196,7 @@ pub(crate) async fn watch(
     let encodings = server.encodings.clone();
     let watched = server.metrics.watched(Labels::of(&request.info, "GET", true, false));
     let terms = WatchParams { form, bookmarks, timeout, bell, clock, encodings, watched };
-    Ok(watching::reply(watch, terms))
+    Ok(watch_body::reply(watch, terms))
 }
 
 /// Whether a resource version asks for the newest, or for what is at hand. A watch from there

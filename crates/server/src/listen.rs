@@ -21,7 +21,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tracing::debug;
 
-use crate::{Peer, Server, UserInfo, preface::Prefaced, wire::BatchedTcpStream};
+use crate::{Peer, Server, UserInfo, batched_tcp::BatchedTcpStream, http2_preface::Prefaced};
 
 /// So long a connection may be silent before it is asked whether it still lives.
 const SILENT: Duration = Duration::from_secs(30);

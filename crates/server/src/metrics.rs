@@ -4,7 +4,7 @@ mod admissions;
 mod allowed;
 mod histogram;
 mod labels;
-mod native;
+mod native_histogram;
 mod process;
 pub(crate) mod protobuf;
 mod slis;
@@ -290,14 +290,14 @@ impl Metrics {
             "kubernetes_build_info{{build_date=\"1970-01-01T00:00:00Z\",compiler=\"rustc\",\
              git_commit=\"{commit}\",git_tree_state=\"clean\",git_version=\"{version}\",\
              go_version=\"\",major=\"{major}\",minor=\"{minor}\",platform=\"linux/{}\"}} 1",
-            crate::plain::architecture()
+            crate::non_resource::architecture()
         );
         report_process(&mut out);
         out
     }
 
     /// The native histograms of requests by series, for the protobuf form.
-    pub(crate) fn native_histograms(&self) -> HashMap<String, native::NativeHistogram> {
+    pub(crate) fn native_histograms(&self) -> HashMap<String, native_histogram::NativeHistogram> {
         let mut all = HashMap::new();
         for (labels, entry) in &*lock(&self.requests) {
             let Some(native) = entry.seconds.native() else { continue };

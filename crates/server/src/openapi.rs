@@ -14,8 +14,8 @@ use schema::ResourceDefinition;
 
 use crate::{
     Query, RemoteDocument, Reply, Server,
+    etag::{etag_response, not_acceptable_response, tag},
     respond::raw,
-    tagged::{etag_response, not_acceptable_response, tag},
 };
 
 /// A document whose address names its content never changes.

@@ -9,7 +9,7 @@ use store::Version;
 
 use crate::{
     Attributes, DeleteOutcome, DeleteRequest, Reply, Request, RequestContext, ServedResource,
-    Server, UserInfo, aggregate, audit,
+    Server, UserInfo, aggregator, audit,
     body::read,
     cbor,
     codec::{
@@ -19,9 +19,9 @@ use crate::{
     filters::{authorization_decision, authorize},
     list_options::{deleted_page, page, selection, wait_for_latest, wait_until_fresh, watch},
     negotiate::{EndpointRestrictions, MediaTypeOptions, include, negotiate_media_type},
+    non_resource::serve_non_resource,
     options::{self, request_context},
-    plain::serve_non_resource,
-    registry::{ApplyRequest, Patch, PatchType, corrupt, revision},
+    registry::{ApplyRequest, Patch, PatchType, revision, unreadable},
     respond::{
         cached_object_response, list_response, no_method, object_response, page_not_found,
         status_as,
@@ -53,7 +53,7 @@ pub(crate) async fn route(
     warnings: &mut Vec<String>,
 ) -> Result<Reply, Status> {
     if let (Some(others), Some((group, version))) =
-        (&server.aggregate, aggregate::group_version_of_path(&request.info.path))
+        (&server.aggregate, aggregator::group_version_of_path(&request.info.path))
         && others.has(group, version)
     {
         return others.handle(server, request).await;
@@ -302,7 +302,9 @@ async fn delete(
             now,
         ),
         DeleteOutcome::Gone(gone) => gone_reply(served, &gone, form, now),
-        DeleteOutcome::GoneUnreadable => Ok(status_as(&corrupt::deleted(served, &info.name), form)),
+        DeleteOutcome::GoneUnreadable => {
+            Ok(status_as(&unreadable::deleted(served, &info.name), form))
+        }
     }
 }
 

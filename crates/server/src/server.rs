@@ -41,7 +41,7 @@ use crate::{
     HandlerRef, HealthCheck, HttpPolicy, MetricsSource, Peer, ProbeScope, Query, Registry, Reply,
     Request, RequestBody, RequestInfo, Seat, Shutdown,
     audit::{RequestAudit, with_audit_context},
-    bell::TimerQueue,
+    batched_tcp::WriteBatch,
     body::counted,
     codec::media_type,
     compress::compressed,
@@ -56,8 +56,8 @@ use crate::{
     respond::{raw, status_as, status_reply, warn},
     route,
     streams::StreamExecutor,
+    timer_queue::TimerQueue,
     trace::{self, RequestSpan, Tracer},
-    wire::WriteBatch,
 };
 
 /// How long the head of a request may take to arrive, on a connection of HTTP/1.1 also the next.

@@ -14,7 +14,7 @@ use futures_util::{Stream as _, stream::FuturesUnordered};
 use hyper::rt::Executor;
 use tokio::{sync::Notify, time::Sleep};
 
-use crate::wire::WriteBatch;
+use crate::batched_tcp::WriteBatch;
 
 type Streaming = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -46,7 +46,7 @@ impl StreamExecutor {
     }
 }
 
-/// See `Streams::drive`.
+/// See `StreamExecutor::drive`.
 pub(crate) struct ConnectionDriver<C> {
     pub(crate) connection: C,
     outgoing: Option<WriteBatch>,

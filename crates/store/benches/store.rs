@@ -12,7 +12,7 @@ use bytes::Bytes;
 use object::Clock;
 use store::{
     Cursor, Directory, Disk, DiskLog, DiskLogOptions, EmbeddedEngine, Engine, RingLimits, Topic,
-    WatchCacheSet, Write, contract::RawBytesCodec,
+    WatchCacheSet, Write, engine_suite::RawBytesCodec,
 };
 use tokio::task::JoinSet;
 

@@ -16,7 +16,7 @@ use crate::{
     Disk, DiskLog, Error, KeyMetadata, Record,
     bolt::{self, Bolt},
     engine::INITIAL_REVISION,
-    face::{key_from_text, key_to_text},
+    etcd_server::{key_from_text, key_to_text},
     wire::{KeyValue, to_i64},
 };
 
@@ -98,7 +98,7 @@ impl EtcdSnapshot {
     pub fn restore(&self, disk: &dyn Disk, now: i64) -> Result<u64, Error> {
         let revision = self.revision + RESTORE_REVISION_BUMP;
         let mut records: Vec<_> = self.state.values().map(|kv| self.record(kv, now)).collect();
-        records.extend(crate::face::initial_records(revision, &self.leases));
+        records.extend(crate::etcd_server::initial_records(revision, &self.leases));
         records.sort_by_key(|record| record.revision);
         DiskLog::create_with_snapshot(disk, records, revision, now)?;
         Ok(revision)

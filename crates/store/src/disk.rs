@@ -1,7 +1,7 @@
 //! A folder of files: all that the log asks of an operating system, so that tests
 //! can take the disk away at any moment.
 
-mod direct;
+mod direct_io;
 mod failpoints;
 mod folder;
 mod simulated;

@@ -30,8 +30,8 @@ use self::{
     snapshot::Snapshot,
 };
 use crate::{
-    AppendError, Checkpoint, Error, LastDeletions, Log, LogBase, Notes, Record, crew::parallelism,
-    disk::Disk, keys::KeyIndex,
+    AppendError, Checkpoint, Error, LastDeletions, Log, LogBase, Notes, Record, disk::Disk,
+    keys::KeyIndex, parallel::parallelism,
 };
 
 const RESERVE: &str = "reserve";

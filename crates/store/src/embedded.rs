@@ -13,7 +13,7 @@
 //! There is no timer: the next batch is what has gathered when the last one ends.
 
 mod commit;
-mod loaded;
+mod loaded_log;
 mod writer;
 
 use std::{collections::BTreeMap, fmt, io, sync::Arc, thread::JoinHandle};
@@ -21,7 +21,7 @@ use std::{collections::BTreeMap, fmt, io, sync::Arc, thread::JoinHandle};
 use object::Clock;
 use tracing::error;
 
-use self::{commit::CommitPipeline, loaded::LoadedLog, writer::WriteQueue};
+use self::{commit::CommitPipeline, loaded_log::LoadedLog, writer::WriteQueue};
 use crate::{
     Engine, Error, Log, MemoryLog, Provenance, Record, ReplaySink, WatchCache, WatchCacheSet,
     Write, WriteFuture,

@@ -9,9 +9,9 @@
 //! here. What others wrote is known up to the resource's progress, which etcd is asked
 //! for when somebody must have the newest.
 
+mod cache_watcher;
 mod compact;
 mod endpoints;
-mod follow;
 mod lease;
 mod transfer;
 mod values;
@@ -37,11 +37,13 @@ use tonic::{Code, Status};
 
 pub use self::endpoints::{DialFuture, Dialer};
 pub use self::transfer::{restore, save};
-use self::{endpoints::Endpoints, follow::CacheWatcher, lease::LeasePool, values::InFlightValues};
+use self::{
+    cache_watcher::CacheWatcher, endpoints::Endpoints, lease::LeasePool, values::InFlightValues,
+};
 use crate::{
     Engine, Error, KeyMetadata, Provenance, Record, Replay, ReplaySink, WatchCache, Write,
     WriteFuture,
-    face::{key_from_text, key_to_text},
+    etcd_server::{key_from_text, key_to_text},
     keys::History,
     wire::{KeyValue, mvccpb, pb, prefix_end, to_i64},
 };
@@ -213,7 +215,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for EtcdEngine<V> {
         followers.retain(|other| !other.is_over() && other.prefix != prefix);
         followers.push(follower.clone());
         drop(followers);
-        self.keep(follow::run_watch(self.shared.clone(), follower, after));
+        self.keep(cache_watcher::run_watch(self.shared.clone(), follower, after));
     }
 
     fn has_external_writers(&self) -> bool {

@@ -8,7 +8,7 @@ use std::{
 use imbl::OrdMap;
 use object::Text;
 
-use crate::{Error, KeyMetadata, LogBase, Provenance, Record, Write, notes::Notes};
+use crate::{Error, KeyMetadata, LogBase, Provenance, Record, Write, provenance::Notes};
 
 /// How many keys expire in one batch.
 const EXPIRE: usize = 1_000;

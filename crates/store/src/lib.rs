@@ -12,27 +12,28 @@
 
 pub mod archive;
 pub mod bolt;
-pub mod contract;
-mod crew;
+mod compressed;
 mod cursor;
 mod disk;
 mod disk_log;
 mod embedded;
 mod engine;
+pub mod engine_suite;
 pub mod etcd;
-pub mod face;
+pub mod etcd_server;
 mod keys;
 mod log;
-mod mirror;
-mod notes;
-mod packed;
+mod parallel;
 mod progress;
+mod provenance;
 mod resource;
 mod ring;
 mod split;
+mod watch_cache_set;
 pub mod wire;
 
 pub use self::{
+    compressed::Found,
     cursor::Cursor,
     disk::{Directory, Disk, FailAction, Failpoints, File, POINTS, SimulatedDisk},
     disk_log::{DiskLog, DiskLogOptions},
@@ -41,12 +42,11 @@ pub use self::{
     etcd::{DialFuture, Dialer, EtcdConfig, EtcdEngine},
     keys::{Checkpoint, KeyState, KeyStates, LastDeletions},
     log::{AppendError, Log, LogBase, MemoryLog},
-    mirror::{CacheCodec, Held, WatchCacheSet},
-    notes::Notes,
-    packed::Found,
+    provenance::Notes,
     resource::{CacheSnapshot, WatchCache},
     ring::{Event, RingLimits, Topic},
     split::RoutedEngine,
+    watch_cache_set::{CacheCodec, Held, WatchCacheSet},
 };
 
 /// An object as it was from one write to the next. The object does not contain

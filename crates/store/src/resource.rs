@@ -15,8 +15,8 @@ use tracing::warn;
 
 use crate::{
     CacheCodec, Engine, Error, Event, Record, Replay, RingLimits, Topic, Version,
-    crew::{parallel_map, parallelism},
-    packed::{Entry, Found, pack},
+    compressed::{Entry, Found, pack},
+    parallel::{parallel_map, parallelism},
     progress::Progress,
     ring::Ring,
 };

@@ -48,7 +48,7 @@ pub struct Event<V> {
 pub struct RingLimits {
     /// Nothing is forgotten while this suffices, however old it is.
     pub min_bytes: usize,
-    /// Nothing younger is forgotten, as long as `budget` suffices.
+    /// Nothing younger is forgotten, as long as `max_bytes` suffices.
     pub min_age: Duration,
     pub max_bytes: usize,
 }

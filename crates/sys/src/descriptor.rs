@@ -137,7 +137,7 @@ fn past_one_link(root: impl AsFd, path: &Path) -> io::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// Like `make_folder`, but no part of the path may be a link: for file systems that must be found where their path
+/// Like `create_dir_in`, but no part of the path may be a link: for file systems that must be found where their path
 /// says.
 pub fn make_plain_folder(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     make_folders(root, path, ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS)

@@ -170,7 +170,7 @@ pub fn lazy_unmount(path: &Path) -> io::Result<()> {
     Ok(unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?)
 }
 
-/// Detaches what is mounted at `path`, of which no part may be a link. Unlike `detach`, this is
+/// Detaches what is mounted at `path`, of which no part may be a link. Unlike `lazy_unmount`, this is
 /// for paths through folders that a container writes.
 pub fn detach_exact(path: &Path) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;

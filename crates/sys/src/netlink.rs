@@ -1,6 +1,6 @@
 //! Netlink: links, addresses, routes and neighbours, and the socket and the
 //! encoding that `nft` uses too. Everything is synchronous: a call acts in the
-//! network namespace of the calling thread, and `within` brings a thread of its
+//! network namespace of the calling thread, and `run_in_netns` brings a thread of its
 //! own into another one.
 
 mod address;

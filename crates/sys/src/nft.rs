@@ -3,18 +3,18 @@
 //! one transaction of the kernel: all of it or nothing.
 
 mod batch;
-mod difference;
+mod diff;
 mod expression;
+mod kernel_state;
 mod key;
-mod live;
 mod rule;
 mod table;
 
 pub use batch::{Batch, Operation};
-pub use difference::diff;
+pub use diff::diff;
 pub use expression::{Comparison, Expression, Map, Register};
+pub use kernel_state::{generation, is_intact};
 pub use key::{Key, Type, concatenated};
-pub use live::{generation, is_intact};
 pub use rule::{Field, Match, Rule, ct};
 pub use table::{
     BaseChain, Chain, ChainType, Data, Family, Hook, Policy, Ruleset, Set, Table, Verdict,

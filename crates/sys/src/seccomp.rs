@@ -7,7 +7,7 @@ use seccompiler::{
     SeccompRule,
 };
 
-use crate::exemption::Exemption;
+use crate::seccomp_exemption::Exemption;
 pub use crate::syscall::{names, number};
 
 /// What happens to a call.

@@ -1,6 +1,6 @@
 //! What a process says about itself, on standard error.
 
-mod line;
+mod one_line;
 
 use std::{
     fmt,
@@ -22,7 +22,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-use self::line::OneLine;
+use self::one_line::OneLine;
 
 /// `RUST_LOG` says how much; without it, what an operator wants to know.
 pub(crate) fn start() {

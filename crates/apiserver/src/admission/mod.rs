@@ -1,6 +1,6 @@
 //! Admission: one ordered list, each plugin in a file of its own.
 
-mod always;
+mod always_admit;
 mod always_pull_images;
 mod certificates;
 mod config;
@@ -121,7 +121,7 @@ const fn off(
 
 /// All of them in the order in which they run, by upstream's names.
 const PLUGINS: &[PluginRegistration] = &[
-    off("AlwaysAdmit", |_| Ok(Arc::new(always::AlwaysAdmit))),
+    off("AlwaysAdmit", |_| Ok(Arc::new(always_admit::AlwaysAdmit))),
     off("NamespaceAutoProvision", |_| Ok(Arc::new(namespace_existence::NamespaceAutoProvision))),
     on("NamespaceLifecycle", |_| Ok(Arc::new(namespace_lifecycle::NamespaceLifecycle))),
     off("NamespaceExists", |_| Ok(Arc::new(namespace_existence::NamespaceExists))),
@@ -236,7 +236,7 @@ const PLUGINS: &[PluginRegistration] = &[
         let config = tools.configs.get("ResourceQuota");
         Ok(Arc::new(resource_quota::ResourceQuota::new(&config)?))
     }),
-    off("AlwaysDeny", |_| Ok(Arc::new(always::AlwaysDeny))),
+    off("AlwaysDeny", |_| Ok(Arc::new(always_admit::AlwaysDeny))),
 ];
 
 /// The plugins that run, in their order: those that are on and not disabled, those that

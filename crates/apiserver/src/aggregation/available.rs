@@ -10,7 +10,9 @@ use server::{Selection, Watch, WatchStart, WebhookClient};
 use tokio::time::sleep;
 use tracing::warn;
 
-use super::{ApiAggregator, GROUP, RemoteOpenApi, RemoteVersion, described, local};
+use super::{
+    ApiAggregator, GROUP, RemoteOpenApi, RemoteVersion, local_api_services, remote_discovery,
+};
 use crate::condition::ConditionUpdate;
 
 const AGAIN: Duration = Duration::from_secs(5);
@@ -30,7 +32,9 @@ pub(crate) async fn run(aggregation: Arc<ApiAggregator>) {
         if changes.is_none() {
             changes = aggregation.changes().ok();
         }
-        let local = panics::contain("aggregation", local::reconcile(&aggregation.registry)).await;
+        let local =
+            panics::contain("aggregation", local_api_services::reconcile(&aggregation.registry))
+                .await;
         if let Ok(Err(status)) = local {
             warn!(error = status.message(), "local API services cannot be kept");
         }
@@ -121,7 +125,7 @@ impl ApiAggregator {
                 let documents = self.describe(&remote, group, version).await;
                 let known = from_json(&body).ok();
                 let known = known.map(|said| {
-                    let resources = described::resources(&said, group, version);
+                    let resources = remote_discovery::resources(&said, group, version);
                     RemoteVersion { resources, described: documents }
                 });
                 self.update_version(group, version, known);

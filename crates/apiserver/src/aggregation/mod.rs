@@ -2,8 +2,8 @@
 //! and it is kept track of who answers.
 
 mod available;
-mod described;
-mod local;
+mod local_api_services;
+mod remote_discovery;
 
 use std::{
     collections::BTreeMap,

@@ -129,8 +129,11 @@ impl AuditSink for LogFile {
     }
 
     fn write(&self, event: &Value) -> bool {
-        let mut line =
-            if self.legacy { super::line::line(event).into_bytes() } else { to_json(event) };
+        let mut line = if self.legacy {
+            super::legacy_format::line(event).into_bytes()
+        } else {
+            to_json(event)
+        };
         line.push(b'\n');
         let written = self.write(&line);
         if let Err(error) = &written {

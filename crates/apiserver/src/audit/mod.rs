@@ -2,7 +2,7 @@
 
 mod batches;
 mod file;
-mod line;
+mod legacy_format;
 mod policy;
 mod queued;
 mod truncated;

@@ -1,26 +1,26 @@
 //! Flags that belong together, beside those in `config.rs`.
 
-mod absent;
 mod accounts;
 mod audit;
 mod connections;
+mod general;
+mod given_flags;
 mod groups;
 mod logs;
 mod metrics;
 mod storage;
-mod told;
-mod whole;
+mod unsupported;
 
 pub(crate) use self::logs::set_verbosity;
 pub use self::{
-    absent::{ABSENT_FLAGS, UnsupportedFlag, UnsupportedFlags},
     accounts::ServiceAccountFlags,
     audit::AuditFlags,
     connections::ConnectionFlags,
+    general::GeneralFlags,
+    given_flags::GivenFlags,
     groups::grouped,
     logs::{LogFlags, Logging, register_verbosity_setter},
     metrics::MetricFlags,
     storage::StorageFlags,
-    told::GivenFlags,
-    whole::GeneralFlags,
+    unsupported::{ABSENT_FLAGS, UnsupportedFlag, UnsupportedFlags},
 };

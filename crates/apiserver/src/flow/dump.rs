@@ -8,7 +8,7 @@ use std::{
 use object::MicroTime;
 use server::{EndpointHandler, Request, ResponseFuture, Server, plain_reply, text_reply};
 
-use super::{PriorityAndFairness, level::LevelSnapshot, tally::RejectReason};
+use super::{PriorityAndFairness, metrics::RejectReason, priority_level::LevelSnapshot};
 
 #[derive(Debug)]
 pub(crate) struct Dump(pub(crate) Arc<PriorityAndFairness>);

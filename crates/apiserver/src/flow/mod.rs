@@ -3,11 +3,11 @@
 //! others may borrow.
 
 mod dangling;
-mod demand;
 mod dump;
-mod level;
+mod metrics;
+mod priority_level;
 mod schema;
-mod tally;
+mod seat_demand;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -29,10 +29,10 @@ use tokio::time::Instant;
 
 pub(crate) use self::{dangling::run as tell_dangling, dump::Dump};
 use self::{
-    demand::{BorrowingTarget, allocate_concurrency, seats},
-    level::{LevelConfig, PriorityLevel, RequestDescriptor, SeatGuard},
+    metrics::{FlowMetrics, head, line},
+    priority_level::{LevelConfig, PriorityLevel, RequestDescriptor, SeatGuard},
     schema::FlowSchemaMatcher,
-    tally::{FlowMetrics, head, line},
+    seat_demand::{BorrowingTarget, allocate_concurrency, seats},
 };
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
@@ -169,18 +169,18 @@ impl FlowConfig {
         let divided = allocate_concurrency(all, &items);
         self.fair_fraction = 0.0;
         for (at, ((level, _, wish), sight)) in limited().enumerate() {
-            let lower = demand::float(sight.bounds.lower);
+            let lower = seat_demand::float(sight.bounds.lower);
             let limit = if left <= least {
                 lower
-            } else if demand::float(left) <= wanted {
-                let part = (demand::float(left) - demand::float(least))
-                    / (wanted - demand::float(least)).max(1.0);
+            } else if seat_demand::float(left) <= wanted {
+                let part = (seat_demand::float(left) - seat_demand::float(least))
+                    / (wanted - seat_demand::float(least)).max(1.0);
                 lower + (wish.lower - lower) * part
             } else if let Some((given, part)) = &divided {
                 self.fair_fraction = *part;
                 given[at]
             } else {
-                demand::float(sight.limit)
+                seat_demand::float(sight.limit)
             };
             level.set_limit(seats(limit));
         }
@@ -217,7 +217,7 @@ impl FlowControl for PriorityAndFairness {
 }
 
 /// A figure of a level.
-type Of = fn(&level::LevelSnapshot) -> f64;
+type Of = fn(&priority_level::LevelSnapshot) -> f64;
 
 impl MetricsSource for PriorityAndFairness {
     fn report(&self, out: &mut String) {
@@ -225,15 +225,15 @@ impl MetricsSource for PriorityAndFairness {
         let sights: Vec<_> = known.levels.iter().map(|(name, own)| (name, own.sight())).collect();
         let figures: [(&str, &str, Of); 9] = [
             ("nominal_limit_seats", "Seats by the shares.", |own| {
-                demand::float(own.bounds.nominal)
+                seat_demand::float(own.bounds.nominal)
             }),
             ("lower_limit_seats", "Seats that are not lent.", |own| {
-                demand::float(own.bounds.lower)
+                seat_demand::float(own.bounds.lower)
             }),
             ("upper_limit_seats", "Seats with all that may be borrowed.", |own| {
-                demand::float(own.bounds.upper)
+                seat_demand::float(own.bounds.upper)
             }),
-            ("current_limit_seats", "Seats at the moment.", |own| demand::float(own.limit)),
+            ("current_limit_seats", "Seats at the moment.", |own| seat_demand::float(own.limit)),
             ("demand_seats_high_watermark", "The most seats that were wanted.", |own| {
                 own.seen.most
             }),
@@ -241,7 +241,7 @@ impl MetricsSource for PriorityAndFairness {
             ("demand_seats_stdev", "How that varied.", |own| own.seen.deviation),
             ("demand_seats_smoothed", "What is expected.", |own| own.seen.smoothed),
             ("target_seats", "Seats that shall be given.", |own| {
-                own.seen.smoothed.max(demand::float(own.bounds.lower))
+                own.seen.smoothed.max(seat_demand::float(own.bounds.lower))
             }),
         ];
         for (name, help, of) in figures {
@@ -254,6 +254,6 @@ impl MetricsSource for PriorityAndFairness {
         let _ = writeln!(out, "apiserver_flowcontrol_seat_fair_frac {}", known.fair_fraction);
         let tallies: Vec<_> =
             known.schemas.iter().map(|own| (&*own.name, &*own.level, &*own.tally)).collect();
-        tally::report(&tallies, out);
+        metrics::report(&tallies, out);
     }
 }

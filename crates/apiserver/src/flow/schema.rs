@@ -6,7 +6,7 @@ use api::flowcontrol::FlowSchema;
 use object::{Lens, Object, Text, Value, View};
 use server::{RequestInfo, UserInfo};
 
-use super::tally::FlowMetrics;
+use super::metrics::FlowMetrics;
 
 #[derive(Debug)]
 pub(super) struct FlowSchemaMatcher {

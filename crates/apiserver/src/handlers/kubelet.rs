@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 use super::{
     connect, kubelet_error,
-    links::{self, LinkRewrite},
+    link_rewrite::{self, LinkRewrite},
     targets::{Target, endpoint, escaped},
 };
 
@@ -207,7 +207,7 @@ async fn proxy_request(
         _ => Status::unavailable(format!("error trying to reach service: {error}")),
     })?;
     let way = way(&request, to.authority());
-    Ok(links::through(way, proxy_over(server, request, to, connected, path).await?))
+    Ok(link_rewrite::through(way, proxy_over(server, request, to, connected, path).await?))
 }
 
 /// How links of what is behind a proxy lead back through it.

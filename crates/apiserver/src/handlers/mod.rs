@@ -1,6 +1,5 @@
 //! Subresources and kinds that are no plain objects, each in a file of its own.
 
-mod about;
 mod binding;
 mod component_statuses;
 mod connect;
@@ -10,10 +9,11 @@ mod eviction;
 mod issuer;
 mod kubelet;
 mod kubelet_error;
-mod links;
+mod link_rewrite;
 mod logs;
 mod review;
 mod scale;
+mod statusz;
 mod targets;
 mod token;
 mod why;
@@ -105,8 +105,8 @@ pub(crate) fn paths(
 ) -> HashMap<&'static str, HandlerRef> {
     let issuer: HandlerRef = Arc::new(issuer);
     let why: HandlerRef = Arc::new(why::ProvenanceHandler);
-    let about: HandlerRef = Arc::new(about::Statusz { since });
-    let flags: HandlerRef = Arc::new(about::Flagz { flags });
+    let about: HandlerRef = Arc::new(statusz::Statusz { since });
+    let flags: HandlerRef = Arc::new(statusz::Flagz { flags });
     HashMap::from([
         ("tiphys", why),
         (".well-known", issuer.clone()),

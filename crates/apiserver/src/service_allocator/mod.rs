@@ -5,12 +5,12 @@
 
 mod addresses;
 mod bitmap;
-mod families;
+mod ip_families;
+mod metrics;
 mod node_ports;
 mod ports;
 mod range;
 mod repair;
-mod tally;
 
 use std::{net::IpAddr, ops::RangeInclusive, sync::Arc};
 
@@ -24,14 +24,14 @@ use server::{
 use tokio::time::Instant;
 use tracing::warn;
 
-use self::tally::AllocatorMetrics;
+use self::metrics::AllocatorMetrics;
 use self::{
     addresses::{AllocateError, IpAllocator},
     node_ports::NodePorts,
     ports::PortAllocation,
 };
 pub(crate) use self::{
-    range::ServiceCidr, repair::AllocationRepair, tally::AllocatorMetricsSource,
+    metrics::AllocatorMetricsSource, range::ServiceCidr, repair::AllocationRepair,
 };
 
 /// Gives Services what they need and have not asked for by name, and refuses what another has.
@@ -86,7 +86,7 @@ impl ServiceAllocator {
             return Ok(taken);
         }
         let mut service = Service::from(write.object.clone());
-        let errs = families::default_families(&mut service, old, &self.families);
+        let errs = ip_families::default_families(&mut service, old, &self.families);
         if !errs.is_empty() {
             return Err(errs.into_status("", "Service", service.metadata().name()));
         }
@@ -117,7 +117,7 @@ impl ServiceAllocator {
             ranges: addresses::ranges(write.registry, true)?,
             dry_run: write.dry_run,
         };
-        for (at, family) in families::missing_ips(service, old) {
+        for (at, family) in ip_families::missing_ips(service, old) {
             let named =
                 service.spec().cluster_ips().iter().nth(at).is_some_and(|ip| !ip.is_empty());
             let began = Instant::now();

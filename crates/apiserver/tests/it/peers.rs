@@ -17,7 +17,7 @@ use object::{NamespacedName, SystemClock};
 use server::UserInfo;
 use store::{
     MemoryLog,
-    face::{BoundListener, Compaction, EtcdServerConfig, Limits},
+    etcd_server::{BoundListener, Compaction, EtcdServerConfig, Limits},
 };
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -83,7 +83,7 @@ impl Etcd {
         listener.set_nonblocking(true).unwrap();
         let (stop, stopped) = oneshot::channel();
         let setup = EtcdServerConfig {
-            identity: store::face::Identity {
+            identity: store::etcd_server::Identity {
                 name: "one".into(),
                 peer_urls: vec!["http://peer:2380".into()],
                 client_urls: vec![url.clone()],
@@ -100,8 +100,8 @@ impl Etcd {
             runtime.unwrap().block_on(async move {
                 let listener = tokio::net::TcpListener::from_std(listener).unwrap();
                 let log = Arc::new(MemoryLog::default());
-                let etcd =
-                    store::face::EtcdServer::open(log, Arc::new(SystemClock), setup).unwrap();
+                let etcd = store::etcd_server::EtcdServer::open(log, Arc::new(SystemClock), setup)
+                    .unwrap();
                 let stop = async { drop(stopped.await) };
                 etcd.serve(vec![BoundListener { listener, tls }], stop).await;
             });

@@ -7,8 +7,8 @@ use super::{CostRange, LIST_CREATE_COST, MAP_CREATE_COST, SELECT_COST, STRUCT_CR
 use crate::{
     ast::{ACCUMULATOR, Ast, Call, Comprehension, Expr, ExprKind, Id, Literal},
     check::TypeInfo,
+    decl_type::{DeclKind, DeclType},
     environment::Environment,
-    node::{DeclKind, DeclType},
     types::Type,
 };
 

@@ -1,14 +1,14 @@
 //! What expressions cost: estimated before any value is known, counted when run.
 
-mod actual;
 mod calls;
 mod estimate;
 mod range;
+mod runtime_cost;
 
 pub use self::range::CostRange;
 pub(crate) use self::{
-    actual::{argument_cost, result_cost},
     estimate::estimate,
+    runtime_cost::{argument_cost, result_cost},
 };
 
 /// Reading a variable or a field.

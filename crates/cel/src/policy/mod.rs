@@ -14,9 +14,9 @@ pub use self::{
 };
 
 use crate::{
+    decl_type::DeclType,
     error::Error,
     library::{Authorizer, ResourceAttributes},
-    node::DeclType,
     program::Bindings,
     value::Value,
 };

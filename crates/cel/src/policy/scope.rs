@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{environment::Environment, node::DeclType, types::Type};
+use crate::{decl_type::DeclType, environment::Environment, types::Type};
 
 /// Which variables there are beside those that every policy has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schema::custom::{JsonSchema, resolve_field_path};
 
 use super::ValidationRule;
-use crate::{environment::Environment, node::DeclType, program::Program, types::Type};
+use crate::{decl_type::DeclType, environment::Environment, program::Program, types::Type};
 
 /// A rule, as far as it compiles.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! Rules of custom resources: `x-kubernetes-validations`.
 
 mod compile;
-mod judge;
+mod compile_rules;
 mod run;
 
-pub use self::judge::CrdRuleCompiler;
+pub use self::compile_rules::CrdRuleCompiler;
 
 use object::{Text, Value};
 use schema::{ErrorList, ErrorType, FieldError, FieldPath};

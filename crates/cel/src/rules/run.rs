@@ -14,7 +14,7 @@ use super::{
     compile::{CompiledRule, NodeEnvironment},
     push, push_omitted,
 };
-use crate::{error::Error, node::DeclType, program::Bindings, value::Value};
+use crate::{decl_type::DeclType, error::Error, program::Bindings, value::Value};
 
 /// The rules at a place of a schema, and those below it.
 #[derive(Debug)]

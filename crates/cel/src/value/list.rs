@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{Extent, Made, Value, equal, from_tree};
 use crate::{
+    decl_type::{DeclType, ListType},
     error::Error,
-    node::{DeclType, ListType},
 };
 
 #[derive(Clone, Debug)]

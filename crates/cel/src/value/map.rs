@@ -3,7 +3,7 @@
 use std::{cmp::Ordering, collections::BTreeMap, fmt, sync::Arc};
 
 use super::{Extent, Made, Text, Value, equal, from_tree};
-use crate::{error::Error, node::DeclType};
+use crate::{decl_type::DeclType, error::Error};
 
 #[derive(Clone, Debug)]
 pub enum Map<'a> {

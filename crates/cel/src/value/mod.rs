@@ -2,22 +2,22 @@
 //! reference into the tree, with the schema that says how to read it.
 
 mod compare;
-mod height;
+mod extent;
 mod list;
 mod map;
-mod moment;
 mod text;
+mod timestamp;
 mod tree;
 
 use std::sync::Arc;
 
 pub(crate) use self::{
     compare::{compare, equal},
-    height::{Extent, Made},
+    extent::{Extent, Made},
     list::List,
     map::{Key, Map},
-    moment::{Civil, NANOS, Timestamp, duration_text, parse_duration},
     text::Text,
+    timestamp::{Civil, NANOS, Timestamp, duration_text, parse_duration},
     tree::{from_tree, to_tree},
 };
 use crate::library::Opaque;

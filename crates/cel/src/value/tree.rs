@@ -13,9 +13,9 @@ use object::quote::quote;
 
 use super::{List, Map, Text, Timestamp, Value, map::Key};
 use crate::{
+    decl_type::{DeclKind, DeclType, ListType},
     error::Error,
     library::parse_openapi_duration,
-    node::{DeclKind, DeclType, ListType},
 };
 
 /// A part of an object as a value; without a schema it is what its JSON is.

@@ -14,10 +14,10 @@ use std::{
 use super::{
     Digest, DiskUsage, Error, Result,
     digest::DigestStream,
+    disk_reserve::Reserving,
     layer::{self, Limits},
     manifest::MAX_DOCUMENT_BYTES,
     root::ExtractRoot,
-    space::Reserving,
 };
 
 #[derive(Debug)]

@@ -19,9 +19,9 @@ use tar::EntryType;
 use super::{
     Digest, Error, Result,
     digest::DigestStream,
+    disk_reserve::Reserving,
     entries::{TarEntry, TarReader},
     root::{self, EntryPath, ExtractRoot},
-    space::Reserving,
 };
 
 /// What the layers of one image may cost us, whatever they claim to be.

@@ -7,10 +7,10 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sys::record::{self, Durability};
+use sys::durable_record::{self, Durability};
 
 use super::{
-    Config, Digest, DiskUsage, Reference, Result, content::ContentStore, holds::LayerLeases,
+    Config, Digest, DiskUsage, Reference, Result, content::ContentStore, layer_leases::LayerLeases,
     manifest,
 };
 
@@ -52,7 +52,7 @@ impl ImageMetadata {
             Ok(images) => images.unwrap_or_default(),
             Err(error) => {
                 tracing::error!(path = %path.display(), %error, "the records of images cannot be read and are put aside");
-                record::put_aside(&path)?;
+                durable_record::put_aside(&path)?;
                 read(&before).ok().flatten().unwrap_or_default()
             }
         };
@@ -63,7 +63,7 @@ impl ImageMetadata {
         let (path, before) = (dir.join(FILE), dir.join(BEFORE));
         let _ = fs::remove_file(&before);
         let _ = fs::hard_link(&path, before); // there may be none yet
-        Ok(record::write(&path, &manifest::to_json(self), Durability::Kept)?)
+        Ok(durable_record::write(&path, &manifest::to_json(self), Durability::Kept)?)
     }
 
     /// Adds an image; a tag it takes leaves the image that had it.
@@ -127,7 +127,7 @@ impl ImageMetadata {
 }
 
 fn read(path: &Path) -> Result<Option<ImageMetadata>> {
-    record::read(path, LARGEST)?.map(|bytes| manifest::parse(&bytes, FILE)).transpose()
+    durable_record::read(path, LARGEST)?.map(|bytes| manifest::parse(&bytes, FILE)).transpose()
 }
 
 #[cfg(test)]

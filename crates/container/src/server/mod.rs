@@ -1,16 +1,16 @@
 //! The CRI server: what it keeps, how it starts, and how it finds its pods again.
 
-mod answers;
 mod caller;
-mod collect;
-mod contained;
 mod container;
+mod cri_status;
 mod devices;
 mod events;
 mod exec;
 mod files;
+mod garbage_collection;
 mod images;
 mod mounts;
+mod panic_isolation;
 mod records;
 mod recover;
 mod sandbox;
@@ -37,7 +37,7 @@ use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{
-    contained::Contained,
+    panic_isolation::Contained,
     shim::{Program, ShimClient},
     state::State,
 };

@@ -9,7 +9,7 @@ use std::{
 };
 
 use prost::Message;
-use sys::record::{self, Durability};
+use sys::durable_record::{self, Durability};
 
 use super::state::{ContainerRecord, SandboxRecord};
 
@@ -72,14 +72,14 @@ const LARGEST: u64 = super::LARGEST_MESSAGE as u64 + (1 << 20);
 /// Reads all records below `folder`. What cannot be read is said and put aside.
 pub(super) fn load<T: Record>(folder: &Path) -> io::Result<Found<T>> {
     if !folder.is_dir() && fs::symlink_metadata(folder).is_ok() {
-        let aside = record::put_aside(folder)?;
+        let aside = durable_record::put_aside(folder)?;
         tracing::error!(path = %aside.display(), "this stood in the place of a folder of records");
     }
     fs::create_dir_all(folder)?;
     let mut found = Found::default();
     for entry in fs::read_dir(folder)?.flatten() {
         let path = entry.path();
-        if record::is_aside(&path) {
+        if durable_record::is_aside(&path) {
             continue;
         }
         if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -105,13 +105,13 @@ pub(super) fn load<T: Record>(folder: &Path) -> io::Result<Found<T>> {
 /// Notes what is going to be made. After a power cut nothing of it is left to undo.
 pub(super) fn begin(folder: &Path, record: &impl Record) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    record::write(&folder.join(PENDING), &record.encode_to_vec(), Durability::None)
+    durable_record::write(&folder.join(PENDING), &record.encode_to_vec(), Durability::None)
 }
 
 /// Notes what has been made, or what has become of it. After a power cut there is this record or
 /// the one before, and nothing that runs.
 pub(super) fn write(folder: &Path, record: &impl Record) -> io::Result<()> {
-    record::write(&folder.join(RECORD), &record.encode_to_vec(), Durability::Whole)
+    durable_record::write(&folder.join(RECORD), &record.encode_to_vec(), Durability::Whole)
 }
 
 /// Removes a folder with all that is in it or mounted there.
@@ -134,7 +134,7 @@ enum Read<T> {
 
 fn read<T: Record>(folder: &Path, name: &str) -> Read<T> {
     let path = folder.join(name);
-    let decoded = record::read(&path, LARGEST).and_then(|bytes| {
+    let decoded = durable_record::read(&path, LARGEST).and_then(|bytes| {
         let Some(bytes) = bytes else { return Ok(None) };
         let record = T::decode(&*bytes).map_err(io::Error::other)?;
         let named = folder.file_name().is_some_and(|id| id == record.id());
@@ -146,11 +146,11 @@ fn read<T: Record>(folder: &Path, name: &str) -> Read<T> {
     });
     match decoded {
         Ok(Some(record)) => Read::Good(record),
-        Ok(None) if record::was_put_aside(&path) => Read::Bad, // by an earlier start
+        Ok(None) if durable_record::was_put_aside(&path) => Read::Bad, // by an earlier start
         Ok(None) => Read::None,
         Err(error) => {
             tracing::error!(path = %path.display(), %error, "a record cannot be read and is put aside");
-            if let Err(error) = record::put_aside(&path) {
+            if let Err(error) = durable_record::put_aside(&path) {
                 tracing::error!(path = %path.display(), %error, "a record cannot be put aside");
             }
             Read::Bad

@@ -265,7 +265,8 @@ fn addresses(pid: i32) -> Vec<String> {
 
 /// The layers that a container stands on.
 fn layers(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let bytes = sys::record::read(&folder.join(super::container::SPEC), super::LARGEST_SPEC)?;
+    let bytes =
+        sys::durable_record::read(&folder.join(super::container::SPEC), super::LARGEST_SPEC)?;
     let bytes = bytes.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
     let spec: spec::ContainerSpec = serde_json::from_slice(&bytes)?;
     Ok(spec.root.layers)

@@ -2,16 +2,16 @@
 //!
 //! One thread and one loop: children that end, output that comes, requests on a socket in the pod's folder.
 
-mod birth;
 mod log;
-mod native;
-mod pace;
-mod pending;
+mod log_rate;
+mod oci_runtime;
 mod process;
 pub(crate) mod protocol;
 mod root;
 mod running;
 mod sandbox;
+mod spawn;
+mod starting;
 mod user;
 mod users;
 
@@ -31,13 +31,13 @@ use std::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::{
-    birth::Birth,
     log::Log,
-    native::{BuiltinRuntime, Existing, OciRuntime, PodNamespaces},
-    pending::{NewContainer, Pending, What},
+    oci_runtime::{BuiltinRuntime, Existing, OciRuntime, PodNamespaces},
     process::Stdio,
     protocol::{Exit, Reply, Request, VERSION, receive, send},
     running::{Pipes, RunningContainer, answer},
+    spawn::Birth,
+    starting::{NewContainer, Pending, What},
 };
 use crate::spec::{ContainerSpec, PidNamespace, Process, SandboxSpec};
 

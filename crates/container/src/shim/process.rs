@@ -13,16 +13,16 @@ use rustix::{
 };
 use sys::{
     capability::{self, CapabilitySet},
-    exemption::Exemption,
     process,
     resource_limit::{self, UNLIMITED},
     seccomp,
+    seccomp_exemption::Exemption,
 };
 
 use super::{
-    birth::Reporter,
     protocol::Started,
     root::ErrorContext,
+    spawn::Reporter,
     user::{Accounts, ResolvedUser},
 };
 use crate::spec::Process;

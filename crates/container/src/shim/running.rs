@@ -13,11 +13,11 @@ use rustix::{
 };
 
 use super::{
-    birth::SpawnedProcess,
     log::{Log, PartialLine, Stream},
-    pace::Pace,
+    log_rate::Pace,
     process::Stdio,
     protocol::{Exit, Reply, Started, Status, send},
+    spawn::SpawnedProcess,
 };
 use crate::spec::ContainerSpec;
 

@@ -6,8 +6,8 @@
 mod channels;
 mod port_forward;
 mod remote_command;
-mod seats;
 mod server;
+mod session_limit;
 mod tokens;
 mod web_socket;
 
@@ -19,8 +19,8 @@ use tokio::{
     sync::mpsc,
 };
 
-pub use seats::{Seat, Seats};
 pub use server::Server;
+pub use session_limit::{Seat, Seats};
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub type Input = Box<dyn AsyncRead + Send + Unpin>;

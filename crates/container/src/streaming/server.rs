@@ -23,7 +23,7 @@ use super::{
     AttachRequest, Error, ExecRequest, PortForwardRequest, StreamingRuntime, channels,
     port_forward,
     remote_command::{self, Session},
-    seats::{Seat, Seats},
+    session_limit::{Seat, Seats},
     tokens::{self, Tokens},
     web_socket,
 };

@@ -10,7 +10,7 @@ use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::time::Instant;
 
-use super::{AttachRequest, Error, ExecRequest, PortForwardRequest, seats::Seat};
+use super::{AttachRequest, Error, ExecRequest, PortForwardRequest, session_limit::Seat};
 
 const LIFETIME: Duration = Duration::from_mins(1);
 const MOST_TOKENS: usize = 1000;
@@ -51,7 +51,7 @@ impl Tokens {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::seats::Seats, *};
+    use super::{super::session_limit::Seats, *};
 
     #[test]
     fn once_and_for_a_minute() {

@@ -6,8 +6,8 @@
 //!  clockwork.rs  moments, in a time zone
 //! ```
 
-mod clockwork;
 mod plan;
+mod schedule;
 
 use std::{sync::Arc, time::Duration};
 

@@ -8,7 +8,7 @@ use object::{List, ObjectMeta, Time};
 use runtime::{EventType, Step};
 use schema::Kind;
 
-use super::clockwork::{ZonedSchedule, format_rfc1123};
+use super::schedule::{ZonedSchedule, format_rfc1123};
 
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 

@@ -8,7 +8,7 @@
 //!  status.rs   counts
 //! ```
 
-mod place;
+mod placement;
 mod plan;
 mod rollout;
 mod status;
@@ -28,7 +28,7 @@ use object::{Clock, NamespacedName, Text, Value, WriteCause, wait_seconds};
 use runtime::{CachedApi, Context, Controller, Reconcile, Requeue, Step};
 
 use self::{
-    place::DaemonPlacement,
+    placement::DaemonPlacement,
     plan::{Action, PlanInput, plan},
 };
 use crate::{

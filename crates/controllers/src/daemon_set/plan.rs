@@ -11,7 +11,7 @@ use runtime::Step;
 use schema::Kind;
 
 use super::{
-    place::{DaemonPlacement, target},
+    placement::{DaemonPlacement, target},
     rollout::{self, RolloutLimits},
     status,
 };

@@ -12,7 +12,7 @@ use api::{
 use object::{IntOrString, saturating_i32};
 
 use super::{
-    place::{DaemonPlacement, is_current},
+    placement::{DaemonPlacement, is_current},
     plan::{ByNode, PlanInput},
 };
 

@@ -4,7 +4,7 @@ use api::{apps::DaemonSetStatus, core::Pod};
 use object::{Time, seconds_left};
 
 use super::{
-    place::{DaemonPlacement, is_current},
+    placement::{DaemonPlacement, is_current},
     plan::{ByNode, PlanInput},
     rollout::is_available,
 };

@@ -12,7 +12,7 @@ use super::rollout::{self, RolloutBounds};
 /// Without end, as upstream says it.
 const NO_DEADLINE: i32 = i32::MAX;
 
-/// The status as it should be. `new` is the set of the current template; `acted`:
+/// The status as it should be. `new` is the set of the current template; `thresholds_met`:
 /// something was done for the rollout just now.
 pub(super) fn status(
     deployment: &Deployment,

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use client::ApiResource;
 use object::{NamespacedName, ObjectMeta, OwnerReference, Text};
 
-use super::verdict::FOREGROUND;
+use super::decision::FOREGROUND;
 
 /// One object, as far as the collector cares.
 #[derive(Clone, Debug, PartialEq)]

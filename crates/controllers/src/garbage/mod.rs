@@ -13,9 +13,9 @@
 //! absent when the API says so, and an owner that orphans is let go when a list of the API has
 //! nothing left that refers to it.
 
+mod decision;
 mod graph;
 mod monitors;
-mod verdict;
 
 use std::{
     collections::HashSet,
@@ -33,9 +33,9 @@ use tokio::sync::watch;
 use tracing::{debug, warn};
 
 use self::{
+    decision::{FOREGROUND, GcDecision, ORPHAN, OwnerState, decide},
     graph::{Graph, Node},
     monitors::is_followed,
-    verdict::{FOREGROUND, GcDecision, ORPHAN, OwnerState, decide},
 };
 use crate::Config;
 

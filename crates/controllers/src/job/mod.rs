@@ -11,14 +11,14 @@
 
 mod backoff;
 mod indexes;
+mod observe;
 mod orphans;
 mod plan;
 mod pod;
+mod pod_tracking;
 mod policy;
-mod sight;
 #[cfg(test)]
 mod tests;
-mod track;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -34,9 +34,9 @@ use schema::Kind;
 
 use self::{
     backoff::Backoff,
+    observe::{JobInput, JobObservation},
     plan::{Action, Plan, plan},
-    sight::{JobInput, JobObservation},
-    track::{ActionCounts, count_released, finish, is_managed_elsewhere, track},
+    pod_tracking::{ActionCounts, count_released, finish, is_managed_elsewhere, track},
 };
 use crate::{
     Config,
@@ -200,7 +200,7 @@ impl Jobs {
         }
     }
 
-    fn tell(&self, job: &Job, end: &sight::JobOutcome) {
+    fn tell(&self, job: &Job, end: &observe::JobOutcome) {
         let events = &self.pods.events;
         if !end.success {
             return events.warning(job, &end.reason, end.message.clone());

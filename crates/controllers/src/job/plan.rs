@@ -9,8 +9,8 @@ use schema::Kind;
 
 use super::{
     backoff::Backoff,
+    observe::{JobInput, JobObservation, deadline, is_indexed, is_suspended},
     pod::{failures_before, index, new_pod, replaces_only_failed},
-    sight::{JobInput, JobObservation, deadline, is_indexed, is_suspended},
 };
 
 /// More at a time would only make failures more.

@@ -1,6 +1,6 @@
 //! Empties a namespace that is being deleted, then lets it go.
 
-mod left;
+mod remaining_content;
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use object::{Clock, List, NamespacedName, Time, Value};
 use runtime::{CachedApi, Context, Controller, DynamicObject, Reconcile, Requeue};
 use schema::Kind;
 
-use self::left::{RemainingContent, conditions};
+use self::remaining_content::{RemainingContent, conditions};
 use crate::Config;
 
 const FINALIZER: &str = "kubernetes";

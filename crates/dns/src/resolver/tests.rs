@@ -1,7 +1,7 @@
 //! Over real sockets on the loopback.
 
 use super::*;
-use crate::{entry::ServiceEntry, serve};
+use crate::{serve, service_entry::ServiceEntry};
 use object::yaml::from_yaml;
 use std::{
     fmt::Write, net::Ipv4Addr, sync::atomic::AtomicUsize, sync::atomic::Ordering, time::Duration,

@@ -7,9 +7,9 @@ use super::{
     write_query,
 };
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::Flag,
+    invocation::Invocation,
     print::{self, OutputFormat},
     record::{self, ChangeCause},
     select::{BuilderOptions, Info},

@@ -4,9 +4,9 @@ use object::{Value, yaml};
 
 use super::Command;
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
     print::{json, table},
     resources::Resource,
 };

@@ -13,9 +13,9 @@ use super::{
     prune::{self, AppliedObjects},
 };
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
     merge::{LAST_APPLIED, three_way},
     print::{self, OutputFormat},
     record::{self, ChangeCause},

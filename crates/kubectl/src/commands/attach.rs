@@ -7,9 +7,9 @@ use super::{
     exec::{FLAGS, Session, check_phase, wants_terminal},
 };
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::Flag,
+    invocation::Invocation,
     stdio::DetachKeys,
     streams::{container_of, pod_of},
 };

@@ -6,10 +6,10 @@ use object::Value;
 
 use super::{ALL_NAMESPACES, Command, create::tree};
 use crate::{
-    call::Invocation,
     describe::rule_rows,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::Flag,
+    invocation::Invocation,
     print::{self, OutputFormat, table},
 };
 

@@ -4,9 +4,9 @@ use object::{Value, quote::quote};
 
 use super::{Command, FILES, create::tree};
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::Flag,
+    invocation::Invocation,
     print::{self, OutputFormat},
     resources::escape,
     select::BuilderOptions,

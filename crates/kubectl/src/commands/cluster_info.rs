@@ -3,7 +3,7 @@
 mod dump;
 
 use super::Command;
-use crate::{call::Invocation, fail::Result};
+use crate::{error::Result, invocation::Invocation};
 
 pub(crate) const COMMAND: Command = Command::new("cluster-info", &[], run).inner(&[dump::COMMAND]);
 

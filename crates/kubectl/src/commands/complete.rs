@@ -4,8 +4,8 @@ use object::Value;
 
 use super::{COMMANDS, Command};
 use crate::{
-    call::{Environment, GLOBAL_FLAGS, Invocation},
     flags::{self, Flag},
+    invocation::{Environment, GLOBAL_FLAGS, Invocation},
     resources::Resource,
 };
 

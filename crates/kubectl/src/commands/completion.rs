@@ -1,7 +1,7 @@
 //! `completion`: a script that lets a shell complete command lines. It asks kubectl itself.
 
 use super::Command;
-use crate::{call::Invocation, fail::Result};
+use crate::{error::Result, invocation::Invocation};
 
 pub(crate) const COMMAND: Command = Command::new("completion", &[], run);
 

@@ -5,9 +5,9 @@ mod view;
 
 use super::Command;
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
     kubeconfig,
     print::{self, table},
 };

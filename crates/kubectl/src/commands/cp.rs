@@ -15,9 +15,9 @@ use tokio::io::{AsyncWrite, DuplexStream};
 use self::tar::Kind;
 use super::{Command, exec::check_phase};
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{self, Flag},
+    invocation::Invocation,
     resources::escape,
     select::go_io_error,
     stdio::Blocking,

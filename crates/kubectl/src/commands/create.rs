@@ -6,9 +6,9 @@ use super::{
     Command, DRY_RUN, DryRun, FIELD_MANAGER, FILES, SELECTOR, VALIDATE, generate, write_query,
 };
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::Flag,
+    invocation::Invocation,
     merge::LAST_APPLIED,
     print::{self, OutputFormat, json},
     record::{self, ChangeCause},

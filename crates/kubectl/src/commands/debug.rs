@@ -14,9 +14,9 @@ use super::{
     create::tree,
 };
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
     select::{BuilderOptions, go_io_error},
     server::PatchType,
     streams::no_such_pod,

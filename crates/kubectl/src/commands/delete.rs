@@ -8,9 +8,9 @@ use super::{
     ALL, ALL_NAMESPACES, Command, DRY_RUN, DryRun, FIELD_SELECTOR, FILES, SELECTOR, create::tree,
 };
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
     select::{BuilderOptions, Info},
     server::JSON,
 };

@@ -2,10 +2,10 @@
 
 use super::{ALL_NAMESPACES, CHUNKS, Command, FILES, SELECTOR};
 use crate::{
-    call::Invocation,
     describe,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::Flag,
+    invocation::Invocation,
     select::{BuilderOptions, Target, target},
 };
 

@@ -16,9 +16,9 @@ use super::{
     prune::{self, AppliedObjects},
 };
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
     resources::escape,
     select::{BuilderOptions, Info, go_io_error},
     server::PatchType,

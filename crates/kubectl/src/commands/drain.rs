@@ -1,15 +1,15 @@
 //! `cordon`, `uncordon` and `drain`: take nodes out of service and back.
 
-mod choose;
+mod pod_filter;
 mod remove;
 
 use object::{Value, quote::quote, selector::Selector};
 
 use super::{Command, DRY_RUN, DryRun, SELECTOR};
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
     select::{BuilderOptions, Info},
     server::PatchType,
 };
@@ -117,7 +117,7 @@ fn drain(call: &Invocation<'_>) -> Result {
 
 /// Removes the pods of a node.
 fn drain_node(call: &Invocation<'_>, node: &str, selector: &Selector, dry_run: DryRun) -> Result {
-    let pods = choose::pods(call, node, selector)?;
+    let pods = pod_filter::pods(call, node, selector)?;
     if let Some(warnings) = pods.warnings() {
         call.print_err(&format!("Warning: {warnings}"));
     }
@@ -128,7 +128,8 @@ fn drain_node(call: &Invocation<'_>, node: &str, selector: &Selector, dry_run: D
         return Ok(());
     }
     remove::pods(call, &pods.chosen, dry_run).inspect_err(|fail| {
-        let left = choose::pods(call, node, selector).map(|left| left.chosen).unwrap_or_default();
+        let left =
+            pod_filter::pods(call, node, selector).map(|left| left.chosen).unwrap_or_default();
         if !left.is_empty() {
             let names = left.iter().map(|pod| {
                 format!("\npod/{}", pod["metadata"]["name"].as_str().unwrap_or_default())

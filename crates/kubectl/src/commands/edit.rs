@@ -6,9 +6,9 @@ use object::{Value, yaml};
 
 use super::{Command, FIELD_MANAGER, FILES, VALIDATE};
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::Flag,
+    invocation::Invocation,
     merge::two_way,
     print::{self, json},
     record::{self, ChangeCause},

@@ -4,11 +4,11 @@ use object::{Value, quote::quote};
 
 use super::{ALL_NAMESPACES, CHUNKS, Command};
 use crate::{
-    call::Invocation,
     describe::event_age,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
-    print::{self, OutputFormat, table, tabs::TABLE, terminal},
+    invocation::Invocation,
+    print::{self, OutputFormat, table, tabwriter::TABLE, terminal},
     resources::escape,
     server::JSON,
 };

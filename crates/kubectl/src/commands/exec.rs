@@ -7,9 +7,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Command, FILES};
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
     resources::escape,
     select::go_io_error,
     stdio::{Blocking, DetachKeys, Input, RawTerminal},

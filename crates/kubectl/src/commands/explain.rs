@@ -1,14 +1,14 @@
 //! `explain`: the fields of a kind, from the server's OpenAPI.
 
-mod old;
+mod openapi_v2;
 
 use object::{Value, quote::quote};
 
 use super::Command;
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::Flag,
+    invocation::Invocation,
 };
 
 pub(crate) const COMMAND: Command = Command::new(
@@ -74,7 +74,7 @@ fn run(call: &Invocation<'_>) -> Result {
         )));
     };
     if call.flags.text("output") == "plaintext-openapiv2" {
-        return old::print(call, &resource, &schemas, schema, fields);
+        return openapi_v2::print(call, &resource, &schemas, schema, fields);
     }
     let mut text = String::new();
     if !resource.group.is_empty() {

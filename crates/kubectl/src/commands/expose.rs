@@ -4,9 +4,9 @@ use object::Value;
 
 use super::{Command, DRY_RUN, DryRun, FIELD_MANAGER, FILES, create::tree, write_query};
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::Flag,
+    invocation::Invocation,
     merge::merge_patch,
     print::{self, OutputFormat},
     record::{self, ChangeCause},

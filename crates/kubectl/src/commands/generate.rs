@@ -1,18 +1,18 @@
 //! `create KIND NAME`: objects from a few words.
 
 mod config;
+mod other_kinds;
 mod rbac;
-mod rest;
 mod workload;
 
 use super::Command;
 
 /// Everything that `create` makes without a file.
 pub(crate) const COMMANDS: &[Command] = &[
-    rest::NAMESPACE,
+    other_kinds::NAMESPACE,
     config::CONFIG_MAP,
     config::SECRET,
-    rest::SERVICE_ACCOUNT,
+    other_kinds::SERVICE_ACCOUNT,
     rbac::ROLE,
     rbac::CLUSTER_ROLE,
     rbac::ROLE_BINDING,
@@ -20,12 +20,12 @@ pub(crate) const COMMANDS: &[Command] = &[
     workload::DEPLOYMENT,
     workload::JOB,
     workload::CRON_JOB,
-    rest::SERVICE,
-    rest::INGRESS,
-    rest::QUOTA,
-    rest::DISRUPTION_BUDGET,
-    rest::PRIORITY_CLASS,
-    rest::TOKEN,
+    other_kinds::SERVICE,
+    other_kinds::INGRESS,
+    other_kinds::QUOTA,
+    other_kinds::DISRUPTION_BUDGET,
+    other_kinds::PRIORITY_CLASS,
+    other_kinds::TOKEN,
 ];
 
 /// Texts as a list.

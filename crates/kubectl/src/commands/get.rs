@@ -4,9 +4,9 @@ use object::{Value, quantity::Quantity, quote::quote};
 
 use super::{ALL_NAMESPACES, CHUNKS, Command, FIELD_SELECTOR, FILES, SELECTOR};
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
     print::{self, OutputFormat, json, jsonpath::Template, table},
     resources::Resource,
     select::{BuilderOptions, Target, target},

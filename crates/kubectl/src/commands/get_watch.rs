@@ -4,9 +4,9 @@ use object::Value;
 
 use super::get::{self, GetRequest, TABLE_ACCEPT};
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
-    print::{OutputFormat, tabs::TABLE},
+    error::{CommandError, Result},
+    invocation::Invocation,
+    print::{OutputFormat, tabwriter::TABLE},
     resources::escape,
     server::JSON,
 };

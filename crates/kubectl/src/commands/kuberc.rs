@@ -4,10 +4,10 @@ use object::{Value, quote::quote, yaml};
 
 use super::Command;
 use crate::{
-    call::Invocation,
     commands::create::tree,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
     preferences::{self, KubercLocation},
     print::{self, OutputFormat},
     select::go_io_error,

@@ -4,9 +4,9 @@ use object::yaml;
 
 use super::Command;
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
     kustomize,
     select::go_io_error,
 };

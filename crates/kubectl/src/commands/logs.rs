@@ -6,9 +6,9 @@ use object::{Value, quote::quote};
 
 use super::{Command, SELECTOR};
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
     resources::escape,
     streams::{container_of, pod_of},
 };

@@ -4,9 +4,9 @@ use object::{Value, quote::quote, yaml};
 
 use super::{Command, DRY_RUN, DryRun, FIELD_MANAGER, FILES, write_query};
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::Flag,
+    invocation::Invocation,
     merge::{merge_patch, strategic},
     print::{self, OutputFormat},
     record::{self, ChangeCause},

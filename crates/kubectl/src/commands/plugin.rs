@@ -12,9 +12,9 @@ use object::quote::quote;
 
 use super::{COMMANDS, Command};
 use crate::{
-    call::{Environment, Invocation},
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::Flag,
+    invocation::{Environment, Invocation},
     select::go_io_error,
 };
 

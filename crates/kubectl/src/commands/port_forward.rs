@@ -1,23 +1,23 @@
 //! `port-forward`: connections to ports here go to ports of a pod.
 //!
 //! One SPDY connection carries them all, each as a stream of data and one for an error. It is inside the messages
-//! of a WebSocket where the server knows that. With servers that refuse both, every connection has a WebSocket of its own, on which channel 0
-//! carries the data and channel 1 an error; both begin with the number of the port.
+//! of a WebSocket where the server knows that. With servers that refuse both, every connection has a WebSocket of
+//! its own, on which channel 0 carries the data and channel 1 an error; both begin with the number of the port.
 
-mod carry;
+mod carrier;
 mod tunnel;
 
 use futures_util::StreamExt as _;
 use object::Value;
 use tokio::net::TcpListener;
 
-use self::carry::Carrier;
+use self::carrier::Carrier;
 
 use super::Command;
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
     select::BuilderOptions,
     streams::pod_of,
 };

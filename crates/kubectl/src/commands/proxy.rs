@@ -18,9 +18,9 @@ use tokio::net::{TcpListener, UnixListener};
 
 use super::Command;
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
     select::go_io_error,
     server::Server,
 };

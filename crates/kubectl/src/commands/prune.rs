@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use object::Value;
 
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
+    invocation::Invocation,
     merge::LAST_APPLIED,
     resources::{Resource, escape},
     select::Info,

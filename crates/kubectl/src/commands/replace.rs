@@ -11,9 +11,9 @@ use super::{
     for_each_object, write_query,
 };
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
     print::{self, OutputFormat},
     record::{self, ChangeCause},
     select::{BuilderOptions, Info},

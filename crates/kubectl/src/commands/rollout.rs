@@ -7,9 +7,9 @@ use object::{Time, Value, quote::quote};
 
 use super::{ALL, Command, DRY_RUN, DryRun, FIELD_MANAGER, FILES, SELECTOR};
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
     print::{self, OutputFormat},
     select::{BuilderOptions, Info},
     server::PatchType,

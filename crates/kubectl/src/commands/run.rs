@@ -9,9 +9,9 @@ use super::{
     write_query,
 };
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
     merge::merge_patch,
     print::{self, OutputFormat},
     record::{self, ChangeCause},

@@ -4,9 +4,9 @@ use object::Value;
 
 use super::{ALL, Command, DRY_RUN, DryRun, FILES, SELECTOR};
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
     print::{self, OutputFormat},
     record::{self, ChangeCause},
     select::{BuilderOptions, Info},

@@ -12,9 +12,9 @@ use object::Value;
 
 use super::{ALL, Command, DRY_RUN, DryRun, FIELD_MANAGER, FILES, write_query};
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::Flag,
+    invocation::Invocation,
     merge::two_way,
     print::{self, OutputFormat, typed},
     record::ChangeCause,

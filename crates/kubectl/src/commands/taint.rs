@@ -4,9 +4,9 @@ use object::{Value, names, quote::quote};
 
 use super::{ALL, Command, DRY_RUN, DryRun, FIELD_MANAGER, SELECTOR, write_query};
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::Flag,
+    invocation::Invocation,
     print::{self, OutputFormat},
     select::BuilderOptions,
     server::PatchType,

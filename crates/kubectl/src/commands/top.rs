@@ -6,10 +6,10 @@ use object::{Quantity, Value, quantity::Format};
 
 use super::{ALL_NAMESPACES, Command, FIELD_SELECTOR, SELECTOR};
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::Flag,
-    print::tabs::TABLE,
+    invocation::Invocation,
+    print::tabwriter::TABLE,
     resources::escape,
 };
 

@@ -4,9 +4,9 @@ use object::{Value, yaml};
 
 use super::{Command, create::tree};
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::Flag,
+    invocation::Invocation,
     print::json,
 };
 

@@ -4,9 +4,9 @@ use object::Value;
 
 use super::{ALL, ALL_NAMESPACES, Command, FIELD_SELECTOR, FILES, SELECTOR};
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
     print::{self, OutputFormat, jsonpath},
     select::{BuilderOptions, Info},
 };

@@ -2,7 +2,7 @@
 
 use object::{Value, quote::quote};
 
-use super::{core::begin, either, format_time, number, sheet::DescribeWriter, text};
+use super::{core::begin, describe_writer::DescribeWriter, either, format_time, number, text};
 
 pub(super) fn describe(object: &Value, sheet: &mut DescribeWriter) {
     let (spec, status) = (&object["spec"], &object["status"]);

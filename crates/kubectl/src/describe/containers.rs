@@ -2,7 +2,7 @@
 
 use object::{Value, quantity::Quantity, quote::quote};
 
-use super::{either, format_time, number, sheet::DescribeWriter, storage, text, volumes};
+use super::{describe_writer::DescribeWriter, either, format_time, number, storage, text, volumes};
 
 /// Containers, with what is known of their state.
 pub(super) fn containers(

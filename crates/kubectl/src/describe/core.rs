@@ -3,8 +3,10 @@
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use object::Value;
 
-use super::{either, format_time, number, sheet::DescribeWriter, text, volumes::access_modes};
-use crate::{call::Invocation, fail::Result, print::table, resources::escape};
+use super::{
+    describe_writer::DescribeWriter, either, format_time, number, text, volumes::access_modes,
+};
+use crate::{error::Result, invocation::Invocation, print::table, resources::escape};
 
 /// What every sheet begins with.
 pub(super) fn begin(object: &Value, sheet: &mut DescribeWriter) {

@@ -6,11 +6,10 @@ use object::Value;
 
 use super::{
     core::{begin, endpoints_of},
-    either, format_time, number,
-    sheet::DescribeWriter,
-    text, workload,
+    describe_writer::DescribeWriter,
+    either, format_time, number, text, workload,
 };
-use crate::{call::Invocation, resources::escape};
+use crate::{invocation::Invocation, resources::escape};
 
 pub(super) fn endpoints(object: &Value, sheet: &mut DescribeWriter) {
     begin(object, sheet);
@@ -172,7 +171,7 @@ fn backend(call: &Invocation<'_>, namespace: &str, backend: &Value) -> String {
     match behind() {
         Ok(endpoints) => format!("{shown} ({endpoints})"),
         Err(fail) => {
-            let fail: crate::fail::CommandError = fail;
+            let fail: crate::error::CommandError = fail;
             format!("{shown} (<error: {}>)", fail.message())
         }
     }

@@ -4,11 +4,10 @@ use object::{Value, quantity::Quantity};
 
 use super::{
     core::{conditions_below, joined},
-    either, format_time,
-    sheet::DescribeWriter,
-    text,
+    describe_writer::DescribeWriter,
+    either, format_time, text,
 };
-use crate::{call::Invocation, fail::Result, print::age};
+use crate::{error::Result, invocation::Invocation, print::age};
 
 pub(super) fn describe(call: &Invocation<'_>, node: &Value, sheet: &mut DescribeWriter) -> Result {
     let (meta, spec, status) = (&node["metadata"], &node["spec"], &node["status"]);

@@ -2,8 +2,8 @@
 
 use object::Value;
 
-use super::{containers, controller, format_time, number, sheet::DescribeWriter, text};
-use crate::{call::Invocation, print::age};
+use super::{containers, controller, describe_writer::DescribeWriter, format_time, number, text};
+use crate::{invocation::Invocation, print::age};
 
 #[expect(clippy::too_many_lines, reason = "one sheet, from top to bottom")]
 pub(super) fn describe(call: &Invocation<'_>, pod: &Value, sheet: &mut DescribeWriter) {

@@ -3,9 +3,9 @@
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use object::Value;
 
-use super::{format_time, sheet::DescribeWriter, text};
+use super::{describe_writer::DescribeWriter, format_time, text};
 use crate::{
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     print::{age, table},
 };
 

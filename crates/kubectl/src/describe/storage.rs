@@ -2,9 +2,9 @@
 
 use object::Value;
 
-use super::{core::begin, either, format_time, sheet::DescribeWriter, text, volumes};
+use super::{core::begin, describe_writer::DescribeWriter, either, format_time, text, volumes};
 use crate::{
-    call::Invocation,
+    invocation::Invocation,
     print::{age, table},
 };
 

@@ -2,7 +2,7 @@
 
 use object::Value;
 
-use super::{either, sheet::DescribeWriter, text};
+use super::{describe_writer::DescribeWriter, either, text};
 
 /// How a field of a source is shown.
 #[derive(Clone, Copy)]

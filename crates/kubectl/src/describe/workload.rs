@@ -2,10 +2,12 @@
 
 use object::{Value, selector::Selector};
 
-use super::{containers, controller, either, format_time, number, sheet::DescribeWriter, text};
+use super::{
+    containers, controller, describe_writer::DescribeWriter, either, format_time, number, text,
+};
 use crate::{
-    call::Invocation,
-    fail::Result,
+    error::Result,
+    invocation::Invocation,
     print::{age, table},
     resources::escape,
 };

@@ -7,7 +7,7 @@ use object::{Value, names};
 
 use super::{Resource, add, read, read::Kustomization};
 use crate::{
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     print::json,
 };
 

@@ -3,7 +3,7 @@
 use object::{Value, selector::Selector, yaml};
 
 use super::{Resource, merge::merge, read, read::Kustomization};
-use crate::fail::{CommandError, Result};
+use crate::error::{CommandError, Result};
 
 /// Which objects are meant. Texts are patterns for the whole.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use std::{
 use object::{Value, yaml};
 
 use crate::{
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     select::go_io_error,
 };
 

@@ -4,7 +4,7 @@ use object::Value;
 
 use super::{Resource, patch::Target, read, read::Kustomization};
 use crate::{
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     print::jsonpath,
     workload::items_mut,
 };

@@ -10,7 +10,7 @@ use super::{
     replace,
 };
 use crate::{
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     workload::items_mut,
 };
 

@@ -2,7 +2,7 @@
 
 use object::Value;
 
-use super::{jsonpath, jsonpath::Template, tabs::TABLE, terminal};
+use super::{jsonpath, jsonpath::Template, tabwriter::TABLE, terminal};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Columns {

@@ -2,7 +2,7 @@
 
 use object::Value;
 
-use super::{json, tabs::TABLE, terminal};
+use super::{json, tabwriter::TABLE, terminal};
 
 /// What is asked of a table besides its cells.
 #[derive(Clone, Debug, Default)]

@@ -23,8 +23,8 @@ use tokio_tungstenite::tungstenite::{
 
 use super::spdy;
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
+    invocation::Invocation,
     stdio,
 };
 

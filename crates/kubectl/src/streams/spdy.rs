@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use super::session::{Sizes, first_sizes, lost, next, size_text, watch_size};
 use crate::{
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     stdio,
 };
 

@@ -1,7 +1,7 @@
 //! A node that runs out of something: it says so, frees what nobody needs, and where that
 //! is not enough, has pods go, one after the other, until there is enough again.
 
-mod rank;
+mod ranking;
 mod state;
 mod threshold;
 
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use self::{
-    rank::{PodUsage, message, rank, storage_limit_exceeded},
+    ranking::{PodUsage, message, rank, storage_limit_exceeded},
     state::any_threshold_met,
 };
 pub use self::{
@@ -22,7 +22,7 @@ pub use self::{
     threshold::{Pressure, Signal, SignalObservation, Threshold, ThresholdValue, thresholds},
 };
 use crate::{
-    KubeletContext, admit, blocking, image_gc, node::machine, pod::plan::Failure,
+    KubeletContext, admission, blocking, image_gc, node::machine, pod::plan::Failure,
     reserved::process_capacity, usage,
 };
 
@@ -196,7 +196,7 @@ fn evict(
         .all()
         .iter()
         .any(|desired| desired.is_static && desired.pod.metadata().uid() == uid);
-    if admit::is_critical(pod, is_static) {
+    if admission::is_critical(pod, is_static) {
         return None;
     }
     warn!(pod = pod.metadata().name(), why, "a pod has to go");

@@ -8,17 +8,17 @@
 //!  the pod is to end            Kill containers, then sidecars, StopSandbox, RemoveSandbox, Clean
 //! ```
 
-mod ends;
 mod planner;
+mod teardown;
 
 use std::collections::{BTreeMap, HashMap};
 
 use api::core::{Container as Spec, Pod};
 
-pub(crate) use self::ends::halt;
+pub(crate) use self::teardown::halt;
 use self::{
-    ends::{plan_completion, plan_sandbox, plan_termination, restart_all},
     planner::Planner,
+    teardown::{plan_completion, plan_sandbox, plan_termination, restart_all},
 };
 use super::{
     observe::{ContainerRunState, RuntimePodState},

@@ -13,7 +13,7 @@ use std::{
 use api::core::Pod;
 use object::{Lens, Value, to_json};
 use runtime::EventType;
-use sys::record;
+use sys::durable_record;
 use tokio::{
     sync::{Notify, mpsc, watch},
     task::{AbortHandle, JoinSet},
@@ -230,8 +230,9 @@ impl Worker {
         }
         // after a power cut nothing runs that it would be needed for
         let file = folder.join("pod.json");
-        let written = fs::create_dir_all(&folder)
-            .and_then(|()| record::write(&file, &to_json(pod), record::Durability::None));
+        let written = fs::create_dir_all(&folder).and_then(|()| {
+            durable_record::write(&file, &to_json(pod), durable_record::Durability::None)
+        });
         if let Err(error) = written {
             warn!(pod = self.name(), %error, "the pod cannot be kept on disk");
         }

@@ -5,7 +5,7 @@ use std::{future::Future, time::Duration};
 use container::cri::ExecSyncResponse;
 use tonic::{Code, Status};
 
-use super::{LONGEST, ask::ProbeTarget};
+use super::{LONGEST, prober::ProbeTarget};
 
 /// As upstream asks when it gets no answer.
 const TRIES: usize = 3;

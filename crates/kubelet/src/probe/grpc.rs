@@ -9,7 +9,7 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::time::timeout;
 
-use super::{LONGEST, ask::connect};
+use super::{LONGEST, prober::connect};
 
 /// Whether the service says that it is well.
 pub(super) async fn check(

@@ -1,9 +1,9 @@
 //! Asking containers how they are.
 
-mod ask;
 mod command;
 mod grpc;
-mod tally;
+mod metrics;
+mod prober;
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,8 +15,8 @@ use tokio::{
 
 use self::command::Failure;
 pub(crate) use self::{
-    ask::{ProbeTarget, run_hook},
-    tally::ProbeMetrics,
+    metrics::ProbeMetrics,
+    prober::{ProbeTarget, run_hook},
 };
 
 /// More of what a container answers to a probe is neither read nor told.

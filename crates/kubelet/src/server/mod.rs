@@ -5,10 +5,10 @@ mod certificate;
 mod connection;
 pub(crate) mod counters;
 mod exposition;
-mod idle;
+mod idle_timeout;
 pub(crate) mod logs;
 mod node_logs;
-mod numbers;
+mod resource_metrics;
 mod stream;
 mod summary;
 
@@ -181,10 +181,10 @@ async fn answer(
             stream::answer(host, &parts, request).await
         }
         ["logs", ..] => node_logs::answer(&host.config.node_logs, request.method(), &path).await,
-        ["metrics"] => numbers::metrics(host).await,
-        ["metrics", "resource"] => numbers::resource(host).await,
-        ["metrics", "cadvisor"] => numbers::cadvisor(host).await,
-        ["metrics", "probes"] => numbers::probes(host),
+        ["metrics"] => resource_metrics::metrics(host).await,
+        ["metrics", "resource"] => resource_metrics::resource(host).await,
+        ["metrics", "cadvisor"] => resource_metrics::cadvisor(host).await,
+        ["metrics", "probes"] => resource_metrics::probes(host),
         ["stats", "summary"] => {
             let short = flag(request.uri().query(), &["only_cpu_and_memory"]);
             summary::answer(host, short).await

@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, time::timeout};
 use tracing::debug;
 
-use super::{HttpResponse, flag, idle::copy_until_idle, query_value, query_values, text};
+use super::{HttpResponse, flag, idle_timeout::copy_until_idle, query_value, query_values, text};
 use crate::{KubeletContext, pod::observe::RuntimePodState, runtime::with_timeout};
 
 const DIAL: Duration = Duration::from_secs(10);

@@ -5,7 +5,7 @@ use std::{collections::HashMap, path::Path, sync::Arc};
 use http::StatusCode;
 use object::{Time, Value};
 
-use super::{HttpResponse, json, numbers, text};
+use super::{HttpResponse, json, resource_metrics, text};
 use crate::{KubeletContext, blocking, node::machine, usage};
 
 pub(crate) async fn answer(host: &Arc<KubeletContext>, only_cpu_and_memory: bool) -> HttpResponse {
@@ -46,7 +46,7 @@ impl Writer {
         out["nodeName"] = (&*self.host.config.node_name).into();
         out["startTime"] = Time::format(started()).into();
         let now = Time::format(self.host.now());
-        let (cpu, memory) = numbers::node();
+        let (cpu, memory) = resource_metrics::node();
         (out["cpu"]["time"], out["memory"]["time"]) = (now.clone().into(), now.clone().into());
         out["cpu"]["usageCoreNanoSeconds"] = cpu.into();
         let whole = machine::memory("MemTotal:").max(0).unsigned_abs();

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use api::core::Pod;
-use sys::record;
+use sys::durable_record;
 
 use super::mirror;
 use crate::KubeletContext;
@@ -39,15 +39,16 @@ pub(crate) fn read_checkpoint(host: &Arc<KubeletContext>, uid: &str) -> Option<P
 }
 
 fn read(file: &Path, uid: &str) -> Option<Pod> {
-    let read = record::read(file, LARGEST).map_err(|error| error.to_string()).and_then(|bytes| {
-        let Some(bytes) = bytes else { return Ok(None) };
-        let pod = Pod::from(object::from_json(&bytes).map_err(|error| error.to_string())?);
-        let same = pod.metadata().uid() == uid;
-        if same { Ok(Some(pod)) } else { Err("it is the record of another pod".to_owned()) }
-    });
+    let read =
+        durable_record::read(file, LARGEST).map_err(|error| error.to_string()).and_then(|bytes| {
+            let Some(bytes) = bytes else { return Ok(None) };
+            let pod = Pod::from(object::from_json(&bytes).map_err(|error| error.to_string())?);
+            let same = pod.metadata().uid() == uid;
+            if same { Ok(Some(pod)) } else { Err("it is the record of another pod".to_owned()) }
+        });
     read.unwrap_or_else(|why| {
         tracing::error!(uid, why, "the record of a pod cannot be read and is put aside");
-        if let Err(error) = record::put_aside(file) {
+        if let Err(error) = durable_record::put_aside(file) {
             tracing::error!(uid, %error, "the record of a pod cannot be put aside");
         }
         None
@@ -79,7 +80,12 @@ fn anything_may_stand_in_the_place_of_a_pods_record() {
         assert_eq!(read(&file, "u"), None);
         assert!(!file.exists(), "put aside");
     }
-    record::write(&file, b"{\"metadata\": {\"uid\": \"u\"}}", record::Durability::None).unwrap();
+    durable_record::write(
+        &file,
+        b"{\"metadata\": {\"uid\": \"u\"}}",
+        durable_record::Durability::None,
+    )
+    .unwrap();
     assert!(read(&file, "u").is_some());
     fs::remove_dir_all(folder).unwrap();
 }

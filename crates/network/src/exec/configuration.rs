@@ -1,6 +1,6 @@
 //! Reading a network's configuration, and what a plugin is given of it.
 
-use super::kept::RuntimeConfig;
+use super::result_cache::RuntimeConfig;
 use crate::{Error, Result, io_error};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};

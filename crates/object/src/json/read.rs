@@ -2,7 +2,7 @@
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
-mod again;
+mod duplicate_field;
 mod scalar;
 
 use std::{borrow::Cow, fmt};
@@ -418,7 +418,11 @@ impl<'a> Reader<'a> {
                 read.repeated += 1;
                 let merged = field.filter(|_| read.repeated <= REPEATED);
                 if let Some((_, known)) = read.fields.get_mut(at) {
-                    *known = again::merge_duplicate_field(merged, std::mem::take(known), value);
+                    *known = duplicate_field::merge_duplicate_field(
+                        merged,
+                        std::mem::take(known),
+                        value,
+                    );
                 }
             }
             (Some(word), None) => read.fields.push((word, value)),

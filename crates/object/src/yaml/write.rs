@@ -142,7 +142,7 @@ impl Writer {
         self.text.push(quote);
     }
 
-    /// The characters of a text. Beyond `WIDTH` a space gives way to a new line, indented by
+    /// The characters of a text. Beyond `MAX_LINE_WIDTH` a space gives way to a new line, indented by
     /// `fold`.
     fn folded(&mut self, text: &str, quote: Option<char>, fold: Option<usize>) {
         let mut line = self.text.rfind('\n').map_or(0, |at| at + 1);

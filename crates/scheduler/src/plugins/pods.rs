@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use api::core::Pod;
 
-use crate::{FilterError, NodeEvaluator, NodeInfo, Plugin, PodInfo, Snapshot, terms::AffinityTerm};
+use crate::{
+    FilterError, NodeEvaluator, NodeInfo, Plugin, PodInfo, Snapshot, affinity_terms::AffinityTerm,
+};
 
 #[derive(Debug)]
 pub(crate) struct InterPodAffinity;

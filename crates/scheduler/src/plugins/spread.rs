@@ -10,7 +10,7 @@ use object::{
 
 use crate::{
     FilterError, NodeEvaluator, NodeInfo, Plugin, PodInfo, Snapshot,
-    terms::{selector, with_match_label_keys},
+    affinity_terms::{selector, with_match_label_keys},
 };
 
 const HOSTNAME: &str = "kubernetes.io/hostname";

@@ -8,7 +8,7 @@ use crate::patch::{go_type, printed};
 
 use super::{
     fields::{EntryName, PathElement, format_path},
-    form::{LIST_ITEM, MergeType},
+    merge_type::{LIST_ITEM, MergeType},
 };
 
 /// What is wrong with `applied`; `None` if nothing is.

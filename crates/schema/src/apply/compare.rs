@@ -8,7 +8,7 @@ use object::{NULL, Value};
 
 use super::{
     fields::{EntryName, FieldSet, FieldSetNode, PathElement},
-    form::MergeType,
+    merge_type::MergeType,
 };
 
 /// The fields of an object.

@@ -6,7 +6,7 @@ use super::{
     CONFLICTS, Conflict, FieldManagerRequest,
     check::validate_applied,
     compare::{compare, to_field_set},
-    form::MergeType,
+    merge_type::MergeType,
 };
 
 pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";

@@ -9,7 +9,7 @@ use object::{StructSchema, Type, Value};
 use super::{
     compare::zip_entries,
     fields::{EntryName, FieldSet, PathElement},
-    form::MergeType,
+    merge_type::MergeType,
 };
 
 /// `live` with what `applied` says; `applied` has been checked.

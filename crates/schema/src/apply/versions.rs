@@ -9,8 +9,8 @@ use super::{
     check::validate_applied,
     compare::{Comparison, collapse_to_atomic, compare},
     fields::from_field_paths,
-    form::MergeType,
     manager::ManagedFields,
+    merge_type::MergeType,
 };
 
 /// The versions of a kind beside the one that is written.

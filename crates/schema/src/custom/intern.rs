@@ -2,7 +2,7 @@
 //!
 //! A built-in kind names itself by constants, and so everything that handles kinds takes
 //! constants. A CRD's names become such by being kept for ever. Each text is kept once,
-//! and all of them together take at most `BUDGET`: who makes more CRDs under ever new
+//! and all of them together take at most `MAX_INTERNED_BYTES`: who makes more CRDs under ever new
 //! names than fit into it is refused.
 
 use std::{

@@ -3,11 +3,11 @@
 use object::Value;
 
 use super::{
+    non_resource_paths::{GROUP, GROUPS, INFO, VERSIONS},
     operation::{
         DELETE, FORCE, LOG, Operation, PRETTY, Parameter, SELECT, WATCH, WRITE, connect_parameters,
         shared, sorted,
     },
-    plain::{GROUP, GROUPS, INFO, VERSIONS},
     schemas::{DELETE_OPTIONS, PATCH, RESOURCES, STATUS, Schemas, WATCH_EVENT},
 };
 use crate::{ResourceDefinition, Subresource};

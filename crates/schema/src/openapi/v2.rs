@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use object::{Value, to_json};
 
 use super::{
+    non_resource_paths,
     operation::PATCHES,
-    plain,
     v3::{document, finish_document, plain_names},
 };
 use crate::{ResourceDefinition, custom::publish};
@@ -46,7 +46,7 @@ pub fn v2(all: &[ResourceDefinition]) -> Value {
     }
     for name in plain_names(all) {
         for name in paths.non_resource(&name).unwrap_or_default() {
-            for (name, schema) in plain::schemas(name) {
+            for (name, schema) in non_resource_paths::schemas(name) {
                 schemas[name] = schema;
             }
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use object::Value;
 
-use super::{VERSION, packages::ModelNames, paths::Paths, plain, schemas::Schemas};
+use super::{VERSION, non_resource_paths, packages::ModelNames, paths::Paths, schemas::Schemas};
 use crate::ResourceDefinition;
 
 /// The document of one group and version. `all` are the definitions of every group:
@@ -28,7 +28,7 @@ pub fn non_resource_documents(all: &[ResourceDefinition]) -> Vec<(String, Value)
     let documents = plain_names(all).into_iter().filter_map(|name| {
         let (mut paths, mut schemas) = (Paths::default(), Value::Null);
         for schema in paths.non_resource(&name)? {
-            for (name, schema) in plain::schemas(schema) {
+            for (name, schema) in non_resource_paths::schemas(schema) {
                 schemas[name] = schema;
             }
         }
@@ -40,7 +40,7 @@ pub fn non_resource_documents(all: &[ResourceDefinition]) -> Vec<(String, Value)
 /// Groups that only CRDs have no such document.
 pub(super) fn plain_names(all: &[ResourceDefinition]) -> Vec<String> {
     let mut names: Vec<String> =
-        plain::NON_RESOURCE_PATHS.iter().map(|name| (*name).to_owned()).collect();
+        non_resource_paths::NON_RESOURCE_PATHS.iter().map(|name| (*name).to_owned()).collect();
     for definition in all.iter().filter(|definition| definition.custom_resource.is_none()) {
         let name = format!("apis/{}", definition.names.group);
         let has = !definition.names.group.is_empty() && !definition.names.plural.is_empty();

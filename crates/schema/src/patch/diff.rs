@@ -5,7 +5,7 @@ use object::Value;
 use super::{
     PatchError, entry,
     lists::{check_types, key_of, same, unique, without},
-    place::{ListPatchMeta, PatchSchema, format_go_v},
+    patch_schema::{ListPatchMeta, PatchSchema, format_go_v},
     strategic::{DELETE_FROM, DIRECTIVE, ORDER, RETAIN_KEYS},
 };
 

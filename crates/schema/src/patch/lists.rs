@@ -10,7 +10,7 @@ use object::{Value, to_json};
 
 use super::{
     PatchError, entry,
-    place::{ListPatchMeta, format_go_v, go_type, shown_list},
+    patch_schema::{ListPatchMeta, format_go_v, go_type, shown_list},
     strategic::{DIRECTIVE, Mode, ORDER, merge_object, unknown_directive},
 };
 

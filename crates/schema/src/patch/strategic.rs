@@ -16,7 +16,7 @@ use super::{
     PatchError, delete, entry,
     lists::{self, merge_list},
     not_an_object,
-    place::{ListPatchMeta, PatchSchema, format_go_s, format_go_v, go_type},
+    patch_schema::{ListPatchMeta, PatchSchema, format_go_s, format_go_v, go_type},
 };
 
 pub(super) const DIRECTIVE: &str = "$patch";

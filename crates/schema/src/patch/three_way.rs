@@ -9,7 +9,7 @@ use object::{StructSchema, Value};
 use super::{
     PatchError,
     diff::{DiffPart, merge_patch_diff, strategic_diff},
-    place::PatchSchema,
+    patch_schema::PatchSchema,
     strategic::{Mode, merge_object},
 };
 

@@ -26,7 +26,7 @@ pub fn encode_list(meta: &Value, items: impl Iterator<Item = Vec<u8>>) -> Vec<u8
 }
 
 /// The beginning of a list in its envelope, whose items are so large when encoded. Each
-/// follows behind its `item_head`; `END` is behind the last.
+/// follows behind its `encode_item_header`; `ENVELOPE_TAIL` is behind the last.
 pub fn encode_list_header(
     (api_version, kind): (&str, &str),
     meta: &Value,

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use super::native::NativeHistogram;
+use super::native_histogram::NativeHistogram;
 
 /// Counts by upper bounds; many may count at once.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{
     allowed,
-    native::{NativeHistogram, ZERO_THRESHOLD},
+    native_histogram::{NativeHistogram, ZERO_THRESHOLD},
 };
 
 pub(crate) const CONTENT_TYPE: &str = "application/vnd.google.protobuf; \

@@ -6,7 +6,7 @@ use store::Version;
 
 use super::{
     Registry, RequestContext,
-    begin::{
+    system_fields::{
         AFTER_PLUGINS, clear_deletion_fields, dedup_owner_references, fill_system_fields,
         set_namespace,
     },

@@ -9,10 +9,10 @@ use schema::GracefulDeletion;
 use store::{Version, Write};
 
 use super::{
-    Registry, RequestContext, Selection, list::ListOptions, note::WriteProvenance, store_status,
-    write::WriteStep,
+    Registry, RequestContext, Selection, list::ListOptions, provenance::WriteProvenance,
+    store_status, write::WriteStep,
 };
-use crate::{Operation, ServedResource, claim::WriteOutcome as Came};
+use crate::{Operation, ServedResource, allocator::WriteOutcome as Came};
 
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use object::{Object, Status, Text, Value, View};
 use store::{CacheSnapshot, Version};
 
-use super::{Registry, Selection, continuation::ContinueToken, corrupt, store_status};
+use super::{Registry, Selection, continuation::ContinueToken, store_status, unreadable};
 use crate::ServedResource;
 
 /// So many objects are asked for at once, at least, where a page wants only some of them.
@@ -42,7 +42,7 @@ impl Registry {
         let prefix = served.prefix(&selection.namespace);
         let unreadable = served.objects()?.undecodable(&prefix);
         if !unreadable.is_empty() {
-            return Err(corrupt::list(served, &unreadable));
+            return Err(unreadable::list(served, &unreadable));
         }
         let (pinned, after) = self.snapshot(served, page)?;
         let after = after.map(|after| format!("{prefix}{after}"));

@@ -1,22 +1,22 @@
 //! The same few functions for every kind: create, update, patch, delete, get,
 //! list, watch.
 
-mod begin;
 mod connect;
 mod continuation;
-pub(crate) mod corrupt;
 mod create;
 mod delete;
-mod lacking;
+mod internal_objects;
 mod list;
-mod manage;
-mod note;
-mod own;
-mod part;
+mod managed_fields;
+mod missing_parts;
 mod patch;
-mod rewrite;
+mod provenance;
+mod reencode;
 mod selection;
-mod siblings;
+mod subresource_field;
+mod subtree_sharing;
+mod system_fields;
+pub(crate) mod unreadable;
 mod update;
 mod versions;
 mod watch;
@@ -30,22 +30,22 @@ use schema::{ResourceDefinition, custom::CrdDefinitions};
 use store::{Engine, Version, WatchCacheSet};
 
 pub use self::{
-    begin::uid,
     connect::SubresourceRequest,
     delete::{DeleteOutcome, DeleteRequest},
     list::{ListOptions, ListResult},
-    manage::ApplyRequest,
-    note::WriteProvenance,
+    managed_fields::ApplyRequest,
     patch::{Patch, PatchType},
+    provenance::WriteProvenance,
     selection::Selection,
+    system_fields::uid,
     update::{revision, uid_conflict},
     watch::{Watch, WatchEvent, WatchStart},
 };
 pub(crate) use self::{
-    begin::{random, random_fraction},
     continuation::ContinueToken,
     delete::nanos,
     list::path,
+    system_fields::{random, random_fraction},
     update::unparsed,
 };
 use crate::{
@@ -67,8 +67,8 @@ pub struct Registry {
     admission: OnceLock<(Vec<Arc<dyn AdmissionPlugin>>, AdmissionMetrics)>,
     converter: OnceLock<Arc<dyn Converter>>,
     claims: OnceLock<Arc<dyn Allocator>>,
-    siblings: siblings::SubtreeSharing,
-    lacking: lacking::Lacking,
+    siblings: subtree_sharing::SubtreeSharing,
+    lacking: missing_parts::Lacking,
     cbor: OnceLock<()>,
     history: OnceLock<u64>,
 }
@@ -137,8 +137,8 @@ impl Registry {
             admission: OnceLock::new(),
             converter: OnceLock::new(),
             claims: OnceLock::new(),
-            siblings: siblings::SubtreeSharing::default(),
-            lacking: lacking::Lacking::default(),
+            siblings: subtree_sharing::SubtreeSharing::default(),
+            lacking: missing_parts::Lacking::default(),
             cbor: OnceLock::new(),
             history: OnceLock::new(),
         }))
@@ -215,7 +215,7 @@ impl Registry {
         name: &str,
     ) -> Result<Arc<Version<Value>>, Status> {
         let found = served.objects()?.try_get(&served.path(namespace, name));
-        let found = found.map_err(|error| corrupt::read(&error))?;
+        let found = found.map_err(|error| unreadable::read(&error))?;
         let found = found.ok_or_else(|| Status::not_found(served.subject(name)))?;
         Ok(renamed(served, found))
     }
@@ -270,7 +270,8 @@ impl Registry {
         object: &Value,
     ) -> Result<Bytes, Status> {
         let cbor = self.cbor.get().is_some();
-        self.transform.to_storage(key, crate::kinds::to_bytes(&served.internal, object, cbor))
+        self.transform
+            .to_storage(key, crate::served_resources::to_bytes(&served.internal, object, cbor))
     }
 }
 

@@ -8,10 +8,12 @@ use store::Version;
 
 use super::{
     Registry, RequestContext,
-    begin::{AFTER_PLUGINS, bump_generation, dedup_owner_references, preserve_system_fields},
-    corrupt,
     create::default_and_convert,
-    part::with_subresource_field,
+    subresource_field::with_subresource_field,
+    system_fields::{
+        AFTER_PLUGINS, bump_generation, dedup_owner_references, preserve_system_fields,
+    },
+    unreadable,
     write::WriteStep,
 };
 use crate::{Operation, ServedResource, WriteOutcome};
@@ -84,7 +86,7 @@ impl Registry {
         key: (&str, &str),
     ) -> Result<Arc<Version<Value>>, Status> {
         let there = served.objects()?.try_get(&served.path(key.0, key.1));
-        there.map_err(|error| corrupt::change(&error))?;
+        there.map_err(|error| unreadable::change(&error))?;
         self.get_converted(served, key.0, key.1).await
     }
 

@@ -8,7 +8,7 @@ use schema::{
     apply::{ApplyError, VersionConverter},
 };
 
-use super::{Registry, manage::reset_of};
+use super::{Registry, managed_fields::reset_of};
 use crate::{ServedResource, convert};
 
 /// The versions of a kind, and what somebody has said that objects are in them.

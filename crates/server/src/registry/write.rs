@@ -7,8 +7,8 @@ use schema::{ErrorList, WarningList, WriteContext, validate_object_meta};
 use store::{Version, Write};
 
 use super::{
-    DeleteRequest, Registry, RequestContext, begin::keep_given_identity,
-    create::default_and_convert, note::WriteProvenance, store_status,
+    DeleteRequest, Registry, RequestContext, create::default_and_convert,
+    provenance::WriteProvenance, store_status, system_fields::keep_given_identity,
 };
 use crate::{
     AdmissionAttributes, Allocation, Allocator, Operation, Reinvocation, ServedResource, UserInfo,
@@ -366,7 +366,7 @@ impl Registry {
         };
         if !served.needs_conversion_webhook() {
             let mut object = object.clone();
-            crate::kinds::set_api_version(&mut object, kept);
+            crate::served_resources::set_api_version(&mut object, kept);
             return Ok(Some(object));
         }
         let version = Arc::new(Version { revision: 0, object: object.clone() });

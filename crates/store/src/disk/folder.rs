@@ -12,7 +12,7 @@ use rustix::{
     io::{Errno, pread, pwrite},
 };
 
-use super::{Disk, File, direct::DirectWriter, with_zeros};
+use super::{Disk, File, direct_io::DirectWriter, with_zeros};
 
 const LOCK: &str = "lock";
 /// What is longer goes through the kernel's cache: it pays there, and whoever opens the file soon finds it.

@@ -5,9 +5,9 @@ use std::io;
 use super::{DiskLogOptions, segment::Segment, snapshot::Snapshot};
 use crate::{
     Error, Record,
-    crew::{parallel_map, parallelism},
     disk::Disk,
     engine::INITIAL_REVISION,
+    parallel::{parallel_map, parallelism},
 };
 
 /// From files of this size on it pays to read several at once.

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use super::frame::{Frame, FrameReader, HEADER};
 use crate::{
     Checkpoint, Error, KeyMetadata, KeyStates, LastDeletions, LogBase, Provenance, Record,
-    crew::parallel_map,
     disk::{Disk, File},
+    parallel::parallel_map,
 };
 
 const PREFIX: &str = "state-";

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tracing::{error, warn};
 
 use super::{
-    loaded::LoadedLog,
+    loaded_log::LoadedLog,
     writer::{Batch, WriteQueue},
 };
 use crate::{AppendError, Error, KeyStates, Log, WatchCacheSet, Write};

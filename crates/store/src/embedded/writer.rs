@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::loaded::LoadedLog;
+use super::loaded_log::LoadedLog;
 use crate::{
     Checkpoint, Error, KeyMetadata, KeyStates, Provenance, Record, Write,
     keys::{History, KeyIndex, KeyState},

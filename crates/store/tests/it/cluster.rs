@@ -26,7 +26,7 @@ use object::SystemClock;
 use store::{
     Cursor, Engine, Error, EtcdConfig, EtcdEngine, RingLimits, Topic, WatchCache, WatchCacheSet,
     Write,
-    contract::RawBytesCodec,
+    engine_suite::RawBytesCodec,
     wire::pb::{self, kv_client::KvClient},
 };
 use tokio::task::JoinSet;

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use store::{
     Directory, DiskLog, DiskLogOptions, EmbeddedEngine, RingLimits, SimulatedDisk, WatchCacheSet,
-    contract::{self, EngineFixture},
+    engine_suite::{self, EngineFixture},
 };
 
 use crate::fixture::{Still, small};
 
 #[tokio::test]
 async fn memory() {
-    contract::run(|| {
+    engine_suite::run(|| {
         let mirror = WatchCacheSet::new(RingLimits::default());
         let clock = Arc::new(Still::default());
         let engine = Arc::new(EmbeddedEngine::memory(mirror.clone(), clock.clone()));
@@ -27,7 +27,7 @@ async fn memory() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn simulated_disk() {
-    contract::run(|| {
+    engine_suite::run(|| {
         let (mirror, clock) =
             (WatchCacheSet::new(RingLimits::default()), Arc::new(Still::default()));
         let options = DiskLogOptions { background: true, ..small() };
@@ -47,7 +47,7 @@ async fn simulated_disk() {
 async fn folder() {
     let folder = tempfile::tempdir().expect("a folder");
     let nth = std::cell::Cell::new(0);
-    contract::run(|| {
+    engine_suite::run(|| {
         nth.set(nth.get() + 1);
         let disk = Directory::open(folder.path().join(nth.get().to_string())).expect("a folder");
         let (mirror, clock) =

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use store::{
     MemoryLog,
-    face::Compaction,
+    etcd_server::Compaction,
     wire::pb::{
         self, cluster_client::ClusterClient, kv_client::KvClient, watch_client::WatchClient,
         watch_request::RequestUnion,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use object::SystemClock;
 use store::{
     Log, MemoryLog,
-    face::{BoundListener, Compaction, EtcdServer, EtcdServerConfig, Identity, Limits},
+    etcd_server::{BoundListener, Compaction, EtcdServer, EtcdServerConfig, Identity, Limits},
     wire::{
         mvccpb::event::EventType,
         pb::{

@@ -15,7 +15,8 @@ use bytes::Bytes;
 use object::Clock;
 use store::{
     CacheSnapshot, Cursor, DiskLog, DiskLogOptions, EmbeddedEngine, Engine, Error, Event, Log,
-    RingLimits, SimulatedDisk, Topic, WatchCache, WatchCacheSet, Write, contract::RawBytesCodec,
+    RingLimits, SimulatedDisk, Topic, WatchCache, WatchCacheSet, Write,
+    engine_suite::RawBytesCodec,
 };
 
 pub(crate) const PODS: &str = "/registry/pods/";

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use object::SystemClock;
 use store::{
     Directory, DiskLog, DiskLogOptions,
-    face::{Compaction, EtcdServer, EtcdServerConfig, Identity, Limits, bind},
+    etcd_server::{Compaction, EtcdServer, EtcdServerConfig, Identity, Limits, bind},
     wire::pb::{self, kv_client::KvClient, watch_client::WatchClient, watch_request::RequestUnion},
 };
 use tokio::task::JoinSet;

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use store::{Cursor, Error, RingLimits, Topic, contract::RawBytesCodec};
+use store::{Cursor, Error, RingLimits, Topic, engine_suite::RawBytesCodec};
 
 use crate::fixture::{Store, cursor, delete, events, keys, memory, put, text_topic};
 

@@ -7,7 +7,7 @@ use object::SystemClock;
 use store::{
     CacheCodec, Cursor, Error, EtcdConfig, EtcdEngine, MemoryLog, RingLimits, Topic, WatchCacheSet,
     Write,
-    contract::{self, EngineFixture},
+    engine_suite::{self, EngineFixture},
 };
 
 use crate::{face, real::Real};
@@ -28,7 +28,7 @@ fn subject(url: &str, nth: usize) -> EngineFixture {
 
 async fn suite(url: &str) {
     let nth = std::cell::Cell::new(0);
-    contract::run(|| {
+    engine_suite::run(|| {
         nth.set(nth.get() + 1);
         subject(url, nth.get())
     })
@@ -66,7 +66,10 @@ async fn what_others_write_and_nobody_can_read_ends_watches(url: &str) {
     let here = subject(url, 1_000);
     let things = here.mirror.start(PREFIX, Arc::new(Picky), &*here.engine).expect("served");
     let there = subject(url, 1_000);
-    there.mirror.start(PREFIX, Arc::new(contract::RawBytesCodec), &*there.engine).expect("served");
+    there
+        .mirror
+        .start(PREFIX, Arc::new(engine_suite::RawBytesCodec), &*there.engine)
+        .expect("served");
     let write = async |name: &str, expect: u64, text: &'static str| {
         let write = Write::put(format!("{PREFIX}{name}"), expect, text.into(), text.into());
         there.engine.write(write).await.expect("as expected")

@@ -15,7 +15,7 @@ use store::{
     Directory, DiskLog, DiskLogOptions, EmbeddedEngine, Engine as _, EtcdConfig, RingLimits,
     WatchCacheSet, Write,
     archive::{self, EtcdSnapshot, RESTORE_REVISION_BUMP},
-    contract::RawBytesCodec,
+    engine_suite::RawBytesCodec,
     etcd,
     wire::pb::{self, kv_client::KvClient, lease_client::LeaseClient},
 };

@@ -9,7 +9,7 @@ use pki::CertKeyPair;
 use rustls::{RootCertStore, ServerConfig, server::WebPkiClientVerifier};
 use store::{
     Directory, DiskLog, DiskLogOptions,
-    face::{Compaction, EtcdServer, EtcdServerConfig, Identity, Limits, bind},
+    etcd_server::{Compaction, EtcdServer, EtcdServerConfig, Identity, Limits, bind},
 };
 use tracing::info;
 

@@ -34,7 +34,9 @@ pub(super) fn all() -> Vec<PathBuf> {
     let notes = fs::read_dir(NOTES).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = Vec::new();
     for note in notes {
-        let Ok(Some(bytes)) = sys::record::read(&note.path(), LARGEST_NOTE) else { continue };
+        let Ok(Some(bytes)) = sys::durable_record::read(&note.path(), LARGEST_NOTE) else {
+            continue;
+        };
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let Some((network, dir)) = text.split_once('\n') else { continue };
         let dir = PathBuf::from(dir);

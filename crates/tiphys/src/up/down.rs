@@ -21,9 +21,9 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     ClusterConfig, DataDir, Place, clusters,
+    finish_startup::stop_supervisor,
     node::{POD_LOGS, cgroup_root},
     progress::Progress,
-    settle::stop_supervisor,
     status, supervise,
 };
 
@@ -106,7 +106,8 @@ async fn running(cri: &mut CriClient) -> Result<usize> {
 /// The longest grace period of the pods that the kubelet has kept.
 fn longest_grace(pods: &Path) -> Duration {
     let grace = |folder: fs::DirEntry| -> Option<u64> {
-        let bytes = sys::record::read(&folder.path().join("pod.json"), LARGEST_POD).ok()??;
+        let bytes =
+            sys::durable_record::read(&folder.path().join("pod.json"), LARGEST_POD).ok()??;
         let pod = from_json(&bytes).ok()?;
         pod["spec"]["terminationGracePeriodSeconds"].as_i64()?.try_into().ok()
     };

@@ -9,11 +9,11 @@ use container::image::RegistryConfig;
 
 use super::{
     ClusterConfig, DataDir, Place, check, clusters,
+    finish_startup::{self, Supervisor},
     layout::write_private,
     machine,
     membership::{self, JoinConfig, KUBELET},
     settings::ComponentArgs,
-    settle::{self, Supervisor},
     start::{UpArgs, in_foreground},
     status, supervise,
 };
@@ -122,13 +122,13 @@ async fn start(layout: &DataDir, settings: &ClusterConfig, foreground: bool) -> 
     supervise::stop_all(layout).await; // what a dead supervisor left
     let client = membership::client(&layout.path(MEMBERSHIP), KUBELET)?;
     if foreground {
-        let joined = settle::joined(layout, &client, settings, None);
+        let joined = finish_startup::joined(layout, &client, settings, None);
         return in_foreground(&executable, layout, joined).await;
     }
     let supervisor = Supervisor::launch(layout, &executable)?;
-    let joined = settle::joined(layout, &client, settings, Some(supervisor)).await;
+    let joined = finish_startup::joined(layout, &client, settings, Some(supervisor)).await;
     if joined.is_err() {
-        let _ = settle::stop_supervisor(layout).await; // no half node
+        let _ = finish_startup::stop_supervisor(layout).await; // no half node
         supervise::stop_all(layout).await;
     }
     joined

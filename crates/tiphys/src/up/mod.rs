@@ -9,6 +9,7 @@
 //! `tiphys join` starts the same without `control`.
 
 pub(crate) mod check;
+mod cluster_location;
 mod clusters;
 mod components;
 pub(crate) mod control;
@@ -16,30 +17,29 @@ mod control_plane_role;
 pub(crate) mod demo;
 pub(crate) mod down;
 mod failures;
-mod glance;
+mod finish_startup;
 pub(crate) mod join;
 pub(crate) mod layout;
 mod machine;
 pub(crate) mod membership;
 pub(crate) mod node;
+mod node_reserve;
 mod notify;
-mod place;
 mod ports;
 mod profile;
 mod progress;
-mod protect;
 mod settings;
-mod settle;
 mod sockets;
 pub(crate) mod start;
 pub(crate) mod status;
+mod summary;
 pub(crate) mod supervise;
 
 pub(crate) use self::{
+    cluster_location::Place,
     layout::DataDir,
     machine::refuse_reserved,
     node::{CniAdapter, IMAGE, export, import, proxy_node},
-    place::Place,
     profile::Profile,
     settings::{ClusterConfig, note_restored},
     status::is_running,

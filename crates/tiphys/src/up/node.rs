@@ -25,7 +25,7 @@ pub(super) use self::{network::DeferredPodNetwork, runtime::cgroup_root};
 use super::{
     ClusterConfig, DataDir, Profile, components,
     join::{MEMBERSHIP, SERVING},
-    membership, protect,
+    membership, node_reserve,
 };
 
 /// Only a `control` that cannot start takes that long to make the cluster's authority.
@@ -123,8 +123,8 @@ pub(super) fn kubelet_flags(layout: &DataDir, settings: &ClusterConfig) -> Resul
         ("pod-manifest-path", below("manifests")),
         ("cluster-dns", settings.dns.to_string()),
         ("cgroup-root", cgroup_root(layout)),
-        ("kube-reserved", protect::reserved()),
-        ("pod-max-pids", protect::pod_max_pids().to_string()),
+        ("kube-reserved", node_reserve::reserved()),
+        ("pod-max-pids", node_reserve::pod_max_pids().to_string()),
         ("seccomp-default", (settings.profile == Profile::Cis).to_string()),
         // how full the disk of a machine that does other work too is, is its own affair
         ("eviction-hard", kubelet::eviction::RELAXED_HARD_THRESHOLDS.to_owned()),

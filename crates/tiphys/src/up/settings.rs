@@ -1,16 +1,16 @@
 //! `config.yaml`: the settings of a cluster. The first start chooses what nobody says; every
 //! later start may change them, by flags or in the file.
 
-mod change;
-mod choose;
 mod file;
+mod immutable_settings;
+mod resolve;
 
 use std::{fs, net::IpAddr, path::Path};
 
 use anyhow::{Context as _, Result};
 use object::yaml;
 
-pub(crate) use self::choose::{ConfigOverrides, note_restored};
+pub(crate) use self::resolve::{ConfigOverrides, note_restored};
 use super::Profile;
 
 /// One field for each key of the file; `file` has the keys.
@@ -56,7 +56,7 @@ impl ClusterConfig {
     pub(crate) fn save(&self, path: &Path) -> Result<()> {
         let text = yaml::to_yaml(&self.to_tree());
         // whole or not at all: a full disk must not cost the settings
-        sys::record::write(path, text.as_bytes(), sys::record::Durability::Whole)
+        sys::durable_record::write(path, text.as_bytes(), sys::durable_record::Durability::Whole)
             .with_context(|| format!("cannot write {}", path.display()))
     }
 

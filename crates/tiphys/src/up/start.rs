@@ -16,10 +16,11 @@ use clap::Args;
 use container::image::RegistryConfig;
 
 use super::{
-    ClusterConfig, DataDir, Place, Profile, check, clusters, components, join, machine,
+    ClusterConfig, DataDir, Place, Profile, check, clusters, components,
+    finish_startup::{self, Supervisor},
+    join, machine,
     progress::{self, Progress},
     settings::ConfigOverrides,
-    settle::{self, Supervisor},
     status, supervise,
 };
 
@@ -120,7 +121,7 @@ pub(crate) async fn run(up: UpArgs) -> Result<()> {
             let text =
                 format!("the cluster already runs on {dir} with these settings (pid {pid})\n");
             progress::print(&text);
-            return settle::again(&up, &layout, &settings).await;
+            return finish_startup::again(&up, &layout, &settings).await;
         }
         ensure!(
             is_program(pid, &executable) || !status::in_foreground(pid),
@@ -140,21 +141,22 @@ pub(crate) async fn run(up: UpArgs) -> Result<()> {
     if let Some(pid) = running {
         progress.update("applying the changed settings; pods keep running");
         if is_program(pid, &executable) {
-            settle::reload(&layout, pid).await?;
-            return settle::finish_startup(&up, &layout, &settings, progress, None).await;
+            finish_startup::reload(&layout, pid).await?;
+            return finish_startup::finish_startup(&up, &layout, &settings, progress, None).await;
         }
-        settle::stop_supervisor(&layout).await?;
+        finish_startup::stop_supervisor(&layout).await?;
         supervise::stop_all(&layout).await;
     }
     if up.foreground {
-        let settled = settle::finish_startup(&up, &layout, &settings, progress, None);
+        let settled = finish_startup::finish_startup(&up, &layout, &settings, progress, None);
         return in_foreground(&executable, &layout, settled).await;
     }
     progress.update("starting the supervisor");
     let supervisor = Supervisor::launch(&layout, &executable)?;
-    let settled = settle::finish_startup(&up, &layout, &settings, progress, Some(supervisor)).await;
+    let settled =
+        finish_startup::finish_startup(&up, &layout, &settings, progress, Some(supervisor)).await;
     if settled.is_err() {
-        let _ = settle::stop_supervisor(&layout).await; // no half cluster
+        let _ = finish_startup::stop_supervisor(&layout).await; // no half cluster
         supervise::stop_all(&layout).await;
     }
     settled

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Result;
 
-use super::{ClusterConfig, DataDir, glance};
+use super::{ClusterConfig, DataDir, summary};
 use crate::commands::human_size;
 
 /// Prints how the cluster is. Gives whether all of it runs and the API server answers.
@@ -30,7 +30,7 @@ pub(crate) async fn print(layout: &DataDir) -> Result<bool> {
         };
         let _ = writeln!(out, "  {name:<12} {line}");
     }
-    let glance = glance::look(layout, &settings).await;
+    let glance = summary::look(layout, &settings).await;
     all &= glance.answers;
     for (name, text) in glance.lines {
         let _ = writeln!(out, "  {name:<12} {text}");

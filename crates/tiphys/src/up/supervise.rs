@@ -23,8 +23,8 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{
-    ClusterConfig, DataDir, failures, layout::write_private, protect, sockets::InheritedSockets,
-    status,
+    ClusterConfig, DataDir, failures, layout::write_private, node_reserve,
+    sockets::InheritedSockets, status,
 };
 
 const INITIAL_BACKOFF: Duration = Duration::from_millis(200);
@@ -37,7 +37,7 @@ const HANDOVER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Runs until it is to stop. On SIGHUP both parts start again, with the settings as they are then.
 pub(crate) async fn run(layout: &DataDir) -> Result<()> {
     let lock = lock(layout).await?;
-    protect::protect(layout);
+    node_reserve::protect(layout);
     write_private(&layout.path("run/supervisor.pid"), std::process::id().to_string().as_bytes())?;
     let mut stop = pin!(crate::commands::wait_for_shutdown_signal());
     let mut reload = signal(SignalKind::hangup())?;
@@ -152,7 +152,7 @@ impl ManagedProcess<'_> {
         sys::spawn::pass_fds(&mut command, passed);
         let child = tokio::process::Command::from(command).spawn()?;
         let pid = child.id().unwrap_or_default();
-        protect::place(self.layout, self.name, pid);
+        node_reserve::place(self.layout, self.name, pid);
         write_private(&pid_file(self.layout, self.name), pid.to_string().as_bytes())?;
         info!(part = self.name, pid, "started");
         Ok(child)

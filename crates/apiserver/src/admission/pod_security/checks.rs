@@ -6,7 +6,7 @@ use object::{ObjectMeta, Value};
 
 use super::{
     policy::{Level, LevelVersion},
-    words::{Violation, containers, describe_setters, list, plural, quoted},
+    violation::{Violation, containers, describe_setters, list, plural, quoted},
 };
 
 /// A pod as the rules look at it.
@@ -556,7 +556,7 @@ mod tests {
     use object::{Object, View, from_json};
 
     use super::{
-        super::words::{detailed, plain},
+        super::violation::{detailed, plain},
         *,
     };
 

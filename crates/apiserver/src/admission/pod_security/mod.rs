@@ -2,12 +2,12 @@
 
 mod checks;
 mod config;
+mod metrics;
 mod namespace;
 mod policy;
-mod tally;
 #[cfg(test)]
 mod upstream;
-mod words;
+mod violation;
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use object::{Object, Status, Value, View};
 use schema::ErrorList;
 use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};
 
-pub(crate) use self::tally::PodSecurityMetrics;
+pub(crate) use self::metrics::PodSecurityMetrics;
 use self::{
     checks::violations,
     config::Configuration,
@@ -127,7 +127,8 @@ impl PodSecurity {
         let meta = Object::view(pod).metadata();
         let breaks = |rules: LevelVersion| {
             let broken = violations(rules, meta, pod.get("spec"));
-            let told = || format!("violate PodSecurity \"{rules}\": {}", words::detailed(&broken));
+            let told =
+                || format!("violate PodSecurity \"{rules}\": {}", violation::detailed(&broken));
             (!broken.is_empty()).then(told)
         };
         let mut decided = Ok(());

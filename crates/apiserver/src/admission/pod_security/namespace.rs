@@ -7,7 +7,7 @@ use object::{Map, Object, ObjectMeta, Status, Value, View};
 use schema::ErrorList;
 use server::{AdmissionAttributes, ListOptions, Selection};
 
-use super::{Configuration, Level, LevelVersion, PodSecurity, Policy, violations, words};
+use super::{Configuration, Level, LevelVersion, PodSecurity, Policy, violation, violations};
 
 /// So many pods are looked at when a namespace becomes stricter.
 const MOST_PODS: usize = 3000;
@@ -94,7 +94,7 @@ fn existing_pod_warnings(
     for (meta, spec) in all.iter().take(MOST_PODS) {
         let broken = violations(rules, meta, spec);
         if !broken.is_empty() {
-            let entry = found.entry(words::plain(&broken)).or_insert((meta.name(), 0));
+            let entry = found.entry(violation::plain(&broken)).or_insert((meta.name(), 0));
             entry.0 = entry.0.min(meta.name());
             entry.1 += 1;
         }

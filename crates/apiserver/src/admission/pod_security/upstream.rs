@@ -10,7 +10,7 @@ use object::{Object, Value, View, from_json, yaml::from_yaml};
 use super::{
     checks::violations,
     policy::{LATEST, Level, LevelVersion, minor},
-    words::detailed,
+    violation::detailed,
 };
 
 const TABLE: &str = include_str!("upstream.jsonl");

@@ -3,9 +3,9 @@
 
 mod authorizer;
 mod conditions;
+mod metrics;
 mod mutating;
 mod params;
-mod tally;
 mod validating;
 
 use std::{
@@ -20,7 +20,7 @@ use server::{AdmissionAttributes, ListOptions, Selection, ServedResource};
 use store::Version;
 
 use self::{authorizer::CelAuthorizer, params::Param};
-pub(crate) use self::{conditions::WebhookMatchConditions, tally::PolicyMetrics as PolicyTally};
+pub(crate) use self::{conditions::WebhookMatchConditions, metrics::PolicyMetrics as PolicyTally};
 pub(super) use self::{mutating::Mutating, validating::Validating};
 use super::{AuthorizerChain, is_own_write, manifests::ManifestDir, matching, review};
 

@@ -1,6 +1,6 @@
 //! ResourceQuota: what a namespace uses stays within what it may.
 
-mod limited;
+mod limited_resources;
 mod scope;
 mod usage;
 
@@ -16,7 +16,7 @@ use server::{
 use store::Version;
 
 use self::{
-    limited::LimitedResource,
+    limited_resources::LimitedResource,
     scope::{in_scope, selected},
     usage::{ResourceList, affects_quota, check_required_resources, matching, usage},
 };
@@ -30,7 +30,7 @@ pub(super) struct ResourceQuota {
 impl ResourceQuota {
     /// From a `ResourceQuotaConfiguration`, if there is one.
     pub(super) fn new(config: &Value) -> Configured<Self> {
-        Ok(Self { limited: limited::read(config)? })
+        Ok(Self { limited: limited_resources::read(config)? })
     }
 }
 
@@ -97,13 +97,13 @@ impl ResourceQuota {
         covered: &BTreeSet<Text>,
         scopes: &BTreeSet<String>,
     ) -> Result<(), Status> {
-        let wanted = limited::amounts(&self.limited, admission, asked);
+        let wanted = limited_resources::amounts(&self.limited, admission, asked);
         let open: Vec<&str> = wanted.difference(covered).map(Text::as_str).collect();
         if !open.is_empty() {
             let why = format!("insufficient quota to consume: {}", open.join(","));
             return Err(admission.forbidden(&why));
         }
-        match limited::uncovered_scopes(&self.limited, admission, scopes) {
+        match limited_resources::uncovered_scopes(&self.limited, admission, scopes) {
             None => Ok(()),
             Some(open) => {
                 let why = format!("insufficient quota to match these scopes: {open}");

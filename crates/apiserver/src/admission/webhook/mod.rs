@@ -4,8 +4,8 @@
 
 mod call;
 mod hook;
+mod metrics;
 mod review;
-mod tally;
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ use self::{
     review::{apply, request},
 };
 pub(crate) use self::{
+    metrics::WebhookMetrics,
     review::{ReviewResult, ReviewVersion},
-    tally::WebhookMetrics,
 };
 use super::{PluginDependencies, manifests::ManifestDir, policy::WebhookMatchConditions};
 use crate::client_config::WebhookClientSettings;

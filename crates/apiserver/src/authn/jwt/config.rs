@@ -11,10 +11,10 @@ use schema::{ErrorList, ErrorType, FieldPath};
 use super::{
     JwtIssuer, TokenRequirements,
     check::{check_email, check_issuer, check_key},
-    distributed::DistributedClaims,
+    config_fields::CONFIGURATION,
+    distributed_claims::DistributedClaims,
     keys::RemoteKeySet,
     mapping::{ClaimMappings, ClaimSource, Expression, JwtValidationRule},
-    shape::CONFIGURATION,
 };
 use crate::structured::{self, aggregate, text, texts};
 

@@ -3,11 +3,11 @@
 
 mod check;
 mod config;
-mod distributed;
+mod config_fields;
+mod distributed_claims;
 mod flags;
 mod keys;
 mod mapping;
-mod shape;
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use server::{AuthenticateFuture, Authenticator, Peer, UserInfo};
 
 pub(crate) use self::config::{AnonymousConfig, AuthenticationConfiguration};
 pub use self::flags::OidcFlags;
-use self::{distributed::DistributedClaims, keys::RemoteKeySet, mapping::ClaimMappings};
+use self::{distributed_claims::DistributedClaims, keys::RemoteKeySet, mapping::ClaimMappings};
 use crate::egress::EgressSelector;
 
 /// How far an issuer's clock may be ahead of ours, in seconds.

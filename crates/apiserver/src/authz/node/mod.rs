@@ -1,6 +1,6 @@
 //! What a kubelet may do: its own node, its own pods, and what these pods use.
 
-mod related;
+mod graph;
 
 use std::sync::Weak;
 
@@ -11,7 +11,7 @@ use object::{
 use schema::FeatureGates;
 use server::{Attributes, AuthorizeFuture, Authorizer, Decision, Registry, UserInfo};
 
-use self::related::NodeGraph;
+use self::graph::NodeGraph;
 
 #[derive(Clone, Debug)]
 pub(crate) struct NodeAuthorizer {

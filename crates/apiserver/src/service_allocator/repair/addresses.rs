@@ -7,7 +7,7 @@ use api::core::Service;
 use object::{Object, Status, Time, Value, View};
 use server::{ListOptions, Registry, Selection};
 
-use super::tell::{self, EventSubject};
+use super::events::{self, EventSubject};
 use crate::{
     bootstrap::internal_context,
     service_allocator::{
@@ -39,7 +39,7 @@ pub(super) async fn repair(registry: &Registry) -> Result<(), Status> {
         let owner = owner.as_ref().map(|version| Service::view(&version.object));
         if let Some((reason, note)) = orphan_reason(address, owner, registry.clock().now()) {
             let about = EventSubject::address(Object::view(address).metadata());
-            tell::warn(registry, about, (WHO, reason, "IPAddressAllocation"), &note).await;
+            events::warn(registry, about, (WHO, reason, "IPAddressAllocation"), &note).await;
             remove(registry, Object::view(address).metadata().name()).await?;
         }
     }
@@ -81,7 +81,7 @@ async fn repair_service(
         let verdict = verdict(service, &name, (found, other), ranges);
         if let Some((reason, note)) = verdict.wrong {
             let about = EventSubject::service(service);
-            tell::warn(registry, about, (WHO, reason, "ClusterIPAllocation"), &note).await;
+            events::warn(registry, about, (WHO, reason, "ClusterIPAllocation"), &note).await;
         }
         if verdict.anew {
             if found.is_some() {

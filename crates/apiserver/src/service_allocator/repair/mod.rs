@@ -2,8 +2,8 @@
 //! somebody's own changes, and with the data of servers that did not keep such books.
 
 mod addresses;
+mod events;
 mod ports;
-mod tell;
 
 use std::{
     collections::HashMap,

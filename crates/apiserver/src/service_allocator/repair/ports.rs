@@ -7,7 +7,7 @@ use object::{Status, View};
 use server::{ListOptions, Registry, Selection};
 use tracing::warn;
 
-use super::{super::ports, NodePorts, tell};
+use super::{super::ports, NodePorts, events};
 use crate::service_allocator::bitmap::Bitmap;
 
 /// A write may be under way: so often a port must have been nobody's before it is freed.
@@ -42,8 +42,8 @@ pub(super) async fn repair(
         }
         *leaks = left;
         for (service, reason, note) in wrong {
-            let about = tell::EventSubject::service(service);
-            tell::warn(registry, about, (WHO, reason, "PortAllocation"), &note).await;
+            let about = events::EventSubject::service(service);
+            events::warn(registry, about, (WHO, reason, "PortAllocation"), &note).await;
         }
         return Ok(());
     }

@@ -16,10 +16,10 @@ use tokio::sync::{Mutex, mpsc};
 use super::{
     Digest, Error, Reference, Result, TagOrDigest,
     digest::DigestStream,
+    disk_reserve::Reserving,
     layer::LIMITS,
     manifest::{DOCKER_INDEX, DOCKER_MANIFEST, Descriptor, INDEX, MANIFEST, MAX_DOCUMENT_BYTES},
     reference,
-    space::Reserving,
 };
 use auth::Authorization;
 use http::{HttpClient, HttpResponse, Reach};

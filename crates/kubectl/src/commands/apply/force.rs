@@ -6,9 +6,9 @@ use object::Value;
 
 use super::deletion;
 use crate::{
-    call::Invocation,
     commands::{DryRun, delete::poll_until_deleted},
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
+    invocation::Invocation,
     select::Info,
 };
 

@@ -7,8 +7,8 @@ use object::Value;
 
 use super::{LAST_APPLIED, PatchType, describe};
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
+    invocation::Invocation,
     select::Info,
     workload::{items_mut, list},
 };

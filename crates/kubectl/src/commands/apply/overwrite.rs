@@ -4,7 +4,7 @@ use object::{Value, quote::quote, yaml};
 
 use super::{describe, original};
 use crate::{
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     merge::{LAST_APPLIED, two_way},
     print::json,
     select::Info,

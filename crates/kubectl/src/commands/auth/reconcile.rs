@@ -5,10 +5,10 @@ use object::Value;
 
 use super::Command;
 use crate::{
-    call::Invocation,
     commands::{DRY_RUN, DryRun, FILES, create::tree},
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::Flag,
+    invocation::Invocation,
     print::{self, OutputFormat},
     select::{BuilderOptions, Info},
     workload::{list, push},

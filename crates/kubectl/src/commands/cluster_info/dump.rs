@@ -5,10 +5,10 @@ use std::path::Path;
 use object::{Value, yaml};
 
 use crate::{
-    call::Invocation,
     commands::{ALL_NAMESPACES, Command},
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
     print::{self, OutputFormat, json},
     select::go_io_error,
 };

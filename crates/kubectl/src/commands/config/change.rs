@@ -6,8 +6,8 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use object::{Value, quote::quote};
 
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
+    invocation::Invocation,
     kubeconfig::{KubeconfigFiles, LISTS, entry, put_entry},
     select::go_io_error,
 };

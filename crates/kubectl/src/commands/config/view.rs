@@ -4,8 +4,8 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use object::{Value, yaml};
 
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
+    invocation::Invocation,
     kubeconfig::{self, LISTS},
     print::OutputFormat,
     select::go_io_error,

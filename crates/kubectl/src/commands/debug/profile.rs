@@ -3,7 +3,7 @@
 use object::Value;
 
 use crate::{
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::ParsedFlags,
     workload::{items_mut, push},
 };

@@ -9,9 +9,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::{full_name, is_skipped, names};
 use crate::{
-    call::Invocation,
     commands::{DryRun, create::tree},
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
+    invocation::Invocation,
     server::Server,
 };
 

@@ -6,13 +6,13 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use object::{Value, names, quote::quote};
 
 use crate::{
-    call::Invocation,
     commands::{
         Command,
         create::{WRITES, begin, make},
     },
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
     print::json,
     select::go_io_error,
 };

@@ -4,13 +4,13 @@ use object::Value;
 
 use super::{texts, values};
 use crate::{
-    call::Invocation,
     commands::{
         Command,
         create::{WRITES, begin, make},
     },
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
 };
 
 const RULES: &[Flag] = &[

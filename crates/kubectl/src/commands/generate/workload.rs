@@ -4,13 +4,13 @@ use object::Value;
 
 use super::{texts, values};
 use crate::{
-    call::Invocation,
     commands::{
         Command,
         create::{WRITES, begin, make, one_name, tree},
     },
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
 };
 
 pub(super) const DEPLOYMENT: Command = Command::new(

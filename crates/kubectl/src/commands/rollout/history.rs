@@ -4,12 +4,12 @@ use object::{Value, quote::quote};
 
 use super::{dry_run, workloads};
 use crate::{
-    call::Invocation,
     commands::DryRun,
     describe::pod_template,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
+    invocation::Invocation,
     merge::merge_patch,
-    print::tabs::SHEET,
+    print::tabwriter::SHEET,
     resources::escape,
     select::Info,
     server::PatchType,

@@ -4,8 +4,8 @@ use object::{Value, quote::quote};
 
 use super::workloads;
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
+    invocation::Invocation,
     select::Info,
 };
 

@@ -10,10 +10,10 @@ use super::{
     source::{self, FetchedSources},
 };
 use crate::{
-    call::Invocation,
     commands::{DryRun, SELECTOR},
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
     select::BuilderOptions,
     workload::{each_container, list, matches_pattern, pod_spec},
 };

@@ -9,9 +9,9 @@ use super::{
     objects, print,
 };
 use crate::{
-    call::Invocation,
     commands::{DryRun, SELECTOR},
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
+    invocation::Invocation,
     record,
     workload::{each_container, pod_spec},
 };

@@ -7,10 +7,10 @@ use super::{
     objects, print,
 };
 use crate::{
-    call::Invocation,
     commands::{DryRun, SELECTOR},
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::Flag,
+    invocation::Invocation,
     record,
     workload::{each_container, matches_pattern, pod_spec},
 };

@@ -7,10 +7,10 @@ use object::{
 
 use super::{ALL, Command, DRY_RUN, FIELD_MANAGER, FILES, LOCAL, objects, print, typed};
 use crate::{
-    call::Invocation,
     commands::{DryRun, write_query},
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::Flag,
+    invocation::Invocation,
     merge::two_way,
     print::OutputFormat,
     record::{self, ChangeCause},

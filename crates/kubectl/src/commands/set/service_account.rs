@@ -5,9 +5,9 @@ use super::{
     objects, print,
 };
 use crate::{
-    call::Invocation,
     commands::DryRun,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
+    invocation::Invocation,
     record,
     workload::pod_spec,
 };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use object::{Quantity, Value, names, quote::quote};
 
-use crate::call::Invocation;
+use crate::invocation::Invocation;
 
 /// Config maps and secrets that were fetched.
 #[derive(Debug, Default)]

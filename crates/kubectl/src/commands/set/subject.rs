@@ -9,10 +9,10 @@ use super::{
     objects, print,
 };
 use crate::{
-    call::Invocation,
     commands::{DryRun, SELECTOR, create::tree},
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
     workload::push,
 };
 

@@ -43,7 +43,7 @@ pub(super) fn collect(data: &Path, secret: Option<&Secret>) -> Result<BTreeMap<S
     let mut keys = Value::object();
     for name in FILES {
         let path = data.join("pki").join(name);
-        let bytes = sys::record::read(&path, LARGEST);
+        let bytes = sys::durable_record::read(&path, LARGEST);
         let bytes = bytes.with_context(|| format!("cannot read {}", path.display()))?;
         let bytes = bytes.with_context(|| format!("{} is missing", path.display()))?;
         let text = String::from_utf8(bytes).with_context(|| path.display().to_string())?;
@@ -118,8 +118,12 @@ impl Keys {
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
         for (name, text) in &self.0 {
             let path = folder.join(name);
-            sys::record::write(&path, text.as_bytes(), sys::record::Durability::Whole)
-                .with_context(|| about(&path))?;
+            sys::durable_record::write(
+                &path,
+                text.as_bytes(),
+                sys::durable_record::Durability::Whole,
+            )
+            .with_context(|| about(&path))?;
         }
         Ok(aside)
     }

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Result, anyhow};
 use container::cni::{Cni, NetworkAttachment, NetworkError, NetworkStatus, Protocol};
 use network::{Attachment, BuiltinConfig, BuiltinNetwork, Cidr, PortMapping};
-use sys::record::{self, Durability};
+use sys::durable_record::{self, Durability};
 use tracing::warn;
 
 use crate::up::{ClusterConfig, DataDir};
@@ -64,7 +64,8 @@ impl DeferredPodNetwork {
         };
         let network = BuiltinNetwork::start(config).map_err(|error| wrong(&error))?;
         let file = self.directory.join("range");
-        record::write(&file, range.as_bytes(), Durability::Whole).map_err(|error| wrong(&error))?;
+        durable_record::write(&file, range.as_bytes(), Durability::Whole)
+            .map_err(|error| wrong(&error))?;
         self.network
             .set(CniAdapter(network))
             .map_err(|_| NetworkError("started twice".to_owned()))?;
@@ -100,7 +101,7 @@ impl DeferredPodNetwork {
 /// The range of an earlier start. Where it cannot be read, the API tells it again.
 fn saved_pod_cidr(layout: &DataDir) -> Result<Option<String>> {
     let path = layout.path("node/network/range");
-    let read = record::read(&path, 1024).map_err(anyhow::Error::from).and_then(|bytes| {
+    let read = durable_record::read(&path, 1024).map_err(anyhow::Error::from).and_then(|bytes| {
         let Some(bytes) = bytes else { return Ok(None) };
         let text = String::from_utf8(bytes)?;
         text.parse::<Cidr>().map_err(|error| anyhow!("{error}"))?;
@@ -108,7 +109,7 @@ fn saved_pod_cidr(layout: &DataDir) -> Result<Option<String>> {
     });
     read.or_else(|error| {
         tracing::error!(path = %path.display(), %error, "the node's pod range cannot be read and is put aside");
-        record::put_aside(&path)?;
+        durable_record::put_aside(&path)?;
         Ok(None)
     })
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::DeferredPodNetwork;
-use crate::up::{ClusterConfig, DataDir, layout::private, protect};
+use crate::up::{ClusterConfig, DataDir, layout::private, node_reserve};
 
 /// The image that holds this executable: the name server runs from it.
 pub(crate) const IMAGE: &str = concat!("tiphys.local/tiphys:", env!("CARGO_PKG_VERSION"));
@@ -46,8 +46,8 @@ fn runtime_config(layout: &DataDir) -> Result<Config> {
         root: layout.path("node/runtime"),
         cgroup_root: cgroup_root(layout),
         owns_cgroup_root: true,
-        shim_cgroup: protect::shim_group(layout),
-        pids_limit: Some(protect::pod_max_pids()),
+        shim_cgroup: node_reserve::shim_group(layout),
+        pids_limit: Some(node_reserve::pod_max_pids()),
         shim: std::env::current_exe()?,
         shim_args: vec!["shim".into()],
         streaming: ([127, 0, 0, 1], 0).into(),

@@ -1,0 +1,157 @@
+//! Processes that are being started: the shim goes on with its other work meanwhile, however long they take.
+
+use std::os::{fd::AsFd, unix::net::UnixStream};
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::{
+    Shim,
+    log::Log,
+    protocol::{Reply, send},
+    running::{Pipes, RunningContainer, answer},
+    spawn::{Birth, SpawnedProcess},
+};
+use crate::spec::ContainerSpec;
+
+/// A process on its way, and who waits for it.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) birth: Birth,
+    pub(super) peer: UnixStream,
+    pub(super) what: What,
+}
+
+/// What the process will be.
+#[derive(Debug)]
+pub(super) enum What {
+    Container(Box<NewContainer>),
+    Exec,
+    /// Nothing: it was given up, and is still to be waited for.
+    Aborted,
+}
+
+#[derive(Debug)]
+pub(super) struct NewContainer {
+    pub(super) id: String,
+    pub(super) spec: ContainerSpec,
+    pub(super) pipes: Pipes,
+    pub(super) log: Option<Log>,
+}
+
+impl Birth {
+    pub(super) fn poll(&self) -> PollFd<'_> {
+        PollFd::from_borrowed_fd(self.reports(), PollFlags::IN)
+    }
+
+    /// Whether there is something to hear.
+    fn reported(&self) -> bool {
+        let now = rustix::event::Timespec::default();
+        poll(&mut [self.poll()], Some(&now)).is_ok_and(|ready| ready > 0)
+    }
+}
+
+impl Pending {
+    pub(super) fn is_aborted(&self) -> bool {
+        matches!(self.what, What::Aborted)
+    }
+
+    pub(super) fn is_container(&self) -> bool {
+        matches!(self.what, What::Container(_))
+    }
+
+    pub(super) fn is_start_of(&self, id: &str) -> bool {
+        matches!(&self.what, What::Container(new) if new.id == id)
+    }
+
+    fn give_up(&mut self, why: &str) {
+        self.birth.abort();
+        answer(&self.peer, &Reply::Failed(why.to_owned()));
+        self.what = What::Aborted;
+    }
+}
+
+impl Shim {
+    /// Takes in what has been reported, and gives up what takes too long.
+    pub(super) fn follow_pending(&mut self) {
+        self.hear_pending();
+        for one in &mut self.pending {
+            if one.birth.left().is_zero() && !one.is_aborted() {
+                one.give_up("the container's set-up took too long");
+            }
+        }
+        self.pending.retain(|one| !one.is_aborted() || one.birth.lives());
+    }
+
+    pub(super) fn hear_pending(&mut self) {
+        let mut at = 0;
+        while let Some(one) = self.pending.get_mut(at) {
+            if one.is_aborted() || !one.birth.reported() {
+                at += 1;
+                continue;
+            }
+            match one.birth.hear() {
+                None => {} // there may be more
+                Some(Err(error)) => one.give_up(&error),
+                Some(Ok(spawned)) => {
+                    let Pending { peer, what, .. } = self.pending.swap_remove(at);
+                    self.on_spawned(peer, what, spawned);
+                }
+            }
+        }
+    }
+
+    fn on_spawned(&mut self, peer: UnixStream, what: What, spawned: SpawnedProcess) {
+        match what {
+            What::Container(new) => self.on_container_spawned(&peer, *new, spawned),
+            What::Exec => self.on_exec_spawned(peer, spawned),
+            What::Aborted => {}
+        }
+    }
+
+    fn on_container_spawned(
+        &mut self,
+        peer: &UnixStream,
+        new: NewContainer,
+        mut spawned: SpawnedProcess,
+    ) {
+        spawned.started.at = super::now();
+        let (started, exit) = (spawned.started.clone(), spawned.exit);
+        match RunningContainer::new(new.spec, spawned, new.pipes, new.log) {
+            Ok(mut running) => {
+                if let Some(mut exit) = exit {
+                    exit.out_of_memory = super::clean_up_after_exit(&running.spec);
+                    running.end(exit);
+                }
+                self.containers.insert(new.id, running);
+                answer(peer, &Reply::Started(started));
+            }
+            Err(error) => {
+                let _ = sys::process::kill(started.pid, 9); // it may have ended
+                answer(peer, &Reply::Failed(error.to_string()));
+            }
+        }
+    }
+
+    fn on_exec_spawned(&mut self, peer: UnixStream, spawned: SpawnedProcess) {
+        let SpawnedProcess { started, terminal, exit } = spawned;
+        let passed: Vec<_> = terminal.iter().map(AsFd::as_fd).collect();
+        let pid = started.pid;
+        let sent = send(&peer, &Reply::Started(started), &passed);
+        if let Some(exit) = exit {
+            return answer(&peer, &Reply::Exited(exit));
+        }
+        if sent.is_err() {
+            let _ = sys::process::kill(pid, 9); // nobody waits for it any more
+        }
+        self.execs.insert(pid, peer);
+    }
+
+    /// Gives up the start of a container, or everything.
+    pub(super) fn abort_pending(&mut self, container: Option<&str>) {
+        for one in &mut self.pending {
+            if container.is_none_or(|id| one.is_start_of(id)) && !one.is_aborted() {
+                one.give_up("the pod has ended");
+            }
+        }
+    }
+}

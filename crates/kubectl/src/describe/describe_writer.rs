@@ -1,0 +1,91 @@
+//! Lines of names and values, aligned where they stand together.
+
+use object::Value;
+
+use crate::print::{tabwriter::SHEET, terminal};
+
+#[derive(Debug, Default)]
+pub(crate) struct DescribeWriter {
+    done: String,
+    lines: String,
+}
+
+impl DescribeWriter {
+    /// A line, two spaces in for each level.
+    pub(super) fn line(&mut self, level: usize, text: &str) {
+        self.lines.extend(std::iter::repeat_n(' ', 2 * level));
+        self.lines.push_str(&terminal::escape(text));
+        self.lines.push('\n');
+    }
+
+    /// `name: value`.
+    pub(super) fn field(&mut self, name: &str, value: impl std::fmt::Display) {
+        self.line(0, &format!("{name}:\t{value}"));
+    }
+
+    /// `name: value`, unless there is none.
+    pub(super) fn optional_field(&mut self, name: &str, value: &Value) {
+        if let Some(value) = value.as_str().filter(|value| !value.is_empty()) {
+            self.field(name, value);
+        }
+    }
+
+    /// Labels, one below the other.
+    pub(super) fn labels(&mut self, title: &str, labels: &Value) {
+        let pairs: Vec<String> = labels
+            .entries()
+            .map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()))
+            .collect();
+        self.column(title, &pairs);
+    }
+
+    /// Texts, one below the other.
+    pub(super) fn column(&mut self, title: &str, texts: &[String]) {
+        if texts.is_empty() {
+            self.line(0, &format!("{title}:\t<none>"));
+        }
+        for (at, text) in texts.iter().enumerate() {
+            self.line(0, &if at == 0 { format!("{title}:\t{text}") } else { format!("\t{text}") });
+        }
+    }
+
+    pub(super) fn annotations(&mut self, title: &str, annotations: &Value) {
+        const LONGEST: usize = 140;
+        let shown: Vec<(&str, &str)> = annotations
+            .entries()
+            .filter(|(name, _)| *name != crate::merge::LAST_APPLIED)
+            .map(|(name, value)| (name, value.as_str().unwrap_or_default()))
+            .collect();
+        if shown.is_empty() {
+            self.line(0, &format!("{title}:\t<none>"));
+        }
+        for (at, (name, value)) in shown.into_iter().enumerate() {
+            let start = if at == 0 { format!("{title}:\t") } else { "\t".to_owned() };
+            let value = value.strip_suffix('\n').unwrap_or(value);
+            if value.len() + name.len() + 2 <= LONGEST && !value.contains('\n') {
+                self.line(0, &format!("{start}{name}: {value}"));
+                continue;
+            }
+            self.line(0, &format!("{start}{name}:"));
+            for line in value.split('\n') {
+                let cut: String = line.chars().take(LONGEST - 2).collect();
+                let cut = if cut.len() < line.len() { cut + "..." } else { cut };
+                self.line(0, &format!("\t  {cut}"));
+            }
+        }
+    }
+
+    /// Columns so far are done; what follows is aligned on its own.
+    pub(super) fn flush(&mut self) {
+        self.done += &SHEET.align(&std::mem::take(&mut self.lines));
+    }
+
+    pub(super) fn text(mut self) -> String {
+        self.flush();
+        self.done
+    }
+
+    pub(super) fn raw(self) -> String {
+        self.lines
+    }
+}

@@ -1,0 +1,241 @@
+//! The loop: takes the next pod, chooses, and binds in a task of its own, so that the
+//! next choice need not wait for the API.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use api::{
+    core::{Binding, Namespace, Node, ObjectReference, Pod},
+    policy::PodDisruptionBudget,
+};
+use object::{Lens, NamespacedName, Text, Value};
+use runtime::{Cache, CachedApi, Context, EventRecorder};
+use schema::Kind;
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::{Instant, sleep_until},
+};
+use tracing::{debug, error, warn};
+
+use crate::{
+    Config, PodInfo, PreemptionCandidate, Unschedulable, claims::VolumeBinder,
+    default_selectors::DefaultSelectors, preempt, schedule, state::SchedulerState,
+};
+
+/// Starts scheduling; it goes on until `cx` stops.
+pub fn start(cx: &Context, config: Config) {
+    let scheduler = Arc::new(Scheduler {
+        pods: cx.cached_api(),
+        budgets: cx.cache(),
+        default_selectors: DefaultSelectors::new(cx),
+        volume_binder: VolumeBinder::new(cx),
+        events: EventRecorder::start(cx, &config.scheduler_name, ""),
+        state: Mutex::default(),
+        wake: Notify::new(),
+        bindings: Arc::new(Semaphore::new(config.max_concurrent_bindings.max(1))),
+        config,
+    });
+    let this = scheduler.clone();
+    cx.cache::<Node>().on_change(move |old, new| {
+        this.state().on_node_change(old, new);
+        this.wake.notify_one();
+    });
+    let this = scheduler.clone();
+    cx.cache::<Namespace>().on_change(move |old, new| {
+        this.state().on_namespace_change(old, new);
+        this.wake.notify_one();
+    });
+    let this = scheduler.clone();
+    cx.cache::<Pod>().on_change(move |old, new| {
+        let ours = new.is_some_and(|pod| pod.spec().scheduler_name() == this.config.scheduler_name);
+        this.state().on_pod_change(old, new, ours);
+        this.wake.notify_one();
+    });
+    let this = scheduler.clone();
+    scheduler.volume_binder.on_change(move || {
+        this.state().queue.move_unschedulable_to_backoff(Instant::now());
+        this.wake.notify_one();
+    });
+    let task = cx.clone();
+    cx.spawn("scheduler", async move { scheduler.run(&task).await });
+}
+
+#[derive(Debug)]
+pub(crate) struct Scheduler {
+    pub(crate) pods: CachedApi<Pod>,
+    pub(crate) events: EventRecorder,
+    pub(crate) config: Config,
+    pub(crate) wake: Notify,
+    budgets: Arc<Cache<PodDisruptionBudget>>,
+    default_selectors: DefaultSelectors,
+    volume_binder: VolumeBinder,
+    state: Mutex<SchedulerState>,
+    bindings: Arc<Semaphore>,
+}
+
+/// What a cycle ends with.
+enum Outcome {
+    Bind(Text),
+    /// Chosen, but its volumes must be made first.
+    Provision(Text, Vec<NamespacedName>),
+    Unschedulable(Unschedulable, Result<PreemptionCandidate, String>),
+}
+
+impl Scheduler {
+    async fn run(self: Arc<Self>, cx: &Context) {
+        cx.wait_for_cache_sync().await;
+        for turn in 0.. {
+            let (uid, key) = self.next().await;
+            let permit = self.bindings.clone().acquire_owned().await.expect("never closed");
+            // What waits is what the cache has; it may be gone or placed by now.
+            let Some(pod) = self.pods.get(&key).filter(|pod| pod.metadata().uid() == uid) else {
+                self.state().queue.remove(&uid);
+                continue;
+            };
+            let Ok(outcome) = panics::catch("scheduler", || self.schedule_one(&pod, turn)) else {
+                self.again(&pod);
+                continue;
+            };
+            let this = self.clone();
+            cx.spawn("bind", async move {
+                let done = async {
+                    match outcome {
+                        Outcome::Bind(node) => this.bind(&pod, &node).await,
+                        Outcome::Provision(node, claims) => {
+                            this.provision(&pod, &claims, &node).await
+                        }
+                        Outcome::Unschedulable(none, room) => {
+                            this.handle_failure(&pod, &none, room).await
+                        }
+                    }
+                };
+                if panics::contain("bind", done).await.is_err() {
+                    this.again(&pod);
+                }
+                drop(permit);
+            });
+        }
+    }
+
+    /// A panic is this pod's alone: it counts on no node, and is tried again later.
+    fn again(&self, pod: &Pod) {
+        let uid = Text::from(pod.metadata().uid());
+        error!(pod = %NamespacedName::from_meta(pod.metadata()), "scheduling failed; will retry");
+        let mut state = self.state();
+        state.forget(&uid);
+        state.queue.requeue_failed(&uid, false, Instant::now());
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// One cycle. What it decides counts at once.
+    fn schedule_one(&self, pod: &Pod, turn: usize) -> Outcome {
+        let info = PodInfo::new(pod).with_peers(self.default_selectors.for_pod(pod));
+        let view = self.state().snapshot_for(&info);
+        let info = match self.volume_binder.pod_volume_claims(pod) {
+            Ok(claimed) => info.with_claimed(claimed),
+            Err(why) => {
+                let nodes = view.len();
+                let none =
+                    Unschedulable { nodes, pre_filter_message: Some(why), ..Default::default() };
+                let room = preempt(&info, &view, &none, &[]);
+                return Outcome::Unschedulable(none, room);
+            }
+        };
+        let percentage = self.config.percentage_of_nodes_to_score;
+        match schedule(&info, &view, percentage, turn).map(Text::from) {
+            Ok(node) => {
+                drop(view); // or the change would have to copy it
+                if !info.volume_claims.unbound_delayed.is_empty() {
+                    let claims = info.volume_claims.unbound_delayed.clone();
+                    self.state().nominate(info.into(), &node);
+                    return Outcome::Provision(node, claims);
+                }
+                self.state().assume(info, &node);
+                Outcome::Bind(node)
+            }
+            Err(none) => {
+                let room = preempt(&info, &view, &none, &self.budgets.all());
+                drop(view);
+                match &room {
+                    Ok(sacrifice) => self.state().nominate(info.into(), &sacrifice.node),
+                    Err(_) => self.state().clear_nomination(info.uid()),
+                }
+                Outcome::Unschedulable(none, room)
+            }
+        }
+    }
+
+    /// Waits for a pod to try.
+    async fn next(&self) -> (Text, NamespacedName) {
+        loop {
+            let due = {
+                let mut state = self.state();
+                if let Some(next) = state.queue.pop(Instant::now()) {
+                    return next;
+                }
+                state.queue.next_due()
+            };
+            match due {
+                Some(due) => {
+                    tokio::select! { () = sleep_until(due) => (), () = self.wake.notified() => () }
+                }
+                None => self.wake.notified().await,
+            }
+        }
+    }
+
+    /// The pod is tried again when its claims change.
+    async fn provision(&self, pod: &Pod, claims: &[NamespacedName], node: &str) {
+        let uid = Text::from(pod.metadata().uid());
+        let selected = self.volume_binder.set_selected_node(pod, claims, node).await;
+        if let Err(error) = &selected {
+            warn!(pod = %NamespacedName::from_meta(pod.metadata()), %error, "cannot ask for volumes; will retry");
+        }
+        self.state().queue.requeue_failed(&uid, selected.is_ok(), Instant::now());
+        self.wake.notify_one();
+    }
+
+    async fn bind(&self, pod: &Pod, node: &str) {
+        let meta = pod.metadata();
+        let (key, uid) = (NamespacedName::from_meta(meta), Text::from(meta.uid()));
+        let because = pod.write_cause(&format!("fits best on {node}"));
+        let pods = self.pods.with_cause(&because);
+        match pods.create_subresource(&key, "binding", &binding(pod, node)).await {
+            Ok(_) => {
+                self.state().queue.remove(&uid);
+                let message = format!("Successfully assigned {key} to {node}");
+                self.events.normal(pod, "Scheduled", message);
+            }
+            Err(error) => {
+                let mut state = self.state();
+                state.forget(&uid);
+                if error.is_not_found() || error.is_conflict() {
+                    debug!(%key, %error, "the pod is gone or placed");
+                    state.queue.requeue_failed(&uid, error.is_not_found(), Instant::now());
+                } else {
+                    warn!(%key, %error, "cannot bind; will retry");
+                    state.queue.requeue_failed(&uid, false, Instant::now());
+                }
+                drop(state);
+                self.wake.notify_one();
+            }
+        }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, SchedulerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn binding(pod: &Pod, node: &str) -> Value {
+    let meta = pod.metadata();
+    let name = object::ObjectMeta::new()
+        .with_name(meta.name())
+        .with_namespace(meta.namespace())
+        .with_uid(meta.uid());
+    let target = ObjectReference::new().with_kind("Node").with_name(node);
+    let mut body = Binding::new().with_metadata(name).with_target(target).tree().clone();
+    body["apiVersion"] = "v1".into();
+    body["kind"] = Binding::NAMES.kind.into();
+    body
+}

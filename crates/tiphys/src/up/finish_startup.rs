@@ -1,0 +1,230 @@
+//! From processes that were started to a cluster that is up.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use api::core::Node;
+use client::{Api, Client, Kubeconfig};
+use object::NamespacedName;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    ClusterConfig, DataDir, cluster_location, demo, failures,
+    layout::write_private,
+    notify,
+    progress::{self, Progress},
+    start::{UpArgs, copy_kubeconfig},
+    status, supervise,
+};
+
+/// So long a start may take before it is called a failure.
+const LONGEST_START: Duration = Duration::from_mins(1);
+const GRACE: Duration = Duration::from_secs(30);
+const HANGUP: i32 = 1;
+/// The context of this cluster in the administrator's kubeconfig. The current one is the administrator's
+/// choice.
+pub(super) const ADMIN_CONTEXT: &str = "kubernetes-admin@tiphys";
+
+/// The supervisor that this process has started.
+pub(super) struct Supervisor {
+    child: Child,
+    log: PathBuf,
+    /// How long the log was before.
+    from: u64,
+}
+
+impl Supervisor {
+    pub(super) fn launch(layout: &DataDir, executable: &Path) -> Result<Self> {
+        failures::clear(layout);
+        let path = layout.path("log/supervisor.log");
+        let log = supervise::log(&path)?;
+        let from = log.metadata().map_or(0, |about| about.len());
+        let mut command = Command::new(executable);
+        command.arg("supervise").arg("--data-dir").arg(layout.dir()).current_dir("/");
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        sys::spawn::pass_fds(&mut command, Vec::new());
+        let child = command.spawn().context("cannot start the supervisor")?;
+        Ok(Self { child, log: path, from })
+    }
+
+    /// Why it has ended, if it has.
+    fn failure(&mut self) -> Option<String> {
+        let ended = self.child.try_wait().ok()??;
+        let said = failures::last_line(&self.log, self.from);
+        let said = said.unwrap_or_else(|| format!("it ended with {ended} and said nothing"));
+        Some(said.strip_prefix("supervise: ").unwrap_or(&said).to_owned())
+    }
+}
+
+/// Waits for something; gives up at once when a part cannot start.
+struct Waiting<'a> {
+    layout: &'a DataDir,
+    supervisor: Option<Supervisor>,
+    began: Instant,
+}
+
+impl Waiting<'_> {
+    async fn pause(&mut self, what: &str) -> Result<()> {
+        if let Some(why) = failures::find(self.layout) {
+            bail!("{why}");
+        }
+        if let Some(why) = self.supervisor.as_mut().and_then(Supervisor::failure) {
+            bail!("{why}");
+        }
+        ensure!(
+            self.began.elapsed() < LONGEST_START,
+            "{what} within {} s: see `tiphys logs{}`",
+            LONGEST_START.as_secs(),
+            cluster_location::flags(self.layout)
+        );
+        sleep(Duration::from_millis(50)).await;
+        Ok(())
+    }
+
+    /// A client as the administrator, once the server answers.
+    async fn connect(&mut self) -> Result<Client> {
+        loop {
+            if let Some(client) = administrator(self.layout).await {
+                return Ok(client);
+            }
+            self.pause("the API server does not answer").await?;
+        }
+    }
+
+    async fn node_ready(&mut self, client: &Client, name: &str) -> Result<()> {
+        let nodes = Api::<Node>::new(client);
+        let ready = |node: &Node| {
+            let condition = node.status().conditions().find(|own| own.type_() == "Ready");
+            condition.is_some_and(|condition| condition.status() == "True")
+        };
+        while !nodes.get(&NamespacedName::new("", name)).await.is_ok_and(|node| ready(&node)) {
+            self.pause("the node does not become ready").await?;
+        }
+        Ok(())
+    }
+}
+
+/// A client as the administrator, if the server answers.
+async fn administrator(layout: &DataDir) -> Option<Client> {
+    let kubeconfig = Kubeconfig::read(&layout.path("kubeconfig/admin")).ok()?;
+    let config = kubeconfig.config(Some(ADMIN_CONTEXT)).ok()?;
+    let client = Client::new(config.manager("tiphys").user_agent("tiphys"));
+    let nodes = Api::<Node>::new(&client);
+    let answered = nodes.list(&client::Selectors::default(), &client::ListParams::default()).await;
+    answered.is_ok().then_some(client)
+}
+
+/// Waits for the API server, the node and the name server, and says what to do next.
+pub(super) async fn finish_startup(
+    up: &UpArgs,
+    layout: &DataDir,
+    settings: &ClusterConfig,
+    mut progress: Progress,
+    supervisor: Option<Supervisor>,
+) -> Result<()> {
+    let began = Instant::now();
+    let mut waiting = Waiting { layout, supervisor, began };
+    progress.update("waiting for the API server");
+    let client = waiting.connect().await?;
+    settings.note_applied(layout)?;
+    if let Some(path) = &up.kubeconfig {
+        copy_kubeconfig(layout, path)?;
+    }
+    if !settings.is_disabled("kubelet") {
+        progress.update("waiting for the node");
+        waiting.node_ready(&client, &settings.node_name).await?;
+    }
+    if !settings.is_disabled("dns") {
+        deploy_dns(layout, &client, settings).await.context("the name server")?;
+    }
+    progress.done(&format!("the cluster is up ({:.1} s)", began.elapsed().as_secs_f64()));
+    notify::ready();
+    next_steps(layout, up);
+    if up.demo {
+        demo::run(&client, settings).await?;
+    }
+    Ok(())
+}
+
+/// What a further `up` of a cluster that runs as it should still has to do.
+pub(super) async fn again(up: &UpArgs, layout: &DataDir, settings: &ClusterConfig) -> Result<()> {
+    let mut waiting = Waiting { layout, supervisor: None, began: Instant::now() };
+    let client = waiting.connect().await?;
+    if let Some(path) = &up.kubeconfig {
+        copy_kubeconfig(layout, path)?;
+    }
+    next_steps(layout, up);
+    if up.demo {
+        demo::run(&client, settings).await?;
+    }
+    Ok(())
+}
+
+/// Waits until a node that has joined is ready.
+pub(super) async fn joined(
+    layout: &DataDir,
+    client: &Client,
+    settings: &ClusterConfig,
+    supervisor: Option<Supervisor>,
+) -> Result<()> {
+    let began = Instant::now();
+    let mut waiting = Waiting { layout, supervisor, began };
+    waiting.node_ready(client, &settings.node_name).await?;
+    notify::ready();
+    let took = began.elapsed().as_secs_f64();
+    progress::print(&format!("{} has joined ({took:.1} s)\n", settings.node_name));
+    Ok(())
+}
+
+/// Has the supervisor start both parts again, and waits until those that ran have ended.
+pub(super) async fn reload(layout: &DataDir, supervisor: i32) -> Result<()> {
+    let parts = || ["control", "node"].map(|part| status::processes(layout, part)).concat();
+    let before = parts();
+    failures::clear(layout);
+    sys::process::kill(supervisor, HANGUP).context("the supervisor cannot be told")?;
+    let began = Instant::now();
+    while parts().iter().any(|pid| before.contains(pid)) {
+        ensure!(began.elapsed() < LONGEST_START, "what runs does not end");
+        sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
+pub(super) async fn stop_supervisor(layout: &DataDir) -> Result<()> {
+    let noted = status::pid(&layout.path("run/supervisor.pid"));
+    for pid in noted.into_iter().chain(status::processes(layout, "supervise")) {
+        let _ = sys::process::kill(pid, 15); // may be gone already
+        let began = Instant::now();
+        while status::lives(pid) {
+            ensure!(began.elapsed() < GRACE, "the supervisor (pid {pid}) does not end");
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+    Ok(())
+}
+
+/// Applied once per version: what a user deleted or took over is not brought back.
+async fn deploy_dns(layout: &DataDir, client: &Client, settings: &ClusterConfig) -> Result<()> {
+    let done = layout.path(concat!("addons/dns-", env!("CARGO_PKG_VERSION")));
+    if done.exists() {
+        return Ok(());
+    }
+    demo::apply(client, &dns::manifest(super::IMAGE, settings.dns, "cluster.local")).await?;
+    write_private(&done, b"")?;
+    Ok(())
+}
+
+fn next_steps(layout: &DataDir, up: &UpArgs) {
+    let own = layout.path("kubeconfig/admin");
+    let kubeconfig = up.kubeconfig.as_ref().unwrap_or(&own);
+    let flags = cluster_location::flags(layout);
+    progress::print(&format!(
+        "\n  export KUBECONFIG={}\n  tiphys kubectl get nodes\n  \
+         tiphys status{flags}     tiphys logs{flags}     tiphys down{flags}\n\n",
+        kubeconfig.display()
+    ));
+}
