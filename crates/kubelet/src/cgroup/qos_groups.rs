@@ -152,7 +152,7 @@ pub(crate) fn start(host: &Arc<KubeletContext>) -> Result<(), Error> {
             groups.map(|one| format!("Updated limits on {} cgroup {}", one.name, one.path)),
         );
         for message in messages {
-            host.record_node_event(Severity::Normal, "NodeAllocatableEnforced", message);
+            host.record_node_event(EventType::Normal, "NodeAllocatableEnforced", message);
         }
     });
     Ok(())

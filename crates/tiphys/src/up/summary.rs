@@ -10,10 +10,10 @@ use tokio::time::timeout;
 
 use super::{
     ClusterConfig, DataDir,
+    finish_startup::ADMIN_CONTEXT,
     join::MEMBERSHIP,
     membership,
     ports::{KUBELET, Ports},
-    settle::ADMIN_CONTEXT,
 };
 use crate::commands::human_size;
 
