@@ -68,7 +68,7 @@ pub(crate) async fn run() -> Result<()> {
         });
         parts.push(cx);
     }
-    if !settings.disables("kubelet") {
+    if !settings.is_disabled("kubelet") {
         let administrator =
             UserInfo::new("system:admin", &["system:masters", "system:authenticated"]);
         let client = client::Config::pipe(running.pipe(administrator));
@@ -116,7 +116,7 @@ async fn controllers(
     start_when_elected(&cx, flags.election(), move |part| {
         controllers::start(part, &config, &|name| match own {
             true => service_account_client(&running, name),
-            false => client.manager(name),
+            false => client.with_field_manager(name),
         });
     });
     Ok(cx)
