@@ -140,7 +140,8 @@ mod tests {
             before.elapsed()
         };
         took(50);
-        let (few, many) = (took(300), took(1_200));
+        let fastest = |count| (0..5).map(|_| took(count)).min().unwrap_or_default();
+        let (few, many) = (fastest(300), fastest(1_200));
         assert!(many < few * 9, "300 variables: {few:?}, 1,200: {many:?}");
     }
 }
