@@ -128,7 +128,7 @@ fn is_pattern(text: &str) -> bool {
         ends.into_iter().all(|end| end.is_some_and(|byte| inner(*byte)))
             && bytes.iter().all(|byte| inner(*byte) || b"-_".contains(byte))
     };
-    let (before, last) = text.rsplit_once(['.', '/']).map_or(("", text), |(a, b)| (a, b));
+    let (before, last) = text.rsplit_once(['.', '/']).unwrap_or(("", text));
     let is_last = match last.strip_suffix('*') {
         Some("") => true,
         Some(start) => {

@@ -64,7 +64,7 @@ pub(crate) async fn run() -> Result<()> {
         flags.serve_on(listener, &cx, &client).await.context("the scheduler's port")?;
         let config = flags.config();
         start_when_elected(&cx, flags.election(), move |part| {
-            scheduler::start(part, config.clone())
+            scheduler::start(part, config.clone());
         });
         parts.push(cx);
     }
