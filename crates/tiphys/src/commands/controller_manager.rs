@@ -15,7 +15,7 @@ use client::{Client, Kubeconfig};
 use controllers::{Config, SigningConfig};
 use object::Value;
 use pki::CertificateAuthority;
-use runtime::Context;
+use runtime::{Context, LeaderElector};
 
 use super::{
     duration,
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     controllers: Vec<String>,
     /// Each controller has a service account of its own.
     #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
-    use_service_account_credentials: bool,
+    pub(crate) use_service_account_credentials: bool,
     /// Nodes get ranges of pods' addresses.
     #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     allocate_node_cidrs: bool,
@@ -105,7 +105,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         };
         let cx = Context::new(&client);
         serve(&cx, &flags.serving, flags.component()).await?;
-        start_when_elected(&cx, flags.election.election(NAME), move |part| start(part, &client));
+        start_when_elected(&cx, flags.election(), move |part| start(part, &client));
         wait_for_shutdown_signal().await?;
         cx.stop().await;
         Ok(())
@@ -113,6 +113,11 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
 }
 
 impl Arguments {
+    /// The election of a leader among several controller managers; none: this one runs alone.
+    pub(crate) fn election(&self) -> Option<LeaderElector> {
+        self.election.election(NAME)
+    }
+
     pub(crate) fn config(&self) -> anyhow::Result<Config> {
         let read = |path: &Option<PathBuf>, flag: &str| match path {
             Some(path) => {

@@ -63,7 +63,7 @@ impl LeaderElectionFlags {
 }
 
 /// Starts now, or whenever the election is won.
-pub(super) fn start_when_elected(
+pub(crate) fn start_when_elected(
     cx: &Context,
     election: Option<LeaderElector>,
     start: impl Fn(&Context) + Send + Sync + 'static,

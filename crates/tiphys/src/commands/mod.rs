@@ -31,7 +31,7 @@ use std::{ffi::OsString, pin::Pin, process::ExitCode, sync::OnceLock, time::Dura
 
 use clap::{CommandFactory as _, Parser};
 
-pub(crate) use self::serving::ServingComponent;
+pub(crate) use self::{election::start_when_elected, serving::ServingComponent};
 
 /// One thing that the executable can do.
 pub(crate) struct Command {

@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 use clap::Parser;
 use client::{Client, Kubeconfig};
 use object::Value;
-use runtime::Context;
+use runtime::{Context, LeaderElector};
 use scheduler::Config;
 
 use super::{
@@ -38,7 +38,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         let client = Client::new(kubeconfig.config(None)?.manager(NAME).user_agent(NAME));
         let (cx, config) = (Context::new(&client), flags.config());
         serve(&cx, &flags.serving, flags.component()).await?;
-        start_when_elected(&cx, flags.election.election(NAME), move |part| {
+        start_when_elected(&cx, flags.election(), move |part| {
             scheduler::start(part, config.clone());
         });
         wait_for_shutdown_signal().await?;
@@ -48,6 +48,11 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
 }
 
 impl Arguments {
+    /// The election of a leader among several schedulers; none: this one runs alone.
+    pub(crate) fn election(&self) -> Option<LeaderElector> {
+        self.election.election(NAME)
+    }
+
     #[expect(clippy::unused_self, reason = "no flag changes how pods are placed yet")]
     pub(crate) fn config(&self) -> Config {
         Config::default()
