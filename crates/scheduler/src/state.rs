@@ -232,16 +232,16 @@ mod tests {
 
     #[tokio::test]
     async fn gated_pods_are_counted() {
-        let mut state = State::default();
+        let mut state = SchedulerState::default();
         let mut gated = pod("");
         let gate = api::core::PodSchedulingGate::new().with_name("g");
         gated.spec_mut().set_scheduling_gates([gate]);
-        state.pod(None, Some(&gated), true);
+        state.on_pod_change(None, Some(&gated), true);
         assert_eq!((state.gated(), state.queue.pending().active), (1, 0));
-        state.pod(Some(&gated), Some(&pod("")), true);
+        state.on_pod_change(Some(&gated), Some(&pod("")), true);
         assert_eq!((state.gated(), state.queue.pending().active), (0, 1));
-        state.pod(None, Some(&gated), true);
-        state.pod(Some(&gated), None, true);
+        state.on_pod_change(None, Some(&gated), true);
+        state.on_pod_change(Some(&gated), None, true);
         assert_eq!(state.gated(), 0);
     }
 }
