@@ -259,7 +259,7 @@ fn resources(
             )));
         }
     };
-    for document in crate::files::read(path, &text, false) {
+    for document in crate::files::parse_documents(path, &text, false) {
         add(all, Resource::new(document?.1, chain))?;
     }
     Ok(())
