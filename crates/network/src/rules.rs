@@ -1,5 +1,5 @@
-//! The network's own nftables table, as a pure function of what is connected:
-//! masquerade on the way out of the cluster, and host ports.
+//! The nftables table of the pod network, as a pure function of the connected sandboxes: masquerading of traffic that
+//! leaves the cluster, and host ports.
 
 use crate::addresses::Allocation;
 use crate::names::Names;
@@ -12,7 +12,7 @@ const ADDRESS_FIELDS: [Field; 3] = [Field::Destination, Field::Protocol, Field::
 const MULTICAST: Cidr = Cidr { ip: IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0)), prefix: 4 };
 const LOOPBACK: Cidr = Cidr { ip: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), prefix: 8 };
 
-/// The table of one family.
+/// The table of one address family.
 pub(crate) fn table<'a>(
     names: &Names,
     pods: Cidr,
@@ -37,7 +37,7 @@ pub(crate) fn table<'a>(
     table
 }
 
-/// Whether both want the same port of the node.
+/// Whether both use the same host port.
 pub(crate) fn conflicts(one: &PortMapping, other: &PortMapping) -> bool {
     one.host_port == other.host_port
         && one.protocol == other.protocol
@@ -81,9 +81,9 @@ fn masquerade(table: &mut Table, names: &Names, pods: Cidr, cluster: &[Cidr]) {
     chain.rule(out.masquerade().comment("from pods to outside the cluster"));
 }
 
-/// What pods may not send. Host ports of localhost need `route_localnet`; without the first rule
-/// a pod could then reach what listens on the node's loopback only. The kernel's own check of
-/// sources depends on a setting of all interfaces, and IPv6 has none.
+/// Adds rules against spoofed packets from pods. Host ports on localhost need `route_localnet`; without the first rule
+/// a pod could then reach services that listen only on the host's loopback. The kernel's reverse path filter depends on
+/// a setting of all interfaces, and does not exist for IPv6.
 fn guard(table: &mut Table, names: &Names, family: Family) {
     table.base_chain("guard", ChainType::Filter, Hook::Prerouting, -300);
     let from_pods =
