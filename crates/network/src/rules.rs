@@ -1,5 +1,5 @@
-//! The network's own nftables table, as a pure function of what is connected:
-//! masquerade on the way out of the cluster, and host ports.
+//! The nftables table of the pod network, as a pure function of the connected sandboxes: masquerading of traffic that
+//! leaves the cluster, and host ports.
 
 use crate::addresses::Allocation;
 use crate::names::Names;
@@ -12,7 +12,7 @@ const ADDRESS_FIELDS: [Field; 3] = [Field::Destination, Field::Protocol, Field::
 const MULTICAST: Cidr = Cidr { ip: IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0)), prefix: 4 };
 const LOOPBACK: Cidr = Cidr { ip: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), prefix: 8 };
 
-/// The table of one family.
+/// The table of one address family.
 pub(crate) fn table<'a>(
     names: &Names,
     pods: Cidr,
@@ -37,7 +37,7 @@ pub(crate) fn table<'a>(
     table
 }
 
-/// Whether both want the same port of the node.
+/// Whether both use the same host port.
 pub(crate) fn conflicts(one: &PortMapping, other: &PortMapping) -> bool {
     one.host_port == other.host_port
         && one.protocol == other.protocol

@@ -1,4 +1,4 @@
-//! One run of a plugin: environment and standard input in, JSON out.
+//! Execution of one plugin: environment and standard input in, JSON out.
 
 use super::processes::PluginProcesses;
 use crate::{Error, Result, io_error};
@@ -8,11 +8,11 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
-/// Bytes of a result, of what is kept of its errors, and of one text in an error.
+/// Maximum sizes in bytes: of a result, of the retained stderr, and of one text in an error.
 const MAX_OUTPUT_BYTES: usize = 1024 * 1024;
 const LARGEST_ERRORS: usize = 64 * 1024;
 const LONGEST_TEXT: usize = 1024;
-/// How long what a plugin wrote may take to arrive after its end.
+/// How long to wait for remaining output after a plugin has exited.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(super) enum Command {
     Gc,
 }
 
-/// What a plugin is told.
+/// The parameters of an execution.
 #[derive(Debug)]
 pub(super) struct Invocation {
     pub(super) command: Command,
@@ -75,10 +75,10 @@ pub(super) async fn run(program: &Path, request: &Invocation) -> Result<Value> {
     })
 }
 
-/// How a plugin ended and what it wrote.
+/// The exit status and output of a plugin.
 struct Ran {
     success: bool,
-    /// Longer than `LARGEST` where it was too much.
+    /// Longer than `MAX_OUTPUT_BYTES` if it was too much.
     output: Vec<u8>,
     errors: Vec<u8>,
 }
@@ -94,7 +94,7 @@ async fn run_process(
     let mut stdin = child.stdin.take().expect("piped");
     let stdout = child.stdout.take().expect("piped");
     let stderr = child.stderr.take().expect("piped");
-    // A plugin may end without reading its input: its answer counts, not the pipe.
+    // A plugin may exit without reading its input; only its output counts.
     let feed = async {
         let _ = stdin.write_all(request.stdin.as_bytes()).await;
         drop(stdin);
@@ -123,7 +123,7 @@ async fn run_process(
     Ok(Ran { success, output, errors })
 }
 
-/// More than any result has.
+/// The output exceeds the limit.
 struct TooMuch;
 
 async fn read(mut from: impl AsyncRead + Unpin, into: &mut Vec<u8>) -> Result<(), TooMuch> {
@@ -135,7 +135,7 @@ async fn read(mut from: impl AsyncRead + Unpin, into: &mut Vec<u8>) -> Result<()
     Ok(())
 }
 
-/// Keeps the beginning and reads on, so that nobody waits for a full pipe.
+/// Keeps the beginning and discards the rest, so that the plugin does not block on a full pipe.
 async fn drain(mut from: impl AsyncRead + Unpin, into: &mut Vec<u8>) -> Result<(), TooMuch> {
     let mut part = vec![0; 4096];
     while let Ok(read @ 1..) = from.read(&mut part).await {
@@ -145,7 +145,7 @@ async fn drain(mut from: impl AsyncRead + Unpin, into: &mut Vec<u8>) -> Result<(
     Ok(())
 }
 
-/// A plugin's words as far as people read them. They end up in events and gRPC headers.
+/// A plugin's message, shortened and without control characters: it ends up in events and gRPC headers.
 fn shortened(text: &str) -> String {
     let text = text.trim();
     let end = text.floor_char_boundary(LONGEST_TEXT);

@@ -109,7 +109,7 @@ async fn pods_cannot_borrow_addresses() {
     assert_eq!(from.ip(), web.ip, "what was sent before from a borrowed one was dropped");
 }
 
-/// The same where the machine's own check of sources is off, and in IPv6, which has none.
+/// The same with the reverse path filter off, and in IPv6, which has none.
 #[tokio::test(flavor = "multi_thread")]
 async fn rules_keep_pods_from_borrowing_addresses() {
     let world = World::new();
@@ -153,7 +153,7 @@ async fn rules_keep_pods_from_borrowing_addresses() {
     }
 }
 
-/// A pod that says it is a router, or knows a better way, is not believed.
+/// Router advertisements and redirects from a pod are ignored.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_node_learns_no_routes_from_pods() {
     let world = World::new();

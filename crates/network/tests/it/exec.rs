@@ -1,4 +1,4 @@
-//! The CNI protocol against plugins that are shell scripts and say what they heard.
+//! Tests of the CNI protocol with plugins that are shell scripts and log their input.
 
 use network::{
     Attachment, Cni, CniExec, CniExecConfig, Error, NetworkNamespace, PortMapping, Protocol,
@@ -86,7 +86,7 @@ impl Plugins {
         }
     }
 
-    /// What plugins heard since the last call.
+    /// The inputs of the plugins since the last call.
     fn heard(&self) -> Vec<String> {
         let path = self.directory.path().join("log");
         let text = std::fs::read_to_string(&path).unwrap_or_default();
@@ -158,8 +158,7 @@ async fn no_network_is_an_error_that_says_so() {
     assert!(error.to_string().contains("no network in"), "{error}");
 }
 
-/// Plugins that do what they should not: each fails in time, with a short error, and nothing of
-/// it runs on.
+/// Misbehaving plugins: each fails in time with a short error, and none of its processes keeps running.
 #[tokio::test]
 async fn hostile_plugins_are_contained() {
     let cases = [
@@ -198,7 +197,7 @@ async fn hostile_plugins_are_contained() {
     }
 }
 
-/// What a plugin leaves running in the background does not hold up its answer, and ends with it.
+/// Background processes of a plugin do not delay its result, and are killed afterwards.
 #[tokio::test]
 async fn children_of_a_plugin_end_with_it() {
     let plugins = Plugins::new(r#"{"cniVersion":"1.1.0","name":"net","type":"first"}"#);
@@ -222,7 +221,7 @@ async fn children_of_a_plugin_end_with_it() {
     }
 }
 
-/// How many processes have this in their environment.
+/// The number of processes with this text in their environment.
 fn still_run(mark: &str) -> usize {
     let all = std::fs::read_dir("/proc").expect("processes").flatten();
     let marked = |entry: &std::fs::DirEntry| {
