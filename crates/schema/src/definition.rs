@@ -148,7 +148,6 @@ pub trait Strategy: fmt::Debug + Send + Sync {
     /// What a deletion leaves on an object that is not gone at once.
     fn prepare_delete(&self, _object: &mut Value, _now: i64) {}
     fn convert_to_storage(&self, _object: &mut Value) {}
-    #[expect(clippy::wrong_self_convention, reason = "the object comes from there, not the hooks")]
     fn convert_from_storage(&self, _object: &mut Value) {}
 }
 

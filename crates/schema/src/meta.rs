@@ -98,7 +98,7 @@ fn check_standard(finalizer: &str, at: &FieldPath, errs: &mut ErrorList) {
 pub fn validate_finalizers(meta: &ObjectMeta, errs: &mut ErrorList) {
     let all = METADATA.field("finalizers");
     all.for_each_item(meta.finalizers().iter(), |finalizer, at| {
-        check_standard(finalizer, at, errs)
+        check_standard(finalizer, at, errs);
     });
 }
 

@@ -264,7 +264,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> EtcdShared<V> {
     }
 
     /// The key as used in this process; `None` if it does not have our prefix.
-    pub(crate) fn from_etcd_key(&self, key: &[u8]) -> Option<Text> {
+    pub(crate) fn decode_etcd_key(&self, key: &[u8]) -> Option<Text> {
         let rest = key.strip_prefix(self.prefix.as_bytes())?;
         Some(format!("{ROOT}{}", key_to_text(rest)).into())
     }
@@ -431,7 +431,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> EtcdShared<V> {
 
     /// Converts a key-value pair of etcd to a record.
     fn record(&self, kv: KeyValue) -> Option<Record> {
-        let key = self.from_etcd_key(&kv.key)?;
+        let key = self.decode_etcd_key(&kv.key)?;
         let number = |number: i64| u64::try_from(number).unwrap_or_default();
         let (revision, lease) = (number(kv.mod_revision), kv.lease);
         let lineage = KeyMetadata {

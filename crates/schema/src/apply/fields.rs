@@ -290,7 +290,7 @@ impl FieldSet {
             None => {}
             Some(other) if other.member => *node = FieldSetNode::default(),
             Some(other) => {
-                node.children = mem::take(&mut node.children).recursive_difference(&other.children)
+                node.children = mem::take(&mut node.children).recursive_difference(&other.children);
             }
         })
     }

@@ -25,7 +25,7 @@ pub(super) fn validate_list_types(
             }
             if let Some(inner) = schema.items() {
                 at.for_each_item(items.iter(), |item, at| {
-                    validate_list_types(item, inner, at, errs)
+                    validate_list_types(item, inner, at, errs);
                 });
             }
         }

@@ -60,7 +60,7 @@ impl<'a> Decoder<'a> {
         message: &'a [u8],
         depth: usize,
     ) -> Result<Fields, DecodeError> {
-        let mut fields = Vec::with_capacity(shape.index().map_or(0, |index| index.len().min(16)));
+        let mut fields = Vec::with_capacity(shape.index().map_or(0, |index| index.field_count().min(16)));
         self.read(shape, message, &mut fields, depth)?;
         Ok(Value::sort_fields(fields))
     }
@@ -292,7 +292,7 @@ impl<'a> Decoder<'a> {
                     items.push(Value::Object(self.object(shape, bytes, depth)?));
                 }
                 (StructAlternative::Strings, (2, WireValue::Bytes(bytes))) => {
-                    items.push(self.text(bytes)?.into())
+                    items.push(self.text(bytes)?.into());
                 }
                 _ => {}
             }

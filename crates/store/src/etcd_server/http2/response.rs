@@ -60,11 +60,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             (CommitOutcome::Durable, _) => self.reply(stream, reply),
             (CommitOutcome::Broken, _) => self.fail(stream, &EtcdError::Stopped.into()),
             (CommitOutcome::Full, KvRequest::Put(_)) => {
-                self.fail(stream, &EtcdError::NoSpace.into())
+                self.fail(stream, &EtcdError::NoSpace.into());
             }
             // Retried with the reserve: the call may be a deletion.
             (CommitOutcome::Full, call) if !reply.used_reserve => {
-                self.calls.push((stream, call, true))
+                self.calls.push((stream, call, true));
             }
             (CommitOutcome::Full, _) => self.fail(stream, &EtcdError::NoSpace.into()),
         }
