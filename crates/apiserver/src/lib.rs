@@ -2,6 +2,7 @@
 //! identities, rights, admission, and the subresources that are no plain objects.
 
 mod accounts;
+mod admin_kubeconfig;
 mod admission;
 mod aggregation;
 mod at_rest;

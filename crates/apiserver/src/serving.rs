@@ -20,10 +20,11 @@ use pki::{
     Reloadable, ServerNames,
 };
 use server::{Registry, ReloadableTls};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::{
-    Config, Flags,
+    Config, Flags, admin_kubeconfig,
+    admin_kubeconfig::CLUSTER,
     authn::CertExpirationMetrics,
     bootstrap::{CaBundles, publish_ca_bundles},
     reload::{self, PERIOD, WatchedFiles},
@@ -161,9 +162,15 @@ impl ServingCertificates {
         let Some(port) = self.admin else { return Ok(()) };
         let server = format!("https://127.0.0.1:{port}");
         let (groups, now) = (["system:masters"], self.clock.now());
-        let text = kubeconfig(&self.cluster, "kubernetes-admin", &groups, (&server, now))?;
+        let new = kubeconfig(&self.cluster, "kubernetes-admin", &groups, (&server, now))?;
         let dir = Dir::open(&self.flags.data_dir.join("kubeconfig"))?;
-        Ok(dir.replace("admin", text.as_bytes(), 0o600)?)
+        // one that cannot be read is replaced: the administrator needs the new certificate
+        let existing = dir.read("admin").unwrap_or_else(|error| {
+            warn!(%error, "the administrator's kubeconfig is written anew");
+            None
+        });
+        let file = admin_kubeconfig::merge(&existing.unwrap_or_default(), &new);
+        Ok(dir.replace("admin", to_yaml(&file).as_bytes(), 0o600)?)
     }
 }
 
@@ -173,7 +180,7 @@ pub(crate) fn kubeconfig(
     user: &str,
     groups: &[&str],
     (server, now): (&str, i64),
-) -> Result<String> {
+) -> Result<Value> {
     let pair = cluster.ca.issue(&CertificateSpec::client(user, groups), now)?;
     let data = |text: String| STANDARD.encode(text);
     let (ca, certificate, key) =
@@ -189,16 +196,16 @@ pub(crate) fn kubeconfig(
         fields.iter().for_each(|(name, value)| object[*name] = (*value).into());
         object
     };
-    let context = format!("{user}@tiphys");
+    let context = format!("{user}@{CLUSTER}");
     let mut file = fields(&[("apiVersion", "v1"), ("kind", "Config")]);
     let server = fields(&[("server", server), ("certificate-authority-data", &ca)]);
-    file["clusters"] = named("tiphys", "cluster", server);
+    file["clusters"] = named(CLUSTER, "cluster", server);
     let shown = fields(&[("client-certificate-data", &certificate), ("client-key-data", &key)]);
     file["users"] = named(user, "user", shown);
-    let both = fields(&[("cluster", "tiphys"), ("user", user)]);
+    let both = fields(&[("cluster", CLUSTER), ("user", user)]);
     file["contexts"] = named(&context, "context", both);
     file["current-context"] = context.into();
-    Ok(to_yaml(&file))
+    Ok(file)
 }
 
 /// How kubelets are told who calls. Files are read for each connection, so that what is

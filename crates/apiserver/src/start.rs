@@ -81,7 +81,8 @@ impl RunningServer {
 
     /// A kubeconfig that shows a new certificate of this user.
     pub fn kubeconfig(&self, user: &str, groups: &[&str], server: &str) -> Result<String> {
-        serving::kubeconfig(&self.cluster, user, groups, (server, SystemClock.now()))
+        let file = serving::kubeconfig(&self.cluster, user, groups, (server, SystemClock.now()))?;
+        Ok(object::yaml::to_yaml(&file))
     }
 
     /// Tells the others that this server goes away, and ends it.

@@ -1,16 +1,15 @@
-//! Expressions about who calls and what they may do: in the configuration of
-//! authentication and authorization.
+//! CEL environments for structured authentication and authorization configuration.
 
 use std::sync::Arc;
 
 use crate::{environment::Environment, types::Type};
 
-/// `claims`: what a token says.
+/// Declares `claims`, the claims of a JWT.
 pub fn claims_environment() -> Arc<Environment> {
     Arc::new(Environment::new().with_variable("claims", Type::map(Type::Text, Type::Any)))
 }
 
-/// `user`: whom the claims were mapped to.
+/// Declares `user`, the user that the claims are mapped to.
 pub fn user_environment() -> Arc<Environment> {
     const USER: &str = "kubernetes.UserInfo";
     let fields = [
@@ -23,7 +22,7 @@ pub fn user_environment() -> Arc<Environment> {
     Arc::new(environment.with_variable("user", Type::named(USER)))
 }
 
-/// `request`: the spec of a SubjectAccessReview.
+/// Declares `request`, the spec of a SubjectAccessReview.
 pub fn subject_access_review_environment() -> Arc<Environment> {
     let name = |short: &str| format!("kubernetes.{short}");
     let ty = |short: &str| Type::named(&name(short));

@@ -1,10 +1,10 @@
-//! An expression as a tree.
+//! The abstract syntax tree of an expression.
 
 use std::sync::Arc;
 
 use crate::{source::SourcePosition, value::Value};
 
-/// Names one node of an expression; places, types and overloads are kept by it.
+/// The id of a node; positions, types and overloads are looked up by it.
 pub(crate) type Id = usize;
 
 #[derive(Clone, Debug)]
@@ -15,10 +15,10 @@ pub(crate) struct Expr {
 
 #[derive(Clone, Debug)]
 pub(crate) enum ExprKind {
-    /// Where the text was not understood.
+    /// A part of the source that could not be parsed.
     Error,
     Literal(Literal),
-    /// What needs no evaluation, found out beforehand.
+    /// A constant, computed by constant folding.
     Folded(Value<'static>),
     Ident(Arc<str>),
     Select(Box<Select>),
@@ -40,7 +40,7 @@ pub(crate) enum Literal {
     Bytes(Arc<[u8]>),
 }
 
-/// `operand.field`, or whether there is one.
+/// `operand.field`, or a test whether the field is present.
 #[derive(Clone, Debug)]
 pub(crate) struct Select {
     pub(crate) operand: Expr,
@@ -77,12 +77,13 @@ pub(crate) struct Field {
     pub(crate) optional: bool,
 }
 
-/// What macros become: `accu = init; for iter in range { if !condition break; accu = step }; result`.
+/// A comprehension, which macros expand to: `accu = init; for iter in range { if !condition break; accu = step };
+/// result`.
 #[derive(Clone, Debug)]
 pub(crate) struct Comprehension {
     pub(crate) range: Expr,
     pub(crate) iter: Arc<str>,
-    /// Also the value, where `iter` is the index or the key.
+    /// The second variable, if any: then `iter` is the index or key, and this the value.
     pub(crate) iter2: Option<Arc<str>>,
     pub(crate) accu: Arc<str>,
     pub(crate) init: Expr,
@@ -91,14 +92,14 @@ pub(crate) struct Comprehension {
     pub(crate) result: Expr,
 }
 
-/// The accumulator of macros; no source can name it.
+/// The accumulator of macros; no source can refer to it.
 pub(crate) const ACCUMULATOR: &str = "@result";
 
 /// A parsed expression.
 #[derive(Debug)]
 pub(crate) struct Ast {
     pub(crate) root: Expr,
-    /// By id.
+    /// Source positions by node id.
     pub(crate) positions: Vec<SourcePosition>,
 }
 
@@ -109,7 +110,7 @@ impl Ast {
 }
 
 impl Expr {
-    /// The parts of this node, in the order in which they are written.
+    /// The child nodes, in source order.
     pub(crate) fn children(&self) -> Vec<&Expr> {
         match &self.kind {
             ExprKind::Error | ExprKind::Literal(_) | ExprKind::Folded(_) | ExprKind::Ident(_) => {
@@ -128,7 +129,7 @@ impl Expr {
         }
     }
 
-    /// The same, to be changed.
+    /// The child nodes, mutable.
     pub(crate) fn children_mut(&mut self) -> Vec<&mut Expr> {
         match &mut self.kind {
             ExprKind::Error | ExprKind::Literal(_) | ExprKind::Folded(_) | ExprKind::Ident(_) => {
@@ -155,12 +156,12 @@ impl Expr {
         }
     }
 
-    /// Whether its parts nest deeper than `limit` levels.
+    /// Whether the tree is deeper than `limit` levels.
     pub(crate) fn exceeds(&self, limit: usize) -> bool {
         limit == 0 || self.children().into_iter().any(|part| part.exceeds(limit - 1))
     }
 
-    /// How deep its parts nest.
+    /// The depth of the tree.
     pub(crate) fn height(&self) -> usize {
         1 + self.children().into_iter().map(Self::height).max().unwrap_or(0)
     }

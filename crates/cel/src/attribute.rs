@@ -1,5 +1,5 @@
-//! Names, fields, indices and choices: what is read, not computed. Reading costs one for each
-//! step; reading for its own sake, not within a choice or as an index, costs one more.
+//! Evaluation of attributes: variables, field selection, indexing and conditionals. Each step costs one; an attribute
+//! that is evaluated on its own, not within a conditional or as an index, costs one more.
 
 use crate::{
     ast::{Call, Expr, ExprKind, Literal, Select},
@@ -11,7 +11,7 @@ use crate::{
     value::{Key, Value},
 };
 
-/// Whether an expression only reads.
+/// Whether an expression is an attribute.
 fn is_attribute(expr: &Expr) -> bool {
     match &expr.kind {
         ExprKind::Ident(_) | ExprKind::Select(_) => true,
@@ -20,7 +20,7 @@ fn is_attribute(expr: &Expr) -> bool {
     }
 }
 
-/// Whether what is read begins with a choice.
+/// Whether an attribute begins with a conditional.
 fn begins_with_choice(expr: &Expr) -> bool {
     match &expr.kind {
         ExprKind::Select(select) => begins_with_choice(&select.operand),
@@ -34,7 +34,7 @@ fn begins_with_choice(expr: &Expr) -> bool {
 }
 
 impl<'a> Evaluator<'a> {
-    /// The value that is read for its own sake.
+    /// Evaluates an attribute on its own.
     pub(crate) fn attribute(&mut self, expr: &'a Expr) -> EvalResult<'a> {
         let value = self.resolve(expr);
         if matches!(&value, Err(error) if error.is_fatal()) {
@@ -49,7 +49,7 @@ impl<'a> Evaluator<'a> {
         value
     }
 
-    /// The value, for the price of its steps.
+    /// Evaluates an attribute and charges for its steps.
     fn resolve(&mut self, expr: &'a Expr) -> EvalResult<'a> {
         match &expr.kind {
             ExprKind::Ident(name) => self.name(name),
@@ -59,7 +59,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// A part of something that is read, or computed.
+    /// Evaluates an operand, which may or may not be an attribute.
     fn part(&mut self, expr: &'a Expr) -> EvalResult<'a> {
         if is_attribute(expr) { self.resolve(expr) } else { self.eval(expr) }
     }
@@ -89,7 +89,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// What has fields that are computed when they are read, if a name stands for that.
+    /// The lazily computed fields that the operand names, if it is such a variable.
     fn computed(&self, operand: &Expr) -> Option<&'a dyn LazyFields<'a>> {
         let ExprKind::Ident(name) = &operand.kind else { return None };
         match self.bindings.get(name)? {
@@ -163,8 +163,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// What was found as an optional; what is not there costs nothing. What is optional itself
-    /// stays one.
+    /// Wraps the value in an optional. A missing value costs nothing. An optional is not wrapped again.
     fn found(&mut self, found: Option<EvalResult<'a>>) -> EvalResult<'a> {
         let Some(value) = found.transpose()? else { return Ok(Value::NONE) };
         self.context.charge(cost::SELECT_COST)?;

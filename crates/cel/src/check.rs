@@ -1,4 +1,4 @@
-//! Types for a parsed expression: every name resolved, every call to its overloads.
+//! Type checker: resolves every name, and every call to its overloads.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::{
     unify::{Substitution, most_general},
 };
 
-/// What checking found out, by node.
+/// The results of type checking, by node id.
 #[derive(Debug, Default)]
 pub(crate) struct TypeInfo {
     pub(crate) types: Vec<Type>,
     pub(crate) overloads: Vec<Vec<Arc<Overload>>>,
 }
 
-/// Checks `ast` against what `environment` declares; names in it become the full ones.
+/// Type-checks `ast` against the declarations of `environment`; names in it become qualified.
 pub(crate) fn type_check(
     ast: &mut Ast,
     environment: &Environment,
@@ -50,7 +50,7 @@ struct TypeChecker<'a> {
     problems: &'a mut ErrorCollector,
     bound: Substitution,
     fresh: usize,
-    /// Variables of folds, innermost last.
+    /// Variables of comprehensions, innermost last.
     scopes: Vec<(Arc<str>, Type)>,
     checked: TypeInfo,
 }
@@ -119,7 +119,7 @@ impl TypeChecker<'_> {
         self.scopes.iter().rev().find(|(other, _)| &**other == name).map(|(_, ty)| ty)
     }
 
-    /// The type of a variable of the environment, or of the name of a type.
+    /// The type of a variable of the environment, or of a type name.
     fn global(&self, name: &str) -> Option<Type> {
         let name = name.strip_prefix('.').unwrap_or(name);
         let variable = self.environment.variable(name).cloned();
@@ -150,7 +150,7 @@ impl TypeChecker<'_> {
         if *test { Type::Bool } else { self.bound.apply(&ty, false) }
     }
 
-    /// The type of a field of something of type `operand`.
+    /// The type of a field of a value of type `operand`.
     fn field(&mut self, id: Id, operand: &Type, field: &str, optional: bool) -> Type {
         let operand = self.bound.apply(operand, false);
         let target = operand.in_optional().unwrap_or(&operand);
@@ -287,7 +287,7 @@ impl TypeChecker<'_> {
         self.report(id, format!("expected type '{expected}' but found '{found}'"));
     }
 
-    /// What an optional part adds to a literal.
+    /// The type that an optional element adds to a literal.
     fn unwrap(&mut self, optional: bool, id: Id, ty: Type) -> Type {
         if !optional {
             return ty;
@@ -301,7 +301,7 @@ impl TypeChecker<'_> {
         ty
     }
 
-    /// The type of the parts of a literal; whether they must agree is for later.
+    /// The common type of the elements of a literal; whether they must agree is checked later.
     fn join(&mut self, previous: Option<Type>, current: Type) -> Type {
         let Some(previous) = previous else { return current };
         if self.bound.assign(&previous, &current) {
@@ -395,7 +395,7 @@ fn type_of(literal: &Literal) -> Type {
     }
 }
 
-/// `a.b.c` as one name, if it is nothing but names.
+/// `a.b.c` as one qualified name, if the expression consists only of names.
 fn qualified(expr: &Expr) -> Option<String> {
     match &expr.kind {
         ExprKind::Ident(name) => Some(name.to_string()),

@@ -1,5 +1,4 @@
-//! A schema as expressions see it: which fields there are, of what types, and how
-//! large a value can become at most.
+//! CEL declaration types derived from schemas: fields, their types, and maximum sizes of values.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,19 +10,19 @@ use crate::{
     value::Text,
 };
 
-/// The largest request, and so the largest object, in bytes.
+/// Maximum size of a request, and so of an object, in bytes.
 const MAX_REQUEST_SIZE: i64 = 3 * 1024 * 1024;
 
-/// One place of a schema.
+/// A node of a schema.
 #[derive(Debug)]
 pub struct DeclType {
-    /// Nothing where expressions cannot look.
+    /// `None` if expressions cannot access the value.
     pub(crate) ty: Option<Type>,
     pub(crate) kind: DeclKind,
     pub(crate) nullable: bool,
-    /// Characters, items or entries, at most.
+    /// Maximum number of characters, items or entries.
     pub(crate) max: u64,
-    /// The bytes of the smallest value in JSON.
+    /// The size of the smallest value in JSON, in bytes.
     min_size: i64,
 }
 
@@ -43,24 +42,24 @@ pub(crate) enum DeclKind {
         merge: ListType,
     },
     Map(Arc<DeclType>),
-    /// Fields by their escaped names, with their own.
+    /// Fields by their escaped names, with the original names.
     Object {
         fields: BTreeMap<Arc<str>, (Arc<str>, Arc<DeclType>)>,
         hidden: Vec<(Arc<str>, Arc<DeclType>)>,
     },
-    /// Fields under their own names; what is not among them is what its JSON is.
+    /// Fields under their original names; other fields have the types of their JSON.
     Raw(BTreeMap<Arc<str>, Arc<DeclType>>),
-    /// What its JSON is.
+    /// The type follows from the JSON value.
     Plain,
-    /// Can only be compared.
+    /// A preserved unknown field, which can only be compared.
     Preserved,
 }
 
-/// For what nothing more is known of.
+/// The declaration for values without a schema.
 static PLAIN: DeclType =
     DeclType { ty: None, kind: DeclKind::Plain, nullable: true, max: 0, min_size: 0 };
 
-/// How two lists become one, and whether order matters.
+/// How two lists are merged, and whether their order matters (`x-kubernetes-list-type`).
 #[derive(Debug, PartialEq, Eq)]
 pub enum ListType {
     Atomic,
@@ -69,20 +68,20 @@ pub enum ListType {
 }
 
 impl DeclType {
-    /// The node for a JSON schema. `root` is set for a whole resource, where
-    /// expressions see `apiVersion`, `kind` and names even if the schema has none.
+    /// The declaration for a JSON schema. `root` is set for a whole resource: expressions can access `apiVersion`,
+    /// `kind` and the metadata names even if the schema does not declare them.
     pub fn from_json_schema(schema: &object::Value, root: bool) -> Arc<Self> {
         Arc::new(build(schema, root, "selfType"))
     }
 
-    /// The node for a kind: expressions see moments, bytes and numbers of its fields as
-    /// what they are. A kind has a node of its own only if it has any of these.
+    /// The declaration for a built-in kind: timestamps, bytes and numbers in its fields have their CEL types. `None` if
+    /// the kind has no such field.
     pub fn from_struct_schema(shape: &StructSchema) -> Option<Arc<Self>> {
         let mut within = Vec::new();
         of_struct(shape, &mut within)
     }
 
-    /// The node for devices, whose attributes are of this type.
+    /// The declaration for DRA devices, whose attributes are of this type.
     pub(crate) fn device(attribute: Type) -> Arc<Self> {
         let map = |of: DeclType, max| {
             let ty = Type::map(Type::Text, of.ty.clone().unwrap_or(Type::Dyn));
@@ -101,17 +100,17 @@ impl DeclType {
         Arc::new(Self::simple(Type::named("kubernetes.DRADevice"), shape, 0, 2))
     }
 
-    /// The type of values here, if expressions can see them.
+    /// The type of values, if expressions can access them.
     pub fn ty(&self) -> Option<&Type> {
         self.ty.as_ref()
     }
 
-    /// How many of these a request can hold at most.
+    /// The maximum number of such values in one request.
     pub(crate) fn cardinality(&self) -> u64 {
         u64::try_from(MAX_REQUEST_SIZE / (self.min_size + 1)).unwrap_or_default()
     }
 
-    /// The node of a field, or of an entry of a map, and its own name if that differs.
+    /// The declaration of a field, or of an entry of a map, and its original name if that differs.
     pub(crate) fn entry(&self, name: &str) -> Option<(Option<&str>, &DeclType)> {
         match &self.kind {
             DeclKind::Map(of) => Some((None, of)),
@@ -125,7 +124,7 @@ impl DeclType {
         }
     }
 
-    /// The node of a field by its own name.
+    /// The declaration of a field by its original name.
     pub(crate) fn described(&self, name: &str) -> Option<&DeclType> {
         match &self.kind {
             DeclKind::Map(of) => Some(of),
@@ -138,12 +137,12 @@ impl DeclType {
         }
     }
 
-    /// Whether it has fields, rather than keys.
+    /// Whether it has fields, not keys.
     pub(crate) fn is_object(&self) -> bool {
         matches!(self.kind, DeclKind::Object { .. })
     }
 
-    /// What expressions call a field.
+    /// The escaped name of a field.
     pub(crate) fn escaped<'a>(&self, name: &'a str) -> Text<'a> {
         match &self.kind {
             DeclKind::Object { .. } => match escape(name) {
@@ -154,7 +153,7 @@ impl DeclType {
         }
     }
 
-    /// Calls `visit` with the name of every type with fields.
+    /// Calls `visit` with the name of every object type.
     pub(crate) fn visit_object_types(
         self: &Arc<Self>,
         visit: &mut impl FnMut(&Arc<str>, &Arc<DeclType>),
@@ -184,7 +183,7 @@ impl DeclType {
 }
 
 fn of_struct(shape: &StructSchema, within: &mut Vec<object::Text>) -> Option<Arc<DeclType>> {
-    // A type within itself is left as its JSON.
+    // A recursive type has the type of its JSON.
     if within.contains(&shape.name) {
         return None;
     }
@@ -343,7 +342,7 @@ fn object(schema: &object::Value, root: bool, name: &str) -> DeclType {
     DeclType::simple(ty, DeclKind::Object { fields, hidden }, 0, min_size)
 }
 
-/// Of the metadata of a resource expressions see the names, and what its schema says of them.
+/// Of the metadata of a resource, expressions can access the names, with the limits of its schema.
 fn metadata(schema: &object::Value, name: &str) -> DeclType {
     let mut fields = BTreeMap::new();
     for (field, longest) in [("name", 253), ("generateName", 252)] {

@@ -1,4 +1,4 @@
-//! Devices: which of them a claim wants.
+//! CEL selectors of DRA devices.
 
 use std::{
     collections::BTreeMap,
@@ -16,21 +16,21 @@ use crate::{
     value::{Key, Map, Message, Text, Value},
 };
 
-/// What one evaluation may cost, and be estimated to cost.
+/// Limit of the estimated and of the actual cost of one evaluation.
 pub const COST_LIMIT: u64 = 1_000_000;
 
-/// An expression about devices.
+/// A compiled device selector or attribute expression.
 #[derive(Debug)]
 pub struct DeviceSelector {
     program: Program,
 }
 
-/// A device as a driver publishes it.
+/// A device as published in a ResourceSlice.
 #[derive(Clone, Copy, Debug)]
 pub struct Device<'a> {
     pub driver: &'a str,
     pub allow_multiple_allocations: bool,
-    /// By qualified names, as in a ResourceSlice.
+    /// Attributes by qualified name, as in a ResourceSlice.
     pub attributes: &'a Tree,
     pub capacity: &'a Tree,
 }
@@ -44,7 +44,7 @@ fn environment(attribute: Type) -> Environment {
 }
 
 impl DeviceSelector {
-    /// An expression that says whether a device is wanted; `lists`: attributes may be lists.
+    /// Compiles a selector; with `lists`, attributes may be lists.
     pub fn compile(source: &str, lists: bool) -> Result<Self, String> {
         let program = compile(source, lists)?;
         match program.output_type() {
@@ -56,7 +56,7 @@ impl DeviceSelector {
         }
     }
 
-    /// An expression that computes an attribute.
+    /// Compiles an expression that computes an attribute.
     pub fn compile_attribute(source: &str, lists: bool) -> Result<Self, String> {
         let program = compile(source, lists)?;
         let scalar = |ty: &Type| {
@@ -73,12 +73,12 @@ impl DeviceSelector {
         }
     }
 
-    /// Whether it may cost more than it should.
+    /// Whether the estimated cost exceeds the limit.
     pub fn is_too_complex(&self) -> bool {
         self.program.cost().max > COST_LIMIT
     }
 
-    /// Whether this is a device that is wanted.
+    /// Whether the device matches the selector.
     pub fn matches(&self, device: &Device<'_>) -> Result<bool, Error> {
         let bindings = Bindings::new().value("device", device.value()?);
         let (outcome, _) = self.program.evaluate(&bindings, COST_LIMIT);
@@ -113,8 +113,8 @@ impl<'a> Device<'a> {
         Ok(Value::Message(Arc::new(Message::new("kubernetes.DRADevice".into(), fields))))
     }
 
-    /// Entries by the domain of their names, which is the driver's if they name none. A
-    /// domain without entries is empty, not missing.
+    /// Groups entries by the domain of their names, which is the driver's name if they have none. A domain without
+    /// entries is an empty map.
     fn by_domain(
         &self,
         entries: &'a Tree,

@@ -1,4 +1,4 @@
-//! What an expression may name: variables, functions, types with fields.
+//! CEL environments: the variables, functions and types that an expression may use.
 
 use std::{
     collections::HashMap,
@@ -20,7 +20,7 @@ use crate::{
     validate::validate,
 };
 
-/// Where expressions are compiled.
+/// The declarations that expressions are compiled with.
 #[derive(Clone, Debug)]
 pub struct Environment {
     variables: Vec<(Arc<str>, Type)>,
@@ -28,7 +28,7 @@ pub struct Environment {
     structures: HashMap<Arc<str>, StructType>,
     functions: Arc<Functions>,
     macros: Macros,
-    /// A type that has every field, and so have its fields: `Object`.
+    /// A type that has any field, of types that have any field as well: `Object`.
     open_type: Option<&'static str>,
 }
 
@@ -39,7 +39,7 @@ enum StructType {
     Declared(Variables),
 }
 
-/// What every dialect has.
+/// The functions of every environment.
 static BASE: LazyLock<Arc<Functions>> = LazyLock::new(|| Functions::of(library::BASE));
 
 impl Default for Environment {
@@ -65,7 +65,7 @@ impl Environment {
         self
     }
 
-    /// A variable that a schema describes. Without a type expressions cannot see it.
+    /// Declares a variable with a schema. Nothing is declared if expressions cannot access it.
     pub fn with_node(mut self, name: &str, node: &Arc<DeclType>) -> Self {
         self = self.with_types(node);
         if let Some(ty) = node.ty() {
@@ -75,7 +75,7 @@ impl Environment {
         self
     }
 
-    /// The types within a schema.
+    /// Declares the object types of a schema.
     pub fn with_types(mut self, node: &Arc<DeclType>) -> Self {
         node.visit_object_types(&mut |name, node| {
             self.structures.insert(name.clone(), StructType::Node(node.clone()));
@@ -83,26 +83,26 @@ impl Environment {
         self
     }
 
-    /// A type with fields.
+    /// Declares an object type.
     pub fn with_structure(mut self, name: &str, fields: &[(&str, Type)]) -> Self {
         let fields = fields.iter().map(|(name, ty)| ((*name).into(), ty.clone())).collect();
         self.structures.insert(name.into(), StructType::Fields(fields));
         self
     }
 
-    /// A type whose fields are the variables of a policy.
+    /// Declares an object type whose fields are the variables of a policy.
     pub(crate) fn with_declared(mut self, name: &str, variables: &Variables) -> Self {
         self.structures.insert(name.into(), StructType::Declared(variables.clone()));
         self
     }
 
-    /// `cel.bind`.
+    /// Adds the `cel.bind` macro.
     pub fn with_bind(mut self) -> Self {
         self.macros.bind = true;
         self
     }
 
-    /// `includes`: whether a value is one or several, it holds another.
+    /// Adds the `includes` function, which treats a single value like a list of one.
     pub(crate) fn with_includes(mut self) -> Self {
         let mut libraries = library::BASE.to_vec();
         libraries.push(library::INCLUDES);
@@ -110,7 +110,7 @@ impl Environment {
         self
     }
 
-    /// What mutations are written with: `Object{...}`, `JSONPatch{...}`.
+    /// Adds the types of mutations: `Object{...}`, `JSONPatch{...}`.
     pub fn with_mutation(mut self) -> Self {
         let mut libraries = library::BASE.to_vec();
         libraries.push(library::JSON_PATCH);
@@ -122,7 +122,7 @@ impl Environment {
         )
     }
 
-    /// Compiles `source`; the error is upstream's.
+    /// Compiles `source`; the error messages are upstream's.
     pub fn compile(self: &Arc<Self>, source: &str) -> Result<Program, CompileErrors> {
         let length = source.len() as u64;
         if let Err(why) = work_budget::spend(20 + length / 2) {
@@ -155,7 +155,7 @@ impl Environment {
         self.root.as_ref()
     }
 
-    /// The type with fields of this name.
+    /// The object type of this name.
     pub(crate) fn structure(&self, name: &str) -> Option<Type> {
         let known = self.structures.contains_key(name) || self.is_open(name);
         known.then(|| Type::named(name))
@@ -174,7 +174,7 @@ impl Environment {
         }
     }
 
-    /// The type of other fields: a patch has them, and no value fits.
+    /// The type of undeclared fields: JSONPatch accepts them, but no value has their type.
     fn unnamed(&self, structure: &str) -> Option<Type> {
         let patch = self.open_type.is_some() && structure == "JSONPatch";
         patch.then(|| Type::Opaque("".into(), [].into()))

@@ -1,8 +1,8 @@
-//! What can go wrong while an expression is evaluated.
+//! Errors of CEL evaluation.
 
 use std::{borrow::Cow, fmt};
 
-/// Why there is no value, in upstream's words.
+/// Why an evaluation failed, with upstream's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     message: Cow<'static, str>,
@@ -11,13 +11,13 @@ pub struct Error {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// The expression met a value it cannot work with. Logic may not need that value.
+    /// A value that the expression cannot handle. `&&` and `||` absorb the error if the other side decides.
     Value,
-    /// No overload takes such arguments.
+    /// No overload accepts the arguments.
     Overload,
-    /// It cost more than it may. Nothing is evaluated after that.
+    /// The cost limit was exceeded. Evaluation stops.
     Cost,
-    /// What upstream does not survive. Nothing is evaluated after that either.
+    /// Upstream's evaluator panics at this point. Evaluation stops, as it does when the cost limit is exceeded.
     Internal,
 }
 
@@ -30,7 +30,7 @@ impl Error {
         Self { message: Cow::Borrowed("no such overload"), reason: Reason::Overload }
     }
 
-    /// The same, where the message tells the call.
+    /// Like `no_overload`, with the call in the message.
     pub(crate) fn no_overload_for(call: &str) -> Self {
         let message = Cow::Owned(format!("no such overload: {call}"));
         Self { message, reason: Reason::Overload }
@@ -41,7 +41,7 @@ impl Error {
         Self { message, reason: Reason::Cost }
     }
 
-    /// What counting the cost of going through a list says of what is none.
+    /// Upstream's message when the cost of traversing a list is computed for a value that is no list.
     pub(crate) const fn no_list() -> Self {
         let message = Cow::Borrowed(
             "internal error: interface conversion: *types.Err is not traits.Lister: missing method Add",
@@ -53,12 +53,12 @@ impl Error {
         Self::new(format!("no such key: {key}"))
     }
 
-    /// Whether the budget was exhausted.
+    /// Whether the cost limit was exceeded.
     pub fn is_budget_exceeded(&self) -> bool {
         self.reason == Reason::Cost
     }
 
-    /// Whether nothing may be evaluated after it.
+    /// Whether evaluation must stop.
     pub(crate) fn is_fatal(&self) -> bool {
         matches!(self.reason, Reason::Cost | Reason::Internal)
     }
@@ -68,7 +68,7 @@ impl Error {
         self.reason == Reason::Overload
     }
 
-    /// Whether no function takes such arguments.
+    /// Whether the message is "no such overload".
     pub fn is_overload(&self) -> bool {
         self.message.starts_with("no such overload")
     }

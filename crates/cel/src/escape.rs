@@ -1,4 +1,4 @@
-//! Names of fields that expressions could not write, and what they write instead.
+//! Escaping of field names that are not valid CEL identifiers.
 
 const RESERVED: [&str; 21] = [
     "true",
@@ -24,7 +24,7 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// What expressions call a field; nothing if they cannot name it.
+/// The escaped name of a field; `None` if expressions cannot refer to it.
 pub fn escape(name: &str) -> Option<String> {
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
@@ -47,7 +47,7 @@ pub fn escape(name: &str) -> Option<String> {
     Some(out)
 }
 
-/// Whether the language uses a name itself. After a dot a field may be called by it all the same.
+/// Whether a name is reserved in CEL. After a dot it can still be used as a field name.
 pub(crate) fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name)
 }

@@ -1,4 +1,4 @@
-//! Evaluation: a walk over the checked tree.
+//! The evaluator: walks the checked tree.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,21 +18,21 @@ use crate::{
 
 pub(crate) type EvalResult<'a> = Result<Value<'a>, Error>;
 
-/// What functions see of an evaluation.
+/// The evaluation state that functions can access.
 #[derive(Debug)]
 pub(crate) struct EvalContext<'a> {
     pub(crate) patterns: &'a RegexCache,
-    /// The overload that is called.
+    /// The overload that is being called.
     pub(crate) overload: &'static str,
     spent: u64,
     budget: u64,
-    /// How many bytes of texts have been made.
+    /// Number of bytes of all strings created so far.
     made: u64,
 }
 
-/// A value may have so many bytes, each shared part counted as often as it is there.
+/// Maximum size of a value in bytes; a shared part counts each time.
 pub(crate) const LARGEST_VALUE: usize = 32 << 20;
-/// All texts that one evaluation makes, together.
+/// Maximum number of bytes of all strings that one evaluation creates.
 const MOST_MADE: u64 = 256 << 20;
 
 impl<'a> EvalContext<'a> {
@@ -45,7 +45,7 @@ impl<'a> EvalContext<'a> {
         if self.spent > self.budget { Err(Error::cost()) } else { Ok(()) }
     }
 
-    /// A pattern, compiled if it was not compiled with the expression.
+    /// The compiled regular expression, from the cache if possible.
     pub(crate) fn pattern(&mut self, text: &str) -> Result<Result<Pattern, String>, Error> {
         let (pattern, cost) = self.patterns.get(text);
         self.charge(cost)?;
@@ -57,7 +57,7 @@ impl<'a> EvalContext<'a> {
     }
 }
 
-/// The value of a program, and what it cost.
+/// Evaluates a program. Returns the value and its cost.
 pub(crate) fn run<'a>(
     program: &'a Program,
     bindings: &'a Bindings<'a>,
@@ -69,8 +69,7 @@ pub(crate) fn run<'a>(
     (outcome, evaluator.context.spent)
 }
 
-/// What a function makes of values. Values whose types were `known` before fit; others are
-/// named if they do not.
+/// Calls a function. If the argument types were `known` at compile time, they fit; otherwise an error names them.
 pub(crate) fn apply<'a>(
     context: &mut EvalContext<'a>,
     function: &str,
@@ -103,17 +102,17 @@ pub(crate) struct Evaluator<'a> {
     pub(crate) program: &'a Program,
     pub(crate) bindings: &'a Bindings<'a>,
     pub(crate) context: EvalContext<'a>,
-    /// Variables of folds, innermost last.
+    /// Variables of comprehensions, innermost last.
     pub(crate) slots: Vec<ScopeVariable<'a>>,
 }
 
 pub(crate) struct ScopeVariable<'a> {
     pub(crate) name: &'a str,
     value: EvalResult<'a>,
-    /// What the value is made of when it is first looked at.
+    /// The initial value of an accumulator, evaluated on first use.
     begin: Option<&'a Expr>,
-    /// The next use is the last: a step that makes the next value of an accumulator
-    /// takes the old one, so that a list grows in place.
+    /// Set if the next use is the last one: the step of a comprehension then takes the old accumulator, so that a list
+    /// grows in place.
     last_use: bool,
 }
 
@@ -147,7 +146,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// What a variable of a fold holds. An accumulator begins when somebody looks.
+    /// The value of a comprehension variable. An accumulator is initialized on first use.
     pub(crate) fn slot(&mut self, at: usize) -> EvalResult<'a> {
         let slot = &mut self.slots[at];
         let Some(begin) = slot.begin.take() else {
@@ -180,14 +179,13 @@ impl<'a> Evaluator<'a> {
                 }
             }
             ("or" | "orValue", [other]) if call.target.is_some() => self.or(call, other),
-            // Nothing is in an empty list, whatever it is.
+            // `in` an empty list is false for any value.
             ("@in", [_, list]) if is_constant(list, |size| size == 0) => Ok(Value::Bool(false)),
             _ => self.function(expr.id, call),
         }
     }
 
-    /// `||` if `decides` is true, `&&` otherwise. One side is enough where it decides,
-    /// whatever became of the other.
+    /// `||` if `decides` is true, `&&` otherwise. If one side decides, errors of the other are ignored.
     fn logic(&mut self, left: &'a Expr, right: &'a Expr, decides: bool) -> EvalResult<'a> {
         let left = self.eval(left);
         match left {
@@ -218,8 +216,8 @@ impl<'a> Evaluator<'a> {
 
     fn function(&mut self, id: Id, call: &'a Call) -> EvalResult<'a> {
         let parts = call.target.iter().chain(&call.args);
-        // One argument or two are computed whatever becomes of the first, unless a pattern
-        // stands there. A call whose arguments are all computed costs, be they wrong.
+        // Up to two arguments are all evaluated even if the first fails, unless one is a regular expression literal. A
+        // call whose arguments were all evaluated is charged even if it fails.
         let count = parts.clone().count();
         let few = count <= 2 && pattern(call).is_none();
         let mut args = Vec::with_capacity(call.args.len() + 1);
@@ -236,7 +234,7 @@ impl<'a> Evaluator<'a> {
         }
         let overloads = self.program.overloads(id);
         let only = if let [only] = overloads { only.id } else { "" };
-        // A list that stands there is looked up in, not gone through.
+        // A constant list is looked up in, not traversed.
         let looked_up = only == "in_list" && is_constant(&call.args[1], |_| true);
         if !looked_up {
             self.context.charge(cost::argument_cost(&call.function, only, &args)?)?;
@@ -256,7 +254,7 @@ impl<'a> Evaluator<'a> {
         outcome.and_then(bounded)
     }
 
-    /// What an expression makes costs, whether it succeeds or not.
+    /// Charges the cost of a created value, whether it succeeds or not.
     fn make(&mut self, cost: u64, made: EvalResult<'a>) -> EvalResult<'a> {
         match made {
             Err(error) if error.is_fatal() => Err(error),
@@ -364,7 +362,7 @@ impl<'a> Evaluator<'a> {
         Ok(())
     }
 
-    /// One round of a fold; whether there may be another.
+    /// One iteration of a comprehension; returns whether to continue.
     fn round(
         &mut self,
         fold: &'a Comprehension,
@@ -393,7 +391,7 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-/// A value, unless it nests too deep or is too large.
+/// The value, unless it is nested too deeply or too large.
 fn bounded(value: Value<'_>) -> EvalResult<'_> {
     let weight = match &value {
         Value::List(List::Tree { .. }) | Value::Map(Map::Tree { .. }) | Value::Preserved(_) => 0,
@@ -408,7 +406,7 @@ fn bounded(value: Value<'_>) -> EvalResult<'_> {
     Ok(value)
 }
 
-/// Whether an expression is a list of simple values that stand there, of such a size.
+/// Whether an expression is a constant list of scalars whose length satisfies `size`.
 fn is_constant(expr: &Expr, size: impl Fn(usize) -> bool) -> bool {
     let ExprKind::Folded(Value::List(List::Owned(items))) = &expr.kind else { return false };
     let simple = |item: &Value<'_>| {
@@ -430,7 +428,7 @@ fn constant(literal: &Literal) -> Value<'_> {
     }
 }
 
-/// An optional part of a literal: its value, if it has one.
+/// The value of an optional element of a literal, if it has one.
 fn unwrap(value: Value<'_>, optional: bool) -> Result<Option<Value<'_>>, Error> {
     match value {
         Value::Optional(held) if optional => Ok(held.map(|held| (*held).clone())),
@@ -444,8 +442,8 @@ fn unwrap(value: Value<'_>, optional: bool) -> Result<Option<Value<'_>>, Error> 
     }
 }
 
-/// Why a function does not take values of these types, in upstream's words: it names the
-/// types, unless what the first of them can do decides.
+/// Upstream's error for argument types that a function does not accept: it names the types, unless the first one
+/// decides.
 fn refused(function: &str, types: &[String]) -> Error {
     let first = types.first().map_or("", String::as_str);
     let added = matches!(

@@ -1,4 +1,4 @@
-//! Functions as data: a name, signatures as text, and what computes them.
+//! Declarations of functions: name, signatures and implementation.
 
 use std::{
     collections::HashMap,
@@ -8,21 +8,21 @@ use std::{
 
 use crate::{error::Error, eval::EvalContext, types::Type, value::Value};
 
-/// What computes a call; the target of a member is the first argument. It may take
-/// the arguments out.
+/// The implementation of a function; the target of a member call is the first argument. It may take values out of
+/// `args`.
 pub(crate) type Body =
     for<'a> fn(&mut EvalContext<'a>, &mut [Value<'a>]) -> Result<Value<'a>, Error>;
 
 /// A function of a library.
 pub(crate) struct Function {
     pub(crate) name: &'static str,
-    /// The name of each overload and its signature: `string.(int) -> bool` for a
-    /// member, `(string, int) -> bool` for others.
+    /// The id of each overload and its signature: `string.(int) -> bool` for a member function, `(string, int) -> bool`
+    /// for a global one.
     pub(crate) overloads: &'static [(&'static str, &'static str)],
     pub(crate) body: Body,
 }
 
-/// One way to call a function.
+/// One overload of a function.
 pub(crate) struct Overload {
     pub(crate) id: &'static str,
     pub(crate) member: bool,
@@ -38,7 +38,7 @@ impl fmt::Debug for Overload {
     }
 }
 
-/// A set of functions that an environment may have.
+/// A set of functions that an environment may include.
 pub(crate) type Library = &'static [Function];
 
 /// All functions of an environment, by name.
@@ -48,9 +48,9 @@ pub(crate) struct Functions {
 }
 
 impl Functions {
-    /// Those of `libraries`; made once for each choice of libraries.
+    /// The functions of `libraries`, cached for each combination.
     pub(crate) fn of(libraries: &[Library]) -> Arc<Self> {
-        /// By the addresses of libraries, which only tell them apart.
+        /// By the addresses of the libraries, which identify them.
         type Made = Vec<(Vec<usize>, Arc<Functions>)>;
         static MADE: LazyLock<Mutex<Made>> = LazyLock::new(Mutex::default);
         let key: Vec<usize> = libraries.iter().map(|library| library.as_ptr().addr()).collect();
@@ -91,7 +91,7 @@ fn read(id: &'static str, signature: &str, body: Body) -> Overload {
     Overload { id, member: target.is_some(), args, result, params, body }
 }
 
-/// Where the parenthesis of the arguments opens: the last one at depth 0.
+/// The position of the opening parenthesis of the arguments: the last one at depth 0.
 fn call_start(call: &str) -> usize {
     let mut depth = 0;
     for (at, c) in call.char_indices().rev() {

@@ -1,5 +1,5 @@
-//! The Kubernetes dialect of the Common Expression Language: parse, check against
-//! schemas, estimate costs, evaluate. Pure: it reads trees and computes values.
+//! The Kubernetes dialect of the Common Expression Language (CEL): parser, type checker, cost estimation and evaluator.
+//! Pure: it reads objects and computes values.
 
 pub mod access;
 mod ast;

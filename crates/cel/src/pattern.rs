@@ -1,13 +1,13 @@
-//! The patterns of expressions.
+//! Regular expressions of CEL programs.
 
 pub(crate) use schema::pattern::compile;
 use schema::pattern::{self, Pattern};
 
-/// What compiling a pattern costs at least, in the unit of evaluations: a tenth of a microsecond.
+/// Minimum cost of compiling a regular expression, in units of evaluation cost: a tenth of a microsecond each.
 const COMPILED: u64 = 100;
 const PER_STATE: u64 = 2;
 
-/// The patterns that stand in an expression, compiled with it.
+/// The regular expression literals of an expression, compiled with it.
 #[derive(Debug, Default)]
 pub(crate) struct RegexCache {
     compiled: Vec<(Box<str>, Pattern)>,
@@ -18,13 +18,13 @@ impl RegexCache {
         Self { compiled: Vec::new() }
     }
 
-    /// Compiles a pattern; what is wrong with it, if it is none.
+    /// Compiles a regular expression literal; the error says what is invalid.
     pub(crate) fn add(&mut self, pattern: &str) -> Result<(), String> {
         self.compiled.push((pattern.into(), compile(pattern)?));
         Ok(())
     }
 
-    /// A pattern, and what it costs that it was not compiled with the expression.
+    /// The compiled regular expression, and the cost if it had to be compiled now.
     pub(crate) fn get(&self, pattern: &str) -> (Result<Pattern, String>, u64) {
         if let Some((_, known)) = self.compiled.iter().find(|(other, _)| &**other == pattern) {
             return (Ok(known.clone()), 0);

@@ -1,5 +1,5 @@
-//! What is found out before an expression is evaluated for the first time: what stands there
-//! becomes a value, conversions of constants are done at once, and patterns are read.
+//! Constant folding at compile time: literals become values, conversions of constants are computed, and regular
+//! expression literals are compiled.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,13 +16,13 @@ use crate::{
     value::{Key, Map, Text, Value},
 };
 
-/// The functions that make a value of one type from one of another.
+/// The type conversion functions.
 const CONVERSIONS: [&str; 10] =
     ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
 
 static NO_PATTERNS: RegexCache = RegexCache::new();
 
-/// What is known of an expression.
+/// Folds the constants of a checked expression.
 pub(crate) struct ConstantFolder<'a> {
     pub(crate) checked: &'a TypeInfo,
     pub(crate) environment: &'a Environment,
@@ -30,7 +30,7 @@ pub(crate) struct ConstantFolder<'a> {
 }
 
 impl ConstantFolder<'_> {
-    /// Replaces what is constant; what fails of it, the innermost and leftmost first.
+    /// Replaces constant subexpressions. Returns the first error, innermost and leftmost.
     pub(crate) fn fold(&mut self, expr: &mut Expr) -> Result<(), Error> {
         for child in expr.children_mut() {
             self.fold(child)?;

@@ -1,4 +1,4 @@
-//! A compiled expression, and what it is evaluated with.
+//! Compiled expressions and their variable bindings.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use crate::{
     value::{Value, from_tree, to_tree},
 };
 
-/// What one evaluation may cost, about a tenth of a second.
+/// Cost limit of one evaluation, about a tenth of a second.
 pub const CALL_LIMIT: u64 = 1_000_000;
 
-/// What is said of an expression that has a flaw, before the flaw.
+/// Prefix of the error message of `instantiation_error`.
 pub const INSTANTIATION_FAILED: &str = "program instantiation failed: ";
 
-/// An expression that has been checked.
+/// A compiled and type-checked expression.
 #[derive(Debug)]
 pub struct Program {
     ast: Ast,
@@ -51,7 +51,7 @@ impl Program {
         Self { ast, checked, patterns, environment, cost, instantiation_error: flaw, height }
     }
 
-    /// How deep the expression nests: so deep its evaluation recurses.
+    /// The depth of the tree, which is the recursion depth of its evaluation.
     pub(crate) fn height(&self) -> usize {
         self.height
     }
@@ -60,12 +60,13 @@ impl Program {
         &self.checked.types[self.ast.root.id]
     }
 
-    /// Why no evaluation can begin: a constant that cannot be converted, a pattern that is none.
+    /// Error that makes every evaluation fail, found by constant folding at compile time: a literal that cannot be
+    /// converted, or an invalid regular expression.
     pub fn instantiation_error(&self) -> Option<&Error> {
         self.instantiation_error.as_ref()
     }
 
-    /// The expression itself, unless it has a flaw.
+    /// The program, or its instantiation error.
     pub(crate) fn require_valid(self) -> Result<Self, String> {
         match &self.instantiation_error {
             Some(flaw) => Err(format!("{INSTANTIATION_FAILED}{flaw}")),
@@ -73,13 +74,12 @@ impl Program {
         }
     }
 
-    /// What an evaluation costs, before any value is known.
+    /// The estimated cost of an evaluation.
     pub fn cost(&self) -> CostRange {
         self.cost
     }
 
-    /// Evaluates with `bindings`, for no more than `budget` and `CALL_LIMIT`. The
-    /// second value is what it cost.
+    /// Evaluates with `bindings`, with at most `budget` and `CALL_LIMIT` as cost. Returns the value and its cost.
     pub fn evaluate<'a>(
         &'a self,
         bindings: &'a Bindings<'a>,
@@ -129,7 +129,7 @@ impl Program {
         &self.checked.overloads[id]
     }
 
-    /// Whether the types of all these are known.
+    /// Whether the types of all arguments are known.
     pub(crate) fn has_known_types(&self, args: &[Expr], target: Option<&Expr>) -> bool {
         target.into_iter().chain(args).all(|arg| self.checked.types[arg.id].is_known())
     }
@@ -156,9 +156,9 @@ pub(crate) enum Binding<'a> {
     Computed(&'a dyn LazyFields<'a>),
 }
 
-/// What has fields that are computed when they are read.
+/// An object whose fields are computed when they are read.
 pub(crate) trait LazyFields<'a> {
-    /// `None`: there is no such field.
+    /// `None` if there is no such field.
     fn get(&self, name: &str, bindings: &'a Bindings<'a>) -> Option<Result<Value<'a>, Error>>;
 }
 
@@ -173,7 +173,7 @@ impl<'a> Bindings<'a> {
         Self::default()
     }
 
-    /// `name` is a part of an object, read as `node` says, or as its JSON is.
+    /// Binds `name` to a part of an object, typed by `node` or else by its JSON.
     pub fn tree(
         mut self,
         name: &'a str,
@@ -200,7 +200,7 @@ impl<'a> Bindings<'a> {
 }
 
 impl Value<'_> {
-    /// The value as a tree, where JSON can say it.
+    /// Converts the value to JSON, where that is possible.
     pub fn to_tree(&self) -> Result<object::Value, Error> {
         let tree = to_tree(self)?;
         if depth::exceeds(&tree, depth::MAX_DOCUMENT) {
@@ -212,7 +212,7 @@ impl Value<'_> {
 }
 
 impl<'a> Value<'a> {
-    /// An optional that holds a part of an object, or nothing.
+    /// An optional with a part of an object, or an empty one.
     pub fn optional_tree(
         tree: Option<(&'a object::Value, Option<&'a DeclType>)>,
     ) -> Result<Self, Error> {

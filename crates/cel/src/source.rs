@@ -1,13 +1,13 @@
-//! The text of an expression, places in it, and what was found wrong there.
+//! Source positions, and formatting of compile errors.
 
 use std::fmt::{self, Write as _};
 
-/// Upstream reports no more than these; the rest is counted.
+/// Maximum number of errors that are reported, as upstream; the rest is counted.
 const MOST_ERRORS: usize = 100;
-/// Longer lines are not shown beside an error.
+/// Longer lines are not shown with an error.
 const LONGEST_LINE: usize = 16_384;
 
-/// Why an expression was not accepted, in upstream's words.
+/// Why an expression did not compile, with upstream's messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileErrors {
     text: String,
@@ -21,13 +21,13 @@ impl fmt::Display for CompileErrors {
 
 impl std::error::Error for CompileErrors {}
 
-/// A place in a source, counted in characters; `None` where there is none.
+/// A position in the source in characters; `None` if unknown.
 pub(crate) type SourcePosition = Option<u32>;
 
-/// The place of what the text does not have: before its first character.
+/// The position before the first character, for errors about missing text.
 pub(crate) const BEFORE_START: u32 = u32::MAX;
 
-/// What was found wrong so far.
+/// The compile errors so far.
 #[derive(Debug, Default)]
 pub(crate) struct ErrorCollector {
     found: Vec<(SourcePosition, String)>,
@@ -46,7 +46,7 @@ impl ErrorCollector {
         self.found.len()
     }
 
-    /// All of them with the lines that they are in, by place.
+    /// Formats all errors with their source lines, sorted by position.
     pub(crate) fn show(mut self, source: &str) -> CompileErrors {
         let count = self.found.len();
         self.found.truncate(MOST_ERRORS);
@@ -66,7 +66,7 @@ impl ErrorCollector {
     }
 }
 
-/// A source by lines.
+/// A source split into lines.
 struct Lines<'a> {
     lines: Vec<(u32, &'a str)>,
 }

@@ -1,15 +1,15 @@
-//! The types of expressions.
+//! CEL types.
 
 use std::{fmt, sync::Arc};
 
-/// What is known of a value before it is computed.
+/// The static type of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
     /// Known only at run time.
     Dyn,
-    /// The same, but that nothing runs over it: what a claim holds.
+    /// Like `Dyn`, but cannot be iterated over: the type of a token's claims.
     Any,
-    /// Unknown because of an error, which has been reported.
+    /// The result of an error that has been reported.
     Error,
     Null,
     Bool,
@@ -22,13 +22,13 @@ pub enum Type {
     Timestamp,
     List(Arc<Type>),
     Map(Arc<(Type, Type)>),
-    /// A type with named fields.
+    /// An object type.
     Struct(Arc<str>),
-    /// A type that only its functions can look into.
+    /// An opaque type, which only its functions can inspect.
     Opaque(Arc<str>, Arc<[Type]>),
     /// The type of a type.
     Type(Option<Arc<Type>>),
-    /// Stands for any one type in a signature.
+    /// A type parameter in a signature.
     Param(Arc<str>),
 }
 
@@ -51,7 +51,7 @@ impl Type {
         Self::Struct(name.into())
     }
 
-    /// What an optional may hold.
+    /// The type in an optional.
     pub(crate) fn in_optional(&self) -> Option<&Type> {
         match self {
             Self::Opaque(name, params) if &**name == OPTIONAL => params.first(),
@@ -63,7 +63,7 @@ impl Type {
         matches!(self, Self::Dyn | Self::Any)
     }
 
-    /// Whether values of this type are of no other when they are computed.
+    /// Whether the run-time type is the same as the static one.
     pub(crate) fn is_known(&self) -> bool {
         !matches!(self, Self::Dyn | Self::Any | Self::Null)
     }
@@ -72,7 +72,7 @@ impl Type {
         matches!(self, Self::Dyn | Self::Any | Self::Error)
     }
 
-    /// What a value of this type is called at run time.
+    /// The name of the type at run time.
     pub(crate) fn runtime_name(&self) -> &str {
         match self {
             Self::Dyn => "dyn",
@@ -94,7 +94,7 @@ impl Type {
         }
     }
 
-    /// The name with which other messages than those of the checker say it.
+    /// The name in error messages other than those of the type checker.
     pub fn full_name(&self) -> String {
         match self {
             Self::Null | Self::Duration | Self::Timestamp => self.runtime_name().to_owned(),
@@ -104,7 +104,7 @@ impl Type {
         }
     }
 
-    /// The type that an expression can name.
+    /// The type that a type name refers to.
     pub(crate) fn called(name: &str) -> Option<Self> {
         Some(match name {
             "bool" => Self::Bool,
@@ -127,7 +127,7 @@ impl Type {
     }
 }
 
-/// The types that the libraries bring.
+/// The opaque types of the Kubernetes libraries.
 const KUBERNETES: [&str; 9] = [
     "kubernetes.Quantity",
     "kubernetes.URL",

@@ -1,5 +1,4 @@
-//! Whether a type can stand where another is asked for, and what that says about
-//! the parameters in them.
+//! Type unification: whether a type is assignable to another, and the resulting substitution of type parameters.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -7,16 +6,15 @@ use object::depth;
 
 use crate::types::Type;
 
-/// What parameters stand for, as far as is known.
+/// The types assigned to type parameters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Substitution {
     types: HashMap<Arc<str>, Type>,
-    /// What the assignment in progress has changed, and what was there before.
+    /// The changes of the assignment in progress, with the previous values.
     changes: Vec<(Arc<str>, Option<Type>)>,
 }
 
-/// How many parts a type may have, and how deep they may nest: a chain of macros can make a type
-/// that grows with each link, or doubles.
+/// Maximum number of parts of a type: a chain of macros can create a type that grows or doubles with each link.
 const MOST_PARTS: usize = 500;
 
 impl Substitution {
@@ -25,7 +23,7 @@ impl Substitution {
         self.changes.push((param.clone(), before));
     }
 
-    /// Whether `a` is assignable to `b`; only then is anything remembered.
+    /// Whether `a` is assignable to `b`. The substitution is changed only in that case.
     pub(crate) fn assign(&mut self, a: &Type, b: &Type) -> bool {
         self.changes.clear();
         let fits = self.fits(a, b);
@@ -38,7 +36,7 @@ impl Substitution {
         self.keep(fits)
     }
 
-    /// Undoes what was changed, unless it `fits`.
+    /// Reverts the changes unless `fits`.
     fn keep(&mut self, fits: bool) -> bool {
         for (param, before) in self.changes.drain(..).rev().filter(|_| !fits) {
             match before {
@@ -49,8 +47,7 @@ impl Substitution {
         fits
     }
 
-    /// Whether a type with all that is known put in has more parts than types may have, or nests
-    /// deeper than values may.
+    /// Whether a type, after substitution, has too many parts or is nested more deeply than values may be.
     pub(crate) fn is_too_large(&self, ty: &Type) -> bool {
         let mut left = MOST_PARTS;
         !self.counts(ty, depth::MAX, &mut left)
@@ -70,7 +67,7 @@ impl Substitution {
         }
     }
 
-    /// `ty` with everything known put in; what is not known becomes dyn if `dynamic`.
+    /// Substitutes parameters in `ty`; unknown ones become dyn if `dynamic`.
     pub(crate) fn apply(&self, ty: &Type, dynamic: bool) -> Type {
         match ty {
             Type::Param(name) => match self.types.get(name) {
@@ -117,8 +114,7 @@ impl Substitution {
         }
     }
 
-    /// Whether the parameter `param` may stand for `ty`, and whether it already stood
-    /// for something.
+    /// Whether the parameter `param` may be assigned `ty`, and whether it was assigned already.
     fn substitute(&mut self, ty: &Type, param: &Arc<str>, itself: &Type) -> (bool, bool) {
         if ty == itself {
             return (true, true);
@@ -143,7 +139,7 @@ impl Substitution {
         (true, false)
     }
 
-    /// Whether `param` is within `ty`, which would then have no end.
+    /// Whether `param` occurs within `ty`, which would make the type infinite.
     fn occurs(&self, param: &Arc<str>, ty: &Type) -> bool {
         match ty {
             Type::Param(name) if name == param => true,
@@ -156,7 +152,7 @@ impl Substitution {
     }
 }
 
-/// Of two types that agree, the one that says less.
+/// The more general of two compatible types.
 pub(crate) fn most_general<'a>(a: &'a Type, b: &'a Type) -> &'a Type {
     if says_no_more(a, b) { a } else { b }
 }

@@ -1,4 +1,4 @@
-//! What is checked of literals once types are known.
+//! Validation of literals after type checking.
 
 use crate::{
     ast::{Ast, Call, Expr, ExprKind, Literal},
@@ -10,13 +10,13 @@ use crate::{
     value::{Timestamp, parse_duration},
 };
 
-/// Reports literals that no evaluation could use, and lists and maps of mixed types.
+/// Reports invalid literals, and lists and maps with mixed types.
 pub(crate) fn validate(ast: &Ast, checked: &TypeInfo, problems: &mut ErrorCollector) {
     let mut validator = Validator { ast, checked, problems };
     validator.visit(&ast.root, false);
 }
 
-/// The pattern that a call has as a literal.
+/// The regular expression literal of a call.
 pub(crate) fn pattern(call: &Call) -> Option<&str> {
     let at = match (&*call.function, call.target.is_some()) {
         ("matches", false) => 1,
@@ -37,7 +37,7 @@ struct Validator<'a> {
 }
 
 impl Validator<'_> {
-    /// `mixed`: lists and maps may hold values of different types here.
+    /// `mixed`: lists and maps may have mixed types here.
     fn visit(&mut self, expr: &Expr, mixed: bool) {
         let mut inner = mixed;
         match &expr.kind {
@@ -90,7 +90,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Reports the first part (or each, unless `once`) whose type is not the first one's.
+    /// Reports elements whose type differs from that of the first one; only the first such element if `once`.
     fn alike<'e>(&mut self, parts: impl Iterator<Item = (&'e Expr, bool)>, once: bool) {
         let mut expected: Option<Type> = None;
         for (part, optional) in parts {

@@ -12,8 +12,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
 
 use crate::{
-    CAUSE_HEADER, Config, Error, Response, cause_to_header, codec, http2_connection::Body,
-    pool::Pool,
+    CAUSE_HEADER, Config, Error, RequestObserver, Response, Sent, cause_to_header, codec,
+    http2_connection::Body, pool::Pool,
 };
 
 /// How often a server that asks for patience is asked again.
@@ -26,6 +26,7 @@ pub struct Client {
     config: Arc<Config>,
     headers: HeaderMap,
     manager: Text,
+    observer: Option<Arc<dyn RequestObserver>>,
 }
 
 impl Client {
@@ -39,6 +40,7 @@ impl Client {
             headers,
             manager: (&*config.field_manager).into(),
             config: Arc::new(config),
+            observer: None,
         }
     }
 
@@ -64,6 +66,12 @@ impl Client {
     /// The same, whose writes are of another field manager.
     pub fn with_field_manager(&self, manager: &str) -> Self {
         Self { manager: manager.into(), ..self.clone() }
+    }
+
+    /// The same, with its requests observed.
+    #[must_use]
+    pub fn observed(&self, observer: &Arc<dyn RequestObserver>) -> Self {
+        Self { observer: Some(observer.clone()), ..self.clone() }
     }
 
     pub fn config(&self) -> &Config {
@@ -92,8 +100,15 @@ impl Client {
         let (mut tries, mut asked_again) = (0, false);
         loop {
             let request = self.prepare(&method, path_and_query, &headers, body.clone()).await?;
+            let began = Instant::now();
             let sent = timeout_at(until, self.pool.send(request)).await;
-            let (answer, place) = sent.map_err(|_| Error::unavailable("no answer in time"))??;
+            let sent = sent.map_err(|_| Error::unavailable("no answer in time")).flatten();
+            let status = sent.as_ref().ok().map(|(answer, _)| answer.status().as_u16());
+            let host = self.config.connect.authority();
+            let observed =
+                Sent { method: method.as_str(), host, size: body.len(), status, retry: false };
+            self.observe(observed, began);
+            let (answer, place) = sent?;
             let answer = Response::new(answer, place);
             self.report_warnings(&answer.headers);
             tries += 1;
@@ -105,7 +120,8 @@ impl Client {
             }
             match retry_after(&answer) {
                 Some(wait) if tries < MAX_RETRIES && Instant::now() + wait < until => {
-                    sleep(wait).await
+                    self.observe(Sent { retry: true, ..observed }, began);
+                    sleep(wait).await;
                 }
                 _ => return Ok(answer),
             }
@@ -137,6 +153,12 @@ impl Client {
     /// certificates.
     pub async fn reconnect(&self) {
         self.pool.clear().await;
+    }
+
+    fn observe(&self, sent: Sent<'_>, began: Instant) {
+        if let Some(observer) = &self.observer {
+            observer.observe(&sent, began.elapsed());
+        }
     }
 
     fn report_warnings(&self, headers: &HeaderMap) {

@@ -19,6 +19,7 @@ mod error;
 mod exec;
 mod http2_connection;
 mod kubeconfig;
+mod observe;
 mod oidc;
 mod options;
 mod pool;
@@ -46,6 +47,7 @@ pub use self::{
     discovery::{DiscoveredResource, RestMapper},
     error::Error,
     kubeconfig::Kubeconfig,
+    observe::{RequestObserver, Sent},
     options::{DeleteParams, DeleteResult, ListParams, ObjectList, Patch, Propagation, Selectors},
     proxy::Proxy,
     resource::ApiResource,

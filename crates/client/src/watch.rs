@@ -90,6 +90,9 @@ impl<K: ApiObject> Watch<K> {
             if self.read.len() > LARGEST {
                 return Err(Error::Decode("an event is larger than 32 MiB".into()));
             }
+            if self.read.is_empty() {
+                self.read = BytesMut::new(); // a watch may be silent for long after a burst
+            }
             match timeout_at(self.until, self.answer.chunk()).await {
                 Err(_) => return Err(Error::unavailable("the watch has gone silent")),
                 Ok(chunk) => match chunk? {

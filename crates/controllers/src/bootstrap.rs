@@ -29,7 +29,8 @@ pub(crate) fn start_signer(cx: &Context, config: &Config) {
         clock: config.clock.clone(),
     };
     let maps = signer.maps.cache().clone();
-    let controller = Controller::with_cache("bootstrap-signer", cx, &maps, signer);
+    let controller = Controller::with_cache("bootstrap-signer", cx, &maps, signer)
+        .queue_named("bootstrap_signer_queue");
     let queue = controller.queue();
     tokens.on_change(move |_, _| queue.add(NamespacedName::new(PUBLIC, INFO)));
     controller.start();
@@ -40,7 +41,9 @@ pub(crate) fn start_cleaner(cx: &Context, config: &Config) {
     let secrets = cx.cached_api_in_namespace(NAMESPACE, &selection);
     let tokens = secrets.cache().clone();
     let cleaner = Cleaner { secrets, clock: config.clock.clone() };
-    Controller::with_cache("token-cleaner", cx, &tokens, cleaner).start();
+    Controller::with_cache("token-cleaner", cx, &tokens, cleaner)
+        .queue_named("token_cleaner")
+        .start();
 }
 
 fn tokens(cx: &Context) -> Arc<Cache<Secret>> {

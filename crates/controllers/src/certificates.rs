@@ -45,7 +45,9 @@ pub(crate) fn start_approving(cx: &Context, config: &Config) {
 pub(crate) fn start_signing(cx: &Context, config: &Config) {
     let Some(signing) = config.signing.clone() else { return };
     let signer = Signer { requests: cx.cached_api(), signing, clock: config.clock.clone() };
-    Controller::new("certificatesigningrequest-signing", cx, signer).start();
+    Controller::new("certificatesigningrequest-signing", cx, signer)
+        .queue_named("certificate")
+        .start();
 }
 
 pub(crate) fn start_cleaner(cx: &Context, config: &Config) {
@@ -285,11 +287,10 @@ fn check_node(who: &pki::CertificateIdentity) -> Result<(), String> {
 }
 
 fn check_usages(spec: &CertificateSigningRequestSpec, wanted: &str) -> Result<(), String> {
-    let mut usages: Vec<&str> = spec.usages().iter().collect();
-    usages.sort_unstable();
-    usages.dedup();
-    let full = [wanted, "digital signature", "key encipherment"];
-    if usages == full[..2] || usages == full {
+    let given = |usage: &str| spec.usages().iter().any(|given| given == usage);
+    let allowed = [wanted, "digital signature", "key encipherment"];
+    let only_allowed = spec.usages().iter().all(|given| allowed.contains(&given));
+    if only_allowed && given(wanted) && given("digital signature") {
         return Ok(());
     }
     Err(format!("usages did not match [{wanted} digital signature key encipherment]"))
@@ -394,6 +395,14 @@ mod tests {
         let verdict = |spec: &CertificateSigningRequestSpec| check(spec, &read(spec).unwrap());
         let node = |signer, usages: &[&str]| spec(signer, usages, "system:node:a", "system:nodes");
         assert_eq!(verdict(&node(KUBELET_CLIENT, &USAGES)), Some(Ok(())));
+        let usages = |own| ["digital signature", "key encipherment", own];
+        assert_eq!(verdict(&node(KUBELET_CLIENT, &usages("client auth"))), Some(Ok(())));
+        let serving = |usages: &[&str]| check_usages(&node(KUBELET_SERVING, usages), "server auth");
+        assert_eq!(serving(&usages("server auth")), Ok(()));
+        assert_eq!(serving(&["server auth", "digital signature"]), Ok(()));
+        for other in [&usages("client auth")[..], &["server auth"], &["server auth", "cert sign"]] {
+            assert!(serving(other).is_err(), "{other:?}");
+        }
         assert!(verdict(&node(KUBELET_CLIENT, &["server auth"])).unwrap().is_err());
         assert!(
             verdict(&node(KUBELET_SERVING, &["server auth", "digital signature"]))

@@ -12,6 +12,7 @@ pub(crate) fn start(cx: &Context, _: &Config) {
     let roles: CachedApi<ClusterRole> = cx.cached_api();
     let known = roles.clone();
     Controller::new("clusterrole-aggregation", cx, Aggregation { roles })
+        .queue_named("ClusterRoleAggregator")
         .watches::<ClusterRole>(move |_| {
             let sums = known.all().into_iter().filter(|role| role.aggregation_rule().is_some());
             sums.map(|role| NamespacedName::from_meta(role.metadata())).collect()

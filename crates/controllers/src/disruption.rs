@@ -44,7 +44,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
             near.map(|budget| NamespacedName::from_meta(budget.metadata())).collect()
         })
         .start();
-    Controller::new("disruption-stale", cx, stale).start();
+    Controller::new("disruption-stale", cx, stale).queue_named("stale_pod_disruption").start();
 }
 
 #[derive(Debug)]

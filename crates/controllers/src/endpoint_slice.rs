@@ -33,6 +33,7 @@ pub(crate) fn start(cx: &Context, _: &Config) {
     };
     let services = slices.services.clone();
     Controller::new("endpointslice", cx, slices)
+        .queue_named("endpoint_slice")
         .watches::<Pod>(move |pod| selecting(pod, &services))
         .watches::<EndpointSlice>(|slice| {
             let service = slice.metadata().labels().get(SERVICE);

@@ -34,6 +34,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         most: config.mirrored_endpoints_per_subset,
     };
     Controller::new("endpointslice-mirroring", cx, mirror)
+        .queue_named("endpoint_slice_mirroring")
         .watches::<Service>(|service| vec![NamespacedName::from_meta(service.metadata())])
         .watches::<EndpointSlice>(|slice| {
             let meta = slice.metadata();

@@ -13,7 +13,10 @@ pub(crate) fn start(cx: &Context, _: &Config) {
         claims: cx.cached_api(),
         events: EventRecorder::start(cx, "ephemeral_volume", ""),
     };
-    Controller::new("ephemeral-volume", cx, volumes).owns::<PersistentVolumeClaim>().start();
+    Controller::new("ephemeral-volume", cx, volumes)
+        .queue_named("ephemeral_volume")
+        .owns::<PersistentVolumeClaim>()
+        .start();
 }
 
 #[derive(Debug)]

@@ -33,7 +33,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         events: EventRecorder::start(cx, "cidrAllocator", ""),
     };
     // One at a time: what one takes, the next must see.
-    Controller::new("nodeipam", cx, ipam).workers(1).start();
+    Controller::new("nodeipam", cx, ipam).queue_named("cidrallocator_node").workers(1).start();
 }
 
 #[derive(Debug)]

@@ -43,6 +43,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         });
     }
     Controller::new("pod-garbage-collector", cx, PodGcReconciler(lost))
+        .queue_named("orphaned_pods_nodes")
         .watches::<Node>(move |node| {
             let on = pods.by_index("spec.nodeName", node.metadata().name());
             on.iter().map(|pod| NamespacedName::from_meta(pod.metadata())).collect()

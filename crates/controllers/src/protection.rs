@@ -19,19 +19,21 @@ pub(crate) fn start_claims(cx: &Context, _: &Config) {
     let claims = Claims { claims: cx.cached_api(), pods: cx.cached_api() };
     index_claims(&claims.pods);
     Controller::new("pvc-protection", cx, claims)
+        .queue_named("pvcprotection")
         .watches::<Pod>(|pod| claim_keys(pod).collect())
         .start();
 }
 
 pub(crate) fn start_volumes(cx: &Context, _: &Config) {
     let volumes = Volumes { volumes: cx.cached_api() };
-    Controller::new("pv-protection", cx, volumes).start();
+    Controller::new("pv-protection", cx, volumes).queue_named("pvprotection").start();
 }
 
 pub(crate) fn start_classes(cx: &Context, _: &Config) {
     let classes =
         Classes { classes: cx.cached_api(), claims: cx.cached_api(), volumes: cx.cached_api() };
     Controller::new("vac-protection", cx, classes)
+        .queue_named("vacprotection")
         .watches::<PersistentVolumeClaim>(|claim| class_names(claim).map(key).collect())
         .watches::<PersistentVolume>(|volume| {
             volume.spec().volume_attributes_class_name().map(key).into_iter().collect()

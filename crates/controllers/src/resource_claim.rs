@@ -51,6 +51,7 @@ pub(crate) fn start(cx: &Context, _: &Config) {
         events: EventRecorder::start(cx, "resource_claim", ""),
     };
     Controller::new("resource-claim-pods", cx, wanting)
+        .queue_named("resource_claim_pods")
         .watches::<ResourceClaimTemplate>(move |template| {
             of_template(NamespacedName::from_meta(template.metadata()))
         })
@@ -60,6 +61,7 @@ pub(crate) fn start(cx: &Context, _: &Config) {
         .start();
     let releasing = ClaimRelease { pods, claims: cx.cached_api() };
     Controller::new("resource-claim", cx, releasing)
+        .queue_named("resource_claim")
         .watches::<Pod>(|pod| {
             let all = pod.spec().resource_claims().iter();
             let names = all.filter_map(|claim| claim_name(pod, claim));

@@ -57,7 +57,8 @@ pub(crate) fn start(cx: &Context, config: &Config) {
             }
         }
     });
-    let controller = Controller::new("resourcequota", cx, this);
+    let controller =
+        Controller::new("resourcequota", cx, this).queue_named("resourcequota_primary");
     due.queue.set(controller.queue()).expect("it is set once");
     controller.start();
 }

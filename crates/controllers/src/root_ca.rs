@@ -24,6 +24,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
     }
     let publisher = RootCa { maps: cx.cached_api(), root_ca: config.root_ca.clone() };
     Controller::new("root-ca-certificate-publisher", cx, publisher)
+        .queue_named("root_ca_cert_publisher")
         .watches::<ConfigMap>(|map| {
             let meta = map.metadata();
             let ours = (meta.name() == NAME).then(|| NamespacedName::new("", meta.namespace()));

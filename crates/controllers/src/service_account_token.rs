@@ -27,6 +27,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
     };
     let known = tokens.secrets.clone();
     Controller::with_selectors("serviceaccount-token", cx, &selection, tokens)
+        .queue_named("serviceaccount_tokens_service")
         .watches::<ServiceAccount>(move |account| {
             let near = known.in_namespace(account.metadata().namespace()).into_iter();
             let own = near.filter(|secret| {

@@ -27,6 +27,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         all.map(|range| NamespacedName::from_meta(range.metadata())).collect()
     };
     Controller::new("service-cidr", cx, ranges)
+        .queue_named("ipaddresses")
         .watches::<ServiceCIDR>(move |_| going(&by_range))
         .watches::<IPAddress>(move |_| going(&by_address))
         .start();

@@ -25,6 +25,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
     let publisher =
         Publisher { bundles: cx.cached_api(), own: own.clone(), root_ca: config.root_ca.clone() };
     Controller::new("kube-apiserver-serving-clustertrustbundle-publisher", cx, publisher)
+        .queue_named("ca_cert_publisher_cluster_trust_bundles")
         .watches::<Namespace>(move |namespace| match namespace.metadata().name() {
             NAMESPACE => vec![own.clone()],
             _ => Vec::new(),

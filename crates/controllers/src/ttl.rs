@@ -20,7 +20,7 @@ const STEPS: [(usize, usize, u32); 5] =
 
 pub(crate) fn start(cx: &Context, _: &Config) {
     let ttl = Ttl { nodes: cx.cached_api(), step: Mutex::default() };
-    Controller::new("ttl", cx, ttl).start();
+    Controller::new("ttl", cx, ttl).queue_named("ttlcontroller").start();
 }
 
 #[derive(Debug)]

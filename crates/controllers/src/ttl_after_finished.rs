@@ -12,7 +12,7 @@ use crate::Config;
 
 pub(crate) fn start(cx: &Context, config: &Config) {
     let ended = EndedJobs { jobs: cx.cached_api(), clock: config.clock.clone() };
-    Controller::new("ttl-after-finished", cx, ended).start();
+    Controller::new("ttl-after-finished", cx, ended).queue_named("ttl_jobs_to_delete").start();
 }
 
 #[derive(Debug)]

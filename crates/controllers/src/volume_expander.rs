@@ -13,7 +13,7 @@ pub(crate) fn start(cx: &Context, _: &Config) {
         volumes: cx.cached_api(),
         events: EventRecorder::start(cx, "volume_expand", ""),
     };
-    Controller::new("volume-expander", cx, expander).start();
+    Controller::new("volume-expander", cx, expander).queue_named("volume_expand").start();
 }
 
 #[derive(Debug)]

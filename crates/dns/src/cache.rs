@@ -1,4 +1,4 @@
-//! Answers from outside, kept for a while.
+//! Cache of responses from upstream DNS servers.
 
 use std::{
     collections::HashMap,
@@ -11,27 +11,27 @@ use hickory_proto::{
     serialize::binary::BinEncodable,
 };
 
-/// At most so many; at most of that size; at most for so long.
+/// Limits: number of entries, records per answer, and TTL in seconds.
 const MAX_ENTRIES: usize = 4096;
 const MAX_RECORDS: usize = 64;
 const MAX_TTL: u32 = 30;
-/// Bytes of one answer and of all: whoever has a domain chooses what its server answers.
+/// Maximum size in bytes of one answer and of all: the owner of a domain controls how large its answers are.
 const LARGEST: usize = 64 << 10;
 const LARGEST_OF_ALL: usize = 16 << 20;
-/// What a record takes beside its data.
+/// Overhead of a record in bytes.
 const RECORD: usize = 512;
 
-/// What another server said.
+/// The answer of an upstream server.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct UpstreamAnswer {
     pub(crate) response_code: ResponseCode,
     pub(crate) answers: Vec<Record>,
     pub(crate) authorities: Vec<Record>,
-    /// The server vouches for it.
+    /// The server has validated it with DNSSEC (the AD flag).
     pub(crate) authentic_data: bool,
 }
 
-/// The question in lower case, and which of its flags change the answer.
+/// The query in lower case, and the flags that change its answer.
 pub(crate) type CacheKey = (Query, QueryFlags);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,7 +43,7 @@ pub(crate) struct QueryFlags {
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
     entries: HashMap<CacheKey, Entry>,
-    /// Bytes of all entries, roughly.
+    /// Approximate size of all entries in bytes.
     size: usize,
 }
 
@@ -60,7 +60,7 @@ impl Cache {
         self.entries.len()
     }
 
-    /// With the time that is left to each record.
+    /// A cached answer, with the remaining TTL of each record.
     pub(crate) fn get(&self, asked: &CacheKey, now: Instant) -> Option<UpstreamAnswer> {
         let entry = self.entries.get(asked)?;
         let age = now.saturating_duration_since(entry.since);
@@ -107,13 +107,13 @@ impl Cache {
     }
 }
 
-/// The bytes that an answer takes, roughly.
+/// Approximate size of an answer in bytes.
 fn size(answer: &UpstreamAnswer) -> usize {
     let of_one = |record: &Record| RECORD + record.to_bytes().map_or(LARGEST, |bytes| bytes.len());
     answer.answers.iter().chain(&answer.authorities).map(of_one).fold(0, usize::saturating_add)
 }
 
-/// As long as the shortest-lived record; that there is nothing, as the SOA says.
+/// The lowest TTL of the records; for a negative answer that of the SOA.
 fn answer_ttl(answer: &UpstreamAnswer) -> Duration {
     let seconds = if answer.answers.is_empty() {
         let soa = answer.authorities.iter().find_map(|record| match &record.data {
@@ -173,7 +173,7 @@ mod tests {
         assert!(cache.get(&asked(MAX_ENTRIES + 9), now).is_some(), "the newest is kept");
     }
 
-    /// Whoever has a domain answers each of thousands of names with as much as a message holds.
+    /// The owner of a domain answers thousands of names with messages of the maximum size.
     #[test]
     fn large_answers_do_not_fill_the_memory() {
         let (mut cache, now) = (Cache::default(), Instant::now());

@@ -1,5 +1,5 @@
-//! Questions for others: asked of the name servers outside, one after another
-//! without giving up on the first, until one answers or two seconds are over.
+//! Forwarding of queries to upstream DNS servers. Further servers are tried while the first is still pending, until one
+//! answers or two seconds have passed.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -30,22 +30,22 @@ use crate::{
     metrics::Metrics,
 };
 
-/// The whole of it: clients mostly wait for five seconds.
+/// Timeout of a query; clients usually wait for five seconds.
 const QUERY_TIMEOUT: Duration = Duration::from_millis(1900);
-/// A server that has not answered by then may be gone: ask the next one too.
+/// After this time without an answer, the next server is queried as well.
 const HEDGE_DELAY: Duration = Duration::from_millis(500);
-/// Enough for the resolv.conf's three, or for one that is asked twice.
+/// Enough for the three servers of a resolv.conf, or to query one server more than once.
 const MAX_ATTEMPTS: usize = 3;
 const MAX_CONCURRENT: usize = 1000;
-/// Of these, queries over TCP: an answer there may be as large as a message can be.
+/// Maximum number of queries over TCP: an answer may have the maximum size of a message.
 const LARGE_AT_ONCE: usize = 64;
-/// What passes every network in one piece.
+/// UDP payload size in bytes that is not fragmented in any usual network.
 pub(crate) const MAX_UDP_PAYLOAD: u16 = 1232;
 
 #[derive(Debug)]
 pub(crate) struct Forwarder {
     servers: Vec<SocketAddr>,
-    /// The one that answered last.
+    /// Index of the server that answered last.
     last_good: AtomicUsize,
     permits: Semaphore,
     large_at_once: Semaphore,
@@ -80,7 +80,7 @@ impl Forwarder {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// What is known without asking.
+    /// The cached answer, if any.
     pub(crate) fn cached_answer(&self, query: &Query, flags: QueryFlags) -> Option<UpstreamAnswer> {
         let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         let found = cache.get(&key(query, flags), Instant::now());
@@ -88,7 +88,7 @@ impl Forwarder {
         found
     }
 
-    /// `None`: nobody could say.
+    /// Queries the upstream servers; `None` if none answered.
     pub(crate) async fn query(&self, query: &Query, flags: QueryFlags) -> Option<UpstreamAnswer> {
         let Ok(_permit) = self.permits.try_acquire() else {
             debug!("too many questions are under way");
@@ -130,7 +130,7 @@ impl Forwarder {
         }
     }
 
-    /// Over UDP, and over TCP if the answer was too long for that.
+    /// Queries over UDP, and over TCP if the answer was truncated.
     async fn exchange(
         &self,
         server: SocketAddr,
@@ -159,7 +159,7 @@ impl Forwarder {
     }
 }
 
-/// On a port of its own, so that nobody can guess where an answer would be taken.
+/// Uses a new random port, so that an attacker cannot guess where to send a forged answer.
 async fn by_udp(server: SocketAddr, asked: &Message, bytes: &[u8]) -> io::Result<Message> {
     let any = match server.ip() {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),

@@ -1,4 +1,4 @@
-//! For probes and for who counts: /health, /ready, /metrics.
+//! HTTP endpoints for probes and metrics: /health, /ready, /metrics.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use tracing::{debug, warn};
 
 use crate::resolver::Resolver;
 
-/// Any pod may connect here, and probes come here too.
+/// Maximum number of connections. Any pod may connect, and the probes use the same port.
 const MAX_CONNECTIONS: usize = 64;
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);

@@ -1,9 +1,9 @@
-//! The cluster's name server: answers for the cluster's domain from memory, kept
-//! current by watches, and passes every other question on.
+//! The cluster DNS server. It answers queries for the cluster domain from memory, kept up to date by watches, and
+//! forwards all other queries.
 //!
 //! ```text
 //!  source ── watches ──► Zone ──► Resolver ◄── udp, tcp        http: health, ready, metrics
-//!                                   └► Forward ── cache ── name servers outside
+//!                                   └► Forwarder ── cache ── upstream DNS servers
 //! ```
 
 mod cache;
@@ -33,15 +33,16 @@ use self::{
 };
 pub use self::{forward::name_servers, manifest::manifest};
 
+/// Configuration of the server.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where questions come in, over UDP and TCP.
+    /// The addresses to listen on, over UDP and TCP.
     pub listen: Vec<SocketAddr>,
     /// The cluster's domain, such as cluster.local.
     pub domain: String,
-    /// Who is asked about other names; see `name_servers`.
+    /// The upstream DNS servers for other names; see `name_servers`.
     pub upstreams: Vec<SocketAddr>,
-    /// Where /health, /ready and /metrics are served.
+    /// The address of /health, /ready and /metrics.
     pub http_listen: SocketAddr,
 }
 
@@ -53,7 +54,7 @@ pub enum Error {
     Listen(SocketAddr, #[source] io::Error),
 }
 
-/// Listens, then serves until the context is to stop.
+/// Binds the sockets, then serves until the context is stopped.
 pub async fn run(cx: &Context, config: Config) -> Result<(), Error> {
     let domain = domain(&config.domain)?;
     let zone = Arc::new(RwLock::new(Zone::new(&domain)));

@@ -1,11 +1,11 @@
-//! How the name server is deployed: under the names that other installers give
-//! it, so that CoreDNS can take its place and the other way round.
+//! Manifest of the DNS deployment. It uses the usual names (`kube-dns`), so that CoreDNS can replace this server and
+//! vice versa.
 
 use std::net::IpAddr;
 
 const TEMPLATE: &str = include_str!("manifest.yaml");
 
-/// The objects, as YAML documents, of a server of `domain` that is reached at `address`.
+/// The objects as YAML documents, for the cluster domain `domain` and the Service IP `address`.
 pub fn manifest(image: &str, address: IpAddr, domain: &str) -> String {
     TEMPLATE
         .replace("@IMAGE@", image)

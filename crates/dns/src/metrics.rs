@@ -1,4 +1,4 @@
-//! What is counted, under the names that CoreDNS gives it.
+//! Metrics, under CoreDNS' names.
 
 use std::{
     fmt::Write,
@@ -29,14 +29,14 @@ const RESPONSE_CODES: [ResponseCode; 6] = [
     ResponseCode::NotImp,
     ResponseCode::Refused,
 ];
-/// In microseconds.
+/// Upper bounds of the histogram buckets in microseconds.
 const BUCKETS: [u64; 9] =
     [250, 1_000, 4_000, 16_000, 64_000, 256_000, 512_000, 1_024_000, 2_048_000];
 
-/// One more than is listed: the others.
+/// The counters. Each dimension has one more element than is listed, for all other values.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    /// By transport, family, type.
+    /// By transport, address family and record type.
     requests: [[[AtomicU64; RECORD_TYPES.len() + 1]; 2]; 2],
     responses: [AtomicU64; RESPONSE_CODES.len() + 1],
     request_duration: Histogram,

@@ -1,5 +1,4 @@
-//! From a question's bytes to an answer's: what is ours from memory and at once,
-//! the rest by asking.
+//! Handles DNS requests: cluster names are answered at once from memory, other names are forwarded.
 
 use std::{
     net::SocketAddr,
@@ -22,9 +21,9 @@ use crate::{
 
 const HEADER: usize = 12;
 const MIN_UDP_PAYLOAD: u16 = 512;
-/// A record with a name that stands earlier in the message, and no data.
+/// Minimum size of a record: a compressed name and no data.
 const SHORTEST_RECORD: usize = 12;
-/// Names that stand for names that stand for names.
+/// Maximum length of a CNAME chain.
 const MAX_CNAME_HOPS: usize = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,26 +32,26 @@ pub(crate) enum Transport {
     Tcp,
 }
 
-/// Where the question goes next.
+/// The result of handling a request.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// There is nothing to say.
+    /// Not a valid request: send no response.
     Drop,
     Respond(Vec<u8>),
-    /// Somebody else must be asked.
+    /// The name is outside the cluster domain and not cached: forward the query upstream.
     Forward(Box<PendingQuery>),
 }
 
-/// A question that is not answered yet.
+/// A query that must be forwarded.
 #[derive(Debug)]
 pub(crate) struct PendingQuery {
     response: Message,
-    /// What is left to ask.
+    /// The query that remains after following CNAMEs.
     query: Query,
     asked: RequestContext,
 }
 
-/// What an answer has to keep to.
+/// Flags, size limit and start time of a request.
 #[derive(Debug, Clone, Copy)]
 struct RequestContext {
     flags: QueryFlags,
@@ -91,7 +90,7 @@ impl Resolver {
     pub(crate) fn handle(&self, bytes: &[u8], from: SocketAddr, over: Transport) -> Outcome {
         let began = Instant::now();
         if bytes.len() < HEADER || bytes[2] & 0x80 != 0 {
-            return Outcome::Drop; // not a question: an answer to it could go round for ever
+            return Outcome::Drop; // not a query: answering it could cause a loop
         }
         let Ok(request) = Message::from_vec(bytes) else {
             let id = u16::from_be_bytes([bytes[0], bytes[1]]);
@@ -129,7 +128,7 @@ impl Resolver {
         }
     }
 
-    /// Follows aliases as far as they are ours.
+    /// Resolves a query, following CNAMEs within the cluster domain.
     fn resolve(&self, mut response: Message, mut query: Query, asked: RequestContext) -> Outcome {
         if query.query_type() == RecordType::ANY {
             let all = HINFO::new("RFC8482".to_owned(), String::new());
@@ -163,7 +162,7 @@ impl Resolver {
                         response.add_authority(self.soa());
                     } else {
                         let turn = usize::from(response.metadata.id) % answers.len();
-                        answers.rotate_left(turn); // so that clients spread
+                        answers.rotate_left(turn); // spreads the load over the endpoints
                     }
                     response.add_answers(answers);
                     response.insert_additionals(more);
@@ -214,7 +213,7 @@ impl Resolver {
     }
 }
 
-/// How long an answer the client takes.
+/// The maximum response size that the client accepts.
 fn max_response_size(request: &Message, over: Transport) -> usize {
     let payload = request.edns.as_ref().map_or(MIN_UDP_PAYLOAD, Edns::max_payload);
     match over {
@@ -250,11 +249,11 @@ fn check_request(request: &Message) -> Option<ResponseCode> {
     (transfer || query.query_class() != DNSClass::IN).then_some(ResponseCode::Refused)
 }
 
-/// Leaves out what is only helpful, then as many answers as must be, which it says:
-/// the client may ask again over TCP. Those who cannot still get what fits.
+/// Encodes the response within `limit` bytes. Drops additional records first, then answers, and sets the TC flag, so
+/// that the client can retry over TCP. Clients that cannot still get the answers that fit.
 fn encode(mut response: Message, limit: usize) -> Option<Vec<u8>> {
     let fits = |response: &Message| response.to_vec().ok().filter(|bytes| bytes.len() <= limit);
-    let can_fit = response.answers.len() <= limit / SHORTEST_RECORD; // else it is not even tried
+    let can_fit = response.answers.len() <= limit / SHORTEST_RECORD; // otherwise encoding is not even attempted
     if let Some(bytes) = can_fit.then(|| fits(&response)).flatten() {
         return Some(bytes);
     }
@@ -266,7 +265,7 @@ fn encode(mut response: Message, limit: usize) -> Option<Vec<u8>> {
     response.authorities.clear();
     let mut all = std::mem::take(&mut response.answers);
     all.truncate(limit / SHORTEST_RECORD);
-    let mut best = fits(&response)?; // else the question itself is too long
+    let mut best = fits(&response)?; // fails only if the question itself is too long
     let (mut least, mut most) = (0, all.len());
     while least < most {
         let middle = (least + most).div_ceil(2);

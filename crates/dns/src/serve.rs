@@ -1,5 +1,5 @@
-//! The sockets: questions that memory answers are answered on the spot, the others
-//! wait in tasks of their own.
+//! The UDP and TCP listeners. Queries that can be answered from memory are answered at once; each forwarded query waits
+//! in its own task.
 
 use std::{
     collections::HashMap,
@@ -19,10 +19,10 @@ use tracing::{debug, warn};
 
 use crate::resolver::{Outcome, Resolver, Transport};
 
-/// No honest question is longer.
+/// Maximum size of a request in bytes; no legitimate query is longer.
 const MAX_REQUEST_SIZE: usize = 4096;
 const MAX_PENDING: usize = 2000;
-/// Of these, those of one client: the others are for the others.
+/// Maximum number of pending queries of one client, so that others are still served.
 const WAITING_OF_ONE: usize = MAX_PENDING / 8;
 const CONNECTIONS: usize = 256;
 const MAX_REQUESTS_PER_CONNECTION: usize = 1000;
@@ -48,7 +48,7 @@ pub(crate) async fn udp(socket: UdpSocket, resolver: Arc<Resolver>) {
         let (length, from) = match received {
             Ok(received) => received,
             Err(error) => {
-                debug!(%error, "cannot receive"); // such as a client that is gone
+                debug!(%error, "cannot receive"); // for example an ICMP error of a client that is gone
                 continue;
             }
         };
@@ -113,7 +113,7 @@ pub(crate) async fn tcp(listener: TcpListener, resolver: Arc<Resolver>) {
     }
 }
 
-/// One question after another, until the client ends, dawdles or has had enough.
+/// Serves one query after another, until the client closes, is idle too long, or reaches the limit.
 async fn connection(mut stream: TcpStream, from: SocketAddr, resolver: &Resolver) {
     for _ in 0..MAX_REQUESTS_PER_CONNECTION {
         let Ok(Some(question)) = timeout(IDLE_TIMEOUT, read_request(&mut stream)).await else {

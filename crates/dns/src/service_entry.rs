@@ -1,4 +1,4 @@
-//! What the names of one service stand for, made from the service and its slices.
+//! The DNS data of one Service, built from the Service and its EndpointSlices.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,21 +10,21 @@ use api::discovery::{Endpoint, EndpointSlice};
 use hickory_proto::rr::Name;
 use object::names::sloppy_ip;
 
-/// A service as names see it.
+/// A Service as the DNS sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ServiceEntry {
     pub(crate) kind: ServiceKind,
-    /// The endpoints by their names within the service.
+    /// The endpoints by their host names.
     pub(crate) hosts: Vec<EndpointHost>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ServiceKind {
-    /// Its name stands for addresses of its own.
+    /// A Service with cluster IPs.
     ClusterIp { ips: Vec<IpAddr>, ports: Vec<Port> },
-    /// Its name stands for its endpoints.
+    /// A headless Service, whose name resolves to its endpoints.
     Headless,
-    /// Its name stands for another; `None`: one that no DNS could have.
+    /// An ExternalName Service; `None` if the external name is invalid.
     ExternalName(Option<Name>),
 }
 
@@ -32,7 +32,7 @@ pub(crate) enum ServiceKind {
 pub(crate) struct EndpointHost {
     /// In lower case.
     pub(crate) label: Box<str>,
-    /// Somebody chose the label: then the addresses lead back to it.
+    /// Whether the endpoint sets a hostname. Only then PTR records point to the label.
     pub(crate) has_hostname: bool,
     pub(crate) ips: Vec<IpAddr>,
     pub(crate) ports: Vec<Port>,
@@ -40,7 +40,7 @@ pub(crate) struct EndpointHost {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Port {
-    /// In lower case; empty: it has none.
+    /// In lower case; empty for an unnamed port.
     pub(crate) name: Box<str>,
     pub(crate) protocol: Box<str>,
     pub(crate) number: u16,
@@ -93,7 +93,7 @@ impl Port {
     }
 }
 
-/// The hosts so far. How many there are, and how many addresses one has, is up to whoever writes slices.
+/// The endpoint hosts so far. The number of hosts and addresses is controlled by the author of the EndpointSlices.
 #[derive(Default)]
 struct Hosts {
     all: Vec<EndpointHost>,
@@ -102,7 +102,7 @@ struct Hosts {
 }
 
 impl Hosts {
-    /// Slices of both families, or of different ports, may name the same host.
+    /// Adds an endpoint. EndpointSlices of both address families, or of different ports, may contain the same host.
     fn add(&mut self, endpoint: &Endpoint, ports: &[Port]) {
         let mut last = None;
         for ip in endpoint.addresses().iter().filter_map(sloppy_ip) {
@@ -127,7 +127,7 @@ impl Hosts {
                 host.ips.push(ip);
             }
             if last.replace(at) == Some(at) {
-                continue; // the ports are known
+                continue; // the ports are added already
             }
             for port in ports {
                 if !host.ports.contains(port) {

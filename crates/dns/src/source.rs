@@ -1,4 +1,4 @@
-//! Keeps the zone as the API says.
+//! Keeps the zone in sync with the API.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -13,7 +13,7 @@ use crate::{service_entry::ServiceEntry, zone::Zone};
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const SERVICE_INDEX: &str = "service";
 
-/// Says whether everything has been read once.
+/// Tells whether all caches have synced.
 #[derive(Debug)]
 pub(crate) struct ZoneSync(Vec<watch::Receiver<bool>>);
 
@@ -56,7 +56,7 @@ impl ZoneSync {
         Self(vec![namespaces.synced(), services.synced(), slices.synced()])
     }
 
-    /// A source that was never started and has nothing to wait for.
+    /// A source without caches, which is always ready.
     #[cfg(test)]
     pub(crate) fn none() -> Self {
         Self(Vec::new())
@@ -75,7 +75,7 @@ struct ServiceUpdater {
 }
 
 impl ServiceUpdater {
-    /// Reads the caches under the zone's lock: so the last to write has seen the newest.
+    /// Reads the caches under the zone's lock, so that the last writer has seen the newest state.
     fn update(&self, key: &NamespacedName) {
         let mut zone = self.zone.write().unwrap_or_else(PoisonError::into_inner);
         let entry = self.services.get(key).map(|service| {

@@ -1,11 +1,10 @@
-//! The cluster's domain in memory, by name: what the Kubernetes DNS specification
-//! 1.1 says that a question finds.
+//! The zone of the cluster domain in memory, according to the Kubernetes DNS specification 1.1.
 //!
 //! ```text
-//!  web.shop.svc.cluster.local                service: addresses, or endpoints, or an alias
-//!  _http._tcp.web.shop.svc.cluster.local     its port
-//!  web-0.web.shop.svc.cluster.local          its endpoint
-//!  10-244-0-7.shop.pod.cluster.local         an address
+//!  web.shop.svc.cluster.local                a Service: cluster IPs, endpoints, or a CNAME
+//!  _http._tcp.web.shop.svc.cluster.local     a port of it (SRV)
+//!  web-0.web.shop.svc.cluster.local          an endpoint of it
+//!  10-244-0-7.shop.pod.cluster.local         a pod IP
 //! ```
 
 use std::collections::{HashMap, HashSet};
@@ -18,29 +17,30 @@ use hickory_proto::rr::{
 
 use crate::service_entry::{EndpointHost, Port, ServiceEntry, ServiceKind};
 
-/// Seconds that clients may keep an answer.
+/// TTL of all records in seconds.
 pub(crate) const TTL: u32 = 5;
 const VERSION: &str = "1.1.0";
 const TOTAL_SRV_WEIGHT: usize = 100;
-/// More addresses than the largest message holds.
+/// Maximum number of records of an answer: more than the largest message holds.
 const MOST_RECORDS: usize = 4096;
 
+/// The result of looking up a name.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Lookup {
-    /// Not a name of this domain.
+    /// The name is outside the cluster domain.
     NotInZone,
-    /// No such name.
+    /// The name does not exist.
     NxDomain,
-    /// The name exists, perhaps without records of that type; and what may help.
+    /// Answer records, possibly none of the requested type, and additional records.
     Records(Vec<Record>, Vec<Record>),
-    /// The name stands for another one.
+    /// The name is an alias.
     Cname(Name),
 }
 
 #[derive(Debug)]
 pub(crate) struct Zone {
     domain: Name,
-    /// Changes so far.
+    /// The number of changes so far.
     serial: u32,
     namespaces: HashSet<Box<str>>,
     services: HashMap<Box<str>, HashMap<Box<str>, ServiceEntry>>,
@@ -67,7 +67,7 @@ impl Zone {
         }
     }
 
-    /// Takes the place of what was known of the service; `None`: it is gone.
+    /// Replaces the data of a Service; `None` removes it.
     pub(crate) fn set_service(&mut self, namespace: &str, name: &str, entry: Option<ServiceEntry>) {
         let old = self.services.get(namespace).and_then(|services| services.get(name));
         if old == entry.as_ref() {
@@ -129,7 +129,7 @@ impl Zone {
         }
     }
 
-    /// What goes with the answer that there is none.
+    /// The SOA record, for negative answers.
     pub(crate) fn soa(&self) -> Record {
         let below = |label: &str, of: &Name| of.prepend_label(label).unwrap_or_else(|_| of.clone());
         let server = below("ns", &below("dns", &self.domain));
@@ -142,7 +142,7 @@ impl Zone {
         if self.namespaces.contains(name) { then() } else { Lookup::NxDomain }
     }
 
-    /// Addresses that nobody here has are for others to name.
+    /// Looks up a reverse name. IP addresses unknown to the cluster are not in the zone.
     fn lookup_ptr(&self, asked: &Name, kind: RecordType) -> Lookup {
         let names = asked.parse_arpa_name().ok().and_then(|range| {
             let whole = range.prefix_len() == range.max_prefix_len();
@@ -158,7 +158,7 @@ impl Zone {
         }
     }
 
-    /// Which addresses lead back to the service, and to which of its names.
+    /// The IP addresses that have PTR records for the Service, with the names.
     fn ptr_names(&self, at: [&str; 2], entry: &ServiceEntry) -> Vec<(IpAddr, Name)> {
         let mut all = Vec::new();
         if let ServiceKind::ClusterIp { ips, .. } = &entry.kind {
@@ -176,7 +176,7 @@ impl Zone {
         all
     }
 
-    /// The whole name of something below `svc`.
+    /// The full name of something below `svc`.
     fn name(&self, labels: &[&str]) -> Option<Name> {
         let all = labels.iter().map(|label| label.as_bytes()).chain([&b"svc"[..]]);
         Name::from_labels(all.chain(self.domain.iter())).ok()
@@ -199,7 +199,7 @@ impl ZoneQuery<'_> {
         }
     }
 
-    /// The label says it all; whether a pod has the address is not looked up.
+    /// The label contains the address; whether a pod has it is not checked.
     fn pod(&self, label: &str) -> Lookup {
         let ip = label.replace('-', ".").parse().map(IpAddr::V4);
         let ip = ip.or_else(|_| label.replace('-', ":").parse().map(IpAddr::V6));
@@ -252,7 +252,7 @@ impl ZoneQuery<'_> {
         self.srv_records(each, addresses_of(&target, &host.ips))
     }
 
-    /// Where the ports that are meant can be reached.
+    /// The SRV records of the ports that `meant` selects.
     fn srv(&self, entry: &ServiceEntry, at: [&str; 2], meant: impl Fn(&Port) -> bool) -> Lookup {
         let (mut places, mut helpful) = (Vec::new(), Vec::new());
         match &entry.kind {
@@ -304,7 +304,7 @@ impl ZoneQuery<'_> {
     }
 }
 
-/// The record that says for what else `name` stands.
+/// A CNAME record.
 pub(crate) fn cname_record(name: &Name, target: &Name) -> Record {
     Record::from_rdata(name.clone(), TTL, RData::CNAME(CNAME(target.clone())))
 }
@@ -323,7 +323,7 @@ fn addresses_of(name: &Name, ips: &[IpAddr]) -> Vec<Record> {
     ips.map(|ip| Record::from_rdata(name.clone(), TTL, RData::from(*ip))).collect()
 }
 
-/// Answers under the name as it was asked, so that its case comes back.
+/// Records under the name as queried, which preserves its case.
 fn records(asked: &Name, each: impl Iterator<Item = RData>) -> Lookup {
     let all = each.take(MOST_RECORDS).map(|data| Record::from_rdata(asked.clone(), TTL, data));
     Lookup::Records(all.collect(), Vec::new())

@@ -30,6 +30,8 @@ pub(crate) struct Environment {
     pub(crate) service_port: String,
     /// Whether sessions use WebSockets, if the server has them.
     pub(crate) websockets: bool,
+    /// Whether port-forward tries WebSockets first.
+    pub(crate) port_forward_websockets: bool,
     /// The folder of this machine's own cluster, which need not be there.
     pub(crate) data_dir: String,
 }

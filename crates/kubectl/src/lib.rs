@@ -71,6 +71,7 @@ fn environment() -> Environment {
         service_host: read("KUBERNETES_SERVICE_HOST"),
         service_port: read("KUBERNETES_SERVICE_PORT"),
         websockets: read("KUBECTL_REMOTE_COMMAND_WEBSOCKETS") != "false",
+        port_forward_websockets: read("KUBECTL_PORT_FORWARD_WEBSOCKETS") != "false",
         data_dir: Some(read("TIPHYS_DATA_DIR"))
             .filter(|dir| !dir.is_empty())
             .unwrap_or_else(|| DATA_DIR.to_owned()),

@@ -10,7 +10,10 @@ use hyper::{
     header::{ACCEPT, CONTENT_TYPE, HeaderValue},
 };
 use object::{Value, from_json};
-use tokio::runtime::Runtime;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    runtime::Runtime,
+};
 
 use crate::{
     error::{CommandError, Result},
@@ -207,8 +210,13 @@ impl Server {
         headers.insert("x-stream-protocol-version", HeaderValue::from_static(protocol));
         let tunnel = self.client.tunnel(Method::POST, path, spdy::PROTOCOL, headers).await;
         let tunnel = tunnel.map_err(|error| self.fail(error))?;
+        Ok(self.spdy_over(tunnel.io))
+    }
+
+    /// The client's end of SPDY on a connection that speaks it already.
+    pub(crate) fn spdy_over(&self, io: impl AsyncRead + AsyncWrite + Send + 'static) -> Connection {
         let _inside = self.runtime.enter();
-        Ok(Connection::client(tunnel.io))
+        Connection::client(io)
     }
 
     /// Any request with any headers; the answer is what the server says, good or bad.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use api::core::{Node, Pod, Taint, Toleration};
 use object::Quantity;
 
-use crate::eviction::Pressure;
+use crate::{eviction::Pressure, sysctl::Allowlist};
 
 /// Why a pod may not run here: a reason and a message, as its status says them.
 pub(crate) type RejectReason = (String, String);
@@ -20,6 +20,7 @@ pub(crate) struct AdmissionContext<'a> {
     /// The pods that are there already.
     pub(crate) admitted_pods: &'a [Pod],
     pub(crate) pressure: &'a [Pressure],
+    pub(crate) sysctls: &'a Allowlist,
 }
 
 /// What a pod asks of a resource that the node has not.
@@ -34,22 +35,6 @@ pub(crate) struct InsufficientResource {
 const MEMORY_PRESSURE: &str = "node.kubernetes.io/memory-pressure";
 /// Pods from here on are the cluster's own.
 const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;
-/// Kernel settings that concern nobody but the pod itself.
-const SAFE_SYSCTLS: [&str; 12] = [
-    "kernel.shm_rmid_forced",
-    "net.ipv4.ip_local_port_range",
-    "net.ipv4.tcp_syncookies",
-    "net.ipv4.ping_group_range",
-    "net.ipv4.ip_unprivileged_port_start",
-    "net.ipv4.ip_local_reserved_ports",
-    "net.ipv4.tcp_keepalive_time",
-    "net.ipv4.tcp_fin_timeout",
-    "net.ipv4.tcp_keepalive_intvl",
-    "net.ipv4.tcp_keepalive_probes",
-    "net.ipv4.tcp_rmem",
-    "net.ipv4.tcp_wmem",
-];
-
 /// The first thing that stands against the pod.
 pub(crate) fn admit(
     pod: &Pod,
@@ -57,7 +42,9 @@ pub(crate) fn admit(
     place: &AdmissionContext<'_>,
 ) -> Result<(), RejectReason> {
     under_pressure(pod, is_static, place.pressure)?;
-    sysctls(pod)?;
+    if let Some(why) = place.sysctls.refusal(pod) {
+        return Err(("SysctlForbidden".into(), format!("forbidden sysctl: {why}")));
+    }
     check_os_and_arch(pod)?;
     if let Some(short) = insufficient_resources(pod, place).into_iter().next() {
         return Err((format!("OutOf{}", short.resource), short.to_string()));
@@ -153,27 +140,6 @@ fn under_pressure(pod: &Pod, is_static: bool, pressure: &[Pressure]) -> Result<(
     Err(("Evicted".into(), format!("The node had condition: [{}]. ", names.join(" "))))
 }
 
-fn sysctls(pod: &Pod) -> Result<(), RejectReason> {
-    let spec = pod.spec();
-    let Some(context) = spec.security_context() else { return Ok(()) };
-    for sysctl in context.sysctls().iter() {
-        let name = sysctl.name().replace('/', ".");
-        if !SAFE_SYSCTLS.contains(&&*name) {
-            let message = format!("forbidden sysctl: \"{}\" not allowlisted", sysctl.name());
-            return Err(("SysctlForbidden".into(), message));
-        }
-        let shared = match name.split('.').next() {
-            Some("net") if spec.host_network() => "Net",
-            Some("kernel") if spec.host_ipc() => "IPC",
-            _ => continue,
-        };
-        let message =
-            format!("forbidden sysctl: \"{name}\" not allowed with host {shared} enabled");
-        return Err(("SysctlForbidden".into(), message));
-    }
-    Ok(())
-}
-
 fn check_os_and_arch(pod: &Pod) -> Result<(), RejectReason> {
     const LABEL: &str = "kubernetes.io/os";
     if pod.metadata().labels().get(LABEL).is_some_and(|os| os != "linux") {
@@ -229,15 +195,12 @@ mod tests {
         let node = Node::from(from_yaml(node).unwrap());
         let amount = |n| Quantity::new(n, Format::DecimalSi);
         let allocatable = [("cpu".to_owned(), amount(2)), ("pods".to_owned(), amount(3))].into();
+        let sysctls = &Allowlist::default();
+        let (node, allocatable) = (&node, &allocatable);
         admit(
             pod,
             false,
-            &AdmissionContext {
-                node: &node,
-                allocatable: &allocatable,
-                admitted_pods: others,
-                pressure,
-            },
+            &AdmissionContext { node, allocatable, admitted_pods: others, pressure, sysctls },
         )
     }
 
@@ -295,12 +258,10 @@ mod tests {
         let node = "{metadata: {name: n}, spec: {taints: [{key: k, effect: NoExecute}]}}";
         let node = Node::from(from_yaml(node).unwrap());
         let allocatable = [("pods".to_owned(), Quantity::new(3, Format::DecimalSi))].into();
-        let place = AdmissionContext {
-            node: &node,
-            allocatable: &allocatable,
-            admitted_pods: &[],
-            pressure: &[],
-        };
+        let sysctls = &Allowlist::default();
+        let (node, allocatable) = (&node, &allocatable);
+        let place =
+            AdmissionContext { node, allocatable, admitted_pods: &[], pressure: &[], sysctls };
         let (reason, message) = admit(&pod("{}"), false, &place).unwrap_err();
         assert_eq!(reason, "TaintToleration");
         let want =

@@ -13,6 +13,7 @@ use crate::{
     eviction, image_gc, pod_logs,
     reserved::{Reserved, ReservedGroup},
     rotate,
+    sysctl::Allowlist,
 };
 
 /// Where the certificate of the kubelet's port comes from.
@@ -82,6 +83,8 @@ pub struct Config {
     pub eviction: eviction::EvictionConfig,
     pub image_gc: image_gc::ImageGcPolicy,
     pub log_limits: rotate::LogRotationPolicy,
+    /// The kernel settings that pods may have.
+    pub sysctls: Allowlist,
     /// Whether containers without a seccomp profile get the runtime's instead of none.
     pub seccomp_default: bool,
     /// How long a stream into a container may carry nothing before it is closed; zero: for ever.
@@ -126,6 +129,7 @@ impl Config {
                 .expect("tested to be good"),
             image_gc: image_gc::ImageGcPolicy::default(),
             log_limits: rotate::LogRotationPolicy::default(),
+            sysctls: Allowlist::default(),
             seccomp_default: false,
             streaming_idle: Duration::from_hours(4),
             version: "v1.37.1".into(),

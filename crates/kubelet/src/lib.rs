@@ -31,6 +31,7 @@ mod runtime;
 mod server;
 mod source;
 mod statuses;
+pub mod sysctl;
 mod usage;
 mod volumes;
 
@@ -49,7 +50,7 @@ use std::{
 use ::runtime::{Cache, CachedApi, Context, EventRecorder, EventType, InvolvedObject};
 use api::core::{Node, Pod, Service};
 use client::Selectors;
-use object::{Clock, NamespacedName, SystemClock};
+use object::{Clock, NamespacedName, SystemClock, Text};
 use tokio::{
     sync::{Notify, OnceCell, watch},
     time::{Instant, sleep},
@@ -189,8 +190,11 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
     if let Some(nodes) = &host.nodes {
         let weak = Arc::downgrade(&host);
         nodes.on_change(move |old, new| {
-            let range = |node: Option<&Node>| node.map(|node| node.spec().pod_cidr().to_owned());
-            if let Some(host) = weak.upgrade().filter(|_| range(old) != range(new)) {
+            let watched = |node: Option<&Node>| {
+                let spec = node?.spec();
+                Some((spec.pod_cidr().to_owned(), spec.unschedulable()))
+            };
+            if let Some(host) = weak.upgrade().filter(|_| watched(old) != watched(new)) {
                 host.node_changed.notify_one();
             }
         });
@@ -305,12 +309,9 @@ impl KubeletContext {
         for (name, amount) in node.status().allocatable().iter() {
             allocatable.insert(name.to_owned(), amount);
         }
-        judge(&AdmissionContext {
-            node: &node,
-            allocatable: &allocatable,
-            admitted_pods: others,
-            pressure,
-        })
+        let sysctls = &self.config.sysctls;
+        let (node, allocatable) = (&node, &allocatable);
+        judge(&AdmissionContext { node, allocatable, admitted_pods: others, pressure, sysctls })
     }
 
     pub(crate) fn pressure(&self) -> Vec<Pressure> {
@@ -339,8 +340,10 @@ impl KubeletContext {
     pub(crate) fn record_node_event(&self, severity: EventType, reason: &str, message: String) {
         tracing::debug!(reason, message);
         if let Some(recorder) = &self.recorder {
-            let node = node::initial_node(&self.config);
-            recorder.record(InvolvedObject::of(&node), severity, reason, message);
+            let node = self.node().unwrap_or_else(|| node::initial_node(&self.config));
+            let node =
+                InvolvedObject { resource_version: Text::default(), ..InvolvedObject::of(&node) };
+            recorder.record(node, severity, reason, message);
         }
     }
 

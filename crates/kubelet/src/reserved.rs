@@ -12,6 +12,8 @@ pub struct Reserved(BTreeMap<String, Quantity>);
 /// A group that is limited to what is reserved for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReservedGroup {
+    /// What it is called in events: `kube reserved` or `system reserved`.
+    pub name: String,
     /// The group's path; it must exist.
     pub path: String,
     pub reserved: Reserved,

@@ -116,6 +116,7 @@ mod tests {
             allocatable: &allocatable,
             admitted_pods: &others,
             pressure: &[],
+            sysctls: &crate::sysctl::Allowlist::default(),
         };
         check_fit(&pod("1"), &place).unwrap();
         let (reason, message) = check_fit(&pod("1500m"), &place).unwrap_err();

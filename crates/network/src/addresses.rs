@@ -1,6 +1,5 @@
-//! Who has which address: one small file per address, named after it, so that a
-//! restart finds everything and a crash can leak nothing that `collect` does not
-//! find.
+//! IP address management (IPAM): one small file per allocated address, named after it. A restart finds all allocations,
+//! and `collect` finds everything that a crash may leave behind.
 
 use crate::{Attachment, Cidr, Error, PortMapping, Result, io_error};
 use serde::{Deserialize, Serialize};
@@ -11,14 +10,14 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use sys::durable_record::{self, Durability};
 
-/// The first address is the network's, the second the gateway's.
+/// The first address is that of the network, the second that of the gateway.
 const FIRST_POD_OFFSET: u32 = 2;
-/// A range may be vast; a node never holds more pods than this.
+/// Maximum number of addresses that are used of a range.
 const MAX_ADDRESSES: u32 = 1 << 20;
-/// Names, addresses and a port for each that a pod may have.
+/// Maximum size of a record in bytes: names, addresses and the host ports of a pod.
 const LARGEST_RECORD: u64 = 16 << 20;
 
-/// A sandbox's place in the ranges.
+/// The addresses and host ports of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Allocation {
     pub(crate) id: String,
@@ -29,21 +28,21 @@ pub(crate) struct Allocation {
     pub(crate) port_mappings: Vec<PortMapping>,
 }
 
-/// The addresses of the node's ranges. With two families a pod has the same
-/// distance from the start in both, so one file tells both.
+/// The allocations of the node's podCIDRs. In dual stack a pod has the same offset in both ranges, so one file covers
+/// both.
 #[derive(Debug)]
 pub(crate) struct Ipam {
     directory: PathBuf,
     ranges: Vec<Cidr>,
     records: BTreeMap<String, Allocation>,
     used: BTreeSet<IpAddr>,
-    /// Where the search goes on, so that an address rests before it is used again.
+    /// The offset where the search continues, so that an address is not reused at once.
     next_offset: u32,
 }
 
 impl Ipam {
-    /// Reads what is on disk. A record that cannot be read is put aside, unless its address
-    /// `is_used`: then nobody else gets the address.
+    /// Reads the records on disk. An unreadable record is moved aside, unless its address `is_used`: then the address
+    /// stays allocated.
     pub(crate) fn open(
         directory: PathBuf,
         ranges: Vec<Cidr>,
@@ -79,7 +78,7 @@ impl Ipam {
         Ok(ledger)
     }
 
-    /// Nothing is known of the address but that it was given to somebody.
+    /// Handles an unreadable record: only the address is known.
     fn unreadable(&mut self, path: &Path, why: &str, is_used: impl Fn(IpAddr) -> bool) {
         let path_text = path.display();
         if let Some(ip) = address(path).filter(|ip| is_used(*ip)) {
@@ -94,14 +93,14 @@ impl Ipam {
         }
     }
 
-    /// The record of a sandbox; a new one gets the next free address.
+    /// The allocation of a sandbox; a new sandbox gets the next free address.
     pub(crate) fn allocate(&mut self, attachment: &Attachment) -> Result<Allocation> {
         if let Some(record) = self.records.get(&attachment.sandbox_id) {
             return Ok(record.clone());
         }
         let primary = *self.ranges.first().expect("the configuration names a range");
         let size = primary.size().min(MAX_ADDRESSES);
-        // The last address of an IPv4 range is its broadcast address.
+        // The last address of an IPv4 range is the broadcast address.
         let end = if primary.ip.is_ipv4() { size - 1 } else { size };
         let search = (self.next_offset..end).chain(FIRST_POD_OFFSET..self.next_offset.min(end));
         let (at, ips) = search
@@ -123,7 +122,7 @@ impl Ipam {
         Ok(record)
     }
 
-    /// Forgets a sandbox and gives what it had.
+    /// Releases the allocation of a sandbox and returns it.
     pub(crate) fn release(&mut self, id: &str) -> Result<Option<Allocation>> {
         let Some(record) = self.records.get(id) else { return Ok(None) };
         let path = self.path(record);
@@ -153,7 +152,7 @@ impl Ipam {
         self.records.insert(record.id.clone(), record);
     }
 
-    /// After a power cut there is no pod that has the address.
+    /// Not synced: after a power failure no pod has the address any more.
     fn write(&self, record: &Allocation) -> Result<()> {
         let path = self.path(record);
         let bytes = serde_json::to_vec(record).expect("strings, numbers and addresses");
@@ -166,7 +165,7 @@ impl Ipam {
     }
 }
 
-/// A record that says what its file name says.
+/// Reads a record and checks that its file name matches.
 fn read(path: &Path) -> Result<Allocation, String> {
     let bytes = durable_record::read(path, LARGEST_RECORD).map_err(|error| error.to_string())?;
     let record: Allocation =

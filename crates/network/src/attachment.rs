@@ -1,16 +1,16 @@
-//! What is to be connected, and what came of it.
+//! The input and the result of connecting a sandbox.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// A pod sandbox and what it asks of the network.
+/// A pod sandbox with its network settings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Attachment {
     /// The sandbox id: unique on the node, safe as a file name.
     pub sandbox_id: String,
-    /// The network namespace, such as /run/netns/NAME; may be gone at `remove`.
+    /// The network namespace, such as /run/netns/NAME; may not exist any more at `remove`.
     pub netns: PathBuf,
     pub namespace: String,
     pub name: String,
@@ -19,14 +19,14 @@ pub struct Attachment {
     pub bandwidth: Option<Bandwidth>,
 }
 
-/// A port of the node that leads to one of the pod.
+/// A host port, forwarded to a port of the pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PortMapping {
     pub host_port: u16,
     pub container_port: u16,
     pub protocol: Protocol,
-    /// Only at this address of the node; none: at all.
+    /// Only on this host IP; `None` for all.
     #[serde(rename = "hostIP", skip_serializing_if = "Option::is_none", default)]
     pub host_ip: Option<IpAddr>,
 }
@@ -39,14 +39,14 @@ pub enum Protocol {
     Sctp,
 }
 
-/// Limits in bits a second; zero is none.
+/// Limits in bits per second; zero means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bandwidth {
     pub ingress: u64,
     pub egress: u64,
 }
 
-/// The addresses of a connected pod, the primary one first.
+/// The IP addresses of a connected pod, the primary one first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddResult {
     pub ips: Vec<IpAddr>,

@@ -1,5 +1,4 @@
-//! Our own pod network: routed veth pairs, addresses kept on disk, one nftables
-//! table a family.
+//! The built-in pod network: routed veth pairs, IPAM on disk, and one nftables table per address family.
 
 use crate::addresses::{Allocation, Ipam};
 use crate::interface::{self, POD_INTERFACE, VethConfig, sysctl};
@@ -16,22 +15,22 @@ use std::time::Duration;
 use sys::netlink::{self, Address, Cidr, NetlinkFamily, NetworkNamespace, Socket, run_in_netns};
 use sys::nft::{self, Batch, Table, diff};
 
-/// How often the rules in the kernel are looked at.
+/// Interval at which the rules in the kernel are checked.
 const REPAIR: Duration = Duration::from_secs(10);
 
-/// What the network of one node is made of.
+/// Configuration of the network of a node.
 #[derive(Debug, Clone)]
 pub struct BuiltinConfig {
-    /// Where addresses are kept; also what our names are made from.
+    /// Directory of the IPAM records. Interface and table names are derived from it.
     pub directory: PathBuf,
-    /// The node's ranges (podCIDRs), at most one a family, the primary one first.
+    /// The node's podCIDRs, at most one per address family, the primary one first.
     pub pod_cidrs: Vec<Cidr>,
-    /// The ranges of all nodes' pods: beyond them packets are masqueraded.
+    /// The cluster CIDRs: packets to other destinations are masqueraded.
     pub cluster_cidrs: Vec<Cidr>,
     pub mtu: u32,
 }
 
-/// The network of this node. Cheap to clone; every clone is the same network.
+/// The network of this node. Clones share it.
 #[derive(Debug, Clone)]
 pub struct BuiltinNetwork(Arc<Inner>);
 
@@ -39,7 +38,7 @@ pub struct BuiltinNetwork(Arc<Inner>);
 struct Inner {
     config: BuiltinConfig,
     veth: VethConfig,
-    /// The node's namespace: that of the thread which started the network.
+    /// The host's network namespace: that of the thread that started the network.
     host_netns: NetworkNamespace,
     state: Mutex<State>,
 }
@@ -47,13 +46,13 @@ struct Inner {
 #[derive(Debug)]
 struct State {
     ipam: Ipam,
-    /// What the kernel holds; none after a write that failed.
+    /// The tables written to the kernel; `None` after a failed write.
     tables: Option<Vec<Table>>,
 }
 
-/// Removes what the network of this directory has in the kernel: interfaces, routes and rules of
-/// the calling thread's namespace; and forgets who had which address. Writes nothing to disk, so
-/// that it works where the disk is full and where the network never started.
+/// Removes everything of the network of this directory from the kernel: interfaces, routes and rules in the calling
+/// thread's namespace. Also deletes the IPAM records. It writes nothing to disk, so it works when the disk is full and
+/// when the network never started.
 pub fn remove(directory: &Path, cluster: &[Cidr]) -> Result<()> {
     let names = Names::of(directory);
     let mut socket = Socket::open(NetlinkFamily::Route)?;
@@ -75,12 +74,12 @@ pub fn remove(directory: &Path, cluster: &[Cidr]) -> Result<()> {
     }
 }
 
-/// Below the directory: who has which address.
+/// Subdirectory of the IPAM records.
 const ADDRESSES: &str = "addresses";
 
 impl BuiltinNetwork {
-    /// Brings the network up in the calling thread's namespace: gateway, settings,
-    /// rules. What was connected before stays connected.
+    /// Sets up the network in the calling thread's namespace: gateway, sysctls and rules. Existing sandboxes stay
+    /// connected.
     pub fn start(config: BuiltinConfig) -> Result<Self> {
         check(&config)?;
         let names = Names::of(&config.directory);
@@ -93,7 +92,7 @@ impl BuiltinNetwork {
             sysctl(name, "1")?;
         }
         let links = netlink::links(&mut Socket::open(NetlinkFamily::Route)?)?;
-        // who has an interface has its address, whatever the disk says
+        // an address with an interface is in use, whatever the disk contains
         let is_used = |ip: IpAddr| links.iter().any(|link| link.name == names.interface(ip));
         let directory = config.directory.join(ADDRESSES);
         let ledger = Ipam::open(directory, config.pod_cidrs.clone(), is_used)?;
@@ -109,12 +108,12 @@ impl BuiltinNetwork {
         Ok(Self(node))
     }
 
-    /// The gateway addresses, one a family: the node's own addresses towards pods.
+    /// The gateway addresses, one per address family: the node's addresses towards the pods.
     pub fn gateways(&self) -> &[IpAddr] {
         &self.0.veth.gateways
     }
 
-    /// Routes to the other nodes: their pod ranges and addresses, all of them.
+    /// Sets the routes to all other nodes: their podCIDRs and node IPs.
     pub async fn set_routes(&self, peers: BTreeMap<Cidr, IpAddr>) -> Result<()> {
         self.run(move |node| {
             node.in_host_netns(|| routes::apply(&node.config.cluster_cidrs, &peers))
@@ -122,12 +121,12 @@ impl BuiltinNetwork {
         .await
     }
 
-    /// Removes everything of ours: interfaces, routes, rules, addresses.
+    /// Removes everything: interfaces, routes, rules and addresses.
     pub async fn tear_down(&self) -> Result<()> {
         self.run(Inner::down).await
     }
 
-    /// Kernel calls block, so they run beside the async threads.
+    /// Runs blocking kernel calls on a blocking thread.
     async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
@@ -185,14 +184,14 @@ impl Inner {
             }
         });
         if let Err(error) = connected {
-            // Nothing half-made stays: the caller tries again with a new sandbox.
+            // Undo a partial setup: the caller retries with a new sandbox.
             self.remove(&attachment.sandbox_id)?;
             return Err(error);
         }
         Ok(AddResult { ips: record.ips, interface: POD_INTERFACE.to_owned() })
     }
 
-    /// The address is given back last, so that nobody gets it before it is free.
+    /// Disconnects a sandbox. The address is released last, when it is really free.
     fn remove(&self, id: &str) -> Result<()> {
         let Some(record) = self.lock().ipam.get(id).cloned() else { return Ok(()) };
         self.in_host_netns(|| {
@@ -222,7 +221,7 @@ impl Inner {
         })
     }
 
-    /// Addresses of dead sandboxes, then interfaces that no address explains.
+    /// Removes the networks of dead sandboxes, then interfaces without an IPAM record.
     fn collect(&self, live: &BTreeSet<String>) -> Result<()> {
         let dead: Vec<String> = {
             let state = self.lock();
@@ -235,7 +234,7 @@ impl Inner {
         self.in_host_netns(|| {
             let mut socket = Socket::open(NetlinkFamily::Route)?;
             for link in self.interfaces(&mut socket)? {
-                // Under the lock: a sandbox that is being added has its record first.
+                // Under the lock: a sandbox that is being added has its record before its interface.
                 let state = self.lock();
                 let known = |record: &Allocation| self.veth.host_interface_name(record) == link;
                 if !state.ipam.records().any(known) {
@@ -266,7 +265,7 @@ impl Inner {
         })
     }
 
-    /// Writes what differs from the last write; everything after a failed one.
+    /// Writes the tables that differ from the last write; all of them after a failed one.
     fn write_rules(&self, state: &mut State) -> Result<()> {
         let names = &self.veth.names;
         let wanted: Vec<Table> = self
@@ -285,20 +284,20 @@ impl Inner {
         Ok(())
     }
 
-    /// Writes the rules again that somebody else has changed or removed. `known`: the generation
-    /// that was looked at last; gives the one that was looked at now.
+    /// Restores rules that another process has changed or removed. `known` is the nftables generation checked last;
+    /// returns the one checked now.
     fn repair_rules(&self, known: Option<u32>) -> Result<u32> {
         self.in_host_netns(|| {
             let mut state = self.lock();
             let generation = nft::generation()?;
             let Some(tables) = state.tables.as_ref().filter(|_| known != Some(generation)) else {
-                return Ok(generation); // nothing has changed, or the next write writes all
+                return Ok(generation); // unchanged, or the next write writes everything
             };
             for table in tables {
                 if !nft::is_intact(table)? {
                     tracing::warn!(
                         table = table.name,
-                        "somebody changed the network's rules; writing them again"
+                        "another process changed the pod network's nftables rules; restoring them"
                     );
                     state.tables = None;
                     self.write_rules(&mut state)?;
@@ -309,7 +308,7 @@ impl Inner {
         })
     }
 
-    /// Names of our pods' interfaces.
+    /// The names of the host ends of our pods' interfaces.
     fn interfaces(&self, socket: &mut Socket) -> Result<Vec<String>> {
         let ours = |name: &String| self.veth.names.is_interface(name);
         Ok(netlink::links(socket)?.into_iter().map(|link| link.name).filter(ours).collect())
@@ -320,12 +319,12 @@ impl Inner {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // What the lock guards is on disk and in the kernel: a panic leaves it usable.
+        // The guarded state is on disk and in the kernel: it stays usable after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Looks after the rules as long as the network is there.
+/// Starts a thread that checks the rules for as long as the network exists.
 fn keep_rules(node: &Arc<Inner>) {
     let weak = Arc::downgrade(node);
     let watch = move || {
@@ -335,17 +334,16 @@ fn keep_rules(node: &Arc<Inner>) {
             let Some(node) = weak.upgrade() else { return };
             match node.repair_rules(known) {
                 Ok(generation) => known = Some(generation),
-                Err(error) => tracing::warn!(%error, "the network's rules cannot be looked at"),
+                Err(error) => tracing::warn!(%error, "cannot check the pod network's nftables rules"),
             }
         }
     };
     if let Err(error) = std::thread::Builder::new().name("network-rules".into()).spawn(watch) {
-        tracing::warn!(%error, "nobody looks after the network's rules");
+        tracing::warn!(%error, "cannot start the thread that checks the pod network's nftables rules");
     }
 }
 
-/// A bridge without ports, which holds the gateway's address whatever other
-/// interfaces the node has.
+/// Creates a bridge without ports, which holds the gateway addresses independently of the node's other interfaces.
 fn create_gateway_bridge(names: &Names, gateways: &[IpAddr]) -> Result<()> {
     let mut socket = Socket::open(NetlinkFamily::Route)?;
     match netlink::add_bridge(&mut socket, &names.gateway_bridge, [0x0a, 0x57, 0, 0, 0, 1]) {
@@ -373,7 +371,7 @@ fn check(config: &BuiltinConfig) -> Result<()> {
     }
 }
 
-/// No two sandboxes share a port of the node.
+/// Rejects a host port that another sandbox uses.
 fn check_host_port_conflicts(ledger: &Ipam, attachment: &Attachment) -> Result<()> {
     for record in ledger.records().filter(|record| record.id != attachment.sandbox_id) {
         for port in &attachment.port_mappings {

@@ -1,9 +1,9 @@
-//! Any network plugin, through the CNI protocol: the configuration folder's first
-//! list of plugins, run one after the other, the last one's result kept on disk so
-//! that `remove` and `check` can hand it back.
+//! CNI plugins: runs the first plugin list of the configuration directory. The result is cached on disk, because
+//! `remove` and `check` must pass it to the plugins again.
 
 mod configuration;
 mod invocation;
+mod processes;
 mod result;
 mod result_cache;
 
@@ -22,20 +22,22 @@ use std::path::PathBuf;
 use std::time::Duration;
 use sys::netlink::{self, NetlinkFamily, NetworkNamespace, Socket, run_in_netns};
 
-/// Where plugins and their configuration lie.
+/// Paths of the plugins and their configuration.
 #[derive(Debug, Clone)]
 pub struct CniExecConfig {
-    /// *.conflist, *.conf and *.json; the first by name counts.
+    /// Directory with *.conflist, *.conf and *.json files; the first by name is used.
     pub conf_dir: PathBuf,
-    /// Folders of plugin programs, in search order.
+    /// Directories with plugin executables, in search order.
     pub bin_dirs: Vec<PathBuf>,
-    /// Where results are kept.
+    /// Directory for cached results.
     pub state_dir: PathBuf,
-    /// The longest that one plugin may run.
+    /// Timeout of one plugin.
     pub plugin_timeout: Duration,
+    /// The cgroup below which each run of a plugin has a cgroup of its own.
+    pub parent_cgroup: String,
 }
 
-/// The network of whatever plugins the folder names.
+/// A pod network that runs CNI plugins.
 #[derive(Debug, Clone)]
 pub struct CniExec {
     config: CniExecConfig,
@@ -45,6 +47,7 @@ pub struct CniExec {
 impl CniExec {
     pub fn new(config: CniExecConfig) -> Self {
         let store = ResultCache::new(config.state_dir.join("results"));
+        processes::kill_stale(&config.parent_cgroup);
         Self { config, store }
     }
 
@@ -68,8 +71,7 @@ impl CniExec {
     }
 
     async fn remove(&self, attachment: &Attachment) -> Result<()> {
-        // The configuration of `add` counts; a sandbox whose `add` failed has none
-        // kept, and what it left is removed with the present one.
+        // Uses the configuration of the `add`. If the `add` failed, none is cached, and the current one is used.
         let kept = match self.store.read(&attachment.sandbox_id)? {
             Some(kept) => kept,
             None => match NetworkConfigList::load(&self.config.conf_dir) {
@@ -116,8 +118,7 @@ impl CniExec {
         Ok(())
     }
 
-    /// Removes the kept sandboxes that are gone, then lets plugins of 1.1 collect
-    /// what nobody kept.
+    /// Removes cached sandboxes that no longer exist, then calls GC of plugins with CNI 1.1.
     async fn collect(&self, live: &BTreeSet<String>) -> Result<()> {
         for kept in self.store.all()? {
             if !live.contains(&kept.id) {
@@ -150,6 +151,7 @@ impl CniExec {
             cni_path: self.config.bin_dirs.clone(),
             stdin: input.to_string(),
             deadline: self.config.plugin_timeout,
+            parent_cgroup: self.config.parent_cgroup.clone(),
         }
     }
 }
@@ -176,7 +178,7 @@ impl Cni for CniExec {
     }
 }
 
-/// What kubelets tell plugins about the pod.
+/// `CNI_ARGS` with the pod's metadata, as kubelets pass it.
 fn cni_args(attachment: &Attachment) -> String {
     if attachment.sandbox_id.is_empty() {
         return String::new();
@@ -187,7 +189,7 @@ fn cni_args(attachment: &Attachment) -> String {
     )
 }
 
-/// The loopback interface is the runtime's work, not a plugin's.
+/// Brings up the loopback interface, which is the runtime's task, not a plugin's.
 async fn bring_up_loopback(attachment: &Attachment) -> Result<()> {
     let path = attachment.netns.clone();
     let up = move || -> Result<()> {
@@ -202,7 +204,8 @@ async fn bring_up_loopback(attachment: &Attachment) -> Result<()> {
         .map_err(|e| Error::Io("network task".to_owned(), std::io::Error::other(e)))?
 }
 
-/// Some networks serve host ports by their own means, so this is no error.
+/// Logs a warning for settings that no plugin supports. It is no error, because some networks implement host ports by
+/// other means.
 fn warn_missing_capabilities(list: &NetworkConfigList, attachment: &Attachment) {
     let heard = |capability: &str| {
         list.plugins.iter().any(|p| p["capabilities"][capability].as_bool() == Some(true))

@@ -1,7 +1,6 @@
-//! A pod's interface: a veth pair with a route to the pod on the node's side and
-//! everything through the gateway on the pod's. Packets between pods are routed,
-//! never bridged, so that every one passes the node's rules whatever modules the
-//! kernel has. Neighbours are fixed: the first packet waits for no ARP.
+//! The interface of a pod: a veth pair, with a route to the pod on the host side and a default route through the
+//! gateway on the pod side. Packets between pods are routed, not bridged, so that they always pass the host's netfilter
+//! rules, whatever modules the kernel has. Neighbour entries are static: the first packet does not wait for ARP.
 
 use crate::addresses::Allocation;
 use crate::names::{Names, macs};
@@ -14,12 +13,12 @@ use sys::netlink::{
     run_in_netns,
 };
 
-/// The interface's name inside the pod.
+/// The name of the interface in the pod.
 pub(crate) const POD_INTERFACE: &str = "eth0";
-/// Who made a route; a number that no routing daemon uses.
+/// The protocol number of our routes, which no routing daemon uses.
 pub(crate) const ROUTE_PROTOCOL: u8 = 0xd7;
 
-/// The parts that are the same for all pods of the node.
+/// Settings shared by all pods of the node.
 #[derive(Debug)]
 pub(crate) struct VethConfig {
     pub(crate) names: Names,
@@ -28,8 +27,8 @@ pub(crate) struct VethConfig {
 }
 
 impl VethConfig {
-    /// Makes the pair and both sides' addresses and routes. The calling thread is
-    /// in the node's namespace.
+    /// Creates the veth pair with the addresses and routes of both ends. The calling thread must be in the host's
+    /// network namespace.
     pub(crate) fn connect(&self, record: &Allocation, pod: &NetworkNamespace) -> Result<()> {
         let mut socket = Socket::open(NetlinkFamily::Route)?;
         let name = self.host_interface_name(record);
@@ -44,7 +43,7 @@ impl VethConfig {
         };
         match netlink::add_veth(&mut socket, &veth) {
             Err(error) if error.is_already_exists() => {
-                // Left by an attempt that was cut short: the address is ours, so is the name.
+                // Left by an interrupted attempt: the address is ours, and so is the name.
                 remove(&mut socket, &name)?;
                 netlink::add_veth(&mut socket, &veth)?;
             }
@@ -54,12 +53,13 @@ impl VethConfig {
         run_in_netns(pod, || self.configure_pod_end(record, mac))?
     }
 
-    /// Removes the node's end, and the other with it.
+    /// Removes the host end, and with it the pod end.
     pub(crate) fn disconnect(&self, record: &Allocation) -> Result<()> {
         remove(&mut Socket::open(NetlinkFamily::Route)?, &self.host_interface_name(record))
     }
 
-    /// The first thing that is not as `connect` left it.
+    /// The first difference between the pod's interface and what `connect` configured; `None` if there is none. Used by
+    /// CNI CHECK.
     pub(crate) fn find_mismatch(
         &self,
         record: &Allocation,
@@ -114,7 +114,7 @@ impl VethConfig {
             )?;
             netlink::set_neighbour(socket, Neighbour { index, ip, mac: peer_mac })?;
         }
-        // A pod sends from its own address only, and tells the node nothing about routes.
+        // A pod may send from its own address only, and the host accepts no routes from it.
         sysctl(&format!("ipv4/conf/{name}/rp_filter"), "1")?;
         for setting in ["accept_redirects", "secure_redirects", "send_redirects"] {
             sysctl(&format!("ipv4/conf/{name}/{setting}"), "0")?;
@@ -122,7 +122,7 @@ impl VethConfig {
         for setting in ["accept_ra", "accept_redirects", "autoconf"] {
             let setting = format!("ipv6/conf/{name}/{setting}");
             if Path::new("/proc/sys/net").join(&setting).exists() {
-                sysctl(&setting, "0")?; // else the kernel has no IPv6
+                sysctl(&setting, "0")?; // otherwise the kernel has no IPv6
             }
         }
         if record
@@ -175,7 +175,7 @@ impl VethConfig {
     }
 }
 
-/// Removes an interface if it is there.
+/// Removes an interface if it exists.
 pub(crate) fn remove(socket: &mut Socket, name: &str) -> Result<()> {
     match netlink::remove_link(socket, name) {
         Err(error) if error.is_not_found() => Ok(()),
@@ -183,8 +183,8 @@ pub(crate) fn remove(socket: &mut Socket, name: &str) -> Result<()> {
     }
 }
 
-/// Writes a setting below net/ of the calling thread's namespace, unless it is so
-/// already (the file may be read-only then).
+/// Writes a sysctl below net/ in the calling thread's namespace, unless it has that value already (the file may be
+/// read-only).
 pub(crate) fn sysctl(name: &str, value: &str) -> Result<()> {
     let path = format!("/proc/sys/net/{name}");
     if fs::read_to_string(&path).is_ok_and(|now| now.trim() == value) {

@@ -1,6 +1,5 @@
-//! The pod network behind one seam, `Cni`: our own (`BuiltinNetwork`: routed veth pairs,
-//! addresses kept on disk, nftables) or any plugin through the CNI protocol
-//! (`CniExec`).
+//! The pod network behind the `Cni` trait: the built-in one (`BuiltinNetwork`: routed veth pairs, IPAM on disk,
+//! nftables) or CNI plugins (`CniExec`).
 
 mod addresses;
 mod attachment;
@@ -22,24 +21,24 @@ use std::io;
 
 /// Connects sandboxes to the pod network.
 pub trait Cni: Send + Sync {
-    /// Connects a sandbox; again with the same id gives the same addresses (the
-    /// built-in one) or what the plugin says.
+    /// Connects a sandbox. Called again with the same id, the built-in network returns the same addresses; a plugin
+    /// decides for itself.
     fn add<'a>(&'a self, attachment: &'a Attachment) -> BoxFuture<'a, Result<AddResult>>;
 
-    /// Disconnects it. What is gone already is no error, so that it can be retried.
+    /// Disconnects a sandbox. It is no error if it is disconnected already, so that this can be retried.
     fn remove<'a>(&'a self, attachment: &'a Attachment) -> BoxFuture<'a, Result<()>>;
 
-    /// Fails when the sandbox's network is not as `add` left it.
+    /// Fails if the sandbox's network is not as `add` configured it.
     fn check<'a>(&'a self, attachment: &'a Attachment) -> BoxFuture<'a, Result<()>>;
 
-    /// Fails when no sandbox could be connected now; decides NetworkReady.
+    /// Fails if no sandbox can be connected now; determines the NetworkReady condition.
     fn status(&self) -> BoxFuture<'_, Result<()>>;
 
-    /// Removes what belongs to none of these sandboxes.
+    /// Removes everything that belongs to none of these sandboxes.
     fn gc<'a>(&'a self, live: &'a BTreeSet<String>) -> BoxFuture<'a, Result<()>>;
 }
 
-/// What a caller can act upon.
+/// Errors of the pod network.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("no free address in {0}")]
@@ -66,7 +65,7 @@ fn suffix(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(": {text}") }
 }
 
-/// Names the thing that an I/O error happened to.
+/// Adds the subject of an I/O error.
 fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
     let what = what.into();
     move |error| Error::Io(what, error)

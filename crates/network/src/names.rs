@@ -1,15 +1,14 @@
-//! Names in the kernel that are ours alone: two clusters on one machine never
-//! see each other's.
+//! Names of kernel objects. They are unique per cluster, so that two clusters on one host do not interfere.
 
 use std::net::IpAddr;
 use std::path::Path;
 
-/// The names of one cluster's network on this node.
+/// The names of a cluster's network on this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Names {
-    /// The device that holds the gateway's address.
+    /// The bridge that holds the gateway addresses.
     pub(crate) gateway_bridge: String,
-    /// What the pods' interfaces on the node's side begin with.
+    /// Prefix of the host ends of the pods' interfaces.
     pub(crate) veth_prefix: String,
     pub(crate) nft_table: String,
 }
@@ -24,19 +23,19 @@ impl Names {
         }
     }
 
-    /// Whether an interface is a pod's of this cluster.
+    /// Whether an interface belongs to a pod of this cluster.
     pub(crate) fn is_interface(&self, name: &str) -> bool {
         name.len() == 15 && name.starts_with(&self.veth_prefix)
     }
 
-    /// The node's end of the pair of the pod with this address: unique as the
-    /// address is, and exactly the fifteen characters that fit.
+    /// The host end of the veth pair of the pod with this IP: unique like the IP, and exactly fifteen characters, the
+    /// kernel's limit.
     pub(crate) fn interface(&self, ip: IpAddr) -> String {
         format!("{}{:08x}", self.veth_prefix, u32::from_be_bytes(low_32_bits(ip)))
     }
 }
 
-/// The pod's and the node's hardware addresses, made of the pod's address.
+/// The MAC addresses of the pod end and the host end, derived from the pod IP.
 pub(crate) fn macs(ip: IpAddr) -> ([u8; 6], [u8; 6]) {
     let [a, b, c, d] = low_32_bits(ip);
     ([0x0a, 0x58, a, b, c, d], [0x0a, 0x59, a, b, c, d])
@@ -52,7 +51,7 @@ fn low_32_bits(ip: IpAddr) -> [u8; 4] {
     }
 }
 
-/// FNV-1a: stable for ever, which the standard hasher does not promise.
+/// FNV-1a, which is stable for ever, unlike the standard hasher.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -1,4 +1,4 @@
-//! Routes to the other nodes' pods: a pure difference, then few netlink calls.
+//! Routes to the other nodes' pods: computes a difference, then applies it with netlink.
 
 use crate::interface::ROUTE_PROTOCOL;
 use crate::{Cidr, Result};
@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use sys::netlink::{self, NetlinkFamily, Route, Socket};
 
-/// What is to be done to reach `peers`: routes to set, routes to remove. Only our
-/// own routes inside the cluster's ranges are looked at, and never a single pod's.
+/// The routes to set and to remove in order to reach `peers`. Considers only our own routes within the cluster CIDRs,
+/// and never that of a single pod.
 pub(crate) fn diff_routes(
     current: &[Route],
     cluster: &[Cidr],
@@ -39,7 +39,7 @@ pub(crate) fn diff_routes(
     (set, gone)
 }
 
-/// Makes the kernel's routes those of `peers`.
+/// Applies the routes of `peers` to the kernel.
 pub(crate) fn apply(cluster: &[Cidr], peers: &BTreeMap<Cidr, IpAddr>) -> Result<()> {
     let mut socket = Socket::open(NetlinkFamily::Route)?;
     let current = netlink::routes(&mut socket)?;

@@ -1,5 +1,5 @@
-//! The network's own nftables table, as a pure function of what is connected:
-//! masquerade on the way out of the cluster, and host ports.
+//! The nftables table of the pod network, as a pure function of the connected sandboxes: masquerading of traffic that
+//! leaves the cluster, and host ports.
 
 use crate::addresses::Allocation;
 use crate::names::Names;
@@ -12,7 +12,7 @@ const ADDRESS_FIELDS: [Field; 3] = [Field::Destination, Field::Protocol, Field::
 const MULTICAST: Cidr = Cidr { ip: IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0)), prefix: 4 };
 const LOOPBACK: Cidr = Cidr { ip: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), prefix: 8 };
 
-/// The table of one family.
+/// The table of one address family.
 pub(crate) fn table<'a>(
     names: &Names,
     pods: Cidr,
@@ -37,7 +37,7 @@ pub(crate) fn table<'a>(
     table
 }
 
-/// Whether both want the same port of the node.
+/// Whether both use the same host port.
 pub(crate) fn conflicts(one: &PortMapping, other: &PortMapping) -> bool {
     one.host_port == other.host_port
         && one.protocol == other.protocol
@@ -81,8 +81,9 @@ fn masquerade(table: &mut Table, names: &Names, pods: Cidr, cluster: &[Cidr]) {
     chain.rule(out.masquerade().comment("from pods to outside the cluster"));
 }
 
-/// What pods may not send. Host ports of localhost need `route_localnet`; without the first rule
-/// a pod could then reach what listens on the node's loopback only. The kernel's own check of
+/// What pods and neighbours may not send. Host ports of localhost need `route_localnet`; without the first
+/// rule a pod could then reach what listens on the node's loopback only, and a machine on the same wire the
+/// host ports of localhost: their addresses are translated before the kernel looks where packets go. The kernel's own check of
 /// sources depends on a setting of all interfaces, and IPv6 has none.
 fn guard(table: &mut Table, names: &Names, family: Family) {
     table.base_chain("guard", ChainType::Filter, Hook::Prerouting, -300);
@@ -90,8 +91,12 @@ fn guard(table: &mut Table, names: &Names, family: Family) {
         || Rule::new(family).when(Field::InInterface, Match::interface_prefix(&names.veth_prefix));
     let chain = table.chain("guard");
     if family == Family::Ip {
-        let loopback = from_pods().when(Field::Destination, Match::In(LOOPBACK)).drop();
-        chain.rule(loopback.comment("pods do not reach the node's localhost"));
+        let loopback_interface = [b"lo".as_slice(), &[0; 14]].concat();
+        let loopback = Rule::new(family)
+            .when(Field::InInterface, Match::IsNot(loopback_interface))
+            .when(Field::Destination, Match::In(LOOPBACK))
+            .drop();
+        chain.rule(loopback.comment("nobody else reaches the node's localhost"));
     }
     let spoofed = from_pods().when_source_is_elsewhere().drop();
     chain.rule(spoofed.comment("pods send from their own address"));

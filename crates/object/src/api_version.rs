@@ -1,10 +1,10 @@
-//! Which of two versions of an API is the further one.
+//! Order of API versions by stability, as in discovery.
 
 use std::cmp::Ordering;
 
-/// Compares versions as Kubernetes ranks them: `v2` before `v1`, `v1` before `v1beta2`
-/// before `v1beta1` before `v1alpha1`; before whatever has another form, which is ranked
-/// by the alphabet. What is ranked first is the greater.
+/// Compares versions in Kubernetes' order: `v2` before `v1`, `v1` before `v1beta2` before `v1beta1` before `v1alpha1`,
+/// and all of these before names of another form, which are sorted alphabetically. The version that comes first is the
+/// greater one.
 pub fn compare_versions(a: &str, b: &str) -> Ordering {
     match (rank(a), rank(b)) {
         (Some(a), Some(b)) => a.cmp(&b),
@@ -14,7 +14,7 @@ pub fn compare_versions(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Stability, number, and number of the attempt.
+/// Stability, major version, and minor version.
 fn rank(version: &str) -> Option<(u8, u64, u64)> {
     let rest = version.strip_prefix('v')?;
     let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());

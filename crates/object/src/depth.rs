@@ -1,19 +1,19 @@
-//! How deep input may nest: one limit for whatever reads, changes, stores or writes a tree.
+//! Limits of the nesting depth of objects, for everything that decodes, changes, stores or encodes a value.
 //!
-//! Go's decoders give up at 10,000 levels, on stacks that grow. Ours do not grow, and most code
-//! that walks a tree recurses, so that a tree must be shallow enough for the smallest stack that
-//! any thread has. In a build without optimisation 2 MiB do not suffice for every path yet.
+//! Go's decoders stop at 10,000 levels, on stacks that grow. Rust's stacks do not grow, and most code that walks a
+//! value recurses, so a value must be shallow enough for the smallest stack of any thread. In a debug build 2 MiB do
+//! not suffice for every code path yet.
 
 use crate::Value;
 
-/// How many objects and lists may stand within each other in an object that is stored.
+/// Maximum nesting depth of a stored object.
 pub const MAX: usize = 200;
 
-/// The same for a document in which such an object stands: a list, an event, a review or a
-/// table of a few levels around it. Whoever reads can read what has been stored.
+/// Maximum nesting depth of a document that contains such an object: a list, a watch event, a review or a table. What
+/// has been stored can always be read.
 pub const MAX_DOCUMENT: usize = MAX + 16;
 
-/// Whether a tree nests deeper than `limit` levels. Looks no deeper than that.
+/// Whether a value nests deeper than `limit` levels. Stops at that depth.
 pub fn exceeds(value: &Value, limit: usize) -> bool {
     match value {
         Value::List(items) => limit == 0 || items.iter().any(|item| exceeds(item, limit - 1)),
@@ -30,14 +30,14 @@ pub fn exceeds(value: &Value, limit: usize) -> bool {
 
 /// Whether well-formed JSON nests deeper than `limit` levels.
 pub fn json_exceeds(text: &str, limit: usize) -> bool {
-    // Nearly all texts have fewer brackets than may nest, and counting them is fast.
+    // Nearly all documents have fewer brackets than the limit, and counting brackets is fast.
     let opens = |byte: &&u8| matches!(**byte, b'{' | b'[');
     text.len() > limit
         && text.as_bytes().iter().filter(opens).count() > limit
         && json_depth(text) > limit
 }
 
-/// How deep well-formed JSON nests.
+/// The nesting depth of well-formed JSON.
 pub fn json_depth(text: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let (mut quoted, mut escaped) = (false, false);

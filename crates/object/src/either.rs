@@ -1,18 +1,18 @@
-//! Views of what is a struct, or something simpler in its place.
+//! Views of union-typed fields: a struct, or a simpler value in its place.
 
 use std::marker::PhantomData;
 
 use crate::{Lens, SchemaRef, StructAlternative, Type, Value, View};
 
-/// A struct, or `true` or `false`.
+/// A struct or a bool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StructOrBool<T>(PhantomData<T>);
 
-/// A struct, or a list of them.
+/// A struct or a list of such structs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StructOrList<T>(PhantomData<T>);
 
-/// A struct, or a list of strings.
+/// A struct or a list of strings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StructOrStrings<T>(PhantomData<T>);
 

@@ -1,4 +1,4 @@
-//! JSON, straight into a tree and out of it, with Go's words for what is wrong.
+//! JSON decoder and encoder for `Value`, with Go's error messages.
 
 mod read;
 mod write;

@@ -1,16 +1,16 @@
-//! How much memory a tree takes.
+//! Memory size of values.
 
 use std::sync::Arc;
 
 use crate::{Text, Value};
 
-/// What a list or an object takes beside its values.
+/// Overhead in bytes of a list or an object.
 const NODE: usize = 16;
-/// A text that is longer has memory of its own.
+/// Longer strings are allocated on the heap.
 const INLINE: usize = size_of::<Text>();
 
 impl Value {
-    /// About how many bytes a tree takes.
+    /// Approximate memory of a value in bytes.
     pub fn footprint(&self) -> usize {
         match self {
             Self::Text(text) => heap(text),
@@ -32,8 +32,8 @@ impl Value {
         }
     }
 
-    /// About how many bytes of a tree are not shared with a newer version of it. Looks only at
-    /// what has changed.
+    /// Approximate number of bytes that a value does not share with a newer version of it. Looks only at what has
+    /// changed.
     pub fn unshared(&self, new: &Self) -> usize {
         match (self, new) {
             (Self::List(old), Self::List(new)) if old.as_ptr() == new.as_ptr() => 0,

@@ -1,5 +1,4 @@
-//! What names must look like. Each check answers with what is wrong, in the words
-//! that the API uses in its answers; nothing wrong is an empty list.
+//! Validation of names. Each function returns upstream's error messages; an empty list means that the name is valid.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -11,7 +10,7 @@ const KEY: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character";
 const KEY_RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 
-/// A label in the sense of DNS: `my-name`.
+/// Validates a DNS label: `my-name`.
 pub fn dns1123_label(name: &str) -> Vec<String> {
     let mut wrong = max_length_error(name, 63, "characters");
     if !is_label(name) {
@@ -24,12 +23,12 @@ pub fn dns1123_label(name: &str) -> Vec<String> {
     wrong
 }
 
-/// Labels with dots between them: what most objects are named by.
+/// Validates a DNS subdomain, labels separated by dots: the name of most objects.
 pub fn dns1123_subdomain(name: &str) -> Vec<String> {
     subdomain_within(name, "characters")
 }
 
-/// `*.` and a subdomain.
+/// Validates a wildcard subdomain: `*.` and a subdomain.
 pub fn wildcard_dns1123_subdomain(name: &str) -> Vec<String> {
     let mut wrong = max_length_error(name, 253, "characters");
     if !name.strip_prefix("*.").is_some_and(is_subdomain) {
@@ -38,7 +37,7 @@ pub fn wildcard_dns1123_subdomain(name: &str) -> Vec<String> {
     wrong
 }
 
-/// A label that begins with a letter, as names of services do.
+/// Validates a DNS label that begins with a letter, such as the name of a Service.
 pub fn dns1035_label(name: &str) -> Vec<String> {
     let mut wrong = max_length_error(name, 63, "characters");
     if !(is_label(name) && name.starts_with(|c: char| c.is_ascii_lowercase())) {
@@ -47,7 +46,7 @@ pub fn dns1035_label(name: &str) -> Vec<String> {
     wrong
 }
 
-/// A key of labels, annotations, resources, conditions: `example.com/name`.
+/// Validates a key of labels, annotations, resources or conditions: `example.com/name`.
 pub fn qualified_name(name: &str) -> Vec<String> {
     let key = |wrong: &str| regex_error(wrong, KEY, &["MyName", "my.name", "123-abc"]);
     let mut wrong = Vec::new();
@@ -97,7 +96,7 @@ pub fn label_value(value: &str) -> Vec<String> {
     wrong
 }
 
-/// A key of a config map or secret, which becomes a file name.
+/// Validates a key of a ConfigMap or Secret, which becomes a file name.
 pub fn config_map_key(key: &str) -> Vec<String> {
     let mut wrong = max_length_error(key, 253, "characters");
     if key.is_empty() || !key.bytes().all(is_key_byte) {
@@ -111,7 +110,7 @@ pub fn config_map_key(key: &str) -> Vec<String> {
     wrong
 }
 
-/// What kubectl takes as the name of an environment variable.
+/// Validates the name of an environment variable by kubectl's strict rules.
 pub fn env_var_name(name: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let digit_first = name.starts_with(|c: char| c.is_ascii_digit());
@@ -122,7 +121,7 @@ pub fn env_var_name(name: &str) -> Vec<String> {
     wrong
 }
 
-/// What a container takes as the name of an environment variable.
+/// Validates the name of an environment variable of a container.
 pub fn relaxed_env_var_name(name: &str) -> Vec<String> {
     if name.is_empty() {
         return vec!["environment variable name must be non-empty".to_owned()];
@@ -176,7 +175,7 @@ pub fn in_range(n: i64, low: i64, high: i64) -> Vec<String> {
     vec![format!("must be between {low} and {high}, inclusive")]
 }
 
-/// `10%`.
+/// Validates a percentage such as `10%`.
 pub fn percent(text: &str) -> Vec<String> {
     let digits = text.strip_suffix('%').unwrap_or_default();
     if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -201,7 +200,7 @@ pub fn http_header_name(name: &str) -> Vec<String> {
     )]
 }
 
-/// Any name that can stand in a path: names of roles, of stored versions.
+/// Validates a name that can be a path segment, such as that of a Role or of a stored version.
 pub fn path_segment_name(name: &str) -> Vec<String> {
     if matches!(name, "." | "..") {
         return vec![format!("may not be '{name}'")];
@@ -209,7 +208,7 @@ pub fn path_segment_name(name: &str) -> Vec<String> {
     path_segment_prefix(name)
 }
 
-/// What `generateName` may be where names are path segments.
+/// Validates a `generateName` where names are path segments.
 pub fn path_segment_prefix(name: &str) -> Vec<String> {
     let holds = |part: &&str| name.contains(*part);
     ["/", "%"]
@@ -219,7 +218,7 @@ pub fn path_segment_prefix(name: &str) -> Vec<String> {
         .collect()
 }
 
-/// A prefix of names may end in a dash: this shows it to the checks above without.
+/// A `generateName` may end in a dash: replaces it so that the functions above accept the prefix.
 pub fn mask_trailing_dash(prefix: &str) -> String {
     match prefix.strip_suffix('-') {
         Some(rest) if !rest.is_empty() => {
@@ -231,7 +230,7 @@ pub fn mask_trailing_dash(prefix: &str) -> String {
     }
 }
 
-/// An address in its one right form, for fields made after 1.33.
+/// Validates an IP address in canonical form, for fields added after 1.33.
 pub fn ip(text: &str) -> Vec<String> {
     let wrong = legacy_ip(text, &[]);
     match sloppy_ip(text) {
@@ -245,7 +244,7 @@ pub fn ip(text: &str) -> Vec<String> {
     }
 }
 
-/// An address of an old field: what stood there `before` may stay as it is.
+/// Validates an IP address of an older field: a value in `before` may stay as it is.
 pub fn legacy_ip(text: &str, before: &[&str]) -> Vec<String> {
     if before.contains(&text) {
         return Vec::new();
@@ -261,7 +260,7 @@ pub fn legacy_ip(text: &str, before: &[&str]) -> Vec<String> {
     }
 }
 
-/// An address range in its one right form.
+/// Validates a CIDR in canonical form.
 pub fn cidr(text: &str) -> Vec<String> {
     let wrong = legacy_cidr(text, &[]);
     match sloppy_cidr(text) {
@@ -273,7 +272,7 @@ pub fn cidr(text: &str) -> Vec<String> {
     }
 }
 
-/// An address range of an old field: what stood there `before` may stay as it is.
+/// Validates a CIDR of an older field: a value in `before` may stay as it is.
 pub fn legacy_cidr(text: &str, before: &[&str]) -> Vec<String> {
     let wrong = |wrong: &str| vec![wrong.to_owned()];
     if before.contains(&text) {
@@ -301,7 +300,7 @@ pub fn legacy_cidr(text: &str, before: &[&str]) -> Vec<String> {
     }
 }
 
-/// An address, with leading zeros in the parts of an IPv4 one.
+/// Parses an IP address, allowing leading zeros in IPv4 ones.
 pub fn sloppy_ip(text: &str) -> Option<IpAddr> {
     if text.contains(':') {
         let address: Ipv6Addr = match text.rsplit_once(':') {
@@ -315,7 +314,7 @@ pub fn sloppy_ip(text: &str) -> Option<IpAddr> {
     sloppy_ipv4(text).map(IpAddr::V4)
 }
 
-/// An address and the length of its prefix.
+/// Parses a CIDR: an address and its prefix length.
 pub fn sloppy_cidr(text: &str) -> Option<(IpAddr, u8)> {
     let (address, length) = text.split_once('/')?;
     let six = address.contains(':');
@@ -326,7 +325,7 @@ pub fn sloppy_cidr(text: &str) -> Option<(IpAddr, u8)> {
     Some((address, length))
 }
 
-/// Whether the range `part` is a smaller one inside `whole`.
+/// Whether the CIDR `part` is a strict subnet of `whole`.
 pub fn is_strict_subnet(part: (IpAddr, u8), whole: (IpAddr, u8)) -> bool {
     part.0.is_ipv4() == whole.0.is_ipv4()
         && part.1 > whole.1
@@ -343,7 +342,7 @@ fn sloppy_ipv4(text: &str) -> Option<Ipv4Addr> {
     given.next().is_none().then_some(parts.into())
 }
 
-/// The address with only its first bits.
+/// The address with all bits after the prefix cleared.
 pub fn network_address(address: IpAddr, length: u8) -> IpAddr {
     let keep = u32::from(length);
     match address {
@@ -380,7 +379,7 @@ fn dot_segment_error(name: &str) -> Option<String> {
     }
 }
 
-/// The message for a name that does not match `regex`.
+/// The error message for a name that does not match `regex`.
 fn regex_error(says: &str, regex: &str, examples: &[&str]) -> String {
     let examples: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
     format!("{says} (e.g. {}regex used for validation is '{regex}')", examples.join(" or "))

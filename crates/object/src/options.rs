@@ -1,4 +1,4 @@
-//! What a call may ask for besides the object.
+//! Options and metadata of API requests: ListMeta, DeleteOptions, Preconditions.
 
 use macros::api;
 

@@ -1,8 +1,7 @@
-//! Amounts of a resource: `100m`, `1.5Gi`, `12e6`.
+//! Resource quantities: `100m`, `1.5Gi`, `12e6`.
 //!
-//! A quantity is a decimal number (mantissa and power of ten) and the family of
-//! suffixes it is written with. Nothing below a billionth is kept: it is rounded up,
-//! so that who asks for something never gets nothing.
+//! A quantity is a decimal number (mantissa and power of ten) and the format of its suffix. Fractions of a nano unit
+//! are rounded up, so that a nonzero request never becomes zero.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -17,18 +16,18 @@ use num_bigint::{BigInt, Sign};
 
 use crate::{Text, Type, Value, View};
 
-/// A number with the way it is written.
+/// A decimal number with its format.
 #[derive(Clone, Debug, Default)]
 pub struct Quantity {
     mantissa: BigInt,
     /// The power of ten.
     scale: i32,
     format: Format,
-    /// The text it was read from, where upstream prints that again instead of a canonical one.
+    /// The source text, where upstream prints that instead of the canonical form.
     source_text: Option<Text>,
 }
 
-/// A family of suffixes.
+/// The format of the suffix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// `n u m k M G T P E`.
@@ -67,7 +66,7 @@ impl Quantity {
         self.format
     }
 
-    /// Whether it is a number without a fraction.
+    /// Whether the number has no fraction.
     pub fn is_integer(&self) -> bool {
         let mut up = self.clone();
         up.round_up(0);
@@ -87,17 +86,17 @@ impl Quantity {
         }
     }
 
-    /// In whole units; what is left over counts as one more, away from zero.
+    /// The value in whole units, rounded away from zero.
     pub fn value(&self) -> i64 {
         self.scaled_value(0)
     }
 
-    /// In thousandths, rounded as `value` is.
+    /// The value in thousandths, rounded away from zero.
     pub fn milli_value(&self) -> i64 {
         self.scaled_value(-3)
     }
 
-    /// In units of `10^scale`, rounded away from zero; at most what an `i64` holds.
+    /// The value in units of `10^scale`, rounded away from zero and saturating.
     pub fn scaled_value(&self, scale: i32) -> i64 {
         let most = if self.sign() < 0 { i64::MIN } else { i64::MAX };
         let by = self.scale.saturating_sub(scale);
@@ -107,7 +106,7 @@ impl Quantity {
         i64::try_from(&scale_mantissa(&self.mantissa, by).0).unwrap_or(most)
     }
 
-    /// About the same number.
+    /// An approximation of the value.
     pub fn as_approximate_f64(&self) -> f64 {
         let text = format!("{}e{}", self.mantissa, self.scale);
         text.parse().unwrap_or(f64::NAN)
@@ -122,7 +121,7 @@ impl Quantity {
         }
     }
 
-    /// Rounds away from zero to as many digits as can be printed and read again.
+    /// Rounds away from zero to the number of digits that can be printed and parsed again.
     fn shorten(&mut self) {
         if self.mantissa.bits() < SHORT_BITS {
             return;
@@ -153,8 +152,8 @@ impl Ord for Quantity {
         if self.scale == other.scale {
             return self.mantissa.cmp(&other.mantissa);
         }
-        // The one with more places before the point is the larger; with equally many, the
-        // scales are no farther apart than the numbers are long.
+        // The number with more digits before the point is larger. With equally many, the scales differ by no more than
+        // the length of the numbers.
         let places = |q: &Self| {
             let digits = q.mantissa.magnitude().to_string().len();
             i32::try_from(digits).unwrap_or(i32::MAX).saturating_add(q.scale)
@@ -169,7 +168,7 @@ impl Ord for Quantity {
 }
 
 impl AddAssign<&Quantity> for Quantity {
-    /// Zero takes on the format of what is added to it.
+    /// Zero takes on the format of the quantity that is added.
     fn add_assign(&mut self, other: &Quantity) {
         if self.is_zero() {
             (self.format, self.scale) = (other.format, other.scale);
@@ -185,7 +184,7 @@ impl AddAssign<&Quantity> for Quantity {
                 (mantissa_at_scale(self, low) + mantissa_at_scale(other, low), low);
             self.shorten();
         } else if self.scale < other.scale {
-            // Too far apart for one to show in the other: the larger stands.
+            // Too far apart for the smaller to matter: the larger is the sum.
             (self.mantissa, self.scale) = (other.mantissa.clone(), other.scale);
         }
     }
@@ -237,12 +236,12 @@ impl View for Quantity {
     }
 }
 
-/// More of them are refused: reading a number takes time with the square of its length.
+/// Maximum number of digits that are parsed: parsing takes quadratic time.
 const MAX_DIGITS: usize = 4096;
-/// More digits are not kept. With the zeros that printing adds, they must be readable again:
-/// what one component has summed up and stored, all others read.
+/// Maximum number of digits that are kept. With the zeros that printing adds, the result must be parsable again: a sum
+/// that one component stores is read by all others.
 const KEPT_DIGITS: usize = MAX_DIGITS - 8;
-/// A number of fewer bits has fewer digits than are kept.
+/// A number with fewer bits than this has fewer digits than `KEPT_DIGITS`.
 const SHORT_BITS: u64 = (KEPT_DIGITS as u64 - 1) * 3;
 
 fn power(n: i32) -> BigInt {

@@ -1,4 +1,4 @@
-//! Text in double quotes as Go's `%q` writes it: messages of the API quote values this way.
+//! Go's `%q` quoting, which API error messages use.
 
 use std::fmt::Write as _;
 
@@ -31,7 +31,7 @@ fn escape(out: &mut String, letter: char, width: usize, c: char) {
     write!(out, "\\{letter}{:0width$x}", c as u32).expect("a String takes everything");
 }
 
-/// Near to Go's `strconv.IsPrint`: no controls, no separators, no format characters.
+/// Approximates Go's `strconv.IsPrint`: no controls, no separators, no format characters.
 pub(crate) fn is_printable(c: char) -> bool {
     let invisible = matches!(c,
         '\u{80}'..='\u{a0}' | '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'

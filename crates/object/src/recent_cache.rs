@@ -1,21 +1,21 @@
-//! A cache of bounded size that keeps what was used lately, however many others come by.
+//! A cache of bounded size that keeps recently used entries.
 
 use std::{borrow::Borrow, collections::HashMap, hash::Hash, mem};
 
-/// Entries of two generations. What is read moves to the younger one; when that has half of the
-/// size that is allowed, it becomes the older one, and the older one is dropped. So nothing that
-/// is read now and then is lost to a flood of others, and an insertion never takes long.
+/// A cache with two generations. An entry that is read moves to the young generation. When that has half of the allowed
+/// size, it becomes the old generation, and the previous old one is dropped. So entries in use survive a flood of
+/// others, and an insertion never takes long.
 #[derive(Clone, Debug)]
 pub struct Recent<K, V> {
     young: HashMap<K, (V, usize)>,
     old: HashMap<K, (V, usize)>,
-    /// The weight of the younger generation.
+    /// The weight of the young generation.
     weight: usize,
     limit: usize,
 }
 
 impl<K: Eq + Hash, V> Recent<K, V> {
-    /// An empty cache whose entries have together at most this weight.
+    /// Creates a cache whose entries have at most this weight together.
     pub fn new(limit: usize) -> Self {
         Self { young: HashMap::new(), old: HashMap::new(), weight: 0, limit }
     }
@@ -30,7 +30,7 @@ impl<K: Eq + Hash, V> Recent<K, V> {
         self.young.get(key).map(|(value, _)| value)
     }
 
-    /// Keeps an entry, unless it is too heavy for any other to be kept beside it.
+    /// Inserts an entry, unless its weight exceeds half of the limit.
     pub fn insert(&mut self, key: K, value: V, weight: usize) {
         let weight = weight.max(1);
         self.remove(&key);

@@ -1,4 +1,4 @@
-//! Which objects are meant: by their labels, or by a few of their fields.
+//! Label and field selectors.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -10,11 +10,11 @@ use std::fmt;
 pub use self::field::{FieldSelector, FieldTerm};
 use crate::{Map, Text, Value, names, quote::quote};
 
-/// Requirements on labels; all must hold. Sorted by key, as it is printed.
+/// A label selector: requirements that must all match, sorted by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
     requirements: Vec<Requirement>,
-    /// What an absent `LabelSelector` means.
+    /// Set for an absent `LabelSelector`, which matches nothing.
     matches_nothing: bool,
 }
 
@@ -22,7 +22,7 @@ pub struct Selector {
 pub struct Requirement {
     pub key: Text,
     pub operator: Operator,
-    /// Sorted, each once.
+    /// Sorted, without duplicates.
     pub values: Vec<Text>,
 }
 
@@ -39,7 +39,7 @@ pub enum Operator {
     LessThan,
 }
 
-/// Says what is wrong, in upstream's words.
+/// A selector is invalid; the message is upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SelectorError(String);
@@ -58,12 +58,12 @@ impl Selector {
         Self { requirements, matches_nothing: false }
     }
 
-    /// Reads `a=b,c!=d,e in (x,y),f notin (z),g,!h`.
+    /// Parses `a=b,c!=d,e in (x,y),f notin (z),g,!h`.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         parse::parse(text).map_err(SelectorError)
     }
 
-    /// Every one of these labels, unchecked: what a Service or ReplicationController selects.
+    /// Matches all of these labels, without validating them: the selector of a Service or ReplicationController.
     pub fn from_labels<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let equals = |(key, value): (&str, &str)| Requirement {
             key: key.into(),
@@ -73,7 +73,7 @@ impl Selector {
         Self::new(labels.into_iter().map(equals).collect())
     }
 
-    /// Reads a `LabelSelector`. An absent one selects nothing, an empty one everything.
+    /// Converts a `LabelSelector` object. An absent one matches nothing, an empty one everything.
     pub fn from_label_selector(tree: &Value) -> Result<Self, SelectorError> {
         if tree.is_null() {
             return Ok(Self::nothing());
@@ -106,7 +106,7 @@ impl Selector {
         &self.requirements
     }
 
-    /// Whether it lets everything through.
+    /// Whether the selector matches everything.
     pub fn is_empty(&self) -> bool {
         !self.matches_nothing && self.requirements.is_empty()
     }
@@ -115,12 +115,12 @@ impl Selector {
         self.matches_with(|key| labels.get(key))
     }
 
-    /// Whether it matches labels that `label` looks up.
+    /// Whether the selector matches labels that `label` looks up.
     pub fn matches_with<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         !self.matches_nothing && self.requirements.iter().all(|r| r.matches(label(&r.key)))
     }
 
-    /// The value that `key` must have, if there is only one.
+    /// The only value that the selector permits for `key`, if there is exactly one.
     pub fn required_value(&self, key: &str) -> Option<&str> {
         let found = self.requirements.iter().find(|r| r.key == key)?;
         let exact =
@@ -139,7 +139,7 @@ impl fmt::Display for Selector {
 }
 
 impl Requirement {
-    /// Checks key and values.
+    /// Creates a requirement and validates its key and values.
     pub fn new(key: &str, operator: Operator, values: Vec<Text>) -> Result<Self, SelectorError> {
         let mut wrong = Vec::new();
         let bad = names::qualified_name(key);
@@ -171,7 +171,7 @@ impl Requirement {
         }
     }
 
-    /// Whether a label with this value, or its absence, fulfils it.
+    /// Whether the requirement matches a label's value, or its absence.
     pub fn matches(&self, label: Option<&str>) -> bool {
         let listed = |label: &str| self.values.iter().any(|value| value == label);
         let number = |label: &str| label.parse::<i64>().ok();
@@ -208,7 +208,7 @@ impl fmt::Display for Requirement {
 }
 
 impl Operator {
-    /// What is said when there are too many or too few values.
+    /// The error message if there are too many or too few values.
     fn value_count_error(self, values: &[Text]) -> Option<&'static str> {
         let (fits, rule) = match self {
             Self::In | Self::NotIn => {

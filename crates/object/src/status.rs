@@ -1,4 +1,4 @@
-//! How the API says that something went wrong, in upstream's words.
+//! The `Status` object, with upstream's error messages.
 
 use macros::api;
 
@@ -52,7 +52,7 @@ pub struct StatusCause {
     field: String,
 }
 
-/// What a status names: `pods "web"`, `deployments.apps "web"`.
+/// The object that a status is about: `pods "web"`, `deployments.apps "web"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceRef<'a> {
     pub group: &'a str,
@@ -88,7 +88,7 @@ impl Status {
         Self::failure(404, "NotFound", message).with_details(subject.details())
     }
 
-    /// No such path or resource at all.
+    /// The error for an unknown path or resource.
     pub fn unknown_resource() -> Self {
         Self::failure(404, "NotFound", "the server could not find the requested resource")
             .with_details(StatusDetails::new())
@@ -107,7 +107,7 @@ impl Status {
         Self::failure(409, "Conflict", message).with_details(subject.details())
     }
 
-    /// Somebody was faster: the caller's version is old.
+    /// The error for a stale resourceVersion.
     pub fn optimistic_lock_conflict(subject: ResourceRef) -> Self {
         Self::conflict(
             subject,

@@ -1,6 +1,5 @@
-//! YAML as Kubernetes reads and writes it, which is YAML 1.1 as Go's library does:
-//! `yes` is a boolean, `0777` is octal, and what would be read as another type is
-//! quoted when it is printed.
+//! YAML like Kubernetes, which is YAML 1.1 as Go's library implements it: `yes` is a boolean, `0777` is octal, and
+//! strings that would be read as another type are quoted.
 
 mod kyaml;
 mod read;
@@ -19,7 +18,7 @@ impl YamlError {
     }
 }
 
-/// Reads one document. Names given twice are refused.
+/// Parses one document. Duplicate keys are an error.
 pub fn from_yaml(text: &str) -> Result<Value, YamlError> {
     match read::read(text)? {
         (value, twice) if twice.is_empty() => Ok(value),
@@ -27,18 +26,17 @@ pub fn from_yaml(text: &str) -> Result<Value, YamlError> {
     }
 }
 
-/// Reads one document. Of a name given twice the last counts, as when a client reads a file.
+/// Parses one document. Of duplicate keys the last one counts, as when a client reads a file.
 pub fn from_yaml_lenient(text: &str) -> Result<Value, YamlError> {
     Ok(read::read(text)?.0)
 }
 
-/// The same, and where names are given twice.
+/// Parses one document, and returns an error message for each duplicate key.
 pub fn from_yaml_with_duplicates(text: &str) -> Result<(Value, Vec<String>), YamlError> {
     read::read(text)
 }
 
-/// The texts of the documents in a file: what stands between lines of `---`.
-/// A line number in an error counts from the beginning of its document.
+/// Splits a file into its documents at lines of `---`. Line numbers in errors count from the beginning of a document.
 pub fn split_documents(text: &str) -> Result<Vec<&str>, YamlError> {
     let (mut documents, mut start, mut at) = (Vec::new(), 0, 0);
     for line in text.split_inclusive('\n') {
@@ -57,12 +55,12 @@ pub fn split_documents(text: &str) -> Result<Vec<&str>, YamlError> {
     Ok(documents)
 }
 
-/// Writes one document, as `kubectl -o yaml` prints it.
+/// Formats one document like `kubectl -o yaml`.
 pub fn to_yaml(value: &Value) -> String {
     write::write(&value.with_raw_expanded())
 }
 
-/// The same in braces, for tools and people who lose count of spaces.
+/// Formats one document as KYAML, where indentation has no meaning.
 pub fn to_kyaml(value: &Value) -> String {
     kyaml::write(&value.with_raw_expanded())
 }

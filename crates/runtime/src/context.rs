@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use client::{Api, ApiResource, Client, Selectors};
+use client::{Api, ApiResource, Client, RequestObserver, Selectors};
 use object::Text;
 use schema::Kind;
 use tokio::{
@@ -21,7 +21,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument, info_span};
 
 use crate::{
-    Backoff, Cache, Cacheable, CachedApi, DynamicObject, indexed::IndexValuesFn, informer::Informer,
+    Backoff, Cache, Cacheable, CachedApi, DynamicObject,
+    indexed::IndexValuesFn,
+    informer::Informer,
+    metrics::{Metrics, RequestMetrics},
 };
 
 /// How soon a task that panicked is begun anew.
@@ -44,6 +47,9 @@ pub struct Context {
     /// Our own and those of the contexts that this one is part of.
     tasks: Vec<TaskTracker>,
     shutdown: CancellationToken,
+    metrics: Metrics,
+    /// Counts the requests of all clients.
+    observer: Arc<dyn RequestObserver>,
 }
 
 impl fmt::Debug for Context {
@@ -54,20 +60,26 @@ impl fmt::Debug for Context {
 
 impl Context {
     pub fn new(client: &Client) -> Self {
+        let metrics = Metrics::default();
+        let observer: Arc<dyn RequestObserver> = Arc::new(RequestMetrics::new(&metrics));
+        let client = client.observed(&observer);
         Self {
-            client: client.clone(),
             read_client: client.clone(),
+            client,
             informers: Arc::default(),
             used: Arc::default(),
             tasks: vec![TaskTracker::new()],
             shutdown: CancellationToken::new(),
+            metrics,
+            observer,
         }
     }
 
     /// The same, but writing as another: each controller has its own identity, and waits only
     /// for the caches that it opens itself.
     pub fn with_write_client(&self, client: &Client) -> Self {
-        Self { client: client.clone(), used: Arc::default(), ..self.clone() }
+        let client = client.observed(&self.observer);
+        Self { client, used: Arc::default(), ..self.clone() }
     }
 
     /// A part that can be stopped alone, and stops with the whole. Its caches are
@@ -82,6 +94,11 @@ impl Context {
             shutdown: self.shutdown.child_token(),
             ..self.clone()
         }
+    }
+
+    /// The metrics of the component, shared by all contexts made from this one.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     pub fn client(&self) -> &Client {

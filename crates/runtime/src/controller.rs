@@ -45,6 +45,8 @@ pub struct Controller<R: Reconcile> {
     cx: Context,
     cache: Arc<Cache<R::Kind>>,
     queue: Arc<WorkQueue>,
+    /// The name of the queue in metrics, where it is not the controller's.
+    queue_name: &'static str,
     workers: usize,
 }
 
@@ -77,7 +79,7 @@ impl<R: Reconcile> Controller<R> {
                 .into_iter()
                 .for_each(|object| keys.add(NamespacedName::from_meta(object.meta())));
         });
-        Self { name, reconciler, cx: cx.clone(), cache, queue, workers: 5 }
+        Self { name, reconciler, cx: cx.clone(), cache, queue, queue_name: name, workers: 5 }
     }
 
     /// A change to a `K` reconciles the object that controls it, and the one that did.
@@ -132,6 +134,12 @@ impl<R: Reconcile> Controller<R> {
         Self { workers, ..self }
     }
 
+    /// Names the queue in metrics; without this it has the controller's name.
+    #[must_use]
+    pub fn queue_named(self, queue_name: &'static str) -> Self {
+        Self { queue_name, ..self }
+    }
+
     /// For what changes outside the API: add a key and it is reconciled.
     pub fn queue(&self) -> Arc<WorkQueue> {
         self.queue.clone()
@@ -139,6 +147,7 @@ impl<R: Reconcile> Controller<R> {
 
     pub fn start(self) {
         let (cx, name, workers) = (self.cx.clone(), self.name, self.workers);
+        self.queue.measure(self.queue_name, cx.metrics());
         let this = Arc::new(self);
         for _ in 0..workers {
             let this = this.clone();

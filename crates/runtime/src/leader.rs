@@ -14,7 +14,13 @@ use object::{Clock, MicroTime, NamespacedName, SystemClock, Value, wait_seconds}
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{debug, info, warn};
 
-use crate::{Backoff, Context};
+use crate::{Backoff, Context, metrics::Family};
+
+const MASTER_STATUS: Family = Family::gauge(
+    "leader_election_master_status",
+    "[ALPHA] Whether this process is the leader of the lease: 0 indicates backup, 1 indicates master.",
+    &["name"],
+);
 
 #[derive(Clone, Debug)]
 pub struct LeaderElector {
@@ -53,6 +59,8 @@ impl LeaderElector {
     /// Waits to become the leader, calls `start` with a part of `cx`, and stops that
     /// part when the lead is lost or `cx` stops. In the end others may lead at once.
     pub async fn run(self, cx: &Context, start: impl FnOnce(&Context)) {
+        let status = cx.metrics().gauge(&MASTER_STATUS, &[&self.key.name]);
+        status.set(0.0);
         let api = Api::<Value>::for_resource(cx.client(), leases());
         let mut seen = None;
         tokio::select! {
@@ -60,6 +68,7 @@ impl LeaderElector {
             () = cx.stopping() => return,
         }
         info!(lease = %self.key, identity = self.identity, "leading");
+        status.set(1.0);
         let part = cx.child();
         start(&part);
         tokio::select! {
@@ -67,6 +76,7 @@ impl LeaderElector {
             () = cx.stopping() => {}
         }
         part.stop().await;
+        status.set(0.0);
         self.release(&api, seen).await;
     }
 

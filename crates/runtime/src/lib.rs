@@ -7,12 +7,15 @@ mod cache_state;
 mod connection_limit;
 mod context;
 mod controller;
+mod correlator;
 mod dynamic_object;
 mod indexed;
 mod informer;
 mod leader;
+pub mod metrics;
 mod objects;
 mod queue;
+mod queue_metrics;
 mod recorder;
 mod retry;
 

@@ -2,10 +2,10 @@
 //! backs off keys that fail.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     fmt::Debug,
     hash::Hash,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -15,14 +15,18 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+use crate::{metrics::Metrics, queue_metrics::QueueMetrics};
+
 const INITIAL_BACKOFF: Duration = Duration::from_millis(5);
 const MAX_BACKOFF: Duration = Duration::from_secs(1000);
 
 #[derive(Debug)]
 struct State<K> {
     ready: VecDeque<K>,
-    queued: HashSet<K>,
-    running: HashSet<K>,
+    /// With the time when each was added.
+    queued: HashMap<K, Instant>,
+    /// With the time when a worker took it.
+    running: HashMap<K, Instant>,
     due: HashMap<K, Instant>,
     /// `due`, the earliest first.
     delayed: BTreeSet<(Instant, K)>,
@@ -33,30 +37,55 @@ struct State<K> {
 pub struct WorkQueue<K = NamespacedName> {
     state: Mutex<State<K>>,
     wake: Notify,
+    metrics: OnceLock<QueueMetrics>,
 }
 
 impl<K> Default for WorkQueue<K> {
     fn default() -> Self {
         let state = State {
             ready: VecDeque::new(),
-            queued: HashSet::new(),
-            running: HashSet::new(),
+            queued: HashMap::new(),
+            running: HashMap::new(),
             due: HashMap::new(),
             delayed: BTreeSet::new(),
             failures: HashMap::new(),
         };
-        Self { state: Mutex::new(state), wake: Notify::new() }
+        Self { state: Mutex::new(state), wake: Notify::new(), metrics: OnceLock::new() }
     }
 }
 
 impl<K: Clone + Debug + Eq + Hash + Ord> WorkQueue<K> {
+    /// Reports the metrics of this queue under `name`. Keys may have been added before.
+    pub fn measure(self: &Arc<Self>, name: &str, metrics: &Metrics)
+    where
+        K: Send + Sync + 'static,
+    {
+        let own = QueueMetrics::new(name, metrics);
+        own.adds.add(self.state().queued.len() as u64);
+        if self.metrics.set(own).is_err() {
+            return; // already measured
+        }
+        metrics.on_read(self, |queue, _| {
+            let Some(metrics) = queue.metrics.get() else { return };
+            let state = queue.state();
+            let now = Instant::now();
+            let running = state.running.values().map(|began| now.duration_since(*began));
+            metrics.report(state.queued.len(), running);
+        });
+    }
+
     pub fn add(&self, key: K) {
-        if self.state().add(key) {
+        let mut state = self.state();
+        if state.add(key, self.metrics.get()) {
+            drop(state);
             self.wake.notify_one();
         }
     }
 
     pub fn add_after(&self, key: K, delay: Duration) {
+        if let Some(metrics) = self.metrics.get() {
+            metrics.retries.add(1);
+        }
         self.state().delay(key, Instant::now() + bounded_wait(delay));
         self.wake.notify_one();
     }
@@ -66,10 +95,14 @@ impl<K: Clone + Debug + Eq + Hash + Ord> WorkQueue<K> {
         loop {
             let due = {
                 let mut state = self.state();
-                state.promote(Instant::now());
+                let now = Instant::now();
+                state.promote(now, self.metrics.get());
                 if let Some(key) = state.ready.pop_front() {
-                    state.queued.remove(&key);
-                    state.running.insert(key.clone());
+                    let added = state.queued.remove(&key);
+                    if let (Some(metrics), Some(added)) = (self.metrics.get(), added) {
+                        metrics.waited.observe_duration(now.duration_since(added));
+                    }
+                    state.running.insert(key.clone(), now);
                     if !state.ready.is_empty() || !state.delayed.is_empty() {
                         self.wake.notify_one(); // another worker takes over the waiting
                     }
@@ -89,8 +122,12 @@ impl<K: Clone + Debug + Eq + Hash + Ord> WorkQueue<K> {
     /// Finishes `key`; `ok` forgets its failures, otherwise it retries later.
     pub fn done(&self, key: K, ok: bool) {
         let mut state = self.state();
-        state.running.remove(&key);
-        if state.queued.contains(&key) {
+        let began = state.running.remove(&key);
+        if let (Some(metrics), Some(began)) = (self.metrics.get(), began) {
+            metrics.worked.observe_duration(began.elapsed());
+            metrics.retries.add(u64::from(!ok));
+        }
+        if state.queued.contains_key(&key) {
             state.ready.push_back(key.clone()); // it changed while it ran
         }
         if ok {
@@ -121,12 +158,19 @@ impl<K: Clone + Debug + Eq + Hash + Ord> WorkQueue<K> {
 
 impl<K: Clone + Eq + Hash + Ord> State<K> {
     /// Whether a worker is needed for it.
-    fn add(&mut self, key: K) -> bool {
-        let is_new = self.queued.insert(key.clone()) && !self.running.contains(&key);
-        if is_new {
+    fn add(&mut self, key: K, metrics: Option<&QueueMetrics>) -> bool {
+        if self.queued.contains_key(&key) {
+            return false;
+        }
+        self.queued.insert(key.clone(), Instant::now());
+        if let Some(metrics) = metrics {
+            metrics.adds.add(1);
+        }
+        let is_ready = !self.running.contains_key(&key);
+        if is_ready {
             self.ready.push_back(key);
         }
-        is_new
+        is_ready
     }
 
     fn delay(&mut self, key: K, due: Instant) {
@@ -140,13 +184,13 @@ impl<K: Clone + Eq + Hash + Ord> State<K> {
         self.delayed.insert((due, key));
     }
 
-    fn promote(&mut self, now: Instant) {
+    fn promote(&mut self, now: Instant, metrics: Option<&QueueMetrics>) {
         while let Some((due, _)) = self.delayed.first()
             && *due <= now
             && let Some((_, key)) = self.delayed.pop_first()
         {
             self.due.remove(&key);
-            self.add(key);
+            self.add(key, metrics);
         }
     }
 }
@@ -167,6 +211,45 @@ mod tests {
         assert_eq!(queue.next().await, "a");
         queue.done("a", true);
         assert!(queue.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn metrics_are_those_of_client_go() {
+        let (queue, metrics) = (Arc::new(WorkQueue::default()), Metrics::default());
+        queue.add("early");
+        queue.measure("q", &metrics);
+        queue.add("late");
+        queue.add("late"); // there already
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_eq!(queue.next().await, "early");
+        queue.add("early"); // while it runs
+        tokio::time::advance(Duration::from_secs(3)).await;
+        let text = || {
+            let mut text = String::new();
+            metrics.write(&mut text);
+            text
+        };
+        let during = text();
+        for line in [
+            "workqueue_adds_total{name=\"q\"} 3",
+            "workqueue_depth{name=\"q\"} 2",
+            "workqueue_unfinished_work_seconds{name=\"q\"} 3",
+            "workqueue_longest_running_processor_seconds{name=\"q\"} 3",
+            "workqueue_queue_duration_seconds_sum{name=\"q\"} 2",
+            "workqueue_work_duration_seconds_count{name=\"q\"} 0",
+            "workqueue_retries_total{name=\"q\"} 0",
+        ] {
+            assert!(during.lines().any(|one| one == line), "{line}\n{during}");
+        }
+        queue.done("early", false);
+        let after = text();
+        for line in [
+            "workqueue_unfinished_work_seconds{name=\"q\"} 0",
+            "workqueue_work_duration_seconds_sum{name=\"q\"} 3",
+            "workqueue_retries_total{name=\"q\"} 1",
+        ] {
+            assert!(after.lines().any(|one| one == line), "{line}\n{after}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,29 +4,18 @@
 //! again counts up the first; many of one reason become one; more than a few a
 //! minute about one object are dropped.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use client::{Api, ApiResource, Error, Patch};
 use object::{Clock, NamespacedName, SystemClock, Text, Time, Value};
 use schema::Kind;
-use tokio::{
-    sync::mpsc,
-    time::{Instant, sleep},
-};
+use tokio::{sync::mpsc, time::sleep};
 use tracing::{debug, warn};
 
-use crate::{Backoff, Context};
+use crate::{Backoff, Context, correlator::Correlator};
 
 /// Events that wait to be written; more are dropped.
 const QUEUE_CAPACITY: usize = 1000;
-/// Events that are remembered, to count them up.
-const MAX_CACHE_ENTRIES: usize = 4096;
-/// Different messages of one reason before they become one event.
-const AGGREGATE_MAX_EVENTS: usize = 10;
-const AGGREGATE_INTERVAL: Duration = Duration::from_mins(10);
-/// Events about one object: so many at once, then one more each `REFILL_INTERVAL`.
-const BURST: u32 = 25;
-const REFILL_INTERVAL: Duration = Duration::from_mins(5);
 /// What an event may say; in the group events.k8s.io a longer note is refused.
 const LONGEST_MESSAGE: usize = 1024;
 const MAX_TRIES: usize = 12;
@@ -101,9 +90,7 @@ impl EventRecorder {
             component: component.into(),
             host: host.into(),
             clock,
-            written: HashMap::new(),
-            aggregates: HashMap::new(),
-            rate_limits: HashMap::new(),
+            correlator: Correlator::default(),
         };
         cx.spawn("events", async move {
             while let Some(told) = waiting.recv().await {
@@ -142,43 +129,25 @@ struct EventWriter {
     component: Text,
     host: Text,
     clock: Arc<dyn Clock>,
-    /// Events by what they say, with the name and the count they have.
-    written: HashMap<(AggregateKey, String), (NamespacedName, i64)>,
-    aggregates: HashMap<AggregateKey, AggregateRecord>,
-    rate_limits: HashMap<InvolvedObject, TokenBucket>,
-}
-
-/// What similar events have in common.
-type AggregateKey = (InvolvedObject, EventType, Text);
-
-#[derive(Debug)]
-struct AggregateRecord {
-    messages: Vec<String>,
-    last: Instant,
-}
-
-#[derive(Debug)]
-struct TokenBucket {
-    left: u32,
-    refilled: Instant,
+    correlator: Correlator,
 }
 
 impl EventWriter {
     async fn write(&mut self, mut told: PendingEvent) {
         let about = InvolvedObject { resource_version: Text::default(), ..told.involved.clone() };
-        if !self.try_take_token(&about) {
+        if !self.correlator.affords(&about) {
             debug!(reason = %told.reason, "an event is dropped: too many about one object");
             return;
         }
         let group = (about, told.severity, told.reason.clone());
-        if self.should_aggregate(&group, &told.message) {
+        if self.correlator.is_similar(&group, &told.message) {
             told.message = format!("(combined from similar events): {}", told.message);
         }
         let combined = told.message.starts_with("(combined");
-        let same = (group, if combined { String::new() } else { told.message.clone() });
+        let same = self.correlator.event(&group, if combined { "" } else { &told.message });
         let mut retry = Backoff::new(INITIAL_BACKOFF, MAX_BACKOFF);
         for _ in 0..MAX_TRIES {
-            match self.create_or_patch(&told, &same).await {
+            match self.create_or_patch(&told, same).await {
                 Ok(()) => return,
                 Err(error) if error.is_transient() => {
                     debug!(%error, "an event waits to be written");
@@ -193,20 +162,16 @@ impl EventWriter {
         }
     }
 
-    async fn create_or_patch(
-        &mut self,
-        told: &PendingEvent,
-        same: &(AggregateKey, String),
-    ) -> Result<(), Error> {
+    async fn create_or_patch(&mut self, told: &PendingEvent, same: u64) -> Result<(), Error> {
         let now = Time::format(self.clock.now());
-        if let Some((key, count)) = self.written.get(same).cloned() {
+        if let Some((key, count)) = self.correlator.written(same) {
             let mut patch = Value::object();
             patch["count"] = (count + 1).into();
             patch["lastTimestamp"] = now.clone().into();
             patch["message"] = (&*told.message).into();
             match self.api.patch(&key, &Patch::Merge(patch)).await {
                 Ok(_) => {
-                    self.written.insert(same.clone(), (key, count + 1));
+                    self.correlator.remember(same, key, count + 1);
                     return Ok(());
                 }
                 Err(error) if error.is_not_found() => {} // events do not live long
@@ -218,10 +183,7 @@ impl EventWriter {
         let made = self.api.create(event).await?;
         let made = object::Object::from(made);
         debug!(name, "told");
-        if self.written.len() >= MAX_CACHE_ENTRIES {
-            self.written.clear(); // at worst an event is written anew
-        }
-        self.written.insert(same.clone(), (NamespacedName::from_meta(made.metadata()), 1));
+        self.correlator.remember(same, NamespacedName::from_meta(made.metadata()), 1);
         Ok(())
     }
 
@@ -263,47 +225,6 @@ impl EventWriter {
         }
         event["reportingComponent"] = self.component.clone().into();
         event
-    }
-
-    /// Whether there have been too many different messages of the group of late.
-    fn should_aggregate(&mut self, group: &AggregateKey, message: &str) -> bool {
-        if self.aggregates.len() >= MAX_CACHE_ENTRIES {
-            self.aggregates.clear();
-        }
-        let now = Instant::now();
-        let new = || AggregateRecord { messages: Vec::new(), last: now };
-        let similar = self.aggregates.entry(group.clone()).or_insert_with(new);
-        if now - similar.last > AGGREGATE_INTERVAL {
-            similar.messages.clear();
-        }
-        similar.last = now;
-        if similar.messages.iter().any(|known| known == message) {
-            return false;
-        }
-        if similar.messages.len() + 1 >= AGGREGATE_MAX_EVENTS {
-            return true;
-        }
-        similar.messages.push(message.to_owned());
-        false
-    }
-
-    fn try_take_token(&mut self, about: &InvolvedObject) -> bool {
-        if self.rate_limits.len() >= MAX_CACHE_ENTRIES {
-            self.rate_limits.clear();
-        }
-        let now = Instant::now();
-        let whole = InvolvedObject { field_path: Text::default(), ..about.clone() };
-        let new = || TokenBucket { left: BURST, refilled: now };
-        let budget = self.rate_limits.entry(whole).or_insert_with(new);
-        let earned = (now - budget.refilled).as_secs() / REFILL_INTERVAL.as_secs();
-        if earned > 0 {
-            let earned = u32::try_from(earned).unwrap_or(u32::MAX);
-            budget.left = budget.left.saturating_add(earned).min(BURST);
-            budget.refilled = now;
-        }
-        let affords = budget.left > 0;
-        budget.left = budget.left.saturating_sub(1);
-        affords
     }
 }
 

@@ -1,10 +1,17 @@
 //! One pod, all nodes: which is the best that will do. Pure.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use object::Text;
+use tokio::time::Instant;
 
-use crate::{FilterError, NodeEvaluator, NodeInfo, PLUGINS, PodInfo, Snapshot};
+use crate::{
+    FilterError, NodeEvaluator, NodeInfo, PLUGINS, PodInfo, Snapshot,
+    metrics::{Point, SchedulerMetrics},
+};
 
 /// Fewer nodes than this are all looked at.
 const MIN_FEASIBLE_NODES_TO_FIND: usize = 100;
@@ -26,6 +33,8 @@ pub struct Unschedulable {
     pub resolvable_nodes: Vec<Text>,
     /// Nodes with the reasons of each, the first [`MAX_REASON_NODES`] of them.
     pub by_node: Vec<(Text, Vec<Text>)>,
+    /// The plugins that rejected a node.
+    pub plugins: BTreeSet<&'static str>,
 }
 
 impl fmt::Display for Unschedulable {
@@ -74,6 +83,8 @@ impl Unschedulable {
 }
 
 pub(crate) struct WeightedEvaluator<'a> {
+    /// Its place in `PLUGINS`.
+    plugin: usize,
     weight: i64,
     evaluator: Box<dyn NodeEvaluator + 'a>,
 }
@@ -86,30 +97,82 @@ pub fn schedule<'a>(
     percentage: u8,
     turn: usize,
 ) -> Result<&'a str, Unschedulable> {
+    schedule_measured(pod, all, (percentage, turn), None)
+}
+
+/// Like `schedule`, and reports how long plugins take.
+pub(crate) fn schedule_measured<'a>(
+    pod: &PodInfo,
+    all: &'a Snapshot,
+    (percentage, turn): (u8, usize),
+    metrics: Option<&SchedulerMetrics>,
+) -> Result<&'a str, Unschedulable> {
+    let ran = |point: Point, began: Instant, success: bool| {
+        metrics.into_iter().for_each(|metrics| metrics.ran(point, began, success));
+    };
+    let began = Instant::now();
     let mut asked = evaluators(pod, all);
+    ran(Point::PreFilter, began, true);
+    let began = Instant::now();
     if let Some(node) = all.node(pod.pod.status().nominated_node_name())
         && first_filter_error(&asked, node).is_none()
     {
+        ran(Point::Filter, began, true);
         return Ok(node.name()); // others have gone for it
     }
     let enough = num_feasible_nodes_to_find(all.len(), percentage);
     let begin = turn.wrapping_mul(enough.max(1)) % all.len().max(1);
     let order = (begin..all.len()).chain(0..begin);
+    if let Some(metrics) = metrics {
+        let first = order.clone().take(SchedulerMetrics::sampled_nodes());
+        let first = first.filter(|_| SchedulerMetrics::samples(turn));
+        measure_filters(&asked, first.map(|at| &*all.nodes[at]), metrics);
+    }
     let fits = order
         .filter(|at| all.free[*at].may_fit(&pod.requests))
         .map(|at| &*all.nodes[at])
         .filter(|node| first_filter_error(&asked, node).is_none());
     let fits: Vec<&NodeInfo> = fits.take(enough).collect();
+    ran(Point::Filter, began, !fits.is_empty());
     match *fits {
         [] => Err(diagnose(&asked, all)),
         [only] => Ok(only.name()),
-        _ => Ok(score_and_select(&mut asked, &fits, turn)),
+        _ => {
+            let began = Instant::now();
+            let sampled = metrics.map(|metrics| (metrics, SchedulerMetrics::samples(turn)));
+            let best = score_and_select(&mut asked, &fits, turn, sampled);
+            ran(Point::Score, began, true);
+            Ok(best)
+        }
+    }
+}
+
+/// Counts the plugins that filter for a pod, and measures them on some nodes.
+fn measure_filters<'a>(
+    asked: &[WeightedEvaluator<'_>],
+    nodes: impl Iterator<Item = &'a NodeInfo>,
+    metrics: &SchedulerMetrics,
+) {
+    asked.iter().for_each(|asked| metrics.evaluated(Point::Filter, asked.plugin));
+    for node in nodes {
+        for asked in asked {
+            let began = Instant::now();
+            let success = asked.evaluator.filter(node).is_ok();
+            metrics.plugin_ran(Point::Filter, asked.plugin, began.elapsed(), success);
+            if !success {
+                break;
+            }
+        }
     }
 }
 
 pub(crate) fn evaluators<'a>(pod: &'a PodInfo, all: &'a Snapshot) -> Vec<WeightedEvaluator<'a>> {
-    let concerned = PLUGINS.iter().filter_map(|plugin| {
-        Some(WeightedEvaluator { weight: plugin.weight(), evaluator: plugin.evaluator(pod, all)? })
+    let concerned = PLUGINS.iter().enumerate().filter_map(|(at, plugin)| {
+        Some(WeightedEvaluator {
+            plugin: at,
+            weight: plugin.weight(),
+            evaluator: plugin.evaluator(pod, all)?,
+        })
     });
     concerned.collect()
 }
@@ -119,7 +182,18 @@ pub(crate) fn first_filter_error(
     asked: &[WeightedEvaluator<'_>],
     node: &NodeInfo,
 ) -> Option<FilterError> {
-    asked.iter().find_map(|asked| asked.evaluator.filter(node).err())
+    first_filter_error_by(asked, node).map(|(_, unfit)| unfit)
+}
+
+/// The same, with the name of the plugin.
+fn first_filter_error_by(
+    asked: &[WeightedEvaluator<'_>],
+    node: &NodeInfo,
+) -> Option<(&'static str, FilterError)> {
+    asked.iter().find_map(|asked| {
+        let unfit = asked.evaluator.filter(node).err()?;
+        Some((PLUGINS.get(asked.plugin)?.name(), unfit))
+    })
 }
 
 /// How many nodes that will do are enough to choose from.
@@ -139,14 +213,22 @@ fn score_and_select<'a>(
     asked: &mut [WeightedEvaluator<'_>],
     fits: &[&'a NodeInfo],
     turn: usize,
+    metrics: Option<(&SchedulerMetrics, bool)>,
 ) -> &'a str {
     let mut sums = vec![0; fits.len()];
-    for WeightedEvaluator { weight, evaluator: judge } in asked {
+    for WeightedEvaluator { plugin, weight, evaluator: judge } in asked {
+        let began = metrics.filter(|(_, sampled)| *sampled).map(|_| Instant::now());
         judge.pre_score(fits);
         let scores: Option<Vec<i64>> = fits.iter().map(|node| judge.score(node)).collect();
         let Some(mut scores) = scores else { continue };
         judge.normalize_scores(&mut scores);
         sums.iter_mut().zip(scores).for_each(|(sum, score)| *sum += *weight * score);
+        if let Some((metrics, _)) = metrics {
+            metrics.evaluated(Point::Score, *plugin);
+            if let Some(began) = began {
+                metrics.plugin_ran(Point::Score, *plugin, began.elapsed(), true);
+            }
+        }
     }
     let highest = sums.iter().copied().max().unwrap_or_default();
     let equal: Vec<_> = fits.iter().zip(&sums).filter(|(_, sum)| **sum == highest).collect();
@@ -158,9 +240,9 @@ fn score_and_select<'a>(
 fn diagnose(asked: &[WeightedEvaluator<'_>], all: &Snapshot) -> Unschedulable {
     let mut found = Unschedulable { nodes: all.len(), ..Unschedulable::default() };
     for node in &all.nodes {
-        let Some(FilterError { reasons, resolvable }) = first_filter_error(asked, node) else {
-            continue;
-        };
+        let Some((plugin, unfit)) = first_filter_error_by(asked, node) else { continue };
+        let FilterError { reasons, resolvable } = unfit;
+        found.plugins.insert(plugin);
         if resolvable {
             found.resolvable_nodes.push(node.name().into());
         }

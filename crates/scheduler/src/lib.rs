@@ -10,6 +10,7 @@ mod affinity_terms;
 mod claims;
 mod cycle;
 mod default_selectors;
+mod metrics;
 mod plugin;
 mod plugins;
 mod preempt;
@@ -28,6 +29,7 @@ pub use self::{
     preempt::{PreemptionCandidate, preempt},
     resources::Resources,
     scheduling_loop::start,
+    scheduling_queue::backoff,
     snapshot::{NodeInfo, PodInfo, Snapshot},
 };
 

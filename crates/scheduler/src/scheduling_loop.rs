@@ -17,8 +17,14 @@ use tokio::{
 use tracing::{debug, error, warn};
 
 use crate::{
-    Config, PodInfo, PreemptionCandidate, Unschedulable, claims::VolumeBinder,
-    default_selectors::DefaultSelectors, preempt, schedule, state::SchedulerState,
+    Config, PodInfo, PreemptionCandidate, Unschedulable,
+    claims::VolumeBinder,
+    cycle::schedule_measured,
+    default_selectors::DefaultSelectors,
+    metrics::{Attempt, AttemptResult, Point, SchedulerMetrics},
+    preempt,
+    scheduling_queue::Next,
+    state::SchedulerState,
 };
 
 /// Starts scheduling; it goes on until `cx` stops.
@@ -32,8 +38,10 @@ pub fn start(cx: &Context, config: Config) {
         state: Mutex::default(),
         wake: Notify::new(),
         bindings: Arc::new(Semaphore::new(config.max_concurrent_bindings.max(1))),
+        metrics: SchedulerMetrics::new(cx.metrics(), &config.scheduler_name),
         config,
     });
+    cx.metrics().on_read(&scheduler, |scheduler, _| scheduler.metrics.report(&scheduler.state()));
     let this = scheduler.clone();
     cx.cache::<Node>().on_change(move |old, new| {
         this.state().on_node_change(old, new);
@@ -52,7 +60,9 @@ pub fn start(cx: &Context, config: Config) {
     });
     let this = scheduler.clone();
     scheduler.volume_binder.on_change(move || {
-        this.state().queue.move_unschedulable_to_backoff(Instant::now());
+        this.state()
+            .queue
+            .move_unschedulable_to_backoff("PersistentVolumeClaimUpdate", Instant::now());
         this.wake.notify_one();
     });
     let task = cx.clone();
@@ -70,6 +80,7 @@ pub(crate) struct Scheduler {
     volume_binder: VolumeBinder,
     state: Mutex<SchedulerState>,
     bindings: Arc<Semaphore>,
+    metrics: SchedulerMetrics,
 }
 
 /// What a cycle ends with.
@@ -84,14 +95,16 @@ impl Scheduler {
     async fn run(self: Arc<Self>, cx: &Context) {
         cx.wait_for_cache_sync().await;
         for turn in 0.. {
-            let (uid, key) = self.next().await;
+            let Next { uid, key, queued, attempts } = self.next().await;
             let permit = self.bindings.clone().acquire_owned().await.expect("never closed");
             // What waits is what the cache has; it may be gone or placed by now.
             let Some(pod) = self.pods.get(&key).filter(|pod| pod.metadata().uid() == uid) else {
                 self.state().queue.remove(&uid);
                 continue;
             };
+            let attempt = Attempt { began: Instant::now(), queued, number: attempts };
             let Ok(outcome) = panics::catch("scheduler", || self.schedule_one(&pod, turn)) else {
+                self.metrics.attempted(&attempt, AttemptResult::Error);
                 self.again(&pod);
                 continue;
             };
@@ -101,16 +114,22 @@ impl Scheduler {
                     match outcome {
                         Outcome::Bind(node) => this.bind(&pod, &node).await,
                         Outcome::Provision(node, claims) => {
-                            this.provision(&pod, &claims, &node).await
+                            this.provision(&pod, &claims, &node).await;
+                            AttemptResult::Unschedulable
                         }
                         Outcome::Unschedulable(none, room) => {
-                            this.handle_failure(&pod, &none, room).await
+                            let plugins = none.plugins.iter().copied();
+                            this.state().queue.reject(pod.metadata().uid(), plugins);
+                            this.handle_failure(&pod, &none, room).await;
+                            AttemptResult::Unschedulable
                         }
                     }
                 };
-                if panics::contain("bind", done).await.is_err() {
+                let result = panics::contain("bind", done).await;
+                if result.is_err() {
                     this.again(&pod);
                 }
+                this.metrics.attempted(&attempt, result.unwrap_or(AttemptResult::Error));
                 drop(permit);
             });
         }
@@ -135,14 +154,19 @@ impl Scheduler {
             Ok(claimed) => info.with_claimed(claimed),
             Err(why) => {
                 let nodes = view.len();
+                let plugins = ["VolumeBinding"].into();
+                let pre_filter_message = Some(why);
                 let none =
-                    Unschedulable { nodes, pre_filter_message: Some(why), ..Default::default() };
-                let room = preempt(&info, &view, &none, &[]);
+                    Unschedulable { nodes, pre_filter_message, plugins, ..Default::default() };
+                let room = self.preempt(|| preempt(&info, &view, &none, &[]));
                 return Outcome::Unschedulable(none, room);
             }
         };
         let percentage = self.config.percentage_of_nodes_to_score;
-        match schedule(&info, &view, percentage, turn).map(Text::from) {
+        let began = Instant::now();
+        let chosen = schedule_measured(&info, &view, (percentage, turn), Some(&self.metrics));
+        self.metrics.algorithm(began.elapsed());
+        match chosen.map(Text::from) {
             Ok(node) => {
                 drop(view); // or the change would have to copy it
                 if !info.volume_claims.unbound_delayed.is_empty() {
@@ -154,7 +178,7 @@ impl Scheduler {
                 Outcome::Bind(node)
             }
             Err(none) => {
-                let room = preempt(&info, &view, &none, &self.budgets.all());
+                let room = self.preempt(|| preempt(&info, &view, &none, &self.budgets.all()));
                 drop(view);
                 match &room {
                     Ok(sacrifice) => self.state().nominate(info.into(), &sacrifice.node),
@@ -165,8 +189,24 @@ impl Scheduler {
         }
     }
 
+    /// Counts a preemption.
+    fn preempt(
+        &self,
+        preempt: impl FnOnce() -> Result<PreemptionCandidate, String>,
+    ) -> Result<PreemptionCandidate, String> {
+        let began = Instant::now();
+        let room = preempt();
+        self.metrics.preemptions.add(1);
+        self.metrics.ran(Point::PostFilter, began, room.is_ok());
+        if let Ok(sacrifice) = &room {
+            let victims = u32::try_from(sacrifice.victims.len()).unwrap_or(u32::MAX);
+            self.metrics.victims.observe(f64::from(victims));
+        }
+        room
+    }
+
     /// Waits for a pod to try.
-    async fn next(&self) -> (Text, NamespacedName) {
+    async fn next(&self) -> Next {
         loop {
             let due = {
                 let mut state = self.state();
@@ -195,16 +235,20 @@ impl Scheduler {
         self.wake.notify_one();
     }
 
-    async fn bind(&self, pod: &Pod, node: &str) {
+    async fn bind(&self, pod: &Pod, node: &str) -> AttemptResult {
         let meta = pod.metadata();
         let (key, uid) = (NamespacedName::from_meta(meta), Text::from(meta.uid()));
         let because = pod.write_cause(&format!("fits best on {node}"));
         let pods = self.pods.with_cause(&because);
-        match pods.create_subresource(&key, "binding", &binding(pod, node)).await {
+        let began = Instant::now();
+        let bound = pods.create_subresource(&key, "binding", &binding(pod, node)).await;
+        self.metrics.ran(Point::Bind, began, bound.is_ok());
+        match bound {
             Ok(_) => {
                 self.state().queue.remove(&uid);
                 let message = format!("Successfully assigned {key} to {node}");
                 self.events.normal(pod, "Scheduled", message);
+                AttemptResult::Scheduled
             }
             Err(error) => {
                 let mut state = self.state();
@@ -218,6 +262,7 @@ impl Scheduler {
                 }
                 drop(state);
                 self.wake.notify_one();
+                AttemptResult::Error
             }
         }
     }

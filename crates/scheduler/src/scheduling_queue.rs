@@ -8,7 +8,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
 
@@ -21,6 +21,11 @@ const MAX_BACKOFF: Duration = Duration::from_secs(10);
 /// Nobody is forgotten, even if no change was noticed.
 const MAX_UNSCHEDULABLE_DURATION: Duration = Duration::from_mins(5);
 
+/// How long a pod that could not be placed waits: after the first attempt, and at most.
+pub fn backoff() -> (Duration, Duration) {
+    (INITIAL_BACKOFF, MAX_BACKOFF)
+}
+
 #[derive(Debug)]
 struct Entry {
     key: NamespacedName,
@@ -28,6 +33,10 @@ struct Entry {
     sequence: u64,
     failures: u32,
     state: QueueState,
+    /// When it came into the queue.
+    added: Instant,
+    /// Plugins that rejected it in the last attempt.
+    rejected_by: Vec<&'static str>,
     /// A digest of the reasons that its status was last written with.
     recorded_reasons: Option<u64>,
 }
@@ -49,6 +58,26 @@ pub(crate) struct SchedulingQueue {
     delayed: BTreeSet<(Instant, Text)>,
     cluster_events: u64,
     next_sequence: u64,
+    incoming: BTreeMap<(&'static str, &'static str), u64>,
+}
+
+/// How many pods wait, by queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pending {
+    pub(crate) active: usize,
+    pub(crate) backoff: usize,
+    pub(crate) unschedulable: usize,
+}
+
+/// A pod to try.
+#[derive(Clone, Debug)]
+pub(crate) struct Next {
+    pub(crate) uid: Text,
+    pub(crate) key: NamespacedName,
+    /// When it came into the queue.
+    pub(crate) queued: Instant,
+    /// How many attempts there were, this one included.
+    pub(crate) attempts: u32,
 }
 
 impl SchedulingQueue {
@@ -56,7 +85,10 @@ impl SchedulingQueue {
     pub(crate) fn add(&mut self, pod: &Pod) {
         let uid = Text::from(pod.metadata().uid());
         match self.pods.get(&uid).map(|entry| entry.state) {
-            Some(QueueState::Unschedulable(_)) => self.move_to(uid, QueueState::Active),
+            Some(QueueState::Unschedulable(_)) => {
+                self.count("active", "UnscheduledPodUpdate");
+                self.move_to(uid, QueueState::Active);
+            }
             Some(_) => {}
             None => {
                 self.next_sequence += 1;
@@ -66,9 +98,12 @@ impl SchedulingQueue {
                     sequence: self.next_sequence,
                     failures: 0,
                     state: QueueState::InFlight(0),
+                    added: Instant::now(),
+                    rejected_by: Vec::new(),
                     recorded_reasons: None,
                 };
                 self.pods.insert(uid.clone(), entry);
+                self.count("active", "UnscheduledPodAdd");
                 self.move_to(uid, QueueState::Active);
             }
         }
@@ -91,16 +126,20 @@ impl SchedulingQueue {
     }
 
     /// The next pod to try.
-    pub(crate) fn pop(&mut self, now: Instant) -> Option<(Text, NamespacedName)> {
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<Next> {
         while let Some((due, uid)) = self.delayed.first().cloned()
             && due <= now
         {
+            let stuck = matches!(self.pods[&uid].state, QueueState::Unschedulable(_));
+            self.count("active", if stuck { "UnschedulableTimeout" } else { "BackoffComplete" });
             self.move_to(uid, QueueState::Active);
         }
         let (_, _, uid) = self.ready.first().cloned()?;
-        let key = self.pods[&uid].key.clone();
-        self.move_to(uid.clone(), QueueState::InFlight(self.cluster_events));
-        Some((uid, key))
+        let entry = &self.pods[&uid];
+        let (key, queued) = (entry.key.clone(), entry.added);
+        let next = Next { uid, key, queued, attempts: entry.failures.saturating_add(1) };
+        self.move_to(next.uid.clone(), QueueState::InFlight(self.cluster_events));
+        Some(next)
     }
 
     /// When to look again if nothing happens.
@@ -120,11 +159,49 @@ impl SchedulingQueue {
         } else {
             QueueState::Backoff(until)
         };
+        let queue =
+            if let QueueState::Unschedulable(_) = place { "unschedulable" } else { "backoff" };
+        self.count(queue, "ScheduleAttemptFailure");
         self.move_to(uid.clone(), place);
     }
 
-    /// Something changed that may help those who are stuck.
-    pub(crate) fn move_unschedulable_to_backoff(&mut self, now: Instant) {
+    /// The plugins that rejected a pod on some node in the last attempt.
+    pub(crate) fn reject(&mut self, uid: &str, plugins: impl Iterator<Item = &'static str>) {
+        if let Some(entry) = self.pods.get_mut(uid) {
+            entry.rejected_by = plugins.collect();
+        }
+    }
+
+    pub(crate) fn pending(&self) -> Pending {
+        let mut pending = Pending::default();
+        for entry in self.pods.values() {
+            match entry.state {
+                QueueState::Active => pending.active += 1,
+                QueueState::Backoff(_) => pending.backoff += 1,
+                QueueState::Unschedulable(_) => pending.unschedulable += 1,
+                QueueState::InFlight(_) => {}
+            }
+        }
+        pending
+    }
+
+    /// The plugins that rejected each pod that waits.
+    pub(crate) fn rejected_by(&self) -> impl Iterator<Item = &'static str> {
+        let waits = |entry: &&Entry| !matches!(entry.state, QueueState::InFlight(_));
+        self.pods.values().filter(waits).flat_map(|entry| entry.rejected_by.iter().copied())
+    }
+
+    /// How many pods came into a queue because of an event: by queue and event.
+    pub(crate) fn incoming(&self) -> impl Iterator<Item = ((&'static str, &'static str), u64)> {
+        self.incoming.iter().map(|(key, count)| (*key, *count))
+    }
+
+    fn count(&mut self, queue: &'static str, event: &'static str) {
+        *self.incoming.entry((queue, event)).or_default() += 1;
+    }
+
+    /// Something changed that may help those who are stuck; `event` names it in metrics.
+    pub(crate) fn move_unschedulable_to_backoff(&mut self, event: &'static str, now: Instant) {
         self.cluster_events += 1;
         let stuck = self
             .pods
@@ -134,6 +211,7 @@ impl SchedulingQueue {
         for (uid, failures) in stuck {
             let QueueState::Unschedulable(until) = self.pods[&uid].state else { continue };
             let failed_at = until.checked_sub(MAX_UNSCHEDULABLE_DURATION).unwrap_or(now);
+            self.count("backoff", event);
             self.move_to(uid, QueueState::Backoff(failed_at + backoff_duration(failures)));
         }
     }
@@ -184,7 +262,7 @@ mod tests {
     }
 
     fn pop(waiting: &mut SchedulingQueue, now: Instant) -> Option<String> {
-        waiting.pop(now).map(|(uid, _)| uid.into())
+        waiting.pop(now).map(|next| next.uid.into())
     }
 
     #[tokio::test(start_paused = true)]
@@ -207,13 +285,25 @@ mod tests {
         pop(&mut waiting, now);
         waiting.requeue_failed(&"a".into(), true, now);
         assert_eq!(pop(&mut waiting, now + MAX_BACKOFF), None, "nothing has changed");
-        waiting.move_unschedulable_to_backoff(now);
+        waiting.move_unschedulable_to_backoff("NodeAdd", now);
         assert_eq!(pop(&mut waiting, now + INITIAL_BACKOFF).as_deref(), Some("a"));
-        waiting.move_unschedulable_to_backoff(now); // while it is being tried
+        waiting.move_unschedulable_to_backoff("NodeAdd", now); // while it is being tried
         waiting.requeue_failed(&"a".into(), true, now);
         assert_eq!(pop(&mut waiting, now + MAX_BACKOFF).as_deref(), Some("a"));
         waiting.requeue_failed(&"a".into(), true, now);
         assert_eq!(waiting.next_due(), Some(now + MAX_UNSCHEDULABLE_DURATION));
+        waiting.reject("a", ["NodeAffinity"].into_iter());
+        assert_eq!(waiting.rejected_by().collect::<Vec<_>>(), ["NodeAffinity"]);
+        assert_eq!(waiting.pending(), Pending { unschedulable: 1, ..Pending::default() });
+        let incoming: Vec<_> = waiting.incoming().collect();
+        let expected = [
+            (("active", "BackoffComplete"), 2),
+            (("active", "UnscheduledPodAdd"), 1),
+            (("backoff", "NodeAdd"), 1),
+            (("backoff", "ScheduleAttemptFailure"), 1),
+            (("unschedulable", "ScheduleAttemptFailure"), 2),
+        ];
+        assert_eq!(incoming, expected);
         waiting.remove("a");
         assert_eq!((waiting.next_due(), waiting.pods.len()), (None, 0));
     }

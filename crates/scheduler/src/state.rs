@@ -1,7 +1,10 @@
 //! All that the scheduler knows, kept current by the caches: nodes with what is placed
 //! on them, and the pods that wait. Choices count before the API has heard of them.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use api::core::{Namespace, Node, Pod};
 use object::Text;
@@ -19,6 +22,8 @@ pub(crate) struct SchedulerState {
     assumed: HashMap<Text, Text>,
     /// Pods for which others go, and where: by uid.
     nominated: HashMap<Text, (Text, Arc<PodInfo>)>,
+    /// Pods with scheduling gates, by uid.
+    gated: HashSet<Text>,
 }
 
 impl SchedulerState {
@@ -32,7 +37,8 @@ impl SchedulerState {
                 let pods = self.pods_by_node.get(new.metadata().name()).into_iter().flatten();
                 let info = NodeInfo::new(new, pods.map(|(_, pod)| pod.clone()));
                 Arc::make_mut(&mut self.snapshot).set_node(info);
-                self.queue.move_unschedulable_to_backoff(Instant::now());
+                let event = if old.is_none() { "NodeAdd" } else { "NodeUpdate" };
+                self.queue.move_unschedulable_to_backoff(event, Instant::now());
             }
             (Some(old), None) => Arc::make_mut(&mut self.snapshot).remove(old.metadata().name()),
             (None, None) => {}
@@ -51,7 +57,7 @@ impl SchedulerState {
             Some(new) => Arc::make_mut(namespaces).insert(name, labels(new)),
             None => Arc::make_mut(namespaces).remove(&name),
         };
-        self.queue.move_unschedulable_to_backoff(Instant::now());
+        self.queue.move_unschedulable_to_backoff("NamespaceUpdate", Instant::now());
     }
 
     /// Takes in a change of a pod. `ours`: whether it names this scheduler.
@@ -60,6 +66,7 @@ impl SchedulerState {
         let new_uid = new.map(|pod| pod.metadata().uid());
         if let Some(old) = old.filter(|old| new_uid != Some(old.metadata().uid())) {
             self.remove_unscheduled(old.metadata().uid());
+            self.gated.remove(old.metadata().uid());
         }
         if let Some(old) = old.filter(is_placed) {
             let stays = new.filter(is_placed).filter(|new| {
@@ -71,11 +78,17 @@ impl SchedulerState {
             }
             self.remove_pod_from_node(old.spec().node_name(), old.metadata().uid());
             if stays.is_none() {
-                self.queue.move_unschedulable_to_backoff(Instant::now());
+                self.queue.move_unschedulable_to_backoff("AssignedPodDelete", Instant::now());
             }
         }
         let Some(new) = new else { return };
         let uid = new.metadata().uid();
+        let is_gated = new.is_active() && ours && !new.spec().scheduling_gates().is_empty();
+        if is_gated {
+            self.gated.insert(uid.into());
+        } else {
+            self.gated.remove(uid);
+        }
         if is_placed(&new) {
             self.remove_unscheduled(uid);
             self.add_pod_to_node(new.spec().node_name(), Arc::new(PodInfo::new(new)));
@@ -111,6 +124,17 @@ impl SchedulerState {
 
     pub(crate) fn clear_nomination(&mut self, uid: &str) {
         self.nominated.remove(uid);
+    }
+
+    /// How many pods wait for their scheduling gates.
+    pub(crate) fn gated(&self) -> usize {
+        self.gated.len()
+    }
+
+    /// How many nodes, pods on them, and pods among these that are not bound yet.
+    pub(crate) fn sizes(&self) -> (usize, usize, usize) {
+        let pods = self.pods_by_node.values().map(HashMap::len).sum();
+        (self.snapshot.len(), pods, self.assumed.len())
     }
 
     fn remove_unscheduled(&mut self, uid: &str) {
@@ -204,5 +228,20 @@ mod tests {
         state.assume(PodInfo::new(&pod("")), "a");
         state.forget("1");
         assert_eq!(used(&state, "a"), 0);
+    }
+
+    #[tokio::test]
+    async fn gated_pods_are_counted() {
+        let mut state = SchedulerState::default();
+        let mut gated = pod("");
+        let gate = api::core::PodSchedulingGate::new().with_name("g");
+        gated.spec_mut().set_scheduling_gates([gate]);
+        state.on_pod_change(None, Some(&gated), true);
+        assert_eq!((state.gated(), state.queue.pending().active), (1, 0));
+        state.on_pod_change(Some(&gated), Some(&pod("")), true);
+        assert_eq!((state.gated(), state.queue.pending().active), (0, 1));
+        state.on_pod_change(None, Some(&gated), true);
+        state.on_pod_change(Some(&gated), None, true);
+        assert_eq!(state.gated(), 0);
     }
 }

@@ -10,6 +10,7 @@
 
 mod check;
 mod columns;
+mod correlate;
 mod default;
 mod defaults;
 mod field_path;
@@ -29,6 +30,7 @@ mod structure;
 
 pub use self::{
     check::{SchemaError, SchemaValidator},
+    correlate::OldItems,
     defaults::{has_defaults_with_unknown_fields, validate_defaults},
     field_path::resolve_field_path,
     format::unknown_format,

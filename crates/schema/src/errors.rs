@@ -12,7 +12,7 @@ use crate::{FieldPath, patch::go_float};
 /// So many broken rules are told of one object; nobody reads more, and each takes memory.
 pub(crate) const MOST: usize = 1_000;
 /// So many bytes are told of one object: a message can name all items of a long list, for each item.
-const MOST_BYTES: usize = 4 << 20;
+pub(crate) const MOST_BYTES: usize = 4 << 20;
 /// A detail of so many bytes is one of these messages.
 const LONG: usize = 4 << 10;
 

@@ -39,6 +39,11 @@ pub fn spend(amount: u64) -> Result<(), Exhausted> {
     rest.map(drop).ok_or(Exhausted)
 }
 
+/// Whether nothing is left: some of the work was not done.
+pub fn is_exhausted() -> bool {
+    LEFT.get() == Some(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,6 +12,7 @@ use http::Response;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited, combinators::UnsyncBoxBody};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use object::Status;
+use tokio::task::coop;
 
 use crate::RequestBody;
 
@@ -66,6 +67,14 @@ impl<T: FnOnce(u64)> Drop for Counted<T> {
             tell(self.sent);
         }
     }
+}
+
+/// Takes so much of what a task may spend before it lets others go on.
+pub(crate) fn spend(cx: &mut Context<'_>, cost: usize) -> Poll<()> {
+    for _ in 0..cost {
+        ready!(coop::poll_proceed(cx)).made_progress();
+    }
+    Poll::Ready(())
 }
 
 /// The whole body, unless it is larger than `limit`.

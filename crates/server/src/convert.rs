@@ -3,7 +3,7 @@
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
 use object::{Object, Status, Value, View};
-use schema::ResourceDefinition;
+use schema::{ErrorList, FieldPath, ResourceDefinition, validate_annotations, validate_labels};
 use store::Version;
 
 pub type ConvertFuture = Pin<Box<dyn Future<Output = Result<Vec<Value>, String>> + Send>>;
@@ -97,11 +97,41 @@ fn validate_converted(
     for field in ["labels", "annotations"] {
         match new.get("metadata").get(field) {
             Value::Null => meta.remove(field),
-            kept => meta[field] = kept.clone(),
+            kept => {
+                if kept != meta.get(field) {
+                    validate_strings(field, kept)?;
+                }
+                meta[field] = kept.clone();
+            }
         }
     }
     new["metadata"] = meta;
     Ok(new)
+}
+
+/// Labels or annotations that a webhook has changed: what it returns may be stored and is read by
+/// others, like what users write.
+fn validate_strings(field: &str, changed: &Value) -> Result<(), String> {
+    if !changed.is_object() {
+        return Err(format!("invalid metadata.{field} in converted object: it is not a map"));
+    }
+    if let Some((key, _)) = changed.entries().find(|(_, value)| value.as_str().is_none()) {
+        return Err(format!("metadata.{field}[{key}] must be a string in converted object"));
+    }
+    let mut object = Value::object();
+    object["metadata"][field] = changed.clone();
+    let (meta, mut errs) = (Object::view(&object).metadata(), ErrorList::default());
+    let metadata = FieldPath::Root.field("metadata");
+    match field {
+        "labels" => validate_labels(meta.labels(), &metadata.field("labels"), &mut errs),
+        _ => validate_annotations(meta.annotations(), &metadata.field("annotation"), &mut errs),
+    }
+    let found: Vec<_> = errs.0.iter().map(ToString::to_string).collect();
+    match &*found {
+        [] => Ok(()),
+        [one] => Err(one.clone()),
+        all => Err(format!("[{}]", all.join(", "))),
+    }
 }
 
 #[cfg(test)]
@@ -166,5 +196,31 @@ mod tests {
         assert_eq!(made, tree(right));
         let refused = asked("other").await.expect_err("another object");
         assert!(refused.message().ends_with("must have the same UID: u != other"));
+    }
+
+    #[test]
+    fn labels_and_annotations_of_webhooks_are_validated() {
+        let old = tree(
+            r#"{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a","labels":{"a":"b"}}}"#,
+        );
+        let made = |meta: &str| {
+            let new =
+                r#"{"apiVersion":"example.com/v2","kind":"Thing","metadata":{"name":"a",META}}"#;
+            validate_converted(&old, tree(&new.replace("META", meta)), &second())
+        };
+        let refused = |meta: &str, why: &str| {
+            let error = made(meta).expect_err(meta);
+            assert!(error.contains(why), "{meta}: {error}");
+        };
+        refused(r#""labels":{"a b":"c"}"#, "metadata.labels: Invalid value: \"a b\"");
+        refused(r#""labels":{"a":"\n"}"#, "metadata.labels: Invalid value: \"\\n\"");
+        refused(r#""labels":{"a":1}"#, "metadata.labels[a] must be a string");
+        refused(r#""labels":["a"]"#, "invalid metadata.labels");
+        refused(r#""annotations":{"a/b/c":""}"#, "metadata.annotation: Invalid value");
+        let long = format!(r#""annotations":{{"a":"{}"}}"#, "x".repeat(300_000));
+        refused(&long, "metadata.annotation: Too long");
+        let kept = made(r#""labels":{"c":"d"},"annotations":{"e":"f"}"#).expect("valid");
+        assert_eq!(kept.get("metadata").get("labels").get("c").as_str(), Some("d"));
+        assert_eq!(kept.get("metadata").get("annotations").get("e").as_str(), Some("f"));
     }
 }

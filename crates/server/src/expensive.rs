@@ -11,6 +11,8 @@ use tokio::{
     task::block_in_place,
 };
 
+use crate::turns;
+
 /// At least half of the processors stay with other requests.
 static RUNNING: LazyLock<Semaphore> = LazyLock::new(|| {
     let processors = available_parallelism().map_or(1, usize::from);
@@ -29,7 +31,10 @@ pub async fn run<T>(expensive: bool, work: impl FnOnce() -> T) -> T {
 /// Does the work while others take over what this thread had to do.
 pub fn aside<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) => block_in_place(work),
+        Ok(RuntimeFlavor::MultiThread) => {
+            turns::pause();
+            block_in_place(work)
+        }
         _ => work(),
     }
 }

@@ -11,7 +11,7 @@ use tokio::{
 
 use crate::{
     Attributes, Decision, Limits, Peer, Query, RequestInfo, Seat, Server, UserInfo,
-    audit::LatencyBreakdown, deadline, impersonate::impersonate,
+    audit::LatencyBreakdown, deadline, impersonate::impersonate, turns,
 };
 
 /// What the filters found out.
@@ -95,6 +95,7 @@ async fn filter_request(
         record_filter_latency(server, asker, "constrainedimpersonation", began);
     }
     let (user, began) = (asker.effective_user(), Instant::now());
+    turns::charge(asker.authenticated.as_ref().unwrap_or(&user), &user);
     let seat = match &server.flow {
         Some(flow) => flow.acquire_seat(&user, info).await,
         None => server.seats.try_acquire(&user, info).map(|permit| Seat {

@@ -21,7 +21,12 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tracing::debug;
 
-use crate::{Peer, Server, UserInfo, batched_tcp::BatchedTcpStream, http2_preface::Prefaced};
+use crate::{
+    Peer, Server, UserInfo,
+    batched_tcp::BatchedTcpStream,
+    http2_preface::Prefaced,
+    turns::{Account, Turn},
+};
 
 /// So long a connection may be silent before it is asked whether it still lives.
 const SILENT: Duration = Duration::from_secs(30);
@@ -82,20 +87,29 @@ impl Server {
                 let Some((stream, address)) = accepted(listener.accept().await).await else {
                     continue;
                 };
-                let server = self.clone();
-                self.spawn(server.tls(stream, address, tls.acceptor()));
+                let Some(permit) = self.connection_limits.acquire(address.ip()) else {
+                    debug!(%address, "too many connections from one address");
+                    continue;
+                };
+                let turn = self.turns.turn(Account::new(address.ip()));
+                let served = self.clone().tls(stream, address, tls.acceptor(), turn.clone());
+                let served = async move {
+                    served.await;
+                    drop(permit);
+                };
+                self.spawn(turn.run(Box::pin(served)));
             },
             Listener::Unix(listener, user, uid) => loop {
                 let Some((stream, _)) = accepted(listener.accept().await).await else { continue };
                 if stream.peer_cred().is_ok_and(|peer| peer.uid() == uid) {
                     let peer = Peer { identity: Some(user.clone()), ..Peer::default() };
-                    self.spawn(self.clone().connection(stream, None, peer));
+                    self.serve_local(stream, peer);
                 }
             },
             Listener::Pipe(mut pipes, user) => {
                 while let Some(stream) = pipes.recv().await {
                     let peer = Peer { identity: user.clone(), ..Peer::default() };
-                    self.spawn(self.clone().connection(stream, None, peer));
+                    self.serve_local(stream, peer);
                 }
             }
         }
@@ -106,6 +120,7 @@ impl Server {
         stream: tokio::net::TcpStream,
         address: SocketAddr,
         acceptor: TlsAcceptor,
+        turn: Arc<Turn>,
     ) {
         let _ = stream.set_nodelay(true);
         let _ = keep_alive(&stream);
@@ -128,10 +143,10 @@ impl Server {
         let intermediates = Arc::new(others.map(|one| one.to_vec()).collect());
         let peer = Peer { address: Some(address), certificate, intermediates, identity: None };
         if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
-            return self.connection(stream, Some(outgoing), peer).await;
+            return self.connection(stream, Some(outgoing), peer, turn).await;
         }
         if let Ok(Ok(stream)) = timeout(HANDSHAKE, Prefaced::accept(stream)).await {
-            self.connection(stream, Some(outgoing), peer).await;
+            self.connection(stream, Some(outgoing), peer, turn).await;
         } else {
             debug!(%address, "HTTP/2 was negotiated, but the client did not send its preface");
         }

@@ -5,7 +5,7 @@ use std::{
     io,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     vec,
 };
 
@@ -18,12 +18,16 @@ use store::Version;
 
 use crate::{
     Body, ServedResource,
+    body::spend,
     encodings::{EncodingCache, write_kind},
     negotiate::Encoding,
 };
 
 /// As much is sent at once.
 const FRAME: usize = 64 << 10;
+/// What a frame costs of the 128 that a task may spend at a time: a connection sends eight frames, and lets others go
+/// on.
+const COST: usize = 16;
 /// So many objects are encoded at once: less than a frame of most kinds.
 const BATCH: usize = 16;
 
@@ -121,8 +125,9 @@ impl HttpBody for ListBody {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        ready!(spend(cx, COST));
         self.out.reserve(FRAME);
         while !self.over && self.out.len() < FRAME {
             self.more();

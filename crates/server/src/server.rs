@@ -45,7 +45,9 @@ use crate::{
     body::counted,
     codec::media_type,
     compress::compressed,
+    connection_limits::ConnectionLimits,
     deadline,
+    driver::DriverWatch,
     encodings::EncodingCache,
     filters::{Caller, FilteredRequest, InFlightLimiter, RejectedRequest, run_filters},
     memory::Memory,
@@ -58,6 +60,7 @@ use crate::{
     streams::StreamExecutor,
     timer_queue::TimerQueue,
     trace::{self, RequestSpan, Tracer},
+    turns::{Account, Turn, Turns, account},
 };
 
 /// How long the head of a request may take to arrive, on a connection of HTTP/1.1 also the next.
@@ -106,6 +109,8 @@ pub struct Server {
     pub(crate) documents: OpenApiDocuments,
     pub(crate) encodings: Arc<EncodingCache>,
     pub(crate) stop: CancellationToken,
+    pub(crate) turns: Arc<Turns>,
+    pub(crate) connection_limits: Arc<ConnectionLimits>,
     timers: Arc<TimerQueue>,
     rings: Once,
     /// Whether it is about to end.
@@ -114,6 +119,7 @@ pub struct Server {
     rejecting_requests: AtomicBool,
     /// Requests under way, watches not among them once they have begun.
     in_flight: Arc<()>,
+    driver: DriverWatch,
     tasks: TaskTracker,
 }
 
@@ -146,8 +152,11 @@ impl Server {
             documents: OpenApiDocuments::default(),
             encodings: Arc::default(),
             stop: CancellationToken::new(),
+            turns: Arc::default(),
+            connection_limits: Arc::default(),
             timers: Arc::default(),
             rings: Once::new(),
+            driver: DriverWatch::default(),
             ending,
             rejecting_requests: AtomicBool::new(false),
             in_flight: Arc::default(),
@@ -217,6 +226,20 @@ impl Server {
         self.timers.clone()
     }
 
+    /// Serves a connection from within this machine to its end.
+    pub(crate) fn serve_local(
+        self: &Arc<Self>,
+        io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        peer: Peer,
+    ) {
+        let turn = self.turns.turn(Account::new("local"));
+        if let Some(user) = &peer.identity {
+            turn.charge_to(account(user));
+        }
+        let served = self.clone().connection(io, None, peer, turn.clone());
+        self.spawn(turn.run(Box::pin(served)));
+    }
+
     /// Serves one connection to its end, in HTTP/1.1 or HTTP/2. What goes out over it may have
     /// to be told when.
     pub(crate) async fn connection(
@@ -224,6 +247,7 @@ impl Server {
         io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         outgoing: Option<WriteBatch>,
         peer: Peer,
+        turn: Arc<Turn>,
     ) {
         let (server, leave) = (self.clone(), Arc::new(Notify::new()));
         let left = leave.clone();
@@ -234,11 +258,12 @@ impl Server {
             let (own, peer, left) = (server.clone(), peer.clone(), left.clone());
             // Made where it stays: the future of a request is too large to be moved.
             let answer = Box::pin(async move {
-                let answer = pin!(own.answer(request, peer, left));
+                let _in_flight = own.driver.enter();
+                let answer = pin!(own.clone().answer(request, peer, left));
                 let answer = panics::contain_pinned("request", answer).await;
                 answer.unwrap_or_else(|_| status_reply(&panicked()))
             });
-            AbortOnDropHandle::new(server.tasks.spawn(answer))
+            AbortOnDropHandle::new(server.tasks.spawn(turn.request().run(answer)))
         });
         let streams = StreamExecutor::default();
         let mut builder = Builder::new(streams.clone());

@@ -5,7 +5,7 @@ use std::{
     io,
     pin::Pin,
     sync::{Arc, atomic::Ordering::Relaxed},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::{
     Body, Reply, ServedResource, Watch, WatchEvent,
-    body::full,
+    body::{full, spend},
     cbor,
     encodings::{EncodingCache, write_kind},
     metrics::WatchMetrics,
@@ -294,6 +294,7 @@ impl HttpBody for WatchBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        ready!(spend(cx, 1));
         match panics::catch("watch", || self.poll_events(cx)) {
             Ok(polled) => polled.map(|frame| frame.map(Ok)),
             Err(panicked) => {

@@ -1,5 +1,5 @@
-//! What a durable write costs, beside a loop that does nothing but write and sync,
-//! and what a list costs. Run with `cargo bench -p store`.
+//! Benchmarks of durable writes, compared with a loop that only writes and syncs, and of lists. Run with `cargo bench
+//! -p store`.
 
 use std::{
     hint::black_box,
@@ -20,7 +20,7 @@ const PREFIX: &str = "/registry/things/";
 const SIZE: usize = 1_024;
 const LASTS: Duration = Duration::from_secs(3);
 
-/// Time does not matter here.
+/// A clock that stands still.
 #[derive(Debug)]
 struct Still;
 
@@ -49,7 +49,7 @@ async fn main() {
     wake().await;
 }
 
-/// Writes of `SIZE` into room that is set aside, each synced.
+/// Writes of `SIZE` bytes into allocated space, each synced.
 fn plain(disk: &Directory) -> f64 {
     let file = disk.create("plain", 1 << 30).expect("room");
     let (begun, mut count) = (Instant::now(), 0_u32);
@@ -87,7 +87,7 @@ async fn durable(disk: Directory, writers: usize) -> f64 {
     f64::from(count) / begun.elapsed().as_secs_f64()
 }
 
-/// How long it takes until a million keys can be read again.
+/// Time until a million keys can be read after a restart.
 async fn start(folder: &Path) {
     const KEYS: usize = 1_000_000;
     let open = || {
@@ -131,7 +131,7 @@ async fn list() {
     drop(mirror);
 }
 
-/// One write while five thousand watch something else.
+/// One write while five thousand watches follow other objects.
 async fn wake() {
     let (engine, things) = memory(1).await;
     let mut sleeping = Vec::new();

@@ -1,5 +1,5 @@
-//! Everything in one file, which etcd's tools take as well: a bbolt database, and
-//! behind it its SHA-256.
+//! etcd snapshot files: a bbolt database followed by its SHA-256. etcd's own tools (`etcdutl`) read and write the same
+//! format.
 
 use std::{
     collections::BTreeMap,
@@ -20,44 +20,44 @@ use crate::{
     wire::{KeyValue, to_i64},
 };
 
-/// How far a restored store is ahead of what was saved: what was written after that,
-/// and is lost, must not be written again under the same revision.
+/// How far the revision of a restored store is ahead of the saved one. Revisions that were assigned after the snapshot,
+/// and are lost, must not be assigned again.
 pub const RESTORE_REVISION_BUMP: u64 = 1_000_000_000;
 
-/// The bucket for what is saved beside the store. It comes after etcd's own.
+/// The bbolt bucket for extra data saved with the store, such as certificates. It sorts after etcd's own buckets.
 const BESIDE: &str = "tiphys";
 
-/// How long the sum is.
+/// Length of the SHA-256 checksum in bytes.
 const SUM: u64 = 32;
 
-/// A version of a key, where it is among all.
+/// One version of a key, with its position within its revision.
 #[derive(Clone, Debug)]
 pub(crate) struct SavedVersion {
     pub(crate) sub: u32,
-    /// A deletion has no value.
+    /// For a deletion only the key and the revision are set.
     pub(crate) kv: KeyValue,
     pub(crate) deleted: bool,
 }
 
-/// What a file holds.
+/// The content of a snapshot file.
 #[derive(Debug)]
 pub struct EtcdSnapshot {
     /// The newest revision.
     pub revision: u64,
-    /// How many versions of keys there are, and how many keys.
+    /// The number of versions of keys, deletions included.
     pub versions: usize,
     pub size: u64,
-    /// What there is, by key.
+    /// The current value of every key.
     state: BTreeMap<Bytes, KeyValue>,
-    /// For how many seconds each was granted.
+    /// The TTL of each lease in seconds.
     leases: BTreeMap<i64, i64>,
-    /// What was saved beside the store, by name. Other tools ignore it.
+    /// Extra data saved with the store, by name. Other tools ignore it.
     pub beside: BTreeMap<String, Vec<u8>>,
 }
 
 impl EtcdSnapshot {
-    /// Reads a file, whoever saved it. A sum that is not right is refused; a database
-    /// without one, as etcd has it in its own folder, is taken.
+    /// Reads a snapshot file written by this store or by etcd. A file with a wrong checksum is rejected. A database
+    /// without a checksum, such as the one in etcd's data directory, is accepted.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let name = path.display().to_string();
         let failed = |error: io::Error| Error::Disk(format!("read {name}: {error}"));
@@ -94,7 +94,7 @@ impl EtcdSnapshot {
         self.state.len()
     }
 
-    /// Makes a store of it, in an empty folder.
+    /// Creates a store with this content in an empty directory, and returns its revision.
     pub fn restore(&self, disk: &dyn Disk, now: i64) -> Result<u64, Error> {
         let revision = self.revision + RESTORE_REVISION_BUMP;
         let mut records: Vec<_> = self.state.values().map(|kv| self.record(kv, now)).collect();
@@ -104,7 +104,7 @@ impl EtcdSnapshot {
         Ok(revision)
     }
 
-    /// What there is, for whoever puts it elsewhere.
+    /// The keys and values, to be written to another store.
     pub fn items(&self) -> impl Iterator<Item = (&Bytes, &Bytes)> {
         self.state.iter().map(|(key, kv)| (key, &kv.value))
     }
@@ -139,14 +139,14 @@ impl EtcdSnapshot {
 
     fn lease(&mut self, id: &[u8], value: &[u8]) -> Result<(), &'static str> {
         let id = i64::from_be_bytes(id.try_into().map_err(|_| "a lease without a number")?);
-        // Number 2 is for how long it was granted; of the message nothing else matters.
+        // Only field 2, the granted TTL, is used.
         let lease = StoredLease::decode(value).map_err(|_| "a lease that makes no sense")?;
         self.leases.insert(id, lease.ttl);
         Ok(())
     }
 }
 
-/// A lease as etcd keeps it.
+/// A lease in the format of etcd's `lease` bucket.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct StoredLease {
     #[prost(int64, tag = "1")]
@@ -155,12 +155,12 @@ pub(crate) struct StoredLease {
     pub(crate) ttl: i64,
 }
 
-/// Saves what a folder holds, while another process may write to it.
+/// Saves the store in a directory as a snapshot file. Another process may write to the store meanwhile.
 pub fn save(disk: &dyn Disk, now: i64, out: &mut File) -> Result<(), Error> {
     save_beside(disk, now, &BTreeMap::new(), out)
 }
 
-/// Like `save`, and keeps further bytes in the same file.
+/// Like `save`, and stores extra data in the same file.
 pub fn save_beside(
     disk: &dyn Disk,
     now: i64,
@@ -172,12 +172,12 @@ pub fn save_beside(
     let (mut sub, mut last) = (0, 0);
     for record in records {
         index = index.max(record.revision);
-        let Some(key) = key_from_text(&record.key) else { continue }; // the engine's own
+        let Some(key) = key_from_text(&record.key) else { continue }; // an internal key of the engine
         let Record { bytes, expires, lineage, .. } = record;
         sub = if lineage.mod_revision == last { sub + 1 } else { 0 };
         last = lineage.mod_revision;
         let lease = match expires {
-            // A lease for each moment: whoever restores it elsewhere lets it expire too.
+            // One lease per expiry time, so that the keys expire after a restore as well.
             Some(at) if bytes.is_some() => {
                 leases.insert(at, (at - now).max(1));
                 at
@@ -203,7 +203,7 @@ pub fn save_beside(
 
 type Items = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// A database as etcd has it. Versions are in order.
+/// Writes a bbolt database with etcd's buckets. `versions` must be sorted by revision.
 pub(crate) fn write(
     file: &mut File,
     versions: &[SavedVersion],
@@ -246,7 +246,7 @@ pub(crate) fn write(
 }
 
 impl SavedVersion {
-    /// Where etcd keeps it: under its revision, and with a mark if it is a deletion.
+    /// The key in etcd's `key` bucket: the revision, and a mark if the version is a deletion.
     pub(crate) fn revision_key(&self) -> Vec<u8> {
         let mut place = place(u64::try_from(self.kv.mod_revision).unwrap_or_default(), self.sub);
         if self.deleted {
@@ -255,7 +255,7 @@ impl SavedVersion {
         place
     }
 
-    /// What it keeps there: of a deletion, the key alone.
+    /// The value in etcd's `key` bucket. For a deletion it holds only the key.
     pub(crate) fn stored(&self) -> Vec<u8> {
         if self.deleted {
             return KeyValue { key: self.kv.key.clone(), ..KeyValue::default() }.encode_to_vec();
@@ -271,7 +271,7 @@ fn place(main: u64, sub: u32) -> Vec<u8> {
     bytes
 }
 
-/// Puts the sum of all behind it.
+/// Appends the SHA-256 of the file to the file.
 fn append_checksum(file: &mut File) -> io::Result<()> {
     let size = file.seek(SeekFrom::End(0))?;
     let sum = sum(file, size)?;

@@ -1,13 +1,13 @@
-//! The file of a snapshot: a bbolt database, as etcd makes and takes it.
+//! Reader and writer of bbolt databases, the file format of etcd snapshots.
 //!
 //! ```text
-//!  page 0, 1   meta: where the root is; of two the newer whole one counts
+//! page 0, 1   meta: page of the root; the newer of the two with a valid checksum counts
 //!  page 2      free pages: none
 //!  page 3 …    leaves: keys and values in order; branches: first keys of pages below
 //! ```
 //!
-//! A page is 4096 bytes; one with a large element goes on over the next ones. The root
-//! is a bucket of buckets: the value of its keys is where the bucket's own root is.
+//! A page is 4096 bytes; a page with a large element continues on the following ones (overflow pages). The root is a
+//! bucket of buckets: the value of each key is the page number of that bucket's own root.
 
 mod page;
 mod read;

@@ -1,7 +1,7 @@
-//! Objects that are seldom read, in a form that takes a tenth of the memory of a tree.
+//! Compressed storage for seldom-read objects of the watch cache, at about a tenth of the memory of decoded objects.
 //!
-//! Each is compressed by itself, with a few of its kind as a dictionary, so that one is read
-//! without the others.
+//! Each object is compressed on its own with a dictionary made from a few objects of the same resource, so that one
+//! object can be read without the others.
 
 use std::{cell::RefCell, fmt, io, ops::Deref, sync::Arc};
 
@@ -9,23 +9,23 @@ use zstd::bulk::{Compressor, Decompressor};
 
 use crate::{CacheCodec, Version};
 
-/// So many objects make a dictionary.
+/// Number of objects from which a dictionary is made.
 const SAMPLES: usize = 16;
-/// With fewer new objects the last dictionary is good enough.
+/// With fewer new objects than this, the previous dictionary is used again.
 const MANY: usize = 64;
 const LEVEL: i32 = 3;
-/// Larger objects stay as they are.
+/// Larger objects, in bytes, are not compressed.
 const LARGEST: usize = 64 << 10;
 
-/// What an index has for a key.
+/// The value that an index holds for a key: a decoded or a compressed object.
 pub(crate) enum Entry<V> {
     Plain(Arc<Version<V>>),
-    /// One of a block.
+    /// The object at this position of a block.
     Packed(Arc<Block>, u32),
 }
 
-/// Objects that were packed together: one piece of memory for all of them, since many small ones
-/// that live long would keep whole pages from being given back.
+/// Objects that were compressed together, in one allocation. Many small long-lived allocations would keep the allocator
+/// from returning whole pages to the kernel.
 #[derive(Debug)]
 pub(crate) struct Block {
     dictionary: Arc<[u8]>,
@@ -38,7 +38,7 @@ struct Packed {
     revision: u64,
     from: u32,
     to: u32,
-    /// How long it is when it is opened.
+    /// Length in bytes after decompression.
     length: u32,
 }
 
@@ -50,7 +50,7 @@ impl<V> Entry<V> {
         }
     }
 
-    /// The version, made again if it is packed.
+    /// The version, decompressed and decoded if necessary.
     pub(crate) fn open(&self, key: &str, resident: &dyn CacheCodec<V>) -> Arc<Version<V>> {
         match self {
             Self::Plain(version) => version.clone(),
@@ -58,7 +58,7 @@ impl<V> Entry<V> {
         }
     }
 
-    /// The version, where nobody but this index has it.
+    /// The decoded version, if only this index refers to it.
     pub(crate) fn unused(&self) -> Option<&Arc<Version<V>>> {
         match self {
             Self::Plain(version) if Arc::strong_count(version) == 1 => Some(version),
@@ -84,7 +84,7 @@ impl Block {
     fn open<V>(&self, nth: u32, key: &str, resident: &dyn CacheCodec<V>) -> Arc<Version<V>> {
         let packed = &self.objects[nth as usize];
         let object = self.plain(packed).ok().and_then(|plain| resident.unpack(key, &plain).ok());
-        // It was opened once when it was packed, and has not changed since.
+        // The object was decoded successfully when it was packed, and has not changed since.
         let object = object.expect("what was packed here can be read");
         Arc::new(Version { revision: packed.revision, object })
     }
@@ -103,12 +103,13 @@ impl Block {
 }
 
 thread_local! {
-    /// To get one ready takes longer than to open an object, and many have the same dictionary.
+    /// The last decompressor of this thread. Preparing one takes longer than decompressing an object, and many objects
+    /// share a dictionary.
     static LAST: RefCell<Option<(Arc<[u8]>, Decompressor<'static>)>> = const { RefCell::new(None) };
 }
 
-/// Packs those of the objects that can be, and that are the same when they are opened again. Gives
-/// for each its place in the block.
+/// Compresses the objects that can be encoded and decode to an equal object again. Returns each object's position in
+/// the block, or `None` if it was left out.
 pub(crate) fn pack<V: PartialEq>(
     resident: &dyn CacheCodec<V>,
     versions: &[(Arc<str>, Arc<Version<V>>)],
@@ -150,12 +151,12 @@ pub(crate) fn pack<V: PartialEq>(
     Ok((Arc::new(block), places))
 }
 
-/// Few are packed at once, and none is large.
+/// Converts an offset in a block, which is always small enough.
 fn offset(n: usize) -> u32 {
     u32::try_from(n).expect("a block is small")
 }
 
-/// A version of an object as it is listed: that of the index, or one made for the reader.
+/// A version of an object in a list: shared with the index, or decompressed for the reader.
 pub enum Found<'a, V> {
     Shared(&'a Arc<Version<V>>),
     Made(Arc<Version<V>>),
@@ -199,7 +200,7 @@ mod tests {
 
     impl CacheCodec<Bytes> for Texts {
         fn decode(&self, _: &str, bytes: &Bytes) -> Result<Bytes, String> {
-            // One that is not the same when it is read again.
+            // An object that is not equal after it is decoded again.
             Ok(if bytes.starts_with(b"odd") { Bytes::from_static(b"other") } else { bytes.clone() })
         }
 

@@ -1,4 +1,4 @@
-//! A watcher's place in a ring. It owns nothing else: no buffer, no task, no timer.
+//! A watch's position in the event ring of a resource. It has no buffer, task or timer.
 
 use std::{
     fmt,
@@ -9,6 +9,7 @@ use std::{
 
 use crate::{Error, Event, Topic, WatchCache};
 
+/// The position of one watch in the ring of its resource.
 #[derive(Debug)]
 pub struct Cursor<V: fmt::Debug> {
     resource: Arc<WatchCache<V>>,
@@ -18,18 +19,18 @@ pub struct Cursor<V: fmt::Debug> {
 }
 
 impl<V: fmt::Debug> Cursor<V> {
-    /// A cursor on what happens to `topic` after `revision`.
+    /// Opens a cursor on the events of `topic` after `revision`.
     pub fn open(resource: &Arc<WatchCache<V>>, topic: Topic, revision: u64) -> Result<Self, Error> {
         let (number, position) = resource.open(&topic, revision)?;
         Ok(Self { resource: resource.clone(), topic, number, position })
     }
 
-    /// The next event of its topic. Cancel safe.
+    /// Waits for the next event of the cursor's topic. Cancel safe.
     pub async fn next(&mut self) -> Result<Arc<Event<V>>, Error> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// The next event if it is there already. Does not fall asleep.
+    /// The next event if there is one already. Does not register a waker.
     pub fn try_next(&mut self) -> Option<Result<Arc<Event<V>>, Error>> {
         match self.poll_next(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(event) => Some(event),

@@ -1,5 +1,4 @@
-//! A folder of files: all that the log asks of an operating system, so that tests
-//! can take the disk away at any moment.
+//! The file operations that the log needs, as a trait, so that tests can simulate a crash or a full disk at any point.
 
 mod direct_io;
 mod failpoints;
@@ -14,14 +13,13 @@ pub use self::{
     simulated::SimulatedDisk,
 };
 
-/// A flat folder. Names last once the folder is synced.
+/// A directory without subdirectories. Changes of file names are durable once the directory is synced.
 pub trait Disk: fmt::Debug + Send + Sync {
     fn list(&self) -> io::Result<Vec<String>>;
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
-    /// A new file of that many zeros, for which room is set aside; whatever had the
-    /// name before is gone.
+    /// Creates a file of `size` zeros with its space allocated. An existing file of that name is replaced.
     fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>>;
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
@@ -30,26 +28,27 @@ pub trait Disk: fmt::Debug + Send + Sync {
 
     fn sync(&self) -> io::Result<()>;
 
-    /// Keeps others out for as long as this lives; false: another is in.
+    /// Locks the directory against other processes for as long as this value lives; false if another process holds the
+    /// lock.
     fn lock(&self) -> io::Result<bool>;
 }
 
-/// Bytes last once the file is synced.
+/// An open file. Its bytes are durable once it is synced.
 pub trait File: fmt::Debug + Send + Sync {
     fn size(&self) -> io::Result<u64>;
 
-    /// As much as there is, up to the length of `into`.
+    /// Reads up to `into.len()` bytes, as many as there are.
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// All of it, or an error after any part of it.
+    /// Writes all bytes. After an error any part of them may have been written.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// The same where there are only zeros behind it, and some of those as well.
+    /// Like `write_at`, followed by `zeros` zeros, for use where the file contains only zeros behind `offset`.
     fn append(&self, bytes: &[u8], zeros: usize, offset: u64) -> io::Result<()> {
         self.write_at(&with_zeros(bytes, zeros), offset)
     }
 
-    /// Grows to that size, with zeros for which room is set aside, or stays as it is.
+    /// Grows the file to `size` with allocated zeros; on failure the file keeps its size.
     fn allocate(&self, size: u64) -> io::Result<()>;
 
     fn truncate(&self, size: u64) -> io::Result<()>;
@@ -57,7 +56,7 @@ pub trait File: fmt::Debug + Send + Sync {
     fn sync(&self) -> io::Result<()>;
 }
 
-/// Whether there is no room: the one failure after which one can go on.
+/// Whether the error says that the disk is full: the only failure after which the log can continue.
 pub(crate) fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

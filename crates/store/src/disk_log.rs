@@ -1,10 +1,11 @@
-//! The log on disk.
+//! The write-ahead log on disk, with snapshots.
 //!
 //! ```text
-//!  state-0c │ log-0c │ log-1f │ log-30 …zeros      what is read when it is opened
-//!                     state-30                     made meanwhile; once it is old enough, all
-//!                                                  before it goes, and rings can still be filled
-//!  reserve                                          becomes a log for deletions when the disk is full
+//!  state-0c │ log-0c │ log-1f │ log-30 …zeros      the files that are read on opening
+//!                      state-30                     a snapshot, written in the background; once it is old
+//!                                                   enough, everything before it is removed. Until then
+//!                                                   watch caches can still be filled with older events
+//!  reserve                                          becomes a segment for deletions when the disk is full
 //! ```
 
 mod append;
@@ -35,23 +36,24 @@ use crate::{
 };
 
 const RESERVE: &str = "reserve";
-/// Given up while a state is written for which there is no room otherwise.
+/// A file of allocated space that is given up to write a snapshot when the disk is full.
 const STATE_RESERVE: &str = "reserve-state";
 
+/// Sizes and behaviour of a `DiskLog`.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskLogOptions {
-    /// How large a file of the log becomes.
+    /// Size of a segment file in bytes.
     pub segment_size: u64,
-    /// How much is set aside for deletions; for a state it is as much as that needs.
+    /// Bytes reserved for deletions on a full disk. The reserve for a snapshot is as large as the snapshot needs.
     pub reserve_size: u64,
-    /// How large the log becomes, at least, before it begins anew with a state.
+    /// Minimum size in bytes of the log before a snapshot replaces it.
     pub compact_threshold: u64,
-    /// How much can be read back, at least: what rings are filled with.
+    /// Minimum age of events before they are removed: watch caches are filled with the events that are left.
     pub retain: Duration,
-    /// Whether states are written by a thread. In tests the caller may wait.
+    /// Whether snapshots are written by a background thread. Tests may write them synchronously.
     pub background: bool,
-    /// Whether the process ends when a write or a sync has failed: then nobody knows
-    /// what the disk holds. Tests look at what comes after.
+    /// Whether the process aborts after a failed write or sync, because the content of the disk is unknown then. Tests
+    /// turn this off to check the behaviour afterwards.
     pub exit_on_failure: bool,
 }
 
@@ -85,7 +87,7 @@ struct Inner {
 }
 
 impl DiskLog {
-    /// Opens what is in the folder, or begins there.
+    /// Opens the log in the directory, or creates one.
     pub fn open(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
@@ -100,7 +102,7 @@ impl DiskLog {
         Ok(Arc::new(Self { inner: Arc::new(inner), compaction: Mutex::default() }))
     }
 
-    /// Begins in an empty folder, with a state.
+    /// Creates a log in an empty directory, beginning with a snapshot.
     pub(crate) fn create_with_snapshot(
         disk: &dyn Disk,
         records: Vec<Record>,
@@ -132,8 +134,8 @@ impl DiskLog {
         written.map(drop).map_err(|error| Error::Disk(format!("begin there: {error}")))
     }
 
-    /// What a folder holds, though another process may write to it: up to where it was
-    /// whole, oldest first, and up to which revision it is only a state.
+    /// Reads a directory that another process may be writing to, up to the last complete record. Returns the records,
+    /// oldest first, and the revision up to which only the current values are known, not the history.
     pub(crate) fn read_shared(disk: &dyn Disk) -> Result<(u64, Vec<Record>), Error> {
         let mut tries = 5;
         loop {
@@ -150,7 +152,7 @@ impl DiskLog {
                 Ok((base.floor, records))
             };
             match read() {
-                // Files may go, and a write may be seen in part, while it is looked at.
+                // While the directory is read, files may be removed, and a write may be incomplete.
                 Err(Error::Disk(_) | Error::Damaged { .. }) if tries > 0 => tries -= 1,
                 done => return done,
             }
@@ -171,7 +173,7 @@ impl Log for DiskLog {
         if files.broken {
             return Err(AppendError::Broken(io::Error::other("an earlier write has failed")));
         }
-        files.preloaded = None; // what was found when it was opened is no longer all
+        files.preloaded = None; // the records found on opening are no longer complete
         let done = self.inner.append(&mut files, batch);
         if let Err(AppendError::Broken(error)) = &done {
             files.broken = true;
@@ -184,7 +186,7 @@ impl Log for DiskLog {
     }
 
     fn read(&self, after: u64, take: &mut dyn FnMut(Record)) -> Result<LogBase, Error> {
-        // Files that are open can be read though they are removed meanwhile.
+        // Open files stay readable when they are removed meanwhile.
         let (snapshot, segments, found) = {
             let mut files = self.inner.files();
             (files.snapshots.first().cloned(), files.segments.clone(), files.preloaded.take())
@@ -212,7 +214,7 @@ impl Log for DiskLog {
         let mut records = Vec::new();
         let Some(mut found) = found else {
             let base = self.read(0, &mut |record| records.push(record))?;
-            return Ok((base, records)); // it was read before
+            return Ok((base, records)); // records already loaded on opening
         };
         let mut base = LogBase::default();
         if let Some(snapshot) = snapshot {
@@ -257,13 +259,13 @@ impl Log for DiskLog {
         let inner = self.inner.clone();
         let compact = move || {
             if panics::catch("store state", || inner.compact(&image)).is_err() {
-                inner.files().compacting = false; // what it was made from is still there
+                inner.files().compacting = false; // the files that it would have replaced are still there
             }
         };
         if !self.inner.options.background {
             return compact();
         }
-        self.wait(); // it has ended: none is due while one is compacting
+        self.wait(); // it has finished: no compaction starts while another is running
         match thread::Builder::new().name("store-state".into()).spawn(compact) {
             Ok(running) => {
                 *self.compaction.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);

@@ -1,16 +1,16 @@
-//! The engine that needs nothing but a log.
+//! The embedded storage engine: it needs only a log.
 //!
-//! Three steps, each in revision order: a write is judged (against what is
-//! pending, too), appended with all that wait, and mirrored. Until its batch is
-//! durable nobody can read it.
+//! A write passes three steps, each in revision order. Its precondition is checked, against pending writes as well; it
+//! is appended together with all waiting writes; and it is applied to the watch caches. It cannot be read until its
+//! batch is durable.
 //!
 //! ```text
-//!  judged             … 7 8 9 | 10 11     pending: gathers while the batch is on its way
+//!  sequenced          … 7 8 9 | 10 11     pending: collected while the batch is written
 //!  batch                7 8 9             one append, one sync
-//!  durable, mirrored  … 6                 what everybody reads
+//!  durable, cached    … 6                 visible to readers
 //! ```
 //!
-//! There is no timer: the next batch is what has gathered when the last one ends.
+//! There is no timer: the next batch is whatever has been collected when the previous one ends.
 
 mod commit;
 mod loaded_log;
@@ -27,14 +27,15 @@ use crate::{
     Write, WriteFuture,
 };
 
+/// Engine that stores records in a log and serves reads from memory.
 pub struct EmbeddedEngine<V> {
     core: Arc<CommitPipeline<V>>,
-    /// `None`: whoever writes commits himself, since the log does not block.
+    /// `None` if the log does not block: then each writer commits its own write.
     thread: Option<JoinHandle<()>>,
 }
 
 impl<V: fmt::Debug + Send + Sync + 'static> EmbeddedEngine<V> {
-    /// Goes on from where `log` ends.
+    /// Opens an engine that continues where `log` ends.
     pub fn open(
         log: Arc<dyn Log>,
         mirror: Arc<WatchCacheSet<V>>,
@@ -50,15 +51,14 @@ impl<V: fmt::Debug + Send + Sync + 'static> EmbeddedEngine<V> {
         Ok(Self { core, thread })
     }
 
-    /// An engine that forgets everything when it ends. It has no thread, and a
-    /// write is done when it is first polled: a paused clock stays paused.
+    /// An in-memory engine, for tests. It has no thread, and a write completes when it is first polled, so a paused
+    /// Tokio clock stays paused.
     pub fn memory(mirror: Arc<WatchCacheSet<V>>, clock: Arc<dyn Clock>) -> Self {
         let log = Arc::new(MemoryLog::default());
         Self::open(log, mirror, clock).expect("an empty log holds nothing wrong")
     }
 
-    /// Deletes what has expired. The engine does so by itself once a second if it
-    /// has a thread, and with every write if it has none.
+    /// Deletes expired keys. The engine does this once a second if it has a thread, and otherwise with every write.
     pub fn expire(&self) {
         self.core.commit_pending();
     }
@@ -134,7 +134,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for EmbeddedEngine<V> {
 }
 
 impl<V> Drop for EmbeddedEngine<V> {
-    /// What was judged is still committed.
+    /// Commits the writes that have been sequenced.
     fn drop(&mut self) {
         self.core.close();
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {

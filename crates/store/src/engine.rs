@@ -1,4 +1,5 @@
-//! What keeps the bytes. Embedded here; etcd is another.
+//! The `Engine` trait: durable storage of keys and bytes with revisions. It has two implementations, `EmbeddedEngine`
+//! and `EtcdEngine`.
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -7,18 +8,18 @@ use object::Text;
 
 use crate::{Error, WatchCache};
 
-/// A change that somebody asks for.
+/// A write request.
 #[derive(Debug)]
 pub struct Write<V> {
     pub key: Text,
-    /// The revision that the key must still be at; 0: absent.
+    /// Precondition: the current revision of the key; 0 if it must not exist.
     pub expected_revision: u64,
-    /// The bytes to keep, and the value that they mean; `None` deletes. The engine
-    /// carries the value to the mirror unread, so that nobody decodes his own write.
+    /// The encoded bytes and the decoded value; `None` deletes the key. The engine passes the value on to the watch
+    /// cache, so that it need not be decoded again.
     pub put: Option<(Bytes, V)>,
-    /// Deleted by the engine itself when this has passed, unless it is written again.
+    /// After this time the engine deletes the key, unless it is written again.
     pub ttl: Option<Duration>,
-    /// Who wrote it, and why: kept beside the record, and not read here.
+    /// Provenance of the write (who and why). It is stored with the record and not interpreted here.
     pub provenance: Option<Bytes>,
 }
 
@@ -43,70 +44,70 @@ impl<V> Write<V> {
     }
 }
 
-/// A change that has been decided: to replay it takes no clock and no condition.
+/// A sequenced change. Replaying it needs neither a clock nor a precondition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     pub revision: u64,
     pub key: Text,
-    /// `None`: deleted.
+    /// `None` for a deletion.
     pub bytes: Option<Bytes>,
-    /// When it will be deleted, in seconds since 1970. It stays until a record says so.
+    /// Expiry time in seconds since 1970. The key stays until a deletion is recorded.
     pub expires: Option<i64>,
     pub note: Option<Bytes>,
     pub lineage: KeyMetadata,
 }
 
-/// Keys that begin so are the engine's own: no client's key does.
+/// Prefix of the engine's internal keys. No client's key begins with it.
 pub(crate) const INTERNAL_KEY_PREFIX: char = '\u{100}';
 
-/// By what nodes show that they live. If a full disk kept it from being renewed, all of
-/// them would be given up, and with them what runs there.
+/// Prefix of the node leases. If a full disk prevented their renewal, all nodes would become NotReady and their pods
+/// would be evicted.
 const LEASE_PREFIX: &str = "/registry/leases/";
 
 impl Record {
-    /// Whether it may use what is held back for a full disk: it makes room, renews a
-    /// lease, or is the engine's own.
+    /// Whether the record may use the space reserved for a full disk: it deletes a key, renews a lease, or is internal
+    /// to the engine.
     pub(crate) fn may_use_reserve(&self) -> bool {
         let renews = self.lineage.version > 1 && self.key.starts_with(LEASE_PREFIX);
         self.bytes.is_none() || renews || self.key.starts_with(INTERNAL_KEY_PREFIX)
     }
 }
 
-/// What a record is in the words of etcd, where a revision may be of several records.
+/// The metadata that etcd keeps for a key. In etcd, several records may share a revision.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct KeyMetadata {
     pub mod_revision: u64,
     /// The revision of the first write since the key was last absent.
     pub create_revision: u64,
-    /// How many writes there have been since.
+    /// The number of writes since then.
     pub version: u64,
-    /// What it ends with; 0: nothing.
+    /// The lease that the key is attached to; 0 for none.
     pub lease: i64,
 }
 
 impl KeyMetadata {
-    /// That of a key which was absent before.
+    /// The metadata of a newly created key.
     pub fn new(revision: u64) -> Self {
         Self { mod_revision: revision, create_revision: revision, version: 1, lease: 0 }
     }
 
-    /// That of a deletion.
+    /// The metadata of a deletion.
     pub fn tombstone(revision: u64) -> Self {
         Self { mod_revision: revision, ..Self::default() }
     }
 
-    /// That of the next write.
+    /// The metadata of the next write of the same key.
     #[must_use]
     pub fn next(self, revision: u64) -> Self {
         Self { mod_revision: revision, version: self.version + 1, ..self }
     }
 }
 
-/// Where an empty engine is. Not 0: whoever lists nothing watches from there, and to
-/// clients 0 means any.
+/// The revision of an empty engine. It is not 0, because a client that lists nothing watches from this revision, and 0
+/// means "any" to clients.
 pub(crate) const INITIAL_REVISION: u64 = 1;
 
-/// What came with a write, for whoever asks later.
+/// Provenance of one write, for later queries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Provenance {
     pub revision: u64,
@@ -114,53 +115,52 @@ pub struct Provenance {
     pub note: Bytes,
 }
 
-/// What an engine knows of the keys under a prefix.
+/// The records of the keys under a prefix.
 #[derive(Debug)]
 pub struct Replay<'a> {
-    /// Nothing that happened up to here is among `events`.
+    /// `events` contains no event up to this revision.
     pub floor: u64,
-    /// What there was at the floor, in order of keys where the engine can.
+    /// The state at the floor, sorted by key if the engine can do so.
     pub state: Vec<&'a Record>,
-    /// What happened since, oldest first.
+    /// The events since then, oldest first.
     pub events: Vec<&'a Record>,
-    /// How far this goes: nothing up to here is missing.
+    /// The revision up to which `state` and `events` are complete.
     pub end_revision: u64,
-    /// When this was, in seconds since 1970.
+    /// The time of the replay in seconds since 1970.
     pub now: i64,
 }
 
-/// Who is told what an engine knows: it is lent, since it may be much.
+/// Callback that receives a replay. The records are borrowed because there may be many.
 pub type ReplaySink<'a> = dyn FnMut(Replay<'_>) -> Result<(), Error> + 'a;
 
 pub type WriteFuture<'a> = Pin<Box<dyn Future<Output = Result<u64, Error>> + Send + 'a>>;
 
-/// Keys, opaque bytes and revisions.
+/// A durable store of keys and opaque bytes with revisions.
 pub trait Engine<V>: fmt::Debug + Send + Sync {
-    /// Writes, and gives the revision once the write is durable and mirrored.
-    /// Dropping the future does not take the write back.
+    /// Writes a key. Resolves to the revision once the write is durable and in the watch cache. Dropping the future
+    /// does not cancel the write.
     fn write(&self, write: Write<V>) -> WriteFuture<'_>;
 
-    /// What is known of the keys under `prefix`: what happened, newest first, as far as it
-    /// takes no more than `room`, and what there was before that.
+    /// Passes on the records under `prefix`: the newest events that fit into `room` bytes, and the state before them.
     fn replay(&self, prefix: &str, room: usize, take: &mut ReplaySink<'_>) -> Result<(), Error>;
 
-    /// What happened under `prefix` after a revision that a replay has reached.
+    /// The events under `prefix` after a revision that a replay has reached.
     fn replay_after(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error>;
 
-    /// What there was under `prefix` at a revision, back to where the engine remembers.
+    /// The records under `prefix` as of a revision, unless it has been compacted.
     fn list_at(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error>;
 
-    /// The resource is filled up to a revision, and mirrored from now on. An engine that
-    /// others write to as well shows it from here what happens.
+    /// Called when the cache of a resource is filled up to revision `_after`. An engine with external writers watches
+    /// from there and applies further events to the cache.
     fn start_watch(&self, _prefix: &str, _after: u64, _resource: &Arc<WatchCache<V>>) {}
 
-    /// Whether others write as well: then each resource is complete up to a revision of
-    /// its own, and who must have the newest asks for it.
+    /// Whether other processes write to the same store. Then each cache is complete up to its own revision, and a
+    /// consistent read must ask for the latest one.
     fn has_external_writers(&self) -> bool {
         false
     }
 
-    /// The newest revision of where the keys under `prefix` are, also of what others wrote.
+    /// The latest revision of the keys under `prefix`, including writes of other processes.
     fn latest_revision(&self, _prefix: &str) -> WriteFuture<'_> {
         let durable = self.durable_revision();
         Box::pin(async move { Ok(durable) })
@@ -169,23 +169,23 @@ pub trait Engine<V>: fmt::Debug + Send + Sync {
     /// The newest durable revision.
     fn durable_revision(&self) -> u64;
 
-    /// Whether writes are taken at all; the error says why not.
+    /// Whether writes are accepted; otherwise the error says why not.
     fn health(&self) -> Result<(), Error>;
 
-    /// Whether it answers soon enough for more to be asked of it.
+    /// Whether the store responds fast enough to be sent further requests.
     fn readiness(&self) -> Result<(), Error> {
         self.health()
     }
 
-    /// How many bytes it keeps, where that is known.
+    /// The size of the stored data in bytes, if known.
     fn size(&self) -> Option<u64> {
         None
     }
 
-    /// Keys that somebody has made anew, and that the engine may use instead of its own, so that
-    /// each is in memory once.
+    /// Passes on key strings that the caller has allocated, which the engine may use in place of its own copies to save
+    /// memory.
     fn share_keys(&self, _keys: &[Arc<str>]) {}
 
-    /// The notes of the newest writes, oldest first, from behind a revision.
+    /// The provenance of the recent writes after a revision, oldest first.
     fn provenance_after(&self, after: u64) -> Vec<Provenance>;
 }

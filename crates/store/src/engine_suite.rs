@@ -1,4 +1,4 @@
-//! What every engine promises, as a suite: each implementation runs it.
+//! Conformance suite for `Engine`: every implementation runs it.
 
 mod conditions;
 mod reads;
@@ -17,12 +17,12 @@ use crate::{CacheCodec, CacheSnapshot, Engine, Error, Topic, WatchCache, WatchCa
 
 const PREFIX: &str = "/registry/things/";
 
-/// An engine with nothing in it, and the mirror that it fills.
+/// An empty engine, and the watch caches that it fills.
 #[derive(Clone)]
 pub struct EngineFixture {
     pub engine: Arc<dyn Engine<Bytes>>,
     pub mirror: Arc<WatchCacheSet<Bytes>>,
-    /// Lets seconds pass, where time is not that of the wall.
+    /// Advances the clock by seconds, where the engine does not use wall-clock time.
     pub advance_clock: Option<Arc<dyn Fn(i64) + Send + Sync>>,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Debug for EngineFixture {
     }
 }
 
-/// Bytes as they are. Keys end with `namespace/name`; the text is the index `text`.
+/// A codec that leaves bytes as they are. Keys end with `namespace/name`; the content is indexed as `text`.
 #[derive(Debug)]
 pub struct RawBytesCodec;
 
@@ -54,7 +54,7 @@ impl CacheCodec<Bytes> for RawBytesCodec {
     }
 }
 
-/// Runs all of it; `make` gives a fresh engine for each part.
+/// Runs the whole suite; `make` creates a fresh engine for each test.
 pub async fn run(make: impl Fn() -> EngineFixture) {
     writes::writes_are_judged_by_revision(&make()).await;
     writes::revisions_only_grow(&make()).await;
@@ -129,7 +129,7 @@ fn texts(pinned: &CacheSnapshot<Bytes>) -> Vec<(String, Bytes)> {
     all.map(|(key, version)| (key[PREFIX.len()..].to_owned(), version.object.clone())).collect()
 }
 
-/// Waits until it holds.
+/// Polls until `holds` returns true, for at most two minutes.
 async fn soon(mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -140,7 +140,7 @@ async fn soon(mut holds: impl FnMut() -> bool) {
 
 #[cfg(test)]
 mod tests {
-    /// What the table names is run.
+    /// Every test that the table names is run.
     #[test]
     fn upstreams_situations_are_tried() {
         let (table, own) =

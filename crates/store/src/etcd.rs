@@ -1,13 +1,13 @@
-//! The engine that keeps everything in an etcd cluster.
+//! The storage engine that keeps everything in an etcd cluster.
 //!
 //! ```text
-//!  write ──► Txn: if the key is where the writer believes    etcd orders and keeps
+//!  write ──► Txn, if the key is at the expected revision        ordered and stored by etcd
 //!  serve ──► Range in pages, then one Watch per resource ──► index and ring, as with any engine
 //! ```
 //!
-//! A write is answered when its own watch has shown it, so whoever wrote can read it
-//! here. What others wrote is known up to the resource's progress, which etcd is asked
-//! for when somebody must have the newest.
+//! A write is answered when the watch of this process has delivered it, so that the writer can read it from the cache.
+//! Writes of other processes are known up to the progress of the resource's watch; for a consistent read etcd is asked
+//! for its current revision.
 
 mod cache_watcher;
 mod compact;
@@ -48,33 +48,32 @@ use crate::{
     wire::{KeyValue, mvccpb, pb, prefix_end, to_i64},
 };
 
-/// How long etcd may take for anything: a write with all that belongs to it, an answer to a
-/// question.
+/// Timeout of any request to etcd, including the retries of a write.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many keys are asked for at once.
+/// Number of keys per page of a list.
 const PAGE: i64 = 10_000;
 
-/// What all keys begin with here; in etcd it may be something else.
+/// Prefix of all keys in this process; in etcd the prefix is configurable.
 const ROOT: &str = "/registry";
 
-/// Where etcd is, and how it is spoken to.
+/// Addresses of the etcd cluster, and connection settings.
 #[derive(Clone, Debug)]
 pub struct EtcdConfig {
     /// `http://…` or `https://…`, each a member of the same cluster.
     pub endpoints: Vec<String>,
     pub tls: Option<Arc<ClientConfig>>,
-    /// What all keys begin with there.
+    /// Prefix of all keys in etcd.
     pub prefix: String,
-    /// How often old revisions are forgotten, by one of all who do so; `None`: never.
+    /// Interval of compaction. Of all API servers that compact, one does so each time; `None`: never.
     pub compaction: Option<Duration>,
     /// For how many seconds a lease is given to further keys.
     pub lease_reuse: i64,
-    /// How long it may take to answer before it counts as ill, and as not ready.
+    /// Response time limits after which etcd counts as unhealthy, and as not ready.
     pub health_timeouts: [Duration; 2],
-    /// How often it is asked how much it keeps; `None`: never.
+    /// Interval at which the database size is queried; `None`: never.
     pub size_poll_interval: Option<Duration>,
-    /// How connections are made; `None`: directly.
+    /// How connections are opened; `None`: directly over TCP.
     pub dial: Option<Dialer>,
 }
 
@@ -94,10 +93,10 @@ impl Default for EtcdConfig {
     }
 }
 
-/// Keys and values in etcd.
+/// Engine that stores keys and values in etcd.
 pub struct EtcdEngine<V> {
     shared: Arc<EtcdShared<V>>,
-    /// `None` only while it ends.
+    /// `None` only while it is dropped.
     runtime: Option<Runtime>,
 }
 
@@ -106,20 +105,20 @@ pub(crate) struct EtcdShared<V> {
     clock: Arc<dyn Clock>,
     prefix: String,
     newest: AtomicU64,
-    /// Values of writes on their way, so that nobody decodes his own.
+    /// Decoded values of writes in flight, so that the watch need not decode them again.
     values: InFlightValues<V>,
     leases: LeasePool,
     past: Mutex<History>,
     followers: Mutex<Vec<Arc<CacheWatcher<V>>>>,
-    /// Why nothing can be asked, if so.
+    /// Why etcd is unhealthy, if it is.
     health_error: Mutex<Option<String>>,
-    /// Why nothing more should be asked, if so.
+    /// Why etcd is not ready, if it is not.
     readiness_error: Mutex<Option<String>>,
     size: AtomicU64,
 }
 
 impl<V: fmt::Debug + Send + Sync + 'static> EtcdEngine<V> {
-    /// Asks etcd who it is, so that whoever starts knows that it is there.
+    /// Connects to etcd and queries its status, so that a start without etcd fails at once.
     pub fn connect(remote: &EtcdConfig, clock: Arc<dyn Clock>) -> Result<Self, Error> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -156,14 +155,15 @@ impl<V: fmt::Debug + Send + Sync + 'static> EtcdEngine<V> {
         Ok(this)
     }
 
-    /// Runs on the engine's own threads: who calls may be on any, or on none.
+    /// Runs a task on the engine's own runtime and blocks until it is done. The caller may be on any thread, inside a
+    /// runtime or not.
     fn wait<T: Send + 'static>(
         &self,
         task: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Result<T, Error> {
         let (sender, receiver) = mpsc::sync_channel(1);
         self.spawn(async move {
-            let _ = sender.send(task.await); // who asked may have gone
+            let _ = sender.send(task.await); // the caller may be gone
         });
         let late = || Error::Unavailable("etcd did not answer in time".to_owned());
         receiver.recv_timeout(REQUEST_TIMEOUT * 6).map_err(|_| late())?
@@ -175,8 +175,8 @@ impl<V: fmt::Debug + Send + Sync + 'static> EtcdEngine<V> {
         }
     }
 
-    /// Runs what goes on for ever. Without it memory would no longer follow etcd: a panic ends
-    /// the process, and the next one reads everything anew.
+    /// Runs a task that never ends. If it panicked, the caches would no longer follow etcd; so the process aborts, and
+    /// the next one reads everything again.
     fn keep(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.spawn(async move {
             if panics::contain("store", task).await.is_err() {
@@ -204,7 +204,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for EtcdEngine<V> {
         Ok(self.wait(async move { shared.list_all(&prefix, revision).await })?.0)
     }
 
-    /// What comes after is followed.
+    /// Returns nothing: later events come from the watch.
     fn replay_after(&self, _: &str, _: u64) -> Result<Vec<Record>, Error> {
         Ok(Vec::new())
     }
@@ -247,7 +247,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for EtcdEngine<V> {
     }
 }
 
-/// Nothing is wrong.
+/// An error if a problem is recorded.
 fn none(trouble: &Mutex<Option<String>>) -> Result<(), Error> {
     match &*trouble.lock().unwrap_or_else(PoisonError::into_inner) {
         Some(why) => Err(Error::Unavailable(why.clone())),
@@ -256,14 +256,14 @@ fn none(trouble: &Mutex<Option<String>>) -> Result<(), Error> {
 }
 
 impl<V: fmt::Debug + Send + Sync + 'static> EtcdShared<V> {
-    /// The key in etcd.
+    /// The key as stored in etcd.
     pub(crate) fn to_etcd_key(&self, key: &str) -> Bytes {
         let rest = key.strip_prefix(ROOT).unwrap_or(key);
         key_from_text(rest)
             .map_or_else(Bytes::new, |rest| [self.prefix.as_bytes(), &rest].concat().into())
     }
 
-    /// The key here; `None`: it is none of ours.
+    /// The key as used in this process; `None` if it does not have our prefix.
     pub(crate) fn from_etcd_key(&self, key: &[u8]) -> Option<Text> {
         let rest = key.strip_prefix(self.prefix.as_bytes())?;
         Some(format!("{ROOT}{}", key_to_text(rest)).into())
@@ -276,7 +276,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> EtcdShared<V> {
         revision
     }
 
-    /// The newest revision of the whole cluster.
+    /// The newest revision of the whole etcd cluster.
     pub(crate) async fn newest(&self) -> Result<u64, Error> {
         let key = self.to_etcd_key("/registry/health");
         let request = pb::RangeRequest { key, count_only: true, ..Default::default() };
@@ -289,7 +289,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> EtcdShared<V> {
         Ok(revision)
     }
 
-    /// Has every follower ask how far it is.
+    /// Makes every watch request a progress notification.
     fn request_progress(&self) {
         self.followers
             .lock()
@@ -323,8 +323,8 @@ impl<V: fmt::Debug + Send + Sync + 'static> EtcdShared<V> {
         }
         let (revision, conflict) = answer?;
         if let Some(follower) = self.follower(&key) {
-            // What it lost against, or what it wrote, can be read then. A deletion that it
-            // lost against has no revision here: all must be seen that etcd had seen.
+            // Waits until the conflicting record, or our own write, can be read from the cache. If the key was deleted,
+            // the deletion's revision is not known here, so the cache must reach the revision that etcd had.
             let revision = conflict.filter(|have| *have > 0).unwrap_or(revision);
             if conflict == Some(0) {
                 follower.request_progress();
@@ -347,7 +347,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> EtcdShared<V> {
         Ok(revision)
     }
 
-    /// Gives the revision, and where the key is if the condition did not hold.
+    /// Returns the revision, and the key's revision if the precondition failed.
     async fn transact(
         &self,
         key: &Bytes,
@@ -396,7 +396,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> EtcdShared<V> {
             .cloned()
     }
 
-    /// All keys below a prefix as of one revision; 0: the newest.
+    /// All keys below a prefix as of one revision; 0 means the newest.
     pub(crate) async fn list_all(
         &self,
         prefix: &str,
@@ -429,7 +429,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> EtcdShared<V> {
         }
     }
 
-    /// A value as it is in etcd.
+    /// Converts a key-value pair of etcd to a record.
     fn record(&self, kv: KeyValue) -> Option<Record> {
         let key = self.from_etcd_key(&kv.key)?;
         let number = |number: i64| u64::try_from(number).unwrap_or_default();
@@ -443,7 +443,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> EtcdShared<V> {
         Some(Record { revision, key, bytes: Some(kv.value), expires: None, note: None, lineage })
     }
 
-    /// What happened, as a record.
+    /// Converts a watch event of etcd to a record.
     pub(crate) fn event(&self, event: mvccpb::Event) -> Option<Record> {
         let deleted = event.r#type() == mvccpb::event::EventType::Delete;
         let record = self.record(event.kv?)?;
@@ -452,7 +452,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> EtcdShared<V> {
     }
 }
 
-/// What etcd's refusal means to a writer.
+/// The store error for a gRPC status of etcd.
 pub(crate) fn store_error(status: &Status) -> Error {
     match (status.code(), status.message()) {
         (Code::ResourceExhausted, message) if message.contains("space exceeded") => Error::Full,
@@ -469,7 +469,7 @@ pub(crate) fn store_error(status: &Status) -> Error {
 impl<V> Drop for EtcdEngine<V> {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background(); // it may be dropped where one must not wait
+            runtime.shutdown_background(); // dropping must not block
         }
     }
 }

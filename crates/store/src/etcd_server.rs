@@ -1,9 +1,9 @@
-//! The embedded engine as a server with etcd's interface: a cluster of one member.
+//! An etcd-compatible server on the embedded log: a cluster of one member.
 //!
 //! ```text
-//!  gRPC, JSON ──► Service ──► Member ──append──► Log      judged, in one order, durable
-//!                               │ State: keys with their versions, leases, an alarm
-//!  watch      ◄── Open     ◄────┘ Hub: rings for those whose keys have changed
+//!  gRPC, JSON ──► Service ──► Member ──append──► Log        checked, sequenced, durable
+//!                               │ State: keys with their versions, leases, alarms
+//!  watch      ◄── Open     ◄────┘ WatchRegistry: wakes the watches whose keys have changed
 //! ```
 
 mod backup;
@@ -46,33 +46,33 @@ pub use self::{
 use self::{member::Member, service::Service};
 use crate::{Error, Log};
 
-/// How often old revisions are forgotten at least, where they are kept for long.
+/// Maximum interval between notes of the current revision, for periodic compaction.
 const HOURLY: Duration = Duration::from_hours(1);
 
-/// What a member is made of.
+/// Configuration of the server.
 #[derive(Debug)]
 pub struct EtcdServerConfig {
     pub identity: Identity,
     pub limits: Limits,
-    /// How many bytes of keys and values are taken; 0: any number.
+    /// Maximum size of keys and values in bytes; 0 means unlimited.
     pub quota: u64,
-    /// A folder in which a snapshot may be put together.
+    /// A directory for temporary snapshot files.
     pub scratch: PathBuf,
-    /// When old revisions are forgotten without being asked.
+    /// Automatic compaction of old revisions.
     pub compaction: Compaction,
 }
 
-/// When old revisions are forgotten without being asked.
+/// Automatic compaction of old revisions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Compaction {
     Never,
-    /// What is older than this.
+    /// Compacts revisions older than this.
     Periodic(Duration),
-    /// All but so many.
+    /// Compacts all but the newest revisions.
     Revisions(u64),
 }
 
-/// A member that answers when it listens.
+/// The etcd server. It answers requests while `serve` runs.
 pub struct EtcdServer {
     service: Service,
     compaction: Compaction,
@@ -80,7 +80,7 @@ pub struct EtcdServer {
 }
 
 impl EtcdServer {
-    /// Goes on from where `log` ends.
+    /// Opens a server that continues where `log` ends.
     pub fn open(
         log: Arc<dyn Log>,
         clock: Arc<dyn Clock>,
@@ -94,7 +94,7 @@ impl EtcdServer {
         Ok(Self { service, compaction, thread: Some(thread) })
     }
 
-    /// Answers until `stop`.
+    /// Serves requests until `stop` resolves.
     pub async fn serve(&self, ports: Vec<BoundListener>, stop: impl Future<Output = ()>) {
         let patience = Duration::from_secs(2);
         tokio::select! {
@@ -103,7 +103,7 @@ impl EtcdServer {
         }
     }
 
-    /// Forgets what is old, for ever. Of a long time the revisions are noted now and then.
+    /// Runs automatic compaction for ever. For long retention the current revision is noted at least hourly.
     async fn run_compaction(&self) {
         let member = &self.service.member;
         let newest = || member.read(|state| state.durable);
@@ -127,14 +127,14 @@ impl EtcdServer {
                 Compaction::Revisions(count) => newest().saturating_sub(count),
                 _ => old,
             };
-            // Refused if it is forgotten already, or nothing has happened.
+            // Fails harmlessly if the revision is compacted already.
             let _ = member.write(|state| state.compact(floor)).await;
         }
     }
 }
 
 impl Drop for EtcdServer {
-    /// What was judged is still committed.
+    /// Commits the writes that have been sequenced.
     fn drop(&mut self) {
         self.service.member.close();
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {

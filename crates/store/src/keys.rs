@@ -1,4 +1,4 @@
-//! Which revision every key is at: what a write is judged by.
+//! The current revision of every key, which the preconditions of writes are checked against.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,10 +10,10 @@ use object::Text;
 
 use crate::{Error, KeyMetadata, LogBase, Provenance, Record, Write, provenance::Notes};
 
-/// How many keys expire in one batch.
+/// Maximum number of keys that expire in one batch.
 const EXPIRE: usize = 1_000;
 
-/// Where a key is.
+/// Revision and metadata of a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KeyState {
     pub revision: u64,
@@ -23,29 +23,29 @@ pub struct KeyState {
 
 pub type KeyStates = OrdMap<Arc<str>, KeyState>;
 
-/// Everything as of one revision, except for the bytes: those are in the log.
+/// The metadata of a snapshot: everything as of one revision except for the values, which are in the log.
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
     pub revision: u64,
-    /// What happened after it is kept too, each record of it.
+    /// Every record after this revision is kept.
     pub floor: u64,
-    /// Where the keys were at the floor; `None`: the log is read for it.
+    /// The state of the keys at the floor; `None` if it must be read from the log.
     pub heads: Option<KeyStates>,
     pub removals: LastDeletions,
     pub notes: Notes,
 }
 
-/// When something was last deleted under each prefix that is served. A state does
-/// not show it, and a quiet resource must not expire for want of it.
+/// The last deletion under each served prefix. A snapshot does not contain deletions, and without this a rarely changed
+/// resource would count as compacted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LastDeletions {
     pub by_prefix: BTreeMap<Text, u64>,
-    /// Under none of the prefixes.
+    /// The last deletion under none of the prefixes.
     pub rest: u64,
 }
 
 impl LastDeletions {
-    /// From now on deletions under `prefix` are counted for themselves.
+    /// Counts deletions under `prefix` separately from now on.
     pub(crate) fn serve(&mut self, prefix: &str) {
         if !self.by_prefix.contains_key(prefix) {
             let last = self.last(prefix);
@@ -53,7 +53,7 @@ impl LastDeletions {
         }
     }
 
-    /// The last deletion that may have been under `prefix`.
+    /// The revision of the last deletion that may have been under `prefix`.
     pub(crate) fn last(&self, prefix: &str) -> u64 {
         if let Some(last) = self.by_prefix.get(prefix) {
             return *last;
@@ -72,7 +72,7 @@ impl LastDeletions {
     }
 }
 
-/// The keys as they will be once all that was judged is durable.
+/// The keys after all sequenced writes, durable or not.
 #[derive(Debug, Default)]
 pub(crate) struct KeyIndex {
     heads: KeyStates,
@@ -81,7 +81,7 @@ pub(crate) struct KeyIndex {
 }
 
 impl KeyIndex {
-    /// From the last record of each key, in order of keys, as of a revision.
+    /// Builds the index from the last record of each key, sorted by key, as of a revision.
     pub(crate) fn load<'a>(records: impl Iterator<Item = &'a Record>, revision: u64) -> Self {
         let (mut heads, mut expiries) = (KeyStates::new(), BTreeSet::new());
         for record in records.filter(|record| record.bytes.is_some()) {
@@ -93,7 +93,7 @@ impl KeyIndex {
         Self { heads, expiries, revision }
     }
 
-    /// Gives the write its place, if its key is where the writer believes it is.
+    /// Checks the precondition of a write and assigns its revision.
     pub(crate) fn sequence<V>(
         &mut self,
         write: Write<V>,
@@ -118,7 +118,7 @@ impl KeyIndex {
         Ok((record, value))
     }
 
-    /// Takes in a record. Gives the head that it replaces.
+    /// Applies a record. Returns the key's previous state.
     pub(crate) fn apply(&mut self, record: &Record) -> Option<KeyState> {
         self.revision = record.revision;
         let Record { revision, expires, lineage, .. } = *record;
@@ -126,13 +126,13 @@ impl KeyIndex {
         self.set(&record.key, head)
     }
 
-    /// Takes back the newest record.
+    /// Undoes the newest record.
     pub(crate) fn undo(&mut self, record: &Record, before: Option<KeyState>) {
         self.revision = record.revision - 1;
         self.set(&record.key, before);
     }
 
-    /// The deletions of what has expired by now, to be applied one by one.
+    /// The keys that have expired; the caller deletes them.
     pub(crate) fn expired(&self, now: i64) -> Vec<Text> {
         let due = self.expiries.iter().take_while(|(at, _)| *at <= now);
         due.take(EXPIRE).map(|(_, key)| (&**key).into()).collect()
@@ -150,7 +150,7 @@ impl KeyIndex {
         self.heads.clone()
     }
 
-    /// Uses this key instead of an equal one that it has.
+    /// Replaces an equal key string, so that both share memory.
     pub(crate) fn share(&mut self, key: &Arc<str>) {
         let Some(head) = self.heads.get(key).copied() else { return };
         if let Some(at) = head.expires {
@@ -179,7 +179,7 @@ impl KeyIndex {
     }
 }
 
-/// What is durable, and is not in the heads.
+/// Durable information that is not in the key states: last deletions and provenance.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     pub(crate) removals: LastDeletions,
@@ -203,13 +203,13 @@ impl History {
         }
     }
 
-    /// The notes from behind a revision.
+    /// The provenance of writes after a revision.
     pub(crate) fn notes(&self, after: u64) -> Vec<Provenance> {
         self.notes.after(after)
     }
 }
 
-/// Rather a little late than early.
+/// Rounds up, so that a key expires late rather than early.
 fn whole_seconds(ttl: std::time::Duration) -> i64 {
     i64::try_from(ttl.as_millis().div_ceil(1_000)).unwrap_or(i64::MAX)
 }

@@ -1,14 +1,14 @@
-//! Durable writes, and everything that is read from memory.
+//! Durable storage with an in-memory watch cache.
 //!
 //! ```text
-//!  write ──► Engine ──append──► Log              judged, in one order, durable
-//!              └─────apply────► Mirror           per resource: an index and a ring of events
-//!  list  ◄── Pinned, a root of the index         never blocks a writer
-//!  watch ◄── Cursor, a position in the ring      jumps from one of its events to the next
+//!  write ──► Engine ──append──► Log              preconditions are checked, revisions assigned, durable
+//!              └─────apply────► WatchCacheSet    per resource: an index and a ring of recent events
+//!  list  ◄── CacheSnapshot, a root of the index  immutable; never blocks writers
+//!  watch ◄── Cursor, a position in the ring      skips events of other topics
 //! ```
 //!
-//! `store` knows neither kinds nor encodings: an engine keeps opaque bytes, a
-//! mirror keeps whatever value its owner wants resident.
+//! This crate knows neither kinds nor encodings: an engine stores opaque bytes, and a watch cache holds values of any
+//! type.
 
 pub mod archive;
 pub mod bolt;
@@ -49,51 +49,51 @@ pub use self::{
     watch_cache_set::{CacheCodec, Held, WatchCacheSet},
 };
 
-/// An object as it was from one write to the next. The object does not contain
-/// its revision: that is known only once the write is ordered, and stored bytes
-/// have none. Whoever shows the object to a client puts it on.
+/// A version of an object, from one write to the next. The object does not contain its revision, which is known only
+/// once the write is sequenced; stored bytes have none. It is set when the object is encoded for a client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Version<V> {
     pub revision: u64,
     pub object: V,
 }
 
+/// Errors of the store. Each comment says what the caller can do.
 #[derive(Clone, Debug, thiserror::Error, PartialEq)]
 pub enum Error {
-    /// Somebody was faster: read again.
+    /// Another write came first: read again and retry.
     #[error("the key is at revision {have}, not {want}")]
     Conflict { want: u64, have: u64 },
-    /// List again.
+    /// The revision is compacted: list again.
     #[error("nothing is known from before revision {floor}")]
     Compacted { floor: u64 },
-    /// Ask again, or another server.
+    /// Retry later, or at another server.
     #[error("revision {revision} is still to come")]
     FutureRevision { revision: u64 },
-    /// The resource is served anew: watch again.
+    /// The resource is served anew: start a new watch.
     #[error("the resource is no longer served in this form")]
     Closed,
-    /// Delete something, or give the disk more room; then it goes on by itself.
+    /// Delete something, or enlarge the disk; then writes succeed again.
     #[error("the disk is full: only deletions are taken")]
     Full,
-    /// Split it.
+    /// Split the write.
     #[error("a write of {bytes} bytes is too large; at most {limit} are taken")]
     TooLarge { bytes: usize, limit: usize },
-    /// Ask again. A write may have been done all the same.
+    /// Retry. A write may have taken effect all the same.
     #[error("the store cannot be reached: {0}")]
     Unavailable(String),
-    /// The log has failed, and what it holds is unknown: restart.
+    /// The log has failed and its content is unknown: restart the process.
     #[error("the log takes no more writes")]
     Broken,
-    /// Delete the key by its revision, or write it anew.
+    /// Delete the key by its revision, or overwrite it.
     #[error("{key} cannot be decoded: {why}")]
     Corrupt { key: String, revision: u64, why: String },
-    /// Restore a snapshot: what was acknowledged cannot be read any more.
+    /// Restore a snapshot: acknowledged writes cannot be read any more.
     #[error("{file} is damaged at byte {offset}: {what}")]
     Damaged { file: String, offset: u64, what: &'static str },
     /// Stop the other process first.
     #[error("another process uses this folder")]
     InUse,
-    /// See to the disk.
+    /// Check the disk.
     #[error("cannot {0}")]
     Disk(String),
 }

@@ -1,4 +1,4 @@
-//! Where an embedded engine puts its records.
+//! The `Log` trait: where the embedded engine stores its records.
 
 use std::{
     fmt, io,
@@ -7,59 +7,60 @@ use std::{
 
 use crate::{Checkpoint, Error, LastDeletions, Provenance, Record};
 
-/// What a log begins with: a state, and what the records in it cannot tell.
+/// The start of a log: what its snapshot covers, and data that its records do not contain.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LogBase {
-    /// Records up to here are a state; those after it are all that happened.
+    /// Records up to this revision are current values only; after it all changes are present.
     pub floor: u64,
-    /// How far it reaches, though no record may tell.
+    /// The last revision covered, which may be later than that of any record.
     pub end_revision: u64,
     pub removals: LastDeletions,
     pub notes: Vec<Provenance>,
 }
 
-/// Why a batch is not in the log.
+/// Why a batch was not appended.
 #[derive(Debug)]
 pub enum AppendError {
-    /// There is no room, and nothing of the batch was kept.
+    /// The disk is full, and nothing of the batch was written.
     Full,
-    /// What was kept is unknown.
+    /// It is unknown what was written.
     Broken(io::Error),
 }
 
+/// An append-only log of records, with snapshots.
 pub trait Log: fmt::Debug + Send + Sync {
-    /// Returns when the whole batch is durable. Never called by two at once. A
-    /// batch of deletions alone may use what is held back for a full disk.
+    /// Appends a batch and returns when all of it is durable. Never called concurrently. A batch of deletions may use
+    /// the space reserved for a full disk.
     fn append(&self, batch: &[Record]) -> Result<(), AppendError>;
 
-    /// Gives everything it holds from behind a revision, oldest first.
+    /// Reads all records after a revision, oldest first.
     fn read(&self, after: u64, take: &mut dyn FnMut(Record)) -> Result<LogBase, Error>;
 
-    /// Everything it holds, handed over as a whole: for who opens it.
+    /// Reads all records into a vector.
     fn load(&self) -> Result<(LogBase, Vec<Record>), Error> {
         let mut records = Vec::new();
         let base = self.read(0, &mut |record| records.push(record))?;
         Ok((base, records))
     }
 
-    /// Gives what the state at a revision follows from: the nearest state before it, and
-    /// what happened since; maybe more.
+    /// Reads the records that the state at a revision follows from: the nearest snapshot before it, and the changes
+    /// since; possibly more.
     fn read_until(&self, _revision: u64, take: &mut dyn FnMut(Record)) -> Result<LogBase, Error> {
         self.read(0, take)
     }
 
-    /// Whether `append` waits for a device. Then the engine gives it a thread.
+    /// Whether `append` waits for a device. Then the engine calls it on a separate thread.
     fn is_blocking(&self) -> bool;
 
-    /// Whether it has grown so much that it wants to begin with a newer state.
+    /// Whether the log has grown enough for a new snapshot.
     fn needs_compaction(&self) -> bool;
 
-    /// Begins with `image` from now on, which is exactly as of the last append, as
-    /// soon as that is durable in its turn. Called only when it is due.
+    /// Starts a snapshot with `image`, which describes exactly the state after the last append. The snapshot takes
+    /// effect once it is durable. Called only if `needs_compaction` returned true.
     fn compact(&self, image: Checkpoint);
 }
 
-/// A log that lives as long as somebody holds it.
+/// A log in memory.
 #[derive(Debug, Default)]
 pub struct MemoryLog(Mutex<Vec<Record>>);
 

@@ -1,16 +1,17 @@
-//! Work that many hands do at once, told in the order in which it was asked for.
+//! Parallel map over a slice, with results in order.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
     thread,
 };
 
-/// How many can work at once.
+/// The number of available CPUs.
 pub(crate) fn parallelism() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// What `work` makes of each item, in order. With one hand, or one item, it is done here.
+/// Applies `work` to each item on up to `hands` threads, and returns the results in order. With one thread or one item
+/// it runs on the caller's thread.
 pub(crate) fn parallel_map<T: Sync, R: Send>(
     hands: usize,
     items: &[T],

@@ -1,10 +1,10 @@
-//! How far a mirror is complete, and who waits for more.
+//! The revision up to which a watch cache is complete, and waiting for it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::watch;
 
-/// Revisions that only grow.
+/// A progress revision and a compaction revision. Both only grow.
 #[derive(Debug)]
 pub(crate) struct Progress(watch::Sender<u64>, AtomicU64);
 
@@ -27,7 +27,7 @@ impl Progress {
         });
     }
 
-    /// What was before this revision is not asked for any more.
+    /// Revisions before this one are compacted.
     pub(crate) fn compacted(&self) -> u64 {
         self.1.load(Ordering::Acquire)
     }

@@ -1,5 +1,5 @@
-//! The notes of the newest writes. All but the last few are kept compressed: they are many, much
-//! alike, and seldom read.
+//! Provenance of the recent writes. All but the newest entries are compressed: they are many, similar to each other,
+//! and seldom read.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -8,14 +8,14 @@ use tracing::error;
 
 use crate::Provenance;
 
-/// How many bytes of notes are remembered, compressed or not.
+/// Maximum size of all notes in bytes, after compression.
 const BUDGET: usize = 4 << 20;
-/// So many are compressed together.
+/// Number of notes that are compressed together.
 const BLOCK: usize = 128;
-/// As fast as it gets: whoever writes waits for it.
+/// Compression level: the fastest, because writers wait for it.
 const LEVEL: i32 = 1;
 
-/// A clone shares what is compressed.
+/// The notes in order. A clone shares the compressed blocks.
 #[derive(Clone, Debug, Default)]
 pub struct Notes {
     blocks: VecDeque<Arc<Block>>,
@@ -27,7 +27,7 @@ pub struct Notes {
 struct Block {
     /// The revision of its last note.
     last: u64,
-    /// How long its notes are.
+    /// Uncompressed length in bytes.
     length: usize,
     compressed: Box<[u8]>,
 }
@@ -51,7 +51,7 @@ impl Notes {
         }
     }
 
-    /// The notes from behind a revision, oldest first.
+    /// The notes after a revision, oldest first.
     pub(crate) fn after(&self, revision: u64) -> Vec<Provenance> {
         let blocks = self.blocks.iter().skip_while(|block| block.last <= revision);
         let packed = blocks.flat_map(|block| block.open());
@@ -59,12 +59,12 @@ impl Notes {
         packed.chain(newest).filter(|note| note.revision > revision).collect()
     }
 
-    /// All of them, oldest first; one block at a time is there uncompressed.
+    /// All notes, oldest first; one block at a time is decompressed.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Provenance> {
         self.blocks.iter().flat_map(|block| block.open()).chain(self.newest.iter().cloned())
     }
 
-    /// About how many bytes they take.
+    /// Approximate size in bytes.
     #[cfg(test)]
     fn bytes(&self) -> usize {
         self.bytes

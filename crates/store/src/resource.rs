@@ -1,4 +1,4 @@
-//! One resource in memory: an index of what is, a ring of what happened.
+//! The watch cache of one resource: an index of current objects and a ring of recent events.
 
 use std::{
     collections::BTreeMap,
@@ -21,27 +21,28 @@ use crate::{
     ring::Ring,
 };
 
-/// How many are decoded by one hand before it takes the next.
+/// Number of records that one thread decodes at a time.
 const MANY: usize = 2_048;
 
 /// Keys are shared, so that copying a node of the index copies no text.
 type Index<V> = OrdMap<Arc<str>, Entry<V>>;
 
+/// The watch cache of one resource.
 pub struct WatchCache<V> {
     resident: Arc<dyn CacheCodec<V>>,
     bounds: RingLimits,
     state: Mutex<State<V>>,
     progress: Arc<Progress>,
     ended: Notify,
-    /// What somebody pages through, of before the ring.
+    /// The last list that was loaded from before the ring, because a client may be paging through it.
     past: Mutex<Option<CacheSnapshot<V>>>,
-    /// What objects were last packed with.
+    /// The dictionary that objects were last compressed with.
     dictionary: Mutex<Option<Arc<[u8]>>>,
 }
 
 pub(crate) struct State<V> {
     index: Index<V>,
-    /// What was written, and could not be decoded: of these the index has what was before.
+    /// Keys whose last write could not be decoded. For these the index holds the previous object.
     unreadable: BTreeMap<Text, Error>,
     pub(crate) ring: Ring<V>,
 }
@@ -78,7 +79,7 @@ impl<V> WatchCache<V> {
         entry.map(|entry| entry.open(key, &*self.resident))
     }
 
-    /// The same; but what is there and cannot be decoded is an error, and not what was before.
+    /// Like `get`, but a key whose last write cannot be decoded is an error.
     pub fn try_get(&self, key: &str) -> Result<Option<Arc<Version<V>>>, Error> {
         let entry = {
             let state = self.state();
@@ -88,7 +89,7 @@ impl<V> WatchCache<V> {
         Ok(entry.map(|entry| entry.open(key, &*self.resident)))
     }
 
-    /// Everything there is, now. To pin it copies one pointer; writers go on.
+    /// A snapshot of the current state. It copies one pointer and does not block writers.
     pub fn snapshot(&self) -> CacheSnapshot<V> {
         let state = self.state();
         self.pinned(self.newest(&state), state.index.clone())
@@ -98,8 +99,8 @@ impl<V> WatchCache<V> {
         CacheSnapshot { revision, index, resident: self.resident.clone() }
     }
 
-    /// Everything there was at `revision`: what is, with later events undone. That
-    /// takes as long as there are later events, and writers go on meanwhile.
+    /// The state at `revision`: the current one with later events undone. The time is proportional to the number of
+    /// later events; writers are not blocked.
     pub fn snapshot_at(&self, revision: u64) -> Result<CacheSnapshot<V>, Error> {
         let (mut index, later) = {
             let state = self.state();
@@ -116,8 +117,8 @@ impl<V> WatchCache<V> {
         Ok(self.pinned(revision, index))
     }
 
-    /// The same, where the ring does not reach: the engine is asked. What it told last is
-    /// kept, since a list is read page by page.
+    /// Like `snapshot_at`, but loads the state from the engine if the ring does not reach back that far. The last one
+    /// is kept, because a list is read page by page.
     pub fn snapshot_at_or_load(
         &self,
         engine: &dyn Engine<V>,
@@ -143,24 +144,23 @@ impl<V> WatchCache<V> {
         Ok(pinned)
     }
 
-    /// No event up to this revision is still to come. What bookmarks and
-    /// consistent reads go by: it moves though nothing happens here.
+    /// The revision up to which the cache is complete. Bookmarks and consistent reads use it; it advances even when
+    /// this resource does not change.
     pub fn progress_revision(&self) -> u64 {
         self.progress.get()
     }
 
-    /// Returns when nothing up to `revision` is missing here. It may never come:
-    /// the caller sets a deadline.
+    /// Waits until the cache is complete up to `revision`. That may never happen, so the caller sets a timeout.
     pub async fn wait_for(&self, revision: u64) {
         self.progress.wait_for(revision).await;
     }
 
-    /// The oldest revision that a watch or an exact list can still go on from.
+    /// The oldest revision that a watch or an exact list can start from.
     pub fn floor(&self) -> u64 {
         self.state().ring.floor()
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub fn len(&self) -> usize {
         self.state().len()
     }
@@ -169,14 +169,14 @@ impl<V> WatchCache<V> {
         self.len() == 0
     }
 
-    /// A cursor's number and position, for what happens to `topic` after `revision`.
+    /// Registers a cursor for events of `topic` after `revision`, and returns its number and position.
     pub(crate) fn open(&self, topic: &Topic, revision: u64) -> Result<(u64, u64), Error> {
         let mut state = self.state();
         self.reached(&state, revision)?;
         state.ring.open(topic, revision)
     }
 
-    /// Takes in a record, and decodes it if nobody has handed over its value.
+    /// Applies a record, decoding it unless the writer passed its value on.
     pub(crate) fn apply(&self, record: Record, value: Option<V>, now: i64) -> Result<(), Error> {
         let object = match value.filter(|_| record.bytes.is_some()) {
             Some(value) => Some(value),
@@ -202,7 +202,7 @@ impl<V> WatchCache<V> {
         let have = state.index.get(key.as_str()).map(Entry::revision);
         let known = have == new.as_ref().map(|_| revision);
         if revision < newest || (revision == newest && known) {
-            return Ok(()); // read from the log already
+            return Ok(()); // already read from the log
         }
         let old = match &new {
             Some(new) => state.index.insert(key.as_str().into(), Entry::Plain(new.clone())),
@@ -210,7 +210,7 @@ impl<V> WatchCache<V> {
         };
         let old = old.map(|old| old.open(&key, &*self.resident));
         if state.unreadable.remove(&key).is_some() && state.unreadable.is_empty() {
-            state.ring.restart_after(revision); // nobody can be told what came between
+            state.ring.restart_after(revision); // watches cannot be told what came between
             return Ok(());
         }
         let before = old.as_ref().and_then(|old| self.describe(&key, &old.object).ok());
@@ -225,20 +225,19 @@ impl<V> WatchCache<V> {
         Ok(())
     }
 
-    /// Whether everything under a prefix, or at a key, is as it was last written; if not, the
-    /// error names what cannot be decoded.
+    /// An error if an object under a prefix, or at a key, cannot be decoded.
     pub fn check_decodable(&self, prefix: &str) -> Result<(), Error> {
         self.undecodable(prefix).into_iter().next().map_or(Ok(()), Err)
     }
 
-    /// What cannot be decoded under a prefix, in order of keys.
+    /// The undecodable objects under a prefix, sorted by key.
     pub fn undecodable(&self, prefix: &str) -> Vec<Error> {
         let state = self.state();
         let under = state.unreadable.iter().filter(|(key, _)| key.starts_with(prefix));
         under.map(|(_, error)| error.clone()).collect()
     }
 
-    /// What a record means; `None`: deleted.
+    /// Decodes a record; `None` for a deletion.
     fn decode(&self, record: &Record) -> Result<Option<V>, Error> {
         let Record { key, revision, bytes, .. } = record;
         let decode = |bytes| {
@@ -249,8 +248,8 @@ impl<V> WatchCache<V> {
         object.map_err(|why| Error::Corrupt { key: key.to_string(), revision: *revision, why })
     }
 
-    /// What was written to a key cannot be decoded. Who watches is told, and nothing after it
-    /// until the key is written again: else he would believe that he has seen all.
+    /// Records that the last write to a key cannot be decoded. Watches end with an error until the key is written
+    /// again; otherwise clients would assume that they have seen all events.
     fn fail_watches(&self, key: Text, error: Error) -> Error {
         let mut state = self.state();
         state.unreadable.insert(key, error.clone());
@@ -271,7 +270,7 @@ impl<V> WatchCache<V> {
         if revision < floor { Err(Error::Compacted { floor }) } else { Ok(()) }
     }
 
-    /// Nothing up to `revision` is missing.
+    /// Marks the cache as complete up to `revision`.
     pub(crate) fn complete(&self, revision: u64) {
         self.progress.advance(revision);
     }
@@ -280,7 +279,7 @@ impl<V> WatchCache<V> {
         self.state().ring.is_closed()
     }
 
-    /// Returns when it is no longer served.
+    /// Waits until the resource is no longer served.
     pub(crate) async fn closed(&self) {
         let told = self.ended.notified();
         let mut told = std::pin::pin!(told);
@@ -300,24 +299,24 @@ impl<V> WatchCache<V> {
         panics::lock_or_abort(&self.state)
     }
 
-    /// How far this has come; a little further than complete while a batch is applied.
+    /// The newest revision; slightly ahead of the progress revision while a batch is applied.
     fn newest(&self, state: &State<V>) -> u64 {
         self.progress_revision().max(state.ring.newest())
     }
 
-    /// A client may have heard of a revision from a server that is ahead of this one.
+    /// An error if `revision` is in the future. A client may have got it from a server that is ahead of this one.
     fn reached(&self, state: &State<V>, revision: u64) -> Result<(), Error> {
         if revision > self.newest(state) { Err(Error::FutureRevision { revision }) } else { Ok(()) }
     }
 
-    /// What an event of the object is found under. The kind's own code says so, and may
-    /// panic: nothing is changed before it has answered.
+    /// The topics of an object. The kind's own code determines them and may panic, so this is called before anything is
+    /// changed.
     fn describe(&self, key: &str, object: &V) -> Result<Vec<Topic>, panics::Panicked> {
         panics::catch("store index", || self.resident.topics(key, object))
     }
 }
 
-/// What an event is found under: as the object was, and as it is.
+/// The topics of an event: those of the old object and of the new one.
 fn joined(before: Option<Vec<Topic>>, now: Option<Vec<Topic>>) -> Vec<Topic> {
     let mut topics = before.unwrap_or_default();
     for topic in now.into_iter().flatten() {
@@ -328,12 +327,12 @@ fn joined(before: Option<Vec<Topic>>, now: Option<Vec<Topic>>) -> Vec<Topic> {
     topics
 }
 
-/// So many are packed before others may use the index again.
+/// Number of objects that are compressed before the index is unlocked.
 const TOGETHER: usize = 256;
 
 impl<V: PartialEq> WatchCache<V> {
-    /// Packs what nobody but the index has any more, where the kind can be packed. Gives the keys
-    /// of what was, for others to share: those of before may lie anywhere.
+    /// Compresses the objects that only the index refers to, if the codec supports that. Passes on their newly
+    /// allocated keys, so that others can share them.
     pub(crate) fn pack(&self, mut packed_keys: impl FnMut(&[Arc<str>])) {
         if !self.resident.packs() {
             return;
@@ -366,8 +365,8 @@ impl<V: PartialEq> WatchCache<V> {
 }
 
 impl<V: Send + Sync> WatchCache<V> {
-    /// Takes in what an engine knows. What cannot be decoded is known to be so, unless it was
-    /// replaced since: then the ring begins behind that.
+    /// Fills the cache with an engine's replay. Undecodable objects are recorded, unless they were replaced later: then
+    /// the ring begins after that.
     pub(crate) fn fill(&self, replay: Replay<'_>) {
         let Replay { floor, state, events, now, .. } = replay;
         let (mut index, mut begin, mut unreadable) = (Index::default(), 0, BTreeMap::new());
@@ -388,7 +387,7 @@ impl<V: Send + Sync> WatchCache<V> {
         self.replay_events(&events, begin, now);
     }
 
-    /// Takes in what happened since. The ring begins behind as many of the events.
+    /// Applies the events since then. The ring begins after the first `begin` events.
     pub(crate) fn replay_events(&self, events: &[&Record], mut begin: usize, now: i64) {
         let news = self.decode_all(events);
         for (nth, new) in news.iter().enumerate() {
@@ -415,7 +414,7 @@ impl<V: Send + Sync> WatchCache<V> {
             state.ring = Ring::begin(self.bounds, revision);
         }
         for (record, new) in events {
-            let _ = self.apply(Record::clone(record), new.ok().flatten(), now); // it is known then
+            let _ = self.apply(Record::clone(record), new.ok().flatten(), now); // the error is recorded
         }
         let mut state = self.state();
         if let Some(error) = state.unreadable.values().next().cloned() {
@@ -423,7 +422,7 @@ impl<V: Send + Sync> WatchCache<V> {
         }
     }
 
-    /// What the records mean, by all hands if there are many.
+    /// Decodes the records, in parallel if there are many.
     fn decode_all(&self, records: &[&Record]) -> Vec<Result<Option<V>, Error>> {
         let decode = |record: &&Record| self.decode(record);
         let parts: Vec<_> = records.chunks(MANY).collect();
@@ -432,7 +431,7 @@ impl<V: Send + Sync> WatchCache<V> {
     }
 }
 
-/// How many of the events have passed when a record is replaced.
+/// The number of events up to the one that replaces a record.
 fn replaced(record: &Record, events: &[&Record]) -> Option<usize> {
     Some(1 + events.iter().position(|event| event.key == record.key)?)
 }
@@ -456,7 +455,7 @@ impl<V> CacheSnapshot<V> {
         self.index.get(key).map(|entry| entry.open(key, &*self.resident))
     }
 
-    /// The objects under `prefix`, in order of their keys, from behind `after`.
+    /// The objects under `prefix`, sorted by key, after `after`.
     pub fn range(
         &self,
         prefix: &str,
@@ -478,8 +477,8 @@ impl<V> CacheSnapshot<V> {
         range.take_while(move |(key, _)| key.starts_with(prefix)).map(|(key, v)| (&**key, v))
     }
 
-    /// How many there are under `prefix` from behind `after`. All of them are known
-    /// at once; a part of them is walked over, which touches keys alone.
+    /// The number of objects under `prefix` after `after`. The total is known; a subset is counted by walking over its
+    /// keys.
     pub fn count(&self, prefix: &str, after: Option<&str>) -> usize {
         let all = after.is_none()
             && self.index.get_min().is_none_or(|(key, _)| key.starts_with(prefix))

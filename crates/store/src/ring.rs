@@ -1,4 +1,4 @@
-//! The recent events of one resource, and who waits for which.
+//! The recent events of one resource, and the watches that wait for them.
 //!
 //! Each event belongs to a few topics, and each topic is a chain through the ring:
 //!
@@ -6,7 +6,7 @@
 //!  position        4    5    6    7    8    9          floor: the revision of event 3
 //!  All            [4]  [5]  [6]  [7]  [8]  [9]
 //!  node n1         4 ───────────► 7                    a cursor that has read 7 sleeps here, and
-//!  node n2              5 ──► 6 ────► 8 ──► 9          nothing on n2 will ever wake or expire it
+//!  node n2              5 ──► 6 ────► 8 ──► 9          events of n2 never wake or expire it
 //! ```
 
 use std::{
@@ -20,35 +20,35 @@ use object::Text;
 
 use crate::{Error, Version};
 
-/// What a cursor follows.
+/// The set of events that a watch receives.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Topic {
     All,
     Namespace(Text),
     /// `namespace/name`.
     Name(Text),
-    /// An index of the kind, and a value: the pods of one node.
+    /// An index of the kind, and a value, such as the pods of one node.
     Index(Text, Text),
 }
 
-/// One change. Old and new share whatever did not change.
+/// A change of one object. The old and the new value share equal subtrees.
 #[derive(Debug)]
 pub struct Event<V> {
     pub revision: u64,
     pub key: Text,
     pub old: Option<Arc<Version<V>>>,
-    /// `None`: deleted.
+    /// `None` for a deletion.
     pub new: Option<Arc<Version<V>>>,
-    /// Those of the old object as well as the new one's: who loses it must know.
+    /// Topics of the old object as well as the new one, so that a watch learns when an object stops matching.
     pub(crate) topics: Vec<Topic>,
 }
 
-/// How much a ring remembers.
+/// How many events a ring retains.
 #[derive(Clone, Copy, Debug)]
 pub struct RingLimits {
-    /// Nothing is forgotten while this suffices, however old it is.
+    /// Up to this many bytes, events are retained whatever their age.
     pub min_bytes: usize,
-    /// Nothing younger is forgotten, as long as `max_bytes` suffices.
+    /// Younger events are retained, as long as `max_bytes` suffices.
     pub min_age: Duration,
     pub max_bytes: usize,
 }
@@ -71,30 +71,30 @@ pub(crate) struct Ring<V> {
     chains: HashMap<Topic, Chain>,
     cursors: u64,
     closed: bool,
-    /// Why nothing is told.
+    /// The error that cursors get instead of events.
     broken: Option<Error>,
 }
 
 #[derive(Debug)]
 struct Slot<V> {
     event: Arc<Event<V>>,
-    /// In seconds since 1970.
+    /// Time of the event in seconds since 1970.
     at: i64,
     weight: usize,
 }
 
-/// The events of one topic, and its cursors. Kept while there is either.
+/// The events of one topic, and its cursors. Removed when both are empty.
 #[derive(Debug, Default)]
 struct Chain {
     at: VecDeque<u64>,
-    /// Where the first event could be that nobody has dropped.
+    /// Position of the first event that can still be in the ring.
     from: u64,
-    /// Every open cursor by its number, with its waker if it sleeps.
+    /// Every open cursor by its number, with its waker while it waits.
     cursors: HashMap<u64, Option<Waker>>,
 }
 
 impl<V> Ring<V> {
-    /// Begins behind a revision: an empty ring that knows nothing of before.
+    /// An empty ring that begins after a revision.
     pub(crate) fn begin(bounds: RingLimits, floor: u64) -> Self {
         let (events, chains) = (VecDeque::new(), HashMap::new());
         let (weight, first, cursors, closed, broken) = (0, 0, 0, false, None);
@@ -106,12 +106,12 @@ impl<V> Ring<V> {
         self.events.back().map_or(self.floor, |slot| slot.event.revision)
     }
 
-    /// Nothing up to this revision is remembered.
+    /// Events up to this revision have been dropped.
     pub(crate) fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// Takes in an event. Gives who must be woken for it: nobody else moves.
+    /// Adds an event and returns the wakers of the cursors that follow it.
     pub(crate) fn push(&mut self, event: Event<V>, weight: usize, now: i64) -> Vec<Waker> {
         let (position, mut wake) = (self.end(), Vec::new());
         for topic in &event.topics {
@@ -125,8 +125,7 @@ impl<V> Ring<V> {
         wake
     }
 
-    /// Forgets what is older than it must be. Each new event does so; a timer does it where there
-    /// are none.
+    /// Drops events that need not be retained. Called for each new event, and by a timer where there are none.
     pub(crate) fn trim(&mut self, now: i64) {
         let before = self.events.len();
         while self.too_much(now) {
@@ -138,7 +137,7 @@ impl<V> Ring<V> {
         }
     }
 
-    /// How many events there are, and about how many bytes they take.
+    /// The number of events, and their approximate size in bytes.
     pub(crate) fn held(&self) -> (usize, usize) {
         (self.events.len(), self.weight)
     }
@@ -169,8 +168,8 @@ impl<V> Ring<V> {
         Ok(self.events.range(from..).map(|slot| slot.event.clone()).collect())
     }
 
-    /// A cursor's number and position. Once open it expires only if an event of its
-    /// own topic is dropped before it came by.
+    /// Registers a cursor and returns its number and position. It expires only if an event of its own topic is dropped
+    /// before it was read.
     pub(crate) fn open(&mut self, topic: &Topic, after: u64) -> Result<(u64, u64), Error> {
         let skip = self.events_up_to(after)?;
         self.cursors += 1;
@@ -178,7 +177,7 @@ impl<V> Ring<V> {
         Ok((self.cursors, self.first + skip as u64))
     }
 
-    /// How many events there are up to `revision`.
+    /// The number of events up to `revision`.
     fn events_up_to(&self, revision: u64) -> Result<usize, Error> {
         if self.closed {
             return Err(Error::Closed);
@@ -190,8 +189,8 @@ impl<V> Ring<V> {
         Ok(self.events.partition_point(|slot| slot.event.revision <= revision))
     }
 
-    /// The first event of `topic` at or after `position`, which moves past it;
-    /// without one the cursor falls asleep.
+    /// The first event of `topic` at or after `position`, which is advanced past it. If there is none, the waker is
+    /// registered.
     pub(crate) fn poll(
         &mut self,
         topic: &Topic,
@@ -226,19 +225,19 @@ impl<V> Ring<V> {
         }
     }
 
-    /// Ends every cursor. Gives who must be woken to hear of it.
+    /// Ends every cursor and returns the wakers.
     pub(crate) fn close(&mut self) -> Vec<Waker> {
         self.closed = true;
         self.sleeping()
     }
 
-    /// Tells nothing but an error from now on. Gives who must be woken to hear of it.
+    /// Makes every cursor return an error from now on, and returns the wakers.
     pub(crate) fn fail(&mut self, error: Error) -> Vec<Waker> {
         self.broken = Some(error);
         self.sleeping()
     }
 
-    /// Begins anew behind a revision; cursors of before have missed something.
+    /// Restarts the ring after a revision; existing cursors expire.
     pub(crate) fn restart_after(&mut self, floor: u64) {
         self.first = self.end() + 1;
         self.events.clear();

@@ -1,14 +1,15 @@
-//! Some resources elsewhere: an engine for each, and one for all the others.
+//! An engine that routes some resources to other engines, as with `--etcd-servers-overrides`.
 
 use std::{fmt, sync::Arc};
 
 use crate::{Engine, Error, Provenance, Record, ReplaySink, WatchCache, Write, WriteFuture};
 
-/// Revisions are compared within one resource alone, so each may be in a store of its own.
+/// Engines by prefix, and a default. Revisions are compared only within one resource, so each may be in a store of its
+/// own.
 #[derive(Debug)]
 pub struct RoutedEngine<V> {
     default: Arc<dyn Engine<V>>,
-    /// By prefix, each ending with a slash.
+    /// By prefix, each with a trailing slash.
     overrides: Vec<(String, Arc<dyn Engine<V>>)>,
 }
 
@@ -56,7 +57,7 @@ impl<V: fmt::Debug + Send + Sync> Engine<V> for RoutedEngine<V> {
         self.engine_for(prefix).latest_revision(prefix)
     }
 
-    /// What all of them have reached: nobody may forget more.
+    /// The minimum over all engines, so that none compacts more than it has reached.
     fn durable_revision(&self) -> u64 {
         self.all().map(|engine| engine.durable_revision()).min().unwrap_or_default()
     }

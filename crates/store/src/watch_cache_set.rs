@@ -1,4 +1,4 @@
-//! What an engine keeps, as values in memory, by resource.
+//! The watch caches of all served resources.
 
 use std::{
     collections::HashMap,
@@ -12,52 +12,50 @@ use tracing::error;
 
 use crate::{Engine, Error, Record, RingLimits, Topic, WatchCache, progress::Progress};
 
-/// What a mirror must be told about the values of one resource.
+/// How the values of one resource are decoded, indexed and compressed.
 pub trait CacheCodec<V>: fmt::Debug + Send + Sync {
-    /// The error says why not.
+    /// Decodes stored bytes; the error says why they are invalid.
     fn decode(&self, key: &str, bytes: &Bytes) -> Result<V, String>;
 
-    /// What the object is found under, and watched by.
+    /// The topics under which watches find the object.
     fn topics(&self, key: &str, object: &V) -> Vec<Topic>;
 
-    /// Whether objects that nobody has read for a while are kept packed: those of a kind that
-    /// come in great numbers and are seldom read.
+    /// Whether objects that have not been read for a while are compressed: for kinds with many, seldom-read objects.
     fn packs(&self) -> bool {
         false
     }
 
-    /// The object as bytes that `unpack` reads; `None`: it stays as it is.
+    /// Encodes the object for `unpack`; `None` if it must not be compressed.
     fn pack(&self, _object: &V) -> Option<Vec<u8>> {
         None
     }
 
-    /// The error says why not.
+    /// Decodes what `pack` has encoded.
     fn unpack(&self, key: &str, bytes: &[u8]) -> Result<V, String> {
         self.decode(key, &Bytes::copy_from_slice(bytes))
     }
 
-    /// About how many bytes an event keeps in memory, for the ring's budget: above all what an
-    /// object was before it became `new`, or was deleted.
+    /// Approximate memory in bytes that an event retains, for the ring's budget: mainly the old object.
     fn weight(&self, old: Option<&V>, new: Option<&V>) -> usize;
 }
 
-/// What a resource has in memory.
+/// What a watch cache holds in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     pub objects: usize,
-    /// In its ring, for watches that begin in the past.
+    /// Number of events in its ring, for watches that start in the past.
     pub events: usize,
-    /// About how many bytes the events take beside the objects that there are now.
+    /// Approximate bytes that the events retain in addition to the current objects.
     pub event_bytes: usize,
 }
 
-/// How much larger an object may be on disk than it is to the ring.
+/// How much larger an object may be on disk than its weight in the ring.
 const DENSE: usize = 2;
 
-/// The API server has trees in it, `etcd` would have bytes.
+/// The watch caches by resource. The API server keeps decoded objects in them.
 #[derive(Debug)]
 pub struct WatchCacheSet<V> {
-    /// By prefix; each ends with a slash.
+    /// By prefix, with a trailing slash.
     resources: RwLock<HashMap<Text, Arc<WatchCache<V>>>>,
     bounds: RingLimits,
     progress: Arc<Progress>,
@@ -69,12 +67,11 @@ impl<V: fmt::Debug + Send + Sync> WatchCacheSet<V> {
         Arc::new(Self { resources, bounds, progress })
     }
 
-    /// Begins to mirror what is under `prefix`, or begins anew; watches of the
-    /// earlier form end. Index and ring are filled from what the engine holds, so
-    /// a watch can go on where it was before a restart.
+    /// Starts to serve the keys under `prefix`, or restarts; existing watches end. Index and ring are filled from the
+    /// engine, so that a watch can resume where it was before a restart.
     ///
-    /// A key belongs to the longest prefix that is served; one that lies within another
-    /// must be served before anything is written under it.
+    /// A key belongs to the longest served prefix. A prefix within another one must be served before anything is
+    /// written under it.
     ///
     /// # Panics
     /// If `prefix` does not end with a slash.
@@ -100,10 +97,10 @@ impl<V: fmt::Debug + Send + Sync> WatchCacheSet<V> {
             Ok::<_, Error>((resource, through, now))
         };
         let (mut resource, through, now) = filled()?;
-        // The most is read by now; writers wait only for what has come since.
+        // Most records are read by now; writers wait only for the remaining ones.
         let mut resources = self.resources.write().unwrap_or_else(PoisonError::into_inner);
         match engine.replay_after(prefix, through) {
-            // Those that come again by `apply` are skipped.
+            // Records that `apply` delivers again are skipped.
             Ok(since) => resource.replay_events(&since.iter().collect::<Vec<_>>(), 0, now),
             Err(Error::Compacted { .. }) => {
                 (resource, ..) = filled()?;
@@ -111,7 +108,7 @@ impl<V: fmt::Debug + Send + Sync> WatchCacheSet<V> {
             Err(error) => return Err(error),
         }
         for error in resource.undecodable("") {
-            error!(%error, "it is there, and nobody can read it");
+            error!(%error, "stored object cannot be decoded; reads of it fail until it is deleted or rewritten");
         }
         let resource = Arc::new(resource);
         if let Some(earlier) = resources.insert(prefix.into(), resource.clone()) {
@@ -125,7 +122,7 @@ impl<V: fmt::Debug + Send + Sync> WatchCacheSet<V> {
         Ok(resource)
     }
 
-    /// Mirrors it no more; its watches end. What the engine holds stays there.
+    /// Stops serving a prefix; its watches end. The engine keeps the data.
     pub fn stop(&self, prefix: &str) {
         let earlier = self.resources.write().unwrap_or_else(PoisonError::into_inner).remove(prefix);
         if let Some(earlier) = earlier {
@@ -133,17 +130,16 @@ impl<V: fmt::Debug + Send + Sync> WatchCacheSet<V> {
         }
     }
 
-    /// Lists of before `revision` are refused from now on, though some could be made
-    /// for longer: whoever pages through one learns in time that he must begin anew.
+    /// Rejects lists at revisions before `revision` from now on, even where they could still be served, so that a
+    /// client that pages through a list learns in time that it must restart.
     pub fn compact(&self, revision: u64) {
         self.progress.compact(revision);
         let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
         resources.values().for_each(|resource| resource.compact(revision));
     }
 
-    /// Forgets the events that are old enough, where no newer ones push them out, and packs
-    /// what is seldom read. What it makes lives long: a thread that does nothing else has memory
-    /// of its own for it.
+    /// Drops old events where no newer ones displace them, and compresses seldom-read objects. The results live long,
+    /// so this should run on a thread of its own, with its own allocator arena.
     pub fn trim(&self, now: i64, engine: &dyn Engine<V>)
     where
         V: PartialEq,
@@ -154,7 +150,7 @@ impl<V: fmt::Debug + Send + Sync> WatchCacheSet<V> {
         }
     }
 
-    /// What each resource has in memory, by prefix.
+    /// What each watch cache holds in memory, by prefix.
     pub fn held(&self) -> Vec<(Text, Held)> {
         let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
         let held = |resource: &WatchCache<V>| {
@@ -170,14 +166,14 @@ impl<V: fmt::Debug + Send + Sync> WatchCacheSet<V> {
         resources.values().cloned().collect()
     }
 
-    /// The resource that a key belongs to: that of the longest prefix.
+    /// The watch cache that a key belongs to, by the longest prefix.
     pub fn resource(&self, key: &str) -> Option<Arc<WatchCache<V>>> {
         find(&self.resources.read().unwrap_or_else(PoisonError::into_inner), key).cloned()
     }
 }
 
 impl<V> WatchCacheSet<V> {
-    /// Takes in durable records, in order. Nothing up to `through` is missing then.
+    /// Applies durable records, in order. Afterwards the caches are complete up to `through`.
     pub(crate) fn apply(
         &self,
         batch: impl Iterator<Item = (Record, Option<V>)>,
@@ -188,7 +184,7 @@ impl<V> WatchCacheSet<V> {
         for (record, value) in batch {
             let Some(resource) = find(&resources, &record.key) else { continue }; // not served yet
             if let Err(error) = resource.apply(record, value, now) {
-                error!(%error, "cannot mirror a write");
+                error!(%error, "cannot apply a write to the watch cache");
             }
         }
         self.advance(through);

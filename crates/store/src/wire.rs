@@ -1,4 +1,4 @@
-//! etcd's messages and services, made from `proto/` when building.
+//! etcd's protobuf messages and gRPC services, generated from `proto/` at build time.
 
 /// Keys, values and events.
 #[allow(clippy::all, clippy::pedantic, missing_debug_implementations, unreachable_pub)]
@@ -6,7 +6,7 @@ pub mod mvccpb {
     tonic::include_proto!("mvccpb");
 }
 
-/// Requests and answers.
+/// Requests and responses.
 #[allow(clippy::all, clippy::pedantic, missing_debug_implementations, unreachable_pub)]
 pub mod etcdserverpb {
     tonic::include_proto!("etcdserverpb");
@@ -14,10 +14,10 @@ pub mod etcdserverpb {
 
 pub use self::{etcdserverpb as pb, mvccpb::KeyValue};
 
-/// The same as data.
+/// The protobuf descriptors, for the JSON gateway.
 pub(crate) const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors"));
 
-/// A revision as messages have it.
+/// A revision as the signed number that messages contain.
 pub(crate) fn to_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -14,6 +14,23 @@ pub fn free() -> usize {
     0
 }
 
+/// Limits how much free memory the allocator keeps: `arenas` heaps at most, each with at most `top` free bytes at its
+/// end. Blocks of `mapped` bytes and more are mapped by themselves and returned when they are freed. Without these
+/// limits the allocator raises the last two by itself, up to 64 MiB.
+pub fn limit(arenas: i32, top: i32, mapped: i32) {
+    #[cfg(target_env = "gnu")]
+    for (parameter, value) in [
+        (libc::M_ARENA_MAX, arenas),
+        (libc::M_TRIM_THRESHOLD, top),
+        (libc::M_MMAP_THRESHOLD, mapped),
+    ] {
+        // SAFETY: the function changes numbers of the allocator's own; a value that it refuses changes nothing.
+        unsafe { libc::mallopt(parameter, value) };
+    }
+    #[cfg(not(target_env = "gnu"))]
+    let _ = (arenas, top, mapped);
+}
+
 /// Returns free pages to the kernel, also from the middle of the heap. Allocations of other threads wait meanwhile.
 pub fn give_back() {
     #[cfg(target_env = "gnu")]

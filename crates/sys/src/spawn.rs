@@ -46,6 +46,21 @@ pub fn pass_fds(command: &mut Command, descriptors: Vec<OwnedFd>) {
     unsafe { command.pre_exec(moved) };
 }
 
+/// The command's process is in these cgroups before its program runs: `procs` are their files
+/// `cgroup.procs`, open for writing.
+pub fn enter_cgroups(command: &mut Command, procs: Vec<OwnedFd>) {
+    let enter = move || {
+        for file in &procs {
+            // SAFETY: the byte outlives the call; 0 stands for the process that writes it.
+            let written = unsafe { libc::write(file.as_raw_fd(), c"0".as_ptr().cast(), 1) };
+            check(i32::try_from(written).unwrap_or(-1))?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure only writes to descriptors: no allocation, no lock.
+    unsafe { command.pre_exec(enter) };
+}
+
 /// Takes the descriptor that was passed as number `3 + at`.
 pub fn take_passed_fd(at: usize) -> io::Result<OwnedFd> {
     let number = FIRST_PASSED_FD + RawFd::try_from(at).map_err(io::Error::other)?;

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sys::memory::{free, give_back, processor_time};
+use sys::memory::{free, give_back, limit, processor_time};
 use tracing::warn;
 
 const EVERY: Duration = Duration::from_secs(10);
@@ -16,6 +16,21 @@ const LEAST: usize = 4 << 20;
 const BUSY: u32 = 2;
 /// However busy it is, so many times are not waited for one after the other.
 const PATIENCE: u32 = 30;
+
+/// Free memory at the end of a heap, and the size from which a block is mapped by itself.
+const MAX_TOP: i32 = 512 << 10;
+const MAPPED: i32 = 256 << 10;
+/// So many processors share one heap.
+const SHARING: usize = 4;
+
+/// Limits the memory that the allocator keeps free, for the parts of `up`, which share a machine with its pods. Many
+/// pods that come and go leave few objects behind; in a heap for each thread these keep many pages from being returned.
+/// Before there is a second thread.
+pub(crate) fn limit_heaps() {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let heaps = i32::try_from(processors.div_ceil(SHARING)).unwrap_or(1);
+    limit(heaps, MAX_TOP, MAPPED);
+}
 
 /// Starts to look after the memory of this process, until it ends.
 pub(crate) fn start() {

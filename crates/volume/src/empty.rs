@@ -1,19 +1,20 @@
-//! Folders that begin empty: on disk, or in memory.
+//! emptyDir volumes, on disk or in memory.
 
 use std::{os::unix::fs::PermissionsExt, path::Path};
 
 use crate::{Error, mount_points_under};
 
+/// Options of an emptyDir volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EmptyDir {
-    /// In memory instead of on disk.
+    /// Whether to mount a tmpfs (`medium: Memory`).
     pub tmpfs: bool,
-    /// Bytes, for those in memory; absent: half of the machine's.
+    /// Size of the tmpfs in bytes; `None` means half of the host's memory.
     pub size_limit: Option<u64>,
     pub mode: u32,
 }
 
-/// Makes the folder if it is not there yet; what it holds already stays.
+/// Creates the directory if it does not exist; existing content stays.
 pub fn set_up_empty_dir(folder: &Path, wanted: &EmptyDir) -> Result<(), Error> {
     let what = folder.display().to_string();
     let is_new = !folder.exists();

@@ -1,14 +1,14 @@
-//! Files that are replaced all at once.
+//! Atomic updates of projected files (ConfigMap, Secret, downward API, tokens).
 //!
 //! ```text
-//!  folder/..2026_x/key     the files
-//!  folder/..data       ──► ..2026_x       replaced by one rename
-//!  folder/key          ──► ..data/key     what containers open
+//!  dir/..2026_x/key        the files
+//!  dir/..data          ──► ..2026_x       replaced by one rename
+//!  dir/key             ──► ..data/key     what containers open
 //! ```
 //!
-//! Containers get the folder read-only, but one with enough rights, or one that an older
-//! kubelet started, may write here. So nothing found here is trusted: links are compared, never
-//! followed, and what does not belong here is removed by descriptors.
+//! Containers get the directory read-only, but a privileged one, or one that an older kubelet started, may write to it.
+//! So its content is not trusted: symlinks are compared, never followed, and unexpected entries are removed through
+//! descriptors.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -46,10 +46,10 @@ pub struct FileProjection {
     pub uid: Option<u32>,
 }
 
-/// By path below the volume.
+/// The files by path below the volume.
 pub type Payload = BTreeMap<String, FileProjection>;
 
-/// Makes `folder` hold exactly `files`. Says whether they changed.
+/// Makes `folder` contain exactly `files`. Returns whether they changed.
 pub fn write_atomically(folder: &Path, files: &Payload, group: Option<u32>) -> Result<bool, Error> {
     for path in files.keys() {
         validate_path(path)?;
@@ -91,7 +91,7 @@ fn effective_mode(file: &FileProjection, group: Option<u32>) -> u32 {
     file.mode | if group.is_some() { 0o440 } else { 0 }
 }
 
-/// The folder that `..data` names, if it is one of the names that we give.
+/// The directory that `..data` points to, if its name is one that we create.
 fn is_up_to_date(root: &OwnedFd) -> Option<String> {
     let name = readlinkat(root, DATA_DIR_NAME, Vec::new()).ok()?.into_string().ok()?;
     let (seconds, nanos) = name.strip_prefix("..")?.split_once('_')?;
@@ -99,7 +99,7 @@ fn is_up_to_date(root: &OwnedFd) -> Option<String> {
     (digits(seconds) && digits(nanos)).then_some(name)
 }
 
-/// Whether the folder holds these files and no others.
+/// Whether the directory contains these files and no others.
 fn holds(folder: &OwnedFd, files: &Payload, group: Option<u32>) -> bool {
     let mut others = 0;
     let Ok(root) = folder.try_clone() else { return false };
@@ -119,11 +119,11 @@ fn holds(folder: &OwnedFd, files: &Payload, group: Option<u32>) -> bool {
     counted.is_ok() && others == files.len() && files.iter().all(|file| same(file).is_some())
 }
 
-/// Writes the files to a new folder and lets `..data` name it.
+/// Writes the files to a new directory and points `..data` to it.
 fn replace(root: &OwnedFd, files: &Payload, group: Option<u32>) -> io::Result<String> {
     let new = create_timestamped_dir(root)?;
     write_payload(&open_folder(root, OsStr::new(&new))?, files, group)?;
-    tree::remove_at(root, OsStr::new(NEW_DATA_DIR_NAME))?; // of an interrupted write
+    tree::remove_at(root, OsStr::new(NEW_DATA_DIR_NAME))?; // left by an interrupted write
     symlinkat(&*new, root, NEW_DATA_DIR_NAME)?;
     match renameat(root, NEW_DATA_DIR_NAME, root, DATA_DIR_NAME) {
         Err(Errno::ISDIR) => {
@@ -135,7 +135,7 @@ fn replace(root: &OwnedFd, files: &Payload, group: Option<u32>) -> io::Result<St
     Ok(new)
 }
 
-/// A new folder beside the current one; names count up.
+/// Creates a new timestamped directory.
 fn create_timestamped_dir(root: &OwnedFd) -> io::Result<String> {
     let (seconds, nanos) = sys::descriptor::now();
     for attempt in 0..1000 {
@@ -155,7 +155,7 @@ fn write_payload(top: &OwnedFd, files: &Payload, group: Option<u32>) -> io::Resu
         let mut parts = Path::new(path).components();
         let name = parts.next_back().ok_or(io::ErrorKind::InvalidInput)?;
         for parent in parts {
-            let _ = mkdirat(&at, parent.as_os_str(), Mode::from_raw_mode(FOLDER)); // shared
+            let _ = mkdirat(&at, parent.as_os_str(), Mode::from_raw_mode(FOLDER)); // exists if it is shared with another file
             at = open_folder(&at, parent.as_os_str())?;
             chown_and_chmod(&at, FOLDER, None, group)?;
         }
@@ -180,7 +180,7 @@ fn chown_and_chmod(
     fchmod(&fd, Mode::from_raw_mode(mode))
 }
 
-/// Links for what containers see; all else goes, but for the files of now.
+/// Creates the symlinks that containers see, and removes everything else except the current files.
 fn sync_user_visible_links(root: &OwnedFd, now: &str, files: &Payload) -> io::Result<()> {
     let first = |path: &str| OsString::from(path.split('/').next().unwrap_or_default());
     let wanted: BTreeSet<OsString> = files.keys().map(|path| first(path)).collect();
@@ -244,7 +244,7 @@ mod tests {
         }
     }
 
-    /// A volume, and beside it a folder of the host that must stay as it is.
+    /// A volume, and next to it a directory of the host that must not change.
     struct Attack {
         root: tempfile::TempDir,
     }
@@ -267,13 +267,13 @@ mod tests {
             self.root.path().join("host")
         }
 
-        /// Lets `..data` lead somewhere else, as a container could that may write here.
+        /// Points `..data` elsewhere, as a container with write access could.
         fn lead(&self, data: &Path) {
             fs::remove_file(self.volume().join(DATA_DIR_NAME)).unwrap();
             symlink(data, self.volume().join(DATA_DIR_NAME)).unwrap();
         }
 
-        /// Two updates, after which the volume is right and the host untouched.
+        /// Updates twice and checks that the volume is right and the host's file unchanged.
         fn assert_harmless(&self) {
             for content in ["1", "2"] {
                 write_atomically(&self.volume(), &files(&[("a", content)]), None).unwrap();
@@ -317,7 +317,7 @@ mod tests {
         attack.assert_harmless();
     }
 
-    /// Neither a FIFO nor a file of terabytes keeps the next update waiting.
+    /// Neither a FIFO nor a huge sparse file blocks the next update.
     #[test]
     fn what_cannot_be_read_is_replaced() {
         let attack = Attack::new();
@@ -332,13 +332,13 @@ mod tests {
         attack.assert_harmless();
     }
 
-    /// `..data`, what it names and what containers open are exchanged while the files change.
+    /// `..data`, its target and the visible files are exchanged during updates.
     #[test]
     fn a_race_leads_nowhere() {
         let rounds = std::env::var_os("TIPHYS_RACES").and_then(|text| text.to_str()?.parse().ok());
         let attack = Attack::new();
         let (volume, host) = (attack.volume(), attack.host());
-        // The attacker follows no link of its own either: its links to the host lead nowhere in a container.
+        // The attacker follows no symlink of its own either: in a container its links to the host lead nowhere.
         let plant = |folder: &Path, name: &str| {
             let Ok(folder) = open_folder(CWD, folder.as_os_str()) else { return };
             let _ = rustix::fs::unlinkat(&folder, name, AtFlags::empty());
@@ -386,7 +386,7 @@ mod tests {
                 if fs::read_to_string(host.join("a")).is_ok_and(|text| text == "host") {
                     continue;
                 }
-                refused = u32::MAX; // told when the other thread has ended
+                refused = u32::MAX; // checked when the other thread has ended
                 break;
             }
             done.store(true, std::sync::atomic::Ordering::Relaxed);

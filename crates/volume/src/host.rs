@@ -1,4 +1,4 @@
-//! Folders and files of the machine.
+//! hostPath volumes.
 
 use std::{fs, os::unix::fs::FileTypeExt, path::Path};
 
@@ -6,7 +6,7 @@ use rustix::fs::{Mode, OFlags, fchmod, open};
 
 use crate::Error;
 
-/// Whether `path` is what `kind` says; the kinds that say so make it.
+/// Checks that `path` is of the hostPath type `kind`; the `…OrCreate` types create it.
 pub fn check_host_path(path: &Path, kind: &str) -> Result<(), Error> {
     let shown = path.display();
     if path.components().any(|part| part == std::path::Component::ParentDir) {

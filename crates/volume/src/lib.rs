@@ -1,8 +1,8 @@
-//! What pods keep and read: folders, files that change under them, and how both end.
+//! Volume set-up and teardown: emptyDir, hostPath checks, projected files, fsGroup ownership, subPath mounts.
 //!
-//! Nothing here knows the API: the kubelet says what a volume holds. All work below a
-//! folder that containers can write to goes through descriptors, so that a link planted
-//! there leads nowhere else.
+//! This crate does not know API types; the kubelet passes in the content. Below directories that containers can write
+//! to, all operations go through descriptors opened without following symlinks, so a container cannot redirect them out
+//! of its volume.
 
 mod empty;
 mod files;
@@ -20,11 +20,12 @@ pub use self::{
     sub_path::{bind_mount, bind_mount_sub_path},
 };
 
+/// Why a volume operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{what}: {error}")]
     Io { what: String, error: std::io::Error },
-    /// The pod asks for something that cannot be; retrying helps only after a change.
+    /// The pod's spec is invalid; retrying helps only after a change.
     #[error("{0}")]
     Invalid(String),
 }

@@ -1,4 +1,4 @@
-//! Volumes that a group shares.
+//! fsGroup ownership of volumes.
 
 use std::{io, os::fd::AsRawFd, path::Path};
 
@@ -16,8 +16,8 @@ use crate::Error;
 const DIR_MODE_BITS: u32 = 0o2770;
 const FILE_MODE_BITS: u32 = 0o660;
 
-/// Lets `group` read and write all below `folder`. With `trust_root`, a root that already
-/// has the group says that all below has. Neither links nor mounts lead anywhere else.
+/// Gives `group` read and write access to everything below `folder`. With `trust_root`, nothing is done if the root has
+/// the group already (`fsGroupChangePolicy: OnRootMismatch`). Symlinks are not followed and mounts not crossed.
 pub fn apply_fs_group(folder: &Path, group: u32, trust_root: bool) -> Result<(), Error> {
     let what = folder.display().to_string();
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -40,7 +40,7 @@ fn change(found: Found<'_>, group: Gid) -> io::Result<()> {
             fchmod(folder, Mode::from_raw_mode(stat.st_mode & 0o7777 | DIR_MODE_BITS))?;
         }
         Found::Other { folder, name, .. } => {
-            // As a place: to open a file has effects if it is not what it was a moment ago.
+            // Opened with O_PATH: opening a file has effects if it was replaced meanwhile.
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let inside = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV;
             let place = match openat2(folder, name, flags, Mode::empty(), inside) {

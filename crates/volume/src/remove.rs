@@ -1,4 +1,4 @@
-//! The end of a volume.
+//! Unmounting and removal of volumes.
 
 use std::{
     fs,
@@ -8,8 +8,8 @@ use std::{
 
 use crate::Error;
 
-/// Detaches what is mounted at or below `folder`, then removes it. What is mounted there
-/// from elsewhere is never touched; a missing folder is a success.
+/// Unmounts everything at or below `folder`, then removes it. The content of mounts is never touched; a missing
+/// directory is no error.
 pub fn unmount_and_remove(folder: &Path) -> Result<(), Error> {
     let what = folder.display().to_string();
     for _ in 0..8 {
@@ -27,7 +27,7 @@ pub fn unmount_and_remove(folder: &Path) -> Result<(), Error> {
     sys::tree::remove(folder).map_err(Error::io(what))
 }
 
-/// What is mounted at or below a folder, the deepest first.
+/// The mount points at or below a directory, deepest first.
 pub fn mount_points_under(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let table = fs::read("/proc/self/mountinfo").map_err(Error::io("/proc/self/mountinfo"))?;
     let mut found: Vec<PathBuf> = table
@@ -40,7 +40,7 @@ pub fn mount_points_under(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(found)
 }
 
-/// Spaces and the like stand as octal numbers.
+/// Decodes the octal escapes of spaces and other characters in mountinfo.
 fn unescape(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(path.len());
     let mut rest = path;

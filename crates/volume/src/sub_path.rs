@@ -1,4 +1,4 @@
-//! A part of a volume, mounted alone.
+//! subPath mounts.
 
 use std::{
     fs,
@@ -10,15 +10,15 @@ use rustix::fs::{FileType, Mode, fstat};
 
 use crate::{Error, mount_points_under};
 
-/// Mounts `sub` of `volume` at `target`; a missing one becomes a folder with the volume's
-/// mode. Links inside the volume are followed; one that leads out of it is an error.
+/// Bind-mounts `sub` of `volume` at `target`; a missing subPath is created as a directory with the volume's mode.
+/// Symlinks within the volume are followed; one that leads out of it is an error.
 pub fn bind_mount_sub_path(volume: &Path, sub: &Path, target: &Path) -> Result<(), Error> {
     let what = volume.join(sub).display().to_string();
     bind_mount(resolve(volume, sub).map_err(Error::io(what))?, target)
 }
 
-/// The kernel resolves the whole path at once, so that a container that exchanges folders and
-/// links meanwhile leads nowhere else; from then on only the descriptor counts.
+/// Resolves the path with one `openat2` call, so that a container cannot redirect it by exchanging directories and
+/// symlinks meanwhile. From then on only the descriptor is used.
 fn resolve(volume: &Path, sub: &Path) -> std::io::Result<OwnedFd> {
     let root = sys::descriptor::open_path(volume)?;
     match sys::descriptor::place_beneath(&root, sub) {
@@ -30,7 +30,7 @@ fn resolve(volume: &Path, sub: &Path) -> std::io::Result<OwnedFd> {
     }
 }
 
-/// Mounts what a descriptor stands for at `target`, which is made to fit.
+/// Bind-mounts a descriptor at `target`, which is created to match.
 pub fn bind_mount(source: impl AsFd, target: &Path) -> Result<(), Error> {
     let what = target.display().to_string();
     for mount in mount_points_under(target)? {
@@ -94,7 +94,7 @@ mod tests {
         crate::unmount_and_remove(root.path()).unwrap();
     }
 
-    /// CVE-2017-1002101, CVE-2021-25741: folders and links are exchanged while they are opened.
+    /// CVE-2017-1002101, CVE-2021-25741: directories and symlinks are exchanged while they are opened.
     #[test]
     fn a_race_does_not_lead_out() {
         let root = tempfile::tempdir().unwrap();
@@ -110,7 +110,7 @@ mod tests {
         let done = AtomicBool::new(false);
         std::thread::scope(|threads| {
             threads.spawn(|| {
-                // Exchanged at once: a folder that is missing for a moment is made by who looks for it, and stays.
+                // Exchanged atomically: a directory that is missing for a moment would be created, and stay.
                 let (folder, link) = (volume.join("a"), volume.join("l"));
                 symlink(&outside, &link).unwrap();
                 while !done.load(Ordering::Relaxed) {
@@ -121,7 +121,7 @@ mod tests {
             let (mut good, mut refused, mut escaped) = (0_u32, 0_u32, 0_u32);
             let began = std::time::Instant::now();
             let mut rounds = 0..100_000;
-            // A busy machine may let the other thread run late.
+            // On a busy host the other thread may run late.
             let goes_on = |good: u32, refused: u32| {
                 (good == 0 || refused == 0) && began.elapsed() < std::time::Duration::from_mins(1)
             };

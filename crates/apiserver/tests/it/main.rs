@@ -18,6 +18,7 @@ mod deletion;
 mod depth;
 mod egress;
 mod external_signer;
+mod fairness;
 mod flags;
 mod flow;
 mod grpc;

@@ -1,4 +1,4 @@
-//! What a call can cost, and how large its result can be.
+//! Estimated cost of a call, and estimated size of its result.
 
 use super::{
     AUTHORIZER_CHECK_COST, CostRange, LIST_CREATE_COST, REGEX_COST, STRING_TRAVERSAL_COST,
@@ -8,19 +8,19 @@ use super::{
 };
 use crate::types::Type;
 
-/// A call to one overload.
+/// A call of one overload.
 pub(super) struct Call<'c, 'a> {
     pub(super) function: &'c str,
     pub(super) overload: &'static str,
     pub(super) target: Option<&'c SizedExpr<'a>>,
     pub(super) args: &'c [SizedExpr<'a>],
-    /// What the arguments cost.
+    /// The estimated costs of the arguments.
     pub(super) costs: &'c [CostRange],
 }
 
 type Cost = (CostRange, Option<CostRange>);
 
-/// The longest pattern of a format, and the longest text of one.
+/// Maximum length of a named format's pattern, and of a text of that format.
 const FORMAT_PATTERN: f64 = 128.0;
 const FORMAT_TEXT: u64 = 64;
 
@@ -33,7 +33,7 @@ pub(super) fn estimate(coster: &CostEstimator<'_>, call: &Call<'_, '_>) -> Cost 
     language(call, args).unwrap_or((CostRange::fixed(1).plus(args), None))
 }
 
-/// Lists and sets, whose costs come with their libraries.
+/// The list and set libraries.
 fn lists(coster: &CostEstimator<'_>, call: &Call<'_, '_>) -> Option<Cost> {
     let made = |factor: f64, size: CostRange| {
         let cost = size.scaled(factor).plus(CostRange::fixed(1 + LIST_CREATE_COST));
@@ -75,8 +75,7 @@ fn lists(coster: &CostEstimator<'_>, call: &Call<'_, '_>) -> Option<Cost> {
     }
 }
 
-/// What costs next to nothing: steps of questions to the authorizer, and what is known
-/// of a value that is there.
+/// Functions of constant cost: the builder steps of authorizer checks, and accessors of values.
 const CONSTANT_COST_FUNCTIONS: &[&str] = &[
     "serviceAccount",
     "path",
@@ -118,7 +117,7 @@ const CONSTANT_COST_FUNCTIONS: &[&str] = &[
     "isGlobalUnicast",
 ];
 
-/// What Kubernetes adds.
+/// The Kubernetes libraries.
 fn kubernetes(coster: &CostEstimator<'_>, call: &Call<'_, '_>) -> Option<Cost> {
     let one = Some((CostRange::fixed(1), None));
     let size = |part: &SizedExpr<'_>| coster.size_of(part);
@@ -184,7 +183,7 @@ fn kubernetes(coster: &CostEstimator<'_>, call: &Call<'_, '_>) -> Option<Cost> {
     }
 }
 
-/// A selector is parsed into requirements, each of two characters at least.
+/// A selector is parsed into requirements of at least two characters each.
 pub(super) fn selector(length: CostRange) -> CostRange {
     #[expect(clippy::cast_precision_loss, reason = "a factor")]
     let requirement = (LIST_CREATE_COST + STRUCT_CREATE_COST) as f64;
@@ -192,7 +191,7 @@ pub(super) fn selector(length: CostRange) -> CostRange {
     CostRange::fixed(LIST_CREATE_COST).plus(length.scaled(STRING_TRAVERSAL_COST)).plus(requirements)
 }
 
-/// How long a text can become by replacing parts of it.
+/// The possible length of a text after `replace`.
 fn replaced(text: CostRange, old: CostRange, new: CostRange) -> CostRange {
     let ceil = |n: u64, by: u64| {
         #[expect(clippy::cast_precision_loss, reason = "as upstream counts")]
@@ -235,7 +234,7 @@ fn join(
     (size.scaled(STRING_TRAVERSAL_COST), Some(size))
 }
 
-/// Comparing addresses, of four or sixteen bytes.
+/// Comparison of IP addresses, of four or sixteen bytes.
 fn contains(coster: &CostEstimator<'_>, call: &Call<'_, '_>) -> Cost {
     let bytes = CostRange { min: 4, max: 16 };
     let mut cost = bytes.plus(bytes).scaled(STRING_TRAVERSAL_COST);
@@ -250,7 +249,7 @@ fn contains(coster: &CostEstimator<'_>, call: &Call<'_, '_>) -> Cost {
     (cost, None)
 }
 
-/// Comparing what the libraries made.
+/// Equality of opaque library types.
 fn equality(args: &[SizedExpr<'_>]) -> Option<Cost> {
     let [left, right] = args else { return None };
     if left.ty != right.ty {
@@ -276,7 +275,7 @@ fn equality(args: &[SizedExpr<'_>]) -> Option<Cost> {
     }
 }
 
-/// What the language itself has; `sum` is what the arguments cost.
+/// The standard library; `sum` is the cost of the arguments.
 fn language(call: &Call<'_, '_>, sum: CostRange) -> Option<Cost> {
     let cost = |cost: CostRange, size: Option<CostRange>| Some((cost.plus(sum), size));
     let size = |part: &SizedExpr<'_>| part.computed_or_unknown();
@@ -334,7 +333,7 @@ fn language(call: &Call<'_, '_>, sum: CostRange) -> Option<Cost> {
     }
 }
 
-/// Whether an overload goes over both operands.
+/// Whether an overload traverses both operands.
 pub(super) fn compares(overload: &str) -> bool {
     let relation = ["less", "less_equals", "greater", "greater_equals"].iter().any(|relation| {
         let rest = overload.strip_prefix(relation);

@@ -1,5 +1,5 @@
-//! The estimate: a walk that carries along how large values can be. What a schema
-//! says of a size is found by the path from a variable.
+//! Cost estimation: walks the tree and tracks the possible sizes of values. Size limits of the schema are found by the
+//! path from a variable.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::{
     types::Type,
 };
 
-/// The least and the most that `ast` can cost.
+/// The minimum and maximum cost of `ast`.
 pub(crate) fn estimate(ast: &Ast, checked: &TypeInfo, environment: &Environment) -> CostRange {
     let mut coster = CostEstimator {
         checked,
@@ -25,7 +25,7 @@ pub(crate) fn estimate(ast: &Ast, checked: &TypeInfo, environment: &Environment)
     coster.cost(&ast.root)
 }
 
-/// From a variable over fields, `@items`, `@keys` and `@values`.
+/// A path from a variable through fields, `@items`, `@keys` and `@values`.
 pub(super) type Path = Arc<[Arc<str>]>;
 
 /// The sizes of the keys and values of a list or a map.
@@ -43,7 +43,7 @@ struct LocalVariable {
     entries: Option<Entries>,
 }
 
-/// What is known of an argument.
+/// An argument with its type and possible size.
 pub(super) struct SizedExpr<'a> {
     pub(super) expr: Option<&'a Expr>,
     pub(super) ty: Type,
@@ -105,7 +105,7 @@ impl<'a> CostEstimator<'a> {
         }
     }
 
-    /// What the parts of a literal cost, and how large they are.
+    /// The cost of the elements of a literal, and their sizes.
     fn parts(&mut self, parts: impl Iterator<Item = &'a Expr>) -> (CostRange, CostRange) {
         let (mut cost, mut size) = (CostRange::ZERO, None);
         for part in parts {
@@ -167,7 +167,7 @@ impl<'a> CostEstimator<'a> {
         total.plus(cost)
     }
 
-    /// What is known of the parts of a result, from those of the arguments.
+    /// Derives the element sizes of a result from those of the arguments.
     fn track_entries(&mut self, expr: &Expr, overload: &str, args: &[Expr]) {
         let pair = match (overload, args) {
             ("conditional", [_, a, b]) | ("add_string" | "add_bytes" | "add_list", [a, b]) => {
@@ -312,8 +312,8 @@ impl<'a> CostEstimator<'a> {
         }
     }
 
-    /// What the schema says of the size at a path. Whatever a path begins with, it is
-    /// taken to be the variable that has the schema, as upstream does.
+    /// The size limit that the schema declares at a path. Like upstream, this assumes that the path begins at the
+    /// variable that has the schema.
     fn declared(&self, path: Option<&Path>) -> Option<CostRange> {
         let (_, rest) = path?.split_first()?;
         let mut node: &DeclType = self.environment.root()?;
@@ -358,7 +358,7 @@ impl<'a> CostEstimator<'a> {
         part.size.or_else(|| self.declared(part.path.as_ref())).unwrap_or(CostRange::UNKNOWN)
     }
 
-    /// The items of an argument that is a list.
+    /// The elements of an argument that is a list.
     pub(super) fn items_of(part: &SizedExpr<'_>) -> Option<SizedExpr<'a>> {
         let ty = match &part.ty {
             Type::List(of) => (**of).clone(),
@@ -372,7 +372,7 @@ impl<'a> CostEstimator<'a> {
 }
 
 impl SizedExpr<'_> {
-    /// What is known without asking the schema.
+    /// The size that is known without the schema.
     pub(super) fn computed(&self) -> Option<CostRange> {
         self.size
     }
@@ -381,7 +381,7 @@ impl SizedExpr<'_> {
         self.size.unwrap_or(CostRange::UNKNOWN)
     }
 
-    /// The number that stands there, if one does.
+    /// The value of an integer literal.
     pub(super) fn literal(&self) -> Option<i64> {
         match self.expr.map(|expr| &expr.kind) {
             Some(ExprKind::Literal(Literal::Int(n))) => Some(*n),
@@ -401,7 +401,7 @@ fn extended(path: Option<&Path>, step: &str) -> Path {
     path.iter().flat_map(|path| path.iter().cloned()).chain([step.into()]).collect()
 }
 
-/// Whether a fold only gives a value a name.
+/// Whether a comprehension is the expansion of `cel.bind`.
 fn is_bind(fold: &Comprehension) -> bool {
     let empty = matches!(&fold.range.kind, ExprKind::List(elements) if elements.is_empty());
     let never = matches!(fold.condition.kind, ExprKind::Literal(Literal::Bool(false)));

@@ -1,4 +1,5 @@
-//! What expressions cost: estimated before any value is known, counted when run.
+//! CEL cost. The estimate is computed at compile time from the schema's size limits; the actual cost is counted during
+//! evaluation.
 
 mod calls;
 mod estimate;
@@ -11,15 +12,15 @@ pub(crate) use self::{
     runtime_cost::{argument_cost, result_cost},
 };
 
-/// Reading a variable or a field.
+/// Cost of reading a variable or a field.
 pub(crate) const SELECT_COST: u64 = 1;
-/// Making a list, a map, an object.
+/// Cost of creating a list, a map, or an object.
 pub(crate) const LIST_CREATE_COST: u64 = 10;
 pub(crate) const MAP_CREATE_COST: u64 = 30;
 pub(crate) const STRUCT_CREATE_COST: u64 = 40;
-/// Going over one character of a string.
+/// Cost of traversing one character of a string.
 const STRING_TRAVERSAL_COST: f64 = 0.1;
-/// One character of a pattern.
+/// Cost of one character of a regular expression.
 const REGEX_COST: f64 = 0.25;
-/// Asking the authorizer: no more than two questions an expression.
+/// Cost of an authorizer check: high enough to permit only two per expression.
 const AUTHORIZER_CHECK_COST: u64 = 350_000;

@@ -1,6 +1,6 @@
-//! From the least to the most that something can be.
+//! Ranges of costs and sizes.
 
-/// Of a size or a cost; sums and products stop at the largest number.
+/// The minimum and maximum of a size or cost. Sums and products saturate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CostRange {
     pub min: u64,
@@ -27,13 +27,13 @@ impl CostRange {
         Self { min: scale(self.min, factor), max: scale(self.max, factor) }
     }
 
-    /// What covers both.
+    /// The smallest range that covers both.
     pub(crate) fn union(self, other: Self) -> Self {
         Self { min: self.min.min(other.min), max: self.max.max(other.max) }
     }
 }
 
-/// Rounded up.
+/// Multiplies by a factor and rounds up.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

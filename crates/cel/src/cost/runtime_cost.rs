@@ -1,4 +1,4 @@
-//! What a call costs, by the values it is called with.
+//! Actual cost of a call, by the values of its arguments.
 
 use super::{
     AUTHORIZER_CHECK_COST, CostRange, LIST_CREATE_COST, REGEX_COST, STRING_TRAVERSAL_COST,
@@ -11,7 +11,7 @@ use crate::{
     value::{Map, Value},
 };
 
-/// What a call costs, known from its arguments.
+/// The cost of a call that follows from its arguments.
 pub(crate) fn argument_cost(
     function: &str,
     overload: &str,
@@ -24,7 +24,7 @@ pub(crate) fn argument_cost(
     Ok(known.unwrap_or(1))
 }
 
-/// What the result adds; without one, it counts as one thing.
+/// The cost that depends on the result; without a result, its size counts as 1.
 pub(crate) fn result_cost(function: &str, overload: &str, result: Option<&Value<'_>>) -> u64 {
     let size = || result.map_or(1, size);
     match (function, overload) {
@@ -43,7 +43,7 @@ fn size(value: &Value<'_>) -> u64 {
     }
 }
 
-/// A list of this size that a call makes.
+/// The cost of creating a list of this size.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -56,7 +56,7 @@ fn made(factor: f64, size: u64) -> u64 {
 
 fn lists(overload: &str, args: &[Value<'_>]) -> Result<Option<u64>, Error> {
     Ok(Some(match (overload, args) {
-        // Their results tell; but a range may be too large to be made.
+        // These are charged by their results; but a range may be too large to be created.
         ("list_slice" | "list_reverse", _) => 0,
         ("lists_range", args) => {
             let count = args.first().and_then(Value::as_int).and_then(|n| u64::try_from(n).ok());
@@ -81,7 +81,7 @@ fn lists(overload: &str, args: &[Value<'_>]) -> Result<Option<u64>, Error> {
     }))
 }
 
-/// Comparing every item with every other.
+/// The cost of comparing every item with every other.
 fn compared(list: &Value<'_>) -> Result<u64, Error> {
     let Value::List(items) = list else { return Err(Error::no_list()) };
     let text = matches!(items.get(0), Some(Ok(Value::Text(_) | Value::Bytes(_))));
@@ -168,7 +168,7 @@ fn language(overload: &str, args: &[Value<'_>]) -> Option<u64> {
     }
 }
 
-/// What going over all of a value costs.
+/// The cost of traversing a value.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,

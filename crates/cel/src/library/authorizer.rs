@@ -1,4 +1,4 @@
-//! Questions to the server's authorizer.
+//! The authorizer library: `authorizer.group('apps').resource('deployments').check('create')`.
 
 use std::{fmt, sync::Arc};
 
@@ -7,20 +7,20 @@ use object::names;
 use super::{Opaque, Outcome, text_of};
 use crate::{error::Error, function::Function, value::Value};
 
-/// Who answers `authorizer...check(verb)`.
+/// Answers authorization checks of expressions.
 pub trait Authorizer: Send + Sync {
     fn check(&self, access: &AccessRequest<'_>) -> Decision;
 }
 
-/// What is asked.
+/// An authorization check.
 #[derive(Clone, Copy, Debug)]
 pub enum AccessRequest<'a> {
     Path { user: Option<(&'a str, &'a str)>, path: &'a str, verb: &'a str },
     Resource { user: Option<(&'a str, &'a str)>, check: &'a ResourceAttributes, verb: &'a str },
 }
 
-/// A resource that is asked about. The user of an access is the one of the request,
-/// or the service account of this namespace and name.
+/// The resource of a check. The user of an access request is that of the request, or the service account with this
+/// namespace and name.
 #[derive(Clone, Debug, Default)]
 pub struct ResourceAttributes {
     pub group: String,
@@ -32,7 +32,7 @@ pub struct ResourceAttributes {
     pub label_selector: String,
 }
 
-/// The answer.
+/// The result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Decision {
     pub allowed: bool,
@@ -40,7 +40,7 @@ pub struct Decision {
     pub error: Option<String>,
 }
 
-/// The authorizer, and for whom it is asked.
+/// The authorizer, with the user to check.
 #[derive(Clone)]
 pub struct BoundAuthorizer<'a> {
     authorizer: &'a dyn Authorizer,
@@ -79,12 +79,12 @@ pub struct ResourceCheck<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// The variable `authorizer`.
+    /// The value of the variable `authorizer`.
     pub fn authorizer(authorizer: &'a dyn Authorizer) -> Self {
         Self::Opaque(Opaque::Authorizer(BoundAuthorizer { authorizer, user: None }))
     }
 
-    /// The variable `authorizer.requestResource`.
+    /// The value of the variable `authorizer.requestResource`.
     pub fn resource_check(authorizer: &'a dyn Authorizer, check: ResourceAttributes) -> Self {
         let authority = BoundAuthorizer { authorizer, user: None };
         Self::Opaque(Opaque::ResourceCheck(Arc::new(ResourceCheck { authority, check })))

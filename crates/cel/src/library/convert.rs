@@ -1,4 +1,4 @@
-//! Between types.
+//! Type conversion functions.
 
 use super::Outcome;
 use crate::{
@@ -89,7 +89,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     },
 ];
 
-/// As Go's `%g` prints a number.
+/// Formats a float like Go's `%g`.
 pub(super) fn double_text(n: f64) -> String {
     if n.is_nan() {
         return "NaN".to_owned();
@@ -218,7 +218,7 @@ fn to_text<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     }
 }
 
-/// A value as `string()` gives it.
+/// A value as `string()` converts it.
 pub(super) fn to_display_string(value: &Value<'_>) -> Result<String, Error> {
     Ok(match value {
         Value::Text(text) => text.to_string(),
@@ -248,7 +248,7 @@ fn to_timestamp<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<
     }
 }
 
-/// A number without the underscores that may stand between its digits.
+/// A number without the underscores between its digits.
 fn without_underscores(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);

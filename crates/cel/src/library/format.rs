@@ -1,4 +1,4 @@
-//! `'%s is %d'.format([...])`: its values at run time, its types before.
+//! The `format` function: `'%s is %d'.format([...])`, with type checks at compile time.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -14,9 +14,9 @@ use crate::{
     value::{Value, duration_text},
 };
 
-/// Digits after the point, unless a clause says how many.
+/// Default number of digits after the decimal point.
 const PRECISION: usize = 6;
-/// No clause may ask for more.
+/// Maximum precision of a clause.
 const LONGEST: usize = 10_000;
 const TOO_LARGE: &str = "the text is too large";
 
@@ -31,7 +31,7 @@ enum Clause {
     Octal,
 }
 
-/// The text with its clauses replaced.
+/// The string with its clauses replaced.
 pub(crate) fn format(text: &str, values: &[Value<'_>]) -> Result<String, Error> {
     let mut arg = |at: usize, clause: Clause| match values.get(at) {
         Some(value) => apply(clause, value).map_err(|error| (None, error)),
@@ -40,7 +40,7 @@ pub(crate) fn format(text: &str, values: &[Value<'_>]) -> Result<String, Error> 
     interpolate(text, values.len(), true, &mut arg).map_err(|(_, message)| Error::new(message))
 }
 
-/// What is wrong with a call whose format and arguments are literals, and where.
+/// The first error in a call whose format and arguments are literals, and its node.
 pub(crate) fn check(
     id: Id,
     text: &str,
@@ -268,7 +268,7 @@ fn unusual(n: f64) -> Option<&'static str> {
     }
 }
 
-/// With commas between thousands, as in English.
+/// Formats with thousands separators, as in English.
 fn fixed(n: f64, precision: usize) -> String {
     if let Some(text) = unusual(n) {
         return text.to_owned();
@@ -323,7 +323,7 @@ fn text(value: &Value<'_>) -> Result<Option<String>, String> {
     })
 }
 
-/// A value within a list or a map, as the language writes it, and what room it leaves.
+/// Formats a value within a list or a map, and subtracts its length from `room`.
 fn inner(value: &Value<'_>, room: &mut usize) -> Result<String, String> {
     let failed = |error: Error| error.to_string();
     let shown = match value {
@@ -358,7 +358,7 @@ fn inner(value: &Value<'_>, room: &mut usize) -> Result<String, String> {
         }
         value => to_display_string(value).map_err(failed)?,
     };
-    // What is in a list or a map has been counted.
+    // The elements of a list or a map are counted already.
     let own = if matches!(value, Value::List(_) | Value::Map(_)) { 0 } else { shown.len() };
     *room = room.checked_sub(own + 2).ok_or_else(|| TOO_LARGE.to_owned())?;
     Ok(shown)

@@ -1,4 +1,4 @@
-//! Addresses and networks. Texts are read, and errors said, as Go's `netip` does.
+//! The IP and CIDR libraries. Parsing and error messages are those of Go's `netip`.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -135,7 +135,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
 pub struct CelIp(IpAddr);
 
 impl CelIp {
-    /// In bytes.
+    /// The size of the address in bytes.
     pub(crate) fn size(self) -> u64 {
         if self.0.is_ipv4() { 4 } else { 16 }
     }
@@ -154,7 +154,7 @@ pub struct CelCidr {
 }
 
 impl CelCidr {
-    /// The bytes that count.
+    /// The number of bytes that the prefix covers.
     pub(crate) fn size(self) -> u64 {
         u64::from(self.bits).div_ceil(8)
     }
@@ -229,7 +229,7 @@ fn contains_ip<'a>(args: &[Value<'a>]) -> Outcome<'a> {
     let prefix = net(args)?;
     let ip = match args {
         [_, Value::Opaque(Opaque::Ip(address))] => *address,
-        // Upstream does not tell what is wrong with the text.
+        // Upstream does not report what is wrong with the string.
         [_, text] => address(text_of(text)?).map_err(|_| Error::new("no such overload"))?,
         _ => return Err(Error::no_overload()),
     };
@@ -300,7 +300,7 @@ fn parse_prefix(text: &str) -> Result<CelCidr, String> {
     }
 }
 
-/// An address, and whether a zone follows it.
+/// An address, and whether it has a zone.
 fn parse(text: &str) -> Result<(IpAddr, bool), String> {
     let fail = |(message, at): Fault<'_>| {
         let quoted = quote(text);
@@ -317,7 +317,7 @@ fn parse(text: &str) -> Result<(IpAddr, bool), String> {
     }
 }
 
-/// What is wrong, and from where on.
+/// The error message, and the rest of the input.
 type Fault<'a> = (&'static str, &'a str);
 
 fn parse_v4(text: &str) -> Result<Ipv4Addr, Fault<'_>> {

@@ -1,4 +1,4 @@
-//! What JSON patches are written with.
+//! The `jsonpatch` library.
 
 use super::text_of;
 use crate::{

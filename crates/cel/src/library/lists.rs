@@ -1,4 +1,4 @@
-//! Lists.
+//! The lists library.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -12,7 +12,7 @@ use crate::{
     value::{Value, compare, equal},
 };
 
-/// For each type that can be ordered: the overload of a function.
+/// Expands to an overload for each ordered type.
 macro_rules! for_comparable {
     ($prefix:literal, $infix:literal, bool) => {
         for_comparable!(@ $prefix, $infix, "bool", "bool", "bool", "bool", "bool", "bool", "bool", "bool")
@@ -139,7 +139,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     },
 ];
 
-/// For values that may be one or several.
+/// The `includes` function, for values that may be single or a list.
 pub(crate) const INCLUDES: Library = &[Function {
     name: "includes",
     overloads: &[("list_includes_dyn_dyn", "dyn.(dyn) -> bool")],
@@ -257,7 +257,7 @@ fn spread<'a>(values: &[Value<'a>], depth: i64, flat: &mut Vec<Value<'a>>) -> Re
     Ok(())
 }
 
-/// The first argument in the order of the one at `keys`.
+/// Sorts the first argument by the keys in the argument at `keys`.
 fn sort<'a>(args: &[Value<'a>], keys: usize) -> Outcome<'a> {
     let list = list_of(args.first().ok_or_else(Error::no_overload)?)?.values()?;
     let keys = list_of(args.get(keys).ok_or_else(Error::no_overload)?)?.values()?;

@@ -1,4 +1,4 @@
-//! The functions of the dialect, one file a library.
+//! The function libraries, one per file.
 
 mod authorizer;
 mod convert;
@@ -33,7 +33,7 @@ use crate::{
     value::{List, Text, Value},
 };
 
-/// What every environment has.
+/// The libraries of every environment.
 pub(crate) const BASE: &[Library] = &[
     operators::FUNCTIONS,
     convert::FUNCTIONS,

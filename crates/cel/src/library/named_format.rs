@@ -1,4 +1,4 @@
-//! Formats by name, and what a text lacks to be of one.
+//! The named formats library: `format.dns1123Label().validate(…)`.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -12,13 +12,13 @@ use crate::{
     value::{Timestamp, Value, parse_duration},
 };
 
-/// A format.
+/// A named format.
 #[derive(Debug)]
 pub struct NamedFormat {
     pub(crate) name: &'static str,
     key: &'static str,
     check: fn(&str) -> Vec<String>,
-    /// How long a pattern for it would be, for its cost.
+    /// The length of an equivalent regular expression, for the cost.
     pub(crate) pattern: u64,
 }
 
@@ -77,8 +77,7 @@ formats! {
     "datetime", "datetime", 71, |text| said(Timestamp::parse(text).is_some(), "invalid datetime");
 }
 
-/// A length of time as OpenAPI's format `duration` takes it: also days, weeks, and
-/// units written out.
+/// Parses a duration in OpenAPI's `duration` format: also days, weeks, and unit names.
 pub(crate) fn parse_openapi_duration(text: &str) -> Option<i64> {
     if let Some(nanos) = parse_duration(text) {
         return Some(nanos);

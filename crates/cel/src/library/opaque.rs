@@ -1,4 +1,4 @@
-//! Values that only functions can look into.
+//! Opaque values, which only library functions can inspect.
 
 use std::{fmt, sync::Arc};
 
@@ -59,7 +59,7 @@ impl Opaque<'_> {
         matches!(self, Self::Quantity(amount) if amount.quantity.is_zero())
     }
 
-    /// What comparing its bytes costs.
+    /// The cost of comparing its bytes.
     pub(crate) fn size(&self) -> u64 {
         match self {
             Self::Ip(address) => address.size(),

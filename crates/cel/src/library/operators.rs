@@ -1,4 +1,4 @@
-//! Operators, and what else the language itself has.
+//! Operators and built-in functions of the language.
 
 use std::cmp::Ordering;
 
@@ -163,7 +163,7 @@ relations!(LESS_EQUALS, "less_equals");
 relations!(GREATER, "greater");
 relations!(GREATER_EQUALS, "greater_equals");
 
-/// Evaluated where calls are; never called.
+/// Placeholder for functions that the evaluator implements itself.
 fn special<'a>(_: &mut EvalContext<'a>, _: &mut [Value<'a>]) -> Outcome<'a> {
     Err(Error::no_overload())
 }
@@ -182,7 +182,7 @@ fn equals<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
 
 fn not_equals<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [a, b] = args else { return Err(Error::no_overload()) };
-    // What cannot be compared is not equal.
+    // Values that cannot be compared are not equal.
     Ok(Value::Bool(!equal(a, b).unwrap_or(false)))
 }
 
@@ -243,7 +243,7 @@ fn add<'a>(context: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a>
     if let (Value::List(a), Value::List(b)) = (&*a, &*b)
         && a.is_merged()
     {
-        // Each is looked for among the others; the language's own cost knows of none of that.
+        // Each item is looked up among the others, which the standard cost does not include.
         let compared = a.len().saturating_mul(b.len()) / 16;
         context.charge(u64::try_from(compared).unwrap_or(u64::MAX))?;
     }

@@ -1,4 +1,4 @@
-//! Values that may be absent.
+//! The optional types library.
 
 use super::{Outcome, list_of};
 use crate::{error::Error, eval::EvalContext, function::Function, value::Value};

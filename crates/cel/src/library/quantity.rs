@@ -1,4 +1,4 @@
-//! Amounts of resources.
+//! The quantity library.
 
 use std::sync::Arc;
 
@@ -83,17 +83,17 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     },
 ];
 
-/// A quantity, and how upstream keeps it: as a 64-bit number of `10^scale`, or not.
+/// A quantity, and whether upstream stores it as a 64-bit number of `10^scale`.
 #[derive(Clone, Debug)]
 pub struct CelQuantity {
     pub(crate) quantity: Quantity,
     scale: Option<i32>,
-    /// Upstream compares no amount with one that was computed.
+    /// The result of arithmetic. Upstream never finds it equal to a parsed quantity.
     pub(crate) computed: bool,
 }
 
 impl Value<'_> {
-    /// A quantity, as `text` says it.
+    /// A quantity parsed from `text`.
     pub(crate) fn quantity(quantity: Quantity, text: &str) -> Self {
         wrap(CelQuantity { quantity, scale: scale(text), computed: false })
     }
@@ -120,7 +120,7 @@ fn two<'v>(args: &'v [Value<'_>]) -> Result<(&'v CelQuantity, &'v CelQuantity), 
     Ok((of(a)?, of(b)?))
 }
 
-/// The scale at which upstream keeps what `text` says, if it does so as a number.
+/// The scale at which upstream stores `text` as a 64-bit number, if it does.
 fn scale(text: &str) -> Option<i32> {
     let text = text.strip_prefix(['-', '+']).unwrap_or(text).trim_start_matches('0');
     let split = |text: &str, dot: bool| {
@@ -145,7 +145,7 @@ fn scale(text: &str) -> Option<i32> {
     (length(whole) + length(fraction) <= 18 && scale >= -9).then_some(scale)
 }
 
-/// The number, if it is kept as a whole one.
+/// The value, if it is stored as an integer.
 fn whole(amount: &CelQuantity) -> Option<i64> {
     let value = amount.quantity.value();
     let exact = Quantity::new(value, Format::DecimalSi) == amount.quantity;

@@ -1,4 +1,4 @@
-//! Parts of strings that match a pattern.
+//! The regex library: `find` and `findAll`.
 
 use super::{Outcome, int_of, text_of};
 use crate::{error::Error, eval::EvalContext, function::Function, value::Value};

@@ -1,4 +1,4 @@
-//! Semantic versions.
+//! The semver library.
 
 use std::{cmp::Ordering, fmt, sync::Arc};
 
@@ -69,7 +69,7 @@ pub struct Semver {
 }
 
 impl Semver {
-    /// The order of versions; what was built does not count.
+    /// The precedence of versions; build metadata is ignored.
     pub(crate) fn cmp(&self, other: &Self) -> Ordering {
         let numbers = |version: &Self| (version.major, version.minor, version.patch);
         numbers(self).cmp(&numbers(other)).then_with(|| match (self.pre.len(), other.pre.len()) {
@@ -85,7 +85,7 @@ impl Semver {
 }
 
 impl Value<'_> {
-    /// The version that `text` says.
+    /// Parses a version.
     pub(crate) fn semver(text: &str) -> Result<Self, String> {
         read(text).map(|version| Self::Opaque(Opaque::Semver(Arc::new(version))))
     }
@@ -97,7 +97,7 @@ impl fmt::Display for Semver {
     }
 }
 
-/// Numbers come before words.
+/// Numeric identifiers precede alphanumeric ones.
 fn compare_parts(a: &str, b: &str) -> Ordering {
     match (a.parse::<u64>(), b.parse::<u64>()) {
         (Ok(a), Ok(b)) => a.cmp(&b),
@@ -116,7 +116,7 @@ fn parse(args: &[Value<'_>]) -> Result<Result<Semver, String>, Error> {
     Ok(if normalize { normalized(text).and_then(|text| read(&text)) } else { read(text) })
 }
 
-/// Without `v` and leading zeros, and with three numbers.
+/// Removes `v` and leading zeros, and adds missing numbers.
 fn normalized(text: &str) -> Result<String, String> {
     let text = text.strip_prefix('v').unwrap_or(text);
     let mut parts: Vec<String> = text.splitn(3, '.').map(str::to_owned).collect();

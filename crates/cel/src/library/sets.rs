@@ -1,4 +1,4 @@
-//! Lists as sets.
+//! The sets library: lists as sets.
 
 use super::{Outcome, list_of};
 use crate::{
@@ -34,7 +34,7 @@ fn both<'a>(
     holds(list_of(a)?, list_of(b)?).map(Value::Bool)
 }
 
-/// Whether `a` has everything that `b` has.
+/// Whether `a` contains every item of `b`.
 fn contains<'a>(a: &List<'a>, b: &List<'a>) -> Result<bool, Error> {
     let values = a.values()?;
     for item in b.values()? {

@@ -1,4 +1,4 @@
-//! Strings.
+//! The strings library.
 
 use super::{Outcome, format, int, int_of, list_of, text_of};
 use crate::{
@@ -269,13 +269,13 @@ fn join<'a>(_: &mut EvalContext<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     Ok(Value::text(joined))
 }
 
-/// Whether a text of this length may be made. What a call costs does not tell how long its result
-/// becomes, so that this is known before it is made.
+/// Whether a string of this length may be created. The cost of a call does not depend on the length of its result, so
+/// the length is checked beforehand.
 fn fits(length: usize) -> Result<(), Error> {
     if length > LARGEST_VALUE { Err(Error::cost()) } else { Ok(()) }
 }
 
-/// In double quotes, with the escapes of the language.
+/// Quotes a string with CEL's escapes.
 fn quote(text: &str) -> String {
     let mut out = String::from('"');
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! Parts of moments and of lengths of time.
+//! Accessors of timestamps and durations.
 
 use jiff::tz::TimeZone;
 
@@ -94,7 +94,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     ),
 ];
 
-/// A part of a moment, where a second argument says.
+/// A component of a timestamp, in the time zone of the second argument if given.
 fn moment_part<'a>(args: &[Value<'a>], part: fn(Civil, Timestamp) -> i64) -> Outcome<'a> {
     let (moment, offset) = match args {
         [Value::Timestamp(moment)] => (*moment, 0),
@@ -104,7 +104,7 @@ fn moment_part<'a>(args: &[Value<'a>], part: fn(Civil, Timestamp) -> i64) -> Out
     Ok(Value::Int(part(moment.civil(offset), moment)))
 }
 
-/// How far the clocks of a zone are ahead, in seconds.
+/// The offset of a time zone from UTC in seconds.
 fn offset(moment: Timestamp, zone: &str) -> Result<i64, Error> {
     let unknown = || Error::new(format!("unknown time zone {zone}"));
     if let Some((hours, minutes)) = zone.split_once(':') {

@@ -1,4 +1,4 @@
-//! Addresses of the web, as Go's `net/url` reads them.
+//! The URL library. Parsing is that of Go's `net/url`.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -65,7 +65,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     },
 ];
 
-/// An address, read as Go reads it.
+/// A URL, parsed like Go.
 #[derive(Debug, Default)]
 pub struct Url {
     pub scheme: String,
@@ -73,22 +73,22 @@ pub struct Url {
     pub user: Option<String>,
     host: String,
     path: String,
-    /// The path as it was written.
+    /// The path as written.
     raw_path: String,
     pub query: Option<String>,
     pub fragment: String,
 }
 
 impl Url {
-    /// An absolute address, or a path from the root.
+    /// Parses an absolute URL, or an absolute path.
     pub(crate) fn parse_absolute(text: &str) -> Result<Self, String> {
-        // First as the address of a request, which has no fragment.
+        // First parsed as a request URI, which has no fragment.
         let failed = |error: String| format!("parse {}: {error}", quote(text));
         Self::parse(text, true).map_err(failed)?;
         Self::parse_reference(text)
     }
 
-    /// Any address, be it relative to another.
+    /// Parses any URL reference, absolute or relative.
     pub fn parse_reference(text: &str) -> Result<Self, String> {
         let failed = |error: &str| format!("parse {}: {error}", quote(text));
         let (without, fragment) = text.split_once('#').unwrap_or((text, ""));
@@ -240,7 +240,7 @@ fn check_port(port: &str) -> Result<(), String> {
     if valid { Ok(()) } else { Err(format!("invalid port {} after host", quote(port))) }
 }
 
-/// Percent signs resolved; in a host only those for other than ASCII.
+/// Decodes percent escapes; in a host only those of non-ASCII characters.
 fn unescape(text: &str, host: bool) -> Result<String, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

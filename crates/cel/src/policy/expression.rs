@@ -1,10 +1,10 @@
-//! One expression of a policy.
+//! One expression of an admission policy.
 
 use std::sync::Arc;
 
 use crate::{environment::Environment, program::Program, types::Type};
 
-/// What an expression must evaluate to.
+/// The type that an expression must evaluate to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     Bool,
@@ -28,11 +28,11 @@ impl Expected {
     }
 }
 
-/// An expression with its source, compiled or not.
+/// An expression with its source, and the compiled program or the error.
 #[derive(Debug)]
 pub struct Expression {
     pub source: String,
-    /// The program, or what is wrong with the source.
+    /// The program, or the compile error.
     pub program: Result<Program, String>,
 }
 
@@ -42,7 +42,7 @@ impl Expression {
         Self { source: source.to_owned(), program }
     }
 
-    /// The type of its values; any, if it has none.
+    /// The type of its result; dyn if it did not compile.
     pub fn ty(&self) -> Type {
         self.program.as_ref().map_or(Type::Dyn, |program| program.output_type().clone())
     }

@@ -1,4 +1,4 @@
-//! Admission policies: their expressions compiled, and what they say of a request.
+//! Admission policies: compilation and evaluation of their expressions.
 
 mod expression;
 mod mutating;
@@ -21,11 +21,11 @@ use crate::{
     value::Value,
 };
 
-/// What one request may cost, about a second.
+/// Cost budget of one request, about a second.
 pub const COST_BUDGET: u64 = 10_000_000;
-/// What deciding whether a policy applies may cost.
+/// Cost budget of the match conditions.
 pub const MATCH_CONDITIONS_BUDGET: u64 = 2_500_000;
-/// The longest message that an expression may make, in bytes.
+/// Maximum length in bytes of a message that an expression returns.
 pub const MAX_MESSAGE_LENGTH: usize = 5 * 1024;
 
 /// A request, as expressions see it.
@@ -33,10 +33,10 @@ pub const MAX_MESSAGE_LENGTH: usize = 5 * 1024;
 pub struct PolicyInputs<'a> {
     pub object: &'a object::Value,
     pub old_object: &'a object::Value,
-    /// How to read them, where more than their JSON is known.
+    /// The declaration of the objects, where more than their JSON is known.
     pub node: Option<&'a DeclType>,
     pub request: &'a object::Value,
-    /// The namespace of the object; `NULL` if it has none.
+    /// The Namespace of the object; `NULL` if it has none.
     pub namespace: &'a object::Value,
     pub namespace_node: Option<&'a DeclType>,
     pub params: &'a object::Value,
@@ -51,7 +51,7 @@ impl std::fmt::Debug for PolicyInputs<'_> {
 }
 
 impl<'a> PolicyInputs<'a> {
-    /// A request about `object`, without anything around it.
+    /// A request for `object`, without any other inputs.
     pub fn new(object: &'a object::Value, request: &'a object::Value) -> Self {
         Self {
             object,
@@ -66,7 +66,7 @@ impl<'a> PolicyInputs<'a> {
         }
     }
 
-    /// The variables that every expression has.
+    /// The variables of every expression.
     fn bindings(&self) -> Result<Bindings<'a>, Error> {
         let bindings = Bindings::new()
             .tree("object", self.object, self.node)?

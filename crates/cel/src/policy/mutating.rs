@@ -1,4 +1,4 @@
-//! MutatingAdmissionPolicy: how it changes an object.
+//! Evaluation of MutatingAdmissionPolicy.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::value::{List, Message, Value};
 
-/// A policy whose expressions are compiled.
+/// A policy with its expressions compiled.
 #[derive(Debug)]
 pub struct MutatingPolicy {
     fails: bool,
@@ -18,17 +18,17 @@ pub struct MutatingPolicy {
     mutations: Vec<(Expected, Expression)>,
 }
 
-/// One change.
+/// One mutation of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mutation {
-    /// Operations of a JSON patch.
+    /// The operations of a JSON patch.
     JsonPatch(object::Value),
-    /// An object to be merged into the other.
+    /// An apply configuration to be merged into the object.
     Apply(object::Value),
 }
 
 impl MutatingPolicy {
-    /// The policy that this `spec` describes.
+    /// Compiles the policy with this `spec`.
     pub fn new(spec: &object::Value) -> Self {
         let params = spec.get("paramKind").is_object();
         let scope = VariableScope { params, authorizer: true, mutation: false, variables: true };
@@ -50,22 +50,22 @@ impl MutatingPolicy {
         }
     }
 
-    /// Whether errors deny a request.
+    /// Whether an error denies the request (`failurePolicy: Fail`).
     pub fn fails_closed(&self) -> bool {
         self.fails
     }
 
-    /// Whether the policy applies to a request.
+    /// Whether the match conditions select the request.
     pub fn matches(&self, inputs: &PolicyInputs<'_>) -> Result<bool, String> {
         self.conditions.matches(inputs, &self.variables, self.fails)
     }
 
-    /// How many changes there are; each sees what those before it made.
+    /// The number of mutations; each one sees the results of the previous ones.
     pub fn mutation_count(&self) -> usize {
         self.mutations.len()
     }
 
-    /// The change at `at`.
+    /// Evaluates the mutation at index `at`.
     pub fn mutation(&self, at: usize, inputs: &PolicyInputs<'_>) -> Result<Mutation, String> {
         let (expected, expression) = &self.mutations[at];
         if let Err(error) = &expression.program {
@@ -90,7 +90,7 @@ fn to_apply_configuration(value: &Value<'_>) -> Result<object::Value, String> {
     value.to_tree().map_err(|error| error.to_string())
 }
 
-/// Each object within must be of the type that its path names.
+/// Checks that each nested object has the type that its path requires.
 fn check_names(message: &Message<'_>) -> Result<(), String> {
     let mut wrong = Vec::new();
     typed(message, &message.name, &mut wrong);

@@ -1,28 +1,28 @@
-//! What the expressions of a policy may name.
+//! The variables that a policy's expressions may use.
 
 use std::sync::Arc;
 
 use crate::{decl_type::DeclType, environment::Environment, types::Type};
 
-/// Which variables there are beside those that every policy has.
+/// Which variables are available in addition to those of every policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct VariableScope {
     pub params: bool,
     pub authorizer: bool,
-    /// Whether changes can be written: `Object{}`, `JSONPatch{}`.
+    /// Whether mutations can be written: `Object{}`, `JSONPatch{}`.
     pub mutation: bool,
     /// Whether the policy declares variables.
     pub variables: bool,
 }
 
-/// The variables that a policy declares, with their types. A clone shares them, so that each
-/// variable can have an environment with those before it.
+/// The variables that a policy declares, with their types. Clones share structure, so that each variable can have an
+/// environment with the previous ones.
 #[derive(Clone, Debug, Default)]
 pub struct Variables(imbl::HashMap<Arc<str>, Type>);
 
 impl Variables {
-    /// Adds a variable. Of several with the same name the first has the type.
+    /// Declares a variable. Of several with the same name the first determines the type.
     pub fn declare(&mut self, name: &str, ty: Type) {
         if !self.0.contains_key(name) {
             self.0.insert(name.into(), ty);
@@ -42,7 +42,7 @@ impl VariableScope {
         self.typed(variables, None, None)
     }
 
-    /// The same, where the types of objects and of parameters are known.
+    /// Like `environment`, with known types of the objects and of the parameters.
     pub fn typed(
         self,
         variables: &Variables,

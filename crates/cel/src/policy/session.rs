@@ -1,5 +1,5 @@
-//! The expressions of a policy, evaluated for one request. A variable is computed when it is
-//! first read; whoever reads it next finds its value.
+//! Evaluation of a policy's expressions for one request. A variable is computed when it is first read, and its value is
+//! kept.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use crate::{
     value::Value,
 };
 
-/// What a policy calls a value.
+/// A variable of a policy: its name and expression.
 pub(super) type VariableDeclaration = (Arc<str>, Expression);
 
-/// How deep the expressions of variables may nest that wait for each other, together.
+/// Maximum total nesting depth of the expressions of variables that depend on each other.
 const MAX_VARIABLE_DEPTH: usize = 400;
 
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// The variables of a policy, as far as they have been read.
+/// The variables of a policy, with the values computed so far.
 pub(super) struct PolicyEvaluation<'a> {
     declared: &'a [VariableDeclaration],
     values: Vec<OnceCell<Result<Value<'a>, Error>>>,
@@ -34,14 +34,14 @@ impl<'a> PolicyEvaluation<'a> {
         Self { declared, values, spent: Cell::new(0), depth: Cell::new(0) }
     }
 
-    /// The variables that every expression has, and these.
+    /// The variables of every expression, and those of the policy.
     pub(super) fn bindings(&'a self, inputs: &PolicyInputs<'a>) -> Result<Bindings<'a>, String> {
         let bindings = inputs.bindings().map_err(|error| error.to_string())?;
         Ok(bindings.computed("variables", self))
     }
 
-    /// Evaluates an expression; what it and the variables that it reads cost is spent. The
-    /// outer error: there is nothing left.
+    /// Evaluates an expression and charges its cost, including that of variables. The outer error means that the budget
+    /// is exhausted.
     pub(super) fn run(
         &self,
         expression: &'a Expression,
@@ -83,7 +83,7 @@ impl<'a> PolicyEvaluation<'a> {
 
 impl<'a> LazyFields<'a> for PolicyEvaluation<'a> {
     fn get(&self, name: &str, bindings: &'a Bindings<'a>) -> Option<Result<Value<'a>, Error>> {
-        // The last of several of a name counts; no variable reads itself or a later one.
+        // Of several variables with one name the last counts; a variable can only refer to earlier ones.
         let at = self.declared.iter().rposition(|(other, _)| **other == *name)?;
         if let Some(value) = self.values[at].get() {
             return Some(value.clone());

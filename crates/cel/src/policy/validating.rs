@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicy: what it says of a request.
+//! Evaluation of ValidatingAdmissionPolicy.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{environment::Environment, value::Value};
 
-/// A policy whose expressions are compiled.
+/// A policy with its expressions compiled.
 #[derive(Debug)]
 pub struct ValidatingPolicy {
     fails: bool,
@@ -27,34 +27,34 @@ struct Validation {
     reason: Option<String>,
 }
 
-/// What one expression says of a request.
+/// The result of one validation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidationDecision {
-    /// Why the request is denied; nothing if it is not.
+    /// The message if the request is denied.
     pub denied: Option<String>,
-    /// A status reason, where the policy names one.
+    /// The status reason that the policy sets.
     pub reason: Option<String>,
 }
 
-/// What a policy says of a request.
+/// The result of a policy for one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyResult {
-    /// One for each validation; none if the policy does not apply.
+    /// One per validation; empty if the policy does not apply.
     pub decisions: Vec<ValidationDecision>,
-    /// What is to be noted for those who audit, by key.
+    /// Audit annotations by key.
     pub annotations: Vec<(String, String)>,
-    /// Annotations that could not be made, which denies the request.
+    /// Errors of audit annotations, which deny the request.
     pub failures: Vec<String>,
 }
 
-/// The expressions that decide whether something applies to a request.
+/// Match conditions: expressions that decide whether a policy or webhook applies to a request.
 #[derive(Debug, Default)]
 pub struct MatchConditions {
     conditions: Vec<Expression>,
 }
 
 impl ValidatingPolicy {
-    /// The policy that this `spec` describes.
+    /// Compiles the policy with this `spec`.
     pub fn new(spec: &object::Value) -> Self {
         let params = spec.get("paramKind").is_object();
         let declares = !spec.get("variables").items().is_empty();
@@ -106,7 +106,7 @@ impl ValidatingPolicy {
             Ok(judged) => judged,
             Err(message) => return self.failed(message),
         };
-        // All messages are made, those of what holds as well.
+        // All messages are computed, even those of validations that pass.
         let plain = PolicyInputs { authorizer: None, ..inputs.clone() };
         let expressions =
             validations.clone().map(|validation| validation.message_expression.as_ref());
@@ -170,7 +170,7 @@ impl ValidatingPolicy {
 }
 
 impl Validation {
-    /// What is said of a request that is denied: what was made for it, if that can be used.
+    /// The message of a denied request: the computed one if it is usable.
     fn message(&self, made: Option<String>) -> String {
         let usable = |text: &String| {
             !text.is_empty() && text.len() <= MAX_MESSAGE_LENGTH && !text.contains('\n')
@@ -183,7 +183,7 @@ impl Validation {
 }
 
 impl MatchConditions {
-    /// Those of a `spec` or of a webhook.
+    /// Compiles the match conditions of a policy's `spec` or of a webhook.
     pub fn new(spec: &object::Value, environment: &Arc<Environment>) -> Self {
         let conditions = spec.get("matchConditions").items().iter().map(|tree| {
             let source = tree.get("expression").as_str().unwrap_or_default();
@@ -192,7 +192,7 @@ impl MatchConditions {
         Self { conditions: conditions.collect() }
     }
 
-    /// Whether all of them hold. One that fails matters only if none is false.
+    /// Whether all conditions are true. An error counts only if no condition is false.
     pub fn matches(
         &self,
         inputs: &PolicyInputs<'_>,
@@ -225,7 +225,7 @@ impl MatchConditions {
     }
 }
 
-/// What comes of each expression that there is, all of them in one session. The outer error ends it.
+/// Evaluates the expressions that are present, sharing variables. An outer error stops the evaluation.
 fn each<'e, T>(
     expressions: impl Iterator<Item = Option<&'e Expression>>,
     inputs: &PolicyInputs<'_>,
@@ -245,7 +245,7 @@ fn each<'e, T>(
     Ok(results)
 }
 
-/// The variables of a policy, and the environment with them.
+/// Compiles the variables of a policy. Returns them with the environment that declares them.
 pub(super) fn variables(
     spec: &object::Value,
     scope: VariableScope,
@@ -316,7 +316,7 @@ mod tests {
         );
     }
 
-    /// Costs 810,000 where the text has 9,000 characters.
+    /// Costs 810,000 for a text of 9,000 characters.
     const DEAR: &str = "object.s.contains(object.s)";
     const SPENT: &str = "validation failed due to running out of cost budget, no further validation rules will be run";
 

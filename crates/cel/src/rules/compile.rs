@@ -1,4 +1,4 @@
-//! The rules of one place of a schema, compiled.
+//! Compilation of the validation rules of one schema node.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use schema::custom::{JsonSchema, resolve_field_path};
 use super::ValidationRule;
 use crate::{decl_type::DeclType, environment::Environment, program::Program, types::Type};
 
-/// A rule, as far as it compiles.
+/// A rule with its compiled program, or the error.
 #[derive(Debug)]
 pub(super) struct CompiledRule {
     pub(super) source: ValidationRule,
-    /// What is wrong with it, if it has no program.
+    /// The program, or the compile error.
     pub(super) program: Result<Program, String>,
     pub(super) message: Option<Result<Program, String>>,
     pub(super) uses_old: bool,
-    /// The field it is about, as messages name it.
+    /// The field of the error, from `fieldPath`.
     pub(super) field: String,
 }
 
@@ -25,14 +25,14 @@ impl CompiledRule {
     }
 }
 
-/// Where rules of a place are compiled.
+/// The environments for the rules of a schema node.
 pub(super) struct NodeEnvironment {
     plain: Arc<Environment>,
     optional: Arc<Environment>,
 }
 
 impl NodeEnvironment {
-    /// `None` if expressions cannot see what is there.
+    /// `None` if expressions cannot access the value.
     pub(super) fn new(node: &Arc<DeclType>) -> Option<Self> {
         let ty = node.ty()?.clone();
         let environment = Environment::new().with_node("self", node);
@@ -71,7 +71,7 @@ impl NodeEnvironment {
     }
 }
 
-/// A path in the form of messages: `a.b[key]`.
+/// A field path in the form of error messages: `a.b[key]`.
 fn field(schema: &JsonSchema, path: &str) -> String {
     let Ok((names, _)) = resolve_field_path(schema, path, true) else { return String::new() };
     let (mut shown, mut at) = (String::new(), Some(schema));

@@ -1,4 +1,4 @@
-//! Whether the rules of a schema may be used: that they compile, and what they cost.
+//! Validation of a CRD's rules: they must compile, and their estimated cost must be within limits.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use schema::{
 use super::{RULE_LIMIT, SCHEMA_LIMIT, ValidationRule, compile::NodeEnvironment, run::SchemaRules};
 use crate::decl_type::DeclType;
 
-/// Compiles rules of custom resources.
+/// Compiles the rules of custom resources.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CrdRuleCompiler;
 
@@ -40,16 +40,16 @@ impl CelRuleCompiler for CrdRuleCompiler {
 struct RuleValidator<'e> {
     errs: &'e mut ErrorList,
     total: u64,
-    /// The most expensive first.
+    /// Most expensive first.
     expensive: Vec<(u64, String)>,
 }
 
-/// Where in the schema a walk is.
+/// The context of a node during the walk.
 #[derive(Clone)]
 struct Context {
-    /// How many values there can be, where something bounds them.
+    /// The maximum number of values of the node, if it is bounded.
     count: Option<u64>,
-    /// The list whose items have no past, if this is within one.
+    /// The list that prevents correlation with old values, if the node is within one.
     uncorrelatable: Option<String>,
     root: bool,
 }
@@ -166,7 +166,7 @@ impl RuleValidator<'_> {
     }
 }
 
-/// How many values a value of this schema holds, where something bounds them.
+/// The maximum number of elements of a value, if it is bounded.
 fn max_cardinality(schema: &JsonSchema) -> Option<u64> {
     let bound = |name: &str| schema.integer(name).map(|n| u64::try_from(n).unwrap_or_default());
     match schema.ty() {

@@ -1,4 +1,4 @@
-//! Rules of custom resources: `x-kubernetes-validations`.
+//! Validation rules of custom resources: `x-kubernetes-validations`.
 
 mod compile;
 mod compile_rules;
@@ -9,15 +9,15 @@ pub use self::compile_rules::CrdRuleCompiler;
 use object::{Text, Value};
 use schema::{ErrorList, ErrorType, FieldError, FieldPath};
 
-/// What all rules together may cost for one object, about a second.
+/// Cost budget of all rules for one object, about a second.
 const OBJECT_COST_BUDGET: u64 = 10_000_000;
-/// What a rule may be estimated to cost, and all of a schema together.
+/// Limits of the estimated cost of one rule, and of all rules of a schema.
 const RULE_LIMIT: u64 = 10_000_000;
 const SCHEMA_LIMIT: u64 = 100_000_000;
-/// The longest message that an expression may make, in bytes.
+/// Maximum length in bytes of a message that an expression returns.
 const LONGEST_MESSAGE: usize = 5 * 1024;
 
-/// A rule as it is written.
+/// A rule as declared in the schema.
 #[derive(Clone, Debug)]
 struct ValidationRule {
     rule: Text,
@@ -41,7 +41,7 @@ impl ValidationRule {
         }
     }
 
-    /// What messages call the rule.
+    /// The name of the rule in error messages.
     fn name(&self) -> &str {
         if self.message.is_empty() { self.rule.trim() } else { self.message.trim() }
     }
@@ -63,7 +63,7 @@ impl ValidationRule {
     }
 }
 
-/// Adds an error; the object itself is `<nil>`.
+/// Adds an error; the path of the object itself is `<nil>`.
 fn push(errs: &mut ErrorList, error: ErrorType, at: &str, bad: Value, detail: String) {
     let path = if at.is_empty() { "<nil>".to_owned() } else { at.to_owned() };
     errs.0.push(FieldError {
@@ -75,7 +75,7 @@ fn push(errs: &mut ErrorList, error: ErrorType, at: &str, bad: Value, detail: St
     });
 }
 
-/// The same, where the message names no value.
+/// Like `push`, for an error message without a value.
 fn push_omitted(errs: &mut ErrorList, error: ErrorType, at: &str, detail: String) {
     push(errs, error, at, Value::Null, detail);
     if let Some(last) = errs.0.last_mut() {
@@ -83,7 +83,7 @@ fn push_omitted(errs: &mut ErrorList, error: ErrorType, at: &str, detail: String
     }
 }
 
-/// What comes after a path.
+/// Appends to a field path.
 fn child(at: &FieldPath<'_>, more: &str) -> String {
     let at = at.to_string();
     match (at.is_empty(), more) {

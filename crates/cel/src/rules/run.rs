@@ -1,12 +1,11 @@
-//! The rules of a schema, run on an object. What was wrong before an update and has
-//! not been touched is let be.
+//! Evaluation of a schema's rules for an object. On update, errors in unchanged parts are ratcheted.
 
 use std::sync::Arc;
 
 use object::{Text, Value as Tree};
 use schema::{
     ErrorList, ErrorType, FieldPath,
-    custom::{self, AdditionalProperties, JsonSchema},
+    custom::{self, AdditionalProperties, JsonSchema, OldItems},
 };
 
 use super::{
@@ -16,7 +15,7 @@ use super::{
 };
 use crate::{decl_type::DeclType, error::Error, program::Bindings, value::Value};
 
-/// The rules at a place of a schema, and those below it.
+/// The rules of a schema node, and those below it.
 #[derive(Debug)]
 pub(super) struct SchemaRules {
     ty: Text,
@@ -25,7 +24,7 @@ pub(super) struct SchemaRules {
     properties: Vec<(Text, SchemaRules)>,
     additional: Option<Box<SchemaRules>>,
     items: Option<Box<SchemaRules>>,
-    /// What items are told apart by, where they are.
+    /// The key fields of the items of a map list.
     keys: Option<Vec<Text>>,
     correlates: bool,
 }
@@ -76,11 +75,11 @@ impl custom::CelRules for SchemaRules {
     }
 }
 
-/// What a value was before, for telling whether it has been touched.
+/// The old value, to find out whether a value has changed.
 #[derive(Clone, Copy)]
 struct Correlation<'a> {
     current: Option<(&'a Tree, &'a Tree)>,
-    /// That of the nearest value around it that has one.
+    /// The values of the nearest ancestor that can be correlated.
     parent: Option<(&'a Tree, &'a Tree)>,
 }
 
@@ -107,7 +106,7 @@ impl<'a> Correlation<'a> {
     }
 }
 
-/// A value, and what it was.
+/// A value, and its old value.
 #[derive(Clone, Copy)]
 struct NodeValues<'a> {
     object: &'a Tree,
@@ -117,7 +116,7 @@ struct NodeValues<'a> {
 
 struct RuleEvaluation<'e> {
     errs: &'e mut ErrorList,
-    /// Nothing once it has been exhausted.
+    /// `None` once the budget is exhausted.
     budget: Option<u64>,
 }
 
@@ -129,8 +128,10 @@ impl RuleEvaluation<'_> {
         }
         self.rules(set, at, spot);
         if let (Tree::List(items), Some(inner)) = (object, &set.items) {
+            let keys = set.keys.as_ref().map(|keys| keys.iter().map(Text::as_str).collect());
+            let old_items = OldItems::new(keys, old);
             for (i, item) in items.iter().enumerate() {
-                let before = correlated(set, item, old);
+                let before = old_items.as_ref().and_then(|old| old.find(item));
                 let past = past.item(item, before);
                 self.visit(inner, &at.index(i), NodeValues { object: item, old: before, past });
             }
@@ -249,14 +250,14 @@ impl RuleEvaluation<'_> {
                 }
             }
         }
-        // What nobody has touched is only told.
+        // Errors of unchanged values are only reported as ratcheted.
         let forgiven = !rule.uses_old && spot.past.is_unchanged();
         let told = if forgiven { &mut self.errs.1 } else { &mut self.errs.0 };
         told.append(&mut errors.0);
     }
 
-    /// What a rule says: what its expression makes, if that can be used, or what stands there.
-    /// The error says why no other rule is run.
+    /// The message of a failed rule: that of its message expression if usable, or the declared one. An error means that
+    /// no further rule is evaluated.
     fn message(
         &mut self,
         set: &SchemaRules,
@@ -264,7 +265,7 @@ impl RuleEvaluation<'_> {
         spot: NodeValues<'_>,
     ) -> Result<String, String> {
         if let (Some(Ok(program)), Some(budget)) = (&rule.message, self.budget) {
-            // It sees the old value itself, also where the rule sees an optional.
+            // The message expression sees the old value itself, even where the rule sees an optional.
             if let Ok(bindings) = bind(set, spot.object, spot.old, false) {
                 let (outcome, cost) = program.evaluate(&bindings, u64::MAX);
                 let rest = budget.checked_sub(cost).ok_or(
@@ -289,7 +290,7 @@ impl RuleEvaluation<'_> {
     }
 }
 
-/// The message that an expression made, if it is one.
+/// The message that an expression returned, if it is usable.
 fn usable(value: &Value<'_>) -> Option<String> {
     let text = value.as_text()?.trim();
     let usable = !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n');
@@ -312,11 +313,4 @@ fn bind<'a>(
         Some(old) => bindings.tree("oldSelf", old, node),
         None => Ok(bindings),
     }
-}
-
-/// What an item of a list was before: the one with the same keys.
-fn correlated<'a>(set: &SchemaRules, item: &Tree, old: Option<&'a Tree>) -> Option<&'a Tree> {
-    let keys = set.keys.as_ref()?;
-    let same = |other: &&Tree| keys.iter().all(|key| other.get(key) == item.get(key));
-    old?.items().iter().find(same)
 }

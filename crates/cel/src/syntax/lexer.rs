@@ -1,4 +1,4 @@
-//! Text to tokens. What is no token is reported and left out, as upstream does.
+//! The lexer. Invalid characters are reported and skipped, as upstream does.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -8,7 +8,7 @@ use crate::source::ErrorCollector;
 
 use super::token::Token;
 
-/// A token, with the characters that it spans.
+/// A token with its source range.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TokenSpan {
     pub(crate) token: Token,
@@ -16,7 +16,7 @@ pub(crate) struct TokenSpan {
     pub(crate) end: usize,
 }
 
-/// Cuts `text` into tokens, the last of which is the end; beside them, what is none.
+/// Splits `text` into tokens, the last of which is the end. Also returns the skipped ranges.
 pub(crate) fn tokenize(
     text: &[char],
     problems: &mut ErrorCollector,
@@ -42,7 +42,7 @@ pub(crate) fn tokenize(
     (found, gaps)
 }
 
-/// Text on one line, as messages show it.
+/// Formats text on one line for error messages.
 pub(crate) fn show(text: &[char]) -> String {
     let text: String = text.iter().collect();
     text.replace('\n', "\\n").replace('\r', "\\r").replace('\t', "\\t")
@@ -53,7 +53,7 @@ struct Lexer<'a> {
     at: usize,
 }
 
-/// Where a token stopped being possible.
+/// The position where a token became invalid.
 type Stop = usize;
 
 impl Lexer<'_> {
@@ -61,7 +61,7 @@ impl Lexer<'_> {
         self.text.get(self.at + ahead).copied().unwrap_or('\0')
     }
 
-    /// The next token; none for what is skipped.
+    /// The next token; `None` for white space and comments.
     fn next(&mut self) -> Result<Option<Token>, Stop> {
         let c = self.peek(0);
         match c {
@@ -88,14 +88,14 @@ impl Lexer<'_> {
         token
     }
 
-    /// Whether a prefix of letters is followed by a quote.
+    /// Whether a string prefix is followed by a quote.
     fn is_string(&self) -> bool {
         let quote = |at| matches!(self.peek(at), '"' | '\'');
         let raw = |at| matches!(self.peek(at), 'r' | 'R');
         quote(1) || matches!(self.peek(0), 'b' | 'B') && raw(1) && quote(2)
     }
 
-    /// A string with letters before it; the letters alone are a name.
+    /// A string with a prefix; if it is not terminated, the prefix is an identifier.
     fn prefixed(&mut self) -> Token {
         let bytes = matches!(self.peek(0), 'b' | 'B');
         let letters = if matches!(self.peek(1), '"' | '\'') { 1 } else { 2 };
@@ -105,13 +105,13 @@ impl Lexer<'_> {
         self.take(end, if bytes { Token::Bytes } else { Token::Text })
     }
 
-    /// The end of a string whose quote is `skip` ahead.
+    /// The end of a string whose quote is `skip` characters ahead.
     fn string(&self, skip: usize) -> Result<usize, Stop> {
         let start = self.at + skip;
         let Some(&quote) = self.text.get(start) else { return Err(start) };
         let is = |at: usize| self.text.get(at) == Some(&quote);
         if is(start + 1) && is(start + 2) {
-            // Without an end it is an empty string before something else.
+            // If not terminated, it is an empty string followed by something else.
             return Ok(self.body(start + 3, quote, true).unwrap_or(start + 2));
         }
         self.body(start + 1, quote, false)
@@ -135,7 +135,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// The end of what follows a backslash.
+    /// The end of an escape sequence.
     fn escape(&self, at: usize) -> Result<usize, Stop> {
         let digits = |from: usize, count: usize, ok: fn(&char) -> bool| {
             (from..from + count)
@@ -152,7 +152,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// The end of a string in which a backslash is itself.
+    /// The end of a raw string.
     fn raw(&self, letters: usize) -> Result<usize, Stop> {
         let start = self.at + letters;
         let Some(&quote) = self.text.get(start) else { return Err(start) };
@@ -225,7 +225,7 @@ impl Lexer<'_> {
         token
     }
 
-    /// A name in backticks.
+    /// An identifier in backticks.
     fn quoted(&mut self) -> Result<Option<Token>, Stop> {
         let inside =
             |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/' | ' ');

@@ -1,11 +1,11 @@
-//! What a literal stands for.
+//! Values of literals.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
 use super::token::Token;
 use crate::ast::Literal;
 
-/// The value that a token says.
+/// The value of a literal token.
 pub(crate) fn value(token: Token, text: &str, minus: bool) -> Result<Literal, &'static str> {
     let integer = |text: &str| match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16),
@@ -40,7 +40,7 @@ pub(crate) fn value(token: Token, text: &str, minus: bool) -> Result<Literal, &'
     })
 }
 
-/// The bytes of a string token, quotes and `r` included; text if `bytes` is not set.
+/// The bytes of a string token, including quotes and `r`; it must be text unless `bytes` is set.
 fn unescape(token: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
     let token = token.replace("\r\n", "\n").replace('\r', "\n");
     let raw = token.starts_with(['r', 'R']);

@@ -1,4 +1,4 @@
-//! Calls that stand for something longer.
+//! Macro expansion.
 
 use std::sync::Arc;
 
@@ -7,24 +7,24 @@ use crate::ast::{ACCUMULATOR, Call, Comprehension, Element, Expr, ExprKind, Id, 
 use super::parser::Parser;
 use crate::source::BEFORE_START;
 
-/// Which macros a dialect has beside the usual ones.
+/// The optional macros of an environment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Macros {
     /// `cel.bind(name, value, expression)`.
     pub(crate) bind: bool,
 }
 
-/// The variable of a fold that runs over nothing.
+/// The iteration variable of a comprehension over nothing.
 const UNUSED: &str = "#unused";
-/// How many nodes an expression may have. Some macros copy what they are called on, so that a
-/// chain of them would double it with every link.
+/// Maximum number of nodes of an expression. Some macros copy their target, so a chain of them doubles its size with
+/// every link.
 const MOST_NODES: usize = 250_000;
 const SORT_INPUT: &str = "@__sortBy_input__";
 
-/// A message, and the node that it is about.
+/// An error message, and its node.
 type MacroError = (Id, String);
 
-/// The call, or what it stands for.
+/// The call, or its expansion if it is a macro.
 pub(crate) fn expand(
     parser: &mut Parser<'_>,
     place: usize,
@@ -170,7 +170,7 @@ impl MacroExpander<'_, '_> {
         Ok(self.collect(target, (iter, iter2), (filter, step), function != "transformList"))
     }
 
-    /// A fold that fills a list or a map.
+    /// A comprehension that collects a list or a map.
     fn collect(
         &mut self,
         target: Option<Expr>,
@@ -254,7 +254,7 @@ impl MacroExpander<'_, '_> {
         Ok(self.bound(variable, init, result))
     }
 
-    /// `result`, in which `name` stands for `init`: a fold over nothing.
+    /// `result`, with `name` bound to `init`: a comprehension over nothing.
     fn bound(&mut self, name: Arc<str>, init: Expr, result: Expr) -> Expr {
         let range = self.list(Vec::new());
         let condition = self.literal(Literal::Bool(false));
@@ -306,7 +306,7 @@ impl MacroExpander<'_, '_> {
         self.node(ExprKind::List(elements.collect()))
     }
 
-    /// The same expression with nodes of its own.
+    /// A copy of an expression with new node ids.
     fn copy(&mut self, expr: &Expr) -> Expr {
         let mut copy = expr.clone();
         self.renumber(&mut copy);

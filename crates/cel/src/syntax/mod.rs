@@ -1,4 +1,4 @@
-//! From text to a tree.
+//! The CEL parser.
 
 mod lexer;
 mod literal;
@@ -17,16 +17,16 @@ use crate::{
     source::{CompileErrors, ErrorCollector},
 };
 
-/// Longer texts are not parsed.
+/// Maximum length of a source in characters.
 const LONGEST: usize = 100_000;
-/// Texts that nest deeper get a stack of their own.
+/// Sources that are nested more deeply are parsed on a larger stack.
 const DEEP: usize = 40;
 const STACK: usize = 64 << 20;
-/// How deep the parts of an expression may nest when macros are expanded: what checks it,
-/// estimates its cost and evaluates it recurses, on whatever stack it is called.
+/// Maximum depth of the tree after macro expansion: the type checker, the cost estimation and the evaluator recurse on
+/// the caller's stack.
 const DEEPEST: usize = 400;
 
-/// Parses `source`, macros expanded.
+/// Parses `source` and expands macros.
 pub(crate) fn parse(source: &str, macros: Macros) -> Result<Ast, CompileErrors> {
     let mut problems = ErrorCollector::default();
     let text: Vec<char> = source.chars().collect();
@@ -57,7 +57,7 @@ pub(crate) fn parse(source: &str, macros: Macros) -> Result<Ast, CompileErrors> 
     }
 }
 
-/// Runs `work`, on a larger stack if it goes `deep`.
+/// Runs `work`, on a larger stack if `deep`.
 pub(crate) fn with_stack<T: Send>(deep: bool, work: impl FnOnce() -> T + Send) -> T {
     if !deep {
         return work();
@@ -69,7 +69,7 @@ pub(crate) fn with_stack<T: Send>(deep: bool, work: impl FnOnce() -> T + Send) -
     })
 }
 
-/// How deep brackets and conditionals nest.
+/// The nesting depth of brackets and conditionals.
 fn nesting(tokens: &[TokenSpan]) -> usize {
     let (mut depth, mut deepest, mut choices) = (0_usize, 0, 0);
     for lexeme in tokens {

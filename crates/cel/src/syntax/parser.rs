@@ -1,4 +1,4 @@
-//! The grammar: one method a rule, in the order of binding.
+//! The grammar: one method per rule, in the order of precedence.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{
     token::{EXPRESSION, FACTORS, FIELD, MEMBER, OPTIONAL, RELATIONS, TERMS, Token, TokenSet},
 };
 
-/// Names that no variable or function may have.
+/// Reserved identifiers.
 const RESERVED: [&str; 21] = [
     "as",
     "break",
@@ -55,7 +55,7 @@ const NOTHING: FollowSet = maybe(TokenSet::EMPTY);
 const OPERAND: FollowSet = FollowSet { set: EXPRESSION, ends: false };
 const SUFFIX: TokenSet = TokenSet::of(&[Token::Dot, Token::LeftBracket]);
 
-/// What a rule leaves behind when it gives up: nothing, or the part that it has read.
+/// The result of a rule that fails: nothing, or the part that was parsed.
 trait Leave: Default {
     fn leave(_: Option<Expr>) -> Self {
         Self::default()
@@ -77,7 +77,7 @@ pub(crate) struct Parser<'a> {
     pub(crate) cursor: Cursor<'a>,
     pub(crate) ast: Ast,
     pub(crate) macros: Macros,
-    /// What a rule that gives up has read.
+    /// The part that a failing rule has parsed.
     pub(crate) partial: Option<Expr>,
 }
 
@@ -90,7 +90,7 @@ impl Parser<'_> {
         })
     }
 
-    /// A new node at a place in the text.
+    /// Creates a node at a source position.
     pub(crate) fn id(&mut self, place: usize) -> Id {
         self.ast.positions.push(u32::try_from(place).ok());
         self.ast.positions.len() - 1
@@ -153,7 +153,7 @@ impl Parser<'_> {
         self.rule(Rule::And, follow, |p| p.chain(Token::And, "_&&_", |p, f| p.relation(0, f)))
     }
 
-    /// `a op b op c`, as a balanced tree: its depth does not grow with its length.
+    /// `a op b op c` as a balanced tree, whose depth does not grow with its length.
     fn chain(
         &mut self,
         op: Token,
@@ -240,7 +240,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Signs before an operand; an even number of them says nothing.
+    /// Signs before an operand; an even number of them cancels out.
     fn signs(&mut self, sign: Token, function: &str) -> Parsed<Expr> {
         let place = self.here();
         let mut count = 0;
@@ -282,14 +282,14 @@ impl Parser<'_> {
         self.complete(closed.err(), call)
     }
 
-    /// What was read, even if it then went wrong: the rule gives up, but leaves that.
+    /// Returns the parsed expression; after a failure the rule fails, but keeps it as partial result.
     fn complete(&mut self, failure: Option<Failure>, read: Expr) -> Parsed<Expr> {
         let Some(failure) = failure else { return Ok(read) };
         self.partial = Some(read);
         Err(failure)
     }
 
-    /// The same, for what is made only if it went wrong.
+    /// Like `complete`, for an expression that is created only after a failure.
     fn kept<T>(&mut self, parsed: Parsed<T>, left: impl FnOnce(&mut Self) -> Expr) -> Parsed<T> {
         if parsed.is_err() {
             self.partial = Some(left(self));
@@ -330,7 +330,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads a `?`, if there is one.
+    /// Parses a `?` if there is one.
     fn optional(&mut self) -> Parsed<bool> {
         let optional = self.cursor.peek(0) == Token::Question;
         if optional {
@@ -352,7 +352,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `(a, b)`: the place of the parenthesis, what is in it, and whether it closes.
+    /// `(a, b)`: the position of the parenthesis, the arguments, and whether it is closed.
     fn arguments(&mut self, next: FollowSet) -> Parsed<(usize, Vec<Expr>, Parsed<usize>)> {
         let place = self.cursor.expect(Token::LeftParen, then(&[Token::RightParen]))?;
         if let Err(failure) = self.cursor.sync(EXPRESSION.or(TokenSet::of(&[Token::RightParen]))) {
@@ -474,7 +474,7 @@ impl Parser<'_> {
         Ok(self.node(place, ExprKind::List(elements)))
     }
 
-    /// A comma that may be there, and the bracket that must.
+    /// An optional comma and the required closing bracket.
     fn close(&mut self, bracket: Token) -> Parsed<()> {
         self.cursor.sync(TokenSet::of(&[Token::Comma, bracket]))?;
         if self.cursor.peek(0) == Token::Comma {

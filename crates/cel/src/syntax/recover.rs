@@ -1,11 +1,9 @@
-//! What happens when a token does not fit: the messages and the way back into the
-//! text are those of the parser generator that upstream uses, so that users see the
-//! errors they know.
+//! Error recovery of the parser. Messages and recovery are those of ANTLR, the parser generator that upstream uses, so
+//! that users see the same errors.
 //!
-//! A token too many is dropped when the one after it fits; a missing one is made up
-//! when the present one fits after it; otherwise the rule gives up, reports, and skips
-//! to something that one of its callers can go on with. Until a token fits again,
-//! nothing more is reported.
+//! A surplus token is dropped if the next one fits. A missing token is inserted if the present one fits after it.
+//! Otherwise the rule fails, reports an error, and skips to a token that one of its callers can continue with. Until a
+//! token fits again, no further error is reported.
 
 use std::ops::Range;
 
@@ -16,11 +14,11 @@ use super::{
     token::{Token, TokenSet},
 };
 
-/// Rules nest no deeper than this, each counted for itself.
+/// Maximum nesting depth of each rule.
 const DEEPEST: u16 = 250;
-/// How often a text is repaired before it is given up.
+/// Maximum number of recoveries before parsing stops.
 const MOST_REPAIRS: u16 = 30;
-/// How far a repair looks ahead.
+/// Maximum number of tokens that a recovery looks ahead.
 const FURTHEST: usize = 256;
 const MOST_REPORTS: usize = 100;
 
@@ -47,35 +45,35 @@ pub(crate) enum Rule {
 
 const RULES: usize = Rule::Literal as usize + 1;
 
-/// What may come after a rule in its caller, and whether the caller may end there.
+/// The tokens that may follow a rule in its caller, and whether the caller may end there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FollowSet {
     pub(crate) set: TokenSet,
     pub(crate) ends: bool,
 }
 
-/// Why a rule gives up.
+/// Why a rule fails.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Failure {
     Mismatch(TokenSet),
-    /// No alternative fits the tokens from `from` to `to`.
+    /// No alternative matches the tokens from `from` to `to`.
     NoViable {
         from: usize,
         to: usize,
     },
-    /// Nothing more is to be parsed or reported.
+    /// Parsing stops.
     Halt,
 }
 
 pub(crate) type Parsed<T> = Result<T, Failure>;
 
-/// The tokens, how far they are read, and what is wrong with them.
+/// The tokens, the current position, and the errors found.
 #[derive(Debug)]
 pub(crate) struct Cursor<'a> {
     pub(crate) text: &'a [char],
     pub(crate) tokens: Vec<TokenSpan>,
     pub(crate) at: usize,
-    /// What is no token.
+    /// The ranges that are no tokens.
     gaps: Vec<Range<usize>>,
     pub(crate) problems: ErrorCollector,
     follow: Vec<FollowSet>,
@@ -115,7 +113,7 @@ impl<'a> Cursor<'a> {
         self.tokens[(self.at + ahead).min(self.tokens.len() - 1)].token
     }
 
-    /// Enters a rule that `follow` comes after.
+    /// Enters a rule that is followed by `follow`.
     pub(crate) fn enter(&mut self, follow: FollowSet) {
         self.follow.push(follow);
     }
@@ -124,7 +122,7 @@ impl<'a> Cursor<'a> {
         self.depth[rule as usize]
     }
 
-    /// Goes one deeper into `rule`, if it may.
+    /// Increments the depth of `rule`, up to the limit.
     pub(crate) fn deepen(&mut self, rule: Rule) -> Parsed<()> {
         let depth = &mut self.depth[rule as usize];
         *depth += 1;
@@ -135,13 +133,13 @@ impl<'a> Cursor<'a> {
         if self.halted { Err(Failure::Halt) } else { Ok(()) }
     }
 
-    /// Leaves a rule, back to the depth it was entered with.
+    /// Leaves a rule and restores the depth.
     pub(crate) fn leave(&mut self, rule: Rule, depth: u16) {
         self.depth[rule as usize] = depth;
         self.follow.pop();
     }
 
-    /// Reads `token`, or repairs the text. The place of what was read.
+    /// Consumes `token`, or recovers. Returns its position.
     pub(crate) fn expect(&mut self, token: Token, next: FollowSet) -> Parsed<usize> {
         self.expect_any(TokenSet::of(&[token]), next)
     }
@@ -173,7 +171,7 @@ impl<'a> Cursor<'a> {
         Err(Failure::Mismatch(set))
     }
 
-    /// Where one of `set` must come: drops a token that is too many, or fails.
+    /// Before a token of `set`: drops a surplus token, or fails.
     pub(crate) fn sync(&mut self, set: TokenSet) -> Parsed<()> {
         if self.recovering || set.has(self.peek(0)) {
             return Ok(());
@@ -187,7 +185,7 @@ impl<'a> Cursor<'a> {
         Err(Failure::Mismatch(set))
     }
 
-    /// At the end of an iteration, where one of `set` must come: skips to it.
+    /// At the end of an iteration, before a token of `set`: skips to it.
     pub(crate) fn sync_loop(&mut self, set: TokenSet) -> Parsed<()> {
         if self.recovering || set.has(self.peek(0)) {
             return Ok(());
@@ -197,7 +195,7 @@ impl<'a> Cursor<'a> {
         self.skip(stop)
     }
 
-    /// Reports why a rule gave up, and skips to where a caller can go on.
+    /// Reports why a rule failed, and skips to a token that a caller can continue with.
     pub(crate) fn fail(&mut self, rule: Rule, failure: Failure) {
         if self.halted {
             return;
@@ -225,7 +223,7 @@ impl<'a> Cursor<'a> {
             _ => self.last_failure = Some((self.at, vec![rule])),
         }
         let stop = self.recovery();
-        // What stops it has been reported.
+        // The reason is reported already.
         self.skip(stop).ok();
     }
 
@@ -262,12 +260,12 @@ impl<'a> Cursor<'a> {
         Err(Failure::Halt)
     }
 
-    /// What any of the callers can go on with.
+    /// The tokens that any of the callers can continue with.
     fn recovery(&self) -> TokenSet {
         self.follow.iter().fold(TokenSet::EMPTY, |all, follow| all.or(follow.set))
     }
 
-    /// What may come next, through the ends of rules.
+    /// The tokens that may come next, including those after the end of the current rules.
     fn after(&self, next: FollowSet) -> TokenSet {
         let (mut set, mut ends) = (next.set, next.ends);
         for follow in self.follow.iter().rev() {

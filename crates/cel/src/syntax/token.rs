@@ -1,8 +1,8 @@
-//! The kinds of tokens, and sets of them as messages name them.
+//! Token kinds, and sets of them.
 
 use std::fmt;
 
-/// The order is that in which messages list them.
+/// Token kinds, in the order in which error messages list them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Token {
     End,
@@ -50,7 +50,7 @@ use Token::{
     Uint,
 };
 
-/// Every kind and its name in messages.
+/// Every kind and its name in error messages.
 const NAMES: [(Token, &str); 36] = [
     (End, "<EOF>"),
     (Equals, "'=='"),
@@ -90,7 +90,7 @@ const NAMES: [(Token, &str); 36] = [
     (Quoted, "ESC_IDENTIFIER"),
 ];
 
-/// A set of kinds.
+/// A set of token kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TokenSet(u64);
 
@@ -126,7 +126,7 @@ impl fmt::Display for TokenSet {
     }
 }
 
-/// What may begin an operand without `!`.
+/// Tokens that may begin an operand without `!`.
 pub(crate) const MEMBER: TokenSet = TokenSet::of(&[
     LeftBracket,
     LeftBrace,
@@ -143,11 +143,11 @@ pub(crate) const MEMBER: TokenSet = TokenSet::of(&[
     Bytes,
     Ident,
 ]);
-/// What may begin an expression.
+/// Tokens that may begin an expression.
 pub(crate) const EXPRESSION: TokenSet = MEMBER.or(TokenSet::of(&[Not]));
-/// What may begin one that may be optional.
+/// Tokens that may begin an optional element.
 pub(crate) const OPTIONAL: TokenSet = EXPRESSION.or(TokenSet::of(&[Question]));
-/// What may begin the name of a field.
+/// Tokens that may begin a field name.
 pub(crate) const FIELD: TokenSet = TokenSet::of(&[Question, Ident, Quoted]);
 pub(crate) const RELATIONS: TokenSet =
     TokenSet::of(&[Less, LessEquals, GreaterEquals, Greater, Equals, NotEquals, In]);

@@ -1,11 +1,11 @@
-//! Which values are equal, and which come first.
+//! Equality and ordering of values.
 
 use std::cmp::Ordering;
 
 use super::Value;
 use crate::{error::Error, library::Opaque};
 
-/// Whether two values are equal; values of different types are not, numbers apart.
+/// Whether two values are equal. Values of different types are not, except for numbers.
 pub(crate) fn equal<'a>(a: &Value<'a>, b: &Value<'a>) -> Result<bool, Error> {
     Ok(match (a, b) {
         (Value::Null, Value::Null) => true,
@@ -38,7 +38,7 @@ pub(crate) fn equal<'a>(a: &Value<'a>, b: &Value<'a>) -> Result<bool, Error> {
         }
         (Value::Opaque(a), Value::Opaque(b)) => a.equal(b),
         (Value::Preserved(a), Value::Preserved(b)) => a == b,
-        // What a schema describes does not compare with another type.
+        // A list or map with a schema cannot be compared with another type.
         (a, b) if a.is_described() && !matches!(b, Value::Null) => {
             return Err(Error::new("no such overload"));
         }
@@ -46,7 +46,7 @@ pub(crate) fn equal<'a>(a: &Value<'a>, b: &Value<'a>) -> Result<bool, Error> {
     })
 }
 
-/// Which of two values comes first.
+/// The order of two values.
 pub(crate) fn compare(a: &Value<'_>, b: &Value<'_>) -> Result<Ordering, Error> {
     match (a, b) {
         (Value::Bool(a), Value::Bool(b)) => Ok(a.cmp(b)),
@@ -79,7 +79,7 @@ fn numbers(a: &Value<'_>, b: &Value<'_>) -> Option<(Number, Number)> {
 }
 
 impl Number {
-    /// Exactly; nothing if one is not a number at all.
+    /// Compares exactly; `None` if one is NaN.
     fn compare(self, other: Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Whole(a), Self::Whole(b)) => Some(a.cmp(&b)),

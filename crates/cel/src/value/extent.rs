@@ -1,22 +1,22 @@
-//! What an expression made, with how far it extends: a value that nests deeper than any stack
-//! bears could not even be dropped, and one whose parts are shared can be far larger, when it is
-//! compared or written, than the memory it takes.
+//! Depth and size of values that an expression creates. A value that is nested too deeply could not even be dropped
+//! without a stack overflow, and one with shared parts can be far larger, when compared or encoded, than the memory it
+//! uses.
 
 use std::ops::Deref;
 
 use super::{List, Map, Value};
 
-/// How many parts of an object are looked at to tell how much it weighs.
+/// Number of parts of an object that are inspected to estimate its size.
 const LOOKED_AT: usize = 256;
-/// What a value weighs that has no bytes of its own.
+/// The size of a scalar in bytes.
 const SIMPLE: u64 = 16;
 
-/// How far some values extend.
+/// Depth and size of some values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// How deep the deepest of them nests.
+    /// The maximum nesting depth.
     pub(crate) deepest: u16,
-    /// The bytes of all of them, a shared part as often as it is there.
+    /// The total size in bytes; a shared part counts each time.
     pub(crate) weight: u64,
 }
 
@@ -35,7 +35,7 @@ impl Extent {
     }
 }
 
-/// Parts of a made value, and how far they extend.
+/// The parts of a created value, with their depth and size.
 #[derive(Clone, Debug)]
 pub struct Made<T> {
     parts: T,
@@ -47,7 +47,7 @@ impl<T> Made<T> {
         Self { parts, extent }
     }
 
-    /// Changes the parts; what is added extends as far as `extent`.
+    /// Changes the parts; `extent` is that of the added ones.
     pub(crate) fn change(&mut self, extent: Extent, change: impl FnOnce(&mut T)) {
         self.extent = self.extent.and(extent);
         change(&mut self.parts);
@@ -62,8 +62,7 @@ impl<T> Deref for Made<T> {
 }
 
 impl Value<'_> {
-    /// How deep what an expression has made of values nests. A part of an object counts as one
-    /// value: it is not deeper than objects may be.
+    /// The nesting depth of a created value. A part of an object counts as one level: its depth is limited already.
     pub(crate) fn height(&self) -> u16 {
         match self {
             Self::List(List::Owned(items)) => items.extent.deepest + 1,
@@ -76,7 +75,7 @@ impl Value<'_> {
         }
     }
 
-    /// About how many bytes the value has, written out.
+    /// Approximate size of the encoded value in bytes.
     pub(crate) fn weight(&self) -> u64 {
         let bytes =
             |length: usize| SIMPLE.saturating_add(u64::try_from(length).unwrap_or(u64::MAX));
@@ -99,7 +98,7 @@ impl Value<'_> {
     }
 }
 
-/// About how many bytes parts of an object have; of large ones only the beginning is looked at.
+/// Approximate size of parts of an object in bytes; of large ones only the beginning is inspected.
 fn weight_of_parts<'v>(parts: impl Iterator<Item = &'v object::Value>) -> u64 {
     let mut waiting: Vec<&object::Value> = parts.take(LOOKED_AT).collect();
     let mut weight = SIMPLE;

@@ -1,4 +1,4 @@
-//! Lists: items of an object, or made.
+//! Lists: borrowed from an object, or created.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
 pub enum List<'a> {
     Tree {
         items: &'a [object::Value],
-        /// How to read the items.
+        /// The declaration of the items.
         node: Option<&'a DeclType>,
         merge: &'a ListType,
     },
@@ -51,12 +51,12 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Whether adding others looks for each of them among those that are there.
+    /// Whether concatenation looks up each item among the existing ones (sets and map lists).
     pub(crate) fn is_merged(&self) -> bool {
         matches!(self, Self::Tree { merge, .. } if !matches!(merge, ListType::Atomic))
     }
 
-    /// How two of them become one: as their schema says.
+    /// Concatenates two lists according to their list type.
     pub(crate) fn concat(self, other: &List<'a>) -> Result<List<'a>, Error> {
         let merge = if let Self::Tree { merge, .. } = &self { *merge } else { &ListType::Atomic };
         if let (ListType::Atomic, Self::Owned(mut items)) = (merge, self.clone()) {
@@ -86,7 +86,7 @@ impl<'a> List<'a> {
         Ok(items.into())
     }
 
-    /// Whether they hold the same; the order of sets and maps says nothing.
+    /// Whether the lists are equal; the order of sets and map lists is ignored.
     pub(crate) fn equal(&self, other: &List<'a>) -> Result<bool, Error> {
         if self.len() != other.len() {
             return Ok(false);

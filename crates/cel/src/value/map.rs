@@ -1,4 +1,4 @@
-//! Maps: parts of an object, or made.
+//! Maps: borrowed from an object, or created.
 
 use std::{cmp::Ordering, collections::BTreeMap, fmt, sync::Arc};
 
@@ -12,11 +12,11 @@ pub enum Map<'a> {
         node: Option<&'a DeclType>,
     },
     Made(Arc<Made<BTreeMap<Key<'a>, Value<'a>>>>),
-    /// Whatever is not in it is an empty map.
+    /// A map in which every missing key is an empty map.
     EmptyByDefault(Arc<Made<BTreeMap<Key<'a>, Value<'a>>>>),
 }
 
-/// What an entry may be found by. Numbers that are equal are the same key.
+/// The key of an entry. Equal numbers of different types are the same key.
 #[derive(Clone, Debug)]
 pub enum Key<'a> {
     Bool(bool),
@@ -96,7 +96,7 @@ impl<'a> From<BTreeMap<Key<'a>, Value<'a>>> for Map<'a> {
 }
 
 impl<'a> Map<'a> {
-    /// A map in which whatever is not in it is an empty map.
+    /// A map in which every missing key is an empty map.
     pub(crate) fn open(entries: BTreeMap<Key<'a>, Value<'a>>) -> Self {
         let extent = Extent::of(entries.values());
         Self::EmptyByDefault(Arc::new(Made::new(entries, extent)))
@@ -109,7 +109,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// What `key` names, if anything.
+    /// The value of `key`, if any.
     pub(crate) fn get(&self, key: &Key<'a>) -> Option<Result<Value<'a>, Error>> {
         match (self, key) {
             (Self::Made(entries), key) => entries.get(key).cloned().map(Ok),
@@ -121,7 +121,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// What a name stands for: in an object it is escaped.
+    /// The value of a field; in an object the name is escaped.
     pub(crate) fn field(&self, name: &str) -> Option<Result<Value<'a>, Error>> {
         let (tree, node) = match self {
             Self::Tree { tree, node } => (*tree, *node),
@@ -131,7 +131,7 @@ impl<'a> Map<'a> {
             None => find(tree, name).map(|value| from_tree(value, None)),
             Some(node) => {
                 let (own, of) = node.entry(name)?;
-                // A field that is null is not there.
+                // A null field is absent.
                 let absent = |value: &object::Value| node.is_object() && value.is_null();
                 let value = find(tree, own.unwrap_or(name)).filter(|value| !absent(value))?;
                 Some(from_tree(value, Some(of)))
@@ -183,7 +183,7 @@ impl<'a> Map<'a> {
         if let (Self::Tree { tree: a, node: Some(node) }, Self::Tree { tree: b, .. }) =
             (self, other)
         {
-            // What the schema does not describe is compared as it is.
+            // Fields that the schema does not declare are compared as JSON.
             let unknown = |name: &str| node.described(name).is_none();
             let differs = |(name, value): (&str, &object::Value)| {
                 unknown(name) && find(b, name).is_some_and(|other| other != value)
@@ -209,7 +209,7 @@ fn empty<'a>() -> Value<'a> {
     Value::Map(Map::from(BTreeMap::new()))
 }
 
-/// An entry of a tree, be it null.
+/// An entry of an object, which may be null.
 fn find<'a>(tree: &'a object::Value, name: &str) -> Option<&'a object::Value> {
     let value = tree.get(name);
     let present = !value.is_null() || tree.entries().any(|(other, _)| other == name);

@@ -1,5 +1,4 @@
-//! Values at run time. What comes from an object stays where it is: a value is a
-//! reference into the tree, with the schema that says how to read it.
+//! Values at run time. A value from an object is a reference into it, with the declaration that determines its type.
 
 mod compare;
 mod extent;
@@ -22,7 +21,7 @@ pub(crate) use self::{
 };
 use crate::library::Opaque;
 
-/// What an expression computes with, and results in.
+/// A CEL value.
 #[derive(Clone, Debug, Default)]
 pub enum Value<'a> {
     #[default]
@@ -44,16 +43,16 @@ pub enum Value<'a> {
     Type(Arc<str>),
     Optional(Option<Arc<Value<'a>>>),
     Opaque(Opaque<'a>),
-    /// A part of an object that no schema describes: it can only be compared.
+    /// An undeclared part of an object, which can only be compared.
     Preserved(&'a object::Value),
 }
 
-/// An object that an expression made.
+/// An object that an expression created.
 #[derive(Clone, Debug)]
 pub struct Message<'a> {
     pub name: Arc<str>,
     pub fields: Vec<(Arc<str>, Value<'a>)>,
-    /// How far the fields extend.
+    /// Depth and size of the fields.
     pub(crate) extent: Extent,
 }
 
@@ -113,7 +112,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// What Go calls the type of this value, where no type of the language is wanted.
+    /// The Go type name of this value, for upstream's error messages.
     pub(crate) fn go_name(&self) -> &str {
         match self {
             Self::Null => "types.Null",
@@ -131,7 +130,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether it is a part of an object that holds others, of which a schema tells.
+    /// Whether it is a list or map of an object, with a schema.
     fn is_described(&self) -> bool {
         matches!(
             self,
@@ -140,7 +139,7 @@ impl<'a> Value<'a> {
         )
     }
 
-    /// What `size()` is, where it is anything: characters, bytes, items, entries.
+    /// The result of `size()`, if defined: characters, bytes, items or entries.
     pub(crate) fn size(&self) -> Option<usize> {
         match self {
             Self::Text(text) => Some(text.chars().count()),
@@ -151,7 +150,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether this is what a field of its type holds when nobody has set it.
+    /// Whether this is the zero value of its type.
     pub(crate) fn is_zero(&self) -> bool {
         match self {
             Self::Null => true,

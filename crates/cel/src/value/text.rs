@@ -1,4 +1,4 @@
-//! A string that is in an object, or was made.
+//! Strings: borrowed from an object, or created.
 
 use std::{fmt, ops::Deref, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Moments and lengths of time as CEL has them: years 1 to 9999, nanoseconds.
+//! CEL timestamps (years 1 to 9999) and durations, in nanoseconds.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -12,7 +12,7 @@ pub(crate) const NANOS: i64 = 1_000_000_000;
 const FIRST: i64 = -62_135_596_800;
 const LAST: i64 = 253_402_300_799;
 
-/// A moment: seconds since 1970, and nanoseconds in the second.
+/// A timestamp: seconds since 1970, and nanoseconds of the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp {
     pub(crate) seconds: i64,
@@ -20,13 +20,13 @@ pub struct Timestamp {
 }
 
 impl Default for Timestamp {
-    /// Go's zero: the first of January of the year 1.
+    /// Go's zero time: 1 January of year 1.
     fn default() -> Self {
         Self { seconds: FIRST, nanos: 0 }
     }
 }
 
-/// Year, month, day and so on of a moment, somewhere.
+/// The date and time of a timestamp in some time zone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Civil {
     pub(crate) year: i64,
@@ -50,7 +50,7 @@ impl Timestamp {
         }
     }
 
-    /// RFC 3339, as Go reads it.
+    /// Parses RFC 3339 like Go.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (date, time) = text.split_at_checked(10)?;
         let midnight = Self::parse_date(date)?;
@@ -86,7 +86,7 @@ impl Timestamp {
         valid.then_some(Self { seconds, nanos })
     }
 
-    /// `2006-01-02`.
+    /// Parses `2006-01-02`.
     pub(crate) fn parse_date(text: &str) -> Option<Self> {
         let mut parts = text.split('-');
         let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
@@ -99,7 +99,7 @@ impl Timestamp {
         valid.then(|| Self { seconds: days_before(year, month, day) * 86_400, nanos: 0 })
     }
 
-    /// This moment on a clock that is `offset` seconds ahead of UTC.
+    /// The date and time at `offset` seconds ahead of UTC.
     pub(crate) fn civil(self, offset: i64) -> Civil {
         let seconds = self.seconds + offset;
         let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -124,7 +124,7 @@ impl Timestamp {
         Self::new(seconds + total / NANOS, nanos)
     }
 
-    /// How long after `other` this is.
+    /// The duration since `other`.
     pub(crate) fn since(self, other: Self) -> Result<i64, Error> {
         let seconds = i128::from(self.seconds) - i128::from(other.seconds);
         let nanos = seconds * i128::from(NANOS) + i128::from(self.nanos) - i128::from(other.nanos);
@@ -146,7 +146,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// A length of time as CEL prints it: seconds.
+/// Formats a duration like CEL: in seconds.
 pub(crate) fn duration_text(nanos: i64) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
     let nanos = nanos.unsigned_abs();
@@ -159,7 +159,7 @@ pub(crate) fn duration_text(nanos: i64) -> String {
     format!("{sign}{whole}.{}s", rest.trim_end_matches('0'))
 }
 
-/// A length of time as Go reads it, to the nanosecond.
+/// Parses a duration like Go, in nanoseconds.
 pub(crate) fn parse_duration(text: &str) -> Option<i64> {
     let (negative, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),

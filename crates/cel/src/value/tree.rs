@@ -1,4 +1,4 @@
-//! Between trees and values.
+//! Conversion between objects and CEL values.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -18,7 +18,7 @@ use crate::{
     library::parse_openapi_duration,
 };
 
-/// A part of an object as a value; without a schema it is what its JSON is.
+/// A part of an object as a CEL value; without a declaration it has the type of its JSON.
 pub(crate) fn from_tree<'a>(
     tree: &'a object::Value,
     node: Option<&'a DeclType>,
@@ -93,7 +93,7 @@ fn date(text: &str) -> Result<Timestamp, Error> {
     })
 }
 
-/// With a zone or without one; nothing is the beginning of all.
+/// Parses a date-time with or without a zone; an empty string is the zero time.
 fn date_time(text: &str) -> Result<Timestamp, Error> {
     let begins = |end: usize| {
         text.get(..end).is_some_and(|part| Timestamp::parse(&format!("{part}Z")).is_some())
@@ -109,7 +109,7 @@ fn date_time(text: &str) -> Result<Timestamp, Error> {
     })
 }
 
-/// What Go says of a moment that does not follow a layout, or is followed by something.
+/// Go's error message for a time that does not match a layout, or has extra text.
 fn unreadable(text: &str, layout: &str, rest: Option<&str>) -> String {
     if let Some(rest) = rest {
         return format!("parsing time {}: extra text: {}", quote(text), quote(rest));
@@ -118,12 +118,12 @@ fn unreadable(text: &str, layout: &str, rest: Option<&str>) -> String {
     why.replace("2006-01-02T15:04:05Z07:00", layout)
 }
 
-/// The letters of URLs, as upstream reads them.
+/// Decodes URL-safe base64, as upstream does.
 fn bytes(text: &str) -> Result<Arc<[u8]>, Error> {
     URL_SAFE.decode(text.as_bytes()).map(Arc::from).map_err(|error| {
         let at = match error {
             DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
-            // Where the last four letters would begin.
+            // The start of the last group of four characters.
             _ => text.len() / 4 * 4,
         };
         let why = format!("illegal base64 data at input byte {at}");
@@ -131,7 +131,7 @@ fn bytes(text: &str) -> Result<Arc<[u8]>, Error> {
     })
 }
 
-/// A value as a tree, where JSON can say it.
+/// Converts a value to JSON, where that is possible.
 pub(crate) fn to_tree(value: &Value<'_>) -> Result<object::Value, Error> {
     Ok(match value {
         Value::Null | Value::Optional(None) => object::Value::Null,
@@ -189,7 +189,7 @@ fn plain(tree: &object::Value) -> Value<'_> {
     }
 }
 
-/// What Go calls the type of such JSON.
+/// The Go type name of a JSON value.
 fn go_type(tree: &object::Value) -> &'static str {
     match tree {
         object::Value::Null => "<nil>",

@@ -1,4 +1,4 @@
-//! What is refused, in which words and where.
+//! Compile errors: messages and positions.
 
 use std::sync::Arc;
 

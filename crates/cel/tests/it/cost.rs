@@ -1,4 +1,4 @@
-//! Estimates, by what a schema says of sizes.
+//! Cost estimates and actual costs.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ const SCHEMA: &str = r#"{"type": "object", "properties": {
     "ms": {"type": "object", "additionalProperties": {"type": "string"}},
     "o": {"type": "object", "properties": {"x": {"type": "integer"}}}}}"#;
 
-/// The value of an expression, and what it cost.
+/// The value of an expression, and its cost.
 fn spent(source: &str, budget: u64) -> (String, u64) {
     let value = from_json(
         br#"{"s": "abc", "i": 3, "b": true, "ls": ["a", "b"], "li": [3, 1], "ms": {"a": "x"},
@@ -69,7 +69,7 @@ fn spent(source: &str, budget: u64) -> (String, u64) {
 #[test]
 fn evaluation_costs_what_it_reads_and_makes() {
     for (source, value, cost) in [
-        // Reading costs a step each and one more; within a choice and as an index it does not.
+        // Each step costs one, plus one for the attribute; not within a conditional or as an index.
         ("self.b", "true", 2),
         ("has(self.o.x)", "true", 2),
         ("self.b ? self.b : self.b", "true", 3),
@@ -77,10 +77,10 @@ fn evaluation_costs_what_it_reads_and_makes() {
         ("self.ls[self.o.x] == 'b'", "true", 6),
         ("(self.b ? self.o : self.o).x == 1", "true", 5),
         ("self.o == self.o", "true", 5),
-        // What is not there costs nothing.
+        // A missing value costs nothing.
         ("self.ms[?'zz'].orValue('k') == 'k'", "true", 3),
         ("self.?n.hasValue()", "false", 2),
-        // What stands there has been made before.
+        // Literals are created at compile time.
         ("self.s in ['abc', 'b']", "true", 2),
         ("1 in [] || self.b", "true", 2),
         ("[1, 2, 3].map(x, x * self.i).sum() == 18", "true", 53),
@@ -88,7 +88,7 @@ fn evaluation_costs_what_it_reads_and_makes() {
         ("optional.of(1).optMap(x, 2).value() == 2", "true", 5),
         ("{'a': 1, 'a': self.i}.a == 3", "true", 35),
         ("lists.range(self.i) == [0, 1, 2]", "true", 17),
-        // Failing costs too.
+        // Failing calls are charged as well.
         ("lists.range(-self.i) == []", "lists.range: size must be non-negative, got -3", 15),
         (
             "self.by == b'a'",
@@ -116,12 +116,12 @@ fn an_evaluation_ends_with_its_budget() {
     let source = "[1, 2, 3].map(x, x * self.i).sum() == 18";
     assert_eq!(spent(source, 53).0, "true");
     assert_eq!(spent(source, 52).0, "operation cancelled: actual cost limit exceeded");
-    // What is too large is never made.
+    // A value that is too large is never created.
     assert_eq!(
         spent("lists.range(self.i * 1000000000000).size() > 1", u64::MAX).0,
         "operation cancelled: actual cost limit exceeded"
     );
-    // Nothing that follows can help.
+    // The error is not absorbed.
     let source = "[1, 2, 3].map(x, x * self.i).sum() == 1 || true";
     assert_eq!(spent(source, 20).0, "operation cancelled: actual cost limit exceeded");
 }

@@ -1,4 +1,4 @@
-//! Expressions and what becomes of them.
+//! Integration tests of the CEL implementation.
 
 mod compile;
 mod cost;

@@ -1,11 +1,11 @@
-//! No text, however broken, makes it panic.
+//! Fuzz tests: no source makes the implementation panic.
 
 use std::sync::Arc;
 
 use cel::{Bindings, Environment, Type};
 use object::from_json;
 
-/// A small generator of numbers, the same every time.
+/// A pseudo-random generator with a fixed seed.
 struct Random(u64);
 
 impl Random {
@@ -112,7 +112,7 @@ fn expressions_nest_as_deep_as_a_small_stack_bears() {
     assert!(refused > 0);
 }
 
-/// Each link copies what it is called on.
+/// Each link copies its target.
 #[test]
 fn a_chain_of_copies_does_not_double_without_end() {
     let source = format!("optional.of(1){}", ".optMap(x, x)".repeat(200));
@@ -122,7 +122,7 @@ fn a_chain_of_copies_does_not_double_without_end() {
     assert!(before.elapsed().as_secs() < 20, "{:?}", before.elapsed());
 }
 
-/// Each link makes the value deeper by all of its brackets.
+/// Each link nests the value more deeply.
 #[test]
 fn a_value_that_is_made_link_by_link_stays_shallow() {
     let (open, close) = ("[".repeat(100), "]".repeat(100));
@@ -136,7 +136,7 @@ fn a_value_that_is_made_link_by_link_stays_shallow() {
     assert!(compiled(&links).is_err());
 }
 
-/// Each link has a type that is twice as large.
+/// Each link doubles the size of the type.
 #[test]
 fn a_type_that_doubles_link_by_link_is_refused() {
     let source = format!("[1]{}", ".map(x, {x: x})".repeat(60));
@@ -153,7 +153,7 @@ fn many_calls_are_checked_in_time() {
     assert!(before.elapsed().as_secs() < 20, "{:?}", before.elapsed());
 }
 
-/// What a few characters can make of a value is bounded, whatever the language says it costs.
+/// The size of a value that a short expression creates is bounded, whatever its nominal cost.
 #[test]
 fn no_expression_makes_more_than_memory_holds() {
     let environment = Arc::new(Environment::new().with_variable("self", Type::Dyn));

@@ -1,4 +1,4 @@
-//! Rules of custom resources: what of a schema is refused, and what of an object.
+//! CRD validation rules: errors in schemas and in objects.
 
 use cel::CrdRuleCompiler;
 use object::{Value, from_json};

@@ -77,11 +77,18 @@ impl ShimClient {
         spec: &SandboxSpec,
     ) -> io::Result<StartedShim> {
         std::fs::write(folder.join(SPEC), serde_json::to_vec(spec)?)?;
-        let mut child = tokio::process::Command::new(program.by_descriptor())
+        let mut command = tokio::process::Command::new(program.by_descriptor());
+        command.env_clear();
+        // in a build of tests/coverage/run, a child's counters go where its parent's go
+        if option_env!("TIPHYS_COVERAGE").is_some()
+            && let Some(file) = std::env::var_os("LLVM_PROFILE_FILE")
+        {
+            command.env("LLVM_PROFILE_FILE", file);
+        }
+        let mut child = command
             .arg0(&program.path)
             .args(&program.args)
             .arg(folder)
-            .env_clear()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(File::create(folder.join("shim.log"))?)

@@ -49,7 +49,9 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         period: config.autoscaler_period,
         clock: config.clock.clone(),
     };
-    Controller::new("horizontal-pod-autoscaler", cx, scalers).start();
+    Controller::new("horizontal-pod-autoscaler", cx, scalers)
+        .queue_named("horizontalpodautoscaler")
+        .start();
 }
 
 #[derive(Debug)]

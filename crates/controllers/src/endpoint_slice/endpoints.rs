@@ -20,6 +20,7 @@ pub(crate) fn start(cx: &Context, _: &Config) {
     };
     let services = controller.services.clone();
     Controller::new("endpoints", cx, controller)
+        .queue_named("endpoint")
         .watches::<Pod>(move |pod| selecting(pod, &services))
         .watches::<Endpoints>(|own| vec![NamespacedName::from_meta(own.metadata())])
         .start();

@@ -51,11 +51,12 @@ pub(crate) fn start(cx: &Context, _: &Config) {
     let collector = Arc::new(Collector {
         cx: part.clone(),
         graph: Mutex::default(),
-        queue: WorkQueue::default(),
+        queue: Arc::default(),
         mapper: Mutex::default(),
         absent: Mutex::default(),
         ready: watch::channel(false).0,
     });
+    collector.queue.measure("garbage_collector_attempt_to_delete", cx.metrics());
     let this = collector.clone();
     part.keep("garbage-collector", move || this.clone().discover());
     for _ in 0..WORKERS {
@@ -69,7 +70,7 @@ struct Collector {
     cx: Context,
     graph: Mutex<Graph>,
     /// Uids of those that may have to go, or to be let go.
-    queue: WorkQueue<Text>,
+    queue: Arc<WorkQueue<Text>>,
     mapper: Mutex<Arc<RestMapper>>,
     absent: Mutex<HashSet<Absent>>,
     /// Whether all caches have been filled, as far as they can be.

@@ -12,6 +12,7 @@ pub(super) fn start(cx: &Context) {
     let orphans = Orphans { jobs: cx.cached_api(), pods: cx.cached_api() };
     let pods = orphans.pods.clone();
     Controller::new("job-orphans", cx, orphans)
+        .queue_named("job_orphan_pod")
         .watches::<Job>(move |job| {
             pods.owned_by(job).iter().map(|pod| NamespacedName::from_meta(pod.metadata())).collect()
         })

@@ -23,6 +23,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
     };
     let pods = eviction.pods.clone();
     Controller::new("taint-eviction", cx, eviction)
+        .queue_named("noexec_taint_pod")
         .watches::<Node>(move |node| {
             if !node.spec().taints().iter().any(is_no_execute) {
                 return Vec::new();

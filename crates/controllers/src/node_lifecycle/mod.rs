@@ -50,6 +50,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         clock: config.clock.clone(),
     };
     Controller::new("nodelifecycle", cx, lifecycle)
+        .queue_named("node_lifecycle_controller")
         .watches::<Pod>(|pod| {
             let suspicious = pod.is_ready() && pod.is_scheduled();
             suspicious

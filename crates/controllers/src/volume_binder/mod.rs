@@ -51,6 +51,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
     };
     index_claims(&binder.pods);
     let claims = Controller::new("persistentvolume-binder", cx, Claims(binder.clone()))
+        .queue_named("claims")
         .watches::<PersistentVolume>(|volume| {
             let reference = volume.spec().claim_ref();
             reference.map(|it| NamespacedName::new(it.namespace(), it.name())).into_iter().collect()
@@ -59,6 +60,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
     let waiting = claims.queue();
     claims.resync_every(RESYNC).start();
     Controller::new("persistentvolume-binder", cx, Volumes { binder, waiting })
+        .queue_named("volumes")
         .watches::<PersistentVolumeClaim>(|claim| {
             let name = claim.spec().volume_name();
             (!name.is_empty()).then(|| NamespacedName::new("", name)).into_iter().collect()

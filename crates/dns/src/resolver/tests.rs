@@ -1,4 +1,4 @@
-//! Over real sockets on the loopback.
+//! Tests over real sockets on the loopback interface.
 
 use super::*;
 use crate::{serve, service_entry::ServiceEntry};
@@ -15,7 +15,7 @@ use tokio::{
 
 const SOON: Duration = Duration::from_mins(1);
 
-/// A server with a few names, as long as it is kept.
+/// A server with a few names, which runs until this is dropped.
 struct World {
     address: SocketAddr,
     resolver: Arc<Resolver>,
@@ -104,7 +104,7 @@ fn texts(message: &Message) -> Vec<String> {
     message.answers.iter().map(|record| record.data.to_string()).collect()
 }
 
-/// A name server that knows one address for every name, and how often it was asked.
+/// An upstream server that answers every name with one address, and counts the queries.
 async fn upstream(tasks: &mut JoinSet<()>) -> (SocketAddr, Arc<AtomicUsize>) {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
     let address = socket.local_addr().expect("an address");
@@ -229,7 +229,7 @@ async fn nonsense_is_refused() {
     update[2] = 4 << 3;
     assert_eq!(code(world.udp(&update).await), ResponseCode::NotImp);
     let mut version = good.clone();
-    let at = version.len() - 5; // of the OPT record, which is the last
+    let at = version.len() - 5; // in the OPT record, which is the last
     version[at] = 1;
     assert_eq!(u16::from(code(world.udp(&version).await)), 16, "BADVERS");
     let transfer = question("cluster.local.", RecordType::AXFR, None);

@@ -50,7 +50,7 @@ fn name(text: &str) -> Name {
     Name::from_ascii(text).expect("a name")
 }
 
-/// In short: the data of the records, or what else was found.
+/// The result of a lookup in short form.
 fn ask(zone: &Zone, question: &str, kind: RecordType) -> String {
     match zone.lookup(&name(question), kind) {
         Lookup::NotInZone => "elsewhere".to_owned(),
@@ -161,8 +161,8 @@ fn both_families_of_a_host_are_one() {
     assert_eq!(entry.host("db-0").expect("a host").ports.len(), 1);
 }
 
-/// Whoever writes slices chooses how many addresses a service has: neither taking them in nor one question about them
-/// may keep other questions waiting.
+/// The author of EndpointSlices controls how many addresses a Service has: neither adding them nor a query for them may
+/// delay other queries.
 #[test]
 fn many_addresses_cost_little() {
     let endpoint = |host: bool, n: usize| {

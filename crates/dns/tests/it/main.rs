@@ -1,4 +1,4 @@
-//! The whole server, from the API's objects to answers.
+//! The whole DNS server, from API objects to responses.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -43,7 +43,7 @@ async fn ask(server: SocketAddr, name: &str) -> (ResponseCode, Vec<String>) {
     (answer.metadata.response_code, data)
 }
 
-/// Asks until the answer is that.
+/// Queries until the response is as expected.
 async fn becomes(server: SocketAddr, name: &str, expected: (ResponseCode, &[&str])) {
     let until = async {
         loop {
@@ -66,7 +66,7 @@ async fn get(server: SocketAddr, path: &str) -> String {
     answer
 }
 
-/// Connections from another address that say nothing: more than there are places.
+/// More idle connections from another address than the server accepts.
 async fn hold(server: SocketAddr) -> Vec<TcpStream> {
     let mut held = Vec::new();
     for _ in 0..300 {

@@ -1,10 +1,11 @@
 //! `port-forward`: connections to ports here go to ports of a pod.
 //!
-//! One SPDY connection carries them all, each as a stream of data and one for an error. With
-//! servers that refuse SPDY, every connection has a WebSocket of its own, on which channel 0
-//! carries the data and channel 1 an error; both begin with the number of the port.
+//! One SPDY connection carries them all, each as a stream of data and one for an error. It is inside the messages
+//! of a WebSocket where the server knows that. With servers that refuse both, every connection has a WebSocket of
+//! its own, on which channel 0 carries the data and channel 1 an error; both begin with the number of the port.
 
 mod carrier;
+mod tunnel;
 
 use futures_util::StreamExt as _;
 use object::Value;
@@ -136,7 +137,8 @@ async fn serve(
 ) -> Result {
     // Nobody listens here before the other side has answered once.
     let first = pairs.first().map_or(0, |(_, remote)| *remote);
-    let carrier = Carrier::connect(call.server()?, path, first).await?;
+    let tunnels = call.environment.port_forward_websockets;
+    let carrier = Carrier::connect(call.server()?, path, first, tunnels).await?;
     let mut listeners = Vec::new();
     for (local, remote) in pairs {
         let mut bound = *local;

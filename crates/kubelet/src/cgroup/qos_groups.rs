@@ -146,6 +146,14 @@ pub(crate) fn start(host: &Arc<KubeletContext>) -> Result<(), Error> {
             host.record_node_event(EventType::Warning, "FailedNodeAllocatableEnforcement", why);
             sleep(RETRY).await;
         }
+        let mut messages = vec!["Updated Node Allocatable limit across pods".to_owned()];
+        let groups = host.config.reserved_groups.iter();
+        messages.extend(
+            groups.map(|one| format!("Updated limits on {} cgroup {}", one.name, one.path)),
+        );
+        for message in messages {
+            host.record_node_event(EventType::Normal, "NodeAllocatableEnforced", message);
+        }
     });
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The node in the API: made once, told of every change, its lease renewed.
 
+mod events;
 mod lease;
 pub(crate) mod machine;
 mod register;
@@ -9,9 +10,11 @@ use std::{sync::Arc, time::Duration};
 
 use api::core::Node;
 use object::Value;
+use runtime::EventType;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
+use self::events::Recorded;
 use crate::{Config, KubeletContext};
 
 /// How often the node is looked at.
@@ -30,6 +33,7 @@ pub(crate) fn start(host: &Arc<KubeletContext>, port: u16) {
     let host = host.clone();
     let cx = host.cx.clone();
     lease::start(&host);
+    host.record_node_event(EventType::Normal, "Starting", "Starting kubelet.".to_owned());
     cx.keep("node", move || {
         let host = host.clone();
         async move {
@@ -37,15 +41,18 @@ pub(crate) fn start(host: &Arc<KubeletContext>, port: u16) {
             let mut last = Instant::now();
             let began = Instant::now();
             let mut range = String::new();
+            let mut recorded = Recorded::new();
             loop {
                 sync_pod_cidr(&host, &mut range).await;
+                recorded.record_schedulable(&host);
                 let status = status::of(&host, port).await;
                 let ready = status::is_ready(&status);
                 let due = told.as_ref() != Some(&status::without_times(&status))
                     || last.elapsed() >= STATUS_REPORT_FREQUENCY;
                 if due {
                     match register::write(&host, &status).await {
-                        Ok(()) => {
+                        Ok(before) => {
+                            recorded.record_status(&host, before.as_ref(), &status);
                             told = Some(status::without_times(&status));
                             last = Instant::now();
                         }
@@ -57,7 +64,7 @@ pub(crate) fn start(host: &Arc<KubeletContext>, port: u16) {
                     () if began.elapsed() < STARTUP_PERIOD => SOON,
                     () => LATER,
                 };
-                // a range that the API has just given is passed on at once
+                // a range that the API has just given is passed on at once, and a cordon makes an event
                 if let Some(nodes) = host.node_changes() {
                     let _ = timeout(wait, nodes.notified()).await;
                 } else {

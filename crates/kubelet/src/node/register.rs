@@ -9,15 +9,20 @@ use object::{Lens, NamespacedName, Value};
 use super::text;
 use crate::{Config, KubeletContext};
 
-/// Makes the node if it is missing, keeps its labels, and writes its status.
-pub(crate) async fn write(host: &KubeletContext, status: &Value) -> Result<(), Error> {
+/// Creates the node if it is missing, keeps its labels, and writes its status. Returns the node as it was
+/// before; none if it is new.
+pub(crate) async fn write(host: &KubeletContext, status: &Value) -> Result<Option<Node>, Error> {
     let api = Api::<Node>::new(host.cx.client());
     let key = NamespacedName::new("", &host.config.node_name);
+    let mut is_new = false;
     let node = match api.get(&key).await {
         Err(error) if error.is_not_found() && host.config.register_node => {
             match api.create(Node::from(new(&host.config, status))).await {
                 Err(error) if error.is_already_exists() => api.get(&key).await?,
-                made => made?,
+                made => {
+                    is_new = true;
+                    made?
+                }
             }
         }
         found => found?,
@@ -35,7 +40,8 @@ pub(crate) async fn write(host: &KubeletContext, status: &Value) -> Result<(), E
     }
     let mut patch = Value::object();
     patch["status"] = keep_transitions(node.tree(), status);
-    api.patch_status(&key, &Patch::Strategic(patch)).await.map(drop)
+    api.patch_status(&key, &Patch::Strategic(patch)).await?;
+    Ok((!is_new).then_some(node))
 }
 
 pub(super) fn new(config: &Config, status: &Value) -> Value {

@@ -134,6 +134,11 @@ impl StepContext {
 
     async fn sandbox(&self, attempt: u32) -> Result<(), WaitingReason> {
         let refused = |error: String| ("CreatePodSandboxError".to_owned(), error);
+        if attempt > 0 {
+            let message = "Pod sandbox changed, it will be killed and re-created.";
+            let kind = EventType::Normal;
+            self.host.record_event(&self.pod, "", kind, "SandboxChanged", message.into());
+        }
         let config = sandbox::config(&self.host.config, &self.pod, attempt).map_err(refused)?;
         let handler = match self.pod.spec().runtime_class_name() {
             Some(class) if !class.is_empty() => {

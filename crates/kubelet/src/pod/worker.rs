@@ -214,6 +214,9 @@ impl Worker {
         self.host.probe_metrics.forget(&uid);
         self.host.pods.forget(&self.host, &uid);
         self.host.statuses.mark_terminated(&uid);
+        if self.desired.is_static {
+            self.host.mirror_pods_changed.notify_one(); // its mirror pod goes now
+        }
     }
 
     fn name(&self) -> String {

@@ -1,4 +1,4 @@
-//! Reading a network's configuration, and what a plugin is given of it.
+//! Loading of CNI network configuration, and the input of a plugin.
 
 use super::result_cache::RuntimeConfig;
 use crate::{Error, Result, io_error};
@@ -12,7 +12,7 @@ const MIN_VERSION: CniVersion = CniVersion(0, 3, 0);
 const MAX_VERSION: CniVersion = CniVersion(1, 1, 0);
 const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
 
-/// Plugins that make one network together.
+/// A plugin list, which together forms one network.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NetworkConfigList {
     pub name: String,
@@ -22,12 +22,12 @@ pub struct NetworkConfigList {
     pub(super) plugins: Vec<Value>,
 }
 
-/// A version of the protocol.
+/// A version of the CNI specification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct CniVersion(pub(super) u8, pub(super) u8, pub(super) u8);
 
 impl NetworkConfigList {
-    /// The first configuration of a folder, by name.
+    /// Loads the first configuration of a directory, by name.
     pub fn load(folder: &Path) -> Result<Self> {
         let say = folder.display().to_string();
         let mut files: Vec<PathBuf> = fs::read_dir(folder)
@@ -62,7 +62,7 @@ impl NetworkConfigList {
             other => other.as_bool() == Some(true),
         };
         let (disable_check, disable_gc) = (flag("disableCheck"), flag("disableGC"));
-        // A lone plugin is a list of one.
+        // A single plugin is a list of one.
         let plugins = match value.get("plugins") {
             Some(Value::Array(plugins)) => plugins.clone(),
             Some(_) => return Err("plugins is not a list".to_owned()),
@@ -77,8 +77,8 @@ impl NetworkConfigList {
         Ok(Self { name, version, disable_check, disable_gc, plugins })
     }
 
-    /// What a plugin reads: its part, the network's name and version, the earlier
-    /// plugin's result and the wishes that it declares a capability for.
+    /// The input of a plugin: its configuration, the network's name and version, the previous result, and the runtime
+    /// configuration that it declares capabilities for.
     pub(super) fn plugin_config(
         &self,
         plugin: &Value,
@@ -112,7 +112,7 @@ impl NetworkConfigList {
         Value::Object(input)
     }
 
-    /// The program of a plugin, in the first folder that has it.
+    /// The path of a plugin's executable, in the first directory that has it.
     pub(super) fn plugin_path(&self, plugin: &Value, folders: &[PathBuf]) -> Result<PathBuf> {
         let kind = plugin_type(plugin).unwrap_or_default();
         let found = folders.iter().map(|folder| folder.join(kind)).find(|path| path.is_file());
@@ -126,7 +126,7 @@ fn plugin_type(plugin: &Value) -> Option<&str> {
     plugin["type"].as_str().filter(|kind| !kind.is_empty() && !kind.contains('/'))
 }
 
-/// The newest version that both sides know.
+/// The newest version that both sides support.
 fn version(value: &Value) -> Result<CniVersion, String> {
     let single = value["cniVersion"].as_str().unwrap_or("0.1.0");
     let many = value["cniVersions"].as_array().into_iter().flatten().filter_map(Value::as_str);

@@ -1,5 +1,6 @@
-//! One run of a plugin: environment and standard input in, JSON out.
+//! Execution of one plugin: environment and standard input in, JSON out.
 
+use super::processes::PluginProcesses;
 use crate::{Error, Result, io_error};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -7,11 +8,11 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
-/// Bytes of a result, of what is kept of its errors, and of one text in an error.
+/// Maximum sizes in bytes: of a result, of the retained stderr, and of one text in an error.
 const MAX_OUTPUT_BYTES: usize = 1024 * 1024;
 const LARGEST_ERRORS: usize = 64 * 1024;
 const LONGEST_TEXT: usize = 1024;
-/// How long what a plugin wrote may take to arrive after its end.
+/// How long to wait for remaining output after a plugin has exited.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub(super) enum Command {
     Gc,
 }
 
-/// What a plugin is told.
+/// The parameters of an execution.
 #[derive(Debug)]
 pub(super) struct Invocation {
     pub(super) command: Command,
@@ -33,10 +34,12 @@ pub(super) struct Invocation {
     pub(super) cni_path: Vec<PathBuf>,
     pub(super) stdin: String,
     pub(super) deadline: Duration,
+    /// The cgroup below which the plugin runs.
+    pub(super) parent_cgroup: String,
 }
 
-/// Runs a plugin and gives its result, null where it said nothing. When this returns, nothing of
-/// the plugin's process group runs any more.
+/// Runs a plugin and gives its result, null where it said nothing. When this returns, no process
+/// that the plugin has started runs any more.
 pub(super) async fn run(program: &Path, request: &Invocation) -> Result<Value> {
     let plugin = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let failed = |message: String| Error::Plugin {
@@ -45,7 +48,11 @@ pub(super) async fn run(program: &Path, request: &Invocation) -> Result<Value> {
         message,
         details: String::new(),
     };
-    let ran = tokio::time::timeout(request.deadline, run_process(program, request)).await;
+    let mut command = command(program, request);
+    let mut processes = PluginProcesses::contain(command.as_std_mut(), &request.parent_cgroup);
+    let running = run_process(&mut command, &mut processes, (program, request));
+    let ran = tokio::time::timeout(request.deadline, running).await;
+    processes.kill().await;
     let late = |_| failed(format!("no answer within {} s", request.deadline.as_secs()));
     let Ran { success, output, errors } = ran.map_err(late)??;
     if output.len() > MAX_OUTPUT_BYTES {
@@ -68,31 +75,26 @@ pub(super) async fn run(program: &Path, request: &Invocation) -> Result<Value> {
     })
 }
 
-/// How a plugin ended and what it wrote.
+/// The exit status and output of a plugin.
 struct Ran {
     success: bool,
-    /// Longer than `LARGEST` where it was too much.
+    /// Longer than `MAX_OUTPUT_BYTES` if it was too much.
     output: Vec<u8>,
     errors: Vec<u8>,
 }
 
-/// Ends all processes of a plugin that are left, also when the caller gives up.
-struct ProcessGroup(i32);
-
-impl Drop for ProcessGroup {
-    fn drop(&mut self) {
-        let _ = sys::process::kill(-self.0, 9); // mostly it has ended
-    }
-}
-
-async fn run_process(program: &Path, request: &Invocation) -> Result<Ran> {
+async fn run_process(
+    command: &mut tokio::process::Command,
+    processes: &mut PluginProcesses,
+    (program, request): (&Path, &Invocation),
+) -> Result<Ran> {
     let say = program.display().to_string();
-    let mut child = command(program, request).spawn().map_err(io_error(&say))?;
-    let group = child.id().and_then(|pid| i32::try_from(pid).ok()).map(ProcessGroup);
+    let mut child = command.spawn().map_err(io_error(&say))?;
+    processes.set_leader(child.id());
     let mut stdin = child.stdin.take().expect("piped");
     let stdout = child.stdout.take().expect("piped");
     let stderr = child.stderr.take().expect("piped");
-    // A plugin may end without reading its input: its answer counts, not the pipe.
+    // A plugin may exit without reading its input; only its output counts.
     let feed = async {
         let _ = stdin.write_all(request.stdin.as_bytes()).await;
         drop(stdin);
@@ -111,7 +113,7 @@ async fn run_process(program: &Path, request: &Invocation) -> Result<Ran> {
                 Err(TooMuch) => Ok(None),
             },
             status = child.wait() => {
-                drop(group); // what its children hold open is not waited for
+                processes.kill().await; // what its children hold open is not waited for
                 let _ = tokio::time::timeout(LAST_WORDS, &mut talk).await;
                 status.map(Some)
             }
@@ -121,7 +123,7 @@ async fn run_process(program: &Path, request: &Invocation) -> Result<Ran> {
     Ok(Ran { success, output, errors })
 }
 
-/// More than any result has.
+/// The output exceeds the limit.
 struct TooMuch;
 
 async fn read(mut from: impl AsyncRead + Unpin, into: &mut Vec<u8>) -> Result<(), TooMuch> {
@@ -133,7 +135,7 @@ async fn read(mut from: impl AsyncRead + Unpin, into: &mut Vec<u8>) -> Result<()
     Ok(())
 }
 
-/// Keeps the beginning and reads on, so that nobody waits for a full pipe.
+/// Keeps the beginning and discards the rest, so that the plugin does not block on a full pipe.
 async fn drain(mut from: impl AsyncRead + Unpin, into: &mut Vec<u8>) -> Result<(), TooMuch> {
     let mut part = vec![0; 4096];
     while let Ok(read @ 1..) = from.read(&mut part).await {
@@ -143,7 +145,7 @@ async fn drain(mut from: impl AsyncRead + Unpin, into: &mut Vec<u8>) -> Result<(
     Ok(())
 }
 
-/// A plugin's words as far as people read them. They end up in events and gRPC headers.
+/// A plugin's message, shortened and without control characters: it ends up in events and gRPC headers.
 fn shortened(text: &str) -> String {
     let text = text.trim();
     let end = text.floor_char_boundary(LONGEST_TEXT);

@@ -1,16 +1,16 @@
-//! What a plugin may answer with: it becomes part of pods' status, of routes and of rules.
+//! Validation of plugin results, which become part of pod status, routes and rules.
 
 use crate::{Cidr, Error, Result};
 use serde_json::Value;
 use std::net::IpAddr;
 use std::path::Path;
 
-/// More than any pod has.
+/// Maximum number of interfaces and addresses; no pod has more.
 const MOST: usize = 64;
-/// What the kernel takes, without the byte that ends it.
+/// Maximum length of an interface name in the kernel, without the terminating byte.
 const LONGEST_NAME: usize = 15;
 
-/// The addresses of a result, without their prefixes, in its order. `netns`: where the pod is.
+/// The IP addresses of a result, without prefix lengths, in its order. `netns` is the pod's network namespace.
 pub(super) fn addresses(result: &Value, netns: &Path) -> Result<Vec<IpAddr>> {
     let read = || -> Result<Vec<IpAddr>, String> {
         let interfaces = list(result, "interfaces")?;
@@ -26,7 +26,7 @@ pub(super) fn addresses(result: &Value, netns: &Path) -> Result<Vec<IpAddr>> {
     read().map_err(|why| Error::Configuration(format!("plugin result: {why}")))
 }
 
-/// A list that may be missing.
+/// An optional list.
 fn list<'a>(result: &'a Value, name: &str) -> Result<&'a [Value], String> {
     match &result[name] {
         Value::Null => Ok(&[]),

@@ -1,4 +1,4 @@
-//! Results on disk: one file per sandbox, with the configuration that made it.
+//! The result cache on disk: one file per sandbox, with the configuration that it was created with.
 
 use super::configuration::NetworkConfigList;
 use crate::{Attachment, Bandwidth, Error, PortMapping, Result, io_error};
@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use sys::durable_record::{self, Durability};
 
-/// What a pod wished for: part of what plugins are told again at `remove`.
+/// The runtime configuration of a pod, which plugins get again at `remove`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct RuntimeConfig {
     pub(super) ports: Vec<PortMapping>,
@@ -28,7 +28,7 @@ pub(super) struct CachedResult {
     result: Value,
 }
 
-/// What a plugin may answer with is bounded elsewhere; no result is larger.
+/// Maximum size of a file in bytes. Results are limited elsewhere, and none is larger.
 const LARGEST: u64 = 16 << 20;
 
 #[derive(Debug, Clone)]
@@ -92,7 +92,7 @@ impl ResultCache {
         durable_record::write(&path, &bytes, Durability::None).map_err(io_error(&say))
     }
 
-    /// What was kept of a sandbox; nothing where it cannot be read.
+    /// The cached result of a sandbox; `None` if it cannot be read.
     pub(super) fn read(&self, id: &str) -> Result<Option<CachedResult>> {
         Ok(read(&self.path(id)?))
     }
@@ -126,7 +126,7 @@ impl ResultCache {
     }
 }
 
-/// What cannot be read is said and put aside: plugins are then told to remove without it.
+/// Reads a file. An unreadable one is logged and moved aside; plugins then remove without the result.
 fn read(path: &Path) -> Option<CachedResult> {
     let read = durable_record::read(path, LARGEST).and_then(|bytes| {
         bytes.map(|bytes| serde_json::from_slice(&bytes).map_err(Into::into)).transpose()

@@ -1,4 +1,4 @@
-//! The CNI protocol against plugins that are shell scripts and say what they heard.
+//! Tests of the CNI protocol with plugins that are shell scripts and log their input.
 
 use network::{
     Attachment, Cni, CniExec, CniExecConfig, Error, NetworkNamespace, PortMapping, Protocol,
@@ -6,6 +6,7 @@ use network::{
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const PLUGIN: &str = r#"#!/bin/sh
@@ -21,6 +22,20 @@ struct Plugins {
     directory: tempfile::TempDir,
     exec: CniExec,
     namespace: NetworkNamespace,
+    parent_cgroup: String,
+}
+
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
+impl Drop for Plugins {
+    fn drop(&mut self) {
+        let hierarchies = sys::cgroup::Hierarchies::detect().expect("cgroups");
+        let group = hierarchies.group(&self.parent_cgroup).expect("a path");
+        group.remove_if_empty();
+        if !std::thread::panicking() {
+            assert!(!group.exists(), "{} is left", self.parent_cgroup);
+        }
+    }
 }
 
 impl Plugins {
@@ -41,13 +56,17 @@ impl Plugins {
             let script = PLUGIN.replace("LOG", &directory.path().join("log").display().to_string());
             program(&programs.join(name), &script);
         }
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let parent_cgroup = format!("/tiphys-network-test-{}-{number}", std::process::id());
         let exec = CniExec::new(CniExecConfig {
             conf_dir: configuration,
             bin_dirs: vec![programs],
             state_dir: kept,
             plugin_timeout: deadline,
+            parent_cgroup: parent_cgroup.clone(),
         });
-        Self { directory, exec, namespace: NetworkNamespace::create().expect("a namespace") }
+        let namespace = NetworkNamespace::create().expect("a namespace");
+        Self { directory, exec, namespace, parent_cgroup }
     }
 
     fn attachment(&self) -> Attachment {
@@ -67,7 +86,7 @@ impl Plugins {
         }
     }
 
-    /// What plugins heard since the last call.
+    /// The inputs of the plugins since the last call.
     fn heard(&self) -> Vec<String> {
         let path = self.directory.path().join("log");
         let text = std::fs::read_to_string(&path).unwrap_or_default();
@@ -139,8 +158,7 @@ async fn no_network_is_an_error_that_says_so() {
     assert!(error.to_string().contains("no network in"), "{error}");
 }
 
-/// Plugins that do what they should not: each fails in time, with a short error, and nothing of
-/// it runs on.
+/// Misbehaving plugins: each fails in time with a short error, and none of its processes keeps running.
 #[tokio::test]
 async fn hostile_plugins_are_contained() {
     let cases = [
@@ -163,7 +181,7 @@ async fn hostile_plugins_are_contained() {
         let mark = format!("cni-test-{}-{}", std::process::id(), name.replace(' ', "-"));
         let script = format!(
             "#!/bin/sh\nexport MARK={mark}\nfor i in 1 2 3; do (sleep 1000 & sleep 1000) & done\n\
-             {script}\n"
+             setsid sleep 1000 &\nsetsid sh -c 'setsid sleep 1000 & sleep 1000' &\n{script}\n"
         );
         program(&plugins.directory.path().join("bin/first"), &script);
         let began = std::time::Instant::now();
@@ -179,13 +197,14 @@ async fn hostile_plugins_are_contained() {
     }
 }
 
-/// What a plugin leaves running in the background does not hold up its answer, and ends with it.
+/// Background processes of a plugin do not delay its result, and are killed afterwards.
 #[tokio::test]
 async fn children_of_a_plugin_end_with_it() {
     let plugins = Plugins::new(r#"{"cniVersion":"1.1.0","name":"net","type":"first"}"#);
     let mark = format!("cni-test-{}-children", std::process::id());
     let script = format!(
         "#!/bin/sh\nexport MARK={mark}\nsleep 1000 &\n(sleep 1000 &) \n\
+         setsid sleep 1000 >/dev/null 2>&1 &\nsetsid sh -c 'setsid sleep 1000 & sleep 1000' &\n\
          echo '{{\"ips\": [{{\"address\": \"10.1.2.3/24\"}}]}}'\n"
     );
     program(&plugins.directory.path().join("bin/first"), &script);
@@ -202,7 +221,7 @@ async fn children_of_a_plugin_end_with_it() {
     }
 }
 
-/// How many processes have this in their environment.
+/// The number of processes with this text in their environment.
 fn still_run(mark: &str) -> usize {
     let all = std::fs::read_dir("/proc").expect("processes").flatten();
     let marked = |entry: &std::fs::DirEntry| {

@@ -1,5 +1,6 @@
-//! Real packets between namespaces of our own, none with a route out.
+//! Tests with real packets between network namespaces, none of which has a route to the outside.
 
 mod builtin;
 mod exec;
+mod localhost;
 mod world;

@@ -1,4 +1,4 @@
-//! A node and its pods: namespaces that live as long as the test.
+//! A node and its pods, as network namespaces that live as long as the test.
 
 use network::{Attachment, BuiltinConfig, BuiltinNetwork, Cni, NetworkNamespace};
 use std::io::{Read, Write};
@@ -34,7 +34,7 @@ impl World {
         Self { node, directory, network }
     }
 
-    /// The same directory and namespace, as after a restart of the process.
+    /// Restarts the network with the same directory and namespace.
     pub(crate) fn restart(&mut self) {
         self.network = start(&self.node, self.directory.path());
     }
@@ -69,7 +69,7 @@ pub(crate) fn path(namespace: &NetworkNamespace) -> PathBuf {
     format!("/proc/{}/fd/{}", std::process::id(), namespace.as_fd().as_raw_fd()).into()
 }
 
-/// Listens in a namespace and answers each connection with the caller's address.
+/// Listens in a namespace and answers each connection with the client's address.
 pub(crate) fn serve(namespace: &NetworkNamespace, address: impl Into<SocketAddr>) {
     let address = address.into();
     let listener =
@@ -81,7 +81,7 @@ pub(crate) fn serve(namespace: &NetworkNamespace, address: impl Into<SocketAddr>
     });
 }
 
-/// Connects from a namespace; gives the address that the server saw.
+/// Connects from a namespace and returns the address that the server saw.
 pub(crate) fn ask(
     namespace: &NetworkNamespace,
     address: impl Into<SocketAddr>,

@@ -1,4 +1,4 @@
-//! From text to tree.
+//! JSON decoder.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -13,14 +13,14 @@ use crate::{
     value::sort_and_dedup,
 };
 
-/// Where Go gives up. What nobody looks into may be so deep: no stack grows with it.
+/// Go's maximum nesting depth. It applies to raw JSON, which is skipped without recursion.
 const MAX_NESTING_DEPTH: usize = 10_000;
-/// Of how many oddities Go tells.
+/// Maximum number of strict decoding errors, as in Go.
 const MAX_STRICT_ERRORS: usize = 100;
-/// How many fields of an object may be given again with more to add; then only the last counts.
+/// How many duplicate fields of an object are merged; after that only the last one counts.
 const REPEATED: usize = 100;
 
-/// The text is not JSON.
+/// The input is not valid JSON.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
     #[error("unexpected end of JSON input")]
@@ -37,7 +37,7 @@ pub enum JsonError {
     Number(String),
 }
 
-/// What Go's decoder takes, and complains about if it is told to be strict: at this path.
+/// An unknown or duplicate field, at this path: an error with strict decoding, otherwise ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StrictError {
     UnknownField(String),
@@ -58,18 +58,18 @@ impl fmt::Display for StrictError {
     }
 }
 
-/// Reads one value. Of a name given twice the last counts.
+/// Decodes one value. Of duplicate fields the last one counts.
 pub fn from_json(text: &[u8]) -> Result<Value, JsonError> {
     whole(text, ExpectedType::Anything, None)
 }
 
-/// Reads one value that stands within a document, `depth` levels deep.
+/// Decodes one value that is nested `depth` levels deep in a document.
 pub fn from_json_within(text: &[u8], depth: usize) -> Result<Value, JsonError> {
     Reader { depth, ..Reader::new(text, None) }.parse_document(ExpectedType::Anything)
 }
 
-/// Reads one value, and tells what is odd about it in the order of the text: names given twice
-/// and, where the shape is known, names that it does not have.
+/// Decodes one value and collects strict decoding errors in the order of the input: duplicate fields and, if the schema
+/// is given, unknown fields.
 pub fn from_json_strict(
     text: &[u8],
     shape: Option<&StructSchema>,
@@ -82,19 +82,19 @@ pub fn from_json_strict(
     )
 }
 
-/// Keeps an object or a list as it is written, and reads anything else.
+/// Keeps an object or a list as raw JSON, and decodes anything else.
 pub fn from_json_raw(text: &[u8]) -> Result<Value, JsonError> {
     whole(text, ExpectedType::Raw, None)
 }
 
-/// Reads one value for somebody who tells what is wrong with it: entries are in the order of the
-/// text, so that none is found by its name, and numbers that are not whole are as written.
+/// Decodes one value for use in error messages. Object entries keep the order of the input (so they are unsorted and
+/// cannot be looked up by name), and non-integer numbers keep their source text.
 pub fn from_json_preserving_source(text: &[u8]) -> Result<Value, JsonError> {
     Reader { preserve_source: true, ..Reader::new(text, None) }
         .parse_document(ExpectedType::Unchecked)
 }
 
-/// Reads the value that the text begins with, and leaves the rest; `None` at the end.
+/// Decodes the value at the beginning of the text and advances past it; `None` at the end.
 pub fn from_json_next(text: &mut &str) -> Option<Result<Value, JsonError>> {
     let mut reader = Reader::new(text.as_bytes(), None);
     reader.space();
@@ -114,36 +114,36 @@ fn whole(
 
 struct Reader<'a> {
     text: &'a [u8],
-    /// As much of the text as is UTF-8: mostly all.
+    /// The part of the input that is valid UTF-8, usually all of it.
     utf8_prefix: &'a str,
     at: usize,
     depth: usize,
     strict_errors: Option<&'a mut Vec<StrictError>>,
-    /// Whether everything stays as it is written.
+    /// Whether entries and numbers are kept as written.
     preserve_source: bool,
 }
 
-/// What has been read of an object.
+/// The entries of an object that have been decoded so far.
 struct PartialObject {
     fields: Vec<(FieldId, Value)>,
-    /// Those whose names are no words.
+    /// Entries whose names are not interned.
     entries: Vec<(Text, Value)>,
-    /// How many fields have been given again.
+    /// Number of duplicate fields.
     repeated: usize,
 }
 
-/// What is known of a value before it is read.
+/// The expected type of a value.
 #[derive(Clone, Copy)]
 enum ExpectedType<'a> {
     Anything,
     Type(&'a Type),
-    /// A struct, and whether it is the whole.
+    /// A struct, and whether it is the top-level object.
     Struct(&'a StructSchema, bool),
-    /// What reads itself, or nobody knows: nothing is told of it.
+    /// A type that is not checked here: no strict errors are reported in it.
     Unchecked,
-    /// Nobody looks into it: it is kept as it is written.
+    /// Kept as raw JSON.
     Raw,
-    /// The same, without white space: managed fields are compared as they are.
+    /// Kept as raw JSON without white space: managedFields are compared as text.
     RawCompact,
 }
 
@@ -233,7 +233,7 @@ impl<'a> Reader<'a> {
             b'-' | b'0'..=b'9' => {
                 let (from, number) = (self.at, self.number());
                 match &number {
-                    // The way in which a quantity is written is part of it.
+                    // A quantity keeps the way in which it was written.
                     Ok(_) if matches!(expect, ExpectedType::Type(Type::Quantity)) => {
                         Ok(self.since(from)?.into())
                     }
@@ -262,9 +262,9 @@ impl<'a> Reader<'a> {
         value
     }
 
-    /// Goes over a value that is well formed, however deep it is.
+    /// Skips a well-formed value of any depth.
     fn skip(&mut self) -> Result<(), JsonError> {
-        // How those end that have begun.
+        // The closing brackets of the open objects and lists.
         let mut open = Vec::new();
         loop {
             self.space();
@@ -307,7 +307,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The name of an entry and the colon behind it.
+    /// The name of an entry and the colon after it.
     fn name(&mut self) -> Result<Cow<'a, str>, JsonError> {
         self.space();
         if self.peek()? != b'"' {
@@ -454,7 +454,7 @@ impl<'a> Reader<'a> {
         self.text.get(self.at).copied().ok_or(JsonError::End)
     }
 
-    /// What stands here; behind the end a space, as Go has it.
+    /// The current byte; at the end a space, as in Go.
     fn current_byte(&self) -> u8 {
         self.text.get(self.at).copied().unwrap_or(b' ')
     }
@@ -464,7 +464,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A character as Go quotes it in such messages.
+/// A character as Go quotes it in error messages.
 fn quoted(c: char) -> String {
     match c {
         '\'' => r"'\''".to_owned(),

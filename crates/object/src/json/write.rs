@@ -1,17 +1,17 @@
-//! From tree to text, escaped as Go escapes.
+//! JSON encoder, with Go's escaping.
 
 use std::{io::Write, sync::Arc};
 
 use crate::Value;
 
-/// The text of a tree, without white space.
+/// Encodes a value as compact JSON.
 pub fn to_json(value: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     write_json(value, &mut out);
     out
 }
 
-/// Appends the text of a tree.
+/// Appends a value as compact JSON.
 pub fn write_json(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Null => out.extend_from_slice(b"null"),
@@ -46,7 +46,7 @@ pub fn write_json(value: &Value, out: &mut Vec<u8>) {
                 if let Value::Map(_) = value {
                     write_json_string(name, out);
                 } else {
-                    // No word has anything to escape.
+                    // No interned name needs escaping.
                     out.push(b'"');
                     out.extend_from_slice(name.as_bytes());
                     out.push(b'"');
@@ -59,14 +59,14 @@ pub fn write_json(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// The text of a tree for people: a line for every entry, two spaces for every level.
+/// Encodes a value as indented JSON: a line per entry, two spaces per level.
 pub fn to_json_pretty(value: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);
     pretty(value, 0, &mut out);
     out
 }
 
-/// JSON that is known to be well formed as Go writes it: without white space, and escaped.
+/// Rewrites well-formed JSON as Go does: without white space, and escaped.
 pub(super) fn compact(text: &str) -> Arc<str> {
     if is_compact(text) {
         return text.into();
@@ -80,7 +80,7 @@ fn is_special(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'<' | b'>' | b'&' | 0xe2)
 }
 
-/// Many bytes are looked at together: nearly always there is nothing to find.
+/// Tests many bytes at once, because nearly always none is special.
 fn is_compact(text: &str) -> bool {
     let plain = |part: &[u8]| !part.iter().fold(false, |found, byte| found | is_special(*byte));
     text.as_bytes().chunks(64).all(plain)
@@ -161,7 +161,7 @@ fn number(mut n: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// As Go prints them: plain in the middle, with an exponent at the ends.
+/// Formats a float like Go: plain in the middle range, with an exponent outside.
 fn float(n: f64, out: &mut Vec<u8>) {
     let size = n.abs();
     if size != 0.0 && !(1e-6..1e21).contains(&size) {
@@ -177,7 +177,7 @@ fn float(n: f64, out: &mut Vec<u8>) {
     }
 }
 
-/// Bytes that do not stand for themselves, or may not: U+2028 and U+2029 begin with 0xe2.
+/// Bytes that must or may have to be escaped: U+2028 and U+2029 begin with 0xe2.
 const SPECIAL: [bool; 256] = {
     let mut special = [false; 256];
     let mut byte = 0;
@@ -193,7 +193,7 @@ const SPECIAL: [bool; 256] = {
     special
 };
 
-/// Appends a text in its quotes.
+/// Appends a quoted and escaped string.
 pub fn write_json_string(text: &str, out: &mut Vec<u8>) {
     let mut rest = text.as_bytes();
     out.reserve(rest.len() + 2);
@@ -207,7 +207,7 @@ pub fn write_json_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Writes what stands for the first byte, and gives how many it stood for.
+/// Writes the escape of the first byte, and returns how many bytes it stands for.
 fn escape(rest: &[u8], out: &mut Vec<u8>) -> usize {
     let escape: &[u8] = match *rest {
         [b'"', ..] => b"\\\"",
@@ -220,7 +220,7 @@ fn escape(rest: &[u8], out: &mut Vec<u8>) -> usize {
         [b'<', ..] => b"\\u003c",
         [b'>', ..] => b"\\u003e",
         [b'&', ..] => b"\\u0026",
-        // line ends to JavaScript
+        // line separators in JavaScript
         [0xe2, 0x80, last @ (0xa8 | 0xa9), ..] => {
             write(out, format_args!("\\u202{:x}", last & 0xf));
             return 3;

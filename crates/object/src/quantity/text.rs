@@ -1,4 +1,4 @@
-//! Quantities as text: what is read, and how upstream prints it again.
+//! Parsing and formatting of quantities, like upstream.
 
 use std::{fmt, str::FromStr};
 
@@ -61,7 +61,7 @@ impl fmt::Display for Quantity {
         let short = digits.trim_end_matches('0');
         let zeros = i32::try_from(digits.len() - short.len()).unwrap_or(i32::MAX);
         let scale = self.scale.saturating_add(zeros);
-        // Zeros before the point that suffixes cannot stand for would have to be written out.
+        // Zeros before the point that no suffix covers would have to be written out.
         let largest = if self.format == Format::BinarySi { 0 } else { 18 };
         let written = usize::try_from(scale.saturating_sub(largest)).unwrap_or(0);
         let fits = short.len().saturating_add(written) <= KEPT_DIGITS;
@@ -94,23 +94,23 @@ impl fmt::Display for Quantity {
 
 struct Parts<'a> {
     negative: bool,
-    /// Whether a digit stands in front of the suffix.
+    /// Whether a digit precedes the suffix.
     has_digits: bool,
     whole: &'a str,
     fraction: &'a str,
     suffix: &'a str,
 }
 
-/// A number that upstream reads in one go, without its decimal library.
+/// Whether upstream parses the number without its decimal library.
 #[derive(PartialEq)]
 enum FastPath {
-    /// It prints as it was written.
+    /// Printed as it was written.
     Canonical,
     Other,
 }
 
 impl Parts<'_> {
-    /// All digits, with a zero where none stands before the point.
+    /// All digits, with a zero if there is none before the point.
     fn digits(&self) -> String {
         let whole = if self.whole.is_empty() { "0" } else { self.whole };
         format!("{whole}{}", self.fraction)
@@ -130,7 +130,7 @@ fn short(digits: &str, exponent: i32, places: i32, format: Format) -> Option<Fas
     short.then_some(if canonical { FastPath::Canonical } else { FastPath::Other })
 }
 
-/// Cuts `text` as upstream's scanner does, which also reads `-` and `.` as zero.
+/// Splits `text` like upstream's scanner, which also reads `-` and `.` as zero.
 fn split(text: &str) -> Result<Parts<'_>, QuantityError> {
     let negative = text.starts_with('-');
     let rest = text.strip_prefix(['-', '+']).unwrap_or(text);

@@ -1,11 +1,11 @@
-//! Selectors of objects by their fields.
+//! Field selectors.
 
 use std::fmt;
 
 use super::SelectorError;
 use crate::Text;
 
-/// Requirements on fields, which a server knows by name; all must hold.
+/// A field selector: requirements on fields that the server supports by name; all must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
     pub terms: Vec<FieldTerm>,
@@ -15,12 +15,12 @@ pub struct FieldSelector {
 pub struct FieldTerm {
     pub field: Text,
     pub value: Text,
-    /// Whether the field must have the value, or must not.
+    /// Whether the field must be equal or unequal to the value.
     pub equal: bool,
 }
 
 impl FieldSelector {
-    /// Reads `a.b=c,d!=e`, with `\` before `,`, `=` and `\` in values.
+    /// Parses `a.b=c,d!=e`, with `\` before `,`, `=` and `\` in values.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut parts = split_terms(text);
         parts.sort_unstable();
@@ -38,12 +38,12 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
-    /// Whether it matches fields that `field` looks up; an absent field is empty text.
+    /// Whether the selector matches fields that `field` looks up; an absent field is an empty string.
     pub fn matches(&self, field: impl Fn(&str) -> Text) -> bool {
         self.terms.iter().all(|term| (field(&term.field) == term.value) == term.equal)
     }
 
-    /// The value that `field` must have, if any.
+    /// The value that the selector requires for `field`, if any.
     pub fn required_value(&self, field: &str) -> Option<&str> {
         self.terms.iter().find(|term| term.equal && term.field == field).map(|term| &*term.value)
     }

@@ -1,14 +1,14 @@
-//! The language of label selectors.
+//! Parser for label selectors.
 
 use super::{Operator, Requirement, Selector};
 use crate::{Text, names, quote::quote};
 
-/// Reads a selector; the error is upstream's.
+/// Parses a selector; the error is upstream's.
 pub(super) fn parse(text: &str) -> Result<Selector, String> {
     Parser { tokens: scan(text), at: 0 }.selector()
 }
 
-/// A word of the selector language. The end is a token too: it can be expected.
+/// A token of the selector language. The end is a token as well, because it can be expected.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Token<'a> {
     Symbol(&'a str),

@@ -1,11 +1,11 @@
-//! Days of the calendar that all of Kubernetes counts in.
+//! Conversion between days and dates of the Gregorian calendar.
 
-/// Days from the first of March of a year before all others to the first of January 1970.
+/// Days from 1 March of year 0 to 1 January 1970.
 const EPOCH: i64 = 719_468;
-/// Days in 400 years, after which the calendar repeats itself.
+/// Days in 400 years, the period of the calendar.
 const ERA: i64 = 146_097;
 
-/// Days since 1970 of a day; `None` if the month does not have it.
+/// Days since 1970 of a date; `None` if the month does not have that day.
 pub(super) fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let last = match month {
@@ -13,7 +13,7 @@ pub(super) fn days(year: i64, month: i64, day: i64) -> Option<i64> {
         4 | 6 | 9 | 11 => 30,
         _ => 31,
     };
-    // Counted from March, a leap day is the last of its year.
+    // With years that begin in March, a leap day is the last day of its year.
     let year = year - i64::from(month <= 2);
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
@@ -21,7 +21,7 @@ pub(super) fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     (1..=last).contains(&day).then_some(days)
 }
 
-/// Year, month and day of a day since 1970.
+/// Year, month and day of a number of days since 1970.
 pub(super) fn date(days: i64) -> [i64; 3] {
     let days = days.saturating_add(EPOCH);
     let (era, of_era) = (days.div_euclid(ERA), days.rem_euclid(ERA));

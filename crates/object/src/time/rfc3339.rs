@@ -1,4 +1,4 @@
-//! Moments as Go reads them, with what Go says of those that are none.
+//! Parser for RFC 3339 timestamps, with Go's error messages.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -7,7 +7,7 @@ use super::civil::days;
 const SECONDS: &str = "2006-01-02T15:04:05Z07:00";
 const MICROS: &str = "2006-01-02T15:04:05.000000Z07:00";
 
-/// The microseconds since 1970. With `fraction` there must be six digits of one.
+/// Parses to microseconds since 1970. With `fraction` there must be exactly six fractional digits.
 pub(super) fn parse(text: &str, fraction: bool) -> Result<i64, String> {
     let mut reader = Reader { text, rest: text, layout: if fraction { MICROS } else { SECONDS } };
     let (year, month, day) = reader.date()?;
@@ -55,7 +55,7 @@ impl Reader<'_> {
         Ok((hour, minute, second))
     }
 
-    /// In microseconds.
+    /// The fraction in microseconds.
     fn fraction(&mut self, needed: bool) -> Result<i64, String> {
         let bytes = self.rest.as_bytes();
         let begins = matches!(bytes.first(), Some(b'.' | b','))
@@ -74,7 +74,7 @@ impl Reader<'_> {
         Ok(micros.get(..6).and_then(|micros| micros.parse().ok()).unwrap_or_default())
     }
 
-    /// In seconds east of Greenwich.
+    /// The zone offset in seconds east of UTC.
     fn zone(&mut self) -> Result<i64, String> {
         if let Some(rest) = self.rest.strip_prefix('Z') {
             self.rest = rest;
@@ -138,7 +138,7 @@ impl Reader<'_> {
     }
 }
 
-/// In quotes as Go writes what is no moment: byte by byte, where it is not plain ASCII.
+/// Quotes a string as Go's `time` package does: non-ASCII characters are escaped byte by byte.
 fn quote(text: &str) -> String {
     let escaped = text.bytes().map(|byte| match byte {
         b'"' | b'\\' => format!("\\{}", char::from(byte)),

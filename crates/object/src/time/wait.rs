@@ -1,23 +1,22 @@
-//! Waits of a length that somebody else has chosen.
+//! Durations from untrusted input, bounded so that they can be added to any time.
 
 use std::time::Duration;
 
-/// A hundred years: whoever waits longer waits for ever. Such a wait can be added to any
-/// moment, on any clock.
+/// A hundred years, which stands for "for ever". It can be added to any time on any clock.
 const FOR_EVER: Duration = Duration::from_hours(100 * 365 * 24);
 
-/// So many seconds: none if negative, and at most for ever.
+/// A duration of that many seconds: zero if negative, and at most a hundred years.
 pub fn wait_seconds(seconds: i64) -> Duration {
     bounded_wait(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
 }
 
-/// How many seconds are left at `now` of a wait that began at `since`; negative when it is over. Any of them may come from
-/// an object and be as large as it likes.
+/// Seconds left at `now` of a wait that began at `since`; negative when it is over. All of them may come from an object
+/// and have any value.
 pub fn seconds_left(since: i64, wait: i64, now: i64) -> i64 {
     since.saturating_add(wait).saturating_sub(now)
 }
 
-/// The same wait, but at most for ever.
+/// The duration, limited to a hundred years.
 pub fn bounded_wait(wait: Duration) -> Duration {
     wait.min(FOR_EVER)
 }

@@ -1,10 +1,9 @@
-//! Writing a tree as KYAML: YAML in braces, where every text is quoted and indentation
-//! means nothing.
+//! KYAML writer: YAML in flow style, where every string is quoted and indentation has no meaning.
 
 use super::resolve::resolve;
 use crate::Value;
 
-/// What stands between two lines of one text.
+/// Separates two lines of one string.
 const LINE_CONTINUATION: &str = "\\\n";
 
 pub(super) fn write(value: &Value) -> String {
@@ -42,7 +41,7 @@ fn object(value: &Value, indent: usize, out: &mut String) {
     out.push('}');
 }
 
-/// Objects and lists stand on the brackets' lines, other items on lines of their own.
+/// Objects and lists are on the lines of the brackets, other items on lines of their own.
 fn list(items: &[Value], indent: usize, out: &mut String) {
     let nested = |item: &Value| item.is_object() || matches!(item, Value::List(_));
     out.push('[');
@@ -87,8 +86,7 @@ fn string(text: &str, indent: usize, out: &mut String) {
     for c in text.chars() {
         if out.ends_with('\n') {
             begin(indent, out);
-            // White space at the beginning of a line would be lost; one more column keeps
-            // the lines below each other.
+            // White space at the beginning of a line would be lost; the additional column keeps the lines aligned.
             out.push(if matches!(c, ' ' | '\t') { '\\' } else { ' ' });
         }
         match c {
@@ -131,7 +129,7 @@ fn escaped(c: char, out: &mut String) {
     }
 }
 
-/// Whether no reader takes the name for anything but a text.
+/// Whether no parser reads the name as anything but a string.
 fn is_plain(name: &str) -> bool {
     let last = name.chars().count().saturating_sub(1);
     let allowed = |(at, c): (usize, char)| {

@@ -1,7 +1,7 @@
-//! Reading a document into a tree.
+//! YAML parser.
 //!
-//! What an alias stands for is shared in the tree, not copied, so that a small file
-//! cannot fill the memory; still it counts each time, since a tree is also written.
+//! The target of an alias is shared, not copied, so that a small file cannot fill the memory. Still it counts each
+//! time, because the value will also be written.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -12,14 +12,14 @@ use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 use super::{YamlError, resolve::resolve, write::float};
 use crate::{Text, Value, depth::MAX_DOCUMENT};
 
-/// Values in a document, those that aliases stand for included.
+/// Maximum number of values in a document, including those of aliases.
 const MAX_NODES: usize = 1 << 22;
-/// A document of fewer values may consist of aliases nearly alone.
+/// Documents with fewer values than this may consist almost entirely of aliases.
 const FEW_NODES: usize = 400_000;
-/// How many lines are told that give a name again.
+/// Maximum number of duplicate keys that are reported.
 const DOUBLES: usize = 100;
 
-/// The document, and what is said of names that are there twice.
+/// Parses a document; returns it with an error message for each duplicate key.
 pub(super) fn read(text: &str) -> Result<(Value, Vec<String>), YamlError> {
     let options = granit_parser::options! {
         flow_nesting_limit: MAX_DOCUMENT,
@@ -41,20 +41,20 @@ struct Reader<'a> {
     text: &'a str,
     events: Parser<'a, granit_parser::StrInput<'a>>,
     anchors: HashMap<usize, Anchored>,
-    /// Lines with names that were there before.
+    /// Error messages for duplicate keys.
     duplicate_keys: Vec<String>,
     nodes: usize,
-    /// How many of them aliases stand for.
+    /// How many of them come from aliases.
     aliased: usize,
 }
 
-/// What an alias can stand for.
+/// The target of an alias.
 #[derive(Clone)]
 struct Anchored {
     value: Value,
-    /// How many values are in it.
+    /// The number of values in it.
     nodes: usize,
-    /// How deep it nests.
+    /// Its nesting depth.
     height: usize,
 }
 
@@ -66,7 +66,7 @@ impl<'a> Reader<'a> {
                 Event::StreamEnd | Event::DocumentEnd => return Ok((Value::Null, Vec::new())),
                 event => {
                     let value = json(self.value(event, 0)?.0)?;
-                    // What follows must be well formed, though it is not read.
+                    // The rest must be well formed, though it is not used.
                     while !matches!(self.next()?.0, Event::DocumentEnd | Event::StreamEnd) {}
                     return Ok((value, self.duplicate_keys));
                 }
@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A value that stands `depth` levels deep, and how deep it nests itself.
+    /// Parses a value at nesting depth `depth`, and returns it with its own nesting depth.
     fn value(&mut self, event: Event<'a>, depth: usize) -> Result<(Value, usize), YamlError> {
         let before = self.nodes;
         self.count(1)?;
@@ -119,8 +119,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Whether aliases stand for more than Go's library lets them: the more values there are, the
-    /// fewer of them may be aliases, from 99 of 100 to one of ten.
+    /// Whether there are more aliased values than Go's library permits (an alias bomb). The permitted share falls from
+    /// 99 % to 10 % as the number of values grows.
     fn is_bomb(&self) -> bool {
         let beyond = self.nodes.saturating_sub(FEW_NODES).saturating_mul(89);
         let percent = 99_usize.saturating_sub(beyond / (4_000_000 - FEW_NODES)).max(10);
@@ -186,7 +186,7 @@ fn merge(entries: &mut Vec<(Text, Value)>, value: &Value) -> Result<(), YamlErro
             entries.extend(value.entries().map(|(name, value)| (name.into(), value.clone())));
             Ok(())
         }
-        // The earlier in the list, the more it counts.
+        // Earlier items take precedence.
         Value::List(items) => items.iter().rev().try_for_each(|item| match item {
             Value::Object(_) | Value::Map(_) => merge(entries, item),
             _ => Err(YamlError::new("map merge requires map or sequence of maps as the value")),
@@ -195,7 +195,7 @@ fn merge(entries: &mut Vec<(Text, Value)>, value: &Value) -> Result<(), YamlErro
     }
 }
 
-/// The way from YAML leads through JSON, where `1e3` is `1000` and nothing is infinite.
+/// Kubernetes converts YAML to JSON, where `1e3` is `1000` and infinity does not exist.
 fn json(value: Value) -> Result<Value, YamlError> {
     match value {
         #[expect(clippy::cast_possible_truncation, reason = "it has no fraction and fits")]
@@ -223,7 +223,7 @@ fn name(key: &Value, value: &Value) -> Result<Text, YamlError> {
     Err(YamlError(format!("unsupported map key of type: {ty}, key: {key}, value: {value}")))
 }
 
-/// As Go prints a value with its type.
+/// Formats a value like Go's `%#v`.
 fn go_syntax(value: &Value) -> String {
     match value {
         Value::Text(text) => crate::quote::quote(text),
@@ -283,12 +283,11 @@ fn binary(text: &str) -> Result<Value, YamlError> {
     bytes.map(|text| Value::Text(text.into())).ok_or_else(wrong)
 }
 
-/// The error as Go's library words it; that counts lines from 0 in what its
-/// parser finds, from 1 in what its scanner finds.
+/// Converts an error to that of Go's library, which counts lines from 0 in parser errors and from 1 in scanner errors.
 fn go_yaml_error(error: &ScanError, text: &str) -> YamlError {
     let said = error.info();
     if said.starts_with("unclosed bracket") {
-        // Go's finds out at the end of the text, not where the bracket is.
+        // Go's library reports it at the end of the text, not at the bracket.
         let line = text.matches('\n').count() + usize::from(!text.ends_with('\n'));
         let expected = match text.trim_end().chars().last() {
             Some(',' | '[' | '{') => "node content",

@@ -1,4 +1,4 @@
-//! What a plain scalar means.
+//! Resolution of plain scalars to typed values.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -25,7 +25,7 @@ pub(super) fn resolve(text: &str) -> Value {
     }
 }
 
-/// Whether `text` must be quoted to be read as text again.
+/// Whether `text` must be quoted to be parsed as a string again.
 pub(super) fn needs_quotes(text: &str) -> bool {
     !matches!(resolve(text), Value::Text(_)) || is_timestamp(text) || is_base_60(text)
 }
@@ -35,7 +35,7 @@ fn number(text: &str, first: u8) -> Value {
         return float(text).unwrap_or_else(|| Value::from(text));
     }
     if is_timestamp(text) {
-        return Value::from(text); // a moment, which JSON has as text
+        return Value::from(text); // a timestamp, which is a string in JSON
     }
     let plain = text.replace('_', "");
     integer(&plain).or_else(|| float(&plain)).unwrap_or_else(|| Value::from(text))
@@ -83,7 +83,7 @@ fn float(plain: &str) -> Option<Value> {
     value.is_finite().then_some(Value::Float(value))
 }
 
-/// `12:30:45`, a number in the first YAML, which this one does not read but quotes.
+/// `12:30:45`, a base-60 number in YAML 1.0. It is not parsed as a number, but quoted.
 fn is_base_60(text: &str) -> bool {
     let rest = text.strip_prefix(['-', '+']).unwrap_or(text);
     let mut parts = rest.split(':');

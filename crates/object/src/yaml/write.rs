@@ -1,6 +1,5 @@
-//! Writing a tree as YAML, byte for byte as Go's library lays it out: two spaces,
-//! lists not indented below their name, names in natural order, literal blocks for
-//! texts of several lines, long lines broken at a space.
+//! YAML writer with the exact layout of Go's library: indented by two spaces, lists not indented below their key, keys
+//! in natural order, literal blocks for multi-line strings, long lines folded at a space.
 
 use std::{cmp::Ordering, fmt::Write as _};
 
@@ -27,7 +26,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Lines `name: value`. `begun`: the first stands on a line already indented.
+    /// Writes lines `name: value`. `begun`: the first line is already indented.
     fn object(&mut self, value: &Value, indent: usize, mut begun: bool) {
         let mut entries: Vec<(&str, &Value)> = value.entries().collect();
         entries.sort_by(|a, b| natural(a.0, b.0));
@@ -50,7 +49,7 @@ impl Writer {
         }
     }
 
-    /// What follows `name:`.
+    /// Writes the value after `name:`.
     fn value(&mut self, value: &Value, indent: usize) {
         match value {
             Value::List(items) if !items.is_empty() => {
@@ -73,7 +72,7 @@ impl Writer {
         }
     }
 
-    /// What follows `-`.
+    /// Writes the item after `-`.
     fn item(&mut self, item: &Value, indent: usize) {
         match item {
             Value::List(items) if !items.is_empty() => {
@@ -142,8 +141,7 @@ impl Writer {
         self.text.push(quote);
     }
 
-    /// The characters of a text. Beyond `MAX_LINE_WIDTH` a space gives way to a new line, indented by
-    /// `fold`.
+    /// Writes the characters of a string. Past `MAX_LINE_WIDTH` a space is replaced by a new line with `fold` spaces.
     fn folded(&mut self, text: &str, quote: Option<char>, fold: Option<usize>) {
         let mut line = self.text.rfind('\n').map_or(0, |at| at + 1);
         let (mut spaces, mut chars) = (false, text.char_indices().peekable());
@@ -210,13 +208,13 @@ impl Writer {
     }
 }
 
-/// Lines longer than this are broken at the next space.
+/// Lines longer than this are folded at the next space.
 const MAX_LINE_WIDTH: usize = 80;
-/// Characters that have an escape of their own, and those.
+/// Characters with a one-letter escape, and their letters.
 const ESCAPED: &str = "\0\u{7}\u{8}\t\n\u{b}\u{c}\r\u{1b}\"\\\u{85}\u{2028}\u{2029}";
 const ESCAPES: &[u8; 14] = b"0abtnvfre\"\\NLP";
 
-/// In which ways a text can be written.
+/// The styles in which a string can be written.
 struct ScalarStyles {
     plain: bool,
     single: bool,
@@ -244,7 +242,7 @@ impl ScalarStyles {
     }
 }
 
-/// Whether a plain scalar of this text would be read as something else.
+/// Whether a plain scalar with this text would be parsed as something else.
 fn has_indicators(text: &str, chars: &[char]) -> bool {
     let blank = |at: usize| chars.get(at).is_none_or(|c| matches!(c, ' ' | '\t'));
     let first = match chars[0] {
@@ -270,7 +268,7 @@ fn is_printable(c: char) -> bool {
         && c != '\u{feff}'
 }
 
-/// As Go's `%g` prints it; a whole number goes through JSON, where it has no fraction.
+/// Formats a float like Go's `%g`; an integral one has no fraction, because it goes through JSON.
 pub(crate) fn float(n: f64) -> String {
     if n.is_nan() {
         return ".nan".to_owned();
@@ -291,7 +289,7 @@ pub(crate) fn float(n: f64) -> String {
     format!("{n}")
 }
 
-/// Numbers within names compare as numbers, and letters come after everything else.
+/// Natural order: numbers within names compare as numbers, and letters come after everything else.
 fn natural(a: &str, b: &str) -> Ordering {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let Some(at) = a.iter().zip(&b).position(|(a, b)| a != b) else {

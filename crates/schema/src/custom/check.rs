@@ -7,12 +7,17 @@ use std::collections::HashMap;
 use object::{Text, Value, to_json};
 
 use super::{
+    correlate::OldItems,
     format::{is_known, matches_format, supported_format},
     number::check_number,
     pattern::Pattern,
     schema::{AdditionalProperties, JsonSchema, get_entry},
 };
-use crate::{ErrorList, ErrorType, FieldError, errors::MOST};
+use crate::{
+    ErrorList, ErrorType, FieldError,
+    errors::{MOST, MOST_BYTES},
+    work_budget,
+};
 
 /// Checks values by a schema, whose patterns it has compiled.
 #[derive(Debug, Default)]
@@ -39,21 +44,37 @@ pub struct SchemaError {
 #[derive(Debug, Default)]
 pub(super) struct ValidationResult {
     pub(super) failures: Vec<SchemaError>,
+    /// Length of the messages, in bytes.
+    bytes: usize,
     /// How many things were right.
     match_count: usize,
 }
 
 impl ValidationResult {
     fn merge(&mut self, other: Self) {
-        other.failures.into_iter().for_each(|failure| self.fail(failure));
         self.match_count += other.match_count;
+        if self.failures.is_empty() {
+            (self.failures, self.bytes) = (other.failures, other.bytes);
+        } else {
+            other.failures.into_iter().for_each(|failure| self.fail(failure));
+        }
     }
 
-    /// Each message once.
+    /// Each message once. A response holds no more than `MOST` of them, so that further ones need
+    /// not be kept; comparing them is counted as work.
     pub(super) fn fail(&mut self, failure: SchemaError) {
+        if self.is_full() {
+            return;
+        }
+        let _ = work_budget::spend(1 + self.failures.len() as u64 / 64); // `validate` reports it
         if self.failures.iter().all(|known| known.message != failure.message) {
+            self.bytes += failure.message.len() + failure.detail.as_ref().map_or(0, String::len);
             self.failures.push(failure);
         }
+    }
+
+    fn is_full(&self) -> bool {
+        self.failures.len() >= MOST || self.bytes > MOST_BYTES
     }
 
     /// Something wrong at a place.
@@ -103,10 +124,6 @@ impl SchemaValidator {
         Self { patterns, unadjusted: false }
     }
 
-    pub(super) fn has_patterns(&self) -> bool {
-        !self.patterns.is_empty()
-    }
-
     /// As defaults are checked.
     pub(super) fn literal(schema: &JsonSchema) -> Self {
         Self { unadjusted: true, ..Self::new(schema) }
@@ -121,7 +138,11 @@ impl SchemaValidator {
         at: &str,
         errs: &mut ErrorList,
     ) {
-        let outcome = self.value(schema, value, old, "");
+        let mut outcome = self.value(schema, value, old, "");
+        if work_budget::is_exhausted() {
+            outcome = ValidationResult::default();
+            outcome.push_composite(work_budget::Exhausted.to_string());
+        }
         let left = MOST.saturating_sub(errs.0.len());
         errs.0.extend(outcome.failures.into_iter().take(left).map(|it| it.into_error(at)));
     }
@@ -193,7 +214,8 @@ impl SchemaValidator {
         let mut outcome = ValidationResult::default();
         let quoted = object::quote::quote(path);
         let each = |list: &str| -> Vec<ValidationResult> {
-            schema.schema_list(list).map(|schema| self.value(schema, value, None, path)).collect()
+            let alternatives = schema.schema_list(list);
+            alternatives.map(|schema| self.alternative(schema, value, path)).collect()
         };
         let best = |all: Vec<ValidationResult>| {
             all.into_iter()
@@ -232,12 +254,22 @@ impl SchemaValidator {
             outcome.push_composite(format!("{quoted} must validate all the schemas (allOf){none}"));
         }
         if let Some(not) = schema.not()
-            && self.value(not, value, None, path).failures.is_empty()
+            && self.alternative(not, value, path).failures.is_empty()
         {
             outcome.push_composite(format!("{quoted} must not validate the schema (not)"));
         }
         outcome.match_count += 1;
         outcome
+    }
+
+    /// Like `value`, for a schema beside others that check the same value. How many there are does
+    /// not follow from the size of the object, so their work is counted: `validate` reports it
+    /// when it is too much.
+    fn alternative(&self, schema: &JsonSchema, value: &Value, path: &str) -> ValidationResult {
+        if work_budget::spend(1 + count_values(value) / 2).is_err() {
+            return ValidationResult::default();
+        }
+        self.value(schema, value, None, path)
     }
 
     fn text(&self, schema: &JsonSchema, text: &Text, path: &str) -> ValidationResult {
@@ -271,8 +303,10 @@ impl SchemaValidator {
     ) -> ValidationResult {
         let mut outcome = ValidationResult::default();
         if let Some(inner) = schema.items() {
+            let keys = (schema.list_type() == Some("map")).then(|| schema.list_keys().collect());
+            let old_items = OldItems::new(keys, old);
             for (i, item) in items.iter().enumerate() {
-                let old = old.and_then(|old| correlated_old_item(schema, item, old));
+                let old = old_items.as_ref().and_then(|old| old.find(item));
                 outcome.merge(self.value(inner, item, old, &format!("{path}[{i}]")));
             }
         }
@@ -438,8 +472,13 @@ fn check_format(format: &str, text: &Text, path: &str) -> ValidationResult {
 fn check_enum(schema: &JsonSchema, value: &Value, path: &str) -> ValidationResult {
     let mut outcome = ValidationResult::default();
     let allowed = schema.tree().get("enum").items();
-    if allowed.is_empty() || allowed.iter().any(|allowed| same(value, allowed)) {
-        return outcome;
+    let count = allowed.len() as u64;
+    if allowed.is_empty()
+        || work_budget::spend(count / 64).is_err()
+        || allowed.iter().any(|allowed| same(value, allowed))
+        || work_budget::spend(count / 4).is_err()
+    {
+        return outcome; // `validate` reports work that is too much
     }
     let texts = allowed.iter().map(|allowed| match allowed {
         Value::Text(text) => format!("{text:?}"),
@@ -467,14 +506,15 @@ fn same(value: &Value, allowed: &Value) -> bool {
     }
 }
 
-/// The item that this one was before, where a list's items can be told apart.
-fn correlated_old_item<'a>(schema: &JsonSchema, item: &Value, old: &'a Value) -> Option<&'a Value> {
-    if schema.list_type() != Some("map") {
-        return None;
-    }
-    let same = |old: &&Value| schema.list_keys().all(|key| old.get(key) == item.get(key));
-    old.items().iter().find(same)
+/// How many values a value holds.
+fn count_values(value: &Value) -> u64 {
+    let items = value.items().iter().map(|item| 1 + count_values(item));
+    let entries = value.entries().map(|(_, entry)| 1 + count_values(entry));
+    items.sum::<u64>() + entries.sum::<u64>()
 }
+
+#[cfg(test)]
+mod limits;
 
 #[cfg(test)]
 mod tests {

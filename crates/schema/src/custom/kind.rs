@@ -449,8 +449,7 @@ impl Strategy for CustomResource {
     }
 
     fn is_expensive(&self, object: &Value) -> bool {
-        let checks = self.rules.is_some() || self.checker.has_patterns();
-        checks && is_larger(object, &mut { LARGE })
+        is_larger(object, &mut { LARGE })
     }
 
     fn validate_status(&self, object: &Value, old: &Value, errs: &mut ErrorList) {

@@ -1,4 +1,4 @@
-//! Numbers and places that both directions need.
+//! Constants and helpers of the bbolt page format that the reader and the writer share.
 
 pub(super) const SIZE: usize = 4096;
 pub(super) const HEADER: usize = 16;
@@ -11,10 +11,10 @@ pub(super) const META: u16 = 0x04;
 pub(super) const FREE: u16 = 0x10;
 /// Flag of an element that is a bucket.
 pub(super) const BUCKET: u32 = 1;
-/// Length of what a meta page's sum is of.
+/// Number of bytes of a meta page that its checksum covers.
 pub(super) const SUMMED: usize = 56;
 
-/// FNV-1a.
+/// The FNV-1a hash of `bytes`.
 pub(super) fn sum(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)

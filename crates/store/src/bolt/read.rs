@@ -1,5 +1,4 @@
-//! Reads a database, whoever wrote it. Whatever the bytes are, it ends, takes bounded
-//! memory, and never panics.
+//! Reader for bbolt databases from any source. On arbitrary input it terminates, uses bounded memory and never panics.
 
 use std::{fs::File, os::unix::fs::FileExt, path::Path};
 
@@ -11,9 +10,9 @@ use super::{
     },
 };
 
-/// How deep a tree may be: ours have at most 5 levels for a terabyte.
+/// Maximum depth of a tree: a terabyte takes 5 levels.
 const DEPTH: usize = 24;
-/// How large one page with all that it goes on over may be.
+/// Maximum size in bytes of one page with its overflow pages.
 const LARGEST: usize = 512 << 20;
 
 /// An open database.
@@ -25,12 +24,12 @@ pub struct Bolt<S = File> {
     root: u64,
 }
 
-/// Takes a key and its value, or says what is wrong with them.
+/// Callback for a key and its value. It returns a description of the problem if they are invalid.
 pub type EntryVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), &'static str> + 'a;
-/// The same with the element's flags.
+/// Like `EntryVisitor`, with the element's flags.
 type Take<'a> = dyn FnMut(&[u8], &[u8], u32) -> Result<(), &'static str> + 'a;
 
-/// Bytes by place.
+/// A source of bytes with random access.
 pub trait ReadAt {
     fn read(&self, into: &mut [u8], at: u64) -> std::io::Result<()>;
     fn size(&self) -> std::io::Result<u64>;
@@ -70,8 +69,8 @@ impl<S: ReadAt> Bolt<S> {
         let size = source.size()?;
         let mut this = Self { source, page: SIZE, size, root: 0 };
         let mut newest = this.meta(0).ok();
-        // The second is behind the first, whose length only the first tells; if that is
-        // torn, one of the usual lengths is tried.
+        // The second meta page follows the first, and only the first contains the page size. If the first is damaged,
+        // the usual page sizes are tried.
         let lengths =
             newest.as_ref().map_or(vec![4096, 8192, 16384, 65536], |meta| vec![meta.page]);
         for length in lengths {
@@ -87,7 +86,7 @@ impl<S: ReadAt> Bolt<S> {
         Ok(this)
     }
 
-    /// Gives all keys and values of a bucket, in order; nothing if there is no such bucket.
+    /// Visits all keys and values of a bucket, in order; none if the bucket does not exist.
     pub fn for_each(&self, bucket: &str, take: &mut EntryVisitor<'_>) -> Result<(), BoltError> {
         let mut found = None;
         self.walk(self.root, &mut |name, value, flags| {
@@ -100,7 +99,7 @@ impl<S: ReadAt> Bolt<S> {
         let lost = BoltError::At { page: self.root, what: "a bucket without a root" };
         match u64_at(&found, 0) {
             Some(0) => {
-                // A small bucket lies in the value itself.
+                // A small bucket is stored inline in the value.
                 let inline = found.get(16..).ok_or(lost)?;
                 Self::elements(inline, 0, &mut |key, value, _| take(key, value)).map(drop)
             }
@@ -110,7 +109,7 @@ impl<S: ReadAt> Bolt<S> {
     }
 
     fn walk(&self, root: u64, take: &mut Take<'_>) -> Result<(), BoltError> {
-        // A page may be reached once only: no more are read than there are.
+        // Each page may be visited once, so the walk reads at most as many pages as the file has.
         let mut left = self.size / self.page as u64 + 1;
         let mut stack = vec![(root, 0)];
         while let Some((number, depth)) = stack.pop() {
@@ -126,7 +125,7 @@ impl<S: ReadAt> Bolt<S> {
         Ok(())
     }
 
-    /// Gives the elements of a leaf, or the pages below a branch.
+    /// Visits the elements of a leaf page, or returns the child pages of a branch page.
     fn elements(page: &[u8], number: u64, take: &mut Take<'_>) -> Result<Vec<u64>, BoltError> {
         let wrong = |what| BoltError::At { page: number, what };
         let torn = || wrong("an element beyond its page");

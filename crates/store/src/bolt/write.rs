@@ -1,4 +1,4 @@
-//! A new database from buckets whose keys are in order.
+//! Writes a new bbolt database from sorted buckets.
 
 use std::io::{self, Seek, SeekFrom, Write};
 
@@ -6,10 +6,10 @@ use super::page::{
     BRANCH, BUCKET, ELEMENT, FREE, HEADER, LEAF, MAGIC, META, SIZE, SUMMED, VERSION, sum,
 };
 
-/// Where the first page for data is.
+/// The first data page.
 const FIRST: u64 = 3;
 
-/// Writes a database. Buckets, and the keys of each, are in order.
+/// Writes a database. The buckets and the keys within each bucket must be sorted.
 pub fn write<'a, K, V>(
     out: &mut (impl Write + Seek),
     buckets: impl IntoIterator<Item = (&'a str, Box<dyn Iterator<Item = (K, V)> + 'a>)>,
@@ -52,7 +52,7 @@ struct Pages<'a, W> {
 }
 
 impl<W: Write> Pages<'_, W> {
-    /// Gives the number of the page.
+    /// Writes a page with its overflow pages and returns its page number.
     fn write(&mut self, flags: u16, count: usize, body: &[u8]) -> io::Result<u64> {
         let number = self.next;
         let mut bytes = page(number, flags, count, HEADER + body.len());
@@ -65,11 +65,11 @@ impl<W: Write> Pages<'_, W> {
     }
 }
 
-/// One bucket, filled from left to right.
+/// The B+ tree of one bucket, filled from left to right.
 struct Tree {
     flags: u32,
     leaf: Level,
-    /// From the bottom up: first keys, and the pages they are on.
+    /// The branch levels from the bottom up: first keys, and the pages that they point to.
     branches: Vec<Level>,
 }
 
@@ -108,7 +108,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Gives the page of the root.
+    /// Writes the remaining pages and returns the page number of the root.
     fn finish<W: Write>(mut self, pages: &mut Pages<'_, W>) -> io::Result<u64> {
         if self.branches.is_empty() {
             return leaf(pages, self.flags, &self.leaf);
@@ -155,7 +155,7 @@ impl Tree {
         }
         let level = &mut self.branches[nth];
         level.add(first, number.to_le_bytes().to_vec());
-        level.bytes -= 8; // the number lies in the element
+        level.bytes -= 8; // a branch element holds the page number itself, not as a value
         Ok(())
     }
 }
@@ -196,7 +196,7 @@ fn length(length: usize) -> io::Result<[u8; 4]> {
     Ok(u32::try_from(length).map_err(io::Error::other)?.to_le_bytes())
 }
 
-/// The head of a page that will be `length` bytes long.
+/// The header of a page that will be `length` bytes long.
 fn page(number: u64, flags: u16, count: usize, length: usize) -> Vec<u8> {
     let more = u32::try_from(length.div_ceil(SIZE).saturating_sub(1)).unwrap_or(u32::MAX);
     let count = u16::try_from(count).expect("elements of a page of 4096 bytes");

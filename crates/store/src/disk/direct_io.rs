@@ -1,5 +1,5 @@
-//! Appends past the kernel's cache. What is synced at once and not read again gains nothing
-//! there, and to keep it there is half of what a small write costs.
+//! Appends with `O_DIRECT`, past the page cache. Log records are synced at once and not read again, so caching them
+//! gains nothing and would be half the cost of a small write.
 
 use std::{
     io,
@@ -12,18 +12,19 @@ use std::{
 
 use rustix::io::{Errno, pread, pwrite};
 
-/// Whole blocks are written, from memory that is aligned to as much: no disk wants more.
+/// Size and alignment of direct writes in bytes. No disk requires more.
 const BLOCK: usize = 4_096;
 
+/// A file opened with `O_DIRECT`, for appends.
 #[derive(Debug)]
 pub(super) struct DirectWriter {
     fd: OwnedFd,
-    /// The file system has said that it cannot.
+    /// Set when the file system has rejected a direct write.
     off: AtomicBool,
     last: Mutex<Last>,
 }
 
-/// The block in which the next append begins, so that it need not be read.
+/// The incomplete block in which the next append begins, so that it need not be read back.
 #[derive(Debug, Default)]
 struct Last {
     at: u64,
@@ -31,13 +32,13 @@ struct Last {
 }
 
 impl DirectWriter {
-    /// `fd` was opened for it.
+    /// `fd` was opened with `O_DIRECT`.
     pub(super) fn new(fd: OwnedFd) -> Self {
         Self { fd, off: AtomicBool::new(false), last: Mutex::default() }
     }
 
-    /// Writes `bytes`, and zeros up to the end of a block. False: nothing was written, it
-    /// must be done otherwise. `cached` is the same file, to read from.
+    /// Writes `bytes`, followed by zeros up to the end of a block. Returns false if nothing was written and the caller
+    /// must write through the page cache. `cached` is the same file, to read from.
     pub(super) fn append(&self, bytes: &[u8], offset: u64, cached: &OwnedFd) -> io::Result<bool> {
         if self.off.load(Ordering::Relaxed) {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! A disk on which anything can be made to go wrong, by name.
+//! A disk with named failpoints, for tests.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use std::{
 
 use super::{Disk, File};
 
-/// Where something can go wrong: what is done, and to which kind of file.
+/// The failpoints: an operation on a kind of file.
 pub const POINTS: [&str; 30] = [
     "folder.list",
     "folder.lock",
@@ -44,7 +44,7 @@ pub const POINTS: [&str; 30] = [
     "state.write",
 ];
 
-/// What happens there.
+/// What a failpoint does when it fires.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FailAction {
     Panic,
@@ -52,7 +52,7 @@ pub enum FailAction {
     Delay(Duration),
 }
 
-/// A disk, and what will go wrong on it.
+/// A disk, and the failpoint that is armed on it.
 #[derive(Clone, Debug)]
 pub struct Failpoints {
     disk: Arc<dyn Disk>,
@@ -62,7 +62,7 @@ pub struct Failpoints {
 #[derive(Debug, Default)]
 struct Plan {
     armed: Option<(&'static str, FailAction, u64)>,
-    /// How often each point was passed.
+    /// How often each failpoint was passed.
     passed: BTreeMap<String, u64>,
 }
 
@@ -71,25 +71,25 @@ impl Failpoints {
         Self { disk, plan: Arc::default() }
     }
 
-    /// Lets it go wrong when the point is passed for the `nth` time from now, once.
+    /// Arms a failpoint: it fires once, when it is passed for the `nth` time from now.
     pub fn arm(&self, point: &'static str, harm: FailAction, nth: u64) {
         let mut plan = self.plan();
         plan.passed.clear();
         plan.armed = Some((point, harm, nth));
     }
 
-    /// Whether it has happened, or nothing was meant to.
+    /// Whether the armed failpoint has fired, or none was armed.
     pub fn has_fired(&self) -> bool {
         self.plan().armed.is_none()
     }
 
-    /// How often each point was passed since it was last armed.
+    /// How often each failpoint was passed since one was last armed.
     pub fn hit_counts(&self) -> BTreeMap<String, u64> {
         self.plan().passed.clone()
     }
 
     fn plan(&self) -> MutexGuard<'_, Plan> {
-        self.plan.lock().unwrap_or_else(PoisonError::into_inner) // a panic may be meant
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner) // poisoned by an intended panic
     }
 
     fn pass(&self, role: &str, what: &str) -> io::Result<()> {
@@ -120,7 +120,7 @@ impl Failpoints {
     }
 }
 
-/// What kind of file has this name.
+/// The kind of a file, by its name.
 fn role(name: &str) -> &'static str {
     if name.starts_with("state") {
         "state"

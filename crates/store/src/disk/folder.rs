@@ -1,4 +1,4 @@
-//! A folder of the machine, held by its descriptor: whoever has it needs no path.
+//! `Disk` on a directory of the host. Files are opened relative to the directory's descriptor, not by path.
 
 use std::{
     io,
@@ -15,7 +15,8 @@ use rustix::{
 use super::{Disk, File, direct_io::DirectWriter, with_zeros};
 
 const LOCK: &str = "lock";
-/// What is longer goes through the kernel's cache: it pays there, and whoever opens the file soon finds it.
+/// Writes of at least this many bytes go through the page cache: it is worthwhile for large ones, and a reader that
+/// opens the file soon finds them cached.
 const SMALL: usize = 16 << 10;
 
 #[derive(Debug)]
@@ -25,7 +26,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Opens the folder, and makes it if its parent is there.
+    /// Opens the directory, and creates it if its parent exists.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
         match fs::mkdir(path, Mode::RWXU) {
@@ -36,7 +37,7 @@ impl Directory {
         Ok(Self::new(fs::open(path, flags, Mode::empty())?))
     }
 
-    /// A folder that somebody else has opened, maybe where we could not.
+    /// A directory that another process has opened, possibly in a place that this process cannot access.
     pub fn new(fd: OwnedFd) -> Self {
         Self { fd, lock: Mutex::default() }
     }
@@ -48,7 +49,7 @@ impl Directory {
 
     fn opened(&self, name: &str, flags: OFlags) -> io::Result<Opened> {
         let fd = self.file(name, flags)?;
-        let direct = self.file(name, OFlags::DIRECT).ok(); // or else through the cache
+        let direct = self.file(name, OFlags::DIRECT).ok(); // without it, writes go through the page cache
         Ok(Opened { fd, direct: direct.map(DirectWriter::new) })
     }
 }
@@ -156,7 +157,7 @@ impl File for Opened {
 
     fn allocate(&self, size: u64) -> io::Result<()> {
         match fs::fallocate(&self.fd, FallocateFlags::empty(), 0, size) {
-            // No promise of room then, and a write may find none.
+            // The file system cannot allocate space ahead, so a later write may still find the disk full.
             Err(Errno::OPNOTSUPP) => Ok(fs::ftruncate(&self.fd, size)?),
             other => Ok(other?),
         }

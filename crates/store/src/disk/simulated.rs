@@ -1,5 +1,5 @@
-//! A disk in memory that keeps no more promises than a real one: what was not
-//! synced may be lost, in part and in any order.
+//! A simulated disk in memory that guarantees no more than a real one: unsynced writes may be lost in a crash, in part
+//! and in any order.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use std::{
 
 use super::{Disk, File};
 
-/// What survives or is lost as one.
+/// The number of bytes that survive a crash or are lost together.
 const SECTOR: usize = 64;
 
 #[derive(Clone, Debug, Default)]
@@ -23,10 +23,10 @@ struct State {
     files: Vec<Content>,
     names: BTreeMap<String, usize>,
     synced_names: BTreeMap<String, usize>,
-    /// The folder as it was after each change since its last sync.
+    /// The directory after each change since its last sync.
     unsynced_names: Vec<BTreeMap<String, usize>>,
     capacity: Option<u64>,
-    /// How many more changes there will be before the power goes.
+    /// How many more changes succeed before the power fails.
     left: Option<u64>,
     changes: u64,
     sync_fails: bool,
@@ -46,17 +46,17 @@ enum Change {
 }
 
 impl SimulatedDisk {
-    /// Lets the power go after that many more changes, in the middle of the last.
+    /// Simulates a power failure after that many more changes, in the middle of the last.
     pub fn crash_after(&self, changes: u64) {
         self.state().left = Some(changes);
     }
 
-    /// How many changes there have been: writes, syncs, and changes to the folder.
+    /// The number of changes so far: writes, syncs, and changes of the directory.
     pub fn changes(&self) -> u64 {
         self.state().changes
     }
 
-    /// How many bytes fit; `None`: any number.
+    /// Sets the capacity in bytes; `None` means unlimited.
     pub fn limit(&self, capacity: Option<u64>) {
         self.state().capacity = capacity;
     }
@@ -65,12 +65,12 @@ impl SimulatedDisk {
         self.state().used()
     }
 
-    /// From now on no file can be synced.
+    /// Makes every later sync of a file fail.
     pub fn fail_syncs(&self) {
         self.state().sync_fails = true;
     }
 
-    /// Turns over the bits of one byte, as a disk may that rots.
+    /// Flips the bits of one byte, to simulate bit rot.
     pub fn corrupt_byte(&self, name: &str, offset: usize) {
         let mut state = self.state();
         let file = state.names[name];
@@ -78,8 +78,7 @@ impl SimulatedDisk {
         state.files[file].synced[offset] ^= 0xff;
     }
 
-    /// The disk that is found when the power is back. Of what was not synced, `seed`
-    /// decides which parts are there.
+    /// The disk as found after the power failure. `seed` decides which of the unsynced changes survived.
     #[must_use]
     pub fn after_crash(&self, seed: u64) -> Self {
         let state = self.state();
@@ -104,7 +103,7 @@ impl State {
         self.names.values().map(|file| self.files[*file].now.len() as u64).sum()
     }
 
-    /// Whether the power is still on, and whether it goes now.
+    /// Counts a change. Returns false if the power fails during it, and an error if it has failed already.
     fn change(&mut self) -> io::Result<bool> {
         self.changes += 1;
         match &mut self.left {
@@ -286,7 +285,7 @@ impl File for Opened {
     }
 }
 
-/// The same throws for the same seed.
+/// A pseudo-random generator: the same seed gives the same numbers.
 #[derive(Debug)]
 struct Dice(u64);
 

@@ -1,4 +1,4 @@
-//! The end of the log: where batches go, and what happens when there is no room.
+//! Appends to the last segment, and the handling of a full disk.
 
 use std::io;
 
@@ -12,16 +12,16 @@ use super::{
 };
 use crate::{AppendError, Record, disk::is_no_space};
 
-/// Where there is little room, files of the log are by so much smaller, at most.
+/// On a nearly full disk, segments shrink to this fraction of their size (1/16).
 const SMALLEST: u64 = 16;
-/// And so is the reserve.
+/// On a nearly full disk, the reserve shrinks to this fraction of its size (1/4).
 const TIGHT: u64 = 4;
-/// How much is filled ahead of what is written: so much that far fewer than one small write in a
-/// hundred waits for it, with those that come meanwhile.
+/// Number of bytes that are zero-filled ahead of the written ones: enough that far fewer than one in a hundred small
+/// writes waits for it.
 const ZERO_FILL_AHEAD: u64 = 4 << 20;
 
 impl Inner {
-    /// Cuts off a torn tail, and sees to it that there is something to write to.
+    /// Cuts off a torn tail, and creates the first segment if there is none.
     pub(super) fn prepare(&self) -> io::Result<()> {
         let mut files = self.files();
         if let Some(last) = files.segments.last_mut()
@@ -33,7 +33,7 @@ impl Inner {
             let first = self.extend(&files, 0)?;
             files.segments.push(first);
         } else if !self.disk.list()?.iter().any(|name| name == RESERVE) {
-            files.room = SpaceState::Reserve; // then the last is what it has become
+            files.room = SpaceState::Reserve; // the last segment is the former reserve
         }
         Ok(())
     }
@@ -48,8 +48,8 @@ impl Inner {
         }
         let segment = files.end();
         let bytes = frame.finish(segment.salt, first.revision);
-        // Room that is set aside and was never written takes a change of the file system's own
-        // books with every sync. So a part of it is filled ahead, where little comes at a time.
+        // A sync after a write to allocated but unwritten space also changes the file system's metadata. For small
+        // writes the space is therefore filled with zeros ahead.
         let (end, mut zeros) = (segment.end + length, 0);
         if end > segment.filled && length < ZERO_FILL_AHEAD {
             segment.filled = (end + ZERO_FILL_AHEAD).min(segment.size);
@@ -58,7 +58,7 @@ impl Inner {
         match segment.file.append(&bytes, zeros, segment.end) {
             Ok(()) => {}
             Err(error) if is_no_space(&error) => {
-                // Room was set aside, and yet there is none. Nothing was promised so far.
+                // The space was allocated, and yet the disk is full. The batch has not been acknowledged.
                 segment.torn = true;
                 segment.cut().map_err(AppendError::Broken)?;
                 files.room = SpaceState::Full;
@@ -72,7 +72,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Goes on in another file, if there is room for one, and for the reserves.
+    /// Starts a new segment, if there is space for it and for the reserves.
     fn rotate(
         &self,
         files: &mut LogFiles,
@@ -99,7 +99,7 @@ impl Inner {
         }
     }
 
-    /// Goes on in the reserve.
+    /// Continues in the reserve file.
     fn switch_to_reserve(&self, files: &mut LogFiles, length: u64) -> Result<(), AppendError> {
         if files.room == SpaceState::Reserve && files.end().fits(length) {
             return Ok(());
@@ -114,8 +114,7 @@ impl Inner {
         Ok(())
     }
 
-    /// A file to go on in, with the reserves that it needs beside it. Where there is
-    /// little room it is smaller.
+    /// Creates a new segment, and the reserves that it needs. On a nearly full disk both are smaller.
     fn extend(&self, files: &LogFiles, length: u64) -> io::Result<Segment> {
         let least = (self.options.segment_size / SMALLEST).max(segment::HEADER + length);
         let (mut size, mut tight) = (self.options.segment_size.max(least), false);
@@ -131,9 +130,9 @@ impl Inner {
         }
     }
 
-    /// Makes sure of the reserves: one for deletions, and one in which the next state
-    /// will fit, also when the next file is full. One that is there may be a torn one, or
-    /// larger than need be, unless it is tight.
+    /// Creates or resizes the reserves: one for deletions, and one large enough for the next snapshot even when the
+    /// next segment is full. An existing reserve may be too small, left from an interrupted resize. It may be larger
+    /// than needed, unless `tight`.
     fn reserve(&self, files: &LogFiles, next: u64, tight: bool) -> io::Result<()> {
         let state = files.snapshots.last().map_or(0, |snapshot| snapshot.size) + files.grown();
         let reserve = self.options.reserve_size / if tight { TIGHT } else { 1 };
@@ -142,7 +141,7 @@ impl Inner {
         for (name, size) in sizes {
             let there = names.iter().any(|found| found == name);
             if !there && name == STATE_RESERVE && files.compacting {
-                return Err(io::ErrorKind::StorageFull.into()); // a state is using it
+                return Err(io::ErrorKind::StorageFull.into()); // a snapshot is being written in its space
             } else if !there {
                 self.disk.create(name, size)?.sync()?;
                 continue;

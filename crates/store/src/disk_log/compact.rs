@@ -1,4 +1,4 @@
-//! How the log begins anew: with a state that is written while it goes on.
+//! Log compaction: writes a snapshot in the background and removes the files that it replaces.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use super::{
 use crate::{Checkpoint, Error, KeyStates, Record, disk::is_no_space, keys::KeyIndex};
 
 impl Inner {
-    /// Writes the state that `image` tells of, and removes what it replaces.
+    /// Writes the snapshot described by `image`, and removes the files that it replaces.
     pub(super) fn compact(&self, image: &Checkpoint) {
         let (snapshot, segments) = {
             let files = self.files();
@@ -22,8 +22,8 @@ impl Inner {
         let mut written = self.write(image, snapshot.as_ref(), &segments);
         if written.as_ref().is_err_and(no_room) {
             {
-                let _files = self.files(); // who looks for the reserve must not lose it under his hands
-                self.remove(STATE_RESERVE); // the log makes it again before it goes on
+                let _files = self.files(); // so that `reserve` does not lose the file while it resizes it
+                self.remove(STATE_RESERVE); // created again before the next segment
             }
             written = self.write(image, snapshot.as_ref(), &segments);
         }
@@ -37,15 +37,15 @@ impl Inner {
                 let give_up = files.room != SpaceState::Enough;
                 self.retain(&mut files, give_up);
                 if files.room == SpaceState::Full {
-                    files.room = SpaceState::Enough; // there may be some: the next file will show
-                    // Else the little that still fits there would keep all of it.
+                    files.room = SpaceState::Enough; // there may be space now: creating the next segment will show
+                    // Otherwise the little space left in this segment would keep all of it from being removed.
                     let end = files.end();
                     end.size = end.end;
                 }
             }
             Err(error) => {
-                error!(%error, "cannot write a state; the log goes on without");
-                let _ = self.disk.remove(snapshot::NEXT); // the next attempt does so, too
+                error!(%error, "cannot write a snapshot; keeping the log and retrying after it has grown further");
+                let _ = self.disk.remove(snapshot::NEXT); // the next attempt removes it, too
                 files.snapshot_backoff_bytes = files.grown() + self.options.compact_threshold / 4;
             }
         }
@@ -60,7 +60,7 @@ impl Inner {
         let from = snapshot.map_or(0, |snapshot| snapshot.revision);
         let all = |take: &mut dyn FnMut(Record)| {
             if let Some(snapshot) = snapshot {
-                snapshot.read(1, take)?; // others have more to do
+                snapshot.read(1, take)?; // one thread: other work is more urgent
             }
             read(segments, from, &mut |record| {
                 if record.revision <= image.revision {
@@ -75,16 +75,16 @@ impl Inner {
         Snapshot::write(&*self.disk, image, &heads, self.clock.now(), all)
     }
 
-    /// Removes what is older than must be retained; all that is not needed for the
-    /// newest state if there is no room.
+    /// Removes files older than the retention time. If the disk is full, removes everything that the newest snapshot
+    /// does not need.
     pub(super) fn retain(&self, files: &mut LogFiles, no_room: bool) {
         let retain = i64::try_from(self.options.retain.as_secs()).unwrap_or(i64::MAX);
         let old = self.clock.now().saturating_sub(retain);
         let keep = files.snapshots.iter().rposition(|snapshot| no_room || snapshot.made <= old);
         let Some(keep) = keep else { return };
         let base = files.snapshots[keep].revision;
-        // The states first: a state must find all that came after it. One that cannot be
-        // removed is what is read next time, and needs the rest.
+        // Snapshots are removed first, because a snapshot needs all segments after it. One that cannot be removed is
+        // read on the next start, and needs the rest.
         let gone = files.snapshots[..keep].iter().take_while(|state| self.remove(&state.name));
         let gone = gone.count();
         files.snapshots.drain(..gone);
@@ -105,7 +105,7 @@ impl Inner {
         }
     }
 
-    /// Whether it is gone.
+    /// Removes a file; true if it no longer exists.
     fn remove(&self, name: &str) -> bool {
         match self.disk.remove(name) {
             Ok(()) => true,
@@ -118,7 +118,7 @@ impl Inner {
     }
 }
 
-/// Where the keys were at a revision.
+/// The state of every key at revision `floor`.
 fn heads(
     floor: u64,
     all: impl Fn(&mut dyn FnMut(Record)) -> Result<(), Error>,

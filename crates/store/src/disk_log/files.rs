@@ -1,4 +1,4 @@
-//! Which files there are, and whether anything is missing among them.
+//! The files of a log directory, and the check that none of them is missing.
 
 use std::io;
 
@@ -10,34 +10,35 @@ use crate::{
     parallel::{parallel_map, parallelism},
 };
 
-/// From files of this size on it pays to read several at once.
+/// Files of at least this many bytes are read in parallel.
 const LARGE: u64 = 1 << 20;
 
+/// The snapshots and segments of a log, and the state of the directory.
 #[derive(Debug, Default)]
 pub(super) struct LogFiles {
-    /// Oldest first. What is read begins with the first.
+    /// Oldest first. Reading begins with the first.
     pub(super) snapshots: Vec<Snapshot>,
-    /// Without a gap from the first snapshot on. The last is written to.
+    /// The segments since the first snapshot, without a gap. The last one is appended to.
     pub(super) segments: Vec<Segment>,
     pub(super) room: SpaceState,
     pub(super) broken: bool,
     pub(super) compacting: bool,
-    /// The last revision when a state was last begun.
+    /// The last revision when the previous snapshot was started.
     pub(super) snapshot_started_at: u64,
-    /// How much the log must grow before another attempt at a state, if one has failed.
+    /// After a failed snapshot, how many bytes the log must grow before the next attempt.
     pub(super) snapshot_backoff_bytes: u64,
-    /// What the segments held when they were opened, for whoever reads first: so they
-    /// are read once.
+    /// The records found on opening, for the first reader, so that the segments are read only once.
     pub(super) preloaded: Option<Vec<Record>>,
 }
 
+/// How much space the disk has.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum SpaceState {
     #[default]
     Enough,
-    /// No other file could be made. The last may have some left.
+    /// No further segment could be created. The last one may have space left.
     Full,
-    /// The last is the reserve: for deletions alone.
+    /// The last segment is the reserve, for deletions only.
     Reserve,
 }
 
@@ -45,14 +46,14 @@ impl LogFiles {
     pub(super) fn open(disk: &dyn Disk) -> Result<Self, Error> {
         let failed = |error: io::Error| Error::Disk(format!("list the folder: {error}"));
         let mut names = disk.list().map_err(failed)?;
-        names.sort_unstable(); // by revision: it has always as many digits
+        names.sort_unstable(); // by revision: names have a fixed number of digits
         let mut this = Self::default();
         for name in names.iter().filter(|name| Snapshot::revision_of(name).is_some()) {
             this.snapshots.push(Snapshot::open(disk, name)?);
         }
         let base = this.snapshots.first().map_or(INITIAL_REVISION, |snapshot| snapshot.revision);
         let names: Vec<_> = names.iter().filter(|name| Segment::base_of(name).is_some()).collect();
-        // Those before are replaced by a state, and removed by the next one.
+        // The segments before these are replaced by a snapshot; the next snapshot removes them.
         let next = |nth: usize| names.get(nth + 1).and_then(|next| Segment::base_of(next));
         let replaced = (0..names.len()).take_while(|nth| next(*nth).is_some_and(|at| at <= base));
         let names = &names[replaced.count()..];
@@ -65,7 +66,7 @@ impl LogFiles {
         let mut found: Vec<Record> = Vec::with_capacity(count);
         for read in read {
             let (segment, mut records) = read?;
-            // Files may overlap where one replaced another of the same records.
+            // Segments may overlap where one has replaced another with the same records.
             let last = found.last().map_or(0, |last| last.revision);
             let known = records.partition_point(|record| record.revision <= last);
             found.extend(records.drain(known..));
@@ -76,7 +77,7 @@ impl LogFiles {
         Ok(this)
     }
 
-    /// Nothing may be missing between the first state and the last record.
+    /// Checks that nothing is missing between the first snapshot and the last record.
     fn check(&self, base: u64) -> Result<(), Error> {
         let missing =
             |file: &str, offset, what| Err(Error::Damaged { file: file.to_owned(), offset, what });
@@ -101,15 +102,15 @@ impl LogFiles {
         }
     }
 
-    /// The segment that is written to.
+    /// The segment that is appended to.
     pub(super) fn end(&mut self) -> &mut Segment {
         self.segments.last_mut().expect("there is one since it was opened")
     }
 
-    /// Goes on in this one.
+    /// Makes this the segment that is appended to.
     pub(super) fn push(&mut self, segment: Segment, room: SpaceState) {
         if self.end().base == segment.base {
-            self.segments.pop(); // nothing was in it, and it had the same name
+            self.segments.pop(); // empty, and of the same name
         }
         self.segments.push(segment);
         self.room = room;
@@ -121,14 +122,13 @@ impl LogFiles {
         self.segments.last().map_or(state, |segment| segment.last.max(state)).max(INITIAL_REVISION)
     }
 
-    /// How much the log has grown since the newest state.
+    /// How many bytes the log has grown since the newest snapshot.
     pub(super) fn grown(&self) -> u64 {
         let state = self.snapshots.last().map_or(0, |snapshot| snapshot.revision);
         self.segments.iter().filter(|segment| segment.last > state).map(|s| s.end).sum()
     }
 
-    /// Whether it is time for a newer state: it has grown, or there is no room and it
-    /// has changed.
+    /// Whether a new snapshot is due: the log has grown enough, or the disk is full and the log has changed.
     pub(super) fn needs_snapshot(&self, options: &DiskLogOptions) -> bool {
         let state = self.snapshots.last().map_or(0, |snapshot| snapshot.size);
         let grown = self.grown();
@@ -145,7 +145,7 @@ fn open(disk: &dyn Disk, name: &str) -> Result<(Segment, Vec<Record>), Error> {
     Ok((segment, records))
 }
 
-/// Gives what is behind a revision.
+/// Reads the records after a revision.
 pub(super) fn read(
     segments: &[Segment],
     after: u64,

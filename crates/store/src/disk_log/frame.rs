@@ -1,12 +1,11 @@
-//! How records lie on disk: a frame for each batch, so that a batch is there as a
-//! whole or not at all.
+//! The on-disk format of records: one frame per batch, so that a batch is stored completely or not at all.
 //!
 //! ```text
 //!  salt 8 │ number 8 │ length 4 │ sum of payload 4 │ sum of header 4 │ payload: records
 //! ```
 //!
-//! Numbers are little-endian, sums are CRC-32C. The salt is drawn for each file:
-//! what looks like a frame is one, whatever bytes a client has stored.
+//! Numbers are little-endian, checksums are CRC-32C. Each file has its own random salt, so that bytes stored by a
+//! client cannot be mistaken for a frame.
 
 use bytes::Bytes;
 
@@ -17,13 +16,13 @@ pub(super) const HEADER: usize = 28;
 const PUT: u8 = 1;
 const EXPIRES: u8 = 2;
 const NOTE: u8 = 4;
-/// Not the first write of its key: its lineage follows.
+/// Not the first write of its key: create revision and version follow.
 const LATER: u8 = 8;
 const LEASE: u8 = 16;
-/// One of several at its revision, or none of its own.
+/// The mod revision differs from the record's own: several records share one revision, or the record has none.
 const APART: u8 = 32;
 
-/// A frame in the making.
+/// A frame that is being built.
 #[derive(Debug)]
 pub(super) struct Frame(Vec<u8>);
 
@@ -78,7 +77,7 @@ impl Frame {
         self.0.len()
     }
 
-    /// The bytes to write.
+    /// Completes the header and returns the bytes to write.
     pub(super) fn finish(mut self, salt: u64, number: u64) -> Vec<u8> {
         let length = u32::try_from(self.0.len() - HEADER).expect("a batch is bounded");
         let sum = crc32c::crc32c(&self.0[HEADER..]);
@@ -98,7 +97,7 @@ impl Frame {
     }
 }
 
-/// A frame that was read, and is as it was written.
+/// A frame that was read and has valid checksums.
 #[derive(Debug)]
 pub(super) struct FrameReader<'a> {
     pub(super) number: u64,
@@ -106,7 +105,7 @@ pub(super) struct FrameReader<'a> {
 }
 
 impl<'a> FrameReader<'a> {
-    /// The frame at the beginning of `bytes`, if there is one.
+    /// Parses the frame at the beginning of `bytes`; `None` if there is no valid one.
     pub(super) fn parse(bytes: &'a [u8], salt: u64) -> Option<Self> {
         let mut header = Parser(bytes.get(..HEADER)?);
         let (found, number, length) = (header.u64()?, header.u64()?, header.u32()?);
@@ -122,8 +121,8 @@ impl<'a> FrameReader<'a> {
         HEADER + self.payload.len()
     }
 
-    /// Its records go to `take`; false if whoever wrote it wrote nonsense. Their bytes are
-    /// slices of `all`, of which the frame is a part: a million of them are no million copies.
+    /// Passes the records to `take`; false if a record is malformed. Their values are slices of `all`, which contains
+    /// the frame, so that reading a million records makes no million copies.
     pub(super) fn records(&self, all: &Bytes, take: &mut dyn FnMut(Record)) -> bool {
         let mut parser = Parser(self.payload);
         while !parser.0.is_empty() {

@@ -1,8 +1,7 @@
-//! A file of the log: frames behind a header, and zeros behind the frames.
+//! A segment file of the log: a header, frames, and zeros up to the allocated size.
 //!
-//! A frame is written only after the one before it is synced. So only the last can
-//! be torn, and then it was not acknowledged: it is cut off. A frame that is bad
-//! though there is a good one behind it has rotted: then nothing is guessed.
+//! A frame is written only after the previous one is synced. So only the last frame can be torn, and then it was not
+//! acknowledged and is cut off. An invalid frame that a valid one follows is corruption, and opening fails.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -19,7 +18,7 @@ use crate::{
 };
 
 const MAGIC: [u8; 8] = *b"TIPHYSLG";
-/// The newest form of records; the older ones can be read as well.
+/// The newest version of the format; older versions can be read as well.
 const VERSION: u32 = 2;
 pub(super) const HEADER: u64 = 32;
 const PREFIX: &str = "log-";
@@ -30,38 +29,38 @@ pub(super) struct Segment {
     pub(super) name: String,
     pub(super) file: Arc<dyn File>,
     pub(super) salt: u64,
-    /// The last revision before this file.
+    /// The last revision before this segment.
     pub(super) base: u64,
-    /// The last revision in it.
+    /// The last revision in this segment.
     pub(super) last: u64,
-    /// Where the next frame goes.
+    /// Offset of the next frame.
     pub(super) end: u64,
-    /// Where the room ends that is set aside for it.
+    /// End of the allocated space.
     pub(super) size: u64,
-    /// Up to where it is known to be written, if only with zeros.
+    /// Offset up to which the file has been written, at least with zeros.
     pub(super) filled: u64,
-    /// Whether there is anything behind the last frame but zeros.
+    /// Whether anything but zeros follows the last frame.
     pub(super) torn: bool,
 }
 
 impl Segment {
-    /// The revision that a file of this name begins behind.
+    /// The last revision before the segment with this file name.
     pub(super) fn base_of(name: &str) -> Option<u64> {
         u64::from_str_radix(name.strip_prefix(PREFIX)?, 16).ok()
     }
 
-    /// A new one with room for `size` bytes. It gets its name when it is whole, so
-    /// one that is found can be read.
+    /// Creates a segment with room for `size` bytes. It is renamed to its final name once it is complete, so a file
+    /// with that name can always be read.
     pub(super) fn create(disk: &dyn Disk, base: u64, size: u64) -> io::Result<Self> {
         let made =
             disk.create(NEXT, size).and_then(|file| Self::begin(disk, NEXT, file, base, size));
         if made.is_err() {
-            let _ = disk.remove(NEXT); // the next attempt does so, too
+            let _ = disk.remove(NEXT); // the next attempt removes it, too
         }
         made
     }
 
-    /// Makes a segment of a file of zeros.
+    /// Turns a file of zeros into a segment.
     pub(super) fn begin(
         disk: &dyn Disk,
         from: &str,
@@ -84,7 +83,7 @@ impl Segment {
         Ok(Self { name, file, salt, base, last: base, end: HEADER, size, filled: 0, torn: false })
     }
 
-    /// One that is there. What the frames hold goes to `take`.
+    /// Opens an existing segment and passes its records to `take`.
     pub(super) fn open(
         disk: &dyn Disk,
         name: &str,
@@ -113,12 +112,12 @@ impl Segment {
         Ok(this)
     }
 
-    /// Whether a frame of that length has room.
+    /// Whether a frame of that length fits.
     pub(super) fn fits(&self, length: u64) -> bool {
         self.end + length <= self.size
     }
 
-    /// Gives its records again, up to where it ended at that time.
+    /// Reads the records again, up to `end`.
     pub(super) fn read(&self, take: &mut dyn FnMut(Record)) -> Result<(), Error> {
         let failed = |error: io::Error| Error::Disk(format!("read {}: {error}", self.name));
         let bytes = Bytes::from(read(&*self.file, self.end).map_err(failed)?);
@@ -130,7 +129,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Cuts off what is behind the last good frame, if there is anything.
+    /// Cuts off what follows the last valid frame; true if there was anything.
     pub(super) fn cut(&mut self) -> io::Result<bool> {
         if self.torn {
             self.file.truncate(self.end)?;
@@ -164,7 +163,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Whether there is a good frame somewhere behind the bad one at `at`.
+    /// Whether a valid frame follows the invalid one at `at`.
     fn frame_behind(&self, bytes: &[u8], at: usize) -> bool {
         let salt = self.salt.to_le_bytes();
         let rest = bytes.get(at + 1..).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! A state in a file, so that the log need not be kept for ever.
+//! Snapshot files, which let old segments be removed.
 //!
-//! Written beside the log while that goes on: whatever the last state and the log
-//! since then hold of what still counts is copied, in order of revisions. It gets
-//! its name when it is whole and synced, so one that is found can be trusted.
+//! A snapshot is written in the background. It copies the live records of the previous snapshot and of the log since
+//! then, in order of revisions. It is renamed to its final name after it is synced, so a file with that name is
+//! complete.
 
 use std::{io, sync::Arc};
 
@@ -18,18 +18,18 @@ use crate::{
 const PREFIX: &str = "state-";
 pub(super) const NEXT: &str = "state.tmp";
 
-/// Salt of every state: none is read before it is whole.
+/// Salt of the frames of every snapshot. It can be constant, because a snapshot is never read before it is complete.
 const SALT: u64 = u64::from_le_bytes(*b"TIPHYSS1");
 
-/// About how much goes into one frame.
+/// Approximate size of a frame in bytes.
 const CHUNK: usize = 1 << 20;
-/// How much is written before it is synced: if all of it were at once, in the end, whoever
-/// syncs the log meanwhile would wait for that.
+/// Number of bytes written between syncs. One sync of the whole file at the end would delay concurrent syncs of the
+/// log.
 const SYNC: u64 = 8 << 20;
-/// How many frames are read before the next are looked for.
+/// Number of frames that are located and then read in parallel.
 const AT_ONCE: usize = 16;
 
-// What a frame holds: its number.
+// The content of a frame, stored as its number.
 const BEGIN: u64 = 1;
 const REMOVALS: u64 = 2;
 const NOTES: u64 = 3;
@@ -40,23 +40,23 @@ const END: u64 = 5;
 pub(super) struct Snapshot {
     pub(super) name: String,
     file: Arc<dyn File>,
-    /// How far it reaches.
+    /// The last revision that the snapshot covers.
     pub(super) revision: u64,
-    /// Up to here it is a state; what happened since is all in it.
+    /// Up to this revision only current values are stored; later changes are all in the file.
     pub(super) floor: u64,
-    /// When it was made, in seconds since 1970.
+    /// Creation time in seconds since 1970.
     pub(super) made: i64,
     pub(super) size: u64,
 }
 
 impl Snapshot {
-    /// The revision of a file of this name.
+    /// The revision of the snapshot with this file name.
     pub(super) fn revision_of(name: &str) -> Option<u64> {
         u64::from_str_radix(name.strip_prefix(PREFIX)?, 16).ok()
     }
 
-    /// Writes what `records` gives, so far as it still counts in `image`. Up to its
-    /// floor a key counts with its last record, which `heads` tells.
+    /// Writes those of `records` that are still live in `image`. Up to its floor only the last record of each key is,
+    /// as listed in `heads`.
     pub(super) fn write(
         disk: &dyn Disk,
         image: &Checkpoint,
@@ -122,7 +122,7 @@ impl Snapshot {
         Ok(this)
     }
 
-    /// Gives its records, and what else it holds. Many hands read a large one.
+    /// Passes the records to `take` and returns the rest of the content. A large file is read by `hands` threads.
     pub(super) fn read(
         &self,
         hands: usize,
@@ -160,7 +160,7 @@ impl Snapshot {
         }
     }
 
-    /// The frame there, and its number.
+    /// Reads one frame: its number and its records.
     fn frame(
         &self,
         FrameLocation { at, length, .. }: &FrameLocation,
@@ -182,7 +182,7 @@ impl Snapshot {
         Ok((frame.number, records))
     }
 
-    /// The next frames, up to the last of all.
+    /// Locates the next frames, up to the last frame of the file.
     fn places(&self, mut at: u64) -> Result<Vec<FrameLocation>, Error> {
         let mut places = Vec::with_capacity(AT_ONCE);
         while places.len() < AT_ONCE
@@ -195,7 +195,7 @@ impl Snapshot {
         Ok(places)
     }
 
-    /// What the frame at `at` says of itself, before its sum is looked at.
+    /// Reads the header of the frame at `at`, without checking its checksum.
     fn place(&self, at: u64) -> Result<FrameLocation, Error> {
         let failed = |error: io::Error| Error::Disk(format!("read {}: {error}", self.name));
         let mut head = [0; 12];
@@ -216,14 +216,14 @@ impl Snapshot {
     }
 }
 
-/// Where a frame is.
+/// The location of a frame in the file.
 struct FrameLocation {
     at: u64,
     number: u64,
     length: usize,
 }
 
-/// Why there is no new state. The old one and the log are still there.
+/// Why no new snapshot was written. The previous one and the log are still there.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SnapshotError {
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! How a batch becomes durable, then visible, and then is answered for.
+//! The commit pipeline: makes a batch durable, applies it to the watch caches, and answers its writers.
 
 use std::{
     fmt, io,
@@ -18,22 +18,23 @@ use super::{
 };
 use crate::{AppendError, Error, KeyStates, Log, WatchCacheSet, Write};
 
-/// What one write may hold.
+/// Maximum size of one write in bytes.
 const LARGEST: usize = 8 << 20;
 
-/// How often expiry is looked at, while anything can expire.
+/// Interval of the expiry check, while any key has a TTL.
 const TICK: Duration = Duration::from_secs(1);
 
+/// The state that writers and the commit thread share.
 pub(super) struct CommitPipeline<V> {
     pub(super) log: Arc<dyn Log>,
     pub(super) clock: Arc<dyn Clock>,
     mirror: Arc<WatchCacheSet<V>>,
     writer: Mutex<WriteQueue<V>>,
-    /// Told when there is something to commit.
+    /// Notified when there is something to commit.
     work: Condvar,
-    /// Held by the one who commits.
+    /// Held while committing.
     turn: Mutex<()>,
-    /// What the log held, until everything is served.
+    /// The records loaded from the log, until all resources are served.
     loaded: Mutex<Option<Arc<LoadedLog>>>,
 }
 
@@ -49,32 +50,32 @@ impl<V> CommitPipeline<V> {
         Arc::new(Self { log, clock, mirror, writer, work, turn, loaded: Mutex::new(loaded) })
     }
 
-    /// A panic with it in hand ends the process: the log knows what was written.
+    /// Locks the write queue. A panic while it is locked aborts the process: the log has the truth.
     pub(super) fn writer(&self) -> MutexGuard<'_, WriteQueue<V>> {
         let mut writer = panics::lock_or_abort(&self.writer);
         writer.ready();
         writer
     }
 
-    /// What was read when it was opened, for as long as that is worth its memory.
+    /// The records read on opening, while they are still worth their memory.
     pub(super) fn loaded(&self) -> Option<Arc<LoadedLog>> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(stale) = loaded.take_if(|loaded| loaded.stale(self.clock.now())) {
-            // To give a million records back takes a while, in which nobody should wait.
-            let _ = thread::Builder::new().spawn(|| drop(stale)); // or else it is dropped here
+            // Freeing a million records takes a while, and no caller should wait for that.
+            let _ = thread::Builder::new().spawn(|| drop(stale)); // if no thread can be started, it is dropped here
         }
         loaded.clone()
     }
 
-    /// Takes no more. The thread ends when what was taken is committed.
+    /// Rejects further writes. The thread ends when the accepted ones are committed.
     pub(super) fn close(&self) {
         self.writer().closing = true;
         self.work.notify_all();
     }
 }
 
-/// Marks the store as broken if its thread unwinds, so that no writer waits for it. Only tests
-/// of recovery see that (`panics::unwind_instead_of_abort`): elsewhere the process ends.
+/// Marks the store as broken if its thread unwinds, so that no writer waits for ever. Only recovery tests unwind
+/// (`panics::unwind_instead_of_abort`): otherwise the process aborts.
 struct BreakOnUnwind<'a, V>(&'a CommitPipeline<V>);
 
 impl<V> Drop for BreakOnUnwind<'_, V> {
@@ -98,7 +99,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> CommitPipeline<V> {
         })
     }
 
-    /// Gives the write its place. Its answer comes when it is durable and mirrored.
+    /// Sequences the write. The receiver gets the result once the write is durable and in the watch caches.
     pub(super) fn submit(
         &self,
         write: Write<V>,
@@ -123,7 +124,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> CommitPipeline<V> {
         Ok(receiver)
     }
 
-    /// Commits all that has gathered. A panic ends the process, whoever's turn it is.
+    /// Commits all pending writes. A panic aborts the process, on any thread.
     pub(super) fn commit_pending(&self) {
         panics::or_abort("store", || self.commit_all());
     }
@@ -131,8 +132,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> CommitPipeline<V> {
     fn commit_all(&self) {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            // Those who have more to write may do so first, if they wait for a processor only:
-            // one sync for all of them.
+            // Lets writers that only wait for a CPU add their writes first, so that one sync serves them all.
             thread::yield_now();
             self.commit();
             let writer = self.writer();
@@ -142,7 +142,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> CommitPipeline<V> {
         }
     }
 
-    /// Sleeps until there is something to commit, or maybe to expire; false: it is over.
+    /// Waits until there is something to commit or expiry must be checked; false when the engine shuts down.
     fn wait(&self) -> bool {
         let mut writer = self.writer();
         loop {
@@ -186,17 +186,17 @@ impl<V: fmt::Debug + Send + Sync + 'static> CommitPipeline<V> {
                 self.compact_log();
                 warn!(writes = refused.len(), "the disk is full");
                 for answer in refused {
-                    let _ = answer.send(Err(Error::Full)); // who asked may have gone
+                    let _ = answer.send(Err(Error::Full)); // the caller may be gone
                 }
             }
             Err(AppendError::Broken(error)) => {
                 error!(%error, "cannot append to the log; nothing more is written");
-                self.writer().mark_broken(); // what came after was judged against it
+                self.writer().mark_broken(); // later writes were checked against it
             }
         }
     }
 
-    /// Lets the log begin anew with what is durable, if that may give some room.
+    /// Starts a compaction of the log from the durable state, which may free disk space.
     fn compact_log(&self) {
         let image = {
             let writer = self.writer();
@@ -209,7 +209,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> CommitPipeline<V> {
         }
     }
 
-    /// Mirrors what is durable, and then answers.
+    /// Applies the durable records to the watch caches, and then answers the writers.
     fn publish(&self, batch: Batch<V>, heads: Option<KeyStates>) {
         let Batch { records, pending: tickets, conflicts: losers } = batch;
         let mut answers = Vec::with_capacity(tickets.len());
@@ -224,14 +224,14 @@ impl<V: fmt::Debug + Send + Sync + 'static> CommitPipeline<V> {
             });
             self.mirror.apply(values, last, self.clock.now());
             self.writer().durable = last;
-            self.loaded(); // lets it go when it is time
+            self.loaded(); // drops it when it is stale
             if let Some(image) = image {
                 self.log.compact(image);
             }
         }
         answers.extend(losers.into_iter().map(|(error, answer)| (Err(error), answer)));
         for (result, answer) in answers {
-            let _ = answer.send(result); // who asked may have gone
+            let _ = answer.send(result); // the caller may be gone
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a log holds, read once for all resources that are served from it.
+//! The content of a log, read once on opening for all resources that are served from it.
 
 use bytes::Bytes;
 
@@ -8,18 +8,19 @@ use crate::{
     keys::{History, KeyIndex},
 };
 
-/// Kept for so long, in seconds: whoever is served later reads the log again.
+/// For how many seconds it is kept. A resource that is served later reads the log again.
 const CACHE_SECONDS: i64 = 60;
 
-/// From so many records on it pays to look through them beside whoever is served first.
+/// From this many records on, the key index is built in a separate thread.
 const LARGE: usize = 20_000;
 
+/// The records of a log and their order by key.
 #[derive(Debug)]
 pub(super) struct LoadedLog {
     base: LogBase,
-    /// The state as of the base, and what happened since; as it was in the log.
+    /// The records of the snapshot, followed by the later ones, in log order.
     records: Vec<Record>,
-    /// Their places, by key, and in order where that is the same.
+    /// Positions in `records`, sorted by key and, for one key, by revision.
     order: Vec<usize>,
     through: u64,
     read: i64,
@@ -30,7 +31,7 @@ impl LoadedLog {
         Self::read_under(log, "", now)
     }
 
-    /// What there is under `prefix`.
+    /// Reads the records whose keys begin with `prefix`.
     pub(super) fn read_under(log: &dyn Log, prefix: &str, now: i64) -> Result<Self, Error> {
         let (base, mut records) = log.load()?;
         let last = records.last().map_or(0, |record| record.revision);
@@ -45,7 +46,7 @@ impl LoadedLog {
         self.through
     }
 
-    /// Whether there is so much that nobody should wait until it is looked through.
+    /// Whether there are so many records that indexing them should not delay the start.
     pub(super) fn is_large(&self) -> bool {
         self.records.len() >= LARGE
     }
@@ -63,9 +64,9 @@ impl LoadedLog {
         (KeyIndex::load(last.map(|nth| &self.records[*nth]), self.through), past)
     }
 
-    /// What a resource under `prefix` begins with. Its ring begins at the last change
-    /// in the state, so that a quiet resource does not expire. Of what happened since then,
-    /// as much is told as has room: what is older is in the state.
+    /// The initial content of a resource's watch cache. Its ring begins at the last change in the snapshot, so that the
+    /// revision of a rarely changed resource does not count as compacted. As many later events as fit into `room` bytes
+    /// are returned; older ones are only in the state.
     pub(super) fn replay(&self, prefix: &str, room: usize, now: i64) -> Replay<'_> {
         let record = |nth: &usize| &self.records[*nth];
         let from = self.order.partition_point(|nth| record(nth).key.as_str() < prefix);
@@ -96,8 +97,8 @@ impl LoadedLog {
     }
 }
 
-/// Where the records are by key, and in order where that is the same. What their keys
-/// begin with is compared as a number; to look at keys is far slower, and seldom needed.
+/// Positions of the records sorted by key and, for one key, by revision. The keys' first bytes after their common
+/// prefix are compared as a number, which is much faster than comparing whole keys and is seldom inconclusive.
 fn by_key(records: &[Record]) -> Vec<usize> {
     let Some(first) = records.first() else { return Vec::new() };
     let shared = |key: &str| {
@@ -119,7 +120,7 @@ fn by_key(records: &[Record]) -> Vec<usize> {
     places.into_iter().map(|(_, nth)| nth).collect()
 }
 
-/// The places of each key's records.
+/// The positions of the records of each key.
 fn same_key<'a>(
     records: &'a [Record],
     order: &'a [usize],

@@ -1,4 +1,4 @@
-//! What is judged and not yet durable, and how it is taken back.
+//! The queue of writes that are sequenced but not durable yet, and its rollback.
 
 use std::{
     io, mem,
@@ -16,11 +16,12 @@ use crate::{
     keys::{History, KeyIndex, KeyState},
 };
 
-/// What one batch may hold, unless it is a single write.
+/// Maximum size of a batch in bytes, unless it is a single write.
 const BATCH: usize = 8 << 20;
 
 pub(super) type WriteReply = oneshot::Sender<Result<u64, Error>>;
 
+/// Sequences writes and collects them for the next batch.
 pub(super) struct WriteQueue<V> {
     keys: KeyIndex,
     past: History,
@@ -31,27 +32,27 @@ pub(super) struct WriteQueue<V> {
     loading: Option<JoinHandle<(KeyIndex, History)>>,
 }
 
-/// What goes to the log at once, and who waits for it.
+/// The records of one append, and the writers that wait for them.
 pub(super) struct Batch<V> {
     pub(super) records: Vec<Record>,
-    /// As many.
+    /// One per record, in the same order.
     pub(super) pending: Vec<PendingWrite<V>>,
-    /// Who lost against something that cannot be read yet.
+    /// Failed writes whose conflicting record is not durable yet, so that it cannot be read.
     pub(super) conflicts: Vec<(Error, WriteReply)>,
 }
 
-/// What belongs to a record, and does not go to the log.
+/// The data of a pending write that does not go to the log.
 pub(super) struct PendingWrite<V> {
     pub(super) value: Option<V>,
-    /// `None`: the engine's own.
+    /// `None` for the engine's own writes, such as expiry.
     pub(super) answer: Option<WriteReply>,
-    /// What the record replaces.
+    /// The previous state of the key, for a rollback.
     before: Option<KeyState>,
 }
 
 impl<V> WriteQueue<V> {
-    /// Goes on from what was read. If that is much it is looked through meanwhile, and
-    /// whoever wants to write first waits for it.
+    /// Builds the key index from the loaded records. A large log is indexed in a separate thread, and the first writer
+    /// waits for it.
     pub(super) fn load(loaded: &Arc<LoadedLog>) -> io::Result<Self> {
         let (mut loading, mut read) = (None, None);
         if loaded.is_large() {
@@ -66,7 +67,7 @@ impl<V> WriteQueue<V> {
         Ok(Self { keys, past, pending, durable, broken: false, closing: false, loading })
     }
 
-    /// Waits until all that was read is looked through.
+    /// Waits until the key index is built.
     pub(super) fn ready(&mut self) {
         if let Some(loading) = self.loading.take() {
             let read = loading.join();
@@ -74,8 +75,8 @@ impl<V> WriteQueue<V> {
         }
     }
 
-    /// Gives the write its place. A conflict is told only when what it lost against
-    /// can be read: at once, or with the batch.
+    /// Checks the precondition and assigns the revision. A conflict is reported only once the conflicting record can be
+    /// read: at once, or together with its batch.
     pub(super) fn sequence(&mut self, write: Write<V>, now: i64, answer: WriteReply) {
         match self.keys.sequence(write, now) {
             Ok((record, value)) => self.push(record, value, Some(answer)),
@@ -83,7 +84,7 @@ impl<V> WriteQueue<V> {
         }
     }
 
-    /// Deletes what has expired.
+    /// Deletes expired keys.
     pub(super) fn expire(&mut self, now: i64) {
         for key in self.keys.expired(now) {
             let revision = self.keys.revision + 1;
@@ -101,7 +102,7 @@ impl<V> WriteQueue<V> {
         self.keys.expires()
     }
 
-    /// The next batch. Losers come with the last of those that were judged before.
+    /// Takes the next batch. Conflicts are answered with the last batch that was sequenced before them.
     pub(super) fn take(&mut self) -> Batch<V> {
         let mut bytes = 0;
         let fits = |record: &&Record| {
@@ -118,27 +119,26 @@ impl<V> WriteQueue<V> {
         mem::replace(&mut self.pending, Batch { records, pending: tickets, conflicts: losers })
     }
 
-    /// The keys as of `revision`, if that is the last that was judged.
+    /// The state of all keys at `revision`, if that is the last sequenced one.
     pub(super) fn heads(&self, revision: u64) -> Option<KeyStates> {
         (revision == self.keys.revision).then(|| self.keys.heads())
     }
 
-    /// These are in the log.
+    /// Adds records that are now in the log to the history.
     pub(super) fn appended(&mut self, records: &[Record]) {
         for record in records {
             self.past.apply(record);
         }
     }
 
-    /// Everything as of the last append, when the keys were at `heads`.
+    /// A checkpoint of the last append, when the state of the keys was `heads`.
     pub(super) fn image(&self, heads: KeyStates, revision: u64) -> Checkpoint {
         let (removals, notes) = (self.past.removals.clone(), self.past.notes.clone());
         Checkpoint { revision, floor: revision, heads: Some(heads), removals, notes }
     }
 
-    /// There is no room for this batch. Takes back all that is not durable, and
-    /// judges again what there is a reserve for, deletions above all; unless the batch
-    /// had nothing else. Gives who is refused.
+    /// Handles a full disk. Undoes all writes that are not durable and sequences those again that may use the reserve,
+    /// mainly deletions, unless the batch contained nothing else. Returns the writers whose writes are rejected.
     pub(super) fn roll_back_full(&mut self, batch: Batch<V>) -> Vec<WriteReply> {
         let only_deletions = batch.records.iter().all(Record::may_use_reserve);
         let later = mem::take(&mut self.pending);
@@ -162,8 +162,8 @@ impl<V> WriteQueue<V> {
         refused
     }
 
-    /// What the log holds is unknown: nothing more is taken. Who waits hears of it,
-    /// since his answer is dropped.
+    /// Rejects further writes, because the content of the log is unknown. Waiting writers notice when their reply
+    /// channel is dropped.
     pub(super) fn mark_broken(&mut self) {
         self.broken = true;
         self.pending = Batch::default();

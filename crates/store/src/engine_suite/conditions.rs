@@ -1,4 +1,4 @@
-//! What is promised to who reads, thinks, and then writes what he thought of.
+//! Tests of read-modify-write loops with preconditions.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use crate::{Error, Version, WatchCache, Write};
 #[derive(Debug, PartialEq)]
 enum Refused {
     Absent,
-    /// Whoever was asked did not agree to what there is.
+    /// The caller rejected the current value.
     Unfit,
 }
 
-/// What a caller believes that there is, or does not know.
+/// The version that the caller has cached, if any.
 type Belief = Option<(u64, Bytes)>;
 
-/// Writes what `think` makes of what there is: judged first by what the caller believes, and
-/// by what he lost against as often as he loses. Gives the revision, and how often he thought.
+/// Writes what `think` returns for the current value. The first attempt uses the caller's cached version; after each
+/// conflict the current version is read. Returns the revision and the number of attempts.
 async fn change(
     on: &EngineFixture,
     things: &WatchCache<Bytes>,
@@ -34,7 +34,7 @@ async fn change(
             if certain {
                 return Err(Refused::Unfit);
             }
-            (there, certain) = (read(), true); // what he believed may be long gone
+            (there, certain) = (read(), true); // the cached version may be stale
             continue;
         };
         let expect = there.as_ref().map_or(0, |(revision, _)| *revision);
@@ -60,7 +60,7 @@ fn belief(version: Option<&Arc<Version<Bytes>>>) -> Belief {
     version.map(|version| (version.revision, version.object.clone()))
 }
 
-/// A deletion by who knows what there is, believes something older, or knows nothing.
+/// A deletion with an up-to-date, a stale and no cached version.
 pub(super) async fn a_deletion_is_of_what_there_is(on: &EngineFixture) {
     let things = on.serve();
     let any = async |_: Option<&Bytes>| Some(None);
@@ -70,10 +70,10 @@ pub(super) async fn a_deletion_is_of_what_there_is(on: &EngineFixture) {
     let (gone, thoughts) =
         change(on, &things, "a/x", belief(first.as_ref()), any).await.expect("there");
     assert!(gone > made && thoughts == 1 && things.get(&key("a/x")).is_none());
-    // What he believes in was deleted meanwhile.
+    // The cached version was deleted meanwhile.
     let again = change(on, &things, "a/x", belief(first.as_ref()), any).await;
     assert_eq!(again, Err(Refused::Absent));
-    // Or changed: he is told, and deletes what there is.
+    // The cached version was changed: the caller gets a conflict, and deletes the current version.
     let made = on.put("a/x", 0, "1").await.expect("absent");
     let first = things.get(&key("a/x"));
     on.put("a/x", made, "2").await.expect("as expected");
@@ -82,7 +82,7 @@ pub(super) async fn a_deletion_is_of_what_there_is(on: &EngineFixture) {
     assert!(thoughts == 2 && things.get(&key("a/x")).is_none());
 }
 
-/// Whether something may be deleted is decided by what there is, and not by what was.
+/// A deletion's condition is checked against the current value, not the cached one.
 pub(super) async fn a_condition_is_judged_by_what_there_is(on: &EngineFixture) {
     let things = on.serve();
     let only = |text: &'static [u8]| {
@@ -94,14 +94,14 @@ pub(super) async fn a_condition_is_judged_by_what_there_is(on: &EngineFixture) {
     let first = things.get(&key("a/x"));
     assert_eq!(change(on, &things, "a/x", None, only(b"other")).await, Err(Refused::Unfit));
     on.put("a/x", made, "other").await.expect("as expected");
-    // What he believes in would do, what there is does not.
+    // The cached value meets the condition, the current one does not.
     let refused = change(on, &things, "a/x", belief(first.as_ref()), only(b"mine")).await;
     assert_eq!(refused, Err(Refused::Unfit));
     assert_eq!(things.get(&key("a/x")).map(|there| there.object.clone()), Some("other".into()));
-    // What he believes in would not do, what there is does.
+    // The cached value does not meet the condition, the current one does.
     let done = change(on, &things, "a/x", belief(first.as_ref()), only(b"other")).await;
     assert!(done.is_ok_and(|(_, thoughts)| thoughts == 2) && things.is_empty());
-    // And it changes while he thinks.
+    // The value changes between read and write.
     on.put("a/x", 0, "1").await.expect("absent");
     let mut before = true;
     let (_, thoughts) = change(on, &things, "a/x", None, async |there: Option<&Bytes>| {
@@ -118,7 +118,7 @@ pub(super) async fn a_condition_is_judged_by_what_there_is(on: &EngineFixture) {
     assert!(thoughts == 2 && things.is_empty());
 }
 
-/// An update makes what is absent, changes what there is, and loses to who was faster.
+/// An update creates an absent key, changes an existing one, and gets a conflict if another writer was faster.
 pub(super) async fn an_update_is_of_what_there_is(on: &EngineFixture) {
     let things = on.serve();
     let add = async |there: Option<&Bytes>| {
@@ -132,11 +132,11 @@ pub(super) async fn an_update_is_of_what_there_is(on: &EngineFixture) {
     let (second, thoughts) =
         change(on, &things, "a/x", belief(first.as_ref()), add).await.expect("changed");
     assert!(second > made && thoughts == 1);
-    // By what he believes it would be the second; it is the third.
+    // By the cached version it would be the second update; it is the third.
     let (_, thoughts) =
         change(on, &things, "a/x", belief(first.as_ref()), add).await.expect("changed");
     assert_eq!((thoughts, things.get(&key("a/x")).expect("there").object.len()), (2, 3));
-    // Who agrees to nothing has thought once, or twice if he knew only what was.
+    // A caller that rejects the value is asked once, or twice if its cached version was stale.
     let mut thoughts = 0;
     let nothing = change(on, &things, "a/x", belief(first.as_ref()), async |_: Option<&Bytes>| {
         thoughts += 1;
@@ -145,7 +145,7 @@ pub(super) async fn an_update_is_of_what_there_is(on: &EngineFixture) {
     .await;
     assert_eq!((nothing, thoughts), (Err(Refused::Unfit), 2));
     assert_eq!(things.get(&key("a/x")).expect("there").object.len(), 3);
-    // Two at once: the second to finish thinks again, and both are there.
+    // Two concurrent updates: the later one retries, and both take effect.
     let mut before = true;
     let (_, thoughts) = change(on, &things, "a/x", None, async |there: Option<&Bytes>| {
         if std::mem::take(&mut before) {
@@ -158,7 +158,7 @@ pub(super) async fn an_update_is_of_what_there_is(on: &EngineFixture) {
     assert_eq!((thoughts, things.get(&key("a/x")).expect("there").object.len()), (2, 5));
 }
 
-/// How many there are is known, whatever became of them.
+/// The count of objects is right after any sequence of writes.
 pub(super) async fn how_many_there_are_is_known(on: &EngineFixture) {
     let things = on.serve();
     assert!(things.is_empty());

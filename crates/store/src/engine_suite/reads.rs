@@ -1,4 +1,4 @@
-//! What is promised to who lists.
+//! Tests of lists and gets.
 
 use std::sync::Arc;
 
@@ -93,7 +93,7 @@ pub(super) async fn a_prefix_served_late_holds_what_was_written(on: &EngineFixtu
     let things = on.serve();
     let names: Vec<_> = texts(&things.snapshot()).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["a/x", "a/y"]);
-    // One that others write to as well may know nothing of before it was asked.
+    // An engine with external writers may not have events from before it was asked.
     let from = things.floor();
     let mut cursor = Cursor::open(&things, Topic::All, from).expect("not before the floor");
     if from < made {
@@ -106,7 +106,7 @@ pub(super) async fn a_prefix_served_late_holds_what_was_written(on: &EngineFixtu
     assert_eq!(texts(&anew.snapshot()), texts(&things.snapshot()));
 }
 
-/// A prefix ends where it says: neither more nor less lies under it.
+/// A prefix matches at its exact end, and not keys that merely begin alike.
 pub(super) async fn a_prefix_is_not_what_merely_begins_alike(on: &EngineFixture) {
     let things = on.serve();
     for name in ["a/x", "a/xy", "a/x/deeper", "ab/x", "b/x"] {
@@ -132,7 +132,7 @@ pub(super) async fn a_prefix_is_not_what_merely_begins_alike(on: &EngineFixture)
     assert!(things.get("/registry/other/a/x").is_none());
 }
 
-/// However small the pages, they are all of it, once and in order, and tell what remains.
+/// Pages of any size together are the complete list, once and in order, with the right remaining count.
 pub(super) async fn pages_of_any_size_are_all_of_it(on: &EngineFixture) {
     let things = on.serve();
     for nth in 0..13 {
@@ -154,7 +154,7 @@ pub(super) async fn pages_of_any_size_are_all_of_it(on: &EngineFixture) {
     }
 }
 
-/// A list is of the revision that it says, at every one of them; a later one is to come.
+/// A list at every past revision shows the state of that revision; a future revision is an error.
 pub(super) async fn every_revision_is_listed_as_it_was(on: &EngineFixture) {
     let things = on.serve();
     let mut states = vec![(things.snapshot().revision, Vec::new())];
@@ -179,7 +179,7 @@ pub(super) async fn every_revision_is_listed_as_it_was(on: &EngineFixture) {
     assert!(matches!(things.snapshot_at(newest + 1_000), Err(Error::FutureRevision { .. })));
 }
 
-/// What was written elsewhere a moment ago is in a list that must not be older.
+/// A list with a minimum revision contains a write made elsewhere just before.
 pub(super) async fn a_list_can_be_asked_to_be_new_enough(on: &EngineFixture) {
     let things = on.serve();
     for nth in 0..5 {
@@ -192,7 +192,7 @@ pub(super) async fn a_list_can_be_asked_to_be_new_enough(on: &EngineFixture) {
     assert_eq!((things.len(), things.snapshot().count(PREFIX, None)), (5, 5));
 }
 
-/// What cannot be read is named, and nobody takes it for something else.
+/// An undecodable object is reported by key and revision, and is not taken for anything else.
 pub(super) async fn what_cannot_be_decoded_is_named(on: &EngineFixture) {
     on.put("a/good", 0, "good").await.expect("absent");
     let was = on.put("a/bad", 0, "well").await.expect("absent");
@@ -207,7 +207,7 @@ pub(super) async fn what_cannot_be_decoded_is_named(on: &EngineFixture) {
     assert_eq!(texts(&on.serve().snapshot()).len(), 2, "nothing was changed by that");
 }
 
-/// One object, as it is, and as it was at every revision at which a list can be made.
+/// A get returns the current object, and the past one at every revision that can be listed.
 pub(super) async fn one_object_is_read_as_it_is_and_as_it_was(on: &EngineFixture) {
     let things = on.serve();
     let before = things.snapshot().revision;
@@ -230,7 +230,7 @@ pub(super) async fn one_object_is_read_as_it_is_and_as_it_was(on: &EngineFixture
     assert!(things.wait_for(other + 1_000).now_or_never().is_none(), "still to come");
 }
 
-/// Every page of every size, of every revision, is what there was then.
+/// Every page of every size, at every revision, shows the state of that revision.
 pub(super) async fn pages_of_every_revision_are_what_there_was(on: &EngineFixture) {
     let things = on.serve();
     let mut there = std::collections::BTreeMap::new();
@@ -268,8 +268,7 @@ pub(super) async fn pages_of_every_revision_are_what_there_was(on: &EngineFixtur
     }
 }
 
-/// Who pages through a list whose revision is gone goes on, behind the last he has seen, in
-/// what there is now.
+/// A paged list whose revision is compacted continues after the last seen key in the newest state.
 pub(super) async fn a_list_whose_revision_is_gone_goes_on_in_the_newest(on: &EngineFixture) {
     let things = on.serve();
     let mut revisions = Vec::new();
@@ -294,7 +293,7 @@ pub(super) async fn a_list_whose_revision_is_gone_goes_on_in_the_newest(on: &Eng
     assert!(now.revision >= newest);
 }
 
-/// A key is what it is: how deep, and what it ends with, makes it another.
+/// Keys that differ only in depth or in their last characters are different keys.
 pub(super) async fn keys_of_any_shape_are_kept_apart(on: &EngineFixture) {
     let things = on.serve();
     let names =
@@ -314,7 +313,7 @@ pub(super) async fn keys_of_any_shape_are_kept_apart(on: &EngineFixture) {
     assert_eq!(things.len(), names.len(), "what is outside of the prefix is not in it");
 }
 
-/// What cannot be read can be deleted by its revision, and then the rest is served.
+/// An undecodable object can be deleted by its revision, and then the rest is served.
 pub(super) async fn what_cannot_be_decoded_can_be_deleted(on: &EngineFixture) {
     let good = on.put("a/good", 0, "good").await.expect("absent");
     let bad = on.put("a/bad", 0, "bad").await.expect("absent");
@@ -336,7 +335,7 @@ fn unread(name: &str, revision: u64) -> Error {
     Error::Corrupt { key: key(name), revision, why: "it is bad".to_owned() }
 }
 
-/// Reads nothing that begins with `bad`.
+/// A codec that rejects everything that begins with `bad`.
 #[derive(Debug)]
 struct Picky;
 

@@ -1,4 +1,4 @@
-//! What is promised to who watches.
+//! Tests of watches.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,7 +56,7 @@ pub(super) async fn progress_moves_though_nothing_happens_here(on: &EngineFixtur
     Cursor::open(&things, Topic::All, written).expect("a watch can begin there");
 }
 
-/// A watch that begins anywhere sees what came after, all of it and nothing else.
+/// A watch from any revision delivers all later events and nothing else.
 pub(super) async fn a_watch_can_begin_anywhere(on: &EngineFixture) {
     let things = on.serve();
     let mut revisions = vec![things.snapshot().revision];
@@ -75,7 +75,7 @@ pub(super) async fn a_watch_can_begin_anywhere(on: &EngineFixture) {
     }
 }
 
-/// Many write at once, and everybody who watches sees each write once, in one order.
+/// Under concurrent writes, all watches deliver each write once and in the same order.
 pub(super) async fn all_who_watch_see_the_same(on: EngineFixture) {
     let things = on.serve();
     let from = things.snapshot().revision;
@@ -110,7 +110,7 @@ pub(super) async fn all_who_watch_see_the_same(on: EngineFixture) {
     }
 }
 
-/// Who reads late misses nothing, and who has gone disturbs nobody.
+/// A slow watch misses nothing, and a dropped watch disturbs no other.
 pub(super) async fn who_reads_late_misses_nothing(on: &EngineFixture) {
     let things = on.serve();
     let from = things.snapshot().revision;
@@ -127,7 +127,7 @@ pub(super) async fn who_reads_late_misses_nothing(on: &EngineFixture) {
     assert!(late.try_next().is_none());
 }
 
-/// A watch of some of it is told of what comes to belong there, and of what ceases to.
+/// A filtered watch delivers objects that start to match the filter, and those that cease to.
 pub(super) async fn a_watch_of_some_sees_what_comes_and_goes(on: &EngineFixture) {
     let things = on.serve();
     let from = things.snapshot().revision;
@@ -149,7 +149,7 @@ pub(super) async fn a_watch_of_some_sees_what_comes_and_goes(on: &EngineFixture)
     assert!(space.try_next().is_none());
 }
 
-/// A deletion is of the revision at which it happened, and shows what there was.
+/// A deletion event has the revision of the deletion, and contains the old object.
 pub(super) async fn a_deletion_has_a_revision_of_its_own(on: &EngineFixture) {
     let things = on.serve();
     let made = on.put("a/x", 0, "1").await.expect("absent");
@@ -165,13 +165,13 @@ pub(super) async fn a_deletion_has_a_revision_of_its_own(on: &EngineFixture) {
     assert!(gone > made + 1 && event.new.is_none());
 }
 
-/// What is older than can be told is refused, so that nobody believes he has seen all.
+/// A watch from a compacted revision is rejected, since it could not deliver all events.
 pub(super) async fn a_watch_from_too_long_ago_is_refused(on: &EngineFixture) {
     let made = on.put("a/x", 0, "1").await.expect("absent");
     on.put("a/x", made, "2").await.expect("as expected");
     let things = on.serve();
     match things.floor() {
-        0 => {} // everything can be told
+        0 => {} // nothing is compacted
         floor => {
             let early = Cursor::open(&things, Topic::All, floor - 1).map(drop);
             assert_eq!(early, Err(Error::Compacted { floor }));
@@ -183,7 +183,7 @@ pub(super) async fn a_watch_from_too_long_ago_is_refused(on: &EngineFixture) {
     assert!(matches!(over, Err(Error::Closed) | Ok(Some(Err(Error::Closed)))), "{over:?}");
 }
 
-/// Who lists, and then watches from there, has everything once: also while others write.
+/// A list followed by a watch from its revision misses nothing and repeats nothing, also under concurrent writes.
 pub(super) async fn a_list_and_then_a_watch_miss_nothing(on: EngineFixture) {
     let things = on.serve();
     let mut writing = JoinSet::new();
@@ -234,7 +234,7 @@ pub(super) async fn a_list_and_then_a_watch_miss_nothing(on: EngineFixture) {
     }
 }
 
-/// What a bookmark tells is never ahead of what was told before it.
+/// The revision of a bookmark is never ahead of the events delivered before it.
 pub(super) async fn progress_is_never_ahead_of_events(on: EngineFixture) {
     let things = on.serve();
     let mut watch = Cursor::open(&things, Topic::All, things.snapshot().revision).expect("now");
@@ -269,7 +269,7 @@ pub(super) async fn progress_is_never_ahead_of_events(on: EngineFixture) {
     }
 }
 
-/// Who does not read holds up nobody.
+/// A watch that is not read delays no other.
 pub(super) async fn who_does_not_read_holds_up_nobody(on: &EngineFixture) {
     let things = on.serve();
     let from = things.snapshot().revision;
@@ -285,7 +285,7 @@ pub(super) async fn who_does_not_read_holds_up_nobody(on: &EngineFixture) {
     }
 }
 
-/// A watch of one object hears of that alone, though others are named alike.
+/// A watch of one object delivers its events only, also where other names are similar.
 pub(super) async fn a_watch_of_one_hears_of_no_other(on: &EngineFixture) {
     let things = on.serve();
     let from = things.snapshot().revision;

@@ -1,4 +1,4 @@
-//! What is promised to who writes.
+//! Tests of writes.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(super) async fn revisions_only_grow(on: &EngineFixture) {
     }
 }
 
-/// Everybody adds one to a number, reading and writing until it was the first.
+/// Concurrent tasks increment one number, each retrying until its write wins.
 pub(super) async fn one_of_many_wins(on: EngineFixture) {
     const TASKS: usize = 64;
     const TIMES: usize = 8;
@@ -147,7 +147,7 @@ pub(super) async fn any_bytes_are_kept_as_they_are(on: &EngineFixture) {
     }
 }
 
-/// What is not changed is a change all the same: whether to write is the caller's choice.
+/// Writing the same bytes again creates a new revision: whether to write is the caller's choice.
 pub(super) async fn the_same_bytes_again_are_another_revision(on: &EngineFixture) {
     let things = on.serve();
     let made = on.put("a/x", 0, "1").await.expect("absent");
@@ -157,7 +157,7 @@ pub(super) async fn the_same_bytes_again_are_another_revision(on: &EngineFixture
     assert_eq!(on.delete("a/x", made).await, Err(Error::Conflict { want: made, have: again }));
 }
 
-/// Who deletes what he read long ago is told, reads again, and deletes that.
+/// A deletion with a stale revision gets a conflict; after reading again it succeeds.
 pub(super) async fn a_deletion_by_an_old_reading_is_tried_again(on: &EngineFixture) {
     let things = on.serve();
     let mut read = on.put("a/x", 0, "1").await.expect("absent");
@@ -178,7 +178,7 @@ pub(super) async fn a_deletion_by_an_old_reading_is_tried_again(on: &EngineFixtu
     assert_eq!(on.put("a/x", read, "4").await, Err(Error::Conflict { want: read, have: 0 }));
 }
 
-/// Of many that make the same, one does.
+/// Of many concurrent creations of one key, exactly one succeeds.
 pub(super) async fn only_one_can_make_it(on: EngineFixture) {
     on.serve();
     let mut tasks = JoinSet::new();

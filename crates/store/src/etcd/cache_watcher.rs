@@ -1,4 +1,4 @@
-//! One watch per resource, for as long as the resource is served.
+//! The etcd watch that fills the cache of one resource, for as long as the resource is served.
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
@@ -14,9 +14,10 @@ use crate::{
     wire::{pb, prefix_end, to_i64},
 };
 
-/// How long a member may say nothing to a question before another is asked.
+/// How long a member may take to answer a progress request before the watch moves to another.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// The etcd watch of one resource.
 pub(crate) struct CacheWatcher<V> {
     pub(super) prefix: String,
     pub(super) resource: Arc<WatchCache<V>>,
@@ -28,7 +29,7 @@ impl<V> CacheWatcher<V> {
         Self { prefix: prefix.to_owned(), resource: resource.clone(), asked: Notify::new() }
     }
 
-    /// Asks etcd how far it is.
+    /// Requests a progress notification from etcd.
     pub(super) fn request_progress(&self) {
         self.asked.notify_one();
     }
@@ -40,15 +41,15 @@ impl<V> CacheWatcher<V> {
 
 /// Why a watch has ended.
 enum WatchEnd {
-    /// Nobody serves the resource any more.
+    /// The resource is no longer served.
     Closed,
-    /// Somewhere else it may go on.
+    /// The connection failed; the watch can resume at another member.
     Broken(String),
-    /// It must begin with a list.
+    /// The revision is compacted; the watch must start with a new list.
     Compacted,
 }
 
-/// Shows the resource what happens after a revision, until it is closed.
+/// Applies the events after a revision to the cache, until the resource is closed.
 pub(super) async fn run_watch<V: fmt::Debug + Send + Sync + 'static>(
     shared: Arc<EtcdShared<V>>,
     follower: Arc<CacheWatcher<V>>,
@@ -102,7 +103,7 @@ async fn watch<V: fmt::Debug + Send + Sync + 'static>(
         return broken("no stream".to_owned());
     }
     let mut request = Request::new(ReceiverStream::new(requests));
-    // A member that is cut off from the others shall say so.
+    // A member that has lost its leader reports an error.
     request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
     let mut events = match timeout(super::REQUEST_TIMEOUT, client.watch(request)).await {
         Ok(Ok(events)) => events.into_inner(),
@@ -155,7 +156,7 @@ fn take<V: fmt::Debug + Send + Sync + 'static>(
     } else if response.canceled {
         return Some(WatchEnd::Broken(response.cancel_reason));
     } else if response.created {
-        return None; // what it says of revisions is of before the watch
+        return None; // its header's revision is from before the watch
     }
     let newest = shared.observe_revision(response.header.as_ref());
     if response.events.is_empty() {
@@ -182,7 +183,7 @@ fn apply_event<V: fmt::Debug + Send + Sync + 'static>(
     }
 }
 
-/// Shows the difference between what is known and what there is.
+/// Lists again and applies the difference between the cache and etcd.
 async fn relist<V: fmt::Debug + Send + Sync + 'static>(
     shared: &EtcdShared<V>,
     follower: &CacheWatcher<V>,

@@ -1,4 +1,4 @@
-//! What is done beside: old revisions are forgotten, and etcd is asked how it is.
+//! Background tasks of the etcd engine: compaction, health probes and the database size.
 
 use std::{
     fmt,
@@ -19,14 +19,14 @@ use crate::{
     },
 };
 
-/// Whoever changes this key first compacts, and all others wait their turn: the same
-/// that upstream's API servers do, so that both can run beside each other.
+/// The API server that first changes this key compacts, and the others wait for the next interval. Upstream's API
+/// servers use the same key, so both can share an etcd.
 const KEY: &[u8] = b"compact_rev_key";
 
-/// How often etcd is asked whether it is there.
+/// Interval of the health probes.
 const PROBE: Duration = Duration::from_secs(2);
 
-/// `patience`: how long it may take before it counts as ill, and as not ready.
+/// Probes etcd. `patience` holds the response times after which it counts as unhealthy, and as not ready.
 pub(super) async fn probe<V: fmt::Debug + Send + Sync + 'static>(
     shared: Arc<EtcdShared<V>>,
     patience: [Duration; 2],
@@ -47,7 +47,7 @@ pub(super) async fn probe<V: fmt::Debug + Send + Sync + 'static>(
     }
 }
 
-/// Asks how much it keeps.
+/// Queries the database size at an interval.
 pub(super) async fn poll_db_size<V: fmt::Debug + Send + Sync + 'static>(
     shared: Arc<EtcdShared<V>>,
     interval: Duration,
@@ -64,7 +64,7 @@ pub(super) async fn poll_db_size<V: fmt::Debug + Send + Sync + 'static>(
     }
 }
 
-/// Forgets, each time, what there was the time before.
+/// Compacts at each interval up to the revision of the previous interval.
 pub(super) async fn compact<V: fmt::Debug + Send + Sync + 'static>(
     shared: Arc<EtcdShared<V>>,
     interval: Duration,
@@ -79,7 +79,7 @@ pub(super) async fn compact<V: fmt::Debug + Send + Sync + 'static>(
     }
 }
 
-/// Gives whose turn it is next, and the newest revision.
+/// Compacts once if this server wins. Returns the next version of the compaction key, and the newest revision.
 async fn once<V: fmt::Debug + Send + Sync + 'static>(
     shared: &EtcdShared<V>,
     turn: i64,
@@ -122,7 +122,7 @@ async fn once<V: fmt::Debug + Send + Sync + 'static>(
         let done = shared.endpoints.write(until, |mut kv| async move { kv.compact(request).await });
         match done.await {
             Ok(_) => info!(revision, "compacted"),
-            Err(error) => warn!(revision, %error, "cannot compact"), // somebody may have done so
+            Err(error) => warn!(revision, %error, "cannot compact"), // another server may have done so
         }
     }
     Ok((turn + 1, newest))

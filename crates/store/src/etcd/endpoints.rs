@@ -1,4 +1,4 @@
-//! The members of the cluster, one of which is spoken to until it fails.
+//! The members of the etcd cluster. One of them is used until it fails.
 
 use std::{
     error::Error as _,
@@ -30,15 +30,16 @@ use crate::{
     wire::pb::{kv_client::KvClient, lease_client::LeaseClient, watch_client::WatchClient},
 };
 
-/// How long a member may take to answer a call.
+/// Timeout of a connection attempt.
 const CONNECT: Duration = Duration::from_secs(3);
 
+/// The members, and which one is in use.
 pub(crate) struct Endpoints {
     members: Vec<(String, Channel)>,
     current: AtomicUsize,
 }
 
-/// Nothing was sent.
+/// The connection failed before anything was sent, so the request can be retried.
 #[derive(Debug)]
 struct NotConnected(io::Error);
 
@@ -62,13 +63,13 @@ impl Endpoints {
         Ok(Self { members, current: AtomicUsize::new(0) })
     }
 
-    /// The member to speak to, and its number.
+    /// The member in use, and its number.
     pub(super) fn current(&self) -> (usize, Channel) {
         let nth = self.current.load(Ordering::Acquire) % self.members.len();
         (nth, self.members[nth].1.clone())
     }
 
-    /// That one has failed: the next, unless somebody was faster.
+    /// Switches from a failed member to the next, unless that was done already.
     pub(super) fn mark_failed(&self, nth: usize) {
         let next = (nth + 1) % self.members.len();
         let _ = self.current.compare_exchange(nth, next, Ordering::AcqRel, Ordering::Acquire);
@@ -83,7 +84,7 @@ impl Endpoints {
         LeaseClient::new(self.current().1)
     }
 
-    /// Asks one member after the other.
+    /// Sends a read request to one member after the other until one answers.
     pub(super) async fn read<T, F>(
         &self,
         call: impl FnMut(KvClient<Channel>) -> F,
@@ -100,8 +101,8 @@ impl Endpoints {
         .await
     }
 
-    /// The same; but what may have been done is not asked for again, and all attempts
-    /// together end in time.
+    /// Like `read`, but a request that may have been executed is not sent again, and all attempts together end at
+    /// `until`.
     pub(super) async fn write<T, F>(
         &self,
         until: Instant,
@@ -205,7 +206,7 @@ fn channel(
     Ok(endpoint.connect_with_connector_lazy(Connector(connect)))
 }
 
-/// A way to a host and port that somebody else makes.
+/// A function that opens connections to a host and port, such as through a konnectivity proxy.
 #[derive(Clone)]
 pub struct Dialer(pub Arc<dyn Fn(String, u16) -> DialFuture + Send + Sync>);
 
@@ -243,7 +244,7 @@ async fn open(
     Ok(TokioIo::new(stream))
 }
 
-/// A function as the service that tonic asks for.
+/// A function as the `Service` that tonic expects for connecting.
 #[derive(Clone)]
 struct Connector<F>(F);
 

@@ -1,4 +1,4 @@
-//! Leases for what expires. Many keys share one, since etcd pays for each.
+//! etcd leases for keys with a TTL. Many keys share a lease, because each lease costs etcd something.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -10,17 +10,18 @@ use tokio::time::{Instant, timeout_at};
 use super::{endpoints::Endpoints, store_error};
 use crate::{Error, wire::pb};
 
+/// The lease that was granted last, for reuse.
 #[derive(Debug)]
 pub(super) struct LeasePool {
     last: Mutex<Option<Granted>>,
-    /// For how long a lease is given to further keys, in seconds: so much later they may go.
+    /// For how many seconds a lease is given to further keys. Keys may expire that much later than requested.
     shared: i64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Granted {
     id: i64,
-    /// What was asked for, in seconds.
+    /// The requested TTL in seconds.
     ttl: i64,
     at: i64,
 }
@@ -30,7 +31,7 @@ impl LeasePool {
         Self { last: Mutex::default(), shared }
     }
 
-    /// One that lasts at least so long.
+    /// A lease that lasts at least `ttl`.
     pub(super) async fn get(
         &self,
         endpoints: &Endpoints,

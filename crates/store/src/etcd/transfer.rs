@@ -1,4 +1,4 @@
-//! Snapshots to and from a running etcd.
+//! Saves and restores snapshots of a running etcd.
 
 use std::{fs::File, io::Write as _};
 
@@ -13,12 +13,12 @@ use crate::{
     wire::pb::{self, maintenance_client::MaintenanceClient, request_op::Request},
 };
 
-/// How many keys are written at once: below etcd's limit of a transaction.
+/// Number of keys per transaction, below etcd's limit.
 const AT_ONCE: usize = 64;
-/// About how many bytes.
+/// Approximate number of bytes per transaction.
 const BYTES: usize = 512 << 10;
 
-/// Saves all that etcd holds.
+/// Saves a snapshot of etcd to a file.
 pub async fn save(remote: &EtcdConfig, out: &mut File) -> Result<(), Error> {
     let endpoints = Endpoints::new(remote)?;
     let late = |_| Error::Unavailable("etcd did not answer in time".to_owned());
@@ -35,7 +35,7 @@ pub async fn save(remote: &EtcdConfig, out: &mut File) -> Result<(), Error> {
     out.sync_all().map_err(|error| Error::Disk(format!("write the snapshot: {error}")))
 }
 
-/// Writes what was saved into an etcd that holds nothing. Revisions begin anew there.
+/// Writes the keys of a snapshot into an empty etcd. The revisions start again there.
 pub async fn restore(archive: &EtcdSnapshot, remote: &EtcdConfig) -> Result<usize, Error> {
     let endpoints = Endpoints::new(remote)?;
     let all = Bytes::from_static(&[0]);

@@ -1,4 +1,4 @@
-//! Values of writes that are on their way.
+//! Decoded values of writes in flight, so that the watch need not decode this process's own writes.
 
 use std::{
     collections::HashMap,
@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use object::Text;
 
-/// How many are remembered; what is forgotten is decoded.
+/// Maximum number of values; when it is reached, further values are decoded again.
 const MOST: usize = 10_000;
 
 type Kept<V> = HashMap<Text, (Bytes, V)>;
@@ -29,7 +29,7 @@ impl<V> InFlightValues<V> {
         }
     }
 
-    /// What these bytes of this key mean, if their writer is here.
+    /// Takes the decoded value for these bytes, if they were written by this process.
     pub(crate) fn take(&self, key: &str, bytes: &Bytes) -> Option<V> {
         let mut kept = self.kept();
         kept.get(key).filter(|(other, _)| other == bytes)?;

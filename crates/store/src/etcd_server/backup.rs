@@ -1,4 +1,4 @@
-//! All of a member as a file that etcd's own tools take.
+//! Snapshots and hashes of the member, as in etcd's maintenance API.
 
 use std::{
     collections::BTreeMap,
@@ -13,10 +13,10 @@ use ring::digest::{Context, SHA256};
 use super::{keyspace::Version, member::Member, state::State};
 use crate::archive::{self, SavedVersion};
 
-/// How much is sent at once.
+/// Size in bytes of one part of a snapshot stream.
 const PART: usize = 64 << 10;
 
-/// A file that is gone when this is; its sum comes last.
+/// A snapshot in an unlinked temporary file, streamed with its SHA-256 at the end.
 #[derive(Debug)]
 pub(super) struct SnapshotReader {
     file: File,
@@ -46,7 +46,7 @@ impl SnapshotReader {
         let path = scratch.join(format!("snapshot-{}.tmp", std::process::id()));
         let mut file =
             File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
-        fs::remove_file(&path)?; // it lives as long as it is open
+        fs::remove_file(&path)?; // the content lives while the file is open
         archive::write(&mut file, &versions, (&leases, &BTreeMap::new()), floor, index)?;
         file.sync_all()?;
         let left = file.seek(SeekFrom::End(0))?;
@@ -54,7 +54,7 @@ impl SnapshotReader {
         Ok(Self { file, left, sum: Some(Context2(Context::new(&SHA256))) })
     }
 
-    /// The next part, and how much remains.
+    /// The next part, and the number of bytes that remain.
     pub(super) fn next(&mut self) -> io::Result<Option<(Vec<u8>, u64)>> {
         let Some(sum) = &mut self.sum else { return Ok(None) };
         if self.left == 0 {
@@ -70,8 +70,8 @@ impl SnapshotReader {
     }
 }
 
-/// What etcd says of the same keys: a sum over all versions. Of those up to the floor
-/// only what can still be seen counts, unless there is nothing to see.
+/// etcd's HashKV: a hash over all versions of keys. Of the versions up to the compaction revision only the visible ones
+/// count, unless none is visible.
 pub(super) fn hash(state: &State, revision: u64) -> u32 {
     let keys = &state.keys;
     let versions = keys.versions(revision);
@@ -91,7 +91,7 @@ pub(super) fn hash(state: &State, revision: u64) -> u32 {
     sum
 }
 
-/// As the file has it.
+/// The version in the snapshot's format.
 fn saved(key: &Bytes, version: &Version) -> SavedVersion {
     SavedVersion {
         sub: version.sub,

@@ -1,4 +1,4 @@
-//! The power goes at any moment, and a transaction is there as a whole or not at all.
+//! Crash tests: after a power failure at any moment, a transaction is stored completely or not at all.
 
 use std::{
     future::Future,
@@ -76,8 +76,8 @@ fn key(name: &'static str) -> Bytes {
     Bytes::from_static(name.as_bytes())
 }
 
-/// Three keys at one revision; then maybe one of another life; now and then a lease and
-/// a compaction. Gives the last turn that was acknowledged.
+/// Writes three keys in one transaction, sometimes a fourth that is deleted and created again, and now and then a lease
+/// and a compaction. Returns the last acknowledged turn.
 fn go_on(member: &Member, from: u64) -> u64 {
     let mut done = from;
     for turn in from + 1..=TURNS {
@@ -109,7 +109,7 @@ fn go_on(member: &Member, from: u64) -> u64 {
     done
 }
 
-/// At every revision that can be asked for, the three are alike.
+/// Checks that the three keys are equal at every readable revision.
 fn check(member: &Member, acknowledged: u64) -> u64 {
     member.read(|state| {
         let turn = |revision: u64, name: &str| {

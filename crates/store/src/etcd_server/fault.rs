@@ -1,4 +1,4 @@
-//! Why a request is refused, in etcd's words: clients compare them.
+//! Errors of the etcd API. The messages are etcd's, because clients compare them.
 
 use tonic::{Code, Status};
 
@@ -24,7 +24,7 @@ pub(crate) enum EtcdError {
     Future,
     #[error("etcdserver: mvcc: database space exceeded")]
     NoSpace,
-    /// The same, and an alarm is due.
+    /// Like `NoSpace`, and the NOSPACE alarm must be raised.
     #[error("etcdserver: mvcc: database space exceeded")]
     Quota,
     #[error("etcdserver: requested lease not found")]

@@ -1,4 +1,4 @@
-//! The same services over HTTP and JSON, at `/v3/…`.
+//! etcd's JSON gateway: the services over HTTP and JSON, at `/v3/…`.
 
 use std::sync::LazyLock;
 
@@ -24,7 +24,7 @@ use crate::wire::{
 static POOL: LazyLock<DescriptorPool> =
     LazyLock::new(|| DescriptorPool::decode(DESCRIPTORS).expect("made when building"));
 
-/// Answers a request below `/v3/`.
+/// Handles a request below `/v3/`.
 pub(super) async fn answer<B>(service: Service, request: Request<B>) -> Response<Body>
 where
     B: hyper::body::Body<Data = Bytes>,
@@ -37,7 +37,7 @@ where
         );
     }
     let path = request.uri().path().to_owned();
-    // Base64 takes more; and what is a little too large is told so by who reads it.
+    // The limit allows for base64, and for a request slightly too large to get the service's own error.
     let limit = service.limits.request_bytes * 2 + (512 << 10);
     let body = match Limited::new(request.into_body(), limit).collect().await {
         Ok(body) => body.to_bytes(),
@@ -86,7 +86,7 @@ where
             })
         }
         "watch" => call.decode("WatchRequest").map(|request| {
-            // The client says one thing, and then listens until it goes.
+            // The client sends one message and then reads until it disconnects.
             let requests = tokio_stream::once(Ok(request)).chain(tokio_stream::pending());
             lines("WatchResponse", service.follow(Box::pin(requests)))
         }),
@@ -96,7 +96,7 @@ where
     done.unwrap_or_else(|status| refused(&status))
 }
 
-/// Users are not kept here.
+/// The error for requests of etcd's auth API, which is not implemented.
 pub(super) fn no_users() -> Status {
     let why = "etcdserver: users and roles are not supported here: let clients show certificates \
                (--client-cert-auth and --trusted-ca-file)";
@@ -149,7 +149,7 @@ fn to_json(name: &str, message: &impl Message) -> Result<Vec<u8>, Status> {
     Ok(json.into_inner())
 }
 
-/// A line for each message.
+/// Streams messages as lines of JSON.
 fn lines<A: Message + 'static>(
     name: &'static str,
     messages: impl Stream<Item = Result<A, Status>> + Send + 'static,

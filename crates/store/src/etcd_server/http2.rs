@@ -1,10 +1,9 @@
-//! HTTP/2 for gRPC, by hand: what most requests need costs neither a task nor a wakeup
-//! of their own.
+//! A small HTTP/2 server for gRPC. A KV request, the most common kind, needs neither a task nor a wakeup of its own.
 //!
 //! ```text
-//!  bytes ──► frames ──► calls of KV, all that one read has brought ──► judged under one lock
-//!                └────► everything else: a future that the connection polls itself
-//!  bytes ◄── frames ◄── what has become durable, all of it with one write
+//!  bytes ──► frames ──► the KV calls of one read ──► sequenced under one lock
+//!                └────► all other calls: a future that the connection polls itself
+//!  bytes ◄── frames ◄── the responses that have become durable, with one write
 //! ```
 
 mod connection;

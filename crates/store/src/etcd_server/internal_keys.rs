@@ -1,7 +1,7 @@
-//! What the log keeps besides clients' keys, and how keys are written there.
+//! Internal keys of the log, and the encoding of clients' keys.
 //!
-//! A key is any bytes, and the log has text. So each byte is the character of that
-//! number: the order stays, and what is plain text stays as it is.
+//! A client's key is arbitrary bytes, while the log has text. Each byte becomes the character of that number: the sort
+//! order stays the same, and ASCII keys are unchanged.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use object::Text;
 
 use crate::{KeyMetadata, Record, engine::INTERNAL_KEY_PREFIX};
 
-/// The engine's own.
+/// A key that the engine itself writes to the log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum InternalKey {
-    /// That a lease was granted; its value is how long.
+    /// A granted lease; the value is its TTL in seconds.
     Lease(i64),
-    /// That an alarm is on.
+    /// The NOSPACE alarm is raised.
     Alarm,
-    /// How far everything is compacted; its value is the revision.
+    /// The compaction; the value is its revision.
     Floor,
 }
 
@@ -31,12 +31,12 @@ impl InternalKey {
         .into()
     }
 
-    /// Whether a key of the log is the engine's own.
+    /// Whether a key of the log is internal.
     pub(super) fn is(key: &str) -> bool {
         key.starts_with(INTERNAL_KEY_PREFIX)
     }
 
-    /// What one of the engine's own keys is; `None`: nothing that is known here.
+    /// Parses an internal key; `None` if it is unknown to this version.
     pub(super) fn of(key: &str) -> Option<Self> {
         let name = key.strip_prefix(INTERNAL_KEY_PREFIX)?;
         match name.split_once('/') {
@@ -58,8 +58,7 @@ pub(super) fn to_number(bytes: &[u8]) -> Option<i64> {
     Some(i64::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// What a store begins with besides clients' keys: everything up to `revision` is
-/// forgotten, and these leases are granted.
+/// The internal records of a restored store: everything up to `revision` is compacted, and these leases are granted.
 pub(crate) fn initial_records(revision: u64, leases: &BTreeMap<i64, i64>) -> Vec<Record> {
     let record = |what: InternalKey, value: i64| {
         let (key, bytes, lineage) = (what.key(), Some(number(value)), KeyMetadata::new(revision));
@@ -76,7 +75,7 @@ pub(crate) fn key_to_text(key: &[u8]) -> Text {
     }
 }
 
-/// `None`: no client wrote it.
+/// The client's key; `None` for an internal key.
 pub(crate) fn key_from_text(text: &str) -> Option<Bytes> {
     if text.is_ascii() {
         return Some(Bytes::copy_from_slice(text.as_bytes()));

@@ -1,13 +1,13 @@
-//! Every key with its versions back to the compaction floor. Pure: no clock, no disk.
+//! The multi-version index: every key with its versions back to the compaction revision. Pure: no clock, no disk.
 //!
 //! ```text
-//!  revision      4      5      6        7              floor 5: nothing before can be asked for;
-//!  a             4 ─────────── 6                       "a" at 5 is still what it was at 4
-//!  b                    5 ───────────── 7 deleted      of "b" the deletion is kept while 7 > floor
+//!  revision      4      5      6        7              compacted at 5: earlier revisions cannot be read;
+//!  a             4 ─────────── 6                       "a" at 5 still has the value written at 4
+//!  b                    5 ───────────── 7 deleted      the deletion of "b" is kept while 7 > compact revision
 //! ```
 //!
-//! Versions past the durable revision are there too, and are not shown: they are
-//! what the next transaction is judged by, and can be taken back.
+//! Versions after the durable revision are included but hidden from readers: the next transaction is checked against
+//! them, and they can be rolled back.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -26,21 +26,21 @@ use crate::{
     wire::{KeyValue, to_i64},
 };
 
-/// A key from one write to the next.
+/// The state of a key from one write to the next.
 #[derive(Clone, Debug)]
 pub(super) struct Version {
-    /// Where it is in the log.
+    /// Position in the log.
     pub(super) position: u64,
-    /// Its place among the changes of its revision.
+    /// Position among the changes of its revision.
     pub(super) sub: u32,
     pub(super) lineage: KeyMetadata,
-    /// `None`: deleted.
+    /// `None` for a deletion.
     pub(super) value: Option<Bytes>,
-    /// All that clients see of it, encoded once as an entry of a range; the value is a part.
+    /// The `KeyValue` message, encoded once as an entry of a range response; `value` is a slice of it.
     pub(super) encoded: Bytes,
 }
 
-/// That something happened, in order.
+/// A change of a key, in order of revisions.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     position: u64,
@@ -54,21 +54,21 @@ pub(super) struct Keyspace {
     keys: BTreeMap<Bytes, Vec<Version>>,
     changes: VecDeque<Change>,
     pages: RangeCache,
-    /// Keys that are there, and the bytes of all versions.
+    /// Number of existing keys, and total size of all versions in bytes.
     pub(super) count: usize,
     pub(super) bytes: u64,
     pub(super) compact_revision: u64,
-    /// Where in the log that is.
+    /// Position in the log of the compaction revision.
     pub(super) floor_position: u64,
 }
 
 impl Keyspace {
-    /// The version of a key that can be seen at a revision.
+    /// The version of a key that is visible at a revision.
     pub(super) fn at(&self, key: &[u8], revision: u64) -> Option<&Version> {
         seen(self.keys.get(key)?, revision)
     }
 
-    /// The keys of a range as of a revision, in order.
+    /// The keys of a range as of a revision, sorted.
     pub(super) fn range<'a>(
         &'a self,
         range: &Range,
@@ -78,8 +78,8 @@ impl Keyspace {
         under.filter_map(move |(key, versions)| Some((key, seen(versions, revision)?)))
     }
 
-    /// All entries of a range as of a revision that is newer than all before, in as few pieces as
-    /// there can be, and how many there are.
+    /// All encoded entries of a range as of the newest durable revision, in as few pieces as possible, and their
+    /// number.
     pub(super) fn entries(&mut self, range: &Range, now: u64) -> (Vec<Bytes>, usize) {
         let Self { keys, pages, .. } = self;
         let (mut entries, mut count, mut draft) = (Vec::new(), 0, PageBuilder::default());
@@ -100,7 +100,7 @@ impl Keyspace {
                 draft.size += version.encoded.len();
             }
             if !settled {
-                draft = PageBuilder::after(&entries); // what is on its way belongs to no page
+                draft = PageBuilder::after(&entries); // versions that are not durable are not cached in pages
             } else if draft.size >= PAGE && (entries.len() < draft.from + 2 || !pages.has_room()) {
                 draft = PageBuilder::after(&entries);
             } else if draft.size >= PAGE {
@@ -119,18 +119,18 @@ impl Keyspace {
         (entries, count)
     }
 
-    /// The keys that end with a lease, and which.
+    /// The keys that are attached to a lease, with its id.
     pub(super) fn leased(&self) -> impl Iterator<Item = (&Bytes, i64)> {
         let newest = self.keys.iter().filter_map(|(key, versions)| Some((key, versions.last()?)));
         newest.map(|(key, version)| (key, version.lineage.lease)).filter(|(_, lease)| *lease != 0)
     }
 
-    /// How many keys a range has.
+    /// The number of keys in a range.
     pub(super) fn count(&self, range: &Range, revision: u64) -> usize {
         self.range(range, revision).count()
     }
 
-    /// Takes in a version, the newest of all. Gives the one that it replaces.
+    /// Adds the newest version. Returns the one that it replaces.
     pub(super) fn push(&mut self, key: &Bytes, version: Version) -> Option<Version> {
         let size = weight(key, &version);
         self.pages.invalidate(key);
@@ -148,7 +148,7 @@ impl Keyspace {
         before
     }
 
-    /// Takes back the newest version of all. Gives its key, itself, and what is seen again.
+    /// Removes the newest version of all keys. Returns its key, the version, and the one that is visible again.
     pub(super) fn pop(&mut self) -> Option<(Bytes, Version, Option<Version>)> {
         let Change { key, .. } = self.changes.pop_back()?;
         let versions = self.keys.get_mut(&key)?;
@@ -162,7 +162,7 @@ impl Keyspace {
         Some((key, gone, back))
     }
 
-    /// Forgets what only revisions before `floor` can see.
+    /// Drops the versions that only revisions before `floor` can see.
     pub(super) fn compact(&mut self, floor: u64) {
         let mut touched = Vec::new();
         let mut kept = VecDeque::new();
@@ -170,7 +170,7 @@ impl Keyspace {
             touched.push(change.key.clone());
             self.floor_position = self.floor_position.max(change.position);
             if change.revision == floor {
-                kept.push_back(change); // a watch may begin there
+                kept.push_back(change); // a watch may start there
             }
         }
         kept.append(&mut self.changes);
@@ -198,13 +198,13 @@ impl Keyspace {
         }
     }
 
-    /// What happened from a revision to another, both included.
+    /// The changes between two revisions, both included.
     pub(super) fn changes(&self, from: u64, to: u64) -> impl Iterator<Item = &Change> {
         let start = self.changes.partition_point(|change| change.revision < from);
         self.changes.range(start..).take_while(move |change| change.revision <= to)
     }
 
-    /// The changes of one key.
+    /// The changes of one key between two revisions, both included.
     pub(super) fn changes_of(&self, key: &Bytes, from: u64, to: u64) -> Vec<Change> {
         let versions = self.keys.get(key).map_or(&[][..], Vec::as_slice);
         let start = versions.partition_point(|version| version.lineage.mod_revision < from);
@@ -212,7 +212,7 @@ impl Keyspace {
         within.map(|version| change(key, version)).collect()
     }
 
-    /// The version that a change made, and the one before it.
+    /// The version that a change created, and the previous one.
     pub(super) fn version_of(&self, change: &Change) -> Option<(&Version, Option<&Version>)> {
         let versions = self.keys.get(&change.key)?;
         let is = |v: &Version| (v.lineage.mod_revision, v.sub) < (change.revision, change.sub);
@@ -221,7 +221,7 @@ impl Keyspace {
         Some((versions.get(nth)?, before.filter(|before| before.value.is_some())))
     }
 
-    /// Every version, in order of revisions, up to one.
+    /// Every version up to a revision, in order of revisions.
     pub(super) fn versions(&self, to: u64) -> Vec<(&Bytes, &Version)> {
         let all =
             self.keys.iter().flat_map(|(key, versions)| versions.iter().map(move |v| (key, v)));
@@ -233,7 +233,7 @@ impl Keyspace {
 }
 
 impl Version {
-    /// One that is kept for as long as it can be asked for.
+    /// Creates a version and encodes it for range responses.
     pub(super) fn new(
         key: &[u8],
         place: (u64, u32),
@@ -249,7 +249,7 @@ impl Version {
         Self { position, sub, lineage, value: Some(value), encoded }
     }
 
-    /// As clients see it; a deletion is a key and a revision.
+    /// The `KeyValue` message. For a deletion it has only a key and a revision.
     pub(super) fn to_key_value(&self, key: &Bytes) -> KeyValue {
         let KeyMetadata { mod_revision: revision, create_revision: created, version, lease } =
             self.lineage;
@@ -266,11 +266,11 @@ impl Version {
     }
 }
 
-/// A page in the making.
+/// A page of the range cache that is being built.
 #[derive(Default)]
 struct PageBuilder {
     first: Option<Bytes>,
-    /// Where it begins among the entries, and how long it is.
+    /// Index of its first entry, and size in bytes.
     from: usize,
     size: usize,
 }
@@ -281,8 +281,7 @@ impl PageBuilder {
     }
 }
 
-/// The message `KeyValue` as an entry of a range. The order of fields is free: the value comes
-/// last.
+/// Encodes a `KeyValue` as an entry of a range response. The order of protobuf fields is free; the value comes last.
 fn encode(key: &[u8], lineage: KeyMetadata, value: &[u8]) -> Vec<u8> {
     let KeyMetadata { mod_revision: revision, create_revision: created, version, lease } = lineage;
     let numbers =
@@ -384,7 +383,7 @@ mod tests {
         }
     }
 
-    /// Whatever is written, taken back and deleted: pages show what there is.
+    /// Pages show the current keys after any sequence of writes, rollbacks and deletions.
     #[test]
     fn pages_are_what_their_keys_are() {
         use prost::Message as _;

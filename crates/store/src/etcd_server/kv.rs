@@ -1,4 +1,4 @@
-//! `KV`: ranges, writes, transactions, compaction.
+//! The `KV` service of etcd: ranges, writes, transactions, compaction.
 
 use std::{pin::Pin, sync::atomic::Ordering};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::wire::pb::{self, kv_server::Kv};
 
-/// About how much of a range comes in one message of a stream.
+/// Approximate size in bytes of one message of a range stream.
 const PART: usize = 512 << 10;
 
 type Parts = Pin<Box<dyn Stream<Item = Result<pb::RangeStreamResponse, Status>> + Send>>;
@@ -132,7 +132,7 @@ impl Kv for Service {
     }
 }
 
-/// What only a cluster of several members can do.
+/// The error for operations that need a cluster of several members.
 pub(super) fn refused(what: &str) -> Status {
     let why = format!(
         "etcdserver: {what} is not possible: this is a single member; for a cluster of several, run etcd \

@@ -1,5 +1,4 @@
-//! The calls of `KV` as most clients make them: read, judged and answered without a
-//! future of their own.
+//! The fast path for KV calls: decoded, executed and answered without a future per call.
 
 use std::sync::atomic::Ordering;
 
@@ -43,7 +42,7 @@ pub(super) enum KvRequest {
     Range(pb::RangeRequest),
     Put(pb::PutRequest),
     DeleteRange(pb::DeleteRangeRequest),
-    /// The request, and its size.
+    /// The request, and its encoded size in bytes.
     Txn(pb::TxnRequest, usize),
     Compact(pb::CompactionRequest),
 }
@@ -63,16 +62,16 @@ impl KvRequest {
     }
 }
 
-/// An answer that is encoded when it is sent, piece by piece if it is long.
+/// A response that is encoded while it is sent, in pieces if it is long.
 #[derive(Debug)]
 pub(super) struct KvResponse {
-    /// Whether it was judged by what a full disk has left.
+    /// Whether the call was executed with the space reserved for a full disk.
     pub(super) used_reserve: bool,
     left: usize,
-    /// What is encoded, and where it is written next.
+    /// The encoded start of the message, and the position to write next.
     encoded: Vec<u8>,
     at: usize,
-    /// What follows.
+    /// The data that follows it.
     value: Bytes,
     entries: std::vec::IntoIter<Bytes>,
     last: Vec<u8>,
@@ -85,7 +84,7 @@ impl KvResponse {
         Self::of(spare, encoded.len(), encoded, Vec::new(), Vec::new())
     }
 
-    /// A range: what was encoded when it was written is sent from where it lies.
+    /// A range response. Its entries were encoded when they were written, and are sent without copying.
     fn range(
         header: Option<pb::ResponseHeader>,
         entries: Vec<Bytes>,
@@ -105,12 +104,12 @@ impl KvResponse {
         Self { used_reserve: spare, left, encoded, at: 0, value, entries, last }
     }
 
-    /// How much there is still to write.
+    /// Number of bytes still to write.
     pub(super) fn len(&self) -> usize {
         self.left
     }
 
-    /// Writes that much of it.
+    /// Writes `count` bytes of it.
     pub(super) fn write(&mut self, out: &mut WriteBuffer, count: usize) {
         let mut room = count.min(self.left);
         self.left -= room;
@@ -134,7 +133,7 @@ impl KvResponse {
     }
 }
 
-/// The head of a message: it is not compressed, and so long.
+/// The prefix of a gRPC message: not compressed, and its length.
 fn begin(length: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(5 + length.min(64 << 10));
     out.push(0);
@@ -143,7 +142,7 @@ fn begin(length: usize) -> Vec<u8> {
 }
 
 impl Service {
-    /// Judges a call: its answer, and where the log must have come before that is told.
+    /// Executes a call. Returns the response, and the log position that must be durable before it is sent.
     pub(super) fn execute(
         &self,
         turn: &mut StateGuard<'_>,

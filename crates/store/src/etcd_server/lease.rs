@@ -1,4 +1,4 @@
-//! `Lease`: grants, renewals, ends.
+//! The `Lease` service of etcd: grant, keep-alive, revoke.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -80,7 +80,7 @@ impl Lease for Service {
 }
 
 impl Service {
-    /// A lease that is gone lasts 0 seconds.
+    /// Renews a lease. The TTL of an expired lease is 0.
     pub(super) fn renew(&self, id: i64) -> pb::LeaseKeepAliveResponse {
         let now = self.member.clock.now();
         let ttl = self.member.inner().state.leases.renew(id, now).unwrap_or_default();
@@ -88,7 +88,7 @@ impl Service {
     }
 }
 
-/// A number that nobody else has drawn: positive, and large.
+/// A random lease id: positive, and large.
 fn random() -> i64 {
     (RandomState::new().hash_one(0) >> 1).max(1).cast_signed()
 }

@@ -1,22 +1,22 @@
-//! Keys that end when nobody renews their lease.
+//! Leases: their keys are deleted when the lease is not renewed in time.
 //!
-//! Only that a lease was granted is in the log; when it ends is not: after a restart
-//! each lasts as long as at first, since nobody could renew it meanwhile.
+//! The log records only that a lease was granted, not when it expires. After a restart each lease gets its full TTL
+//! again, since clients could not renew it meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-/// What a lease lasts at least, in seconds.
+/// Minimum TTL of a lease in seconds.
 const SHORTEST: i64 = 2;
-/// And at most.
+/// Maximum TTL of a lease in seconds.
 pub(super) const LONGEST: i64 = 9_000_000_000;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Lease {
-    /// As granted, in seconds.
+    /// The granted TTL in seconds.
     pub(super) ttl: i64,
-    /// In seconds since 1970.
+    /// Expiry time in seconds since 1970.
     pub(super) expires: i64,
     pub(super) keys: BTreeSet<Bytes>,
 }
@@ -32,7 +32,7 @@ impl Leases {
         ttl
     }
 
-    /// Gives for how long it lasts again; `None`: it is gone.
+    /// Renews a lease and returns its TTL; `None` if it has expired.
     pub(super) fn renew(&mut self, id: i64, now: i64) -> Option<i64> {
         let lease = self.0.get_mut(&id).filter(|lease| lease.expires > now)?;
         lease.expires = now.saturating_add(lease.ttl);
@@ -51,7 +51,7 @@ impl Leases {
         }
     }
 
-    /// A few of those that have ended.
+    /// Up to 100 expired leases.
     pub(super) fn expired(&self, now: i64) -> Vec<i64> {
         let over = self.0.iter().filter(|(_, lease)| lease.expires <= now);
         over.map(|(id, _)| *id).take(100).collect()

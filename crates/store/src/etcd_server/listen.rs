@@ -1,4 +1,4 @@
-//! One port for all of it: gRPC, JSON, health and metrics, plain or TLS.
+//! The listener of the etcd server: gRPC, JSON, health and metrics on one port, with or without TLS.
 
 use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
@@ -32,17 +32,17 @@ use crate::wire::pb::{
     maintenance_server::MaintenanceServer, watch_server::WatchServer,
 };
 
-/// How long a client may take to say who it is.
+/// Timeout of the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// A port, and what it takes.
+/// A bound port, and its TLS configuration.
 #[derive(Debug)]
 pub struct BoundListener {
     pub listener: TcpListener,
     pub tls: Option<Arc<ServerConfig>>,
 }
 
-/// Answers until `stop`, and a while longer those who are in the middle of something.
+/// Serves until `stop` resolves, and then for `patience` longer the requests in flight.
 pub(super) async fn listen(
     service: Service,
     ports: Vec<BoundListener>,
@@ -86,7 +86,7 @@ async fn accept(BoundListener { listener, tls }: BoundListener, accepted: Accept
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let _ = stream.set_nodelay(true); // only slower without
+                let _ = stream.set_nodelay(true); // without it, only slower
                 if accepted.send((stream, tls.clone())).await.is_err() {
                     return;
                 }
@@ -189,7 +189,7 @@ impl ConnectionRouter {
         ended.map_err(|error| error.to_string())
     }
 
-    /// A service for each first part of the path.
+    /// Routes a gRPC request to its service by the first part of the path.
     async fn grpc<B>(mut self, request: Request<B>) -> Response<Body>
     where
         B: hyper::body::Body<Data = Bytes> + Send + 'static,
@@ -211,7 +211,7 @@ impl ConnectionRouter {
         }
     }
 
-    /// Answers a request; one that panics fails alone.
+    /// Handles a request. A panic fails this request only.
     async fn answer<B>(self, request: Request<B>) -> Response<Body>
     where
         B: hyper::body::Body<Data = Bytes> + Send + 'static,
@@ -256,7 +256,7 @@ impl ConnectionRouter {
         }
     }
 
-    /// Not healthy while an alarm is on, as etcd is not.
+    /// Unhealthy while an alarm is raised, like etcd.
     fn health(&self) -> Response<Body> {
         let reason = if !self.service.member.is_healthy() {
             "RAFT NO LEADER"
@@ -291,7 +291,7 @@ fn text(status: StatusCode, kind: &'static str, text: String) -> Response<Body> 
     response
 }
 
-/// A port to listen on.
+/// Binds a port.
 pub async fn bind(address: &str, tls: Option<Arc<ServerConfig>>) -> io::Result<BoundListener> {
     Ok(BoundListener { listener: TcpListener::bind(address).await?, tls })
 }

@@ -1,4 +1,4 @@
-//! How many requests of one connection hear of their outcome at once.
+//! Delivery of commit outcomes to the requests of one connection, several at once.
 
 use std::{
     fmt,
@@ -6,19 +6,19 @@ use std::{
     task::{Context, Waker},
 };
 
-/// What has become of a request that was judged.
+/// The outcome of a request that was executed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum CommitOutcome {
     Durable,
-    /// Taken back: what needs no room may try again.
+    /// The disk is full and the request was rolled back; one that needs no space may be retried.
     Full,
-    /// The log takes no more.
+    /// The log has failed and accepts no more writes.
     Broken,
 }
 
-/// Takes what is in its mailbox, and answers for it, on whichever thread.
+/// Answers the requests in a completion queue, on any thread.
 pub(super) trait CompletionHandler: Send + Sync {
-    /// False: `task` must be woken.
+    /// Returns false if `task` must be woken instead.
     fn answer(&self, task: &Waker) -> bool;
 }
 
@@ -32,7 +32,7 @@ pub(super) struct CompletionQueue {
 #[derive(Debug, Default)]
 struct Mail {
     outcomes: Vec<(u32, CommitOutcome)>,
-    /// Who takes them next.
+    /// The task that takes them next.
     task: Option<Waker>,
 }
 
@@ -41,8 +41,8 @@ impl CompletionQueue {
         let _ = self.owner.set(owner); // once
     }
 
-    /// The same for the only one who is told: it is answered here and now, if its
-    /// connection has nothing else to do. To wake somebody for it costs more.
+    /// Like `put`, for a single waiter. The response is sent on this thread if the connection has nothing else to do,
+    /// which is cheaper than waking its task.
     pub(super) fn deliver(&self, stream: u32, outcome: CommitOutcome) {
         let Some(task) = self.put(stream, outcome) else { return };
         let owner = self.owner.get().and_then(Weak::upgrade);
@@ -51,14 +51,14 @@ impl CompletionQueue {
         }
     }
 
-    /// Gives whom to wake, unless somebody was told already.
+    /// Adds an outcome and returns the waker of the connection, unless it was woken already.
     pub(super) fn put(&self, stream: u32, outcome: CommitOutcome) -> Option<Waker> {
         let mut mail = self.mail();
         mail.outcomes.push((stream, outcome));
         mail.task.take()
     }
 
-    /// What has come; whoever takes it is woken for the next.
+    /// Takes the outcomes and registers the task to be woken for the next ones.
     pub(super) fn take(&self, cx: &mut Context<'_>) -> Vec<(u32, CommitOutcome)> {
         let mut mail = self.mail();
         if mail.task.as_ref().is_none_or(|task| !task.will_wake(cx.waker())) {

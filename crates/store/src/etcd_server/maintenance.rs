@@ -1,4 +1,4 @@
-//! `Maintenance` and `Cluster`: for those who look after it.
+//! The `Maintenance` and `Cluster` services of etcd.
 
 use std::pin::Pin;
 
@@ -14,7 +14,7 @@ use crate::wire::{
     to_i64,
 };
 
-/// Whose interface this is.
+/// The etcd version whose API this server implements.
 pub(super) const VERSION: &str = "3.7.0";
 
 type Parts = Pin<Box<dyn Stream<Item = Result<pb::SnapshotResponse, Status>> + Send>>;
@@ -73,7 +73,7 @@ impl Maintenance for Service {
         }))
     }
 
-    /// Room is given back without being asked.
+    /// Does nothing: space is reclaimed automatically.
     async fn defragment(
         &self,
         _: Request<pb::DefragmentRequest>,

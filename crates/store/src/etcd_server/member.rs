@@ -1,7 +1,7 @@
-//! One member of a cluster of one: judges, makes durable, and tells who watches.
+//! The single member of the cluster: executes requests, makes them durable, and notifies watches.
 //!
-//! As in the other engine a batch is whatever has gathered when the last one ended,
-//! and nobody is answered, or shown anything, before it is durable.
+//! As in the embedded engine, a batch is whatever has been collected when the previous one ended. No request is
+//! answered, and no change is visible, before it is durable.
 
 use std::{
     fmt, io, mem,
@@ -24,15 +24,16 @@ use super::{
 };
 use crate::{AppendError, Checkpoint, Error, LastDeletions, Log, Notes};
 
-/// How often expiry is looked at, while anything can expire.
+/// Interval of the expiry check, while there are leases.
 const TICK: Duration = Duration::from_millis(500);
 
+/// The state of the member and its log.
 pub(super) struct Member {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Metrics,
     log: Arc<dyn Log>,
     inner: Mutex<Inner>,
-    /// Told when there is something to commit.
+    /// Notified when there is something to commit.
     work: Condvar,
 }
 
@@ -44,7 +45,7 @@ pub(super) struct Inner {
     closing: bool,
 }
 
-/// Somebody whose answer can be given when the log has come that far.
+/// A request that can be answered when the log is durable up to a position.
 struct CommitWaiter {
     position: u64,
     who: WaiterTarget,
@@ -52,12 +53,11 @@ struct CommitWaiter {
 
 enum WaiterTarget {
     One(oneshot::Sender<CommitOutcome>),
-    /// A stream of a connection.
+    /// A stream of an HTTP/2 connection.
     Stream(Arc<CompletionQueue>, u32),
 }
 
-/// Requests that are judged one after the other, with nobody in between. The log hears
-/// of them when this ends.
+/// Exclusive access to the state, for one or several requests. The commit thread is woken when it is dropped.
 pub(super) struct StateGuard<'a> {
     member: &'a Member,
     inner: Option<MutexGuard<'a, Inner>>,
@@ -65,7 +65,7 @@ pub(super) struct StateGuard<'a> {
 }
 
 impl Member {
-    /// Goes on from where `log` ends.
+    /// Opens a member that continues where `log` ends.
     pub(super) fn open(
         log: Arc<dyn Log>,
         clock: Arc<dyn Clock>,
@@ -88,7 +88,7 @@ impl Member {
         Ok(Arc::new(Self { clock, metrics, log, inner, work }))
     }
 
-    /// Commits, from now on.
+    /// Starts the commit thread.
     pub(super) fn start(self: &Arc<Self>) -> io::Result<JoinHandle<()>> {
         let this = self.clone();
         thread::Builder::new().name("etcd-log".into()).spawn(move || {
@@ -109,18 +109,18 @@ impl Member {
         panics::lock_or_abort(&self.inner)
     }
 
-    /// Looks at what is durable.
+    /// Reads the state.
     pub(super) fn read<T>(&self, look: impl FnOnce(&State) -> T) -> T {
         look(&self.inner().state)
     }
 
-    /// Whether writes are taken.
+    /// Whether writes are accepted.
     pub(super) fn is_healthy(&self) -> bool {
         !self.inner().broken
     }
 
-    /// Does what is asked, and answers when that, and all that it saw, is durable.
-    /// Where there is no room, what takes none is done all the same.
+    /// Executes a request and resolves when its writes, and everything that it read, are durable. On a full disk,
+    /// requests that need no space are still executed.
     pub(super) async fn write<T>(
         &self,
         mut request: impl FnMut(&mut State) -> Result<T, EtcdError>,
@@ -147,13 +147,13 @@ impl Member {
         StateGuard { member: self, inner: Some(inner), sleeping }
     }
 
-    /// Sleeps until there is something to commit; false: it is over.
+    /// Waits until there is something to commit; false when the member shuts down.
     fn wait(&self) -> bool {
         let mut inner = self.inner();
         loop {
             let over = inner.state.leases.expired(self.clock.now());
             for id in over {
-                let _ = inner.state.execute(true, |state| state.revoke(id)); // it may have gone
+                let _ = inner.state.execute(true, |state| state.revoke(id)); // the lease may be gone
             }
             if inner.broken {
                 return false;
@@ -200,7 +200,7 @@ impl Member {
         }
     }
 
-    /// What the log holds is unknown: nothing more is taken.
+    /// Rejects further writes, because the content of the log is unknown.
     fn give_up(&self) {
         let mut inner = self.inner();
         inner.broken = true;
@@ -216,7 +216,7 @@ impl Member {
         hub.notify(&state.keys, from, to);
         let durable = state.durable_position();
         let image = due.then(|| image(state));
-        // In the order in which they were judged, and so of their positions.
+        // Waiters are in the order of their positions.
         let done = inner.waiting.partition_point(|waiting| waiting.position <= durable);
         let later = inner.waiting.split_off(done);
         let done = mem::replace(&mut inner.waiting, later);
@@ -234,8 +234,8 @@ impl StateGuard<'_> {
         &mut self.inner.as_mut().expect("until it is dropped").state
     }
 
-    /// What was done, and where the log must have come before that may be told: with
-    /// all that it saw.
+    /// Executes a request. Returns its result, and the log position that must be durable before it may be answered,
+    /// which covers everything that the request read.
     pub(super) fn execute<T>(
         &mut self,
         spare: bool,
@@ -253,7 +253,7 @@ impl StateGuard<'_> {
         done.map(|done| (done, (position > inner.state.durable_position()).then_some(position)))
     }
 
-    /// Tells a stream when the log has come so far.
+    /// Notifies a stream when the log is durable up to `position`.
     pub(super) fn wait(&mut self, position: u64, stream: u32, mailbox: &Arc<CompletionQueue>) {
         self.push(CommitWaiter { position, who: WaiterTarget::Stream(mailbox.clone(), stream) });
     }
@@ -283,13 +283,13 @@ impl Drop for StateGuard<'_> {
     }
 }
 
-/// Tells them all, and each connection once.
+/// Notifies all waiters, waking each connection once.
 fn tell(waiting: Vec<CommitWaiter>, outcome: CommitOutcome) {
     let alone = waiting.len() == 1;
     let mut tasks = Vec::new();
     for waiting in waiting {
         match waiting.who {
-            WaiterTarget::One(answer) => drop(answer.send(outcome)), // who asked may have gone
+            WaiterTarget::One(answer) => drop(answer.send(outcome)), // the caller may be gone
             WaiterTarget::Stream(mailbox, stream) if alone => mailbox.deliver(stream, outcome),
             WaiterTarget::Stream(mailbox, stream) => tasks.extend(mailbox.put(stream, outcome)),
         }
@@ -297,7 +297,7 @@ fn tell(waiting: Vec<CommitWaiter>, outcome: CommitOutcome) {
     tasks.into_iter().for_each(Waker::wake);
 }
 
-/// What the log may begin with: all that can still be asked for.
+/// A checkpoint from which the log may start: everything that can still be read.
 fn image(state: &State) -> Checkpoint {
     let (revision, floor) = (state.durable_position(), state.keys.floor_position);
     let (removals, notes) = (LastDeletions::default(), Notes::default());

@@ -1,4 +1,4 @@
-//! What is counted, under etcd's names.
+//! Metrics of the server, under etcd's names.
 
 use std::{
     fmt::Write as _,
@@ -8,7 +8,7 @@ use std::{
 
 use super::{maintenance::VERSION, member::Member};
 
-/// Upper ends of the buckets of a sync's duration, in microseconds.
+/// Upper bounds of the histogram buckets in microseconds.
 const BUCKETS: [u64; 14] = [
     1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000, 256_000, 512_000, 1_024_000,
     2_048_000, 4_096_000, 8_192_000,
@@ -24,9 +24,9 @@ pub(super) struct Metrics {
     pub(super) granted: AtomicU64,
     pub(super) received: AtomicU64,
     pub(super) sent: AtomicU64,
-    /// What was judged and could not be made durable.
+    /// Writes that were executed but could not be made durable.
     pub(super) failed: AtomicU64,
-    /// Until bytes are on the disk, and until they can be seen as well.
+    /// Duration until a batch is synced, and until it is visible as well.
     pub(super) syncs: Durations,
     pub(super) commits: Durations,
 }
@@ -98,7 +98,7 @@ pub(super) fn text(member: &Member) -> String {
     text
 }
 
-/// Memory in use; 0 where the system does not say.
+/// Resident memory in bytes; 0 if the system does not report it.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

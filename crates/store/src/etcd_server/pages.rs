@@ -1,30 +1,29 @@
-//! Neighbours that were read together and have not changed since, encoded in one piece: a range
-//! of many is sent page by page, and not key by key. The kernel takes one long piece in half the
-//! time of many short ones.
+//! A cache of encoded pages for range requests. A page holds adjacent keys that were read together and have not changed
+//! since. Writing one long piece takes half the time of many short ones.
 
 use std::{collections::BTreeMap, ops::Bound};
 
 use bytes::Bytes;
 
-/// About how long a page is.
+/// Approximate size of a page in bytes.
 pub(super) const PAGE: usize = 64 << 10;
-/// How much all of them take at most, but for the last.
+/// Maximum size of all pages in bytes, except for the last one added.
 const ALL: usize = 32 << 20;
-/// After so much that had no room all begin anew: those that are there may be read no more.
+/// When this many bytes found no room, the cache is emptied: its pages may not be read any more.
 const REFUSED: usize = ALL * 8;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct CachedPage {
-    /// Its last key.
+    /// The last key of the page.
     pub(super) last: Bytes,
-    /// As of which revision; nothing between its first key and its last has changed since.
+    /// The revision of the page; nothing between its first key and its last has changed since.
     pub(super) at: u64,
     pub(super) count: usize,
-    /// As a range has them.
+    /// The entries as encoded in a range response.
     pub(super) entries: Bytes,
 }
 
-/// By their first keys. No two of them share a key.
+/// The pages by their first keys. They do not overlap.
 #[derive(Debug, Default)]
 pub(super) struct RangeCache {
     pages: BTreeMap<Bytes, CachedPage>,
@@ -33,12 +32,12 @@ pub(super) struct RangeCache {
 }
 
 impl RangeCache {
-    /// The page that begins with a key, as of a revision.
+    /// The page that begins with a key, if it is valid at a revision.
     pub(super) fn get(&self, first: &[u8], at: u64) -> Option<&CachedPage> {
         self.pages.get(first).filter(|page| page.at <= at)
     }
 
-    /// Whether there is room for another.
+    /// Whether there is room for another page.
     pub(super) fn has_room(&mut self) -> bool {
         if self.size >= ALL {
             self.refused += PAGE;
@@ -59,7 +58,7 @@ impl RangeCache {
         self.pages.insert(first, page);
     }
 
-    /// A key is written, deleted or made: no page has it any more.
+    /// Drops the page that contains a key, because the key was created, written or deleted.
     pub(super) fn invalidate(&mut self, key: &[u8]) {
         if self.size == 0 {
             return;
@@ -102,7 +101,7 @@ mod tests {
             assert!(pages.get(b"f", 5).is_none(), "{inside}");
             pages.insert("f".into(), page("h", 10));
         }
-        // One that meets others takes their place.
+        // A page that overlaps others replaces them.
         pages.insert("c".into(), page("g", 10));
         assert!(pages.get(b"b", 5).is_none() && pages.get(b"f", 5).is_none());
         assert_eq!((pages.pages.len(), pages.size), (1, 10));

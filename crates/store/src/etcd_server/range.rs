@@ -1,14 +1,14 @@
-//! Which keys a request means.
+//! The key range of a request.
 
 use std::ops::Bound;
 
 use bytes::Bytes;
 
-/// One key, or all from one to another.
+/// A single key, or all keys from `key` to `end`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Range {
     pub(crate) key: Bytes,
-    /// Empty: the key alone. One zero byte: all from the key on.
+    /// Exclusive end. Empty: only `key`. A single zero byte: all keys from `key` on.
     pub(crate) end: Bytes,
 }
 
@@ -33,7 +33,7 @@ impl Range {
         }
     }
 
-    /// For an ordered map. An end that is not behind the key leaves nothing.
+    /// Bounds for an ordered map. A range whose end is not after its key is empty.
     pub(crate) fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
         let from = Bound::Included(&*self.key);
         if self.is_single() {
@@ -45,7 +45,7 @@ impl Range {
         }
     }
 
-    /// Whether the two have a key in common.
+    /// Whether the two ranges overlap.
     pub(crate) fn meets(&self, other: &Self) -> bool {
         let before = |a: &Self, b: &Self| {
             if a.is_single() { *a.key < *b.key } else { !a.is_open() && a.end <= b.key }

@@ -1,4 +1,4 @@
-//! What the requests of `KV` do, one by one and in transactions.
+//! Execution of KV requests, single and in transactions.
 
 use std::cmp::Ordering;
 
@@ -12,17 +12,17 @@ use crate::wire::{
     to_i64,
 };
 
-/// How deep transactions may lie in each other.
+/// Maximum nesting depth of transactions.
 const DEPTH: usize = 16;
 
-/// What a range has found, where it lies.
+/// The result of a range request, borrowed from the state.
 struct RangeResult<'a> {
     versions: Vec<(&'a Bytes, &'a Version)>,
     count: i64,
     more: bool,
 }
 
-/// As of a revision, which a request may ask for itself.
+/// Evaluates a range request at its own revision, or at `now`.
 fn find<'a>(
     state: &'a State,
     request: &pb::RangeRequest,
@@ -56,7 +56,7 @@ fn find<'a>(
     Ok(RangeResult { versions, count, more })
 }
 
-/// The same as a message has it, encoded; how many there are, and whether there are more.
+/// A range response as encoded entries, with the total count and whether there are more.
 pub(super) fn entries(
     state: &mut State,
     request: &pb::RangeRequest,
@@ -84,7 +84,7 @@ pub(super) fn entries(
     Ok((versions.into_iter().map(entry).collect(), count, more))
 }
 
-/// The same as a message.
+/// A range response as a message.
 pub(super) fn range(
     state: &State,
     request: &pb::RangeRequest,
@@ -129,7 +129,7 @@ pub(super) fn delete(
     pb::DeleteRangeResponse { header: None, deleted, prev_kvs: shown.collect() }
 }
 
-/// Every comparison, those of inner transactions too, is made before anything is written.
+/// Executes a transaction. Every comparison, of nested transactions too, is made before anything is written.
 pub(super) fn txn(
     state: &mut State,
     request: pb::TxnRequest,
@@ -139,7 +139,7 @@ pub(super) fn txn(
     apply(state, request, &mut path.into_iter())
 }
 
-/// What can be said of requests without looking at any key.
+/// Validation of requests that needs no access to keys.
 pub(super) mod validate {
     use super::{DEPTH, EtcdError, Range, Request, pb};
 
@@ -191,7 +191,8 @@ pub(super) mod validate {
         Ok(())
     }
 
-    /// The keys that are put and the ranges that are deleted; none may be both, or twice.
+    /// The keys that are put and the ranges that are deleted. It is an error if a key is put twice, or both put and
+    /// deleted.
     fn changes(operations: &[pb::RequestOp]) -> Result<(Vec<Range>, Vec<Range>), EtcdError> {
         let (mut puts, mut deletions): (Vec<Range>, Vec<Range>) = Default::default();
         for request in operations.iter().filter_map(|operation| operation.request.as_ref()) {
@@ -206,7 +207,7 @@ pub(super) mod validate {
             let new = match request {
                 Request::RequestPut(put) => vec![Range::new(put.key.clone(), bytes::Bytes::new())],
                 Request::RequestTxn(txn) => {
-                    // Only one of the two will happen.
+                    // Only one of the two branches will be executed.
                     let (mut then, gone) = changes(&txn.success)?;
                     let (other, gone_too) = changes(&txn.failure)?;
                     then.extend(
@@ -261,7 +262,7 @@ fn apply(
         };
         responses.push(pb::ResponseOp { response: Some(response) });
     }
-    // Inner answers say the revision too; all of them have the same.
+    // Nested responses contain the revision too; it is the same for all of them.
     let revision = to_i64(state.now());
     let header = || Some(pb::ResponseHeader { revision, ..pb::ResponseHeader::default() });
     for response in responses.iter_mut().filter_map(|response| response.response.as_mut()) {
@@ -275,7 +276,7 @@ fn apply(
     Ok(pb::TxnResponse { header: None, succeeded, responses })
 }
 
-/// Whether it holds for every key there is in its range; without one, for nothing.
+/// Whether a comparison holds for every existing key of its range. An empty range is compared as an absent key.
 fn holds(state: &State, compare: &pb::Compare) -> bool {
     let range = Range::new(compare.key.clone(), compare.range_end.clone());
     let mut any = false;
@@ -336,7 +337,7 @@ fn within(request: &pb::RangeRequest, version: &Version) -> bool {
         && most(request.max_create_revision, created)
 }
 
-/// Whether another order is asked for than the one in which keys lie.
+/// Whether the request asks for another order than that of the keys.
 fn sorts(request: &pb::RangeRequest) -> bool {
     use pb::range_request::{SortOrder, SortTarget};
     request.sort_order() == SortOrder::Descend || request.sort_target() != SortTarget::Key

@@ -1,4 +1,4 @@
-//! What all services share: who answers, and within which limits.
+//! State shared by the etcd services: identity and limits.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -7,24 +7,25 @@ use ring::digest::{SHA256, digest};
 use super::member::Member;
 use crate::wire::{pb, to_i64};
 
-/// What clients are told of this member, in flags' words.
+/// How this member describes itself to clients, as set by etcd's flags.
 #[derive(Clone, Debug)]
 pub struct Identity {
     pub name: String,
-    /// Shown, and not listened on.
+    /// Advertised, but not listened on.
     pub peer_urls: Vec<String>,
     pub client_urls: Vec<String>,
-    /// Sets clusters of the same members apart.
+    /// Distinguishes clusters with the same members.
     pub token: String,
 }
 
+/// Limits of requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// How large a request may be.
+    /// Maximum size of a request in bytes.
     pub request_bytes: usize,
-    /// How many operations a transaction may have.
+    /// Maximum number of operations in a transaction.
     pub operations: usize,
-    /// How often a quiet watch that wants to know is told how far it is.
+    /// Interval of progress notifications for idle watches that request them.
     pub progress: Duration,
 }
 
@@ -40,7 +41,7 @@ pub(super) struct Service {
     pub(super) member: Arc<Member>,
     pub(super) identity: Arc<Identity>,
     pub(super) limits: Limits,
-    /// Where a snapshot is put together.
+    /// The directory for temporary snapshot files.
     pub(super) scratch: Arc<PathBuf>,
     cluster_id: u64,
     pub(super) member_id: u64,
@@ -61,7 +62,7 @@ impl Service {
         Self { member, identity, limits, scratch, cluster_id, member_id }
     }
 
-    /// As of a revision.
+    /// A response header for a revision.
     #[expect(clippy::unnecessary_wraps, reason = "answers have it as an option")]
     pub(super) fn header_at(&self, revision: u64) -> Option<pb::ResponseHeader> {
         let Self { cluster_id, member_id, .. } = *self;
@@ -69,7 +70,7 @@ impl Service {
         Some(pb::ResponseHeader { cluster_id, member_id, revision, raft_term })
     }
 
-    /// As of now.
+    /// A response header for the current revision.
     pub(super) fn header(&self) -> Option<pb::ResponseHeader> {
         self.header_at(self.member.read(|state| state.durable))
     }

@@ -1,4 +1,4 @@
-//! Keys, leases and alarms, as they will be once all that was judged is durable.
+//! The state machine of the server: keys, leases and alarms, including writes that are not durable yet.
 
 use std::{collections::BTreeSet, mem};
 
@@ -13,33 +13,34 @@ use super::{
 };
 use crate::{KeyMetadata, LogBase, Record, engine::INITIAL_REVISION};
 
-/// What one batch may hold, unless it is a single transaction.
+/// Maximum size of a batch in bytes, unless it is a single transaction.
 const BATCH: usize = 8 << 20;
 
+/// The state after all executed requests, durable or not.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) keys: Keyspace,
     pub(super) leases: Leases,
-    /// Whether the quota was exceeded, and nobody has said that it is seen to.
+    /// Whether the NOSPACE alarm is raised: the quota was exceeded, and the alarm has not been disarmed.
     pub(super) alarm: bool,
     pub(super) quota: u64,
-    /// The newest revision that was judged, and where the log will end.
+    /// The newest revision that was assigned, and the end of the log after it.
     pub(super) revision: u64,
     position: u64,
-    /// The same, of what is durable.
+    /// The newest durable revision, and its log position.
     pub(super) durable: u64,
     durable_position: u64,
-    /// What is judged and on its way, and what is still to go.
+    /// Records that are being written to the log, and records that wait for it.
     in_flight: Vec<UndoableRecord>,
     pending: Vec<UndoableRecord>,
-    /// The changes of the transaction that is being judged.
+    /// Number of changes in the current transaction.
     sub_revision: u32,
     writes: bool,
-    /// Whether it may use what is held back for a full disk, and nothing else.
+    /// Whether only requests that may use the space reserved for a full disk are allowed.
     reserve_only: bool,
 }
 
-/// A record, and how it is taken back.
+/// A record, and how it is undone.
 #[derive(Debug)]
 struct UndoableRecord {
     record: Record,
@@ -51,7 +52,7 @@ enum Undo {
     Key,
     Lease(i64, Option<Lease>),
     Alarm(bool),
-    /// Has no effect until it is durable.
+    /// Takes effect only when durable.
     Floor,
 }
 
@@ -79,7 +80,7 @@ impl State {
         }
     }
 
-    /// Judges a request. If it fails, it is as if nobody had asked.
+    /// Executes a request. If it fails, all its changes are undone.
     pub(super) fn execute<T>(
         &mut self,
         spare: bool,
@@ -96,7 +97,7 @@ impl State {
         done
     }
 
-    /// Where the log must have come before the last judgement may be told.
+    /// The log position that must be durable before the last request may be answered.
     pub(super) fn position(&self) -> u64 {
         self.position
     }
@@ -105,7 +106,7 @@ impl State {
         self.durable_position
     }
 
-    /// The revision that the request being judged reads at: with its own writes.
+    /// The revision that the current request reads at, which includes its own writes.
     pub(super) fn now(&self) -> u64 {
         self.revision
     }
@@ -131,7 +132,7 @@ impl State {
         Ok(self.change(key, Some(value), KeyMetadata { lease, ..lineage }))
     }
 
-    /// Deletes what there is. Gives what there was.
+    /// Deletes the keys of a range. Returns what they were.
     pub(super) fn delete(&mut self, range: &Range) -> Vec<(Bytes, Version)> {
         let there: Vec<_> =
             self.keys.range(range, self.now()).map(|(key, _)| key.clone()).collect();
@@ -146,7 +147,7 @@ impl State {
         gone.collect()
     }
 
-    /// Gives for how long.
+    /// Grants a lease and returns its TTL.
     pub(super) fn grant(&mut self, id: i64, ttl: i64, now: i64) -> Result<i64, EtcdError> {
         if self.alarm || self.reserve_only {
             return Err(EtcdError::NoSpace);
@@ -160,7 +161,7 @@ impl State {
         Ok(ttl)
     }
 
-    /// Ends a lease and its keys.
+    /// Revokes a lease and deletes its keys.
     pub(super) fn revoke(&mut self, id: i64) -> Result<(), EtcdError> {
         let keys = self.leases.0.get(&id).ok_or(EtcdError::LeaseNotFound)?.keys.clone();
         for key in keys {
@@ -196,7 +197,7 @@ impl State {
         self.pending.is_empty()
     }
 
-    /// What goes to the log next. A transaction is never taken apart.
+    /// The next batch for the log. A transaction is never split.
     pub(super) fn take_batch(&mut self) -> Vec<Record> {
         let (mut bytes, mut count) = (0, 0);
         for step in &self.pending {
@@ -214,7 +215,7 @@ impl State {
         self.in_flight.iter().map(|step| step.record.clone()).collect()
     }
 
-    /// What was sent is durable. Gives the revisions that can be seen now.
+    /// The batch in flight is durable. Returns the range of revisions that are now visible.
     pub(super) fn committed(&mut self) -> (u64, u64) {
         let before = self.durable;
         let sent = mem::take(&mut self.in_flight);
@@ -232,14 +233,14 @@ impl State {
         (before + 1, self.durable)
     }
 
-    /// There was no room for what was sent: all that is not durable is taken back.
+    /// Undoes everything that is not durable, because the disk is full.
     pub(super) fn roll_back(&mut self) {
         let mut steps = mem::take(&mut self.in_flight);
         steps.append(&mut self.pending);
         steps.into_iter().rev().for_each(|step| self.undo(step));
     }
 
-    /// Takes in what the log holds.
+    /// Replays a record of the log.
     pub(super) fn replay(&mut self, record: Record, now: i64) -> Result<(), String> {
         let Record { revision: position, key, bytes, lineage, .. } = record;
         self.sub_revision =
@@ -275,21 +276,21 @@ impl State {
         Ok(())
     }
 
-    /// All is read.
+    /// Completes the replay of the log.
     pub(super) fn ready(&mut self, base: &LogBase) {
         self.position = self.position.max(base.end_revision).max(INITIAL_REVISION);
         self.keys.floor_position = base.floor;
         if self.keys.compact_revision > 0 {
             self.keys.compact(self.keys.compact_revision);
         }
-        // Where a snapshot was restored, leases come behind the keys that have them.
+        // In a restored store, leases come after the keys that are attached to them.
         if !self.leases.0.is_empty() {
             self.keys.leased().for_each(|(key, lease)| self.leases.attach(lease, key));
         }
         (self.durable, self.durable_position) = (self.revision, self.position);
     }
 
-    /// The revision of the transaction that is being judged.
+    /// The revision of the current transaction.
     fn write(&mut self) -> u64 {
         if !mem::replace(&mut self.writes, true) {
             self.revision += 1;

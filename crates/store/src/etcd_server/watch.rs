@@ -1,4 +1,4 @@
-//! `Watch`: one stream, many watches, each a position.
+//! The `Watch` service of etcd: one stream with many watches, each of which is a position.
 
 use std::{
     collections::BTreeMap,
@@ -25,12 +25,12 @@ use crate::wire::{
     to_i64,
 };
 
-/// About how much goes into one message, unless it is of one revision.
+/// Approximate size in bytes of one message, unless it is for a single revision.
 const PART: usize = 1 << 20;
 
 type Events = Pin<Box<dyn Stream<Item = Result<pb::WatchResponse, Status>> + Send>>;
 type Requests = Pin<Box<dyn Stream<Item = Result<pb::WatchRequest, Status>> + Send>>;
-/// The client has gone.
+/// The client has disconnected.
 struct ClientGone;
 
 #[tonic::async_trait]
@@ -46,7 +46,7 @@ impl Watch for Service {
 }
 
 impl Service {
-    /// Answers one client until it goes.
+    /// Serves the watches of one client until it disconnects.
     pub(super) fn follow(&self, requests: Requests) -> Events {
         let (answers, events) = mpsc::channel(4);
         let watches = StreamWatches {
@@ -57,15 +57,15 @@ impl Service {
             answers,
             asked: false,
         };
-        // Driven by whoever reads the answers: without a task there is none to lose.
+        // Polled by the reader of the responses, so that no separate task is needed.
         let run = async move {
-            let _ = watches.run(requests).await; // it ends when the client goes
+            let _ = watches.run(requests).await; // it ends when the client disconnects
         };
         Box::pin(Driven { run: Some(Box::pin(run)), events, ready: Vec::new().into_iter() })
     }
 }
 
-/// Answers, and what makes them, as one stream.
+/// A stream of responses that also polls the future that produces them.
 struct Driven<F> {
     run: Option<Pin<Box<F>>>,
     events: Receiver<Vec<pb::WatchResponse>>,
@@ -82,7 +82,7 @@ impl<F: Future<Output = ()> + Send> Stream for Driven<F> {
                 return Poll::Ready(Some(Ok(answer)));
             }
             if this.run.as_mut().is_some_and(|run| run.as_mut().poll(cx).is_ready()) {
-                this.run = None; // and with it who could say more
+                this.run = None; // no more responses can come
             }
             match ready!(this.events.poll_recv(cx)) {
                 Some(answers) => this.ready = answers.into_iter(),
@@ -98,13 +98,13 @@ struct StreamWatches {
     open: BTreeMap<i64, ActiveWatch>,
     next: i64,
     answers: Sender<Vec<pb::WatchResponse>>,
-    /// Whether somebody asked how far all are.
+    /// Whether the client has requested the progress of all its watches.
     asked: bool,
 }
 
 #[expect(clippy::struct_excessive_bools, reason = "what a client may wish, each for itself")]
 struct ActiveWatch {
-    /// Its number in the hub.
+    /// Its id in the watch registry.
     number: u64,
     range: Range,
     puts: bool,
@@ -187,7 +187,7 @@ impl StreamWatches {
         if taken {
             return Ok(());
         }
-        // An empty key with a zero byte as end is everything.
+        // An empty key with a zero byte as end means all keys.
         let key = if request.key.is_empty() {
             bytes::Bytes::from_static(&[0])
         } else {
@@ -220,7 +220,7 @@ impl StreamWatches {
         Ok(())
     }
 
-    /// Sends what there is to read.
+    /// Sends all events that are due.
     async fn read_due(&mut self) -> Result<(), ClientGone> {
         let mut due = BTreeMap::new();
         loop {
@@ -238,8 +238,7 @@ impl StreamWatches {
         }
     }
 
-    /// Reads what is due, about as much as goes into one message: all of it in one turn, in
-    /// which nothing happens. What many look at is looked at once.
+    /// Reads due events for about one message, under one lock. Equivalent watches share one read.
     fn read_some(&mut self, due: &mut BTreeMap<i64, u64>) -> Vec<pb::WatchResponse> {
         let inner = self.service.member.inner();
         self.notifier.take(due);
@@ -284,7 +283,7 @@ impl StreamWatches {
         answers
     }
 
-    /// Tells those that wish it how far they are.
+    /// Sends progress notifications to the watches that request them.
     async fn progress(&mut self) -> Result<(), ClientGone> {
         let wish: Vec<_> =
             self.open.iter().filter(|(_, open)| open.progress).map(|(id, _)| *id).collect();
@@ -294,14 +293,14 @@ impl StreamWatches {
         Ok(())
     }
 
-    /// Nothing up to now is still to come; not said while there is something to read.
+    /// Sends a progress notification, unless events are still due.
     async fn tell(&mut self, watch_id: i64) -> Result<(), ClientGone> {
         let revision = {
             let inner = self.service.member.inner();
             self.notifier.is_idle().then_some(inner.state.durable)
         };
         let Some(revision) = revision else {
-            self.asked |= watch_id == -1; // once that is read
+            self.asked |= watch_id == -1; // sent when those are read
             return Ok(());
         };
         let header = self.service.header_at(revision);
@@ -337,14 +336,14 @@ impl Drop for StreamWatches {
 }
 
 impl ActiveWatch {
-    /// Whether it is told the same as another of its stream.
+    /// Whether another watch of the stream gets the same events.
     fn is_equivalent(&self, other: &Self) -> bool {
         let wishes = |open: &Self| (open.puts, open.deletions, open.prev_kv);
         wishes(self) == wishes(other) && self.range == other.range
     }
 
-    /// What happened from a revision on, and where to go on if that is not all; or the
-    /// floor if it is no longer known.
+    /// The events from a revision on, and where to continue if those are not all; or the compaction revision if `from`
+    /// is compacted.
     fn read(&self, state: &State, from: u64) -> Result<(Vec<Event>, Option<u64>), u64> {
         if from < state.keys.compact_revision {
             return Err(state.keys.compact_revision);
@@ -372,7 +371,7 @@ impl ActiveWatch {
         Ok((events, next))
     }
 
-    /// What it is told of events, in pieces if it wishes that.
+    /// The responses for events, fragmented if the watch requests it.
     fn answers(
         &self,
         watch_id: i64,

@@ -1,5 +1,5 @@
-//! Who watches what. A watch owns no buffer: it is told from which revision on there
-//! is something for it, and reads that when it can.
+//! Registry of the watches of the etcd server, by key and range. A watch has no buffer: the registry only marks the
+//! revision from which it has unread events, and the watch reads them when its stream can send.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,8 +11,7 @@ use tokio::sync::Notify;
 
 use super::{keyspace::Keyspace, range::Range};
 
-/// The watches of one stream that have something to read, each with the revision from
-/// which on it has.
+/// The watches of one stream that have unread events, each with the revision from which it has.
 #[derive(Debug, Default)]
 pub(super) struct WatchNotifier {
     due: Mutex<BTreeMap<i64, u64>>,
@@ -29,7 +28,7 @@ impl WatchNotifier {
         self.rung.notify_one();
     }
 
-    /// What has something to read, besides what is known to.
+    /// Adds the watches with unread events to `known`.
     pub(super) fn take(&self, known: &mut BTreeMap<i64, u64>) {
         let mut due = std::mem::take(&mut *self.due.lock().unwrap_or_else(PoisonError::into_inner));
         if known.is_empty() {
@@ -49,25 +48,24 @@ impl WatchNotifier {
     }
 }
 
-/// The watches of one stream that look at the same.
+/// The watches of one stream on the same key or range.
 #[derive(Debug)]
 struct WatchGroup {
     bell: Arc<WatchNotifier>,
-    /// Each with its number.
+    /// Registration number and watch id.
     watches: Vec<(u64, i64)>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct WatchRegistry {
-    /// Of one key, by that; of more, by what they are. Whoever looks at the same as a
-    /// thousand others of its stream costs no more than they do.
+    /// Watches of a single key, by key, and of ranges, by range. Equal watches of one stream share a group.
     single: HashMap<Bytes, Vec<WatchGroup>>,
     ranges: HashMap<Range, Vec<WatchGroup>>,
     numbers: u64,
 }
 
 impl WatchRegistry {
-    /// Gives a number to leave with.
+    /// Registers a watch and returns its registration number.
     pub(super) fn register(&mut self, watch: i64, range: Range, bell: &Arc<WatchNotifier>) -> u64 {
         self.numbers += 1;
         let groups = if range.is_single() {
@@ -100,7 +98,7 @@ impl WatchRegistry {
         all.map(|group| group.watches.len()).sum()
     }
 
-    /// Rings for what happened from one revision to another. Nobody else wakes.
+    /// Marks the watches that the changes between two revisions concern. No other watch is woken.
     pub(super) fn notify(&self, keys: &Keyspace, from: u64, to: u64) {
         if self.single.is_empty() && self.ranges.is_empty() {
             return;
@@ -115,10 +113,10 @@ impl WatchRegistry {
     }
 }
 
-/// Whether nobody is left.
+/// Removes a registration; true if no watch is left.
 fn remove(groups: &mut Vec<WatchGroup>, number: u64) -> bool {
     for group in groups.iter_mut() {
-        // In order of numbers: they are given in that.
+        // Sorted, because numbers are assigned in increasing order.
         if let Ok(nth) = group.watches.binary_search_by_key(&number, |(number, _)| *number) {
             group.watches.remove(nth);
         }

@@ -1,4 +1,4 @@
-//! From judged to durable.
+//! Tests of the commit pipeline, from the precondition check to durability.
 
 use std::{
     future::Future,
@@ -17,7 +17,7 @@ use crate::fixture::{cursor, events, keys, open, put, wait};
 const A: &str = "/registry/pods/a/a";
 const B: &str = "/registry/pods/a/b";
 
-/// Says when an append begins, and waits until it may end.
+/// A log that signals when an append begins, and blocks until it may end.
 #[derive(Debug)]
 struct Gate {
     began: mpsc::SyncSender<usize>,
@@ -69,8 +69,8 @@ fn nobody_reads_what_is_not_durable_and_writers_share_an_append() {
         assert_eq!(batches.recv(), Ok(1));
         let mut waiting = [
             store.engine.write(put(B, 0, "1")),
-            store.engine.write(put(A, 2, "2")), // judged against what is pending
-            store.engine.write(put(A, 0, "3")), // and this loses
+            store.engine.write(put(A, 2, "2")), // checked against the pending write
+            store.engine.write(put(A, 0, "3")), // a conflict
         ];
         assert!(waiting.iter_mut().all(|write| poll(write).is_pending()));
         assert!(store.pods.get(A).is_none() && cursor.try_next().is_none());

@@ -1,5 +1,4 @@
-//! A kind whose code panics on an object: that object cannot be read, and all others can. The
-//! thread that commits goes on.
+//! A kind whose code panics on an object: only that object cannot be read, and the commit thread continues.
 
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use crate::fixture::{open, put};
 
 const THINGS: &str = "/registry/things/";
 
-/// Panics when it is asked what a bad object is found under, and when it is to read a worse one.
+/// A codec that panics on the topics of a bad object, and on decoding a worse one.
 #[derive(Debug)]
 struct Fragile;
 

@@ -1,4 +1,4 @@
-//! The contract suite on both logs.
+//! The engine suite on both logs.
 
 use std::sync::Arc;
 

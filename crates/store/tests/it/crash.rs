@@ -1,4 +1,4 @@
-//! The power goes at any moment, and nothing that was acknowledged is lost.
+//! Crash tests: after a power failure at any moment, no acknowledged write is lost.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use store::{Engine, Error, SimulatedDisk, Topic, Write};
 
 use crate::fixture::{PODS, Store, cursor, delete, on_disk, part, put, small, wait};
 
-/// So many writes, over so few keys.
+/// Number of writes, over a few keys.
 const WRITES: u64 = 120;
 const KEYS: u64 = 7;
-/// So many are on their way at once.
+/// Number of writes in flight at once.
 const AT_ONCE: usize = 3;
 
 type State = BTreeMap<String, (u64, String)>;
 
-/// What there is at each revision; at 0 and 1 nothing.
+/// The state at each revision; at 0 and 1 it is empty.
 fn history() -> Vec<State> {
     let mut states = vec![State::new(), State::new()];
     for revision in 2..=WRITES {
@@ -42,7 +42,7 @@ fn step(before: &State, after: &State) -> Write<Bytes> {
     delete(key, *revision)
 }
 
-/// Writes what is missing of the history. Gives how far it was acknowledged.
+/// Writes the rest of the history. Returns the last acknowledged revision.
 fn go_on(store: &Store, history: &[State]) -> u64 {
     let mut acknowledged = store.engine.durable_revision();
     let from = usize::try_from(acknowledged).unwrap();
@@ -67,7 +67,7 @@ fn go_on(store: &Store, history: &[State]) -> u64 {
     acknowledged
 }
 
-/// All of them are judged before any is waited for.
+/// Submits all writes before waiting for any of them.
 fn together(store: &Store, writes: Vec<Write<Bytes>>) -> Vec<Result<u64, Error>> {
     let mut futures: Vec<_> = writes.into_iter().map(|write| store.engine.write(write)).collect();
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -95,8 +95,8 @@ fn state(store: &Store) -> State {
     .collect()
 }
 
-/// What is there is a moment of the history not before what was acknowledged, and
-/// the ring tells how it came about.
+/// Checks that the state is one of the history, not before the last acknowledged write, and that the ring holds the
+/// events that led to it.
 fn check(store: &Store, history: &[State], acknowledged: u64) {
     let durable = store.engine.durable_revision();
     assert!(durable >= acknowledged, "{acknowledged} was acknowledged, {durable} is there");
@@ -130,7 +130,7 @@ fn a_hundred_thousand_images() {
     println!("{images} crash images: nothing lost");
 }
 
-/// Gives how many images of a disk there were.
+/// Returns the number of disk images that were checked.
 fn every_moment(seeds: std::ops::Range<u64>) -> u64 {
     let mut images = 0;
     let history = history();
@@ -149,7 +149,7 @@ fn every_moment(seeds: std::ops::Range<u64>) -> u64 {
         };
         for seed in seeds.clone() {
             let disk = disk.after_crash(seed * 1_000 + moment);
-            // And once more while it gets up.
+            // And a second power failure during recovery.
             let again = disk.clone();
             again.crash_after(1 + seed % 9);
             let further = match on_disk(&again, small()) {
@@ -194,7 +194,7 @@ fn every_byte_rots() {
     println!("{all} bytes turned over, {refused} refused, nothing served that was not written");
 }
 
-/// Turns over every so manieth byte. Gives how many were refused, and of how many.
+/// Flips every n-th byte. Returns how many images were rejected, and how many there were.
 fn rot(every: usize) -> (u32, u32) {
     let history = history();
     let disk = SimulatedDisk::default();
@@ -219,8 +219,8 @@ fn rot(every: usize) -> (u32, u32) {
                     refused += 1;
                 }
                 Err(error) => panic!("{name} {offset}: {error}"),
-                // Not everything is read: what a newer state has replaced, zeros, and the
-                // very last batch, which looks like one that was never acknowledged.
+                // Not every byte is read: not those replaced by a newer snapshot, not zeros, and not the very last
+                // batch, which looks like one that was never acknowledged.
                 Ok(store) => {
                     let durable = usize::try_from(store.engine.durable_revision()).unwrap();
                     assert!(durable + AT_ONCE >= history.len() - 1, "{name} {offset}: {durable}");

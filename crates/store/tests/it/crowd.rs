@@ -1,4 +1,4 @@
-//! Many write at once, a state is written meanwhile, and the power goes.
+//! Concurrent writers, a snapshot in progress, and a power failure.
 
 use std::{thread, time::Duration};
 
@@ -12,8 +12,7 @@ fn key(writer: usize) -> String {
     format!("{PODS}a/{writer}")
 }
 
-/// Counts up under its own key, until it cannot. Gives the last number that was
-/// acknowledged, and its revision.
+/// Increments the value of its own key until a write fails. Returns the last acknowledged number and its revision.
 fn count(store: &Store, writer: usize) -> (u32, u64) {
     let mut acknowledged = (0, 0);
     for number in 1..=40 {
@@ -59,7 +58,7 @@ fn everybody_finds_what_he_was_told() {
             });
             let (found, at) = found.unwrap_or_default();
             let told = found == number && at == revision;
-            // The next may have become durable just before the power went.
+            // The next write may have become durable just before the power failure.
             assert!(told || (found == number + 1 && at > revision), "{seed}: {found} for {number}");
         }
         let mut events = cursor(&store.pods, Topic::All, store.pods.floor());
@@ -74,7 +73,7 @@ fn everybody_finds_what_he_was_told() {
     assert!(cut_short > 30, "{cut_short}");
 }
 
-/// Without a thread of its own nobody would delete it.
+/// A key with a TTL is deleted by the engine's thread, without any write.
 #[test]
 fn what_expires_is_deleted_by_itself() {
     let store = on_disk(&SimulatedDisk::default(), small()).unwrap();

@@ -1,4 +1,4 @@
-//! What is not a call of KV: the other doors of etcd's port, and what is refused at them.
+//! Tests of everything on etcd's port but KV calls: JSON gateway, health, cluster, maintenance, and what is rejected.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use tonic::Code;
 
 use crate::face::{self, Running};
 
-/// What HTTP/1.1 answers: the status, and the body.
+/// The status and body of an HTTP/1.1 response.
 async fn ask(etcd: &Running, method: &str, path: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(&etcd.url["http://".len()..]).await.expect("it listens");
     let request = format!(
@@ -38,7 +38,7 @@ async fn ask(etcd: &Running, method: &str, path: &str, body: &str) -> (u16, Stri
 async fn the_same_over_http_and_json() {
     let etcd = face::start(Arc::new(MemoryLog::default()), 0);
     let post = async |path: &str, body: &str| ask(&etcd, "POST", path, body).await;
-    // "a" and "b", as etcd writes bytes.
+    // "a" and "b" in base64.
     let (code, text) = post("/v3/kv/put", r#"{"key":"YQ==","value":"Yg=="}"#).await;
     assert!(code == 200 && text.contains(r#""revision":"2""#), "{text}");
     let (_, text) = post("/v3/kv/range", r#"{"key":"YQ=="}"#).await;
@@ -84,7 +84,7 @@ async fn health_version_and_metrics() {
     ] {
         assert!(metrics.contains(name), "{name} is not in\n{metrics}");
     }
-    // There is no room for anything: an alarm, and nobody healthy.
+    // The quota is exceeded: an alarm is raised, and the server is unhealthy.
     let (code, _) = ask(&etcd, "POST", "/v3/kv/put", r#"{"key":"YQ=="}"#).await;
     assert_eq!(code, 429);
     assert_eq!(get("/health").await.0, 503);
@@ -112,7 +112,7 @@ async fn what_takes_several_members_names_etcd_itself() {
     assert!(refused.message().contains("users and roles are not supported here"), "{refused}");
 }
 
-/// Events of one revision that are too large for one message come in several.
+/// Events of one revision that are too large for one message are sent in fragments.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_news_comes_in_fragments_to_who_wants_them() {
     let etcd = face::start(Arc::new(MemoryLog::default()), 0);

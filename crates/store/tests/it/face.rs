@@ -1,4 +1,4 @@
-//! etcd's interface, spoken by a client.
+//! Tests of the etcd API with a gRPC client.
 
 use std::{collections::BTreeMap, future::Future, sync::Arc, thread, time::Duration};
 
@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tonic::{Code, transport::Channel};
 
-/// A member that runs until this goes.
+/// A server that runs until this is dropped.
 pub(crate) struct Running {
     pub(crate) url: String,
     stop: Option<oneshot::Sender<()>>,
@@ -293,7 +293,7 @@ async fn a_watch_sees_everything_in_order_from_any_revision() {
     assert!(in_time(events.next()).await.unwrap().unwrap().canceled);
 }
 
-/// What many look at is looked at once, and yet told to each as it wishes.
+/// Equivalent watches share one read, and each gets the events as it requested.
 #[tokio::test]
 async fn each_of_many_watches_of_a_stream_is_told_once() {
     let etcd = memory();
@@ -388,7 +388,7 @@ async fn everything_is_there_after_a_restart() {
     assert_eq!(kv.range(get("a")).await.unwrap().into_inner().count, 0);
 }
 
-/// The numbers are etcd's own after the same requests.
+/// The expected numbers were recorded from etcd after the same requests.
 #[tokio::test]
 async fn the_sum_of_all_keys_is_etcds() {
     let etcd = memory();

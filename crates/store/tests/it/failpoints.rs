@@ -1,5 +1,5 @@
-//! Every failpoint, with every harm. Whatever happens: nothing that was acknowledged is
-//! lost, nothing that was refused is there, and it can be opened again.
+//! Every failpoint with every action. In any case no acknowledged write is lost, no rejected write is stored, and the
+//! store can be opened again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,21 +12,21 @@ use store::{Disk as _, DiskLog, Error, FailAction, Failpoints, POINTS, Simulated
 
 use crate::fixture::{Still, Store, delete, open_at, put, small};
 
-/// What is there, by key: revisions.
+/// The stored revisions by key.
 type There = BTreeMap<String, u64>;
 
-/// A life of the store, up to the first thing that it does not survive.
+/// One run of the store, up to the first failure that it does not survive.
 #[derive(Debug, Default)]
 struct Life {
-    /// What was acknowledged.
+    /// The acknowledged writes.
     there: There,
-    /// Keys of which nobody knows.
+    /// Keys whose last write has an unknown outcome.
     unsure: BTreeSet<String>,
 }
 
 const ROOM: u64 = 28_000;
 
-/// Opens it, and writes. Some rounds later the disk is full, if `full`.
+/// Opens the store and writes. If `full`, the disk becomes full after some rounds.
 fn live(disk: &SimulatedDisk, points: &Failpoints, mut life: Life, full: bool) -> Life {
     disk.limit(full.then_some(ROOM));
     let clock = Arc::new(Still::default());
@@ -65,7 +65,7 @@ fn state(store: &Store) -> There {
     pinned.range("/", None).map(|(key, version)| (key.to_owned(), version.revision)).collect()
 }
 
-/// The folder is found as the crash has left it.
+/// Opens the directory as the crash has left it.
 fn check(disk: &SimulatedDisk, life: Life, what: &str) -> SimulatedDisk {
     let disk = disk.after_crash(7);
     let clock = Arc::new(Still::default());
@@ -85,7 +85,7 @@ fn check(disk: &SimulatedDisk, life: Life, what: &str) -> SimulatedDisk {
     disk
 }
 
-/// Behind what was acknowledged there is a part of something that was not.
+/// A part of an unacknowledged write may follow the acknowledged ones.
 fn tear(disk: &SimulatedDisk) {
     let names = disk.list().expect("it is well");
     let Some(last) = names.iter().rfind(|name| name.starts_with("log-")) else { return };
@@ -94,12 +94,12 @@ fn tear(disk: &SimulatedDisk) {
     let mut end = [0; 32];
     file.read_at(&mut end, size - 32).expect("it is well");
     if end != [0; 32] {
-        return; // there is no room
+        return; // the disk is full
     }
     file.write_at(&[1; 8], size - 8).and_then(|()| file.sync()).expect("it is well");
 }
 
-/// A first life without harm, and a second with it.
+/// A first run without failures, and a second one with them.
 fn two_lives(point: &'static str, harm: FailAction, nth: u64, full: bool) -> Failpoints {
     let what = format!("{point} {harm:?} {nth}, full: {full}");
     let disk = SimulatedDisk::default();

@@ -1,4 +1,4 @@
-//! A store of bytes, and time that stands still.
+//! A store of bytes with a simulated clock.
 
 use std::{
     future::Future,
@@ -45,7 +45,7 @@ pub(crate) struct Store {
     pub(crate) clock: Arc<Still>,
 }
 
-/// Rings that hold about that many events of a few bytes.
+/// Limits for a ring of about that many small events.
 pub(crate) fn events(count: usize) -> RingLimits {
     let weight = size_of::<Event<Bytes>>() + 3;
     RingLimits { min_bytes: 0, min_age: Duration::MAX, max_bytes: weight * count }
@@ -71,14 +71,14 @@ pub(crate) fn memory(bounds: RingLimits) -> Store {
     open(Arc::new(store::MemoryLog::default()), bounds).expect("an empty log")
 }
 
-/// Long runs do a so manieth part of it: to see that they can be run at all.
+/// Normal runs do a fraction of what the long ones do, to check that those can run.
 pub(crate) fn part() -> u64 {
     let part = std::env::var_os("ROBUSTNESS_PART");
     let part = part.and_then(|part| part.to_str()?.parse().ok());
     part.filter(|part| *part > 0).unwrap_or(1)
 }
 
-/// Small files, so that everything happens soon.
+/// Small files, so that segments and snapshots change often.
 pub(crate) fn small() -> DiskLogOptions {
     let retain = Duration::from_secs(75);
     let (segment, reserve, compact) = (2_048, 1_024, 6_000);
@@ -113,7 +113,7 @@ impl Store {
     }
 }
 
-/// Waits in this thread: what is waited for is done by another, or done already.
+/// Blocks this thread on a future that another thread completes, or that is complete.
 pub(crate) fn wait<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
     impl std::task::Wake for Unpark {

@@ -1,4 +1,4 @@
-//! A disk without room.
+//! Tests with a full disk.
 
 use std::{collections::BTreeMap, thread, time::Duration};
 
@@ -7,8 +7,8 @@ use store::{Disk as _, DiskLogOptions, Error, SimulatedDisk, Write};
 
 use crate::fixture::{Store, delete, on_disk, put, small};
 
-/// Fills the disk. Gives the keys and revisions that are there. The first refusal
-/// makes the log give up what it retains for watches, and so does not count.
+/// Fills the disk and returns the keys and revisions that were stored. The first rejected write makes the log drop what
+/// it retains for watches, and so does not count.
 fn fill(store: &Store) -> Vec<(String, u64)> {
     let (mut there, mut refused) = (Vec::new(), 0);
     for nth in 0..10_000 {
@@ -52,8 +52,8 @@ fn deletions_go_on_and_give_room() {
     assert_eq!((store.pods.len(), store.pods.snapshot().revision), (1, made));
 }
 
-/// However small the disk beside the files of the log: what was written last is deleted,
-/// half of it all, and there is room again, before any state was written and after.
+/// However small the disk is: after the newer half of all keys is deleted, there is space again, both before and after
+/// the first snapshot.
 #[test]
 fn a_small_disk_recovers_when_half_is_deleted() {
     let options = DiskLogOptions {
@@ -128,8 +128,8 @@ fn it_goes_on_when_somebody_else_gives_room() {
     assert_eq!(made, there.last().unwrap().1 + 1, "what was refused has used no revision");
 }
 
-/// Tries until it is not refused, or for too long. The reserve is small here, and a
-/// state is not written at once.
+/// Retries until the write is accepted, or for too long. The reserve is small here, and a snapshot is not written at
+/// once.
 fn insist(store: &Store, write: impl Fn() -> Write<Bytes>) -> Result<u64, Error> {
     for _ in 0..100 {
         match store.write(write()) {
@@ -162,17 +162,17 @@ fn a_state_is_written_meanwhile() {
     insist(&store, || put("/registry/pods/a/x", 0, "1")).expect("there is room again");
 }
 
-/// What is there, by key.
+/// The stored objects by key.
 type There = BTreeMap<String, u64>;
 
-/// Writes and deletes until the power goes, or long enough. Gives what was
-/// acknowledged, the key that may or may not have been written, and refusals.
+/// Writes and deletes until the power fails, or long enough. Returns the acknowledged writes, the key whose last write
+/// has an unknown outcome, and the number of rejected writes.
 fn work(store: &Store, there: &mut There) -> (Option<String>, usize) {
     let mut refused = 0;
     for nth in 0..150_u64 {
         store.clock.pass(5);
         let key = format!("/registry/pods/a/{:02}", nth * 7 % 60);
-        let deletes = refused % 8 > 5; // when it has been refused for a while
+        let deletes = refused % 8 > 5; // after several rejected writes
         let write = match there.get(&key) {
             Some(revision) if deletes => delete(&key, *revision),
             found => put(&key, found.copied().unwrap_or_default(), &"x".repeat(250)),
@@ -223,7 +223,7 @@ fn nothing_is_lost_when_the_power_goes_too() {
         for (key, revision) in there {
             store.write(delete(&key, revision)).expect("there is a reserve");
         }
-        let _ = store.write(put("/registry/pods/a/x", 0, "1")); // may be what makes it tidy up
+        let _ = store.write(put("/registry/pods/a/x", 0, "1")); // may trigger the cleanup
         store.write(put("/registry/pods/a/y", 0, "1")).expect("there is room again");
     }
 }

@@ -1,4 +1,4 @@
-//! HTTP/2 as no good client speaks it: nothing of it stops the server.
+//! Malformed and hostile HTTP/2: none of it stops the server.
 
 use std::{
     io::{Read as _, Write as _},
@@ -33,7 +33,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The headers of a call, without any table.
+/// The headers of a call, without the dynamic table.
 fn headers(path: &str) -> Vec<u8> {
     let mut block = vec![0x83, 0x86];
     for (name, value) in [(":path", path), ("content-type", "application/grpc")] {
@@ -58,7 +58,7 @@ fn connect(etcd: &Running, settings: &[u8]) -> TcpStream {
     stream
 }
 
-/// The next frame: its kind, flags, stream and payload. `None`: the connection is over.
+/// The next frame: its type, flags, stream and payload. `None` if the connection is closed.
 fn next(stream: &mut TcpStream) -> Option<(u8, u8, u32, Vec<u8>)> {
     let mut head = [0; 9];
     stream.read_exact(&mut head).ok()?;
@@ -78,7 +78,7 @@ fn until(stream: &mut TcpStream, kind: u8) -> Option<(u8, u8, u32, Vec<u8>)> {
     }
 }
 
-/// Others are answered.
+/// Other clients are still served.
 async fn is_well(etcd: &Running) {
     let mut kv = KvClient::new(etcd.channel().await);
     let put = pb::PutRequest { key: "well".into(), value: "1".into(), ..Default::default() };
@@ -96,7 +96,7 @@ async fn an_answer_waits_for_the_window() {
     let value = vec![7; 100];
     let put = pb::PutRequest { key: "a".into(), value: value.clone().into(), ..Default::default() };
     kv.put(put).await.unwrap();
-    let mut stream = connect(&etcd, &[0, 4, 0, 0, 0, 10]); // ten bytes at first
+    let mut stream = connect(&etcd, &[0, 4, 0, 0, 0, 10]); // an initial window of ten bytes
     let range = message(&pb::RangeRequest { key: "a".into(), ..Default::default() });
     stream.write_all(&frame(HEADERS, 4, 1, &headers("/etcdserverpb.KV/Range"))).unwrap();
     stream.write_all(&frame(DATA, 1, 1, &range)).unwrap();
@@ -183,7 +183,7 @@ async fn what_is_wrong_with_a_call_is_told_on_its_stream() {
     let mut stream = connect(&etcd, &[]);
     let cases: [(&str, &[u8], &str); 4] = [
         ("/etcdserverpb.KV/Range", &[1, 0, 0, 0, 0], "12"), // compressed
-        ("/etcdserverpb.KV/Range", &[0, 0, 0, 0, 9], "13"), // breaks off
+        ("/etcdserverpb.KV/Range", &[0, 0, 0, 0, 9], "13"), // truncated
         ("/etcdserverpb.KV/Put", &[0, 0, 0, 0, 0], "3"),    // no key
         ("/etcdserverpb.Nothing/None", &[0, 0, 0, 0, 0], "12"),
     ];
@@ -198,7 +198,7 @@ async fn what_is_wrong_with_a_call_is_told_on_its_stream() {
     }
 }
 
-/// Good bytes with a few turned over, many times. Whatever comes of it, others are served.
+/// Valid input with a few flipped bits, many times. Other clients are still served.
 #[tokio::test]
 async fn noise_stops_nobody() {
     let etcd = memory();
@@ -228,7 +228,7 @@ async fn noise_stops_nobody() {
         }
         bytes.truncate(bytes.len() - throw(40));
         let mut stream = connect(&etcd, &[]);
-        let _ = stream.write_all(&bytes); // it may be over before all is written
+        let _ = stream.write_all(&bytes); // the connection may be closed before everything is written
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest);
@@ -239,7 +239,7 @@ async fn noise_stops_nobody() {
     is_well(&etcd).await;
 }
 
-/// Each setting counts for all streams that there are, and many fit into a frame.
+/// A setting applies to all open streams, and one frame may contain many settings.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_do_not_cost_more_the_more_streams_there_are() {
     let etcd = memory();
@@ -276,14 +276,14 @@ async fn who_changes_its_settings_without_end_is_sent_away() {
     is_well(&etcd).await;
 }
 
-/// A window that was narrow is widened for what waits, and for nothing else.
+/// A window update releases the waiting data, and no more than that.
 #[tokio::test]
 async fn a_wider_window_lets_waiting_answers_go_on() {
     let etcd = memory();
     let mut kv = KvClient::new(etcd.channel().await);
     let put = pb::PutRequest { key: "a".into(), value: vec![7; 100].into(), ..Default::default() };
     kv.put(put).await.unwrap();
-    let mut stream = connect(&etcd, &[0, 4, 0, 0, 0, 0]); // nothing at first
+    let mut stream = connect(&etcd, &[0, 4, 0, 0, 0, 0]); // an initial window of zero
     let range = message(&pb::RangeRequest { key: "a".into(), ..Default::default() });
     stream.write_all(&frame(HEADERS, 4, 1, &headers("/etcdserverpb.KV/Range"))).unwrap();
     stream.write_all(&frame(DATA, 1, 1, &range)).unwrap();

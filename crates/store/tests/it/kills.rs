@@ -1,5 +1,5 @@
-//! The process is killed under load, again and again. After each time: nothing that was
-//! acknowledged is lost, no revision comes twice, and no watch misses or doubles an event.
+//! The process is killed under load, again and again. After each kill: no acknowledged write is lost, no revision is
+//! assigned twice, and no watch misses or repeats an event.
 
 use std::{
     env, fs,
@@ -31,7 +31,7 @@ use crate::{
 const KEYS: usize = 5;
 const CLIENTS: usize = 8;
 
-/// A few in every run of the tests.
+/// A few kills in every test run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_when_the_process_is_killed() {
     under_kills(4, 25).await;
@@ -50,7 +50,7 @@ async fn a_thousand_kills() {
     assert!(checked as u64 > 1_000 * kills);
 }
 
-/// What is killed: started by the others.
+/// The process that is killed, started by the other tests.
 #[test]
 #[ignore = "a part of the others"]
 fn child() {
@@ -60,7 +60,7 @@ fn child() {
     };
     let address = address.into_string().expect("plain");
     let disk = Arc::new(Directory::open(Path::new(&folder)).expect("a folder"));
-    // Small files, so that states are written all the time.
+    // Small files, so that snapshots are written all the time.
     let options = DiskLogOptions {
         segment_size: 64 << 10,
         compact_threshold: 128 << 10,
@@ -110,12 +110,12 @@ impl Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        let _ = self.0.kill(); // the signal that nothing can be done about
+        let _ = self.0.kill(); // SIGKILL
         let _ = self.0.wait();
     }
 }
 
-/// One clock, and what all do.
+/// State shared by all tasks, with one clock.
 struct World {
     url: String,
     time: AtomicU64,
@@ -139,7 +139,7 @@ impl World {
     }
 }
 
-/// Gives how many operations were checked: so many between two kills at least.
+/// Returns the number of checked operations. There is a minimum between two kills.
 async fn under_kills(times: usize, least: u64) -> usize {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("data");
@@ -192,13 +192,13 @@ async fn under_kills(times: usize, least: u64) -> usize {
         );
     }
     println!("{times} kills: {} operations checked, {writes} writes, nothing lost", history.len());
-    // Every version is kept here, so that what is kept grows with what was written.
+    // No version is compacted here, so the store grows with every write.
     let (files, kept) = (fs::read_dir(&data).expect("there").count(), history.len() / 100);
     assert!(files < 40 + kept, "old files go: {files}");
     history.len()
 }
 
-/// Reads and writes as long as it lasts. Gives what it saw.
+/// Reads and writes until the end. Returns the history that it saw.
 async fn client(world: Arc<World>, nth: usize) -> Vec<Operation> {
     let (mut history, mut kv, mut dice) = (Vec::new(), None, nth as u64 * 977 + 1);
     while !world.over.load(Ordering::SeqCst) {
@@ -244,7 +244,7 @@ async fn client(world: Arc<World>, nth: usize) -> Vec<Operation> {
     history
 }
 
-/// Follows everything, going on where it was. Gives the revisions of the events.
+/// Watches everything, resuming after each restart. Returns the revisions of the events.
 async fn watch(world: Arc<World>) -> Vec<u64> {
     let (mut seen, mut next) = (Vec::new(), 2_u64);
     loop {
@@ -291,7 +291,7 @@ async fn watch(world: Arc<World>) -> Vec<u64> {
                     }
                 }
                 Ok(_) => break,
-                Err(_) if world.over.load(Ordering::SeqCst) => break, // once more, to the newest
+                Err(_) if world.over.load(Ordering::SeqCst) => break, // one more attempt, to reach the newest revision
                 Err(_) => {}
             }
         }

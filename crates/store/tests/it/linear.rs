@@ -1,33 +1,31 @@
-//! Whether a history can have happened one operation after the other.
+//! Linearizability check: whether a history can have happened one operation after the other.
 //!
-//! Every answer says the revision that it is of, so the order needs no search: writes
-//! are in the order of their revisions, and a read sees all of them up to its own. What
-//! is left to check is that this order agrees with what was read and with the clock on
-//! the wall: who begins after another has ended comes after it.
+//! Every response contains its revision, so the order needs no search: writes are in the order of their revisions, and
+//! a read sees all writes up to its own. It remains to check that this order agrees with the values read and with real
+//! time: an operation that begins after another has ended comes after it.
 
 use std::collections::{BTreeMap, HashMap};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Operation {
-    /// When it was asked and answered, by one clock. Without an answer it may have
-    /// happened at any time, or never.
+    /// When it was sent and answered, by one clock. Without an answer it may have been executed at any time, or never.
     pub(crate) begun: u64,
     pub(crate) ended: Option<u64>,
     pub(crate) key: usize,
-    /// Of the answer.
+    /// The revision of the response.
     pub(crate) revision: u64,
     pub(crate) what: What,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum What {
-    /// A value that nobody else writes.
+    /// A value that no other operation writes.
     Write(u64),
     /// The value, and the revision that it was written at.
     Read(Option<(u64, u64)>),
 }
 
-/// Says what cannot have been.
+/// Returns a description of the first contradiction.
 pub(crate) fn check(history: &[Operation]) -> Result<(), String> {
     let written: HashMap<_, _> = history
         .iter()
@@ -49,7 +47,7 @@ pub(crate) fn check(history: &[Operation]) -> Result<(), String> {
                 write(operation.revision, operation.key, value)?;
             }
             What::Read(Some((value, revision))) => {
-                // It may be of a write that was never answered: then this tells of it.
+                // It may be from a write that was never answered; then this read proves that it was executed.
                 let of = written.get(&value).ok_or_else(|| format!("{value} was never written"))?;
                 if of.key != operation.key || Some(of.begun) > operation.ended {
                     return Err(format!("{value} was read before it was written, or elsewhere"));
@@ -84,7 +82,7 @@ fn reads(history: &[Operation], writes: &BTreeMap<u64, (usize, u64)>) -> Result<
     Ok(())
 }
 
-/// Who begins after another has ended comes after it.
+/// An operation that begins after another has ended comes after it.
 fn clock(history: &[Operation]) -> Result<(), String> {
     let answered = || history.iter().filter_map(|operation| Some((operation.ended?, operation)));
     let mut ended: Vec<_> = answered().collect();

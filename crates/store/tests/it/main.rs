@@ -1,4 +1,4 @@
-//! What the store promises, shown on bytes: it knows no objects.
+//! Integration tests of the store, with bytes as objects.
 
 mod cluster;
 mod commit;

@@ -1,4 +1,4 @@
-//! Objects that nobody reads are packed, and nobody notices.
+//! Tests of the compression of unread objects: readers notice no difference.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! The programs of etcd itself: given, on the path, or built once from Go's modules.
+//! The real etcd programs: given by environment variables, found on the path, or built once with Go. Tests that need them
+//! are ignored unless they are named (`cargo test -p store --test it -- --ignored real_etcd`), and then fail where there are none.
 
 use std::{
     env,
@@ -10,7 +11,7 @@ use std::{
 
 use tempfile::TempDir;
 
-/// A member of its own, which ends with the test.
+/// A real etcd member, which is killed on drop.
 pub(crate) struct Real {
     pub(crate) url: String,
     process: Child,
@@ -18,17 +19,16 @@ pub(crate) struct Real {
 }
 
 impl Real {
-    /// `None`: there is no such program, and it cannot be built; that was said.
-    pub(crate) fn start() -> Option<Self> {
+    pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut this = Self::start_in(&folder.path().join("data"), &free_url())?;
+        let mut this = Self::start_in(&folder.path().join("data"), &free_url());
         this.folder = Some(folder);
-        Some(this)
+        this
     }
 
-    /// The same in a folder that may be there already, made for that URL of the member.
-    pub(crate) fn start_in(data: &Path, peer: &str) -> Option<Self> {
-        let (program, url) = (etcd()?, free_url());
+    /// Like `start`, in a directory that may exist already and was created for that member URL.
+    pub(crate) fn start_in(data: &Path, peer: &str) -> Self {
+        let (program, url) = (etcd(), free_url());
         let process = Command::new(program)
             .arg("--data-dir")
             .arg(data)
@@ -45,7 +45,7 @@ impl Real {
             assert!(begun.elapsed() < Duration::from_mins(2), "etcd does not listen");
             std::thread::sleep(Duration::from_millis(50));
         }
-        Some(this)
+        this
     }
 }
 
@@ -56,46 +56,34 @@ impl Drop for Real {
     }
 }
 
-/// Where nobody listens.
+/// A URL with a free port.
 pub(crate) fn free_url() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     format!("http://{}", listener.local_addr().expect("bound"))
 }
 
-/// The program etcd.
-pub(crate) fn etcd() -> Option<PathBuf> {
-    static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
+/// The path of the etcd program.
+pub(crate) fn etcd() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| program("etcd", "ETCD")).clone()
 }
 
-/// What makes a folder of etcd out of a snapshot.
-pub(crate) fn etcdutl() -> Option<PathBuf> {
-    static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
+/// The path of `etcdutl`, which restores a snapshot to a data directory.
+pub(crate) fn etcdutl() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| program("etcdutl", "ETCDUTL")).clone()
 }
 
-fn program(name: &str, variable: &str) -> Option<PathBuf> {
+fn program(name: &str, variable: &str) -> PathBuf {
     if let Some(given) = env::var_os(variable) {
-        return Some(given.into());
+        return given.into();
     }
     let path = env::var_os("PATH").unwrap_or_default();
-    let there = |name: &str| {
-        let found = env::split_paths(&path).map(|folder| folder.join(name));
-        found.into_iter().find(|path| path.is_file())
-    };
-    there(name).or_else(|| {
-        there("go")
-            .or_else(|| say(&format!("{name} is neither there nor can it be built: no Go")))?;
-        let built =
-            Command::new("../../tests/program").arg(name).stderr(Stdio::inherit()).output().ok()?;
-        if !built.status.success() {
-            return say(&format!("{name} cannot be built"));
-        }
-        Some(String::from_utf8(built.stdout).ok()?.trim().into())
+    let found = env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file());
+    found.unwrap_or_else(|| {
+        let built = Command::new("../../tests/program").arg(name).stderr(Stdio::inherit()).output();
+        let built = built.expect("tests/program can be started");
+        assert!(built.status.success(), "{name} is neither on the path nor can it be built");
+        String::from_utf8(built.stdout).expect("a path").trim().into()
     })
-}
-
-fn say(what: &str) -> Option<PathBuf> {
-    println!("left out: {what}");
-    None
 }

@@ -1,4 +1,4 @@
-//! The contract suite on an etcd: ours, and the real one.
+//! The engine suite on an etcd server: ours, and the real one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -42,7 +42,7 @@ async fn the_contract_on_our_etcd() {
     what_others_write_and_nobody_can_read_ends_watches(&etcd.url).await;
 }
 
-/// Reads nothing that begins with `bad`.
+/// A codec that rejects everything that begins with `bad`.
 #[derive(Debug)]
 struct Picky;
 
@@ -60,7 +60,7 @@ impl CacheCodec<Bytes> for Picky {
     }
 }
 
-/// Another server, of a newer release or with another key, writes what this one cannot read.
+/// Another API server, of a newer release or with another encryption key, writes an object that this one cannot read.
 async fn what_others_write_and_nobody_can_read_ends_watches(url: &str) {
     const PREFIX: &str = "/registry/things/";
     let here = subject(url, 1_000);
@@ -108,8 +108,9 @@ async fn what_others_write_and_nobody_can_read_ends_watches(url: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "needs etcd"]
 async fn the_contract_on_the_real_etcd() {
-    let Some(etcd) = Real::start() else { return };
+    let etcd = Real::start();
     suite(&etcd.url).await;
     what_others_write_and_nobody_can_read_ends_watches(&etcd.url).await;
 }

@@ -1,4 +1,4 @@
-//! What is there after a restart.
+//! Tests of the state after a restart.
 
 use std::{
     env, os::unix::process::ExitStatusExt as _, process::Command, sync::Arc, time::Duration,
@@ -121,7 +121,7 @@ fn the_past_is_read_from_the_nearest_state_and_no_further() {
     let named = |start: &str| disk.list().unwrap().iter().filter(|n| n.starts_with(start)).count();
     assert!(named("log-") > 15 && named("state-") > 2, "{} {}", named("log-"), named("state-"));
     for nth in [40, 80, 120, 199] {
-        points.arm("nothing", FailAction::Error, 1); // counts from now on
+        points.arm("nothing", FailAction::Error, 1); // resets the counters
         let past = store.engine.list_at("/registry/pods/", revisions[nth]).unwrap();
         assert_eq!(past[0].bytes.as_deref(), Some(format!("{nth:0>200}").as_bytes()));
         let files = points.hit_counts().get("log.read").copied().unwrap_or_default();
@@ -129,8 +129,8 @@ fn the_past_is_read_from_the_nearest_state_and_no_further() {
     }
 }
 
-/// Nobody knows what a disk holds that could not be synced: the process ends, and the next
-/// one finds what was acknowledged.
+/// After a failed sync the content of the disk is unknown: the process aborts, and the next one finds all acknowledged
+/// writes.
 #[test]
 fn a_failed_sync_ends_the_process() {
     let folder = tempfile::tempdir().unwrap();
@@ -139,7 +139,7 @@ fn a_failed_sync_ends_the_process() {
         .env("SYNC_FOLDER", folder.path())
         .output()
         .unwrap();
-    assert_eq!(ended.status.signal(), Some(6), "{ended:?}"); // it has aborted
+    assert_eq!(ended.status.signal(), Some(6), "{ended:?}"); // SIGABRT
     let said = String::from_utf8_lossy(&ended.stdout);
     assert!(said.contains("the first is there") && !said.contains("the second"), "{said}");
     let disk = Arc::new(Directory::open(folder.path()).unwrap());
@@ -149,7 +149,7 @@ fn a_failed_sync_ends_the_process() {
     assert!(found.revision >= 2, "what was acknowledged, and maybe what was not: {found:?}");
 }
 
-/// The process that ends: started by the other.
+/// The process that aborts, started by the test above.
 #[test]
 #[ignore = "a part of another"]
 fn child() {

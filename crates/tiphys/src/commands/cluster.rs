@@ -103,7 +103,10 @@ pub(super) fn supervise(args: Vec<OsString>) -> ExitCode {
 pub(super) fn control(args: Vec<OsString>) -> ExitCode {
     match parse::<DataDirArgs>("control", args) {
         Ok(DataDirArgs { .. }) => match up::control::restrict_process() {
-            Ok(()) => run_async("control", up::control::run()),
+            Ok(()) => {
+                crate::memory::limit_heaps();
+                run_async("control", up::control::run())
+            }
             Err(error) => exit("control", Err(error)),
         },
         Err(code) => code,
@@ -113,6 +116,7 @@ pub(super) fn control(args: Vec<OsString>) -> ExitCode {
 pub(super) fn node(args: Vec<OsString>) -> ExitCode {
     match parse::<DataDirArgs>("node", args) {
         Ok(DataDirArgs { data_dir }) => {
+            crate::memory::limit_heaps();
             run_async("node", async move { up::node::run(&DataDir::new(&data_dir)).await })
         }
         Err(code) => code,

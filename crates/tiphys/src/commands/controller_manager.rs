@@ -1,6 +1,13 @@
 //! `kube-controller-manager`.
 
-use std::{ffi::OsString, fs, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
@@ -8,7 +15,7 @@ use client::{Client, Kubeconfig};
 use controllers::{Config, SigningConfig};
 use object::Value;
 use pki::CertificateAuthority;
-use runtime::Context;
+use runtime::{Context, LeaderElector};
 
 use super::{
     duration,
@@ -30,7 +37,7 @@ pub(crate) struct Arguments {
     controllers: Vec<String>,
     /// Each controller has a service account of its own.
     #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
-    use_service_account_credentials: bool,
+    pub(crate) use_service_account_credentials: bool,
     /// Nodes get ranges of pods' addresses.
     #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     allocate_node_cidrs: bool,
@@ -98,7 +105,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         };
         let cx = Context::new(&client);
         serve(&cx, &flags.serving, flags.component()).await?;
-        start_when_elected(&cx, flags.election.election(NAME), move |part| start(part, &client));
+        start_when_elected(&cx, flags.election(), move |part| start(part, &client));
         wait_for_shutdown_signal().await?;
         cx.stop().await;
         Ok(())
@@ -106,6 +113,11 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
 }
 
 impl Arguments {
+    /// The election of a leader among several controller managers; none: this one runs alone.
+    pub(crate) fn election(&self) -> Option<LeaderElector> {
+        self.election.election(NAME)
+    }
+
     pub(crate) fn config(&self) -> anyhow::Result<Config> {
         let read = |path: &Option<PathBuf>, flag: &str| match path {
             Some(path) => {
@@ -158,17 +170,42 @@ impl ServingComponent for Arguments {
 
     fn component(&self) -> ServedComponent {
         let mut own = Value::object();
-        own["generic"]["controllers"] =
-            self.controllers.iter().map(|word| Value::from(&**word)).collect();
-        own["generic"]["leaderElection"] = self.election.configuration(NAME);
-        own["kubeCloudShared"]["clusterCIDR"] = (&*self.cluster_cidr).into();
-        own["kubeCloudShared"]["allocateNodeCIDRs"] = self.allocate_node_cidrs.into();
-        own["kubeCloudShared"]["useServiceAccountCredentials"] =
-            self.use_service_account_credentials.into();
-        own["nodeIPAMController"]["serviceCIDR"] = (&*self.service_cluster_ip_range).into();
-        own["nodeIPAMController"]["nodeCIDRMaskSize"] = i64::from(self.node_cidr_mask_size).into();
-        own["podGCController"]["terminatedPodGCThreshold"] =
-            i64::try_from(self.terminated_pod_gc_threshold).unwrap_or(i64::MAX).into();
+        own["apiVersion"] = "kubecontrollermanager.config.k8s.io/v1alpha1".into();
+        own["kind"] = "KubeControllerManagerConfiguration".into();
+        let generic = &mut own["Generic"];
+        generic["Controllers"] = self.controllers.iter().map(|word| Value::from(&**word)).collect();
+        generic["LeaderElection"] = self.election.configuration(NAME);
+        generic["ClientConnection"]["kubeconfig"] = (&*self.kubeconfig.to_string_lossy()).into();
+        let shared = &mut own["KubeCloudShared"];
+        shared["ClusterCIDR"] = (&*self.cluster_cidr).into();
+        shared["AllocateNodeCIDRs"] = self.allocate_node_cidrs.into();
+        shared["UseServiceAccountCredentials"] = self.use_service_account_credentials.into();
+        let nodes = &mut own["NodeIPAMController"];
+        nodes["ServiceCIDR"] = (&*self.service_cluster_ip_range).into();
+        nodes["NodeCIDRMaskSize"] = i64::from(self.node_cidr_mask_size).into();
+        let count = |count: usize| Value::from(i64::try_from(count).unwrap_or(i64::MAX));
+        own["PodGCController"]["TerminatedPodGCThreshold"] =
+            count(self.terminated_pod_gc_threshold);
+        own["EndpointSliceMirroringController"]["MirroringMaxEndpointsPerSubset"] =
+            count(self.mirroring_max_endpoints_per_subset);
+        let time = |time: Duration| {
+            let nanos = i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+            Value::from(object::Duration::format_nanos(nanos))
+        };
+        own["NodeLifecycleController"]["NodeMonitorGracePeriod"] =
+            time(self.node_monitor_grace_period);
+        own["HPAController"]["HorizontalPodAutoscalerSyncPeriod"] =
+            time(self.horizontal_pod_autoscaler_sync_period);
+        let file = |file: &Option<PathBuf>| {
+            Value::from(&*file.as_deref().unwrap_or(Path::new("")).to_string_lossy())
+        };
+        let signing = &mut own["CSRSigningController"];
+        signing["ClusterSigningCertFile"] = file(&self.cluster_signing_cert_file);
+        signing["ClusterSigningKeyFile"] = file(&self.cluster_signing_key_file);
+        signing["ClusterSigningDuration"] = time(self.cluster_signing_duration);
+        let accounts = &mut own["SAController"];
+        accounts["ServiceAccountKeyFile"] = file(&self.service_account_private_key_file);
+        accounts["RootCAFile"] = file(&self.root_ca_file);
         let mut configuration = Value::object();
         configuration["kubecontrollermanager.config.k8s.io"] = own;
         ServedComponent { name: NAME, port: 10_257, tolerate_lookup_failure: false, configuration }

@@ -98,6 +98,7 @@ fn network(flags: &Arguments) -> Result<Arc<dyn Cni>> {
             bin_dirs: flags.cni_bin_dir.clone(),
             state_dir: directory,
             plugin_timeout: PLUGIN_TIMEOUT,
+            parent_cgroup: flags.cgroup_root.clone(),
         }))));
     };
     let range = range.parse().map_err(|error| anyhow!("--pod-cidr {range}: {error}"))?;

@@ -39,12 +39,13 @@ impl LeaderElectionFlags {
                 .into()
         };
         let mut own = Value::object();
-        own["LeaderElect"] = self.leader_elect.into();
-        own["LeaseDuration"] = long(self.leader_elect_lease_duration);
-        own["RenewDeadline"] = long(self.leader_elect_renew_deadline);
-        own["RetryPeriod"] = long(self.leader_elect_retry_period);
-        own["ResourceName"] = name.into();
-        own["ResourceNamespace"] = (&*self.leader_elect_resource_namespace).into();
+        own["leaderElect"] = self.leader_elect.into();
+        own["leaseDuration"] = long(self.leader_elect_lease_duration);
+        own["renewDeadline"] = long(self.leader_elect_renew_deadline);
+        own["retryPeriod"] = long(self.leader_elect_retry_period);
+        own["resourceLock"] = "leases".into();
+        own["resourceName"] = name.into();
+        own["resourceNamespace"] = (&*self.leader_elect_resource_namespace).into();
         own
     }
 
@@ -62,7 +63,7 @@ impl LeaderElectionFlags {
 }
 
 /// Starts now, or whenever the election is won.
-pub(super) fn start_when_elected(
+pub(crate) fn start_when_elected(
     cx: &Context,
     election: Option<LeaderElector>,
     start: impl Fn(&Context) + Send + Sync + 'static,

@@ -31,7 +31,7 @@ use std::{ffi::OsString, pin::Pin, process::ExitCode, sync::OnceLock, time::Dura
 
 use clap::{CommandFactory as _, Parser};
 
-pub(crate) use self::serving::ServingComponent;
+pub(crate) use self::{election::start_when_elected, serving::ServingComponent};
 
 /// One thing that the executable can do.
 pub(crate) struct Command {
@@ -249,11 +249,16 @@ fn run_async(name: &str, task: impl Future<Output = anyhow::Result<()>>) -> Exit
     run_boxed(name, Box::pin(task))
 }
 
+/// After so many polls of tasks a worker looks for news from sockets and timers. By default it does so after 61: while
+/// requests that take milliseconds keep all workers busy, others would wait for that many of them.
+const EVENT_INTERVAL: u32 = 8;
+
 /// All are of one type, or what runs them would be compiled for each.
 fn run_boxed(name: &str, task: Pin<Box<dyn Future<Output = anyhow::Result<()>> + '_>>) -> ExitCode {
     crate::logging::start();
     crate::memory::start();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.enable_all().event_interval(EVENT_INTERVAL).build();
     let ended = runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(task));
     exit(name, ended)
 }

@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 use clap::Parser;
 use client::{Client, Kubeconfig};
 use object::Value;
-use runtime::Context;
+use runtime::{Context, LeaderElector};
 use scheduler::Config;
 
 use super::{
@@ -38,7 +38,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         let client = Client::new(kubeconfig.config(None)?.manager(NAME).user_agent(NAME));
         let (cx, config) = (Context::new(&client), flags.config());
         serve(&cx, &flags.serving, flags.component()).await?;
-        start_when_elected(&cx, flags.election.election(NAME), move |part| {
+        start_when_elected(&cx, flags.election(), move |part| {
             scheduler::start(part, config.clone());
         });
         wait_for_shutdown_signal().await?;
@@ -48,9 +48,40 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
 }
 
 impl Arguments {
+    /// The election of a leader among several schedulers; none: this one runs alone.
+    pub(crate) fn election(&self) -> Option<LeaderElector> {
+        self.election.election(NAME)
+    }
+
     #[expect(clippy::unused_self, reason = "no flag changes how pods are placed yet")]
     pub(crate) fn config(&self) -> Config {
         Config::default()
+    }
+
+    /// The settings as a KubeSchedulerConfiguration, for `/configz`.
+    fn configuration(&self) -> Value {
+        let config = self.config();
+        let mut own = Value::object();
+        own["apiVersion"] = "kubescheduler.config.k8s.io/v1".into();
+        own["kind"] = "KubeSchedulerConfiguration".into();
+        own["clientConnection"]["kubeconfig"] = (&*self.kubeconfig.to_string_lossy()).into();
+        own["leaderElection"] = self.election.configuration(NAME);
+        own["percentageOfNodesToScore"] = i64::from(config.percentage_of_nodes_to_score).into();
+        let (initial, max) = scheduler::backoff();
+        let seconds = |time: std::time::Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+        own["podInitialBackoffSeconds"] = seconds(initial).into();
+        own["podMaxBackoffSeconds"] = seconds(max).into();
+        let plugins = scheduler::PLUGINS.iter().map(|plugin| {
+            let mut one = Value::object();
+            one["name"] = plugin.name().into();
+            one["weight"] = plugin.weight().into();
+            one
+        });
+        let mut profile = Value::object();
+        profile["schedulerName"] = (&*config.scheduler_name).into();
+        profile["plugins"]["multiPoint"]["enabled"] = plugins.collect();
+        own["profiles"] = [profile].into_iter().collect();
+        own
     }
 }
 
@@ -61,8 +92,7 @@ impl ServingComponent for Arguments {
 
     fn component(&self) -> ServedComponent {
         let mut configuration = Value::object();
-        let own = &mut configuration["kubescheduler.config.k8s.io"];
-        own["LeaderElection"] = self.election.configuration(NAME);
+        configuration["componentconfig"] = self.configuration();
         ServedComponent { name: NAME, port: 10_259, tolerate_lookup_failure: true, configuration }
     }
 }

@@ -3,13 +3,14 @@
 //! is stopped and again where the component starts.
 
 mod api_server;
+mod files;
 
 use std::{ffi::OsString, fs, path::Path};
 
 use anyhow::{Context as _, Result, bail};
 
-use self::api_server::Files;
 pub(super) use self::api_server::api_server;
+use self::files::{CONTROLLER_MANAGER, COPIES, Files, SCHEDULER, with_copies};
 use super::{ClusterConfig, DataDir, node, settings::ComponentArgs};
 use crate::commands::{controller_manager, proxy, scheduler};
 
@@ -35,32 +36,16 @@ const PROXY: Reserved = &[
     ("cluster-cidr", "--cluster-cidr"),
     ("cleanup", ""),
 ];
-/// Of the scheduler and the controller manager: `control` runs one of each, and reads no files
-/// but its own.
+/// Of the scheduler and the controller manager, which have a connection already.
 const CONTROL: Reserved = &[
     ("kubeconfig", ""),
     ("authentication-kubeconfig", ""),
     ("authorization-kubeconfig", ""),
-    ("leader-elect", ""),
-    ("leader-elect-lease-duration", ""),
-    ("leader-elect-renew-deadline", ""),
-    ("leader-elect-retry-period", ""),
-    ("leader-elect-resource-name", ""),
-    ("leader-elect-resource-namespace", ""),
     ("cluster-cidr", "--cluster-cidr"),
     ("service-cluster-ip-range", "--service-cluster-ip-range"),
-    ("root-ca-file", ""),
-    ("cluster-signing-cert-file", ""),
-    ("cluster-signing-key-file", ""),
-    ("service-account-private-key-file", ""),
-    ("client-ca-file", ""),
-    ("requestheader-client-ca-file", ""),
-    ("tls-cert-file", ""),
-    ("tls-private-key-file", ""),
-    ("use-service-account-credentials", ""),
 ];
 
-/// Settings whose flags all components take.
+/// ClusterConfig whose flags all components take.
 pub(super) struct Prepared {
     pub(super) settings: ClusterConfig,
     files: Files,
@@ -73,8 +58,9 @@ pub(super) fn prepare(layout: &DataDir, mut settings: ClusterConfig) -> Result<P
     settings.profile.write_policies(layout.dir())?;
     let files = Files::collect(layout, &mut settings.args)?;
     api_server(&settings, layout.dir(), files.folder()).context("--kube-apiserver-arg")?;
-    controller_manager(&settings, layout.dir()).context("--kube-controller-manager-arg")?;
-    scheduler(&settings, layout.dir()).context("--kube-scheduler-arg")?;
+    let copies = files.folder();
+    controller_manager(&settings, layout.dir(), copies).context("--kube-controller-manager-arg")?;
+    scheduler(&settings, layout.dir(), copies).context("--kube-scheduler-arg")?;
     node::kubelet_flags(layout, &settings).context("--kubelet-arg")?;
     kube_proxy(&settings.args).context("--kube-proxy-arg")?;
     Ok(Prepared { settings, files })
@@ -89,28 +75,47 @@ impl Prepared {
     }
 }
 
-/// The controllers' flags. `data` is the data folder as the process sees it.
+/// The controllers' flags. `data` is the data folder as the process sees it, `copies` where files
+/// that flags name are; none: in their place.
 pub(super) fn controller_manager(
     settings: &ClusterConfig,
     data: &Path,
+    copies: Option<&Path>,
 ) -> Result<controller_manager::Arguments> {
     let mut ours = vec![
         ("allocate-node-cidrs", "true".to_owned()),
+        ("use-service-account-credentials", "true".to_owned()),
         ("cluster-cidr", settings.cluster_cidr.clone()),
         ("service-cluster-ip-range", settings.service_cidr.clone()),
     ];
     ours.extend(in_control(data));
-    crate::commands::read_flags(merge(&ours, &settings.args.controller_manager, CONTROL)?)
+    let given = &settings.args.controller_manager;
+    let own = data.join(COPIES);
+    let copies = copies.unwrap_or(&own);
+    let given = with_copies::<controller_manager::Arguments>(given, CONTROLLER_MANAGER, copies);
+    let flags: controller_manager::Arguments =
+        crate::commands::read_flags(merge(&ours, &given, CONTROL)?)?;
+    flags.config()?; // reads its files
+    Ok(flags)
 }
 
-/// The scheduler's flags. `data` is the data folder as the process sees it.
-pub(super) fn scheduler(settings: &ClusterConfig, data: &Path) -> Result<scheduler::Arguments> {
-    crate::commands::read_flags(merge(&in_control(data), &settings.args.scheduler, CONTROL)?)
+/// The scheduler's flags, in the same way.
+pub(super) fn scheduler(
+    settings: &ClusterConfig,
+    data: &Path,
+    copies: Option<&Path>,
+) -> Result<scheduler::Arguments> {
+    let own = data.join(COPIES);
+    let copies = copies.unwrap_or(&own);
+    let given = with_copies::<scheduler::Arguments>(&settings.args.scheduler, SCHEDULER, copies);
+    crate::commands::read_flags(merge(&in_control(data), &given, CONTROL)?)
 }
 
-/// What both have: a connection already, a port for this machine, and the cluster's authorities.
+/// What both have: a connection already, a port for this machine, the cluster's authorities, and nobody
+/// to elect a leader with.
 fn in_control(data: &Path) -> Flags {
     vec![
+        ("leader-elect", "false".to_owned()),
         ("kubeconfig", "/dev/null".to_owned()),
         ("bind-address", "127.0.0.1".to_owned()),
         ("client-ca-file", below(data, "pki/ca.crt")),
@@ -190,8 +195,8 @@ mod tests {
         let mut settings = settings();
         let wrong = |settings: &ClusterConfig| {
             let errors = [
-                controller_manager(settings, Path::new("/d")).err(),
-                scheduler(settings, Path::new("/d")).err(),
+                controller_manager(settings, Path::new("/d"), None).err(),
+                scheduler(settings, Path::new("/d"), None).err(),
                 kube_proxy(&settings.args).err(),
             ];
             errors.into_iter().flatten().map(|error| error.to_string()).collect::<Vec<_>>()
@@ -208,5 +213,57 @@ mod tests {
         assert!(errors[1].contains("unexpected argument '--no-such-flag'"), "{errors:?}");
         assert!(errors[2].contains("invalid value 'ipvs' for '--proxy-mode"), "{errors:?}");
         assert!(errors.iter().all(|error| !error.contains('\n')), "{errors:?}");
+    }
+
+    #[test]
+    fn a_leader_is_elected_where_a_user_says_so() {
+        let mut settings = settings();
+        let elect = |settings: &ClusterConfig| {
+            let controllers = controller_manager(settings, Path::new("/d"), None).unwrap();
+            let scheduler = scheduler(settings, Path::new("/d"), None).unwrap();
+            [controllers.election().is_some(), scheduler.election().is_some()]
+        };
+        assert_eq!(elect(&settings), [false, false]);
+        settings.args.controller_manager =
+            ["leader-elect", "leader-elect-lease-duration=30s"].map(str::to_owned).to_vec();
+        settings.args.scheduler = vec!["leader-elect=true".to_owned()];
+        assert_eq!(elect(&settings), [true, true]);
+    }
+
+    #[test]
+    fn files_of_every_component_are_copied() {
+        let folder = tempfile::tempdir().unwrap();
+        let layout = DataDir::new(&folder.path().join("data"));
+        layout.make_folder().unwrap();
+        let authority = pki::CertificateAuthority::create("test", 1_900_000_000).unwrap();
+        let file = |name: &str, content: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, content).unwrap();
+            path.display().to_string()
+        };
+        let certificate = file("crt", &authority.certificate_pem());
+        let key = file("key", &authority.key_pem());
+        let mut settings = settings();
+        settings.args.controller_manager = vec![
+            format!("cluster-signing-cert-file={certificate}"),
+            format!("cluster-signing-key-file={key}"),
+        ];
+        settings.args.scheduler = vec![format!("client-ca-file={certificate}")];
+        let files = Files::collect(&layout, &mut settings.args).unwrap();
+        let read = controller_manager(&settings, layout.dir(), files.folder()).unwrap();
+        assert!(read.config().unwrap().signing.is_some());
+        scheduler(&settings, layout.dir(), files.folder()).unwrap();
+        let names = fs::read_dir(files.folder().unwrap()).unwrap();
+        let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        let copies = [
+            "kube-controller-manager.cluster-signing-cert-file",
+            "kube-controller-manager.cluster-signing-key-file",
+            "kube-scheduler.client-ca-file",
+        ];
+        assert_eq!(names, copies);
+        fs::remove_file(key).unwrap();
+        let error = format!("{:#}", Files::collect(&layout, &mut settings.args).err().unwrap());
+        assert!(error.starts_with("--kube-controller-manager-arg cluster-signing-key"), "{error}");
     }
 }

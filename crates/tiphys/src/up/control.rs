@@ -12,8 +12,8 @@ use server::UserInfo;
 use sys::landlock::{self, Access};
 use tracing::info;
 
-use super::{ClusterConfig, components, sockets::InheritedSockets};
-use crate::commands::ServingComponent as _;
+use super::{ClusterConfig, components, control_plane_role, sockets::InheritedSockets};
+use crate::commands::{ServingComponent as _, start_when_elected};
 
 /// Where the data folder is to a process that could not go there by its path.
 const DATA_DIR_FD: &str = "/proc/self/fd/3";
@@ -57,13 +57,23 @@ pub(crate) async fn run() -> Result<()> {
         parts.push(controllers(&running, &settings, listener).await?);
     }
     if let Some(listener) = sockets.scheduler {
-        let flags = components::scheduler(&settings, data)?;
+        let flags = components::scheduler(&settings, data, None)?;
         let client = component_client(&running, "system:kube-scheduler");
         let cx = Context::new(&client);
         let listener = tokio::net::TcpListener::from_std(listener)?;
         flags.serve_on(listener, &cx, &client).await.context("the scheduler's port")?;
-        scheduler::start(&cx, flags.config());
+        let config = flags.config();
+        start_when_elected(&cx, flags.election(), move |part| {
+            scheduler::start(part, config.clone());
+        });
         parts.push(cx);
+    }
+    if !settings.is_disabled("kubelet") {
+        let administrator =
+            UserInfo::new("system:admin", &["system:masters", "system:authenticated"]);
+        let client = client::Config::pipe(running.pipe(administrator));
+        let client = Client::new(client.manager("tiphys").user_agent("tiphys"));
+        parts.push(control_plane_role::start(&client, &settings.node_name));
     }
     crate::commands::wait_for_shutdown_signal().await?;
     for part in parts {
@@ -88,20 +98,27 @@ async fn controllers(
         ca.key_pem().as_bytes(),
     )?;
     let key = pki::PrivateKey::from_pem(tokens.to_pem().as_bytes())?;
-    let flags = components::controller_manager(settings, Path::new(DATA_DIR_FD))?;
+    let flags = components::controller_manager(settings, Path::new(DATA_DIR_FD), None)?;
     flags.serve_on(listener, &cx, &client).await.context("the controller manager's port")?;
     let longest = flags.cluster_signing_duration;
+    let given = flags.config()?;
+    let signing =
+        controllers::SigningConfig { authority: Arc::new(authority), max_duration: longest };
+    let signer = Arc::new(pki::TokenSigner::new(key, String::new()));
+    let root_ca = running.cluster.ca.certificate_pem();
     let config = controllers::Config {
-        signing: Some(controllers::SigningConfig {
-            authority: Arc::new(authority),
-            max_duration: longest,
-        }),
-        token_signer: Some(Arc::new(pki::TokenSigner::new(key, String::new()))),
-        root_ca: running.cluster.ca.certificate_pem(),
-        ..flags.config()?
+        signing: given.signing.or(Some(signing)),
+        token_signer: given.token_signer.or(Some(signer)),
+        root_ca: if given.root_ca.is_empty() { root_ca } else { given.root_ca },
+        ..given
     };
-    let identity = |name: &str| service_account_client(running, name);
-    controllers::start(&cx, &config, &identity);
+    let (running, own) = (running.clone(), flags.use_service_account_credentials);
+    start_when_elected(&cx, flags.election(), move |part| {
+        controllers::start(part, &config, &|name| match own {
+            true => service_account_client(&running, name),
+            false => client.with_field_manager(name),
+        });
+    });
     Ok(cx)
 }
 

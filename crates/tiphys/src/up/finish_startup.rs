@@ -25,6 +25,9 @@ use super::{
 const LONGEST_START: Duration = Duration::from_mins(1);
 const GRACE: Duration = Duration::from_secs(30);
 const HANGUP: i32 = 1;
+/// The context of this cluster in the administrator's kubeconfig. The current one is the administrator's
+/// choice.
+pub(super) const ADMIN_CONTEXT: &str = "kubernetes-admin@tiphys";
 
 /// The supervisor that this process has started.
 pub(super) struct Supervisor {
@@ -108,7 +111,7 @@ impl Waiting<'_> {
 /// A client as the administrator, if the server answers.
 async fn administrator(layout: &DataDir) -> Option<Client> {
     let kubeconfig = Kubeconfig::read(&layout.path("kubeconfig/admin")).ok()?;
-    let config = kubeconfig.config(None).ok()?;
+    let config = kubeconfig.config(Some(ADMIN_CONTEXT)).ok()?;
     let client = Client::new(config.manager("tiphys").user_agent("tiphys"));
     let nodes = Api::<Node>::new(&client);
     let answered = nodes.list(&client::Selectors::default(), &client::ListParams::default()).await;

@@ -13,6 +13,7 @@ mod cluster_location;
 mod clusters;
 mod components;
 pub(crate) mod control;
+mod control_plane_role;
 pub(crate) mod demo;
 pub(crate) mod down;
 mod failures;

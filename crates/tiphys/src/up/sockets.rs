@@ -51,8 +51,8 @@ impl InheritedSockets {
             }
             Err(error) => return Err(error).with_context(|| format!("cannot listen on {address}")),
         };
-        let (scheduler, manager) =
-            (components::scheduler(settings, dir)?, components::controller_manager(settings, dir)?);
+        let scheduler = components::scheduler(settings, dir, None)?;
+        let manager = components::controller_manager(settings, dir, None)?;
         Ok(Self {
             scheduler: unless(settings.is_disabled("scheduler"), scheduler.address())?,
             controller_manager: unless(settings.is_disabled("controllers"), manager.address())?,

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use super::{
     ClusterConfig, DataDir,
+    finish_startup::ADMIN_CONTEXT,
     join::MEMBERSHIP,
     membership,
     ports::{KUBELET, Ports},
@@ -71,7 +72,7 @@ fn client(layout: &DataDir, settings: &ClusterConfig) -> Option<(Client, String)
         return Some((membership::client(&path, membership::KUBELET).ok()?, url));
     }
     let kubeconfig = Kubeconfig::read(&layout.path("kubeconfig/admin")).ok()?;
-    let client = Client::new(kubeconfig.config(None).ok()?.user_agent("tiphys"));
+    let client = Client::new(kubeconfig.config(Some(ADMIN_CONTEXT)).ok()?.user_agent("tiphys"));
     let address = std::net::SocketAddr::new(settings.node_ip, settings.port);
     Some((client, format!("https://{address}")))
 }

@@ -146,6 +146,12 @@ impl ManagedProcess<'_> {
             .arg(self.layout.dir());
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        // in a build of tests/coverage/run, a child's counters go where its parent's go
+        if option_env!("TIPHYS_COVERAGE").is_some()
+            && let Some(file) = std::env::var_os("LLVM_PROFILE_FILE")
+        {
+            command.env("LLVM_PROFILE_FILE", file);
+        }
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }

@@ -85,7 +85,9 @@ impl World {
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        self.inside(env!("CARGO_BIN_EXE_tiphys"), args)
+        // A measurement wants the release build.
+        let given = std::env::var("TIPHYS_EXECUTABLE");
+        self.inside(given.as_deref().unwrap_or(env!("CARGO_BIN_EXE_tiphys")), args)
     }
 
     /// A program of the machine, in this network.

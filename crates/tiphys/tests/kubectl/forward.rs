@@ -18,7 +18,16 @@ const SERVERS: &str = "mkdir /tmp/site; echo hello > /tmp/site/index.html; httpd
 pub(crate) fn all(cluster: &Cluster) {
     cluster.create(&crate::cluster::pod("servers", SERVERS, ""));
     cluster.until_running("servers");
-    let forward = Forward::start(cluster, &["port-forward", "servers", ":8080", ":8081", ":9"]);
+    // SPDY inside a WebSocket, and SPDY itself
+    for websockets in ["true", "false"] {
+        forwards(cluster, websockets);
+    }
+    cluster.world().kubectl(&["delete", "pod", "servers", "--now"]);
+}
+
+fn forwards(cluster: &Cluster, websockets: &str) {
+    let args = ["port-forward", "servers", ":8080", ":8081", ":9"];
+    let forward = Forward::start(cluster, &args, websockets);
     let world = cluster.world();
     let fetch = |port: &str| {
         let url = format!("http://127.0.0.1:{port}/");
@@ -32,8 +41,6 @@ pub(crate) fn all(cluster: &Cluster) {
     world.until("the whole input arrives, and its end", || {
         stdout(&cluster.bash(&count)).trim() == "1000000"
     });
-    drop(forward);
-    world.kubectl(&["delete", "pod", "servers", "--now"]);
 }
 
 struct Forward {
@@ -43,8 +50,9 @@ struct Forward {
 }
 
 impl Forward {
-    fn start(cluster: &Cluster, args: &[&str]) -> Self {
+    fn start(cluster: &Cluster, args: &[&str], websockets: &str) -> Self {
         let mut command = cluster.command(&[args, &["--address", "127.0.0.1"]].concat());
+        command.env("KUBECTL_PORT_FORWARD_WEBSOCKETS", websockets);
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the executable starts");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();

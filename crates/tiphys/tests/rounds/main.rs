@@ -52,6 +52,13 @@ fn memory_returns_after_rounds_of_pods() {
     });
     let after = Memory::of(&world);
     println!("before {before}; at most {most} KiB; after {after}; limit {limit} KiB");
+    let times = |now: u64| now * 100 / before.resident.max(1);
+    println!("| round | resident | % of before |\n|--:|--:|--:|");
+    let every = curve.len().div_ceil(20);
+    let shown = curve.iter().enumerate().filter(|(round, _)| round % every == 0);
+    for (round, Memory { resident, .. }) in shown.chain([(curve.len(), &after)]) {
+        println!("| {round} | {} MB | {} |", resident / 1024, times(*resident));
+    }
     for line in owners(&world) {
         println!("{line}");
     }

@@ -11,6 +11,7 @@ use tokio::{
 };
 use tokio_tungstenite::tungstenite::Message;
 
+use super::tunnel::{self, Tunnel};
 use crate::{
     error::{CommandError, Result},
     server::Server,
@@ -28,13 +29,28 @@ pub(super) enum Carrier<'a> {
 }
 
 impl<'a> Carrier<'a> {
-    /// `port`: one of those that will be forwarded.
-    pub(super) async fn connect(server: &'a Server, path: &'a str, port: u16) -> Result<Self> {
-        match server.spdy(path, PROTOCOL).await {
-            Ok(connection) => {
-                let opener = connection.opener();
-                return Ok(Self::Spdy { connection, opener, next: AtomicU32::new(0) });
+    /// `port`: one of those that will be forwarded. `tunnels`: whether SPDY inside a WebSocket is tried.
+    pub(super) async fn connect(
+        server: &'a Server,
+        path: &'a str,
+        port: u16,
+        tunnels: bool,
+    ) -> Result<Self> {
+        let spdy = |connection: Connection| {
+            let opener = connection.opener();
+            Self::Spdy { connection, opener, next: AtomicU32::new(0) }
+        };
+        if tunnels {
+            match server.websocket(path, &[tunnel::PROTOCOL]).await {
+                Ok(opened) if opened.protocol == tunnel::PROTOCOL => {
+                    return Ok(spdy(server.spdy_over(Tunnel::new(opened.stream))));
+                }
+                Err(fail @ CommandError::Raw(_)) => return Err(fail), // nobody is there
+                _ => {}                                               // the server knows it not
             }
+        }
+        match server.spdy(path, PROTOCOL).await {
+            Ok(connection) => return Ok(spdy(connection)),
             Err(fail @ CommandError::Raw(_)) => return Err(fail), // nobody is there
             Err(_) => {}
         }

@@ -1,8 +1,8 @@
-//! A field that is there twice, as Go reads it: the second value is laid over the first.
+//! Merging of duplicate fields, as Go's decoder does: the second value is merged over the first.
 
 use crate::{FieldSchema, Type, Value};
 
-/// Objects and lists are merged; `null` leaves what is no pointer as it was.
+/// Merges objects and lists; `null` leaves a field that is not a pointer in Go unchanged.
 pub(super) fn merge_duplicate_field(
     field: Option<&FieldSchema>,
     before: Value,

@@ -1,4 +1,4 @@
-//! What stands in a text by itself: strings, numbers, and the three words.
+//! JSON scalars: strings, numbers, and the three literals.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What has been read since.
+    /// The input from `from` to the current position.
     pub(super) fn since(&self, from: usize) -> Result<&'a str, JsonError> {
         self.utf8_prefix.get(from..self.at).ok_or(JsonError::Encoding)
     }
@@ -154,8 +154,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// How many bytes of a string stand for themselves. Eight are looked at together: a byte that is
-/// sought is the first to borrow from its top bit.
+/// The number of leading bytes of a string that need no unescaping. Eight bytes are tested at once: a byte that is
+/// sought borrows from its top bit.
 fn plain(text: &[u8]) -> usize {
     const EACH: u64 = u64::from_le_bytes([1; 8]);
     let below = |bytes: u64, limit: u64| bytes.wrapping_sub(EACH * limit) & !bytes;

@@ -1,4 +1,4 @@
-//! A connection: one task that reads, judges, and writes.
+//! An HTTP/2 connection: one task that reads, executes and writes.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -35,36 +35,36 @@ use crate::etcd_server::{
     service::Service,
 };
 
-/// How many requests may be under way: an API server has one connection for each kind,
-/// and many watches on it.
+/// Maximum number of concurrent streams. An API server uses one connection per resource, with many watches on it.
 pub(super) const STREAMS: u32 = 65_536;
-/// How much of one request may come before more is allowed.
+/// Flow-control window of a stream in bytes.
 pub(super) const STREAM_WINDOW: u32 = 1 << 20;
-/// How much of all of them.
+/// Flow-control window of the connection in bytes.
 pub(super) const ALL_WINDOW: u32 = 16 << 20;
-/// How much is read at once.
+/// Read size in bytes.
 const READ: usize = 64 << 10;
-/// More is not put together while so much waits to be written.
+/// No further responses are encoded while this many bytes wait to be written.
 pub(super) const OUT: usize = 256 << 10;
-/// And no more is read while so much waits.
+/// No further requests are read while this many bytes wait to be written.
 const MAX_WRITE_BACKLOG: usize = 1 << 20;
 
-/// Answers what is no call of KV.
+/// Handles the requests that are not KV calls.
 pub(in crate::etcd_server) type Handler = Arc<
     dyn Fn(Request<RequestBody>) -> Pin<Box<dyn Future<Output = Response<Body>> + Send>>
         + Send
         + Sync,
 >;
 
-/// What a service has done for a stream.
+/// Output of a service for a stream.
 pub(super) enum ServiceOutput {
     Answer(Response<Body>),
-    /// The next part, and who will say more.
+    /// The next part of a response body, and the body with the remaining parts.
     Part(Option<Result<Frame<Bytes>, Status>>, Body),
 }
 
 type Work = Abortable<Pin<Box<dyn Future<Output = (u32, ServiceOutput)> + Send>>>;
 
+/// The state of one connection.
 pub(in crate::etcd_server) struct Connection<S> {
     io: S,
     pub(super) service: Service,
@@ -73,39 +73,39 @@ pub(in crate::etcd_server) struct Connection<S> {
     pub(super) input: BytesMut,
     pub(super) out: WriteBuffer,
     pub(super) decoder: Decoder,
-    /// Headers that are not whole yet: of which stream, and whether they are all of it.
+    /// Headers that are incomplete: their stream, whether they end it, and the bytes so far.
     pub(super) block: Option<(u32, bool, Vec<u8>)>,
     pub(super) streams: HashMap<u32, Stream>,
-    /// Streams that were closed last, and whether by the client.
+    /// The streams closed most recently, and whether the client closed them.
     pub(super) closed: VecDeque<(u32, bool)>,
     /// The newest stream.
     pub(super) last: u32,
-    /// How much may be sent: in all, on a new stream, and in one frame.
+    /// Send windows: of the connection, and the initial one of a stream; and the maximum frame size.
     pub(super) window: i64,
     pub(super) initial: i64,
     pub(super) frame: usize,
-    /// What has come, and is not given back yet.
+    /// Received bytes that have not been returned to the client's window yet.
     pub(super) unreturned_window: u32,
-    /// What has come of calls that are not whole.
+    /// Number of bytes buffered for incomplete calls.
     pub(super) buffered: usize,
-    /// Calls that are whole.
+    /// Complete KV calls that are not executed yet.
     pub(super) calls: Vec<(u32, KvRequest, bool)>,
-    /// Streams that have something to send, and may.
+    /// Streams with data to send that have window left.
     pub(super) ready: VecDeque<u32>,
-    /// Streams that have something to send, and may not before their window is wider.
+    /// Streams with data to send that wait for a window update.
     pub(super) blocked: HashSet<u32>,
-    /// How often a client may change its settings, and give up what it has asked for.
+    /// Rate limits for changes of settings and for stream resets.
     pub(super) settings: Rate,
     pub(super) resets: Rate,
     work: FuturesUnordered<Work>,
-    /// Whether some of it has not been polled yet.
+    /// Whether some futures have not been polled yet.
     fresh: bool,
-    /// No new streams are taken.
+    /// Whether a GOAWAY was sent, so that new streams are refused.
     pub(super) going_away: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<S> {
-    /// Answers until the client goes; from `ending` on only what it has asked before.
+    /// Serves the client until it disconnects. After `ending`, only the requests received before are answered.
     pub(in crate::etcd_server) async fn run(self, ending: CancellationToken) -> io::Result<()> {
         let mailbox = self.mailbox.clone();
         let this = Arc::new(Mutex::new(self));
@@ -132,7 +132,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> CompletionHandler for Mutex<Conne
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// `input` is what has come behind the preface.
+    /// `input` holds the bytes received after the preface.
     pub(in crate::etcd_server) fn new(
         io: S,
         service: Service,
@@ -185,7 +185,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let read = self.read(cx)?;
             if let Err(reason) = self.receive() {
                 frame::go_away(&mut self.out.bytes, self.last, reason);
-                let _ = self.flush(cx); // it ends in any case
+                let _ = self.flush(cx); // the connection ends in any case
                 return Poll::Ready(Err(io::Error::other(reason)));
             }
             self.judge();
@@ -195,7 +195,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if over || matches!(read, Poll::Ready(0)) {
                 return Poll::Ready(Ok(()));
             }
-            // What was written may have made room for more.
+            // The write may have made room for more responses.
             let more = written && self.window > 0 && !self.ready.is_empty();
             if read.is_pending() && !self.fresh && !more {
                 return Poll::Pending;
@@ -203,7 +203,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Answers for what has become durable. False: there is more to do.
+    /// Sends the responses of writes that have become durable. Returns false if there is more to do.
     fn answer(&mut self, cx: &mut Context<'_>) -> bool {
         for (stream, outcome) in self.mailbox.take(cx) {
             self.on_committed(stream, outcome);
@@ -212,10 +212,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         written && self.calls.is_empty() && self.ready.is_empty() && !self.going_away
     }
 
-    /// How many bytes have come; 0: the client has gone.
+    /// Reads, and returns the number of bytes; 0 if the client has disconnected.
     fn read(&mut self, cx: &mut Context<'_>) -> io::Result<Poll<usize>> {
         if self.out.len() > MAX_WRITE_BACKLOG {
-            return Ok(Poll::Pending); // woken when it is written
+            return Ok(Poll::Pending); // woken when the backlog is written
         }
         self.input.reserve(READ);
         match poll_read_buf(Pin::new(&mut self.io), cx, &mut self.input) {
@@ -228,7 +228,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Polls `service` from now on for a stream.
+    /// Starts a service future for a stream.
     pub(super) fn start(
         &mut self,
         stream: u32,
@@ -237,7 +237,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.push(stream, async move { (stream, ServiceOutput::Answer(service.await)) });
     }
 
-    /// Polls a body for its next part.
+    /// Starts reading the next part of a response body.
     pub(super) fn ask(&mut self, stream: u32, mut body: Body) {
         self.push(stream, async move {
             let part = body.frame().await;
@@ -257,7 +257,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.fresh = true;
     }
 
-    /// Writes what there is; true: all of it.
+    /// Writes the buffered output; true if all of it was written.
     fn flush(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         let before = self.out.len();
         let all = self.out.write(Pin::new(&mut self.io), cx)?;

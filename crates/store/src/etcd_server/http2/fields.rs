@@ -1,13 +1,13 @@
-//! What the headers of a request must be (RFC 9113, section 8): lower case, its four parts first
-//! and once, nothing that belongs to a connection of HTTP/1.1.
+//! Validation of request headers (RFC 9113, section 8): lower case, each pseudo-header once and before the others, no
+//! connection-specific header of HTTP/1.1.
 
 use super::{frame::ErrorCode, hpack::Field};
 
-/// Fields that say something about the connection, which HTTP/2 does otherwise.
+/// Connection-specific headers, which HTTP/2 forbids.
 const OF_CONNECTIONS: [&[u8]; 5] =
     [b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"];
 
-/// Checks the headers of a request; how long it says its body is.
+/// Validates the headers of a request and returns its content length, if declared.
 pub(super) fn declared_length(fields: &[Field]) -> Result<Option<u64>, ErrorCode> {
     let [mut method, mut scheme, mut path, mut authority] = [false; 4];
     let (mut plain, mut length) = (false, None);
@@ -36,13 +36,13 @@ pub(super) fn declared_length(fields: &[Field]) -> Result<Option<u64>, ErrorCode
             }
         };
         if plain || std::mem::replace(seen, true) {
-            return Err(ErrorCode::Protocol); // behind a plain field, or again
+            return Err(ErrorCode::Protocol); // a pseudo-header after a regular one, or repeated
         }
     }
     if method && scheme && path { Ok(length) } else { Err(ErrorCode::Protocol) }
 }
 
-/// Whether a field may be among headers and trailers, and is none of a request's four parts.
+/// Whether a header is a valid regular one, not a pseudo-header.
 pub(super) fn is_plain(name: &[u8]) -> bool {
     !name.is_empty()
         && name[0] != b':'

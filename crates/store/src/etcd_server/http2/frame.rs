@@ -1,14 +1,14 @@
-//! Frames of HTTP/2 as they lie on the wire (RFC 9113).
+//! HTTP/2 frames: parsing and encoding (RFC 9113).
 
-/// What a client begins with.
+/// The connection preface of a client.
 pub(in crate::etcd_server) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// What every frame begins with.
+/// Length of a frame header in bytes.
 pub(super) const HEAD: usize = 9;
-/// How long a frame may be, as long as nobody says more.
+/// Default maximum frame size in bytes.
 pub(super) const LARGEST: usize = 16_384;
-/// What may be sent before the other side says more.
+/// Default flow-control window in bytes.
 pub(super) const WINDOW: i64 = 65_535;
-/// No window may become larger.
+/// Maximum flow-control window in bytes.
 pub(super) const MAX_WINDOW: i64 = (1 << 31) - 1;
 
 pub(super) const DATA: u8 = 0;
@@ -28,21 +28,21 @@ pub(super) const END_HEADERS: u8 = 4;
 pub(super) const PADDED: u8 = 8;
 pub(super) const WITH_PRIORITY: u8 = 32;
 
-// Settings.
+// Identifiers of settings.
 pub(super) const ENABLE_PUSH: u16 = 2;
 pub(super) const STREAMS: u16 = 3;
 pub(super) const INITIAL_WINDOW: u16 = 4;
 pub(super) const FRAME_SIZE: u16 = 5;
 
-/// Why a stream or a connection ends.
+/// Error codes of HTTP/2, sent when a stream or a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[repr(u32)]
 pub(in crate::etcd_server) enum ErrorCode {
-    #[error("it is over")]
+    #[error("NO_ERROR: graceful shutdown")]
     NoError = 0,
     #[error("the protocol is violated")]
     Protocol = 1,
-    #[error("more was sent than allowed")]
+    #[error("FLOW_CONTROL_ERROR: the peer exceeded its flow-control window")]
     FlowControl = 3,
     #[error("the stream is closed")]
     Closed = 5,
@@ -50,9 +50,9 @@ pub(in crate::etcd_server) enum ErrorCode {
     FrameSize = 6,
     #[error("there are too many streams")]
     Refused = 7,
-    #[error("headers make no sense")]
+    #[error("COMPRESSION_ERROR: invalid HPACK block")]
     Compression = 9,
-    #[error("too much at once")]
+    #[error("ENHANCE_YOUR_CALM: the peer sent more than this server buffers")]
     EnhanceYourCalm = 11,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// The head at the beginning of `bytes`, if all of it is there.
+    /// Parses the frame header at the beginning of `bytes`, if it is complete.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; HEAD] = bytes.get(..HEAD)?.try_into().ok()?;
         let [a, b, c, kind, flags, rest @ ..] = *bytes;
@@ -77,7 +77,7 @@ impl FrameHeader {
         self.flags & flag != 0
     }
 
-    /// The stream that a frame with a priority says it depends on.
+    /// The stream that a HEADERS or PRIORITY frame depends on.
     pub(super) fn dependency(&self, payload: &[u8]) -> Option<u32> {
         let padding = usize::from(self.kind == HEADERS && self.has(PADDED));
         if self.kind == PRIORITY || self.has(WITH_PRIORITY) {
@@ -88,7 +88,7 @@ impl FrameHeader {
         None
     }
 
-    /// What is between the padding, and behind a priority.
+    /// The payload without padding and priority.
     pub(super) fn content<'a>(&self, mut payload: &'a [u8]) -> Result<&'a [u8], ErrorCode> {
         if self.has(PADDED) {
             let (padding, rest) = payload.split_first().ok_or(ErrorCode::FrameSize)?;
@@ -103,7 +103,7 @@ impl FrameHeader {
     }
 }
 
-/// Writes a head; `length` bytes follow.
+/// Writes a frame header; `length` bytes follow.
 pub(super) fn head(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, length: usize) {
     let length = u32::try_from(length).expect("frames are bounded").to_be_bytes();
     let stream = stream.to_be_bytes();
@@ -111,7 +111,7 @@ pub(super) fn head(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, length: 
     out.extend_from_slice(&stream);
 }
 
-/// Writes a frame of one number.
+/// Writes a frame whose payload is one 32-bit number.
 pub(super) fn number(out: &mut Vec<u8>, kind: u8, stream: u32, number: u32) {
     head(out, kind, 0, stream, 4);
     out.extend_from_slice(&number.to_be_bytes());
@@ -131,7 +131,7 @@ pub(super) fn go_away(out: &mut Vec<u8>, last: u32, reason: ErrorCode) {
     out.extend_from_slice(&(reason as u32).to_be_bytes());
 }
 
-/// Writes headers, in as many frames as they need.
+/// Writes a header block, split into as many frames as needed.
 pub(super) fn headers(out: &mut Vec<u8>, stream: u32, block: &[u8], end: bool) {
     let mut parts = block.chunks(LARGEST).peekable();
     let (mut kind, mut flags) = (HEADERS, if end { END_STREAM } else { 0 });
@@ -147,14 +147,14 @@ pub(super) fn headers(out: &mut Vec<u8>, stream: u32, block: &[u8], end: bool) {
     }
 }
 
-/// A setting, and how the rest goes on.
+/// The first setting of a payload, and the rest.
 pub(super) fn setting(payload: &[u8]) -> Option<((u16, u32), &[u8])> {
     let (six, rest) = payload.split_at_checked(6)?;
     let name = u16::from_be_bytes([six[0], six[1]]);
     Some(((name, u32::from_be_bytes([six[2], six[3], six[4], six[5]])), rest))
 }
 
-/// The number that a frame consists of.
+/// The number that is the payload of a frame.
 pub(super) fn to_number(payload: &[u8]) -> Result<u32, ErrorCode> {
     Ok(u32::from_be_bytes(payload.try_into().map_err(|_| ErrorCode::FrameSize)?))
 }

@@ -1,7 +1,7 @@
-//! Headers as HTTP/2 writes them (RFC 7541): by numbers of tables that both sides keep.
+//! HPACK, the header compression of HTTP/2 (RFC 7541).
 //!
-//! Requests are read with all that clients may use; answers are written without a table,
-//! so that the same bytes can be sent again and again.
+//! The decoder supports everything that clients may use. Responses are encoded without the dynamic table, so that the
+//! same bytes can be sent again and again.
 
 use std::collections::VecDeque;
 
@@ -9,23 +9,23 @@ use bytes::Bytes;
 
 use super::huffman;
 
-/// How large the table of a connection is, as entries are counted.
+/// Maximum size of the dynamic table, as RFC 7541 counts it.
 const TABLE: usize = 4_096;
-/// What an entry counts besides its bytes.
+/// Size that an entry counts in addition to its bytes.
 const OVERHEAD: usize = 32;
-/// What the headers of one request may hold.
+/// Maximum size of the headers of one request.
 const LARGEST: usize = 64 << 10;
 
 pub(super) type Field = (Bytes, Bytes);
 
-/// What was sent makes no sense, and with it all that follows.
+/// An invalid header block. The connection cannot be used any more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct HpackError;
 
-/// What one side of a connection has said so far.
+/// The dynamic table of one direction of a connection.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    /// The newest first.
+    /// Newest first.
     entries: VecDeque<Field>,
     size: usize,
     limit: usize,
@@ -38,7 +38,7 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Adds the headers of a whole block to `fields`.
+    /// Decodes a complete header block and adds its headers to `fields`.
     pub(super) fn decode(
         &mut self,
         block: &[u8],
@@ -53,7 +53,7 @@ impl Decoder {
                     self.insert(field.clone());
                     field
                 }
-                0x20.. if size > 0 => return Err(HpackError), // only before all fields
+                0x20.. if size > 0 => return Err(HpackError), // a size update is allowed only before all fields
                 0x20.. => {
                     let limit = rest.number(5)?;
                     self.limit = if limit > TABLE { return Err(HpackError) } else { limit };
@@ -97,7 +97,7 @@ impl Decoder {
         }
     }
 
-    /// Forgets the oldest until there is room for `more`, or nothing left.
+    /// Evicts the oldest entries until there is room for `more`, or none is left.
     fn shrink(&mut self, more: usize) {
         while self.size + more > self.limit {
             let Some((name, value)) = self.entries.pop_back() else { break };
@@ -109,7 +109,7 @@ impl Decoder {
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
-    /// A number that begins in the last bits of a byte.
+    /// An integer whose prefix is the last `bits` bits of the next byte.
     fn number(&mut self, bits: u8) -> Result<usize, HpackError> {
         let mask = (1_usize << bits) - 1;
         let mut number = usize::from(self.byte()?) & mask;
@@ -145,7 +145,7 @@ impl Reader<'_> {
     }
 }
 
-/// Writes a header that is looked up in no table.
+/// Writes a literal header without indexing.
 pub(super) fn write(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.push(0);
     for text in [name, value] {
@@ -154,7 +154,7 @@ pub(super) fn write(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     }
 }
 
-/// Writes a status: `:status` is the eighth of the fixed table.
+/// Writes a status: `:status` has index 8 in the static table.
 pub(super) fn write_status(out: &mut Vec<u8>, status: u16) {
     match status {
         200 => out.push(0x88),
@@ -167,7 +167,7 @@ pub(super) fn write_status(out: &mut Vec<u8>, status: u16) {
     }
 }
 
-/// A length, in seven bits of a byte and more bytes if they do not do.
+/// A string length: an integer with a 7-bit prefix.
 fn number(out: &mut Vec<u8>, number: usize) {
     let Some(mut rest) = number.checked_sub(0x7f) else {
         return out.push(u8::try_from(number).expect("below 127"));
@@ -180,7 +180,7 @@ fn number(out: &mut Vec<u8>, number: usize) {
     out.push(u8::try_from(rest).expect("below 128"));
 }
 
-/// What both sides know from the beginning (appendix A).
+/// The static table (appendix A).
 const STATIC: [(&str, &str); 61] = [
     (":authority", ""),
     (":method", "GET"),
@@ -256,7 +256,7 @@ mod tests {
         Ok(fields.into_iter().map(|(name, value)| (text(name), text(value))).collect())
     }
 
-    /// Three requests of the standard (C.3), on one connection.
+    /// The three requests of RFC 7541, C.3, on one connection.
     #[test]
     fn later_requests_refer_to_earlier_ones() {
         let mut decoder = Decoder::default();

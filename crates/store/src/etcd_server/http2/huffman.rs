@@ -1,13 +1,13 @@
-//! The code in which names and values of headers may be written (RFC 7541, appendix B).
+//! The Huffman code of HPACK (RFC 7541, appendix B).
 //!
-//! It is canonical: shorter codes come first, and those of one length are in the order
-//! of their symbols. So the lengths tell all of it.
+//! The code is canonical: shorter codes come first, and codes of one length are in the order of their symbols. So the
+//! table of lengths defines all of it.
 
 use std::sync::LazyLock;
 
 const LONGEST: usize = 30;
 
-/// How many bits each byte has.
+/// The length of each byte's code in bits.
 const LENGTHS: [u8; 256] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28,
     28, 28, 28, 28, 28, 28, 28, 28, 6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5,
@@ -36,7 +36,7 @@ static CODE: LazyLock<Code> = LazyLock::new(|| {
     Code { counts, symbols }
 });
 
-/// The text that was written so; `None`: nobody writes that.
+/// Decodes a Huffman-coded string; `None` if it is invalid.
 pub(super) fn decode(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut text = Vec::with_capacity(bytes.len() * 8 / 5);
     let (mut code, mut first, mut index, mut length) = (0_u32, 0, 0, 0);
@@ -52,7 +52,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Vec<u8>> {
             (first, index) = (first + count, index + count);
         }
     }
-    // What is left fills the last byte, with ones.
+    // The rest is padding: fewer than eight one bits.
     (length < 8 && code + 1 == 1 << length).then_some(text)
 }
 

@@ -1,8 +1,8 @@
-//! How often a client may do what costs it nothing and the server something.
+//! Rate limits for operations that are cheap for a client and expensive for the server.
 
 use std::time::Instant;
 
-/// A number of times at once, and some more with every second that passes.
+/// A token bucket: a burst, refilled by a number of tokens per second.
 #[derive(Debug)]
 pub(super) struct Rate {
     left: u32,
@@ -16,7 +16,7 @@ impl Rate {
         Self { left: burst, burst, per_second, since: Instant::now() }
     }
 
-    /// Whether it may be done once more.
+    /// Takes a token; false if there is none.
     pub(super) fn allows(&mut self) -> bool {
         if self.left == 0 {
             let seconds = u32::try_from(self.since.elapsed().as_secs()).unwrap_or(u32::MAX);

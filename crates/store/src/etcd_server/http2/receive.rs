@@ -1,4 +1,4 @@
-//! What clients send, frame by frame.
+//! Handling of received frames.
 
 use bytes::{Buf as _, Bytes};
 use http::{HeaderName, HeaderValue, Method as Verb, Request, Version};
@@ -15,15 +15,15 @@ use super::{
 };
 use crate::etcd_server::kv_call::{KvMethod, KvRequest};
 
-/// What headers may take while they come in several frames.
+/// Maximum size in bytes of a header block split over several frames.
 const BLOCK: usize = 64 << 10;
-/// What calls that are not whole may hold, all together.
+/// Maximum number of bytes buffered for incomplete calls, all together.
 const BUFFERED: usize = 256 << 20;
-/// As many closed streams are remembered.
+/// Number of closed streams that are remembered.
 const REMEMBERED: usize = 256;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Takes all frames that are whole.
+    /// Handles all complete frames of the input.
     pub(super) fn receive(&mut self) -> Result<(), ErrorCode> {
         let (mut input, mut at) = (std::mem::take(&mut self.input), 0);
         while let Some(head) = FrameHeader::parse(&input[at..]) {
@@ -99,7 +99,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             frame::WINDOW_UPDATE => self.on_window_update(head.stream, frame::to_number(payload)?),
             frame::PUSH => Err(ErrorCode::Protocol),
-            _ => Ok(()), // a client's farewell, its priorities, and what is not known here
+            _ => Ok(()), // GOAWAY and PRIORITY frames of the client, and unknown frames
         }
     }
 
@@ -143,7 +143,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn on_window_update(&mut self, stream: u32, more: u32) -> Result<(), ErrorCode> {
         let more = i64::from(more & 0x7fff_ffff);
         if more == 0 || stream > self.last {
-            return Err(ErrorCode::Protocol); // one that is not open yet has no window
+            return Err(ErrorCode::Protocol); // an idle stream has no window
         }
         if stream == 0 {
             self.window += more;
@@ -235,7 +235,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Lets a client send as much again on a stream, now and then.
+    /// Returns received bytes to the client's window of a stream, once enough have accumulated.
     fn return_window(&mut self, stream: u32, length: u32) {
         let Some(open) = self.streams.get_mut(&stream) else { return };
         open.owed += length;
@@ -281,12 +281,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         } else if stream <= self.last {
             return match self.closed_by_client(stream) {
                 Some(true) => Err(ErrorCode::Closed),
-                Some(false) => Ok(()), // trailers of one that is over
+                Some(false) => Ok(()), // trailers of a finished stream
                 None => Err(ErrorCode::Protocol),
             };
         }
         if self.going_away {
-            return Ok(()); // it was told so
+            return Ok(()); // the client got a GOAWAY
         }
         self.last = stream;
         if self.streams.len() >= usize::try_from(STREAMS).unwrap_or(usize::MAX) {
@@ -305,7 +305,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// The client has said all, though no data said so.
+    /// The request of a stream is complete.
     fn ended(&mut self, stream: u32) -> Result<(), ErrorCode> {
         let Some(open) = self.streams.get_mut(&stream) else { return Ok(()) };
         if !open.is_ended() && !open.count(0, true) {
@@ -335,7 +335,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let incoming = Incoming::Call(method, Vec::new());
             self.streams.insert(stream, Stream::new(incoming));
             if end {
-                let _ = self.ended(stream); // it is open
+                let _ = self.ended(stream); // the stream was just opened
             }
             return;
         }
@@ -356,7 +356,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// The stream is over, whatever was said so far.
+    /// Resets a stream with RST_STREAM.
     pub(super) fn reset(&mut self, stream: u32, reason: ErrorCode) {
         frame::number(&mut self.out.bytes, frame::RESET, stream, reason as u32);
         self.forget(stream);
@@ -373,8 +373,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Notes who has closed a stream. What the client closed it may not use again; what this side
-    /// closed, it may not know of yet.
+    /// Records which side closed a stream. A stream that the client closed must not be used again; of one that this
+    /// side closed, the client may not know yet.
     fn remember(&mut self, stream: u32, by_client: bool) {
         if self.closed.len() >= REMEMBERED {
             self.closed.pop_front();
@@ -382,14 +382,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.closed.push_back((stream, by_client));
     }
 
-    /// Whether the client closed it; `None`: it was never open, or that is long ago.
+    /// Whether the client closed the stream; `None` if it was never open, or was closed long ago.
     fn closed_by_client(&self, stream: u32) -> Option<bool> {
         let found = self.closed.iter().rev().find(|(closed, _)| *closed == stream);
         found.map(|(_, by_client)| *by_client)
     }
 }
 
-/// The message behind its head of five bytes: whether it is compressed, and its length.
+/// Decodes a gRPC message with its five-byte prefix: a compression flag and the length.
 fn read(method: KvMethod, message: &[u8]) -> Result<KvRequest, Status> {
     let Some((&[compressed, a, b, c, d], rest)) = message.split_first_chunk() else {
         return Err(Status::internal("a message breaks off"));

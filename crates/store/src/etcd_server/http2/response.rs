@@ -1,4 +1,4 @@
-//! What clients are answered, as much at once as they take.
+//! Sending of responses, within the flow-control windows.
 
 use http::{HeaderMap, Response};
 use hyper::body::Body as _;
@@ -17,17 +17,16 @@ use crate::etcd_server::{
     mailbox::CommitOutcome,
 };
 
-/// The headers of every answer to a call that went well: `:status: 200`, and
-/// `content-type: application/grpc`.
+/// The headers of a successful gRPC response: `:status: 200` and `content-type: application/grpc`.
 const OK_HEADERS: &[u8] = b"\x88\x0f\x10\x10application/grpc";
-/// And what comes last: `grpc-status: 0`.
+/// The trailers of a successful gRPC response: `grpc-status: 0`.
 const OK_TRAILERS: &[u8] = b"\x00\x0bgrpc-status\x010";
 
-/// How much more of a request is taken once it is answered.
+/// Number of bytes of a request that are still read and ignored after it is answered.
 const IGNORED: usize = 64 << 10;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Judges all calls that have come, under one lock.
+    /// Executes all received KV calls under one lock.
     pub(super) fn judge(&mut self) {
         if self.calls.is_empty() {
             return;
@@ -49,7 +48,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// The log has come as far as a call that was judged.
+    /// A call that was executed is now durable, or has failed.
     pub(super) fn on_committed(&mut self, stream: u32, outcome: CommitOutcome) {
         let Some(open) = self.streams.get_mut(&stream) else { return };
         let Outgoing::Waiting(reply, call) =
@@ -63,7 +62,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             (CommitOutcome::Full, KvRequest::Put(_)) => {
                 self.fail(stream, &EtcdError::NoSpace.into())
             }
-            // Once more: it may be one that makes room.
+            // Retried with the reserve: the call may be a deletion.
             (CommitOutcome::Full, call) if !reply.used_reserve => {
                 self.calls.push((stream, call, true))
             }
@@ -71,7 +70,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Sends it as a whole, if there is room for that; or begins to.
+    /// Sends a response completely if the windows permit; otherwise starts to.
     fn reply(&mut self, stream: u32, mut reply: KvResponse) {
         let Some(open) = self.streams.get_mut(&stream) else { return };
         let length = reply.len();
@@ -90,7 +89,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.close(stream);
     }
 
-    /// Says what went wrong, and nothing else.
+    /// Sends an error response.
     pub(super) fn fail(&mut self, stream: u32, status: &Status) {
         let mut response = status.clone().into_http::<()>();
         response.headers_mut().remove(http::header::CONTENT_LENGTH);
@@ -98,7 +97,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.close(stream);
     }
 
-    /// A service has gone on.
+    /// Handles the output of a service.
     pub(super) fn on_service_output(&mut self, stream: u32, done: ServiceOutput) {
         let Some(open) = self.streams.get_mut(&stream) else { return };
         match done {
@@ -132,7 +131,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Sends of what is ready as much as may be sent, each stream in its turn.
+    /// Sends the data of ready streams, in turn, as far as the windows permit.
     pub(super) fn flush_streams(&mut self) {
         while self.window > 0
             && self.out.len() < OUT
@@ -142,7 +141,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// It may have something to send, and be allowed to.
+    /// Marks a stream as ready to send.
     pub(super) fn enqueue(&mut self, stream: u32) {
         if let Some(open) = self.streams.get_mut(&stream).filter(|open| !open.queued) {
             open.queued = true;
@@ -163,7 +162,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let count = length.min(may);
         if count == 0 && length > 0 {
             self.blocked.insert(stream);
-            return; // until its window is wider
+            return; // until the client enlarges the window
         }
         open.window -= i64::try_from(count).unwrap_or_default();
         self.window -= i64::try_from(count).unwrap_or_default();
@@ -190,7 +189,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         frame::headers(&mut self.out.bytes, stream, &block, end);
     }
 
-    /// All is said. A client that has not said all itself may end what it has begun.
+    /// The response is complete. The rest of an incomplete request is ignored.
     fn close(&mut self, stream: u32) {
         let Some(open) = self.streams.get_mut(&stream) else { return };
         if open.is_ended() {

@@ -1,4 +1,4 @@
-//! One request and its answer.
+//! An HTTP/2 stream: one request and its response.
 
 use bytes::Bytes;
 use futures_util::future::AbortHandle;
@@ -7,43 +7,45 @@ use tonic::body::Body;
 use super::upload::RequestBody;
 use crate::etcd_server::kv_call::{KvMethod, KvRequest, KvResponse};
 
+/// The state of one stream.
 #[derive(Debug)]
 pub(super) struct Stream {
-    /// How much more may be sent than what may be sent on every new stream; mostly less.
+    /// The send window relative to the initial window of the connection; usually negative.
     pub(super) window: i64,
-    /// What has come, and is not given back yet.
+    /// Received bytes that have not been returned to the client's window yet.
     pub(super) owed: u32,
     pub(super) incoming: Incoming,
-    /// How many bytes are still to come, if the client said how many there are.
+    /// Remaining bytes of the request body, if the client sent a content length.
     pub(super) declared: Option<u64>,
     pub(super) outgoing: Outgoing,
-    /// Whether it is among those that may send something.
+    /// Whether the stream is in the queue of ready streams.
     pub(super) queued: bool,
-    /// Ends what a service does for it.
+    /// Aborts the service future of this stream.
     pub(super) service: Option<AbortHandle>,
 }
 
+/// The request side of a stream.
 #[derive(Debug)]
 pub(super) enum Incoming {
-    /// A call, and its message so far.
+    /// A KV call, and its message so far.
     Call(KvMethod, Vec<u8>),
-    /// A service reads it.
+    /// A body that a service reads.
     Upload(RequestBody),
-    /// Answered before all has come. So many more bytes are ignored; then the client is told to
-    /// stop.
+    /// Answered before the request was complete. This many more bytes are ignored; then the stream is reset.
     Ignored(usize),
-    /// All has come.
+    /// The request is complete.
     Ended,
 }
 
+/// The response side of a stream.
 #[derive(Debug)]
 pub(super) enum Outgoing {
     Nothing,
-    /// Told when the log has come so far. The call, should there be no room.
+    /// A response that waits until its write is durable, and the call, to be retried if the disk is full.
     Waiting(KvResponse, KvRequest),
-    /// On its way.
+    /// A response that is being sent.
     Reply(KvResponse),
-    /// A part of what a service says, and who will say more.
+    /// A part of a service's response, and the body with the remaining parts.
     Part(Bytes, Body),
 }
 
@@ -60,7 +62,7 @@ impl Stream {
         }
     }
 
-    /// Counts what has come; false: it is not as much as the client said.
+    /// Counts received bytes; false if they do not match the content length.
     pub(super) fn count(&mut self, bytes: usize, end: bool) -> bool {
         let Some(declared) = &mut self.declared else { return true };
         match declared.checked_sub(bytes as u64) {
@@ -70,7 +72,7 @@ impl Stream {
         !end || *declared == 0
     }
 
-    /// Whether all of the answer is on its way.
+    /// Whether the whole response has been queued.
     pub(super) fn is_answered(&self) -> bool {
         matches!(self.incoming, Incoming::Ignored(_))
     }

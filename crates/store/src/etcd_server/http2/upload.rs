@@ -1,4 +1,4 @@
-//! The body of a request, while it comes.
+//! The body of a request, while it is received.
 
 use std::{
     collections::VecDeque,
@@ -11,10 +11,10 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame};
 use tonic::Status;
 
-/// How much may wait for whoever reads it.
+/// Maximum number of bytes that wait to be read by the service.
 const LARGEST: usize = 4 << 20;
 
-/// One end is written to by the connection, the other is read by a service.
+/// A request body that the connection writes to and a service reads from.
 #[derive(Clone, Debug, Default)]
 pub(in crate::etcd_server) struct RequestBody(Arc<Mutex<State>>);
 
@@ -27,7 +27,7 @@ struct State {
 }
 
 impl RequestBody {
-    /// False: too much is waiting already.
+    /// Appends a part; false if too many bytes are waiting.
     pub(super) fn push(&self, part: &[u8]) -> bool {
         let mut state = self.state();
         state.size += part.len();
@@ -37,7 +37,7 @@ impl RequestBody {
         wake(state.size <= LARGEST, state)
     }
 
-    /// All has come.
+    /// Marks the body as complete.
     pub(super) fn end(&self) {
         let mut state = self.state();
         state.ended = true;

@@ -1,5 +1,5 @@
-//! What waits to be written: frames put together here, and between them values that are sent
-//! from where they lie.
+//! The output buffer of a connection: encoded frames, interleaved with large values that are sent without copying
+//! (`writev`).
 
 use std::{
     collections::VecDeque,
@@ -11,24 +11,24 @@ use std::{
 use bytes::{Buf as _, Bytes};
 use tokio::io::AsyncWrite;
 
-/// What is shorter is copied: the kernel takes one long piece in less time than many short ones.
+/// Shorter values are copied: one long slice is faster to write than many short ones.
 const SHORT: usize = 4_096;
-/// How many pieces are written at once; no system takes more.
+/// Maximum number of slices per `writev`; the kernel accepts no more.
 const PIECES: usize = 1_024;
 
 #[derive(Debug, Default)]
 pub(in crate::etcd_server) struct WriteBuffer {
     pub(in crate::etcd_server) bytes: Vec<u8>,
-    /// Values, and before which of the bytes each comes.
+    /// Values, and the position in `bytes` that each is inserted at.
     values: VecDeque<(usize, Bytes)>,
-    /// How many of the bytes are written.
+    /// The number of `bytes` that are written.
     sent: usize,
-    /// How much of the values is not.
+    /// The number of bytes of values that are not written yet.
     pending_value_bytes: usize,
 }
 
 impl WriteBuffer {
-    /// How much waits.
+    /// The number of bytes to be written.
     pub(super) fn len(&self) -> usize {
         self.bytes.len() - self.sent + self.pending_value_bytes
     }
@@ -41,7 +41,7 @@ impl WriteBuffer {
         self.values.push_back((self.bytes.len(), value));
     }
 
-    /// Writes as much as is taken; true: all of it.
+    /// Writes as much as the socket accepts; true if everything was written.
     pub(in crate::etcd_server) fn write(
         &mut self,
         mut io: Pin<&mut impl AsyncWrite>,
@@ -66,7 +66,7 @@ impl WriteBuffer {
         Ok(true)
     }
 
-    /// The first of what waits, in order; as many pieces as there is room for.
+    /// Fills `pieces` with the first slices to write, and returns their number.
     fn pieces<'a>(&'a self, pieces: &mut [IoSlice<'a>]) -> usize {
         let (mut at, mut count) = (self.sent, 0);
         for (place, value) in self.values.iter().take(pieces.len() / 2) {
@@ -106,7 +106,7 @@ impl WriteBuffer {
 mod tests {
     use super::*;
 
-    /// Takes a few bytes at a time.
+    /// A writer that accepts a few bytes at a time.
     struct Slow(Vec<u8>, usize);
 
     impl AsyncWrite for Slow {

@@ -45,6 +45,9 @@ pub(in crate::commands) struct Arguments {
     /// Use the RuntimeDefault seccomp profile for containers that have none.
     #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     pub(super) seccomp_default: bool,
+    /// Sysctls beyond the safe ones that pods may set: names, or prefixes of names before a `*`.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    pub(super) allowed_unsafe_sysctls: Vec<String>,
     /// How long an exec, attach or port-forward connection may be idle; 0s means no limit.
     #[arg(long, default_value = "4h0m0s")]
     pub(super) streaming_connection_idle_timeout: String,

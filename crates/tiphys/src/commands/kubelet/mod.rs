@@ -9,7 +9,7 @@ use std::{ffi::OsString, fs, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use client::{Client, Kubeconfig};
-use kubelet::{Config, eviction, image_gc, reserved::Reserved, rotate};
+use kubelet::{Config, eviction, image_gc, reserved::Reserved, rotate, sysctl::Allowlist};
 use runtime::Context;
 
 pub(super) use self::flags::Arguments;
@@ -94,7 +94,10 @@ fn config(flags: Arguments) -> Result<Config> {
     ];
     let (enforce_pods, reserved_groups) =
         parse_enforcement(&flags.enforce_node_allocatable, groups)?;
+    let sysctls = Allowlist::new(&flags.allowed_unsafe_sysctls)
+        .map_err(|why| anyhow!("--allowed-unsafe-sysctls: {why}"))?;
     Ok(Config {
+        sysctls,
         kube_reserved: kube,
         system_reserved: system,
         enforce_pods,

@@ -31,7 +31,8 @@ pub(super) fn parse_enforcement(
         );
         let compressible_only = !has(name);
         let (path, reserved) = (path.clone(), reserved.clone());
-        found.push(ReservedGroup { path, reserved, compressible_only });
+        let name = name.replace('-', " ");
+        found.push(ReservedGroup { name, path, reserved, compressible_only });
     }
     for one in enforced.iter().filter(|one| !one.is_empty()) {
         let plain = one.strip_suffix("-compressible").unwrap_or(one);

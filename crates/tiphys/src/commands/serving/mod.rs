@@ -20,7 +20,10 @@ use hyper_util::{
 };
 use object::{Clock as _, ResourceRef, Status, SystemClock, Value, to_json};
 use pki::{CertKeyPair, ClientCaVerifier, Reloadable, TlsSettings};
-use runtime::Context;
+use runtime::{
+    Context,
+    metrics::{Family, Metrics},
+};
 use rustls::ServerConfig;
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -41,6 +44,22 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 const CERT_POLL_PERIOD: Duration = Duration::from_mins(1);
 const PLAIN: &str = "text/plain; charset=utf-8";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+
+const BUILD_INFO: Family = Family::gauge(
+    "kubernetes_build_info",
+    "[BETA] A metric with a constant '1' value labeled by the version of Kubernetes and how it was built.",
+    &[
+        "build_date",
+        "compiler",
+        "git_commit",
+        "git_tree_state",
+        "git_version",
+        "go_version",
+        "major",
+        "minor",
+        "platform",
+    ],
+);
 
 /// The component that serves.
 #[derive(Clone, Debug)]
@@ -122,9 +141,24 @@ fn serve_on(
     let tls = Arc::new(Reloadable::new(certificates.config()?));
     info!(component = component.name, %address, "serving");
     cx.spawn("certificates", watch_certificates(cx.clone(), certificates, tls.clone()));
-    let serving = Arc::new(SecureServer { component, delegated });
+    report_build(cx.metrics());
+    let metrics = cx.metrics().clone();
+    let serving = Arc::new(SecureServer { component, delegated, metrics });
     cx.spawn("serving", serving.accept(cx.clone(), listener, tls));
     Ok(())
+}
+
+fn report_build(metrics: &Metrics) {
+    let mut parts = server::VERSION.trim_start_matches('v').split('.');
+    let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let platform = match std::env::consts::ARCH {
+        "x86_64" => "linux/amd64".to_owned(),
+        "aarch64" => "linux/arm64".to_owned(),
+        other => format!("linux/{other}"),
+    };
+    let date = "1970-01-01T00:00:00Z"; // builds are the same whenever they are made
+    let labels = [date, "rustc", "", "clean", server::VERSION, "", major, minor, &platform];
+    metrics.gauge(&BUILD_INFO, &labels).set(1.0);
 }
 
 impl ServingCertificates {
@@ -160,6 +194,7 @@ async fn watch_certificates(
 struct SecureServer {
     component: ServedComponent,
     delegated: DelegatedAuth,
+    metrics: Metrics,
 }
 
 type Answer = Response<Full<Bytes>>;
@@ -247,6 +282,7 @@ impl SecureServer {
             "/metrics" => {
                 let mut text = String::new();
                 server::report_process(&mut text);
+                self.metrics.write(&mut text);
                 answer(StatusCode::OK, METRICS, text)
             }
             "/configz" => {

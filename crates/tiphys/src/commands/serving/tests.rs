@@ -169,6 +169,7 @@ async fn the_api_server_says_who_may() {
     }
     let (code, said) = get(&alice, "/metrics", &[]).await;
     assert!(code == 200 && said.contains("process_resident_memory_bytes"), "{code} {said}");
+    assert!(said.contains("git_version=\"v1.37.1\""), "{said}");
     let root = place.client(port, ca, "root", &["system:masters"]);
     let (code, said) = get(&root, "/configz", &[]).await;
     let said = from_json(said.as_bytes()).unwrap();

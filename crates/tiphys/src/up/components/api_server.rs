@@ -1,20 +1,15 @@
-//! The API server's flags. It runs as an ordinary user that reads nothing outside the data folder,
-//! so files that its flags name are copied there.
+//! The API server's flags.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+use super::{
+    DataDir, Flags, Reserved, below,
+    files::{COPIES, with_copies},
+    merge, split,
 };
-
-use anyhow::{Context as _, Result, bail, ensure};
-use clap::CommandFactory;
-
-use super::{DataDir, Flags, Reserved, below, merge, split};
-use crate::{
-    commands::apiserver::Arguments,
-    up::{ClusterConfig, settings::ComponentArgs},
-};
+use crate::{commands::apiserver::Arguments, up::ClusterConfig};
 
 const RESERVED: Reserved = &[
     ("data-dir", "--data-dir"),
@@ -25,14 +20,8 @@ const RESERVED: Reserved = &[
     ("service-node-port-range", "--service-node-port-range"),
     ("etcd-servers", "--etcd-servers"),
 ];
-/// Below the data folder, in folders that only root writes to: copies of files that flags name,
-/// and where they wait until all is good.
-const COPIES: &str = "args";
-const NEW_COPIES: &str = "args.new";
-/// A configuration, a policy, a certificate: none is larger.
-const LARGEST: u64 = 16 << 20;
 /// The flag that names a file to write.
-const AUDIT_LOG: &str = "audit-log-path";
+pub(super) const AUDIT_LOG: &str = "audit-log-path";
 const AUDIT_POLICY: &str = "audit-policy-file";
 
 /// The API server's configuration. `data` is the data folder as the process sees it, `copies`
@@ -63,10 +52,10 @@ pub(in crate::up) fn api_server(
     }
     let place = |text: &String| match split(text) {
         (AUDIT_LOG, Some(path)) if path != "-" => format!("{AUDIT_LOG}={}", below(data, path)),
-        (name, Some(_)) if is_file(name) => format!("{name}={}", below(copies, name)),
         _ => text.clone(),
     };
     let given: Vec<String> = given.iter().map(place).collect();
+    let given = with_copies::<Arguments>(&given, "", copies);
     let Arguments { flags } = crate::commands::read_flags(merge(&ours, &given, RESERVED)?)?;
     let mut config = apiserver::Config::new(flags)?;
     config.kubelets_by_name = settings.profile.is_cis();
@@ -75,69 +64,8 @@ pub(in crate::up) fn api_server(
     Ok(config)
 }
 
-/// Whether a flag names a file to read.
-fn is_file(name: &str) -> bool {
-    let command = Arguments::command();
-    let named = command.get_arguments().find(|flag| flag.get_long() == Some(name));
-    let values = named.and_then(clap::Arg::get_value_names).unwrap_or_default();
-    name != AUDIT_LOG && values.iter().any(|value| value.as_str() == "FILE")
-}
-
-/// Copies of the files that flags name.
-pub(super) struct Files(Option<PathBuf>);
-
-impl Files {
-    /// Copies the files to where nothing that runs reads them. A path of an audit log becomes one
-    /// below the data folder.
-    pub(super) fn collect(layout: &DataDir, args: &mut ComponentArgs) -> Result<Self> {
-        let folder = layout.path(NEW_COPIES);
-        if folder.exists() {
-            fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
-        }
-        let mut made = None;
-        for text in &mut args.api_server {
-            let (name, Some(path)) = split(text) else { continue };
-            if name == AUDIT_LOG && path != "-" {
-                *text = format!("{AUDIT_LOG}={}", audit_log(layout, path)?);
-            } else if is_file(name) {
-                let wrong = || format!("--kube-apiserver-arg {name}={path}");
-                let path = std::path::absolute(path).with_context(wrong)?;
-                let about = fs::metadata(&path).with_context(wrong)?;
-                ensure!(about.is_file(), "{}: this is no file", wrong());
-                ensure!(about.len() <= LARGEST, "{}: too large", wrong());
-                fs::create_dir_all(&folder).with_context(wrong)?;
-                fs::copy(&path, folder.join(name)).with_context(wrong)?;
-                *text = format!("{name}={}", path.display());
-                made = Some(folder.clone());
-            }
-        }
-        Ok(Self(made))
-    }
-
-    pub(super) fn folder(&self) -> Option<&Path> {
-        self.0.as_deref()
-    }
-
-    /// Puts the copies where the API server reads them, and gives them to its user.
-    pub(super) fn keep(self, layout: &DataDir, user: u32) -> Result<()> {
-        let folder = layout.path(COPIES);
-        let about = || folder.display().to_string();
-        if folder.exists() {
-            fs::remove_dir_all(&folder).with_context(about)?;
-        }
-        let Some(new) = self.0 else { return Ok(()) };
-        for entry in fs::read_dir(&new).with_context(about)? {
-            let path = entry?.path();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).with_context(about)?;
-            std::os::unix::fs::lchown(&path, Some(user), Some(user)).with_context(about)?;
-        }
-        fs::set_permissions(&new, fs::Permissions::from_mode(0o711)).with_context(about)?;
-        fs::rename(&new, &folder).with_context(about)
-    }
-}
-
 /// The API server writes below the data folder only: `audit/NAME`.
-fn audit_log(layout: &DataDir, path: &str) -> Result<String> {
+pub(super) fn audit_log(layout: &DataDir, path: &str) -> Result<String> {
     let inside = Path::new(path).strip_prefix(layout.dir()).unwrap_or(Path::new(path));
     let name = inside.strip_prefix("audit").unwrap_or(inside);
     match name.to_str() {
@@ -154,8 +82,10 @@ fn audit_log(layout: &DataDir, path: &str) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
-    use crate::up::{Profile, settings::tests::settings};
+    use crate::up::{Profile, components::files::Files, settings::tests::settings};
 
     fn with(given: &[String]) -> (tempfile::TempDir, Result<apiserver::Config>) {
         let folder = tempfile::tempdir().unwrap();
