@@ -4,13 +4,20 @@
 use object::{SchemaRef, StructSchema, Type, Value};
 
 /// Fields of what has no declaration among the kinds, by the field that holds them: a
-/// kubeconfig and the answer of `api-resources`.
+/// kubeconfig, a TokenRequest and the answer of `api-resources`.
 const OTHERS: &[(&str, &str)] = &[
     (
         "",
-        "kind apiVersion metadata groupVersion resources items preferences clusters users contexts current-context",
+        "kind apiVersion metadata spec status groupVersion resources items preferences clusters users contexts current-context",
     ),
     ("resources", "name singularName namespaced group version kind verbs shortNames categories"),
+    (
+        "metadata",
+        "name generateName namespace selfLink uid resourceVersion generation creationTimestamp deletionTimestamp labels annotations ownerReferences finalizers managedFields",
+    ),
+    ("spec", "audiences expirationSeconds boundObjectRef"),
+    ("boundObjectRef", "kind apiVersion name uid"),
+    ("status", "token expirationTimestamp"),
     ("clusters", "name cluster"),
     ("users", "name user"),
     ("contexts", "name context"),
@@ -136,6 +143,11 @@ fn fields_are_in_the_order_of_go() {
     assert_eq!(
         names(nodes, &[], &["apiVersion", "items", "kind", "metadata"]),
         "kind apiVersion metadata items"
+    );
+    let token = "{apiVersion: authentication.k8s.io/v1, kind: TokenRequest}";
+    assert_eq!(
+        names(token, &["status"], &["expirationTimestamp", "token"]),
+        "token expirationTimestamp"
     );
     assert_eq!(
         names("{apiVersion: v1, kind: Config}", &["clusters"], &["cluster", "name"]),
