@@ -80,7 +80,7 @@ fn speed(pods: &ResourceDefinition, json: &[u8]) -> Result<()> {
                 &pods.schema,
                 &pod,
                 &mut change.clone(),
-            )))
+            )));
         }),
     );
     let (bare, live) = applied(pods, &pod)?;

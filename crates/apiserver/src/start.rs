@@ -428,7 +428,7 @@ async fn bootstrap_cluster(
             StartupStep::ServiceRanges,
             StartupStep::Authentication,
             StartupStep::TokenTracking,
-        ])
+        ]);
     };
     let later: Option<Task> = match publish(registry, &facts).await {
         Ok(()) => {

@@ -163,7 +163,7 @@ impl DeclType {
         }
         match &self.kind {
             DeclKind::List { items: Some(of), .. } | DeclKind::Map(of) => {
-                of.visit_object_types(visit)
+                of.visit_object_types(visit);
             }
             DeclKind::Object { fields, .. } => {
                 fields.values().for_each(|(_, node)| node.visit_object_types(visit));

@@ -60,7 +60,7 @@ pub(crate) async fn udp(socket: UdpSocket, resolver: Arc<Resolver>) {
             Outcome::Drop => {}
             Outcome::Respond(bytes) => send(&socket, &bytes, from).await,
             Outcome::Forward(_) if waiting.len() >= MAX_PENDING => {
-                debug!("too many questions wait")
+                debug!("too many questions wait");
             }
             Outcome::Forward(_)
                 if clients.get(&from.ip()).is_some_and(|own| *own >= WAITING_OF_ONE) =>

@@ -45,7 +45,7 @@ pub(crate) fn describe(call: &Invocation<'_>, info: &Info, events_too: bool) -> 
         ("batch", "CronJob") => other_kinds::cron_job(object, &mut sheet),
         ("", "ResourceQuota") => other_kinds::quota(object, &mut sheet),
         ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => {
-            other_kinds::role(object, &mut sheet)
+            other_kinds::role(object, &mut sheet);
         }
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
             other_kinds::binding(object, &mut sheet);

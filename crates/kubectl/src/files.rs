@@ -42,7 +42,7 @@ impl Invocation<'_> {
             }
         }
         for name in found_files {
-            let (source, text) = self.text_of(&name)?;
+            let (source, text) = Self::text_of(&name)?;
             all.extend(parse_documents(&source, &text, self.validates()));
         }
         Ok(all)
@@ -53,7 +53,7 @@ impl Invocation<'_> {
         !matches!(self.flags.text("validate"), "" | "ignore" | "false")
     }
 
-    fn text_of(&self, name: &str) -> Result<(String, String)> {
+    fn text_of(name: &str) -> Result<(String, String)> {
         if name == "-" {
             let mut text = String::new();
             let mut input = std::io::stdin().lock().take(LARGEST_INPUT);

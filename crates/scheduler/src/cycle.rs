@@ -96,7 +96,7 @@ pub fn schedule<'a>(
     all: &'a Snapshot,
     percentage: u8,
     turn: usize,
-) -> Result<&'a str, Unschedulable> {
+) -> Result<&'a str, Box<Unschedulable>> {
     schedule_measured(pod, all, (percentage, turn), None)
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn schedule_measured<'a>(
     all: &'a Snapshot,
     (percentage, turn): (u8, usize),
     metrics: Option<&SchedulerMetrics>,
-) -> Result<&'a str, Unschedulable> {
+) -> Result<&'a str, Box<Unschedulable>> {
     let ran = |point: Point, began: Instant, success: bool| {
         metrics.into_iter().for_each(|metrics| metrics.ran(point, began, success));
     };

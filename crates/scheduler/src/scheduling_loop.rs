@@ -88,7 +88,7 @@ enum Outcome {
     Bind(Text),
     /// Chosen, but its volumes must be made first.
     Provision(Text, Vec<NamespacedName>),
-    Unschedulable(Unschedulable, Result<PreemptionCandidate, String>),
+    Unschedulable(Box<Unschedulable>, Result<PreemptionCandidate, String>),
 }
 
 impl Scheduler {
@@ -159,7 +159,7 @@ impl Scheduler {
                 let none =
                     Unschedulable { nodes, pre_filter_message, plugins, ..Default::default() };
                 let room = self.preempt(|| preempt(&info, &view, &none, &[]));
-                return Outcome::Unschedulable(none, room);
+                return Outcome::Unschedulable(Box::new(none), room);
             }
         };
         let percentage = self.config.percentage_of_nodes_to_score;

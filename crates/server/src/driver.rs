@@ -128,7 +128,7 @@ mod tests {
         drop(runtime.spawn(serve(listener, released)));
         let ask = |what: &[u8]| {
             let mut stream = TcpStream::connect(at).expect("a connection");
-            stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+            stream.set_read_timeout(Some(Duration::from_mins(1))).expect("a timeout");
             stream.write_all(what).expect("a request");
             stream
         };

@@ -248,7 +248,7 @@ fn form(clause: &str, query: &Query, makes: bool) -> Option<MediaTypeOptions> {
             form.representation = Representation::Table;
         }
         "PartialObjectMetadata" | "PartialObjectMetadataList" => {
-            form.representation = Representation::Metadata
+            form.representation = Representation::Metadata;
         }
         _ => return None,
     }

@@ -47,6 +47,7 @@ const CONNECT_SUBRESOURCES: [&str; 4] = ["attach", "exec", "portforward", "proxy
 /// The methods that a proxy passes on.
 const PASSED: [&str; 7] = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
 
+#[expect(clippy::too_many_lines, reason = "the kinds of paths, one after the other")]
 pub(crate) async fn route(
     server: &Arc<Server>,
     request: Request,

@@ -128,10 +128,10 @@ impl WatchBody {
         match notice {
             WatchEvent::Added(revision, version) => self.event("ADDED", *revision, version, out),
             WatchEvent::Modified(revision, version) => {
-                self.event("MODIFIED", *revision, version, out)
+                self.event("MODIFIED", *revision, version, out);
             }
             WatchEvent::Deleted(revision, version) => {
-                self.event("DELETED", *revision, version, out)
+                self.event("DELETED", *revision, version, out);
             }
             WatchEvent::InitialEventsEnd(revision) => self.bookmark(*revision, true, out),
         }

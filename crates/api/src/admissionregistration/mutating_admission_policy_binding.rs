@@ -55,7 +55,7 @@ impl Kind for MutatingAdmissionPolicyBinding {
         check_policy_name(spec.policy_name(), &at, errs);
         at.if_present("paramRef", spec.param_ref(), |param, at| param.check(at, errs));
         at.if_present("matchResources", spec.match_resources(), |matching, at| {
-            matching.check(at, errs)
+            matching.check(at, errs);
         });
         check_operations(spec.match_resources(), &at.field("matchResources"), errs);
     }

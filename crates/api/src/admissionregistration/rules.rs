@@ -66,7 +66,7 @@ impl RuleWithOperations {
         }
         validate_wildcard_alone(operations, &here, "operations", errs);
         here.for_each_item(operations.iter(), |operation, at| {
-            errs.one_of(at, operation, &OPERATIONS)
+            errs.one_of(at, operation, &OPERATIONS);
         });
         let rule = self.rule();
         for (name, list, others) in [

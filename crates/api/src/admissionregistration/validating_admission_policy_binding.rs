@@ -72,7 +72,7 @@ impl Kind for ValidatingAdmissionPolicyBinding {
         check_policy_name(spec.policy_name(), &at, errs);
         at.if_present("paramRef", spec.param_ref(), |param, at| param.check(at, errs));
         at.if_present("matchResources", spec.match_resources(), |matching, at| {
-            matching.check(at, errs)
+            matching.check(at, errs);
         });
         check_actions(spec.validation_actions(), &at.field("validationActions"), errs);
     }

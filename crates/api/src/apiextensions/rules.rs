@@ -408,7 +408,7 @@ fn is_simple(path: &str, at: &FieldPath, errs: &mut ErrorList) -> bool {
 
 fn check_columns(version: &CustomResourceDefinitionVersion, at: &FieldPath, errs: &mut ErrorList) {
     at.for_each_item(version.additional_printer_columns().iter(), |it, at| {
-        check_column(it, at, errs)
+        check_column(it, at, errs);
     });
 }
 

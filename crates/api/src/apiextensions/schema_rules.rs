@@ -201,7 +201,7 @@ fn node(schema: &JsonSchema, root: bool, place: NodeContext, at: &FieldPath, err
     for list in ["allOf", "oneOf", "anyOf", "items"] {
         let here = at.field(list);
         here.for_each_item(schema.schema_list(list), |inner, at| {
-            node(inner, false, place, at, errs)
+            node(inner, false, place, at, errs);
         });
     }
     at.if_present("items", schema.items(), |items, at| node(items, false, place, at, errs));

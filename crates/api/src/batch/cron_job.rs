@@ -182,7 +182,7 @@ impl CronJobSpec {
         errs.non_negative(&at.field("startingDeadlineSeconds"), deadline);
         let kept = old.is_some_and(|old| old.time_zone() == self.time_zone());
         at.if_present("timeZone", self.time_zone().filter(|_| !kept), |it, at| {
-            check_zone(it, at, errs)
+            check_zone(it, at, errs);
         });
         let policies = ["Allow", "Forbid", "Replace"];
         errs.one_of(&at.field("concurrencyPolicy"), self.concurrency_policy(), &policies);

@@ -83,7 +83,7 @@ impl Kind for Endpoints {
                 ("notReadyAddresses", subset.not_ready_addresses()),
             ] {
                 at.field(name).for_each_item(addresses.iter(), |it, at| {
-                    warnings.ip(&at.field("ip"), it.ip())
+                    warnings.ip(&at.field("ip"), it.ip());
                 });
             }
         });
@@ -164,7 +164,7 @@ impl EndpointPort {
         errs.port(&at.field("port"), self.port());
         errs.one_of(&at.field("protocol"), self.protocol(), &["SCTP", "TCP", "UDP"]);
         at.if_present("appProtocol", self.app_protocol(), |protocol, at| {
-            errs.qualified(at, protocol)
+            errs.qualified(at, protocol);
         });
     }
 }

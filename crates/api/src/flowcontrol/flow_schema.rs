@@ -289,17 +289,17 @@ impl Subject {
         match self.kind() {
             "User" => {
                 at.if_present("user", self.user(), |user, at| {
-                    errs.required_field(at, "name", user.name())
+                    errs.required_field(at, "name", user.name());
                 });
             }
             "Group" => {
                 at.if_present("group", self.group(), |group, at| {
-                    errs.required_field(at, "name", group.name())
+                    errs.required_field(at, "name", group.name());
                 });
             }
             _ => {
                 at.if_present("serviceAccount", self.service_account(), |it, at| {
-                    it.check(at, errs)
+                    it.check(at, errs);
                 });
             }
         }

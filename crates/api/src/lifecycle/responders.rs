@@ -291,7 +291,7 @@ fn began(
     let start_at = at.field("startTime");
     match status.start_time() {
         None => {
-            invalid_time(at, name, time, &format!("cannot be set before {start_at} is set"), errs)
+            invalid_time(at, name, time, &format!("cannot be set before {start_at} is set"), errs);
         }
         Some(start) if seconds(time) < seconds(start) => {
             invalid_time(at, name, time, &format!("must occur after {start_at}"), errs);

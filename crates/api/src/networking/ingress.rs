@@ -245,7 +245,7 @@ impl IngressSpec {
             errs.invalid(at, Value::Null, why);
         }
         at.if_present("defaultBackend", self.default_backend(), |backend, at| {
-            backend.check(at, errs)
+            backend.check(at, errs);
         });
         at.field("rules").for_each_item(self.rules().iter(), |rule, at| rule.check(at, errs));
         at.field("tls").for_each_item(self.tls().iter(), |tls, at| {
@@ -258,7 +258,7 @@ impl IngressSpec {
             );
         });
         at.if_present("ingressClassName", self.ingress_class_name(), |it, at| {
-            errs.subdomain(at, it)
+            errs.subdomain(at, it);
         });
     }
 }
@@ -339,7 +339,7 @@ impl IngressBackend {
             (Some(resource), None) => {
                 let at = at.field("resource");
                 at.if_present("apiGroup", resource.api_group(), |group, at| {
-                    errs.subdomain(at, group)
+                    errs.subdomain(at, group);
                 });
                 for (name, text) in [("kind", resource.kind()), ("name", resource.name())] {
                     errs.required_field(&at, name, text);

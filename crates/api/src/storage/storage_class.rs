@@ -132,7 +132,7 @@ fn check_topology<'a>(
         let mut values = BTreeSet::new();
         let list = at.field("values");
         list.for_each_item(expression.values().iter(), |value, at| {
-            errs.unique(&mut values, at, value)
+            errs.unique(&mut values, at, value);
         });
         errs.qualified(&at.field("key"), expression.key());
         if labels.insert(expression.key(), values).is_some() {

@@ -58,7 +58,7 @@ async fn event_ttl() {
     for (ttl, there) in [("10m", false), ("10h", true)] {
         let clock = Arc::new(Ahead::default());
         let cluster = TestCluster::start_with_flags(clock.clone(), |flags| {
-            flags.general.event_ttl = ttl.to_owned()
+            flags.general.event_ttl = ttl.to_owned();
         })
         .await;
         let events = of::<Event>(&cluster.admin_client());

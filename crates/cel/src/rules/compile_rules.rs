@@ -109,7 +109,7 @@ impl RuleValidator<'_> {
                     self.cost("estimated rule cost", cost, &here);
                 }
                 Err(error) => {
-                    self.errs.invalid_formatted(&here, rule.source.shown(), error.clone())
+                    self.errs.invalid_formatted(&here, rule.source.shown(), error.clone());
                 }
             }
             match &rule.message {

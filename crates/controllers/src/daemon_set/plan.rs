@@ -149,7 +149,7 @@ impl Planner<'_> {
                 None if fit.should_run => acts.push(self.create(name)),
                 None => {}
                 Some(pods) if fit.should_continue_running => {
-                    acts.extend(self.plan_node(name, pods, fit.should_run))
+                    acts.extend(self.plan_node(name, pods, fit.should_run));
                 }
                 Some(pods) => acts.extend(delete(pods.iter().copied())),
             }

@@ -135,7 +135,7 @@ impl Reconcile for Volumes {
         let because = volume.write_cause("a volume follows its claim");
         match (volume_action(&volume, claim.as_ref()), claim) {
             (VolumeAction::Phase(phase), _) => {
-                drop(binder.set_phase(volume, phase, "", &because).await?)
+                drop(binder.set_phase(volume, phase, "", &because).await?);
             }
             (VolumeAction::Released, _) => binder.release(volume, &because).await?,
             (VolumeAction::Unbind, _) => {

@@ -249,7 +249,13 @@ impl Schemas<'_> {
                 *text += &format!("{indent}enum: {}{more}\n", shown.join(", "));
             }
             let inside = self.inside(field);
-            if depth != Depth::Flat {
+            if depth == Depth::Flat {
+                let description = field["description"]
+                    .as_str()
+                    .or(inside["description"].as_str())
+                    .unwrap_or("<no description>");
+                *text += &(wrap(description, 2 * level + 2, 80) + "\n");
+            } else {
                 let element = type_name.rsplit(']').next().unwrap_or_default().to_owned();
                 let deeper = !matches!(depth, Depth::Levels(most) if level >= most);
                 let again = element != "Object" && path.contains(&element);
@@ -258,12 +264,6 @@ impl Schemas<'_> {
                     self.fields(&inside, level + 1, depth, path, text);
                     path.pop();
                 }
-            } else {
-                let description = field["description"]
-                    .as_str()
-                    .or(inside["description"].as_str())
-                    .unwrap_or("<no description>");
-                *text += &(wrap(description, 2 * level + 2, 80) + "\n");
             }
         }
     }

@@ -96,7 +96,7 @@ fn run(call: &Invocation<'_>) -> Result {
     for source in &sources {
         match show(call, source, &query) {
             Err(fail) if flags.is_true("ignore-errors") => {
-                call.print_err(&format!("error: {}", fail.message()))
+                call.print_err(&format!("error: {}", fail.message()));
             }
             other => other?,
         }

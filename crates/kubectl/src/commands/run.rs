@@ -62,6 +62,7 @@ const REMOVAL: &[Flag] = &[
     Flag::new("timeout", FlagType::Duration),
 ];
 
+#[expect(clippy::too_many_lines, reason = "the checks of upstream, in its order")]
 fn run(call: &Invocation<'_>) -> Result {
     let flags = &call.flags;
     let Some(name) = call.args().first() else {

@@ -7,7 +7,7 @@ use tokio::{sync::oneshot, task::yield_now, time::timeout};
 
 use super::*;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Keeps the thread busy.
 fn work() {

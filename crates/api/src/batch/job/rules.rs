@@ -341,7 +341,7 @@ impl PodFailurePolicyRule {
             name => errs.one_of(&action, name, &["Count", "FailIndex", "FailJob", "Ignore"]),
         }
         at.if_present("onExitCodes", self.on_exit_codes(), |codes, at| {
-            codes.check(names, at, errs)
+            codes.check(names, at, errs);
         });
         let conditions = at.field("onPodConditions");
         errs.max_items(&conditions, self.on_pod_conditions().len(), 20);

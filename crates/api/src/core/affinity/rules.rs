@@ -17,7 +17,7 @@ const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 impl Affinity {
     pub(crate) fn check(&self, at: &FieldPath, errs: &mut ErrorList) {
         at.if_present("nodeAffinity", self.node_affinity(), |affinity, at| {
-            affinity.check(at, errs)
+            affinity.check(at, errs);
         });
         if let Some(affinity) = self.pod_affinity() {
             check_terms(
@@ -93,7 +93,7 @@ impl NodeSelectorRequirement {
         errs.qualified(&at.field("key"), self.key());
         if !lenient {
             at_values.for_each_item(values.iter(), |it, at| {
-                errs.invalid_each(at, it, names::label_value(it))
+                errs.invalid_each(at, it, names::label_value(it));
             });
         }
     }

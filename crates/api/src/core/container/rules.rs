@@ -167,7 +167,7 @@ impl Container {
 
     fn check_life(&self, end: PodTermination, at: &FieldPath, errs: &mut ErrorList) {
         at.if_present("lifecycle", self.lifecycle(), |lifecycle, at| {
-            lifecycle.check(end, at, errs)
+            lifecycle.check(end, at, errs);
         });
         let probes = [self.liveness_probe(), self.readiness_probe(), self.startup_probe()];
         for ((name, role), probe) in PROBES.into_iter().zip(probes) {

@@ -274,7 +274,7 @@ impl PodSpec {
             errs.optional_format(&at.field(name), value, names::dns1123_label);
         }
         at.if_present("runtimeClassName", self.runtime_class_name(), |it, at| {
-            errs.subdomain(at, it)
+            errs.subdomain(at, it);
         });
         let Some(name) = self.hostname_override() else { return };
         let at = at.field("hostnameOverride");

@@ -111,7 +111,7 @@ pub(super) fn warn(
         warnings.push_at(&at.field("terminationGracePeriodSeconds"), why);
     }
     at.if_present("affinity", spec.affinity(), |affinity, at| {
-        warn_affinity(affinity, at, warnings)
+        warn_affinity(affinity, at, warnings);
     });
     warn_addresses(spec, &at, warnings);
 }

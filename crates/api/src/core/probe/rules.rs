@@ -72,7 +72,7 @@ impl Lifecycle {
         at.if_present("postStart", self.post_start(), |handler, at| handler.check(end, at, errs));
         at.if_present("preStop", self.pre_stop(), |handler, at| handler.check(end, at, errs));
         at.if_present("stopSignal", self.stop_signal(), |it, at| {
-            check_signal(it, end.os, at, errs)
+            check_signal(it, end.os, at, errs);
         });
     }
 }
@@ -155,7 +155,7 @@ impl HTTPGetAction {
             errs.invalid_each(&at.field("httpHeaders"), header.name(), wrong);
         }
         at.if_present("protocol", self.protocol(), |it, at| {
-            errs.one_of(at, it, &["HTTP1", "HTTP2"])
+            errs.one_of(at, it, &["HTTP1", "HTTP2"]);
         });
     }
 }

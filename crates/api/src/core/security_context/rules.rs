@@ -31,13 +31,13 @@ impl SecurityContext {
             }
         }
         at.if_present("seccompProfile", self.seccomp_profile(), |profile, at| {
-            profile.check(at, errs)
+            profile.check(at, errs);
         });
         if self.allow_privilege_escalation() == Some(false) {
             self.check_escalation(at, errs);
         }
         at.if_present("windowsOptions", self.windows_options(), |options, at| {
-            options.check(at, errs)
+            options.check(at, errs);
         });
         at.if_present("appArmorProfile", self.app_armor_profile(), |it, at| it.check(at, errs));
     }
@@ -152,10 +152,10 @@ impl PodSecurityContext {
             at.if_present(name, value, |value, at| errs.one_of(at, value, &known));
         }
         at.if_present("seccompProfile", self.seccomp_profile(), |profile, at| {
-            profile.check(at, errs)
+            profile.check(at, errs);
         });
         at.if_present("windowsOptions", self.windows_options(), |options, at| {
-            options.check(at, errs)
+            options.check(at, errs);
         });
         at.if_present("appArmorProfile", self.app_armor_profile(), |it, at| it.check(at, errs));
     }

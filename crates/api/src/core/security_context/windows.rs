@@ -23,7 +23,7 @@ impl WindowsSecurityContextOptions {
             _ => {}
         }
         at.if_present("runAsUserName", self.run_as_user_name(), |it, at| {
-            check_user_name(it, at, errs)
+            check_user_name(it, at, errs);
         });
     }
 }

@@ -128,7 +128,7 @@ impl ServicePort {
         errs.one_of(&at.field("protocol"), self.protocol(), &["SCTP", "TCP", "UDP"]);
         errs.port_or_name(&at.field("targetPort"), &self.target_port());
         at.if_present("appProtocol", self.app_protocol(), |protocol, at| {
-            errs.qualified(at, protocol)
+            errs.qualified(at, protocol);
         });
     }
 
@@ -193,7 +193,7 @@ fn validate_load_balancer(spec: &ServiceSpec, errs: &mut ErrorList) {
     }
     match spec.load_balancer_class() {
         Some(class) if balanced => {
-            errs.qualified(&FieldPath::SPEC.field("loadBalancerClass"), class)
+            errs.qualified(&FieldPath::SPEC.field("loadBalancerClass"), class);
         }
         Some(_) => errs.forbidden(&FieldPath::SPEC.field("loadBalancerClass"), ONLY_BALANCED),
         None => {}

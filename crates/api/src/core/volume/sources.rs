@@ -162,7 +162,7 @@ impl VolumeSource {
             "cinder" => {
                 let secret = self.cinder().and_then(|cinder| cinder.secret_ref());
                 at.if_present("secretRef", secret, |secret, at| {
-                    errs.required_field(at, "name", secret.name())
+                    errs.required_field(at, "name", secret.name());
                 });
             }
             "image" => {
@@ -444,7 +444,7 @@ impl StorageOSVolumeSource {
             names::dns1123_label,
         );
         at.if_present("secretRef", self.secret_ref(), |secret, at| {
-            errs.required_field(at, "name", secret.name())
+            errs.required_field(at, "name", secret.name());
         });
     }
 }

@@ -100,7 +100,7 @@ impl Planner<'_> {
         match found.state {
             ContainerRunState::Running => self.check(spec, role, &found),
             ContainerRunState::Unknown => {
-                self.kill(&found, "Container is in unknown state".into(), None)
+                self.kill(&found, "Container is in unknown state".into(), None);
             }
             ContainerRunState::Created => {
                 // its start failed; the next try makes a new one
