@@ -334,7 +334,7 @@ fn keep_rules(node: &Arc<Inner>) {
             let Some(node) = weak.upgrade() else { return };
             match node.repair_rules(known) {
                 Ok(generation) => known = Some(generation),
-                Err(error) => tracing::warn!(%error, "cannot check the pod network's nftables rules"),
+                Err(error) => tracing::warn!(%error, "cannot check the nftables rules"),
             }
         }
     };

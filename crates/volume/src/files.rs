@@ -155,7 +155,7 @@ fn write_payload(top: &OwnedFd, files: &Payload, group: Option<u32>) -> io::Resu
         let mut parts = Path::new(path).components();
         let name = parts.next_back().ok_or(io::ErrorKind::InvalidInput)?;
         for parent in parts {
-            let _ = mkdirat(&at, parent.as_os_str(), Mode::from_raw_mode(FOLDER)); // exists if it is shared with another file
+            let _ = mkdirat(&at, parent.as_os_str(), Mode::from_raw_mode(FOLDER)); // may exist
             at = open_folder(&at, parent.as_os_str())?;
             chown_and_chmod(&at, FOLDER, None, group)?;
         }
