@@ -1,4 +1,4 @@
-//! Connects caches to a queue and a queue to a `Reconcile`.
+//! The controller: connects caches to a work queue, and the queue to a `Reconcile`.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -10,18 +10,17 @@ use tracing::{Instrument, debug, error, info_span, warn};
 
 use crate::{Cache, Context, WorkQueue};
 
-/// When to look at the object again.
+/// When to reconcile the object again.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Requeue {
-    /// When something it watches changes.
+    /// When a watched object changes.
     OnChange,
-    /// After this long, or on a change if that is sooner.
+    /// After this time, or earlier on a change.
     After(Duration),
 }
 
-/// Drives one object toward its desired state. Must be idempotent: it gets no
-/// event, only the object (`None`: there is no such object, or no longer), and may
-/// run at any time.
+/// Drives one object towards its desired state. Must be idempotent: it gets no event, only the object (`None` if it
+/// does not exist), and may run at any time.
 pub trait Reconcile: Send + Sync + 'static {
     type Kind: Kind;
     fn reconcile(
@@ -31,7 +30,7 @@ pub trait Reconcile: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Requeue, Error>> + Send;
 }
 
-/// One thing that a plan wants done, and why.
+/// One action of a plan, and its cause.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step<A> {
     pub action: A,
@@ -53,7 +52,7 @@ impl<R: Reconcile> Controller<R> {
         Self::with_selectors(name, cx, &Selectors::default(), reconciler)
     }
 
-    /// One that reconciles only the objects that are selected.
+    /// A controller that reconciles only the selected objects.
     pub fn with_selectors(
         name: &'static str,
         cx: &Context,
@@ -63,7 +62,7 @@ impl<R: Reconcile> Controller<R> {
         Self::with_cache(name, cx, &cx.cache_selected(selection), reconciler)
     }
 
-    /// One that reconciles what is in this cache.
+    /// A controller that reconciles the objects of this cache.
     pub fn with_cache(
         name: &'static str,
         cx: &Context,
@@ -80,7 +79,7 @@ impl<R: Reconcile> Controller<R> {
         Self { name, reconciler, cx: cx.clone(), cache, queue, workers: 5 }
     }
 
-    /// A change to a `K` reconciles the object that controls it, and the one that did.
+    /// Reconciles the controller of a `K` when that changes: the current and the previous one.
     #[must_use]
     pub fn owns<K: Kind>(self) -> Self {
         self.watches::<K>(|object| {
@@ -96,8 +95,7 @@ impl<R: Reconcile> Controller<R> {
         })
     }
 
-    /// A change to a `K` reconciles the objects that `keys` names for it, as it is
-    /// and as it was.
+    /// Reconciles the objects that `keys` returns for a `K` when that changes, for its new and its old version.
     #[must_use]
     pub fn watches<K: Kind>(
         self,
@@ -111,7 +109,7 @@ impl<R: Reconcile> Controller<R> {
         self
     }
 
-    /// Reconciles everything every so often too.
+    /// Also reconciles all objects periodically.
     #[must_use]
     pub fn resync_every(self, period: Duration) -> Self {
         let (cache, queue) = (self.cache.clone(), self.queue.clone());
@@ -132,7 +130,7 @@ impl<R: Reconcile> Controller<R> {
         Self { workers, ..self }
     }
 
-    /// For what changes outside the API: add a key and it is reconciled.
+    /// The work queue, for changes outside the API: an added key is reconciled.
     pub fn queue(&self) -> Arc<WorkQueue> {
         self.queue.clone()
     }

@@ -1,5 +1,4 @@
-//! A queue that holds each key once, runs it on one worker at a time, and
-//! backs off keys that fail.
+//! A work queue that holds each key once, runs it on one worker at a time, and backs off failing keys.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
@@ -24,7 +23,7 @@ struct State<K> {
     queued: HashSet<K>,
     running: HashSet<K>,
     due: HashMap<K, Instant>,
-    /// `due`, the earliest first.
+    /// `due`, earliest first.
     delayed: BTreeSet<(Instant, K)>,
     failures: HashMap<K, u32>,
 }
@@ -61,7 +60,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> WorkQueue<K> {
         self.wake.notify_one();
     }
 
-    /// The next key to work on. Call `done` when finished. Cancel safe.
+    /// Waits for the next key. Call `done` when finished. Cancel safe.
     pub async fn next(&self) -> K {
         loop {
             let due = {
@@ -71,7 +70,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> WorkQueue<K> {
                     state.queued.remove(&key);
                     state.running.insert(key.clone());
                     if !state.ready.is_empty() || !state.delayed.is_empty() {
-                        self.wake.notify_one(); // another worker takes over the waiting
+                        self.wake.notify_one(); // another worker waits for the delayed keys
                     }
                     return key;
                 }
@@ -86,12 +85,12 @@ impl<K: Clone + Debug + Eq + Hash + Ord> WorkQueue<K> {
         }
     }
 
-    /// Finishes `key`; `ok` forgets its failures, otherwise it retries later.
+    /// Finishes `key`; `ok` resets its back-off, otherwise it is retried later.
     pub fn done(&self, key: K, ok: bool) {
         let mut state = self.state();
         state.running.remove(&key);
         if state.queued.contains(&key) {
-            state.ready.push_back(key.clone()); // it changed while it ran
+            state.ready.push_back(key.clone()); // it was added again while it ran
         }
         if ok {
             state.failures.remove(&key);
@@ -105,7 +104,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> WorkQueue<K> {
         self.wake.notify_one();
     }
 
-    /// How many keys wait, without those that wait for a time.
+    /// The number of waiting keys, without delayed ones.
     pub fn len(&self) -> usize {
         self.state().ready.len()
     }
@@ -120,7 +119,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> WorkQueue<K> {
 }
 
 impl<K: Clone + Eq + Hash + Ord> State<K> {
-    /// Whether a worker is needed for it.
+    /// Adds a key; returns whether a worker must be woken.
     fn add(&mut self, key: K) -> bool {
         let is_new = self.queued.insert(key.clone()) && !self.running.contains(&key);
         if is_new {
@@ -161,7 +160,7 @@ mod tests {
         queue.add("a");
         queue.add("a");
         assert_eq!(queue.next().await, "a");
-        queue.add("a"); // it changes while it runs
+        queue.add("a"); // changes while it runs
         assert!(tokio::time::timeout(Duration::from_secs(1), queue.next()).await.is_err());
         queue.done("a", true);
         assert_eq!(queue.next().await, "a");

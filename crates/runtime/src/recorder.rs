@@ -1,8 +1,7 @@
-//! Events: what components tell people about objects, by upstream's reasons.
+//! Event recorder, with upstream's reasons.
 //!
-//! Telling never waits and never fails: a task writes what it can. The same event
-//! again counts up the first; many of one reason become one; more than a few a
-//! minute about one object are dropped.
+//! Recording never blocks and never fails: a task writes the events. A repeated event increments the count of the
+//! first; many similar events are aggregated; more than a few per minute for one object are dropped (spam filter).
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -17,17 +16,17 @@ use tracing::{debug, warn};
 
 use crate::{Backoff, Context};
 
-/// Events that wait to be written; more are dropped.
+/// Capacity of the queue; further events are dropped.
 const QUEUE_CAPACITY: usize = 1000;
-/// Events that are remembered, to count them up.
+/// Number of events that are remembered, to count repetitions.
 const MAX_CACHE_ENTRIES: usize = 4096;
-/// Different messages of one reason before they become one event.
+/// Number of different messages with one reason before they are aggregated.
 const AGGREGATE_MAX_EVENTS: usize = 10;
 const AGGREGATE_INTERVAL: Duration = Duration::from_mins(10);
-/// Events about one object: so many at once, then one more each `REFILL_INTERVAL`.
+/// Spam filter per object: a burst, then one event per `REFILL_INTERVAL`.
 const BURST: u32 = 25;
 const REFILL_INTERVAL: Duration = Duration::from_mins(5);
-/// What an event may say; in the group events.k8s.io a longer note is refused.
+/// Maximum length of a message in bytes; events.k8s.io rejects a longer note.
 const LONGEST_MESSAGE: usize = 1024;
 const MAX_TRIES: usize = 12;
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
@@ -39,7 +38,7 @@ pub enum EventType {
     Warning,
 }
 
-/// The object that an event is about.
+/// The object that an event is about (`involvedObject`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct InvolvedObject {
     pub api_version: Text,
@@ -47,11 +46,11 @@ pub struct InvolvedObject {
     pub key: Option<NamespacedName>,
     pub uid: Text,
     pub resource_version: Text,
-    /// A part of it: `spec.containers{web}`.
+    /// A field of it: `spec.containers{web}`.
     pub field_path: Text,
 }
 
-/// Cheap to clone; clones share the task that writes.
+/// Records events. Clones are cheap and share the writing task.
 #[derive(Clone, Debug)]
 pub struct EventRecorder {
     queue: mpsc::Sender<PendingEvent>,
@@ -89,7 +88,7 @@ impl InvolvedObject {
 }
 
 impl EventRecorder {
-    /// Tells as `component`, on `host` (empty: none in particular).
+    /// Starts a recorder with the source `component` on `host` (empty if it is not tied to a host).
     pub fn start(cx: &Context, component: &str, host: &str) -> Self {
         Self::with_clock(cx, component, host, Arc::new(SystemClock))
     }
@@ -142,7 +141,7 @@ struct EventWriter {
     component: Text,
     host: Text,
     clock: Arc<dyn Clock>,
-    /// Events by what they say, with the name and the count they have.
+    /// Written events by content, with their names and counts.
     written: HashMap<(AggregateKey, String), (NamespacedName, i64)>,
     aggregates: HashMap<AggregateKey, AggregateRecord>,
     rate_limits: HashMap<InvolvedObject, TokenBucket>,
@@ -186,7 +185,7 @@ impl EventWriter {
                 }
                 Err(error) if error.is_namespace_terminating() => return,
                 Err(error) => {
-                    warn!(%error, reason = %told.reason, "an event cannot be written");
+                    warn!(%error, reason = %told.reason, "cannot write an event; dropping it");
                     return;
                 }
             }
@@ -209,7 +208,7 @@ impl EventWriter {
                     self.written.insert(same.clone(), (key, count + 1));
                     return Ok(());
                 }
-                Err(error) if error.is_not_found() => {} // events do not live long
+                Err(error) if error.is_not_found() => {} // events expire soon
                 Err(error) => return Err(error),
             }
         }
@@ -219,7 +218,7 @@ impl EventWriter {
         let made = object::Object::from(made);
         debug!(name, "told");
         if self.written.len() >= MAX_CACHE_ENTRIES {
-            self.written.clear(); // at worst an event is written anew
+            self.written.clear(); // at worst an event is written again
         }
         self.written.insert(same.clone(), (NamespacedName::from_meta(made.metadata()), 1));
         Ok(())
@@ -265,7 +264,7 @@ impl EventWriter {
         event
     }
 
-    /// Whether there have been too many different messages of the group of late.
+    /// Whether there have been too many different messages of the group recently.
     fn should_aggregate(&mut self, group: &AggregateKey, message: &str) -> bool {
         if self.aggregates.len() >= MAX_CACHE_ENTRIES {
             self.aggregates.clear();
