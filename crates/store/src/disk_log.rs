@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!  state-0c │ log-0c │ log-1f │ log-30 …zeros      the files that are read on opening
-//!                      state-30                     a snapshot, written in the background; once it is old
-//!                                                   enough, everything before it is removed. Until then
-//!                                                   watch caches can still be filled with older events
-//!  reserve                                          becomes a segment for deletions when the disk is full
+//!                     state-30                     a snapshot, written in the background; once it is old
+//!                                                  enough, everything before it is removed. Until then
+//!                                                  watch caches can still be filled with older events
+//!  reserve                                         becomes a segment for deletions when the disk is full
 //! ```
 
 mod append;
@@ -72,6 +72,7 @@ impl Default for DiskLogOptions {
     }
 }
 
+/// The log on disk.
 #[derive(Debug)]
 pub struct DiskLog {
     inner: Arc<Inner>,

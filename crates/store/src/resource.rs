@@ -40,6 +40,7 @@ pub struct WatchCache<V> {
     dictionary: Mutex<Option<Arc<[u8]>>>,
 }
 
+/// The index and the ring of a watch cache.
 pub(crate) struct State<V> {
     index: Index<V>,
     /// Keys whose last write could not be decoded. For these the index holds the previous object.
