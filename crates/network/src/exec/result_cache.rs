@@ -16,6 +16,7 @@ pub(super) struct RuntimeConfig {
     pub(super) bandwidth: Option<(u64, u64)>,
 }
 
+/// The cached result of a sandbox, with everything needed to remove it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct CachedResult {
     pub(super) id: String,
@@ -31,6 +32,7 @@ pub(super) struct CachedResult {
 /// Maximum size of a file in bytes. Results are limited elsewhere, and none is larger.
 const LARGEST: u64 = 16 << 20;
 
+/// The cached results on disk.
 #[derive(Debug, Clone)]
 pub(super) struct ResultCache {
     directory: PathBuf,
