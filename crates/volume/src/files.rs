@@ -39,6 +39,7 @@ const DATA_DIR_NAME: &str = "..data";
 const NEW_DATA_DIR_NAME: &str = "..data_tmp";
 const FOLDER: u32 = 0o755;
 
+/// The content, mode and owner of one projected file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileProjection {
     pub content: Vec<u8>,
