@@ -42,6 +42,7 @@ const LARGE_AT_ONCE: usize = 64;
 /// UDP payload size in bytes that is not fragmented in any usual network.
 pub(crate) const MAX_UDP_PAYLOAD: u16 = 1232;
 
+/// Forwards queries to the upstream servers and caches the answers.
 #[derive(Debug)]
 pub(crate) struct Forwarder {
     servers: Vec<SocketAddr>,

@@ -46,6 +46,7 @@ pub struct Config {
     pub http_listen: SocketAddr,
 }
 
+/// Why the server could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{0:?} is not a domain")]
