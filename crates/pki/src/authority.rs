@@ -15,6 +15,7 @@ const AUTHORITY_LIFETIME: Duration = YEAR.saturating_mul(10);
 /// Certificates are backdated, so that they are valid at once on hosts whose clocks are behind.
 const BACKDATE: Duration = Duration::from_mins(5);
 
+/// A CA certificate with its private key.
 #[derive(Debug)]
 pub struct CertificateAuthority {
     certificate: CertificateDer<'static>,
@@ -34,6 +35,7 @@ pub struct CertificateSpec {
     pub lifetime: Duration,
 }
 
+/// The extended key usage of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage {
     Client,

@@ -8,6 +8,7 @@ use crate::{
     pem,
 };
 
+/// A certificate chain with the private key of its leaf.
 #[derive(Debug)]
 pub struct CertKeyPair {
     chain: Vec<CertificateDer<'static>>,

@@ -54,6 +54,7 @@ impl From<&PublicKey> for SubjectKey {
     }
 }
 
+/// What a certificate may be used for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose<'a> {
     Authority,

@@ -77,6 +77,7 @@ pub struct BoundObjects {
     pub warn_after: Option<i64>,
 }
 
+/// Name and uid of an object that a token is bound to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BoundObjectRef {

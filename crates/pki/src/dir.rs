@@ -15,6 +15,7 @@ use crate::Error;
 
 const LARGEST: u64 = 1 << 20;
 
+/// An open directory.
 #[derive(Debug)]
 pub struct Dir(OwnedFd);
 

@@ -17,6 +17,7 @@ use crate::{Error, PublicKey, der, pem, public_key::Algorithm};
 
 const VERSION_0: &[u8] = &[0];
 
+/// A private key that can sign.
 pub struct PrivateKey {
     /// PKCS#8, whatever the original format.
     der: Vec<u8>,

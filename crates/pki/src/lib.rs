@@ -43,6 +43,7 @@ pub use self::{
     token::{TokenError, TokenSigner, TokenVerifier, VerifiedToken},
 };
 
+/// Errors of certificates, keys and their files.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{what} is not readable: {why}")]

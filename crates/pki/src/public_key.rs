@@ -29,6 +29,7 @@ pub enum Algorithm {
     Rs256,
 }
 
+/// A public key that can verify signatures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKey {
     algorithm: Algorithm,

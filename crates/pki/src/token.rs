@@ -14,6 +14,7 @@ use crate::{
 const LEEWAY: i64 = 60;
 const LARGEST: usize = 16 * 1024;
 
+/// Signs service account tokens.
 #[derive(Debug)]
 pub struct TokenSigner {
     key: PrivateKey,
@@ -29,6 +30,7 @@ pub struct TokenVerifier {
     pub audiences: Vec<String>,
 }
 
+/// A token whose signature and claims are valid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VerifiedToken {
     pub claims: ServiceAccountClaims,
