@@ -12,6 +12,7 @@ use std::{
 const ROOM: usize = 256 << 10;
 const MOST_ITEMS: usize = 16 << 10;
 
+/// The send queue of a connection. Clones share it.
 #[derive(Debug)]
 pub struct Outbox<T>(Arc<Mutex<State<T>>>);
 

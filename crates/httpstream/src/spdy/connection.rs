@@ -26,6 +26,7 @@ const WAITING_STREAMS: usize = 64;
 const REPLY: Duration = Duration::from_secs(30);
 const PARTING: Duration = Duration::from_secs(10);
 
+/// A SPDY connection with its two tasks.
 #[derive(Debug)]
 pub struct Connection {
     shared: Arc<Shared>,

@@ -13,6 +13,7 @@ const LARGEST_CONTROL: u32 = 64 << 10;
 const FIN: u8 = 1;
 const SETTING_INITIAL_WINDOW: u32 = 7;
 
+/// A SPDY frame.
 #[derive(Debug)]
 pub(super) enum Frame {
     Open {

@@ -32,9 +32,11 @@ impl<K: AsRef<str>, V: Into<String>> FromIterator<(K, V)> for Headers {
     }
 }
 
+/// The compression state of the sending direction.
 #[derive(Debug)]
 pub(super) struct Encoder(Compress);
 
+/// The decompression state of the receiving direction.
 #[derive(Debug)]
 pub(super) struct Decoder(Decompress);
 

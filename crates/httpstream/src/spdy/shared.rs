@@ -28,6 +28,7 @@ pub(super) const WINDOW: u32 = 256 << 10;
 const STANDARD_WINDOW: i64 = 64 << 10;
 const MOST_STREAMS: usize = 4096;
 
+/// State of a connection that its tasks and streams share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) outbox: Outbox<Frame>,
@@ -39,6 +40,7 @@ pub(super) struct Shared {
     pub(super) gone: CancellationToken,
 }
 
+/// The connection's side of a stream.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) window: Arc<Window>,

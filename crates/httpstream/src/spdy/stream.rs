@@ -19,6 +19,7 @@ use super::{
 
 const LARGEST_WRITE: usize = 32 << 10;
 
+/// A bidirectional byte stream.
 #[derive(Debug)]
 pub struct Stream {
     id: u32,

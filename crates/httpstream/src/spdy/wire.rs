@@ -21,6 +21,7 @@ use super::{
 const PIECE: usize = 64 << 10;
 const REFUSED: u32 = 3;
 
+/// The task that handles received frames.
 pub(super) struct Reader<R> {
     shared: Arc<Shared>,
     from: BufReader<R>,
