@@ -21,6 +21,7 @@ const DEFAULT_PAGE_SIZE: u32 = 500;
 pub trait ApiObject: From<Value> + Into<Value> + Send + 'static {}
 impl<T: From<Value> + Into<Value> + Send + 'static> ApiObject for T {}
 
+/// Access to the objects of one resource.
 #[derive(Debug)]
 pub struct Api<K> {
     client: Client,

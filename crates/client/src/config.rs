@@ -12,6 +12,7 @@ use crate::{
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const TIMEOUT: Duration = Duration::from_mins(1);
 
+/// The configuration of a client.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub connect: Arc<dyn Connector>,
@@ -31,6 +32,7 @@ pub struct Config {
     pub on_warning: Option<OnWarning>,
 }
 
+/// A handler of the server's warnings.
 #[derive(Clone)]
 pub struct OnWarning(pub(crate) Arc<dyn Fn(&str) + Send + Sync>);
 

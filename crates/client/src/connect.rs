@@ -29,6 +29,7 @@ const DIAL: Duration = Duration::from_secs(10);
 const LONGEST_PATH: usize = 107;
 const PIPE_BUFFER: usize = 64 * 1024;
 
+/// A byte stream to a server.
 pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
@@ -40,6 +41,7 @@ pub enum ConnectionUse {
     Upgrade,
 }
 
+/// An open connection.
 pub struct Connection {
     pub io: Box<dyn Io>,
     pub http2: bool,
@@ -55,6 +57,7 @@ impl fmt::Debug for Connection {
 
 pub type ConnectFuture<'a> = Pin<Box<dyn Future<Output = io::Result<Connection>> + Send + 'a>>;
 
+/// Opens connections to a server.
 pub trait Connector: fmt::Debug + Send + Sync {
     fn connect(&self, purpose: ConnectionUse) -> ConnectFuture<'_>;
 

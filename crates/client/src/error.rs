@@ -2,6 +2,7 @@
 
 use object::Status;
 
+/// Why a request failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The server returned an error Status.

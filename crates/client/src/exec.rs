@@ -10,6 +10,7 @@ use crate::Error;
 const PLUGIN_TIMEOUT: Duration = Duration::from_mins(1);
 const LARGEST: u64 = 1 << 20;
 
+/// A credential plugin and its cached credential.
 pub struct ExecCredentialPlugin {
     pub command: String,
     pub args: Vec<String>,
@@ -34,6 +35,7 @@ pub enum Interactive {
     Always,
 }
 
+/// A credential that a plugin returned.
 #[derive(Clone, Default)]
 pub(crate) struct Credential {
     pub(crate) token: Option<String>,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  Config ── kubeconfig, service account, socket, pipe
-//! Client ── request, upgrade: one connection pool, one user
+//!    └► Client ── request, upgrade: one connection pool, one user
 //!         └► Api<K> ── get, list, watch, create, update, patch, delete of one resource
 //! ```
 

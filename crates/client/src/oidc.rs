@@ -23,6 +23,7 @@ use crate::{
 /// A token that expires within this time is refreshed.
 const EXPIRY_MARGIN_SECONDS: i64 = 10;
 
+/// A token source that refreshes OIDC tokens.
 pub(crate) struct OidcTokenSource {
     issuer: String,
     client: (String, String),

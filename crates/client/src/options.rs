@@ -32,6 +32,7 @@ pub struct ListParams {
     pub resource_version_match: String,
 }
 
+/// One page of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectList<K> {
     pub items: Vec<K>,

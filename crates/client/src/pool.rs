@@ -12,6 +12,7 @@ use crate::{
     http2_connection::{self, Body, Http2Connection, StreamPermit},
 };
 
+/// The open connections of a client.
 #[derive(Debug)]
 pub(crate) struct Pool {
     connect: Arc<dyn Connector>,

@@ -30,6 +30,7 @@ pub struct Proxy {
     user: Option<(String, String)>,
 }
 
+/// The protocol of a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProxyKind {
     Http,

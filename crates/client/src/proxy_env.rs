@@ -18,6 +18,7 @@ static OURS: LazyLock<ProxyEnv> = LazyLock::new(|| {
     }
 });
 
+/// The proxy variables of an environment.
 #[derive(Debug, Default)]
 pub(crate) struct ProxyEnv {
     https: String,

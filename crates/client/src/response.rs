@@ -10,6 +10,7 @@ use crate::{Error, codec, http2_connection::StreamPermit};
 /// Maximum size of a buffered body in bytes.
 const LARGEST: usize = 256 << 20;
 
+/// A response whose body is not read yet.
 #[derive(Debug)]
 pub struct Response {
     pub status: StatusCode,

@@ -26,6 +26,7 @@ pub enum Pem {
     File(PathBuf),
 }
 
+/// TLS options of a connection.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TlsOptions {
     /// The CA bundle; `None` for that of the system.

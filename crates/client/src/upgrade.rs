@@ -28,6 +28,7 @@ pub struct Tunnel {
     pub io: TokioIo<Upgraded>,
 }
 
+/// An open WebSocket.
 #[derive(Debug)]
 pub struct WebSocket {
     /// The subprotocol that the server has chosen; empty if none.

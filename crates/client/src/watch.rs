@@ -28,6 +28,7 @@ pub enum WatchStart {
     After(u64),
 }
 
+/// An event of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WatchEvent<K> {
     Added(K),
