@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use crate::{Cacheable, DynamicObject, indexed::CONTROLLER_UID_INDEX, informer::Informer};
 
+/// A typed view of an informer's objects.
 pub struct Cache<K> {
     informer: Arc<Informer>,
     kind: PhantomData<fn() -> K>,

@@ -19,6 +19,7 @@ use crate::{DynamicObject, indexed::Indexer};
 /// The old and the new object.
 pub(super) type ObjectChange = (Option<DynamicObject>, Option<DynamicObject>);
 
+/// The objects of a cache and its tombstones.
 pub(super) struct CacheState {
     pub(super) objects: Indexer,
     /// Tombstones: uids that our deletes have removed and the watch has not yet, with the newest revision that we had

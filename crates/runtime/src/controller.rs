@@ -37,6 +37,7 @@ pub struct Step<A> {
     pub cause: WriteCause,
 }
 
+/// A controller that is being set up; `start` runs it.
 #[derive(Debug)]
 pub struct Controller<R: Reconcile> {
     name: &'static str,

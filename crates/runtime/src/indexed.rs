@@ -17,6 +17,7 @@ pub(super) type IndexValuesFn = fn(&DynamicObject) -> Vec<(&'static str, Text)>;
 /// Returns the values of an added index.
 pub(super) type IndexFn = Box<dyn Fn(&DynamicObject) -> Vec<Text> + Send>;
 
+/// Objects by key, with their indexes.
 pub(super) struct Indexer {
     objects: BTreeMap<NamespacedName, DynamicObject>,
     kind_indexes: IndexValuesFn,

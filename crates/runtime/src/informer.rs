@@ -29,6 +29,7 @@ const MIN_WATCH_DURATION: Duration = Duration::from_secs(1);
 /// Called with the old and the new object. May read the cache, but not write to it.
 pub(super) type Handler = Box<dyn Fn(Option<&DynamicObject>, Option<&DynamicObject>) + Send>;
 
+/// The local copy of one resource, its handlers and its sync state.
 pub(super) struct Informer {
     state: Mutex<CacheState>,
     /// Locked first, and until all handlers have been called.

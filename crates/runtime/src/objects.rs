@@ -9,6 +9,7 @@ use schema::Kind;
 
 use crate::Cache;
 
+/// The API and the cache of one kind.
 #[derive(Debug)]
 pub struct CachedApi<K> {
     api: Api<K>,

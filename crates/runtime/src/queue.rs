@@ -28,6 +28,7 @@ struct State<K> {
     failures: HashMap<K, u32>,
 }
 
+/// A work queue with back-off per key.
 #[derive(Debug)]
 pub struct WorkQueue<K = NamespacedName> {
     state: Mutex<State<K>>,

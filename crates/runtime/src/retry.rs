@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+/// Exponential back-off with jitter.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     initial: Duration,
