@@ -179,7 +179,7 @@ impl Log for DiskLog {
         if let Err(AppendError::Broken(error)) = &done {
             files.broken = true;
             if self.inner.options.exit_on_failure {
-                error!(%error, "a write to the log has failed: what the disk holds is unknown; ending");
+                error!(%error, "write to the log failed: the content of the disk is unknown; aborting");
                 process::abort();
             }
         }
@@ -272,7 +272,7 @@ impl Log for DiskLog {
                 *self.compaction.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
             }
             Err(error) => {
-                warn!(%error, "cannot start a thread to write a state");
+                warn!(%error, "cannot start a thread to write a snapshot");
                 self.inner.files().compacting = false;
             }
         }
