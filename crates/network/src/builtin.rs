@@ -228,7 +228,7 @@ impl Inner {
             state.ipam.records().map(|r| r.id.clone()).filter(|id| !live.contains(id)).collect()
         };
         for id in dead {
-            tracing::info!(sandbox = id, "removing the network of a sandbox that is gone");
+            tracing::info!(sandbox = id, "removing the network of a deleted sandbox");
             self.remove(&id)?;
         }
         self.in_host_netns(|| {

@@ -134,9 +134,9 @@ fn read(path: &Path) -> Option<CachedResult> {
         bytes.map(|bytes| serde_json::from_slice(&bytes).map_err(Into::into)).transpose()
     });
     read.unwrap_or_else(|error| {
-        tracing::error!(path = %path.display(), %error, "a plugin's result cannot be read and is put aside");
+        tracing::error!(path = %path.display(), %error, "cannot read a plugin's result; moving it aside");
         if let Err(error) = durable_record::put_aside(path) {
-            tracing::error!(path = %path.display(), %error, "it cannot be put aside");
+            tracing::error!(path = %path.display(), %error, "cannot move the result aside");
         }
         None
     })
