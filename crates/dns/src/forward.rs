@@ -92,7 +92,7 @@ impl Forwarder {
     /// Queries the upstream servers; `None` if none answered.
     pub(crate) async fn query(&self, query: &Query, flags: QueryFlags) -> Option<UpstreamAnswer> {
         let Ok(_permit) = self.permits.try_acquire() else {
-            debug!("too many questions are under way");
+            debug!("too many queries in flight; dropping one");
             return None;
         };
         let began = Instant::now();
@@ -124,7 +124,7 @@ impl Forwarder {
                         self.last_good.store(at, Ordering::Relaxed);
                         return Some(answer);
                     }
-                    Err(error) => debug!(server = %self.servers[at], %error, "no answer"),
+                    Err(error) => debug!(server = %self.servers[at], %error, "no response"),
                 },
                 () = sleep(wait) => {}
             }
