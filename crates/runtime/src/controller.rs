@@ -160,7 +160,7 @@ impl<R: Reconcile> Controller<R> {
                     true
                 }
                 Ok(Err(error)) if error.is_conflict() => {
-                    debug!(controller = self.name, %key, %error, "somebody was faster; will retry");
+                    debug!(controller = self.name, %key, %error, "conflict with another write; will retry");
                     false
                 }
                 Ok(Err(error)) => {

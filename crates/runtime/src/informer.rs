@@ -94,7 +94,7 @@ impl Informer {
             };
             match ended {
                 Ok(()) if began.elapsed() >= MIN_WATCH_DURATION => continue,
-                Ok(()) => debug!(%kind, "the watch ended soon; will go on"),
+                Ok(()) => debug!(%kind, "watch ended early; restarting it after a back-off"),
                 Err(error) => warn!(%kind, %error, "watch failed; restarting it after a back-off"),
             }
             sleep(retry.next_delay()).await;

@@ -167,7 +167,7 @@ impl EventWriter {
     async fn write(&mut self, mut told: PendingEvent) {
         let about = InvolvedObject { resource_version: Text::default(), ..told.involved.clone() };
         if !self.try_take_token(&about) {
-            debug!(reason = %told.reason, "an event is dropped: too many about one object");
+            debug!(reason = %told.reason, "dropping an event: too many for one object");
             return;
         }
         let group = (about, told.severity, told.reason.clone());
@@ -181,7 +181,7 @@ impl EventWriter {
             match self.create_or_patch(&told, &same).await {
                 Ok(()) => return,
                 Err(error) if error.is_transient() => {
-                    debug!(%error, "an event waits to be written");
+                    debug!(%error, "cannot write an event yet; will retry");
                     sleep(retry.next_delay()).await;
                 }
                 Err(error) if error.is_namespace_terminating() => return,
@@ -217,7 +217,7 @@ impl EventWriter {
         let (_, name) = told.involved.key();
         let made = self.api.create(event).await?;
         let made = object::Object::from(made);
-        debug!(name, "told");
+        debug!(name, "recorded an event");
         if self.written.len() >= MAX_CACHE_ENTRIES {
             self.written.clear(); // at worst an event is written again
         }
