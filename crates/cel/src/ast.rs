@@ -7,12 +7,14 @@ use crate::{source::SourcePosition, value::Value};
 /// The id of a node; positions, types and overloads are looked up by it.
 pub(crate) type Id = usize;
 
+/// A node of the syntax tree.
 #[derive(Clone, Debug)]
 pub(crate) struct Expr {
     pub(crate) id: Id,
     pub(crate) kind: ExprKind,
 }
 
+/// The kind of a node, with its children.
 #[derive(Clone, Debug)]
 pub(crate) enum ExprKind {
     /// A part of the source that could not be parsed.
@@ -29,6 +31,7 @@ pub(crate) enum ExprKind {
     Fold(Box<Comprehension>),
 }
 
+/// The value of a literal.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Literal {
     Null,
@@ -56,12 +59,14 @@ pub(crate) struct Call {
     pub(crate) args: Vec<Expr>,
 }
 
+/// An element of a list literal; it may be optional (`?x`).
 #[derive(Clone, Debug)]
 pub(crate) struct Element {
     pub(crate) value: Expr,
     pub(crate) optional: bool,
 }
 
+/// An entry of a map literal; it may be optional.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: Expr,
@@ -69,6 +74,7 @@ pub(crate) struct Entry {
     pub(crate) optional: bool,
 }
 
+/// A field of an object literal; it may be optional.
 #[derive(Clone, Debug)]
 pub(crate) struct Field {
     pub(crate) id: Id,

@@ -26,6 +26,7 @@ pub struct DeclType {
     min_size: i64,
 }
 
+/// The kind of a declaration, with those of its parts.
 #[derive(Debug)]
 pub(crate) enum DeclKind {
     IntOrText,

@@ -9,6 +9,7 @@ pub struct Error {
     reason: Reason,
 }
 
+/// The category of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// A value that the expression cannot handle. `&&` and `||` absorb the error if the other side decides.

@@ -98,6 +98,7 @@ pub(crate) fn apply<'a>(
     outcome.map_err(|error| if error.is_no_overload() { refused(function, &types) } else { error })
 }
 
+/// The state of an evaluation.
 pub(crate) struct Evaluator<'a> {
     pub(crate) program: &'a Program,
     pub(crate) bindings: &'a Bindings<'a>,
@@ -106,6 +107,7 @@ pub(crate) struct Evaluator<'a> {
     pub(crate) slots: Vec<ScopeVariable<'a>>,
 }
 
+/// A variable of a comprehension.
 pub(crate) struct ScopeVariable<'a> {
     pub(crate) name: &'a str,
     value: EvalResult<'a>,

@@ -149,6 +149,7 @@ pub struct Bindings<'a> {
     bound: Vec<(&'a str, Binding<'a>)>,
 }
 
+/// The value of a variable.
 #[derive(Debug)]
 pub(crate) enum Binding<'a> {
     Value(Value<'a>),

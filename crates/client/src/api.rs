@@ -1,5 +1,5 @@
-//! All objects of one resource: typed (`Api::<Pod>::new`) or as trees
-//! (`Api::<Value>::of`), with the same words.
+//! Access to all objects of one resource: typed (`Api::<Pod>::new`) or as `Value` (`Api::<Value>::for_resource`), with
+//! the same methods.
 
 use std::{collections::VecDeque, marker::PhantomData};
 
@@ -14,19 +14,20 @@ use crate::{
     Selectors, Watch, WatchEvent, WatchStart, codec, resource::query, watch::watch_timeout_seconds,
 };
 
-/// Lists are read in pages of this size where nobody says otherwise.
+/// Default page size of lists.
 const DEFAULT_PAGE_SIZE: u32 = 500;
 
-/// A tree, or a view of one.
+/// A `Value`, or a typed view of one.
 pub trait ApiObject: From<Value> + Into<Value> + Send + 'static {}
 impl<T: From<Value> + Into<Value> + Send + 'static> ApiObject for T {}
 
+/// Access to the objects of one resource.
 #[derive(Debug)]
 pub struct Api<K> {
     client: Client,
     resource: ApiResource,
     namespace: Text,
-    /// Further words in the query of writes.
+    /// Additional query parameters of writes.
     write_params: Vec<(&'static str, Text)>,
     kind: PhantomData<fn() -> K>,
 }
@@ -55,17 +56,17 @@ impl<K: ApiObject> Api<K> {
         Self { client: client.clone(), resource, namespace, write_params: words, kind: PhantomData }
     }
 
-    /// Only those of a namespace; it counts where an object or key names none.
+    /// Restricts the API to a namespace. It is the default for objects and keys without one.
     pub fn namespaced(&self, namespace: &str) -> Self {
         Self { namespace: namespace.into(), ..self.clone() }
     }
 
-    /// The same objects; what is written through this is written because of `cause`.
+    /// The same API; its writes carry `cause` in a header.
     pub fn with_cause(&self, cause: &WriteCause) -> Self {
         Self { client: self.client.with_cause(cause), ..self.clone() }
     }
 
-    /// The same objects; writes carry a further parameter (dryRun, fieldValidation).
+    /// The same API; its writes have an additional query parameter (dryRun, fieldValidation).
     pub fn with_write_param(&self, name: &'static str, value: &str) -> Self {
         let mut this = self.clone();
         this.write_params.push((name, value.into()));
@@ -85,7 +86,7 @@ impl<K: ApiObject> Api<K> {
         self.read(Method::GET, &path, codec::MEDIA_TYPE, Bytes::new()).await.map(K::from)
     }
 
-    /// One page of what is selected.
+    /// Lists one page of the selected objects.
     pub async fn list(
         &self,
         selection: &Selectors,
@@ -115,7 +116,7 @@ impl<K: ApiObject> Api<K> {
         })
     }
 
-    /// All that is selected, at one revision, read page by page.
+    /// Lists all selected objects at one revision, page by page.
     pub async fn list_all(&self, selection: &Selectors) -> Result<ObjectList<K>, Error> {
         let mut page = ListParams { limit: DEFAULT_PAGE_SIZE, ..ListParams::default() };
         let mut all = self.list(selection, &page).await?;
@@ -134,7 +135,7 @@ impl<K: ApiObject> Api<K> {
         self.read(Method::POST, &path, codec::MEDIA_TYPE, codec::encode(&object)).await.map(K::from)
     }
 
-    /// Replaces an object; if it has a resource version, only that version.
+    /// Replaces an object. If it has a resourceVersion, that is a precondition.
     pub async fn update(&self, object: K) -> Result<K, Error> {
         self.replace(object.into(), "").await.map(K::from)
     }
@@ -168,7 +169,7 @@ impl<K: ApiObject> Api<K> {
         }
     }
 
-    /// Deletes all that is selected.
+    /// Deletes all selected objects.
     pub async fn delete_collection(
         &self,
         selection: &Selectors,
@@ -181,7 +182,7 @@ impl<K: ApiObject> Api<K> {
         self.read(Method::DELETE, &path, codec::MEDIA_TYPE, body).await.map(drop)
     }
 
-    /// A server that cannot begin a watch with a list is asked for one first.
+    /// Starts a watch. If the server does not support sendInitialEvents, lists first.
     pub async fn watch(&self, selection: &Selectors, start: WatchStart) -> Result<Watch<K>, Error> {
         match self.open_watch(selection, start).await {
             Err(error)
@@ -203,7 +204,7 @@ impl<K: ApiObject> Api<K> {
         self.client.call(Method::GET, &path, codec::MEDIA_TYPE, Bytes::new()).await
     }
 
-    /// `binding`, `eviction`, `token`.
+    /// Creates a subresource: `binding`, `eviction`, `token`.
     pub async fn create_subresource(
         &self,
         key: &NamespacedName,
@@ -214,7 +215,7 @@ impl<K: ApiObject> Api<K> {
         self.client.call(Method::POST, &path, codec::MEDIA_TYPE, codec::encode(body)).await
     }
 
-    /// `scale`, `status`, `approval`.
+    /// Updates a subresource: `scale`, `status`, `approval`.
     pub async fn update_subresource(
         &self,
         key: &NamespacedName,
@@ -314,7 +315,7 @@ impl<K: ApiObject> Api<K> {
         }
     }
 
-    /// The object with the names of its kind, which typed ones and list items lack.
+    /// Sets apiVersion and kind, which typed objects and list items lack.
     fn with_type_meta(&self, mut object: Value) -> Value {
         if object["apiVersion"].is_null() {
             object["apiVersion"] = self.resource.api_version().into();
@@ -325,7 +326,7 @@ impl<K: ApiObject> Api<K> {
         object
     }
 
-    /// The query of writes.
+    /// The query string of writes.
     fn write_query(&self) -> String {
         let mut words = vec![("fieldManager", self.client.field_manager())];
         words.extend(self.write_params.iter().map(|(name, value)| (*name, value.as_str())));

@@ -1,4 +1,4 @@
-//! Who we say we are, in the Authorization header.
+//! Client credentials in the Authorization header.
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
@@ -8,35 +8,34 @@ use http::HeaderValue;
 
 use crate::{Error, exec::ExecCredentialPlugin, tls};
 
-/// Secrets are never shown.
+/// Credentials. Debug output does not show secrets.
 #[derive(Clone, Default)]
 pub enum Auth {
-    /// The connection says it: a certificate, a socket, a pipe.
+    /// The connection itself authenticates: a client certificate, a unix socket or a pipe.
     #[default]
     None,
     Token(String),
-    /// Read for each request: such tokens are renewed every hour.
+    /// Read for each request, because such tokens are renewed every hour.
     TokenFile(PathBuf),
     Basic {
         user: String,
         password: String,
     },
-    /// A program gives a token or a certificate.
+    /// A credential plugin provides a token or a certificate.
     Exec(Arc<ExecCredentialPlugin>),
-    /// Somebody in this process gives tokens.
+    /// A token source in this process.
     TokenSource(Arc<dyn TokenSource>),
 }
 
-/// Gives tokens, and new ones when they become old. What it gives is kept by it: it is
-/// asked for each request.
+/// Provides tokens and renews them. It is called for each request, so it must cache them.
 pub trait TokenSource: Send + Sync {
     fn token(&self) -> BoxFuture<'_, Result<String, Error>>;
 
-    /// The last token was refused.
+    /// Called when the server has rejected the last token.
     fn invalidate(&self);
 }
 
-/// What others give may change: only those who say nothing are surely the same.
+/// Credentials may change over time, so only two `None` are equal.
 impl PartialEq for Auth {
     fn eq(&self, other: &Self) -> bool {
         matches!((self, other), (Self::None, Self::None))
@@ -57,7 +56,7 @@ impl fmt::Debug for Auth {
 }
 
 impl Auth {
-    /// The header's value, if there is one to send.
+    /// The value of the Authorization header, if any.
     pub(crate) async fn header(&self) -> Result<Option<HeaderValue>, Error> {
         let text = match self {
             Self::None => return Ok(None),
@@ -81,7 +80,7 @@ impl Auth {
         Ok(Some(value))
     }
 
-    /// Certificate and key, if a program gives them.
+    /// Certificate and key, if a credential plugin provides them.
     pub(crate) async fn certificate(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>, Error> {
         match self {
             Self::Exec(exec) => Ok(exec.credential().await?.pair),
@@ -89,7 +88,7 @@ impl Auth {
         }
     }
 
-    /// The server did not believe us: whether it is worth to ask again.
+    /// Called after 401 Unauthorized. Returns whether to retry with new credentials.
     pub(crate) async fn on_unauthorized(&self) -> bool {
         match self {
             Self::Exec(exec) => {

@@ -1,4 +1,4 @@
-//! Why a write happens, as a header: JSON in one line of ASCII.
+//! The cause of a write as an HTTP header: JSON on one line, in ASCII.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use object::{NamespacedName, Value, WriteCause, from_json, to_json};
 pub const CAUSE_HEADER: &str = "tiphys-cause";
 const LARGEST: usize = 4096;
 
-/// `None` if the cause is too long to be sent.
+/// Encodes a cause; `None` if it is too long.
 pub fn cause_to_header(cause: &WriteCause) -> Option<HeaderValue> {
     let mut tree = Value::object();
     tree["rule"] = cause.reason.clone().into();

@@ -1,4 +1,4 @@
-//! One identity at one server.
+//! An API client for one server and one user.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,10 +16,10 @@ use crate::{
     http2_connection::Body, pool::Pool,
 };
 
-/// How often a server that asks for patience is asked again.
+/// Maximum number of retries when the server sends Retry-After.
 const MAX_RETRIES: usize = 10;
 
-/// Cheap to clone; clones share connections.
+/// An API client. Clones are cheap and share connections.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub(crate) pool: Arc<Pool>,
@@ -44,7 +44,7 @@ impl Client {
         }
     }
 
-    /// The same, whose writes happen because of `cause`.
+    /// The same client; its writes carry `cause`.
     pub fn with_cause(&self, cause: &WriteCause) -> Self {
         let mut this = self.clone();
         match cause_to_header(cause) {
@@ -54,7 +54,7 @@ impl Client {
         this
     }
 
-    /// The same, under another user agent.
+    /// The same client with another user agent.
     pub fn with_user_agent(&self, agent: &str) -> Self {
         let mut this = self.clone();
         if let Ok(agent) = HeaderValue::try_from(agent) {
@@ -63,7 +63,7 @@ impl Client {
         this
     }
 
-    /// The same, whose writes are of another field manager.
+    /// The same client with another field manager.
     pub fn with_field_manager(&self, manager: &str) -> Self {
         Self { manager: manager.into(), ..self.clone() }
     }
@@ -78,7 +78,7 @@ impl Client {
         &self.config
     }
 
-    /// Where objects are meant to be when nobody says so.
+    /// The namespace of objects that specify none.
     pub fn default_namespace(&self) -> &str {
         &self.config.namespace
     }
@@ -87,8 +87,8 @@ impl Client {
         &self.manager
     }
 
-    /// Sends anything; what the server says, good or bad, is the answer. Its head
-    /// comes within the timeout, its body may take for ever.
+    /// Sends a request and returns the response, whatever its status. The headers must arrive within the timeout; the
+    /// body may take any time.
     pub async fn request(
         &self,
         method: Method,
@@ -128,7 +128,7 @@ impl Client {
         }
     }
 
-    /// Sends a request and reads the object in the answer, all within the timeout.
+    /// Sends a request and decodes the object in the response, all within the timeout.
     pub async fn call(
         &self,
         method: Method,
@@ -149,8 +149,7 @@ impl Client {
         codec::decode(&bytes.map_err(|_| Error::unavailable("no answer in time"))??)
     }
 
-    /// Lets go of all connections; what is under way goes on. New ones show renewed
-    /// certificates.
+    /// Closes all connections after the requests in flight. New connections use renewed certificates.
     pub async fn reconnect(&self) {
         self.pool.clear().await;
     }
@@ -196,14 +195,14 @@ impl Client {
     }
 }
 
-/// How long the server wants us to wait, if it wants us to come again.
+/// The Retry-After delay, if the server asks for a retry.
 fn retry_after(answer: &Response) -> Option<Duration> {
     let busy = answer.status == StatusCode::TOO_MANY_REQUESTS || answer.status.is_server_error();
     let after = answer.headers.get(RETRY_AFTER).filter(|_| busy)?;
     Some(bounded_wait(Duration::from_secs(after.to_str().ok()?.parse().ok()?)))
 }
 
-/// The text of a Warning header: `299 - "text"`, with its quotes escaped.
+/// The text of a Warning header: `299 - "text"`, unescaped.
 fn warning_text(header: &str) -> String {
     let quoted = header.split_once('"').map_or(header, |(_, rest)| rest);
     quoted.strip_suffix('"').unwrap_or(quoted).replace("\\\"", "\"").replace("\\\\", "\\")

@@ -1,4 +1,4 @@
-//! Between trees and bytes. All that knows the media type is here.
+//! Encoding and decoding of objects. Only this module knows the media type.
 
 use bytes::Bytes;
 use object::{Status, Value, from_json, to_json};
@@ -6,7 +6,7 @@ use object::{Status, Value, from_json, to_json};
 use crate::Error;
 
 pub(crate) const MEDIA_TYPE: &str = "application/json";
-/// Some documents have a type of their own.
+/// Some documents have their own media types.
 pub(crate) const ACCEPTED: &str = "application/json, */*";
 
 pub(crate) fn encode(object: &Value) -> Bytes {
@@ -17,8 +17,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Value, Error> {
     from_json(bytes).map_err(|error| Error::Decode(error.to_string()))
 }
 
-/// The error that an answer with a failure code carries; made up, if it is not
-/// one of the API's own.
+/// The error for a response with a failure status: the Status in the body, or a synthesized one.
 pub(crate) fn failure(code: u16, body: &[u8]) -> Error {
     let code = i32::from(code);
     match from_json(body) {
@@ -36,7 +35,7 @@ pub(crate) fn failure(code: u16, body: &[u8]) -> Error {
     }
 }
 
-/// Whether a tree is a Status, and which.
+/// The value as a Status, if it is one.
 pub(crate) fn as_status(tree: &Value) -> Option<&Status> {
     (tree["kind"].as_str() == Some("Status") && tree["apiVersion"].as_str() == Some("v1"))
         .then(|| <Status as object::View>::view(tree))

@@ -1,4 +1,4 @@
-//! All a client must know, gathered once.
+//! Configuration of a client.
 
 use std::{fmt, path::Path, sync::Arc, time::Duration};
 
@@ -12,25 +12,27 @@ use crate::{
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const TIMEOUT: Duration = Duration::from_mins(1);
 
+/// The configuration of a client.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub connect: Arc<dyn Connector>,
-    /// Below what path the server is; mostly empty.
+    /// Base path of the server's URL; usually empty.
     pub base: String,
     pub auth: Auth,
     /// Sent with every request.
     pub headers: HeaderMap,
     pub user_agent: String,
-    /// Who manages the fields that are written; empty: the server goes by the user agent.
+    /// The field manager of writes; if empty, the server derives it from the user agent.
     pub field_manager: String,
-    /// Where objects are meant to be when nobody says so.
+    /// The namespace of objects that specify none.
     pub namespace: String,
-    /// How long any request but a watch may take.
+    /// Timeout of all requests but watches.
     pub timeout: Duration,
-    /// Who hears the server's warnings; absent: the log.
+    /// Handler of the server's warnings; they are logged if there is none.
     pub on_warning: Option<OnWarning>,
 }
 
+/// A handler of the server's warnings.
 #[derive(Clone)]
 pub struct OnWarning(pub(crate) Arc<dyn Fn(&str) + Send + Sync>);
 
@@ -63,8 +65,8 @@ impl Config {
         Self::new(Arc::new(pipe))
     }
 
-    /// As the service account of the pod that this runs in; `host` and `port` are
-    /// its KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT.
+    /// The configuration of the pod's service account. `host` and `port` come from KUBERNETES_SERVICE_HOST and
+    /// KUBERNETES_SERVICE_PORT.
     pub fn in_cluster(host: &str, port: u16) -> Result<Self, Error> {
         let folder = Path::new(SERVICE_ACCOUNT);
         let auth = Auth::TokenFile(folder.join("token"));
@@ -99,7 +101,7 @@ impl Config {
         Self { field_manager: manager.into(), ..self }
     }
 
-    /// Empty keeps what is there.
+    /// Sets the namespace; an empty one changes nothing.
     #[must_use]
     pub fn namespace(self, namespace: &str) -> Self {
         if namespace.is_empty() { self } else { Self { namespace: namespace.into(), ..self } }

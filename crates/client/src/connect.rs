@@ -1,5 +1,4 @@
-//! Ways to a server. Each gives streams of bytes; what is said on them is the
-//! same everywhere.
+//! Connectors: TCP, TLS, unix socket and in-process pipe. Each provides byte streams for the same HTTP protocol.
 
 use std::{
     fmt,
@@ -26,25 +25,27 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use crate::{Proxy, TlsOptions, proxy::ProxyKind, resolve::resolve, verify::go_tls_error};
 
 const DIAL: Duration = Duration::from_secs(10);
-/// A socket's address has room for no more.
+/// Maximum length of a unix socket path.
 const LONGEST_PATH: usize = 107;
 const PIPE_BUFFER: usize = 64 * 1024;
 
+/// A byte stream to a server.
 pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionUse {
     Requests,
-    /// One request that turns into a stream, which HTTP/2 cannot do.
+    /// A request that is upgraded to a stream, which HTTP/2 cannot do.
     Upgrade,
 }
 
+/// An open connection.
 pub struct Connection {
     pub io: Box<dyn Io>,
     pub http2: bool,
-    /// Whether the peer may vanish without a word, and must be asked.
+    /// Whether the peer may disappear silently, so that pings are needed.
     pub remote: bool,
 }
 
@@ -56,6 +57,7 @@ impl fmt::Debug for Connection {
 
 pub type ConnectFuture<'a> = Pin<Box<dyn Future<Output = io::Result<Connection>> + Send + 'a>>;
 
+/// Opens connections to a server.
 pub trait Connector: fmt::Debug + Send + Sync {
     fn connect(&self, purpose: ConnectionUse) -> ConnectFuture<'_>;
 
@@ -64,7 +66,7 @@ pub trait Connector: fmt::Debug + Send + Sync {
         "http"
     }
 
-    /// What the Host header says.
+    /// The value of the Host header.
     #[expect(clippy::unnecessary_literal_bound, reason = "others keep theirs")]
     fn authority(&self) -> &str {
         "localhost"
@@ -77,24 +79,24 @@ pub struct TcpConnector {
     pub host: String,
     pub port: u16,
     pub tls: Option<Arc<TlsOptions>>,
-    /// Who stands between.
+    /// The proxy to connect through.
     pub proxy: Option<Proxy>,
-    /// Which addresses may be dialled.
+    /// The IP addresses that may be dialled.
     pub allowed: Addresses,
     authority: String,
 }
 
-/// Addresses that may be dialled for somebody else. They are looked at after the name was
-/// resolved, and what was looked at is what is dialled.
+/// The IP addresses that may be dialled on behalf of a user. They are checked after name resolution, and the checked
+/// addresses are the ones that are dialled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Addresses {
     #[default]
     All,
-    /// Global unicast as Go says it: not this machine, not a link, not a group, not nobody.
+    /// Global unicast addresses as Go defines them: no loopback, link-local, multicast or unspecified address.
     GlobalUnicast,
 }
 
-/// What is said of an address that may not be dialled.
+/// The error message for an address that may not be dialled.
 pub const ADDRESS_NOT_ALLOWED: &str = "address not allowed";
 
 impl Addresses {
@@ -118,11 +120,11 @@ impl Addresses {
     }
 }
 
-/// A unix socket: whoever can open it is somebody.
+/// A unix socket. The server authenticates clients by their access to it.
 #[derive(Clone, Debug)]
 pub struct UnixConnector(pub PathBuf);
 
-/// A way within the process. The server gets the other ends.
+/// An in-process connection. The server gets the other ends of the pipes.
 #[derive(Clone, Debug)]
 pub struct PipeConnector {
     ends: mpsc::Sender<DuplexStream>,
@@ -137,25 +139,25 @@ impl TcpConnector {
         Self { host, port, tls, proxy: None, allowed, authority }
     }
 
-    /// The same, if it is at an address that may be dialled.
+    /// The same connector, restricted to some addresses.
     #[must_use]
     pub fn only(self, allowed: Addresses) -> Self {
         Self { allowed, ..self }
     }
 
-    /// The same, through somebody in between.
+    /// The same connector, through a proxy.
     #[must_use]
     pub fn with_proxy(self, proxy: Option<Proxy>) -> Self {
         Self { proxy, ..self }
     }
 
-    /// A connection to the server, or to who stands between and has made way.
+    /// Connects to the server, directly or through the proxy.
     async fn dial(&self) -> io::Result<Box<dyn Io>> {
         let Some(proxy) = &self.proxy else {
             let addresses = self.addresses().await?;
             return Ok(Box::new(reach(addresses, self.port).await?));
         };
-        // Who stands between resolves names anew, unless they are addresses already.
+        // The proxy resolves names itself, so it gets an address where addresses are restricted.
         let target = match self.allowed {
             Addresses::All => self.host.clone(),
             Addresses::GlobalUnicast => {
@@ -178,7 +180,7 @@ impl TcpConnector {
         Ok(io)
     }
 
-    /// The addresses of the host, all of which may be dialled.
+    /// The addresses of the host; an error if one of them may not be dialled.
     async fn addresses(&self) -> io::Result<Vec<IpAddr>> {
         let addresses = resolve(&self.host).await?;
         match addresses.iter().all(|address| self.allowed.allow(*address)) {
@@ -200,7 +202,7 @@ impl TcpConnector {
     }
 }
 
-/// A connection to the first of the addresses where somebody answers.
+/// Connects to the first address that accepts.
 async fn reach(addresses: Vec<IpAddr>, port: u16) -> io::Result<TcpStream> {
     let mut last = no_address();
     for address in addresses {
@@ -222,7 +224,7 @@ fn no_address() -> io::Error {
     io::Error::new(ErrorKind::NotFound, "the name has no address")
 }
 
-/// TLS with whoever proves to be `name`.
+/// Performs the TLS handshake with the server `name`.
 async fn tls_handshake<S: Io>(
     config: ClientConfig,
     name: &str,
@@ -233,7 +235,7 @@ async fn tls_handshake<S: Io>(
     timeout(DIAL, shake).await.map_err(|_| ErrorKind::TimedOut)?.map_err(go_tls_error)
 }
 
-/// Why nobody was reached, in the words that users of Kubernetes know.
+/// The error of a failed connection, in Go's words.
 fn dial_error(target: SocketAddr, kind: ErrorKind, why: &str) -> io::Error {
     let why = why.split(" (os error").next().unwrap_or_default().to_lowercase();
     let why = if why.is_empty() { "i/o timeout".to_owned() } else { format!("connect: {why}") };
@@ -271,7 +273,7 @@ impl Connector for UnixConnector {
     }
 }
 
-/// A path to a socket that fits into an address, and what must live as long.
+/// A path to a socket that is short enough, and a descriptor that must be kept open for it.
 fn shorten_socket_path(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Ok((path.to_owned(), None));
@@ -285,7 +287,7 @@ fn shorten_socket_path(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
 }
 
 impl PipeConnector {
-    /// A pipe, and where the server finds the far ends.
+    /// Creates a pipe connector, and the receiver on which the server gets the other ends.
     pub fn new() -> (Self, mpsc::Receiver<DuplexStream>) {
         let (ends, far) = mpsc::channel(16);
         (Self { ends }, far)

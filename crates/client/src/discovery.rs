@@ -1,4 +1,4 @@
-//! Which resources the server has, and what users call them.
+//! API discovery, and mapping of names to resources.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, header::ACCEPT};
@@ -9,7 +9,7 @@ use crate::{ApiResource, Client, Error, codec};
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// A resource, as discovery describes it.
+/// A resource as described by discovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiscoveredResource {
     pub resource: ApiResource,
@@ -18,16 +18,16 @@ pub struct DiscoveredResource {
     pub categories: Vec<Text>,
     pub verbs: Vec<Text>,
     pub subresources: Vec<Text>,
-    /// Whether this is the version that the server prefers.
+    /// Whether this is the group's preferred version of the resource.
     pub preferred: bool,
 }
 
-/// Names to resources. Core first, then groups and versions in the server's order.
+/// Maps names to resources. Core first, then groups and versions in the server's order.
 #[derive(Clone, Debug, Default)]
 pub struct RestMapper {
     pub found: Vec<DiscoveredResource>,
-    /// Groups with their versions that somebody else serves, and does not say what: there may be
-    /// more than what was found.
+    /// Group versions whose aggregated API server does not respond (stale discovery): there may be more resources than
+    /// were found.
     pub stale: Vec<Text>,
 }
 
@@ -54,8 +54,8 @@ impl Client {
 }
 
 impl RestMapper {
-    /// The resource a user means: plural, singular, short name or kind, alone or
-    /// with group (`deployments.apps`) or version and group (`deployments.v1.apps`).
+    /// The resource that a user means: plural, singular, short name or kind, alone, with group (`deployments.apps`), or
+    /// with version and group (`deployments.v1.apps`).
     pub fn resource_for(&self, name: &str) -> Option<&DiscoveredResource> {
         let name = name.to_ascii_lowercase();
         if let Some(found) = self.pick(|found| found.matches_name(&name)) {
@@ -79,12 +79,12 @@ impl RestMapper {
         })
     }
 
-    /// The resource of a kind in the version that the server prefers.
+    /// The resource of a kind in the server's preferred version.
     pub fn preferred(&self, group: &str, kind: &str) -> Option<&DiscoveredResource> {
         self.pick(|found| found.resource.group == group && found.resource.kind == kind)
     }
 
-    /// What is missing, in upstream's words; `None`: nothing.
+    /// Upstream's error message if discovery is incomplete.
     pub fn incomplete(&self) -> Option<String> {
         let each = |stale: &Text| format!("{stale}: stale GroupVersion discovery: {stale}");
         let each: Vec<String> = self.stale.iter().map(each).collect();
@@ -92,13 +92,13 @@ impl RestMapper {
         (!each.is_empty()).then(|| format!("{what}: {}", each.join(", ")))
     }
 
-    /// All that `kubectl get CATEGORY` shows.
+    /// All resources in a category, as for `kubectl get CATEGORY`.
     pub fn category(&self, name: &str) -> Vec<&DiscoveredResource> {
         let named = self.found.iter().filter(|found| found.preferred);
         named.filter(|found| found.categories.iter().any(|category| category == name)).collect()
     }
 
-    /// Of a resource the first version counts that has it: the group's first may not.
+    /// Reads a group. The preferred version of a resource is the first that has it, which may not be the group's first.
     fn read_group(&mut self, group: &Value) {
         let name = group["metadata"]["name"].as_str().unwrap_or_default();
         let begin = self.found.len();

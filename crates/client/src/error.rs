@@ -1,19 +1,20 @@
-//! What can go wrong, by what a caller can do about it.
+//! Errors of the client, by what a caller can do about them.
 
 use object::Status;
 
+/// Why a request failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// The server's own words.
+    /// The server returned an error Status.
     #[error("{}", .0.message())]
     Status(Status),
-    /// The server cannot be reached, or did not answer in time: try again.
+    /// The server cannot be reached, or did not respond in time: retry.
     #[error("the server is not available: {0}")]
     Unavailable(String),
-    /// The answer makes no sense.
-    #[error("the answer is not readable: {0}")]
+    /// The response is malformed.
+    #[error("cannot decode the response: {0}")]
     Decode(String),
-    /// The request could not even be made: a bad name, a bad configuration.
+    /// The request could not be built: an invalid name or configuration.
     #[error("{0}")]
     Invalid(String),
 }
@@ -31,13 +32,13 @@ impl Error {
         self.status().is_some_and(|status| status.has_reason("AlreadyExists"))
     }
 
-    /// Somebody was faster, or a precondition does not hold.
+    /// The resourceVersion is stale, or another precondition failed.
     pub fn is_conflict(&self) -> bool {
         self.status()
             .is_some_and(|status| status.code() == 409 && !status.has_reason("AlreadyExists"))
     }
 
-    /// The resource version is too old: list again.
+    /// The resourceVersion is too old: list again.
     pub fn is_gone(&self) -> bool {
         self.has(410, "Expired") || self.has(410, "Gone")
     }
@@ -58,14 +59,14 @@ impl Error {
         self.has(400, "BadRequest")
     }
 
-    /// Whether the namespace of the object is on its way out.
+    /// Whether the namespace of the object is terminating.
     pub fn is_namespace_terminating(&self) -> bool {
         self.status().and_then(|status| status.details()).is_some_and(|details| {
             details.causes().iter().any(|cause| cause.reason() == "NamespaceTerminating")
         })
     }
 
-    /// Whether the same request may well succeed a little later.
+    /// Whether the same request may succeed later.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unavailable(_) => true,

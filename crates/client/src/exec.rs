@@ -1,4 +1,4 @@
-//! Credentials from a program (client.authentication.k8s.io/v1).
+//! Credential plugins (client.authentication.k8s.io/v1).
 
 use std::{fmt, io::IsTerminal, path::Path, process::Stdio, sync::Arc, time::Duration};
 
@@ -10,30 +10,32 @@ use crate::Error;
 const PLUGIN_TIMEOUT: Duration = Duration::from_mins(1);
 const LARGEST: u64 = 1 << 20;
 
+/// A credential plugin and its cached credential.
 pub struct ExecCredentialPlugin {
     pub command: String,
     pub args: Vec<String>,
     pub env: Vec<(String, String)>,
     pub api_version: String,
     pub install_hint: String,
-    /// Whether the program may talk with the user.
+    /// Whether the plugin may interact with the user.
     pub interactive: Interactive,
-    /// The cluster, told to programs that want to know.
+    /// The cluster information for plugins with `provideClusterInfo`.
     pub cluster: Option<Value>,
     pub clock: Arc<dyn Clock>,
     cached: Mutex<Option<Credential>>,
 }
 
-/// Whether a program may talk with the user.
+/// Whether a plugin may interact with the user (`interactiveMode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interactive {
     Never,
-    /// If there is somebody.
+    /// If stdin is a terminal.
     IfAvailable,
-    /// There must be somebody.
+    /// Stdin must be a terminal.
     Always,
 }
 
+/// A credential that a plugin returned.
 #[derive(Clone, Default)]
 pub(crate) struct Credential {
     pub(crate) token: Option<String>,
@@ -48,7 +50,7 @@ impl fmt::Debug for ExecCredentialPlugin {
 }
 
 impl ExecCredentialPlugin {
-    /// From the `exec` of a kubeconfig user.
+    /// Parses the `exec` section of a kubeconfig user.
     pub(crate) fn parse(tree: &Value, folder: &Path, cluster: Value) -> Result<Self, Error> {
         let text = |name: &str| tree[name].as_str().unwrap_or_default().to_owned();
         let api_version = text("apiVersion");
@@ -77,7 +79,7 @@ impl ExecCredentialPlugin {
                 return Err(Error::Invalid(why));
             }
         };
-        // A path in a file begins where the file is; a name is looked for.
+        // A path is relative to the kubeconfig; a name is searched in PATH.
         let command = text("command");
         let command = match command.contains('/') {
             true => folder.join(command).to_string_lossy().into_owned(),
@@ -100,9 +102,9 @@ impl ExecCredentialPlugin {
         })
     }
 
-    /// What the program said, as long as it is good.
+    /// The credential, cached until it expires.
     pub(crate) async fn credential(&self) -> Result<Credential, Error> {
-        let mut known = self.cached.lock().await; // held while it runs: once is enough
+        let mut known = self.cached.lock().await; // held while the plugin runs, so that it runs once
         if let Some(credential) = &*known
             && credential.expires.is_none_or(|end| self.clock.now() < end)
         {
@@ -149,7 +151,7 @@ impl ExecCredentialPlugin {
         read(&said, &self.api_version).map_err(|why| failed(&why))
     }
 
-    /// Whether the program can talk with the user, if it may.
+    /// Whether the plugin can interact with the user, if it may.
     fn is_interactive(&self) -> Result<bool, &'static str> {
         let there = std::io::stdin().is_terminal();
         match self.interactive {

@@ -1,4 +1,4 @@
-//! One connection, and the task that drives it.
+//! An HTTP/2 connection, and the task that drives it.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -16,10 +16,10 @@ use crate::Connection;
 
 pub(crate) type Body = Full<Bytes>;
 
-/// Requests at once on one connection, watches included. Fewer than any server's
-/// limit, or a request would wait for a watch to end.
+/// Maximum number of concurrent streams per connection, watches included. It is below any server's limit; otherwise a
+/// request would wait for a watch to end.
 const STREAMS: usize = 64;
-/// Streams that nobody reads must not use up the window that all share.
+/// A stream that is not read must not use up the connection's flow-control window.
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 32 * 1024 * 1024;
 const PING: Duration = Duration::from_secs(30);
@@ -29,11 +29,11 @@ const PONG: Duration = Duration::from_secs(15);
 #[derive(Clone, Debug)]
 pub(crate) struct Http2Connection {
     pub(crate) send: http2::SendRequest<Body>,
-    /// Every answer that is being read holds one.
+    /// Cloned for every response that is being read.
     open: Arc<()>,
 }
 
-/// A place on a connection.
+/// A permit for one stream of a connection.
 pub(crate) type StreamPermit = Arc<()>;
 
 impl Http2Connection {
@@ -51,7 +51,7 @@ impl Http2Connection {
         Ok(Self { send, open: Arc::new(()) })
     }
 
-    /// A place, unless the connection is closed or full.
+    /// A permit, unless the connection is closed or full.
     pub(crate) fn try_acquire(&self) -> Option<StreamPermit> {
         let taken = Arc::strong_count(&self.open) - 1;
         (!self.is_closed() && taken < STREAMS).then(|| self.open.clone())
@@ -62,8 +62,7 @@ impl Http2Connection {
     }
 }
 
-/// One request on an HTTP/1.1 connection of its own, which may then change into
-/// a plain stream.
+/// Sends one request on its own HTTP/1.1 connection, which may then be upgraded.
 pub(crate) async fn send_once(
     connected: Connection,
     request: Request<Body>,
@@ -73,17 +72,17 @@ pub(crate) async fn send_once(
     send.send_request(request).await
 }
 
-/// Runs a connection until its last user is gone.
+/// Drives a connection until its last user is gone.
 #[expect(clippy::disallowed_methods, reason = "the task ends with the connection that it drives")]
 fn drive(connection: impl Future<Output = hyper::Result<()>> + Send + 'static) {
     tokio::spawn(async move {
         if let Err(error) = connection.await {
-            debug!(%error, "a connection broke");
+            debug!(%error, "connection to the server failed");
         }
     });
 }
 
-/// What hyper says, with what it hides.
+/// The messages of an error and all its sources.
 pub(crate) fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! The file in which users keep clusters, credentials and the pairs of both.
+//! Kubeconfig files.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,14 +14,14 @@ use crate::{
     exec::ExecCredentialPlugin, oidc::OidcTokenSource, proxy_env::ProxyEnv, tls::Pem,
 };
 
-/// One or several files, read as one: of a name given twice the first counts.
+/// One or several files, merged: of entries with the same name the first counts.
 #[derive(Clone, Debug, Default)]
 pub struct Kubeconfig {
     files: Vec<(PathBuf, Value)>,
 }
 
 impl Kubeconfig {
-    /// Adds a file; `path` says where relative paths in it begin.
+    /// Adds a file; relative paths in it are relative to `path`.
     pub fn add(&mut self, path: &Path, text: &str) -> Result<(), Error> {
         let tree = yaml::from_yaml(text)
             .map_err(|error| Error::Invalid(format!("{}: {error}", path.display())))?;
@@ -42,12 +42,12 @@ impl Kubeconfig {
         texts.into_iter().find(|text| !text.is_empty())
     }
 
-    /// The configuration of a context; `None`: the current one.
+    /// The client configuration of a context; `None` for the current one.
     pub fn config(&self, context: Option<&str>) -> Result<Config, Error> {
         self.config_of(context, true)
     }
 
-    /// The same without what the user shows: for somebody else on the same server.
+    /// Like `config`, without the user's credentials.
     pub fn anonymous_config(&self, context: Option<&str>) -> Result<Config, Error> {
         self.config_of(context, false)
     }
@@ -99,7 +99,7 @@ struct Cluster<'a> {
 
 struct User<'a> {
     folder: &'a Path,
-    /// Where it is written, and under which name.
+    /// The file that contains the user, and the user's name in it.
     file: &'a Path,
     name: &'a str,
     tree: &'a Value,
@@ -131,7 +131,7 @@ fn connect(cluster: &Cluster<'_>, user: &User<'_>) -> Result<Config, Error> {
 }
 
 impl Cluster<'_> {
-    /// What a program that gives credentials is told of the cluster, if it asks.
+    /// The cluster information for credential plugins with `provideClusterInfo`.
     fn exec_info(&self) -> Result<Value, Error> {
         let mut told = Value::object();
         for name in ["server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url"] {
@@ -234,7 +234,7 @@ impl User<'_> {
     }
 }
 
-/// As a part of a header's name, which may not hold everything.
+/// Escapes a name for use in a header name.
 fn escaped(name: &str) -> String {
     let legal = |c: u8| c.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&c);
     let one = |c: u8| {
@@ -243,7 +243,7 @@ fn escaped(name: &str) -> String {
     name.bytes().map(one).collect()
 }
 
-/// `NAME-data`, or else the file in `NAME`.
+/// The data of `NAME-data`, or else the file of `NAME`.
 fn pem(folder: &Path, tree: &Value, name: &str) -> Result<Option<Pem>, Error> {
     if let Some(data) = tree[&*format!("{name}-data")].as_str().filter(|text| !text.is_empty()) {
         let data = BASE64_STANDARD

@@ -1,9 +1,8 @@
-//! The API as a client sees it, whatever the kind and however far away the
-//! server: behind TLS, a unix socket, or a pipe within the process.
+//! The API client, for built-in and custom kinds, over TLS, a unix socket or an in-process pipe.
 //!
 //! ```text
 //!  Config ── kubeconfig, service account, socket, pipe
-//!    └► Client ── request, upgrade: one pool of connections, one identity
+//!    └► Client ── request, upgrade: one connection pool, one user
 //!         └► Api<K> ── get, list, watch, create, update, patch, delete of one resource
 //! ```
 

@@ -1,5 +1,4 @@
-//! Tokens of an OpenID Connect provider, renewed when they are old: the `oidc`
-//! auth-provider of a kubeconfig.
+//! The `oidc` auth provider of a kubeconfig: ID tokens of an OpenID Connect provider, refreshed when they expire.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,14 +20,15 @@ use crate::{
     Auth, Client, Config, Error, Pem, TcpConnector, TlsOptions, TokenSource, resource::query,
 };
 
-/// A token that ends within this time is not used any more.
+/// A token that expires within this time is refreshed.
 const EXPIRY_MARGIN_SECONDS: i64 = 10;
 
+/// A token source that refreshes OIDC tokens.
 pub(crate) struct OidcTokenSource {
     issuer: String,
     client: (String, String),
     authorities: Option<Pem>,
-    /// Where new tokens are kept for the next program: the file, and the user's name in it.
+    /// Where new tokens are saved: the kubeconfig, and the user's name in it.
     file: PathBuf,
     name: String,
     clock: Arc<dyn Clock>,
@@ -77,7 +77,7 @@ impl OidcTokenSource {
         })
     }
 
-    /// A new token for the old one.
+    /// Refreshes the tokens.
     async fn renew(&self, old: &Tokens) -> Result<Tokens, Error> {
         if old.refresh.is_empty() {
             return Err(Error::Invalid(
@@ -140,7 +140,7 @@ impl OidcTokenSource {
         from_json(&answer.bytes().await?).map_err(|error| Error::Decode(error.to_string()))
     }
 
-    /// Keeps new tokens where the old ones were: the old ones may be good no more.
+    /// Saves new tokens in the kubeconfig, because the old ones may have become invalid.
     fn persist(&self, tokens: &Tokens) -> Result<(), String> {
         let text = std::fs::read_to_string(&self.file).map_err(|error| error.to_string())?;
         let mut tree = yaml::from_yaml(&text).map_err(|error| error.to_string())?;
@@ -162,13 +162,13 @@ impl OidcTokenSource {
 impl TokenSource for OidcTokenSource {
     fn token(&self) -> BoxFuture<'_, Result<String, Error>> {
         Box::pin(async {
-            let mut tokens = self.tokens.lock().await; // held while it is renewed: once is enough
+            let mut tokens = self.tokens.lock().await; // held during the refresh, so that it happens once
             let good = expires(&tokens.id)
                 .is_some_and(|end| self.clock.now() + EXPIRY_MARGIN_SECONDS < end);
             if !good || tokens.refused {
                 let new = self.renew(&tokens).await?;
                 if let Err(why) = self.persist(&new) {
-                    warn!(file = %self.file.display(), why, "a renewed token is not kept");
+                    warn!(file = %self.file.display(), why, "cannot save the refreshed token in the kubeconfig");
                 }
                 *tokens = new;
             }
@@ -183,7 +183,7 @@ impl TokenSource for OidcTokenSource {
     }
 }
 
-/// When a token ends, in seconds since 1970.
+/// The expiry time of a token in seconds since 1970.
 fn expires(token: &str) -> Option<i64> {
     let claims = BASE64_URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
     from_json(&claims).ok()?["exp"].as_i64()

@@ -1,8 +1,8 @@
-//! What requests may say besides the object, and what lists and deletes answer.
+//! Parameters of requests, and results of lists and deletions.
 
 use object::{DeleteOptions, Preconditions, Text, Value};
 
-/// Which objects are meant; empty: all.
+/// Label and field selectors; empty selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Selectors {
     pub labels: Text,
@@ -19,35 +19,36 @@ impl Selectors {
     }
 }
 
-/// Which part of a list, and how fresh.
+/// Paging and consistency of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListParams {
-    /// At most that many objects; 0: all.
+    /// Maximum number of objects; 0 means all.
     pub limit: u32,
-    /// Where the last page ended.
+    /// The continue token of the previous page.
     pub continue_: String,
-    /// Empty: the newest state. `"0"`: any. Else at least that old.
+    /// Empty: the most recent. `"0"`: any version. Otherwise not older than this.
     pub resource_version: String,
-    /// `Exact` or `NotOlderThan`; empty: the server's choice.
+    /// `Exact` or `NotOlderThan`; empty leaves it to the server.
     pub resource_version_match: String,
 }
 
+/// One page of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectList<K> {
     pub items: Vec<K>,
     pub revision: u64,
-    /// Where the next page begins; empty on the last.
+    /// The continue token of the next page; empty on the last page.
     pub continue_: String,
     pub remaining: Option<i64>,
 }
 
-/// A change to an object.
+/// A patch of an object.
 #[derive(Clone, Debug)]
 pub enum Patch {
     Json(Value),
     Merge(Value),
     Strategic(Value),
-    /// Server-side apply; `force` takes over fields that others manage.
+    /// Server-side apply; `force` takes over fields of other managers.
     Apply {
         object: Value,
         manager: String,
@@ -55,20 +56,20 @@ pub enum Patch {
     },
 }
 
-/// What a delete asks for.
+/// Options of a deletion.
 #[derive(Clone, Debug, Default)]
 pub struct DeleteParams {
-    /// How long the object may take; as long as it says itself, if absent.
+    /// Grace period in seconds; `None` for the object's own.
     pub grace_seconds: Option<i64>,
-    /// Only the object with this uid is meant; empty: whichever has the name.
+    /// Precondition: the uid; empty for any.
     pub uid: Text,
-    /// Only in this version; empty: in any.
+    /// Precondition: the resourceVersion; empty for any.
     pub resource_version: Text,
     pub propagation: Option<Propagation>,
     pub dry_run: bool,
 }
 
-/// What becomes of those that a deleted object owns.
+/// What happens to the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
     Orphan,
@@ -76,17 +77,17 @@ pub enum Propagation {
     Foreground,
 }
 
-/// What has become of a deleted object.
+/// The result of a deletion.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DeleteResult<T> {
-    /// It is still there, and on its way out.
+    /// The object still exists and is terminating.
     Terminating(T),
-    /// It is no more. What it was, if the server says so.
+    /// The object has been deleted. Contains its last state if the server returned it.
     Gone(Option<T>),
 }
 
 impl DeleteParams {
-    /// The object with this uid and no other of its name.
+    /// Deletes only the object with this uid.
     pub fn with_uid(uid: impl Into<Text>) -> Self {
         Self { uid: uid.into(), ..Self::default() }
     }

@@ -1,5 +1,5 @@
-//! The connections of a client: HTTP/2 ones are shared, and more are opened when
-//! they are full; a server that only knows HTTP/1.1 gets one per request.
+//! The connection pool of a client. HTTP/2 connections are shared, and further ones are opened when they are full; with
+//! an HTTP/1.1 server each request has its own connection.
 
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use crate::{
     http2_connection::{self, Body, Http2Connection, StreamPermit},
 };
 
+/// The open connections of a client.
 #[derive(Debug)]
 pub(crate) struct Pool {
     connect: Arc<dyn Connector>,
@@ -28,8 +29,8 @@ impl Pool {
         Self { connect, connections: Mutex::default() }
     }
 
-    /// Sends `request`, whose URI is a path. A connection that closes before it took
-    /// the request is replaced.
+    /// Sends `request`, whose URI is a path. If the connection closes before it accepted the request, another one is
+    /// used.
     pub(crate) async fn send(
         &self,
         mut request: Request<Body>,
@@ -52,7 +53,7 @@ impl Pool {
         }
     }
 
-    /// Sends `request` on a connection that it may take over.
+    /// Sends `request` on its own connection, which it may upgrade.
     pub(crate) async fn upgrade(
         &self,
         request: Request<Body>,
@@ -66,7 +67,7 @@ impl Pool {
     }
 
     async fn acquire(&self) -> Result<PooledConnection, Error> {
-        let mut lines = self.connections.lock().await; // while one connects, others wait for it
+        let mut lines = self.connections.lock().await; // while one task connects, the others wait for it
         lines.retain(|line| !line.is_closed());
         let free = lines.iter().find_map(|line| Some((line.clone(), line.try_acquire()?)));
         if let Some((line, place)) = free {

@@ -1,4 +1,4 @@
-//! A way through somebody in between: HTTP's CONNECT, or SOCKS.
+//! HTTP (CONNECT) and SOCKS5 proxies.
 
 use std::{
     fmt,
@@ -13,27 +13,28 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{Error, Io, TlsOptions};
 
-/// An answer to CONNECT is not longer.
+/// Maximum size of a response to CONNECT in bytes.
 const LONGEST_ANSWER: usize = 16 << 10;
 
-/// Who stands between.
+/// A proxy server.
 #[derive(Clone, PartialEq)]
 pub struct Proxy {
     pub(crate) kind: ProxyKind,
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// Where it is, if not at a port.
+    /// The unix socket of the proxy, if it does not listen on a port.
     pub(crate) socket: Option<PathBuf>,
-    /// How it is known, and what it is shown; `None`: as the server behind it.
+    /// TLS options for an HTTPS proxy; `None` for those of the server behind it.
     pub(crate) tls: Option<Arc<TlsOptions>>,
     /// User and password.
     user: Option<(String, String)>,
 }
 
+/// The protocol of a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProxyKind {
     Http,
-    /// CONNECT, said over TLS.
+    /// CONNECT over TLS.
     Https,
     Socks5,
 }
@@ -45,7 +46,7 @@ impl fmt::Debug for Proxy {
 }
 
 impl Proxy {
-    /// From a URL: `http`, `https`, `socks5` or `socks5h`.
+    /// Parses a proxy URL: `http`, `https`, `socks5` or `socks5h`.
     pub fn parse(url: &str) -> Result<Self, Error> {
         let wrong =
             || Error::Invalid(format!("{:?} is not the address of a proxy", redact_url(url)));
@@ -67,7 +68,7 @@ impl Proxy {
         Ok(Self { kind, host, port, socket: None, tls: None, user })
     }
 
-    /// One that takes CONNECT at a unix socket.
+    /// An HTTP proxy on a unix socket.
     pub fn at_socket(path: &Path) -> Self {
         Self {
             kind: ProxyKind::Http,
@@ -79,13 +80,13 @@ impl Proxy {
         }
     }
 
-    /// The same, known and spoken to in this way.
+    /// The same proxy with these TLS options.
     #[must_use]
     pub fn with_tls(self, tls: Option<Arc<TlsOptions>>) -> Self {
         Self { tls, ..self }
     }
 
-    /// Asks for a way to `host` over a connection to the proxy.
+    /// Opens a tunnel to `host` over a connection to the proxy.
     pub(crate) async fn open_tunnel(
         &self,
         io: &mut dyn Io,
@@ -112,7 +113,7 @@ impl Proxy {
             if said.len() > LONGEST_ANSWER {
                 return Err(refused("its answer is too long"));
             }
-            said.push(io.read_u8().await?); // nothing behind the answer may be taken
+            said.push(io.read_u8().await?); // must not read beyond the response
         }
         let line = String::from_utf8_lossy(said.split(|b| *b == b'\r').next().unwrap_or_default())
             .into_owned();
@@ -172,7 +173,7 @@ fn refused(why: &str) -> io::Error {
     io::Error::new(ErrorKind::ConnectionRefused, format!("the proxy refuses: {why}"))
 }
 
-/// With what `%XX` stands for.
+/// Decodes `%XX` escapes.
 fn unescaped(text: &str) -> String {
     let mut out = Vec::new();
     let mut rest = text.as_bytes();
@@ -185,7 +186,7 @@ fn unescaped(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Without what nobody shall read.
+/// The URL without credentials.
 fn redact_url(url: &str) -> String {
     match (url.split_once("://"), url.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),

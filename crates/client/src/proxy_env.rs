@@ -1,5 +1,4 @@
-//! The proxies that the environment names: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, in
-//! either case.
+//! Proxies from the environment variables `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, in upper or lower case.
 
 use std::{net::IpAddr, sync::LazyLock};
 
@@ -7,7 +6,7 @@ use object::names::sloppy_cidr;
 
 use crate::{Error, Proxy};
 
-/// What the process was started with.
+/// The environment of this process.
 static OURS: LazyLock<ProxyEnv> = LazyLock::new(|| {
     #[expect(clippy::disallowed_methods, reason = "read once for the whole process")]
     let read = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
@@ -19,11 +18,12 @@ static OURS: LazyLock<ProxyEnv> = LazyLock::new(|| {
     }
 });
 
+/// The proxy variables of an environment.
 #[derive(Debug, Default)]
 pub(crate) struct ProxyEnv {
     https: String,
     http: String,
-    /// Who is reached without a proxy, separated by commas.
+    /// The servers that are reached without a proxy, separated by commas.
     no_proxy: String,
 }
 
@@ -32,7 +32,7 @@ impl ProxyEnv {
         &OURS
     }
 
-    /// Who stands between us and a server.
+    /// The proxy for a server, if any.
     pub(crate) fn proxy(&self, tls: bool, host: &str, port: u16) -> Result<Option<Proxy>, Error> {
         let url = if tls { &self.https } else { &self.http };
         if url.is_empty() || self.bypasses(&host.to_lowercase(), port) {
@@ -42,7 +42,7 @@ impl ProxyEnv {
         Proxy::parse(&whole).map(Some)
     }
 
-    /// Whether a server is reached directly; this machine always is.
+    /// Whether a server is reached directly; loopback addresses always are.
     fn bypasses(&self, host: &str, port: u16) -> bool {
         let address: Option<IpAddr> = host.parse().ok();
         host == "localhost"
@@ -51,8 +51,8 @@ impl ProxyEnv {
     }
 }
 
-/// Whether an entry of `NO_PROXY` means a server: `*`, an address, a range of them, or a name
-/// with all below it (`.name`: only those below it); a port behind it has to fit.
+/// Whether an entry of `NO_PROXY` matches a server: `*`, an IP, a CIDR, or a domain with its subdomains (`.name`: only
+/// the subdomains), optionally with a port.
 fn covers(entry: &str, host: &str, address: Option<IpAddr>, port: u16) -> bool {
     if let Some(range) = sloppy_cidr(entry) {
         return address.is_some_and(|address| holds(range, address));
@@ -77,7 +77,7 @@ fn covers(entry: &str, host: &str, address: Option<IpAddr>, port: u16) -> bool {
     }
 }
 
-/// Whether a range, given by an address and how many of its bits count, has an address.
+/// Whether a CIDR contains an address.
 fn holds((first, length): (IpAddr, u8), address: IpAddr) -> bool {
     let alike = match (first, address) {
         (IpAddr::V4(one), IpAddr::V4(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros(),

@@ -1,5 +1,4 @@
-//! Names to addresses, without the C library: /etc/hosts first, then the name
-//! servers of /etc/resolv.conf over UDP.
+//! Name resolution without the C library: /etc/hosts, then the name servers of /etc/resolv.conf over UDP.
 
 use std::{
     collections::BTreeSet,
@@ -24,7 +23,7 @@ struct Resolver {
     timeout: Duration,
 }
 
-/// The addresses of `host`: itself, if it is one.
+/// The addresses of `host`, which may be an address itself.
 pub(crate) async fn resolve(host: &str) -> io::Result<Vec<IpAddr>> {
     let host = host.trim_matches(['[', ']']);
     if let Ok(address) = host.parse() {
@@ -43,7 +42,7 @@ pub(crate) async fn resolve(host: &str) -> io::Result<Vec<IpAddr>> {
 async fn text_of(path: &str) -> String {
     match fs::metadata(path).await {
         Ok(about) if about.len() <= LARGEST_FILE => {
-            fs::read_to_string(path).await.unwrap_or_default() // as if there were none
+            fs::read_to_string(path).await.unwrap_or_default() // treated like a missing file
         }
         _ => String::new(),
     }
@@ -85,7 +84,7 @@ impl Resolver {
         this
     }
 
-    /// The full names to ask for, in order.
+    /// The full names to query, in order.
     fn candidates(&self, host: &str) -> Vec<String> {
         if let Some(full) = host.strip_suffix('.') {
             return vec![full.to_owned()];
@@ -161,7 +160,7 @@ fn query(id: [u8; 2], name: &str, kind: u16) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// The addresses in an answer; `None` if it answers another question.
+/// The addresses in a response; `None` if it belongs to another query.
 fn read(answer: &[u8], query: &[u8], kind: u16) -> io::Result<Option<Vec<IpAddr>>> {
     let Some((header, mut rest)) = answer.split_at_checked(12) else { return Ok(None) };
     let question = &query[12..];
@@ -190,7 +189,7 @@ fn read(answer: &[u8], query: &[u8], kind: u16) -> io::Result<Option<Vec<IpAddr>
     Ok(Some(found))
 }
 
-/// Type and data of the record that `bytes` begin with, and what follows it.
+/// Type and data of the first record in `bytes`, and the rest.
 fn record(mut bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     loop {
         let (length, rest) = bytes.split_first()?;
@@ -238,7 +237,7 @@ mod tests {
         let query = query([7, 9], "a.test", A).unwrap();
         let mut answer = query.clone();
         (answer[2], answer[3], answer[7]) = (0x81, 0x80, 2);
-        answer.extend([0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 9, 0, 2, 0xc0, 12]); // an alias
+        answer.extend([0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 9, 0, 2, 0xc0, 12]); // a CNAME
         answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 10, 0, 0, 1]);
         assert_eq!(read(&answer, &query, A).unwrap(), Some(vec![[10, 0, 0, 1].into()]));
         let mut forged = answer.clone();

@@ -1,11 +1,11 @@
-//! Which objects are meant, and the paths they have.
+//! API resources and their URL paths.
 
 use object::Text;
 use schema::{Kind, Scope};
 
 use crate::Error;
 
-/// A kind as the client needs it: enough to find its objects.
+/// The names of a resource, enough to build the paths of its objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ApiResource {
     pub group: Text,
@@ -27,7 +27,7 @@ impl ApiResource {
         }
     }
 
-    /// Group and version as objects spell them: `v1`, `apps/v1`.
+    /// The `apiVersion` of objects: `v1`, `apps/v1`.
     pub fn api_version(&self) -> Text {
         if self.group.is_empty() {
             self.version.clone()
@@ -36,7 +36,7 @@ impl ApiResource {
         }
     }
 
-    /// The path of all objects, of one namespace or (empty) of all.
+    /// The path of all objects, of one namespace or (if empty) of all.
     pub(crate) fn collection(&self, namespace: &str) -> Result<String, Error> {
         let Self { group, version, plural, .. } = self;
         let root = if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") };
@@ -60,7 +60,7 @@ impl ApiResource {
     }
 }
 
-/// Names and values after the `?`; those without value are left out.
+/// A query string; parameters without a value are omitted.
 pub(crate) fn query(pairs: &[(&str, &str)]) -> String {
     let mut out = String::new();
     for (name, value) in pairs.iter().filter(|(_, value)| !value.is_empty()) {

@@ -1,4 +1,4 @@
-//! An answer, of which the body is still to come.
+//! An HTTP response whose body is read as it arrives.
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
@@ -7,9 +7,10 @@ use hyper::body::Incoming;
 
 use crate::{Error, codec, http2_connection::StreamPermit};
 
-/// The largest answer that is taken as a whole.
+/// Maximum size of a buffered body in bytes.
 const LARGEST: usize = 256 << 20;
 
+/// A response whose body is not read yet.
 #[derive(Debug)]
 pub struct Response {
     pub status: StatusCode,
@@ -24,7 +25,7 @@ impl Response {
         Self { status: head.status, headers: head.headers, body, _place: place }
     }
 
-    /// This, if the server said yes; else what it said.
+    /// The response if it is successful; otherwise the error in its body.
     pub async fn error_for_status(self) -> Result<Self, Error> {
         if self.status.is_success() {
             return Ok(self);
@@ -33,7 +34,7 @@ impl Response {
         Err(codec::failure(code, &self.bytes().await?))
     }
 
-    /// The next piece of the body; `None` at its end.
+    /// The next chunk of the body; `None` at the end.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
             match self.body.frame().await {

@@ -1,5 +1,5 @@
-//! A watch that goes on: from where it was when it is interrupted, and from the
-//! beginning when that is too long ago.
+//! A watch that resumes by itself: at the last revision after an interruption, and with a new list if that revision is
+//! too old.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::{Api, ApiObject, Error, Selectors, Watch, WatchEvent, WatchStart};
 
-/// How long to wait after the first failure; twice as long after each further one.
+/// Initial back-off after a failure; it doubles with each further failure.
 const FIRST: Duration = Duration::from_millis(800);
 const LONGEST: Duration = Duration::from_secs(30);
 
@@ -24,17 +24,17 @@ pub struct ResumingWatch<K> {
     failures: u32,
 }
 
-/// What is told by a watch that goes on.
+/// An update of a resuming watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WatchUpdate<K> {
     Event(WatchEvent<K>),
-    /// Some of what happened is lost. All there is follows, up to a `Bookmark` that says
-    /// `complete`; what is not among it is gone.
+    /// The watch could not be resumed, because its resourceVersion is too old. All objects follow as events, ending
+    /// with a `Bookmark` whose `complete` is set; an object that is not among them has been deleted.
     Relist,
 }
 
 impl<K: ApiObject> Api<K> {
-    /// Watches without an end. It begins with all there is, or after a revision.
+    /// Starts a watch without an end, with a list of all objects or after a revision.
     pub fn watch_resuming(&self, selection: &Selectors, start: WatchStart) -> ResumingWatch<K> {
         let (api, selection) = (self.clone(), selection.clone());
         ResumingWatch { api, selection, watch: None, start, failures: 0 }
@@ -42,7 +42,7 @@ impl<K: ApiObject> Api<K> {
 }
 
 impl<K: ApiObject> ResumingWatch<K> {
-    /// What happened next. An error does not pass by itself; to ask again is to try again.
+    /// The next update. An error is not transient; calling again retries.
     pub async fn next(&mut self) -> Result<WatchUpdate<K>, Error> {
         loop {
             let told = match &mut self.watch {
@@ -61,7 +61,7 @@ impl<K: ApiObject> ResumingWatch<K> {
                     self.reached(&notice);
                     return Ok(WatchUpdate::Event(notice));
                 }
-                Ok(None) => self.watch = None, // the server's turn to end it
+                Ok(None) => self.watch = None, // the server ends watches from time to time
                 Err(error) if error.is_gone() => {
                     self.watch = None;
                     self.start = WatchStart::List;
@@ -80,7 +80,7 @@ impl<K: ApiObject> ResumingWatch<K> {
         }
     }
 
-    /// Goes on behind what has been told; a list that broke off begins anew.
+    /// Records the revision to resume from; an interrupted list starts again.
     fn reached(&mut self, notice: &WatchEvent<K>) {
         let complete = matches!(notice, WatchEvent::Bookmark { complete: true, .. });
         if let Some(watch) = &self.watch
@@ -91,7 +91,7 @@ impl<K: ApiObject> ResumingWatch<K> {
     }
 }
 
-/// Not all clients come back at once.
+/// Exponential back-off with jitter, so that not all clients retry at once.
 fn backoff(failures: u32) -> Duration {
     let wait = (FIRST * 2u32.saturating_pow(failures.saturating_sub(1).min(10))).min(LONGEST);
     let part = u32::try_from(RandomState::new().hash_one(()) % 1000).unwrap_or_default();

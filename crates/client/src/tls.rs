@@ -1,4 +1,4 @@
-//! Whom to believe, and what to show, when a connection begins.
+//! TLS options of a connection: trusted CAs and client certificate.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,30 +14,30 @@ use crate::{Auth, Error, verify::ServerVerifier};
 pub(crate) static PROVIDER: LazyLock<Arc<CryptoProvider>> =
     LazyLock::new(|| Arc::new(rustls::crypto::ring::default_provider()));
 
-/// Where the usual systems keep the authorities of the web.
+/// Where the usual distributions store the system CA bundle.
 const SYSTEM_ROOTS: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 const LARGEST_FILE: u64 = 8 << 20;
 
-/// PEM, given or in a file. Files are read for each connection, so that a
-/// renewed certificate is used from then on.
+/// PEM data, given or in a file. Files are read for each connection, so that renewed certificates are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pem {
     Data(Vec<u8>),
     File(PathBuf),
 }
 
+/// TLS options of a connection.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TlsOptions {
-    /// Absent: those of the system.
+    /// The CA bundle; `None` for that of the system.
     pub ca: Option<Pem>,
-    /// Certificate and key.
+    /// Client certificate and key.
     pub pair: Option<(Pem, Pem)>,
-    /// Another name to expect than the one that was called.
+    /// The expected server name, if it differs from the host.
     pub server_name: Option<String>,
-    /// Believe anybody.
+    /// Accept any server certificate (`insecure-skip-tls-verify`).
     pub insecure: bool,
-    /// May bring a certificate too.
+    /// Credentials, which may include a client certificate.
     pub auth: Auth,
 }
 

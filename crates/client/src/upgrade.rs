@@ -1,4 +1,4 @@
-//! Requests that turn into streams: exec, attach, port-forward.
+//! Upgraded requests: exec, attach, port-forward.
 
 use bytes::Bytes;
 use http::{
@@ -21,22 +21,23 @@ use tokio_tungstenite::{
 
 use crate::{Client, Error, Response};
 
-/// A stream of bytes after an upgrade, and what the server said before.
+/// A byte stream after an upgrade, and the headers of the response.
 #[derive(Debug)]
 pub struct Tunnel {
     pub headers: HeaderMap,
     pub io: TokioIo<Upgraded>,
 }
 
+/// An open WebSocket.
 #[derive(Debug)]
 pub struct WebSocket {
-    /// Which of the offered protocols the server speaks; empty: none of them.
+    /// The subprotocol that the server has chosen; empty if none.
     pub protocol: String,
     pub stream: WebSocketStream<TokioIo<Upgraded>>,
 }
 
 impl Client {
-    /// Opens a WebSocket that speaks one of `protocols`.
+    /// Opens a WebSocket with one of the subprotocols `protocols`.
     pub async fn upgrade(
         &self,
         path_and_query: &str,
@@ -59,7 +60,7 @@ impl Client {
         Ok(WebSocket { protocol, stream })
     }
 
-    /// Asks the server to go on with `protocol`; `headers` are the protocol's own.
+    /// Upgrades a request to `protocol`; `headers` are those of the protocol.
     pub async fn tunnel(
         &self,
         method: Method,

@@ -1,4 +1,4 @@
-//! Whether a server is who it says, and how users are told when it is not.
+//! Verification of server certificates, with Go's error messages.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -18,13 +18,13 @@ use x509_parser::{certificate::X509Certificate, parse_x509_certificate};
 
 use crate::tls::PROVIDER;
 
-/// Believes servers that authorities stand for. A server may show an authority's certificate
-/// as its own, as those do that signed themselves.
+/// Verifies server certificates against the configured CAs or the system roots. A CA certificate is also accepted as
+/// the server certificate itself, because self-signed servers present one.
 #[derive(Debug, Default)]
 pub(crate) struct ServerVerifier {
-    /// Absent: anybody is believed, who has the key of what they show.
+    /// `None`: any certificate is accepted whose key the server holds.
     webpki: Option<Arc<WebPkiServerVerifier>>,
-    /// Who was named; absent for those of the system.
+    /// The configured CAs; empty for those of the system.
     authorities: Vec<CertificateDer<'static>>,
 }
 
@@ -39,8 +39,8 @@ impl ServerVerifier {
         Ok(Self { webpki: Some(usual), authorities })
     }
 
-    /// Whether the certificate of an authority, which the usual rules refuse as a server's, is
-    /// one that was named or signed by one of them, and its time is now.
+    /// Whether a CA certificate, which the standard rules reject as a server certificate, is a configured CA or signed
+    /// by one, and currently valid.
     fn verify_ca_leaf(
         &self,
         shown: &CertificateDer<'_>,
@@ -83,7 +83,7 @@ impl ServerCertVerifier for ServerVerifier {
     ) -> Result<ServerCertVerified, Error> {
         let Some(usual) = &self.webpki else { return Ok(ServerCertVerified::assertion()) };
         match usual.verify_server_cert(shown, between, name, ocsp, now) {
-            // That it is an authority's has no error of its own.
+            // The error "CA used as end entity" has no variant of its own.
             Err(Error::InvalidCertificate(CertificateError::Other(_))) => {
                 self.verify_ca_leaf(shown, now)?;
                 verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
@@ -118,7 +118,7 @@ impl ServerCertVerifier for ServerVerifier {
     }
 }
 
-/// Why a server was not believed, in the words that users of Kubernetes know.
+/// The error for a rejected server certificate, in Go's words.
 pub(crate) fn go_tls_error(error: io::Error) -> io::Error {
     let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     let Some(Error::InvalidCertificate(certificate)) = cause else { return error };
@@ -168,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    /// Signed by itself, an authority, for hook.test and 192.0.2.1, from 2026 on for a century.
+    /// A self-signed CA certificate for hook.test and 192.0.2.1, valid for a century from 2026.
     const SELF_SIGNED: &[u8] = b"-----BEGIN CERTIFICATE-----
 MIIBkjCCATegAwIBAgIUbVZ0OrmxrfX+MRVu2sNHvqKNVHgwCgYIKoZIzj0EAwIw
 DzENMAsGA1UEAwwEaG9vazAgFw0yNjExMTYxOTM4MTZaGA8yMTI2MTAyMzE5Mzgx
@@ -182,7 +182,7 @@ Ue1W4hSFWpWmzqzskblY8soMnjTgcA==
 -----END CERTIFICATE-----";
     const NOW: u64 = 1_800_000_000;
 
-    /// What somebody who trusts this certificate says to `SELF_SIGNED` under a name.
+    /// The result of verifying `SELF_SIGNED` for a name, with this trusted CA.
     fn says(trusted: &CertificateDer<'static>, name: &str, now: u64) -> Result<(), String> {
         let shown = CertificateDer::from_pem_slice(SELF_SIGNED).unwrap();
         let mut roots = RootCertStore::empty();

@@ -1,4 +1,4 @@
-//! What happens to objects, as it happens.
+//! Watches.
 
 use std::{
     collections::VecDeque,
@@ -13,39 +13,40 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{ApiObject, Error, Response, codec};
 
-/// The largest event.
+/// Maximum size of an event in bytes.
 const LARGEST: usize = 32 << 20;
 const SHORTEST: u64 = 300;
-/// A server that does not end a watch in time is gone.
+/// How long past its timeout a watch may stay open before the server counts as gone.
 const SLACK: Duration = Duration::from_mins(1);
 
-/// Where a watch begins.
+/// Where a watch starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchStart {
-    /// With all there is, as `Added`, then a `Bookmark` that says `complete`.
+    /// With all objects as `Added`, followed by a `Bookmark` with `complete`.
     List,
     /// After this revision.
     After(u64),
 }
 
+/// An event of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WatchEvent<K> {
     Added(K),
     Modified(K),
     Deleted(K),
-    /// All up to `revision` has been told. `complete`: the list at the start ends here.
+    /// All events up to `revision` have been delivered. `complete` marks the end of the initial list.
     Bookmark {
         revision: u64,
         complete: bool,
     },
 }
 
-/// Ends now and then, as the server likes: begin another after `revision`.
+/// A watch. The server ends it from time to time: start another one after `revision`.
 #[derive(Debug)]
 pub struct Watch<K> {
     answer: Response,
     read: BytesMut,
-    /// How far `read` has been searched for an end of line.
+    /// How far `read` has been searched for a line end.
     searched: usize,
     first: VecDeque<WatchEvent<Value>>,
     revision: u64,
@@ -66,17 +67,17 @@ impl<K: ApiObject> Watch<K> {
         }
     }
 
-    /// The same, but with these notices first.
+    /// The same watch, with these events first.
     pub(crate) fn with_initial_events(self, first: VecDeque<WatchEvent<Value>>) -> Self {
         Self { first, ..self }
     }
 
-    /// The newest revision that has been told.
+    /// The newest revision that has been delivered.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// What happened next; `None`: the server has ended the watch. Cancel safe.
+    /// The next event; `None` if the server has ended the watch. Cancel safe.
     pub async fn next(&mut self) -> Result<Option<WatchEvent<K>>, Error> {
         if let Some(notice) = self.first.pop_front() {
             return Ok(Some(notice.map(K::from)));
@@ -136,7 +137,7 @@ impl WatchEvent<Value> {
     }
 }
 
-/// How long to ask a watch to last: not all shall end at once.
+/// The timeout to request for a watch, with jitter so that not all watches end at once.
 pub(crate) fn watch_timeout_seconds() -> u64 {
     SHORTEST + RandomState::new().hash_one(()) % SHORTEST
 }

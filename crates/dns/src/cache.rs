@@ -34,12 +34,14 @@ pub(crate) struct UpstreamAnswer {
 /// The query in lower case, and the flags that change its answer.
 pub(crate) type CacheKey = (Query, QueryFlags);
 
+/// The flags of a query that change its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct QueryFlags {
     pub(crate) dnssec_ok: bool,
     pub(crate) checking_disabled: bool,
 }
 
+/// Cached answers of upstream servers.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
     entries: HashMap<CacheKey, Entry>,

@@ -42,6 +42,7 @@ const LARGE_AT_ONCE: usize = 64;
 /// UDP payload size in bytes that is not fragmented in any usual network.
 pub(crate) const MAX_UDP_PAYLOAD: u16 = 1232;
 
+/// Forwards queries to the upstream servers and caches the answers.
 #[derive(Debug)]
 pub(crate) struct Forwarder {
     servers: Vec<SocketAddr>,
@@ -91,7 +92,7 @@ impl Forwarder {
     /// Queries the upstream servers; `None` if none answered.
     pub(crate) async fn query(&self, query: &Query, flags: QueryFlags) -> Option<UpstreamAnswer> {
         let Ok(_permit) = self.permits.try_acquire() else {
-            debug!("too many questions are under way");
+            debug!("too many queries in flight; dropping one");
             return None;
         };
         let began = Instant::now();
@@ -123,7 +124,7 @@ impl Forwarder {
                         self.last_good.store(at, Ordering::Relaxed);
                         return Some(answer);
                     }
-                    Err(error) => debug!(server = %self.servers[at], %error, "no answer"),
+                    Err(error) => debug!(server = %self.servers[at], %error, "no response"),
                 },
                 () = sleep(wait) => {}
             }

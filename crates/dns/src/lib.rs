@@ -46,6 +46,7 @@ pub struct Config {
     pub http_listen: SocketAddr,
 }
 
+/// Why the server could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{0:?} is not a domain")]
@@ -72,7 +73,7 @@ pub async fn run(cx: &Context, config: Config) -> Result<(), Error> {
     let refused = |error| Error::Listen(config.http_listen, error);
     let http = TcpListener::bind(config.http_listen).await.map_err(refused)?;
     cx.spawn("http", http::serve(http, resolver));
-    info!(domain = config.domain, "serving names");
+    info!(domain = config.domain, "serving DNS");
     cx.stopping().await;
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Manifest of the DNS deployment. It uses the usual names (`kube-dns`), so that CoreDNS can replace this server and
-//! vice versa.
+//! Manifest of the DNS deployment. It uses the usual names (`coredns`, `kube-dns`), so that CoreDNS can replace this
+//! server and vice versa.
 
 use std::net::IpAddr;
 

@@ -59,6 +59,7 @@ struct RequestContext {
     began: Instant,
 }
 
+/// Answers queries from the zone, the cache or the upstream servers.
 #[derive(Debug)]
 pub(crate) struct Resolver {
     zone: Arc<RwLock<Zone>>,

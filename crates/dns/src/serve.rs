@@ -65,7 +65,7 @@ pub(crate) async fn udp(socket: UdpSocket, resolver: Arc<Resolver>) {
             Outcome::Forward(_)
                 if clients.get(&from.ip()).is_some_and(|own| *own >= WAITING_OF_ONE) =>
             {
-                debug!(%from, "too many questions of one client wait");
+                debug!(%from, "too many pending queries of one client; dropping one");
             }
             Outcome::Forward(pending) => {
                 *clients.entry(from.ip()).or_default() += 1;

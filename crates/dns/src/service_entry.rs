@@ -18,6 +18,7 @@ pub(crate) struct ServiceEntry {
     pub(crate) hosts: Vec<EndpointHost>,
 }
 
+/// The type of a Service, as far as the DNS differs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ServiceKind {
     /// A Service with cluster IPs.
@@ -28,6 +29,7 @@ pub(crate) enum ServiceKind {
     ExternalName(Option<Name>),
 }
 
+/// The endpoints that share a host name.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct EndpointHost {
     /// In lower case.
@@ -38,6 +40,7 @@ pub(crate) struct EndpointHost {
     pub(crate) ports: Vec<Port>,
 }
 
+/// A port of a Service or an endpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Port {
     /// In lower case; empty for an unnamed port.

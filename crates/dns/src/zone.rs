@@ -37,6 +37,7 @@ pub(crate) enum Lookup {
     Cname(Name),
 }
 
+/// The records of the cluster domain.
 #[derive(Debug)]
 pub(crate) struct Zone {
     domain: Name,

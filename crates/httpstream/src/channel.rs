@@ -4,9 +4,9 @@
 pub const STDIN: u8 = 0;
 pub const STDOUT: u8 = 1;
 pub const STDERR: u8 = 2;
-/// The result of the process, as a Status.
+/// The exit status of the process, as a Status object.
 pub const ERROR: u8 = 3;
-/// Sizes of the terminal.
+/// Terminal sizes.
 pub const RESIZE: u8 = 4;
-/// Since version 5: closes the channel that the second byte names.
+/// Since version 5: closes the channel whose number is the second byte.
 pub const CLOSE: u8 = 255;

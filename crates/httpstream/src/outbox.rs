@@ -1,5 +1,5 @@
-//! What is to be sent on a connection: many put in, one takes out. Data waits for room; what ends or answers
-//! something never waits, keeps its place behind the data before it, and is bounded by a count of its own.
+//! The send queue of a connection, with many writers and one reader. Data frames wait for space. Control frames never
+//! wait, stay in order behind earlier data, and are limited by their number.
 
 use std::{
     collections::VecDeque,
@@ -12,6 +12,7 @@ use std::{
 const ROOM: usize = 256 << 10;
 const MOST_ITEMS: usize = 16 << 10;
 
+/// The send queue of a connection. Clones share it.
 #[derive(Debug)]
 pub struct Outbox<T>(Arc<Mutex<State<T>>>);
 
@@ -19,9 +20,9 @@ pub struct Outbox<T>(Arc<Mutex<State<T>>>);
 struct State<T> {
     items: VecDeque<(T, usize)>,
     bytes: usize,
-    /// Nothing more comes in; what is there still goes out.
+    /// No more items are accepted; queued ones are still sent.
     finished: bool,
-    /// Nobody takes out any more.
+    /// The reader is gone.
     broken: bool,
     reader: Option<Waker>,
     writers: Vec<Waker>,
@@ -48,7 +49,7 @@ impl<T> Default for Outbox<T> {
 }
 
 impl<T> Outbox<T> {
-    /// Ready when there is room for more data; the item is made only then.
+    /// Queues data when there is space; `item` is created only then.
     pub fn poll_push(
         &self,
         cx: &mut Context<'_>,
@@ -75,12 +76,12 @@ impl<T> Outbox<T> {
         Ok(())
     }
 
-    /// The next item; None once all is out and nothing more comes.
+    /// The next item; `None` when the queue is finished and empty.
     pub async fn pop(&self) -> Option<T> {
         poll_fn(|cx| self.poll_pop(cx)).await
     }
 
-    /// What can be taken at once, so that a sender knows when to flush.
+    /// The next item if there is one, so that the sender knows when to flush.
     pub fn try_pop(&self) -> Option<T> {
         self.state().pop()
     }
@@ -91,7 +92,7 @@ impl<T> Outbox<T> {
         state.wake();
     }
 
-    /// The connection is gone.
+    /// Marks the connection as broken.
     pub fn fail(&self) {
         let mut state = self.state();
         state.broken = true;

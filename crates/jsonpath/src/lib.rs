@@ -1,5 +1,4 @@
-//! JSONPath as Kubernetes has it: a template language of its own, text with
-//! `{expressions}`, `{range}` and `{end}`.
+//! Kubernetes' JSONPath templates: text with `{expressions}`, `{range}` and `{end}`.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -11,11 +10,11 @@ use object::{Value, to_json};
 
 use self::parse::Parser;
 
-/// A template, read.
+/// A parsed template.
 #[derive(Clone, Debug)]
 pub struct Template {
     nodes: Vec<Node>,
-    /// Whether a field that is not there is an error.
+    /// Whether a missing key is an error (the inverse of upstream's `AllowMissingKeys`).
     pub error_on_missing_key: bool,
 }
 
@@ -45,7 +44,7 @@ struct Slice {
     step: Option<i64>,
 }
 
-/// What one part of a template finds.
+/// The values that one part of a template finds.
 pub type Matches = Vec<Value>;
 
 impl Template {
@@ -53,7 +52,7 @@ impl Template {
         Ok(Self { nodes: Parser::new(text).template()?, error_on_missing_key: false })
     }
 
-    /// Reads a path that may lack braces and the first dot: `metadata.name`.
+    /// Parses a path that may lack the braces and the first dot: `metadata.name`.
     pub fn parse_relaxed(path: &str) -> Result<Self, String> {
         if path.is_empty() {
             return Ok(Self { nodes: Vec::new(), error_on_missing_key: false });
@@ -69,19 +68,19 @@ impl Template {
         Self::parse(&format!("{{.{bare}}}"))
     }
 
-    /// What each part of the template finds, however long that takes.
+    /// Evaluates the template, without a limit.
     pub fn find_results(&self, value: &Value) -> Result<Vec<Matches>, String> {
         self.find_within(value, usize::MAX)
     }
 
-    /// The same, if no more than `most` values are found on the way: each `..` and each `{range}`
-    /// finds again what those before it have found, so that a short template could go on for ever.
+    /// Like `find_results`, but fails if more than `most` values are visited. Each `..` and `{range}` multiplies the
+    /// number of values, so a short template could run almost for ever.
     pub fn find_within(&self, value: &Value, most: usize) -> Result<Vec<Matches>, String> {
         let run = Run { strict: self.error_on_missing_key, left: Cell::new(most) };
         Ok(run.run(&self.nodes, value, 0)?.0)
     }
 
-    /// The text that the template makes of `value`.
+    /// Evaluates the template and formats the result as text.
     pub fn render(&self, value: &Value) -> Result<String, String> {
         let mut out = String::new();
         for found in self.find_results(value)? {
@@ -92,16 +91,16 @@ impl Template {
     }
 }
 
-/// A template on its way through a value.
+/// One evaluation of a template.
 struct Run {
     strict: bool,
-    /// How many values may be found yet.
+    /// How many more values may be visited.
     left: Cell<usize>,
 }
 
 impl Run {
-    /// Runs `nodes` up to the end, or to the `{end}` of the range it is within;
-    /// gives what was found and how many nodes that took.
+    /// Evaluates `nodes` up to the end, or to the `{end}` of the current range. Returns the matches and the number of
+    /// nodes evaluated.
     fn run(
         &self,
         nodes: &[Node],
@@ -268,7 +267,7 @@ impl Slice {
     fn select(self, items: &[Value]) -> Result<Matches, String> {
         let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
         let mut start = self.start.unwrap_or(0);
-        // wraps as Go does: the largest index is out of bounds, not an empty slice
+        // Overflow wraps as in Go: the largest index is out of bounds, not an empty slice.
         let mut end = if self.single { start.wrapping_add(1) } else { self.end.unwrap_or(length) };
         if start < 0 {
             start += length;
@@ -300,7 +299,7 @@ impl Slice {
     }
 }
 
-/// How many nodes a range takes whose list is empty.
+/// The number of nodes to skip for a range over an empty list.
 fn nodes_until_end(nodes: &[Node]) -> usize {
     let mut depth = 0;
     for (at, node) in nodes.iter().enumerate() {
@@ -348,7 +347,7 @@ fn compare(left: &Value, operator: &str, right: &Value) -> Result<bool, String> 
     })
 }
 
-/// A value as text: JSON only where there is structure.
+/// Formats a value as text: strings as they are, anything else as JSON.
 pub fn format_value(value: &Value) -> String {
     match value {
         Value::Text(text) => text.to_string(),

@@ -1,4 +1,4 @@
-//! From text to the nodes of a template.
+//! Parser for JSONPath templates.
 
 use object::Value;
 
@@ -18,12 +18,12 @@ impl<'a> Parser<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// What has been read since this place; `less`: without so many bytes at the end.
+    /// The text parsed since `start`, without the last `less` bytes.
     fn since(&self, start: usize, less: usize) -> &str {
         self.text.get(start..self.at.saturating_sub(less)).unwrap_or_default()
     }
 
-    /// Takes so many bytes.
+    /// Consumes `length` bytes.
     fn take(&mut self, length: usize) -> String {
         let taken = self.rest().get(..length).unwrap_or_default().to_owned();
         self.at += taken.len();
@@ -51,7 +51,7 @@ impl<'a> Parser<'a> {
         Ok(nodes)
     }
 
-    /// What stands between braces; the closing one is taken.
+    /// Parses up to and including the closing brace.
     fn action(&mut self) -> Result<Vec<Node>, String> {
         let mut nodes = Vec::new();
         loop {

@@ -50,7 +50,7 @@ impl Ipam {
     ) -> Result<Self> {
         let say = directory.display().to_string();
         if !directory.is_dir() && fs::symlink_metadata(&directory).is_ok() {
-            tracing::error!(path = say, "no folder in the place of the addresses; it is put aside");
+            tracing::error!(path = say, "the IPAM path is not a directory; moving it aside");
             durable_record::put_aside(&directory).map_err(io_error(&say))?;
         }
         fs::create_dir_all(&directory).map_err(io_error(&say))?;
@@ -82,13 +82,13 @@ impl Ipam {
     fn unreadable(&mut self, path: &Path, why: &str, is_used: impl Fn(IpAddr) -> bool) {
         let path_text = path.display();
         if let Some(ip) = address(path).filter(|ip| is_used(*ip)) {
-            tracing::error!(path = %path_text, why, "the record of an address in use cannot be read; the address stays taken");
+            tracing::error!(path = %path_text, why, "cannot read the record of an address in use; keeping the address allocated");
             self.used.insert(ip);
             return;
         }
-        tracing::error!(path = %path_text, why, "the record of an address cannot be read and is put aside");
+        tracing::error!(path = %path_text, why, "cannot read the record of an address; moving it aside");
         if let Err(error) = durable_record::put_aside(path) {
-            tracing::error!(path = %path_text, %error, "it cannot be put aside");
+            tracing::error!(path = %path_text, %error, "cannot move the record aside");
             self.used.extend(address(path));
         }
     }

@@ -228,7 +228,7 @@ impl Inner {
             state.ipam.records().map(|r| r.id.clone()).filter(|id| !live.contains(id)).collect()
         };
         for id in dead {
-            tracing::info!(sandbox = id, "removing the network of a sandbox that is gone");
+            tracing::info!(sandbox = id, "removing the network of a deleted sandbox");
             self.remove(&id)?;
         }
         self.in_host_netns(|| {
@@ -334,7 +334,7 @@ fn keep_rules(node: &Arc<Inner>) {
             let Some(node) = weak.upgrade() else { return };
             match node.repair_rules(known) {
                 Ok(generation) => known = Some(generation),
-                Err(error) => tracing::warn!(%error, "cannot check the pod network's nftables rules"),
+                Err(error) => tracing::warn!(%error, "cannot check the nftables rules"),
             }
         }
     };

@@ -39,6 +39,7 @@ pub enum Format {
     DecimalExponent,
 }
 
+/// Why a text is not a quantity, with upstream's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     #[error(

@@ -18,6 +18,7 @@ pub struct Selector {
     matches_nothing: bool,
 }
 
+/// One requirement on a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
     pub key: Text,
@@ -26,6 +27,7 @@ pub struct Requirement {
     pub values: Vec<Text>,
 }
 
+/// The operator of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
     Equals,

@@ -8,6 +8,7 @@ mod write;
 
 use crate::Value;
 
+/// A YAML error, with the message of Go's library.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct YamlError(String);

@@ -1,4 +1,4 @@
-//! Those who sign certificates.
+//! Certificate authorities (CAs).
 
 use std::{net::IpAddr, time::Duration};
 
@@ -12,9 +12,10 @@ use crate::{
 
 const YEAR: Duration = Duration::from_hours(365 * 24);
 const AUTHORITY_LIFETIME: Duration = YEAR.saturating_mul(10);
-/// Clocks differ; a new certificate is valid at once for those that are behind.
+/// Certificates are backdated, so that they are valid at once on hosts whose clocks are behind.
 const BACKDATE: Duration = Duration::from_mins(5);
 
+/// A CA certificate with its private key.
 #[derive(Debug)]
 pub struct CertificateAuthority {
     certificate: CertificateDer<'static>,
@@ -23,7 +24,7 @@ pub struct CertificateAuthority {
     key: PrivateKey,
 }
 
-/// A certificate that is wanted.
+/// The content of a certificate to be issued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateSpec {
     pub common_name: String,
@@ -34,6 +35,7 @@ pub struct CertificateSpec {
     pub lifetime: Duration,
 }
 
+/// The extended key usage of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage {
     Client,
@@ -41,7 +43,7 @@ pub enum Usage {
 }
 
 impl CertificateSpec {
-    /// A client's, valid for a year.
+    /// A client certificate, valid for a year.
     pub fn client(common_name: &str, organizations: &[&str]) -> Self {
         Self {
             common_name: common_name.into(),
@@ -53,7 +55,7 @@ impl CertificateSpec {
         }
     }
 
-    /// A server's, valid for a year.
+    /// A server certificate, valid for a year.
     pub fn server(common_name: &str, dns: Vec<String>, ips: Vec<IpAddr>) -> Self {
         let usages = vec![Usage::Server];
         Self { dns, ips, usages, ..Self::client(common_name, &[]) }
@@ -61,7 +63,7 @@ impl CertificateSpec {
 }
 
 impl CertificateAuthority {
-    /// A new one, valid for ten years.
+    /// Creates a CA that is valid for ten years.
     pub fn create(common_name: &str, now: i64) -> Result<Self, Error> {
         Self::from_key(common_name, PrivateKey::generate()?, now)
     }
@@ -71,7 +73,7 @@ impl CertificateAuthority {
         Self::new(certificate, PrivateKey::from_pem(key)?)
     }
 
-    /// The authority in `NAME.crt` and `NAME.key`, made if there is none.
+    /// Loads the CA from `NAME.crt` and `NAME.key`, or creates it.
     pub fn load_or_create(dir: &Dir, name: &str, now: i64) -> Result<Self, Error> {
         let (crt, key) = (format!("{name}.crt"), format!("{name}.key"));
         match (dir.read(&crt)?, dir.read(&key)?) {
@@ -79,7 +81,7 @@ impl CertificateAuthority {
                 Error::In { name: format!("{crt} and {key}"), error: error.into() }
             }),
             (Some(_), None) => Err(Error::NoKey(name.to_owned())),
-            // a key alone is a creation that was interrupted
+            // a key without a certificate is left by an interrupted creation
             (None, given) => {
                 let given = given.map(|pem| PrivateKey::from_pem(&pem)).transpose()?;
                 let is_new = given.is_none();
@@ -107,12 +109,12 @@ impl CertificateAuthority {
         self.key.to_pem()
     }
 
-    /// A new key and its certificate.
+    /// Generates a key and issues its certificate.
     pub fn issue(&self, leaf: &CertificateSpec, now: i64) -> Result<CertKeyPair, Error> {
         self.issue_for(leaf, PrivateKey::generate()?, now)
     }
 
-    /// A certificate for a key that there is already.
+    /// Issues a certificate for an existing key.
     pub fn issue_for(
         &self,
         leaf: &CertificateSpec,
@@ -131,8 +133,8 @@ impl CertificateAuthority {
         CertKeyPair::new(vec![certificate], key)
     }
 
-    /// The certificate that `request` asks for, in PEM. Subject and names are the
-    /// request's; what it may be used for, and how long, is the signer's decision.
+    /// Signs a CSR and returns the certificate in PEM. Subject and names are those of the request; usages and lifetime
+    /// are decided by the signer.
     pub fn sign(
         &self,
         request: &CertificateRequest,
@@ -180,7 +182,7 @@ impl CertificateAuthority {
         Ok(Self { certificate, subject, not_after, key })
     }
 
-    /// Nothing that is signed outlives its signer.
+    /// A certificate never outlives its CA.
     fn not_after(&self, lifetime: Duration, now: i64) -> i64 {
         (now + seconds(lifetime)).min(self.not_after)
     }

@@ -1,4 +1,4 @@
-//! A key and the certificates that speak for it.
+//! A private key with its certificate chain.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use rustls_pki_types::CertificateDer;
@@ -8,6 +8,7 @@ use crate::{
     pem,
 };
 
+/// A certificate chain with the private key of its leaf.
 #[derive(Debug)]
 pub struct CertKeyPair {
     chain: Vec<CertificateDer<'static>>,
@@ -27,8 +28,8 @@ impl CertKeyPair {
         Self::new(pem::certificates(certificate)?, PrivateKey::from_pem(key)?)
     }
 
-    /// The pair in `NAME.crt` and `NAME.key`; `authority` makes a new one when there
-    /// is none, when it ends soon, or when it lacks a name of `leaf`.
+    /// Loads the pair from `NAME.crt` and `NAME.key`. `authority` issues a new one if it is missing, expires soon, or
+    /// lacks a name of `leaf`.
     pub fn load_or_issue(
         dir: &Dir,
         name: &str,
@@ -38,7 +39,7 @@ impl CertKeyPair {
     ) -> Result<Self, Error> {
         let (crt, key) = (format!("{name}.crt"), format!("{name}.key"));
         if let (Some(certificate), Some(key)) = (dir.read(&crt)?, dir.read(&key)?) {
-            // a renewal that was interrupted leaves two halves that do not fit
+            // an interrupted renewal leaves a certificate and a key that do not match
             match Self::from_pem(&certificate, &key) {
                 Ok(pair) if pair.satisfies(leaf, now)? => return Ok(pair),
                 Ok(_) | Err(Error::Mismatch(_)) => {}
@@ -71,7 +72,7 @@ impl CertKeyPair {
         CertificateIdentity::of(&self.chain[0])
     }
 
-    /// A kubeconfig for whom this pair names, in YAML (and JSON).
+    /// A kubeconfig for the user that this certificate identifies, in JSON (which is also YAML).
     pub fn kubeconfig(
         &self,
         server: &str,

@@ -1,4 +1,4 @@
-//! How a certificate is written, RFC 5280.
+//! Encoding of X.509 certificates (RFC 5280).
 
 use std::net::IpAddr;
 
@@ -26,25 +26,25 @@ const KEY_ENCIPHERMENT: u8 = 0b0010_0000;
 const CERTIFICATE_SIGN: u8 = 0b0000_0100;
 const VERSION_3: &[u8] = &[2];
 
-/// What a certificate says, but for who signs it.
+/// The content of a certificate, except for the issuer.
 #[derive(Debug)]
 pub(crate) struct TbsCertificate<'a> {
-    /// A `Name`, encoded.
+    /// An encoded `Name`.
     pub(crate) subject: Vec<u8>,
     pub(crate) key: &'a SubjectKey,
-    /// GeneralNames, encoded; empty for none.
+    /// Encoded GeneralNames; empty if there are none.
     pub(crate) names: Vec<u8>,
     pub(crate) purpose: Purpose<'a>,
     pub(crate) not_before: i64,
     pub(crate) not_after: i64,
 }
 
-/// The key that a certificate is for: of any type, as long as others sign it.
+/// The public key of a certificate's subject. It may be of a type that this crate cannot sign with.
 #[derive(Clone, Debug)]
 pub(crate) struct SubjectKey {
-    /// A SubjectPublicKeyInfo.
+    /// The encoded SubjectPublicKeyInfo.
     pub(crate) der: Vec<u8>,
-    /// The key in it.
+    /// The public key bits in it.
     pub(crate) bits: Vec<u8>,
 }
 
@@ -54,13 +54,14 @@ impl From<&PublicKey> for SubjectKey {
     }
 }
 
+/// What a certificate may be used for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose<'a> {
     Authority,
     Leaf(&'a [Usage]),
 }
 
-/// Signs `content` as the one whose encoded name is `issuer`.
+/// Signs `content`. `issuer` is the encoded name of the issuer.
 pub(crate) fn sign(
     content: &TbsCertificate<'_>,
     issuer: &[u8],
@@ -84,7 +85,7 @@ pub(crate) fn sign(
     Ok(CertificateDer::from(der::sequence(&[body, algorithm, signature])))
 }
 
-/// A subject: organizations first, as Go writes them.
+/// Encodes a subject: organizations first, as Go does.
 pub(crate) fn encode_name(common_name: &str, organizations: &[String]) -> Vec<u8> {
     let part = |kind: &[u64], text: &str| {
         der::group(der::SET, &[der::sequence(&[der::oid(kind), der::utf8(text)])])
@@ -94,7 +95,7 @@ pub(crate) fn encode_name(common_name: &str, organizations: &[String]) -> Vec<u8
     der::sequence(&parts.chain(common).collect::<Vec<_>>())
 }
 
-/// GeneralNames; nothing when there are none.
+/// Encodes GeneralNames; empty if there are none.
 pub(crate) fn alternative_names(dns: &[String], ips: &[IpAddr]) -> Vec<u8> {
     let dns = dns.iter().map(|name| der::tagged(der::implicit(2), name.as_bytes()));
     let ips = ips.iter().map(|ip| match ip {
@@ -146,7 +147,7 @@ fn extensions(content: &TbsCertificate<'_>, by: &PrivateKey) -> Vec<Vec<u8>> {
     all
 }
 
-/// RFC 7093, method 1.
+/// The key identifier (RFC 7093, method 1).
 fn key_id(key: &[u8]) -> Vec<u8> {
     digest::digest(&digest::SHA256, key).as_ref()[..20].to_vec()
 }

@@ -1,11 +1,11 @@
-//! What a service account's token says.
+//! Claims of service account tokens.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// Who issues the tokens that Secrets hold.
+/// The issuer of tokens stored in Secrets.
 pub(crate) const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 
-/// Fields in the order in which they are signed.
+/// The claims, in the order in which they are serialized.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServiceAccountClaims {
@@ -51,7 +51,7 @@ pub struct ServiceAccountClaims {
     pub subject: String,
 }
 
-/// What a token is bound to: it ends with any of these.
+/// The objects that a token is bound to: it becomes invalid when any of them is deleted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BoundObjects {
@@ -68,7 +68,7 @@ pub struct BoundObjects {
     pub service_account: BoundObjectRef,
     #[serde(rename = "validatingwebhookconfiguration", skip_serializing_if = "Option::is_none")]
     pub(crate) validating_webhook: Option<BoundObjectRef>,
-    /// When a client should have asked for a new token.
+    /// The time after which a client should have requested a new token.
     #[serde(
         rename = "warnafter",
         skip_serializing_if = "Option::is_none",
@@ -77,6 +77,7 @@ pub struct BoundObjects {
     pub warn_after: Option<i64>,
 }
 
+/// Name and uid of an object that a token is bound to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BoundObjectRef {
@@ -86,14 +87,14 @@ pub struct BoundObjectRef {
 }
 
 impl BoundObjects {
-    /// Whether it is bound to what we cannot look up.
+    /// Whether the token is bound to an object that we cannot look up.
     pub(crate) fn has_unsupported(&self) -> bool {
         self.mutating_webhook.is_some() || self.validating_webhook.is_some()
     }
 }
 
 impl ServiceAccountClaims {
-    /// The claims of a token that is bound to what `bound` says.
+    /// The claims of a bound token.
     pub fn bound(
         bound: BoundObjects,
         audiences: Vec<String>,
@@ -111,7 +112,7 @@ impl ServiceAccountClaims {
         }
     }
 
-    /// The claims of a token that lives in a Secret, for ever.
+    /// The claims of a token stored in a Secret, which never expires.
     pub fn legacy(namespace: &str, secret: &str, service_account: BoundObjectRef) -> Self {
         Self {
             issuer: LEGACY_ISSUER.into(),
@@ -156,7 +157,7 @@ fn one_or_many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Err
     })
 }
 
-/// Seconds since 1970; other issuers write fractions.
+/// Parses seconds since 1970; other issuers may write fractions.
 #[expect(clippy::cast_possible_truncation, reason = "a moment out of range is cut to the range")]
 fn moment<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
     Ok(Option::<f64>::deserialize(from)?.map(|seconds| seconds as i64))

@@ -1,4 +1,4 @@
-//! The files of a cluster, by the names that kubeadm gives them.
+//! The PKI files of a cluster, under kubeadm's names.
 
 use std::net::IpAddr;
 
@@ -6,20 +6,22 @@ use crate::{
     CertKeyPair, CertificateAuthority, CertificateSpec, Dir, Error, PrivateKey, PublicKey,
 };
 
+/// All certificates and keys of a control plane.
 #[derive(Debug)]
 pub struct ClusterPki {
     pub ca: CertificateAuthority,
     pub front_proxy_ca: CertificateAuthority,
-    /// Signs the tokens of service accounts.
+    /// Signs service account tokens.
     pub service_accounts: PrivateKey,
-    /// Whose tokens are believed: `sa.pub` may hold keys of the past.
+    /// Public keys that verify service account tokens. `sa.pub` may contain several, so that tokens signed before a key
+    /// rotation stay valid.
     pub service_account_keys: Vec<PublicKey>,
     pub apiserver: CertKeyPair,
     pub apiserver_kubelet_client: CertKeyPair,
     pub front_proxy_client: CertKeyPair,
 }
 
-/// What the API server is called.
+/// The DNS names and IPs of the API server.
 #[derive(Clone, Debug, Default)]
 pub struct ServerNames {
     pub dns: Vec<String>,
@@ -27,7 +29,7 @@ pub struct ServerNames {
 }
 
 impl ClusterPki {
-    /// Reads what is there, makes what is missing, renews what ends soon.
+    /// Loads the existing files, creates missing ones, and renews certificates that expire soon.
     pub fn load_or_create(dir: &Dir, names: ServerNames, now: i64) -> Result<Self, Error> {
         let ca = CertificateAuthority::load_or_create(dir, "ca", now)?;
         let front_proxy_ca = CertificateAuthority::load_or_create(dir, "front-proxy-ca", now)?;
@@ -48,7 +50,7 @@ impl ClusterPki {
         })
     }
 
-    /// When the first of the leaves must be renewed.
+    /// The time when the first leaf certificate must be renewed.
     pub fn renew_at(&self) -> Result<i64, Error> {
         let leaves = [&self.apiserver, &self.apiserver_kubelet_client, &self.front_proxy_client];
         let due = leaves.map(|leaf| leaf.identity().map(|identity| identity.renew_at()));

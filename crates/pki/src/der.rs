@@ -1,4 +1,4 @@
-//! Just enough DER to write certificates, requests and key envelopes.
+//! A minimal DER encoder for certificates, CSRs and keys.
 
 use jiff::Timestamp;
 
@@ -14,12 +14,12 @@ const UTF8_STRING: u8 = 0x0c;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// `[n]` around other values.
+/// The tag `[n]`, explicit.
 pub(crate) const fn context(n: u8) -> u8 {
     0xa0 | n
 }
 
-/// `[n]` in place of a primitive value's own tag.
+/// The tag `[n]`, implicit for a primitive value.
 pub(crate) const fn implicit(n: u8) -> u8 {
     0x80 | n
 }
@@ -47,7 +47,7 @@ pub(crate) fn sequence(parts: &[Vec<u8>]) -> Vec<u8> {
     group(SEQUENCE, parts)
 }
 
-/// A number that is not negative, given in bytes, the highest first.
+/// A non-negative integer, given as big-endian bytes.
 pub(crate) fn integer(bytes: &[u8]) -> Vec<u8> {
     let zeros = bytes.iter().take_while(|b| **b == 0).count();
     let mut content = bytes[zeros..].to_vec();
@@ -69,7 +69,7 @@ pub(crate) fn octets(content: &[u8]) -> Vec<u8> {
     tagged(OCTET_STRING, content)
 }
 
-/// A string of whole bytes less the last `unused` bits.
+/// A bit string; the last `unused` bits are not part of it.
 pub(crate) fn bits(content: &[u8], unused: u8) -> Vec<u8> {
     tagged(BIT_STRING, &[&[unused], content].concat())
 }
@@ -91,7 +91,7 @@ pub(crate) fn oid(arcs: &[u64]) -> Vec<u8> {
     tagged(OID, &content)
 }
 
-/// A moment in seconds since 1970, in the form RFC 5280 asks for.
+/// A time in seconds since 1970, in the format that RFC 5280 requires.
 pub(crate) fn time(seconds: i64) -> Vec<u8> {
     let moment = Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX);
     let text = moment.strftime("%Y%m%d%H%M%SZ").to_string();

@@ -1,5 +1,4 @@
-//! A directory known by descriptor: whoever holds it need not be able to walk to
-//! it, and nobody can put another in its place.
+//! A directory held by its descriptor: it stays accessible if its path is not, and cannot be replaced by another one.
 
 use std::{
     fs::File,
@@ -16,6 +15,7 @@ use crate::Error;
 
 const LARGEST: u64 = 1 << 20;
 
+/// An open directory.
 #[derive(Debug)]
 pub struct Dir(OwnedFd);
 
@@ -32,7 +32,7 @@ impl Dir {
             .map_err(|error| file(&path.display().to_string(), error))
     }
 
-    /// The content of a file; `None` if there is none.
+    /// The content of a file; `None` if it does not exist.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
         let fd = match fs::openat(&self.0, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
             Err(rustix::io::Errno::NOENT) => return Ok(None),
@@ -49,7 +49,7 @@ impl Dir {
         }
     }
 
-    /// Writes a new file, whole or not at all. Fails if there is one of the name.
+    /// Creates a file atomically. Fails if it exists.
     pub fn create(&self, name: &str, content: &[u8], mode: u32) -> Result<(), Error> {
         self.write(name, content, mode, |temporary| {
             fs::linkat(&self.0, temporary, &self.0, name, AtFlags::empty())?;
@@ -57,7 +57,7 @@ impl Dir {
         })
     }
 
-    /// Writes a file, whole or not at all, in place of any of the name.
+    /// Creates or replaces a file atomically.
     pub fn replace(&self, name: &str, content: &[u8], mode: u32) -> Result<(), Error> {
         self.write(name, content, mode, |temporary| fs::renameat(&self.0, temporary, &self.0, name))
     }
@@ -83,7 +83,7 @@ impl Dir {
             .and_then(|()| publish(&temporary).map_err(io::Error::from))
             .and_then(|()| fs::fsync(&self.0).map_err(io::Error::from));
         written.map_err(|error| {
-            // nothing more can be done about a leftover: the first error counts
+            // a leftover temporary file cannot be helped: the first error counts
             let _ = fs::unlinkat(&self.0, &*temporary, AtFlags::empty());
             file(name, error)
         })

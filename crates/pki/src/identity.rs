@@ -1,4 +1,4 @@
-//! Whom a certificate names, and whether to believe it.
+//! The identity in a certificate, and its verification.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -11,25 +11,26 @@ use x509_parser::{der_parser::oid, extensions::GeneralName, oid_registry::Oid, x
 
 use crate::{Error, tls::provider};
 
-/// Upstream's attribute for the UID of a user.
+/// The OID of upstream's subject attribute for a user's UID.
 const UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 
+/// The subject, names and validity of a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateIdentity {
     pub common_name: String,
     pub organizations: Vec<String>,
-    /// What Kubernetes's own attribute of a subject says: the UID of a user.
+    /// The UIDs from Kubernetes' own subject attribute.
     pub uids: Vec<String>,
     pub dns: Vec<String>,
     pub ips: Vec<IpAddr>,
-    /// Names that are neither: e-mail addresses, URIs.
+    /// Other alternative names: e-mail addresses and URIs.
     pub others: Vec<String>,
     pub serial: String,
     pub not_before: i64,
     pub not_after: i64,
 }
 
-/// Authorities whose client certificates are believed.
+/// Verifies client certificates against the client CAs.
 #[derive(Clone, Debug)]
 pub struct ClientCaVerifier {
     verifier: Arc<dyn ClientCertVerifier>,
@@ -45,7 +46,7 @@ impl ClientCaVerifier {
         Ok(Self { verifier })
     }
 
-    /// Who the client with this chain is, if one of the authorities says so.
+    /// The identity of the client with this chain, if it is signed by one of the CAs.
     pub fn identify(
         &self,
         chain: &[CertificateDer<'_>],
@@ -67,7 +68,7 @@ impl ClientCaVerifier {
 }
 
 impl CertificateIdentity {
-    /// What the certificate says, believed or not.
+    /// Parses the identity of a certificate without verifying it.
     pub fn of(certificate: &CertificateDer<'_>) -> Result<Self, Error> {
         let malformed = |error: &dyn ToString| Error::malformed("certificate", error.to_string());
         let (_, parsed) =
@@ -117,13 +118,13 @@ impl CertificateIdentity {
         }
     }
 
-    /// When less than 30 % of the lifetime is left.
+    /// The time when less than 30 % of the lifetime is left.
     pub fn renew_at(&self) -> i64 {
         let lifetime = self.not_after - self.not_before;
         self.not_after - lifetime * 3 / 10
     }
 
-    /// Whether it is time for another.
+    /// Whether the certificate is due for renewal.
     pub fn needs_renewal(&self, now: i64) -> bool {
         now > self.renew_at()
     }

@@ -1,5 +1,5 @@
-//! What outsiders need to check our tokens: the documents under
-//! `/.well-known/openid-configuration` and `/openid/v1/jwks`.
+//! The OpenID Connect discovery documents for service account tokens: `/.well-known/openid-configuration` and
+//! `/openid/v1/jwks`.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,12 @@ use x509_parser::{prelude::FromDer, public_key::RSAPublicKey};
 
 use crate::{PublicKey, public_key::Algorithm};
 
-/// The keys, as JSON.
+/// The public keys as a JSON Web Key Set.
 pub fn key_set(keys: &[PublicKey]) -> String {
     json!({ "keys": keys.iter().map(key).collect::<Vec<_>>() }).to_string()
 }
 
-/// Where the keys are, as JSON.
+/// The OpenID configuration, as JSON.
 pub fn openid_configuration(issuer: &str, keys_at: &str, keys: &[PublicKey]) -> String {
     let algorithms: BTreeSet<_> = keys.iter().map(|key| key.algorithm().name()).collect();
     json!({

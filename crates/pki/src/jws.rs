@@ -1,5 +1,4 @@
-//! Tokens that others sign: JSON Web Signatures by the keys that an issuer publishes
-//! (RFC 7515, 7517, 7518).
+//! Verification of tokens of external issuers: JSON Web Signatures with published keys (RFC 7515, 7517, 7518).
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use ring::signature::{
@@ -12,16 +11,16 @@ use serde::Deserialize;
 
 use crate::Error;
 
-/// The algorithms that can be verified.
+/// The supported algorithms.
 pub const SIGNING_ALGORITHMS: [&str; 9] =
     ["ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"];
 const LARGEST: usize = 64 * 1024;
 
-/// A token in its compact form, taken apart and believed by nobody yet.
+/// A parsed token in compact form, whose signature has not been verified.
 #[derive(Debug)]
 pub struct UnverifiedJws<'a> {
     pub algorithm: String,
-    /// Which key is said to have signed it; empty: it does not say.
+    /// The id of the signing key (`kid`); empty if not given.
     pub key: String,
     /// JSON, if it is a JWT.
     pub payload: Vec<u8>,
@@ -61,7 +60,7 @@ struct JsonWebKeySet {
 }
 
 impl<'a> UnverifiedJws<'a> {
-    /// `None` if it is no such token.
+    /// Parses a token; `None` if it is malformed.
     pub fn parse(token: &'a str) -> Option<Self> {
         if token.len() > LARGEST {
             return None;
@@ -84,7 +83,7 @@ impl<'a> UnverifiedJws<'a> {
 }
 
 impl JsonWebKey {
-    /// The keys of a set that can be used; others are for somebody else.
+    /// The supported signing keys of a key set; others are ignored.
     pub fn parse_set(json: &[u8]) -> Result<Vec<Self>, Error> {
         let set: JsonWebKeySet =
             serde_json::from_slice(json).map_err(|error| Error::malformed("key set", error))?;
@@ -147,7 +146,7 @@ fn rsa(algorithm: &str) -> Option<&'static RsaParameters> {
     })
 }
 
-/// The curve that ring does not have.
+/// P-521, which ring does not support.
 mod p521 {
     use p521::ecdsa::{Signature, VerifyingKey, signature::hazmat::PrehashVerifier};
     use ring::digest::{SHA512, digest};
@@ -253,7 +252,7 @@ mod tests {
         }
     }
 
-    /// Made by openssl: a key of P-521, and what it has signed.
+    /// Created with openssl: a P-521 key and a signature.
     #[test]
     fn the_largest_curve_is_known() {
         let (set, signed) = (include_bytes!("../tests/data/p521-set.json"), P521_TOKEN.trim());

@@ -1,5 +1,4 @@
-//! A private key: ours are ECDSA P-256; given ones may be RSA too, in any of the
-//! three forms in which tools write them.
+//! Private keys. Generated keys are ECDSA P-256; loaded ones may also be P-384 or RSA, in PKCS#8, SEC1 or PKCS#1.
 
 use std::fmt;
 
@@ -18,15 +17,16 @@ use crate::{Error, PublicKey, der, pem, public_key::Algorithm};
 
 const VERSION_0: &[u8] = &[0];
 
+/// A private key that can sign.
 pub struct PrivateKey {
-    /// PKCS#8, whatever form it was given in.
+    /// PKCS#8, whatever the original format.
     der: Vec<u8>,
     public: PublicKey,
     pair: Pair,
 }
 
 enum Pair {
-    /// The same key twice: X.509 and JOSE write signatures in different forms.
+    /// The same key twice: X.509 and JOSE encode signatures differently.
     Ecdsa {
         asn1: Box<EcdsaKeyPair>,
         fixed: Box<EcdsaKeyPair>,
@@ -41,12 +41,12 @@ impl fmt::Debug for PrivateKey {
 }
 
 impl PrivateKey {
-    /// A new ECDSA P-256 key.
+    /// Generates an ECDSA P-256 key.
     pub fn generate() -> Result<Self, Error> {
         Self::generate_ecdsa(Algorithm::Es256)
     }
 
-    /// A new key of the type that pods' specs call this.
+    /// Generates a key of the type with this name, as in a pod's `podCertificate` projection.
     pub fn generate_named(name: &str) -> Result<Self, Error> {
         match name {
             "ECDSAP256" => Self::generate_ecdsa(Algorithm::Es256),
@@ -67,7 +67,7 @@ impl PrivateKey {
         Self::ecdsa(made.map_err(|_| Error::Random)?.as_ref(), algorithm)
     }
 
-    /// The first private key in `pem`: PKCS#8, SEC1 or PKCS#1.
+    /// Parses the first private key in `pem`: PKCS#8, SEC1 or PKCS#1.
     pub fn from_pem(pem: &[u8]) -> Result<Self, Error> {
         let key = PrivateKeyDer::from_pem_slice(pem)
             .map_err(|error| Error::malformed("private key", error))?;
@@ -86,7 +86,7 @@ impl PrivateKey {
         }
     }
 
-    /// As PKCS#8.
+    /// Encodes the key as PKCS#8.
     pub fn to_pem(&self) -> String {
         pem::encode("PRIVATE KEY", &self.der)
     }
@@ -95,12 +95,12 @@ impl PrivateKey {
         &self.public
     }
 
-    /// For use in TLS.
+    /// The key for use in TLS.
     pub fn to_der(&self) -> PrivateKeyDer<'static> {
         PrivatePkcs8KeyDer::from(self.der.clone()).into()
     }
 
-    /// A signature as certificates carry it.
+    /// A signature in the encoding of X.509.
     pub(crate) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
         match &self.pair {
             Pair::Ecdsa { asn1, .. } => sign_ecdsa(asn1, message),
@@ -108,7 +108,7 @@ impl PrivateKey {
         }
     }
 
-    /// A signature as tokens carry it.
+    /// A signature in the encoding of JOSE.
     pub fn sign_jose(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
         match &self.pair {
             Pair::Ecdsa { fixed, .. } => sign_ecdsa(fixed, message),
@@ -166,7 +166,7 @@ fn sign_rsa(pair: &rsa::KeyPair, message: &[u8]) -> Result<Vec<u8>, Error> {
     Ok(signature)
 }
 
-/// PKCS#8 around an older form.
+/// Wraps an older key format in PKCS#8.
 fn envelope(algorithm: &[u8], inner: &[u8]) -> Vec<u8> {
     der::sequence(&[der::integer(VERSION_0), algorithm.to_vec(), der::octets(inner)])
 }

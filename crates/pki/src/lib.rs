@@ -1,8 +1,8 @@
-//! Who is who: certificate authorities, certificates, their keys and files, and
-//! the tokens of service accounts. One crypto provider, ring, does all of it.
+//! Public key infrastructure: CAs, certificates, keys and their files, and service account tokens. All cryptography is
+//! done by one provider, ring.
 //!
-//! Certificates are written by hand (`der`, `certificate`): the crates that do it
-//! keep one organization per subject, and groups of a user are organizations.
+//! Certificates are encoded by this crate (`der`, `certificate`), because the available crates support only one
+//! organization per subject, and a user's groups are organizations.
 
 mod authority;
 mod cert_key_pair;
@@ -43,6 +43,7 @@ pub use self::{
     token::{TokenError, TokenSigner, TokenVerifier, VerifiedToken},
 };
 
+/// Errors of certificates, keys and their files.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{what} is not readable: {why}")]

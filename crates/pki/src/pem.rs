@@ -1,4 +1,4 @@
-//! Text around binary.
+//! PEM encoding of certificates.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use rustls_pki_types::{CertificateDer, pem::PemObject};
 
 use crate::{CertificateIdentity, Error};
 
-/// All certificates in `pem`, at least one.
+/// All certificates in `pem`; it is an error if there is none.
 pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let found = found.map_err(|error| Error::malformed("certificate", error))?;
@@ -17,7 +17,7 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     Ok(found)
 }
 
-/// The same without what stands around and between them, each once.
+/// The certificates in `pem` without other text and without duplicates.
 pub fn dedup_certificates(pem: &[u8]) -> Result<String, Error> {
     let mut all = certificates(pem)?;
     let mut seen = HashSet::new();
@@ -25,7 +25,7 @@ pub fn dedup_certificates(pem: &[u8]) -> Result<String, Error> {
     Ok(all.iter().map(|one| encode("CERTIFICATE", one)).collect())
 }
 
-/// The same, but for those that have ended.
+/// The certificates in `pem` that have not expired, without other text and without duplicates.
 pub fn unexpired_certificates(pem: &[u8], now: i64) -> Result<String, Error> {
     let plain = dedup_certificates(pem)?;
     let mut all = certificates(plain.as_bytes())?;

@@ -1,4 +1,4 @@
-//! Whether somebody has the key that he says he has: by what he has signed with it.
+//! Proof of possession: checks that a requester holds a private key, by a signature made with it.
 
 use p521::ecdsa::{Signature, VerifyingKey, signature::hazmat::PrehashVerifier};
 use ring::{
@@ -14,11 +14,11 @@ use x509_parser::{
 
 use crate::{jws::verified, pss};
 
-/// The size of a number of P-521, in bytes.
+/// The size of a P-521 number in bytes.
 const P521: usize = 66;
 
-/// Whether the key, a SubjectPublicKeyInfo, has signed the message, of which so many bits of
-/// SHA-2 are taken; in the form of X.509. `None`: of such keys it cannot be told.
+/// Whether the key, a SubjectPublicKeyInfo, has signed the message. `bits` is the size of the SHA-2 hash; the signature
+/// has the encoding of X.509. `None` if the key type is not supported.
 pub fn verify_proof_of_possession(
     spki: &[u8],
     bits: u16,
@@ -50,7 +50,7 @@ pub fn verify_proof_of_possession(
     Some(verified(how, key, message, signature))
 }
 
-/// With the curve that ring does not have.
+/// Verifies a P-521 signature, which ring does not support.
 fn p521_verified(point: &[u8], bits: u16, message: &[u8], signature: &[u8]) -> bool {
     let how = match bits {
         512 => &digest::SHA512,
@@ -58,7 +58,7 @@ fn p521_verified(point: &[u8], bits: u16, message: &[u8], signature: &[u8]) -> b
         _ => &digest::SHA256,
     };
     let hash = digest(how, message);
-    // It takes no short ones: the same number, written with all its digits.
+    // The library rejects short hashes: pads to the full length.
     let mut whole = [0; P521];
     whole[P521 - hash.as_ref().len()..].copy_from_slice(hash.as_ref());
     let (key, by) = (VerifyingKey::from_sec1_bytes(point), Signature::from_der(signature));
@@ -88,7 +88,7 @@ mod tests {
         );
     }
 
-    /// Made by openssl: a key of P-521, and what it has signed of SHA-256.
+    /// Created with openssl: a P-521 key and a signature of a SHA-256 hash.
     #[test]
     fn the_largest_curve_is_known() {
         let (spki, signed) = (

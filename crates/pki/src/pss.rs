@@ -1,13 +1,12 @@
-//! RSA signatures with a salt of any length (RSASSA-PSS, RFC 8017, 9.1.2) over SHA-256. ring
-//! takes salts of one length only; Go's programs make the longest that fit. All of it is
-//! public, so nothing is lost by taking as long as it takes.
+//! RSASSA-PSS signatures with SHA-256 and a salt of any length (RFC 8017, 9.1.2). ring supports only one salt length;
+//! Go uses the longest that fits. All inputs are public, so the code need not run in constant time.
 
 use num_bigint::BigUint;
 use ring::digest::{SHA256, digest};
 use x509_parser::public_key::RSAPublicKey;
 
 const HASH: usize = 32;
-/// Nobody has larger keys, or a larger exponent.
+/// Maximum sizes of the modulus and the exponent in bits.
 const LARGEST: usize = 8192;
 const EXPONENT: u64 = 32;
 
@@ -26,8 +25,7 @@ pub(crate) fn verifies(key: &RSAPublicKey<'_>, message: &[u8], signature: &[u8])
     is_encoded(&encoded, 8 * size - (bits - 1), message)
 }
 
-/// Whether the bytes are what a signer of this message makes. `spare`: how many of the first
-/// bits are not used.
+/// Checks the encoded message. `spare` is the number of unused leading bits.
 fn is_encoded(encoded: &[u8], spare: usize, message: &[u8]) -> bool {
     let Some((&0xbc, rest)) = encoded.split_last() else { return false };
     let Some(at) = rest.len().checked_sub(HASH) else { return false };
@@ -45,7 +43,7 @@ fn is_encoded(encoded: &[u8], spare: usize, message: &[u8]) -> bool {
     block[one] == 1 && digest(&SHA256, &inner).as_ref() == hash
 }
 
-/// As many bytes as are wanted, made of a few (MGF1).
+/// The mask generation function MGF1.
 fn mask(seed: &[u8], size: usize) -> Vec<u8> {
     let rounds = u32::try_from(size.div_ceil(HASH)).unwrap_or_default();
     let made = (0..rounds).flat_map(|round| {
@@ -60,7 +58,7 @@ mod tests {
 
     use super::*;
 
-    /// Made by openssl, with the longest salt and with one as long as the hash.
+    /// Created with openssl, with the longest salt and with one of the hash's length.
     #[test]
     fn salts_may_have_any_length() {
         let key = include_bytes!("../tests/data/rsa3072-public.der");

@@ -1,4 +1,4 @@
-//! A public key, as certificates and tokens need it.
+//! Public keys of certificates and tokens.
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use ring::{
@@ -21,7 +21,7 @@ const ECDSA_WITH_SHA384: &[u64] = &[1, 2, 840, 10045, 4, 3, 3];
 const RSA_ENCRYPTION: &[u64] = &[1, 2, 840, 113_549, 1, 1, 1];
 const SHA256_WITH_RSA: &[u64] = &[1, 2, 840, 113_549, 1, 1, 11];
 
-/// Key type and signature scheme in one, by the names of JOSE.
+/// Key type and signature scheme, with JOSE's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Algorithm {
     Es256,
@@ -29,10 +29,11 @@ pub enum Algorithm {
     Rs256,
 }
 
+/// A public key that can verify signatures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKey {
     algorithm: Algorithm,
-    /// A curve's point, or RSA's PKCS#1 pair.
+    /// An elliptic curve point, or an RSA key in PKCS#1.
     raw: Vec<u8>,
     id: String,
 }
@@ -74,8 +75,7 @@ impl PublicKey {
         key
     }
 
-    /// Every public key in `pem`, from whatever holds one: public and private
-    /// keys, certificates.
+    /// All public keys in `pem`, taken from public keys, private keys and certificates.
     pub fn all_from_pem(pem: &[u8]) -> Result<Vec<Self>, Error> {
         let mut keys = Vec::new();
         for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(pem) {
@@ -95,7 +95,7 @@ impl PublicKey {
         Ok(keys)
     }
 
-    /// From a SubjectPublicKeyInfo.
+    /// Parses a SubjectPublicKeyInfo.
     pub fn from_der(spki: &[u8]) -> Result<Self, Error> {
         let (_, info) = SubjectPublicKeyInfo::from_der(spki)
             .map_err(|error| Error::malformed("public key", error))?;
@@ -106,17 +106,17 @@ impl PublicKey {
         pem::encode("PUBLIC KEY", &self.to_der())
     }
 
-    /// The SubjectPublicKeyInfo.
+    /// Encodes the SubjectPublicKeyInfo.
     pub fn to_der(&self) -> Vec<u8> {
         der::sequence(&[self.algorithm.key_algorithm(), der::bits(&self.raw, 0)])
     }
 
-    /// What tokens call it: a hash of the key.
+    /// The key id (`kid`) in tokens: a hash of the key.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The same key, which others call by this name.
+    /// The key with another key id.
     pub fn with_key_id(self, id: &str) -> Self {
         Self { id: id.to_owned(), ..self }
     }
@@ -129,7 +129,7 @@ impl PublicKey {
         &self.raw
     }
 
-    /// Whether `signature`, in the form of tokens, is this key's.
+    /// Whether `signature`, in the encoding of JOSE, was made with this key.
     pub(crate) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         let how: &dyn VerificationAlgorithm = match self.algorithm {
             Algorithm::Es256 => &ECDSA_P256_SHA256_FIXED,

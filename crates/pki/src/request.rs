@@ -1,4 +1,4 @@
-//! Certificate signing requests, PKCS#10.
+//! Certificate signing requests (PKCS#10).
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ use crate::{
 const EXTENSION_REQUEST: &[u64] = &[1, 2, 840, 113_549, 1, 9, 14];
 const VERSION_1: &[u8] = &[0];
 
-/// A request whose signature is right: whoever made it has the key.
+/// A CSR with a valid signature: the requester holds the private key.
 #[derive(Clone, Debug)]
 pub struct CertificateRequest {
     pub(crate) subject: Vec<u8>,
@@ -63,12 +63,12 @@ impl CertificateRequest {
         Ok(request)
     }
 
-    /// A request that says nothing but that somebody has the `key`, in DER.
+    /// A CSR without subject and names, in DER, which only proves possession of `key`.
     pub fn stub_der(key: &PrivateKey) -> Result<Vec<u8>, Error> {
         Self::signed(key, &[], &certificate::encode_name("", &[]))
     }
 
-    /// A request in PEM for `key`.
+    /// Creates a CSR for `key`, in PEM.
     pub fn create(
         key: &PrivateKey,
         common_name: &str,
@@ -103,7 +103,7 @@ impl CertificateRequest {
         Ok(der::sequence(&[info, algorithm, signature]))
     }
 
-    /// Whom the request wants named. Dates and serial are empty.
+    /// The requested identity. Validity and serial number are empty.
     pub fn identity(&self) -> &CertificateIdentity {
         &self.identity
     }

@@ -1,4 +1,4 @@
-//! TLS 1.2 and 1.3, both sides, and how their certificates change under way.
+//! TLS 1.2 and 1.3 for servers and clients, with certificates that can be replaced at run time.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -16,15 +16,15 @@ use crate::{CertKeyPair, ClientCaVerifier, Error, TlsSettings, identity::roots};
 
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// The one crypto provider of the program.
+/// The crypto provider of the whole program.
 pub fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: std::sync::LazyLock<Arc<CryptoProvider>> =
         std::sync::LazyLock::new(|| Arc::new(rustls::crypto::ring::default_provider()));
     PROVIDER.clone()
 }
 
-/// For a server that asks clients for a certificate, lets them in without one, and
-/// refuses those whose certificate `clients` does not trust.
+/// A server configuration that requests a client certificate: clients without one are accepted, clients with one that
+/// `clients` does not trust are rejected.
 pub fn server_config(
     pair: &CertKeyPair,
     clients: Option<&ClientCaVerifier>,
@@ -38,12 +38,12 @@ pub fn server_config(
         .with_client_cert_verifier(verifier)
         .with_single_cert(pair.chain().to_vec(), pair.key().to_der())?;
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
-    config.ignore_client_order = true; // ours begins with the strongest
+    config.ignore_client_order = true; // our order begins with the strongest
     Ok(config)
 }
 
-/// The same, with further certificates for clients that call the server by these names:
-/// `example.com`, `*.example.com`. The first of the best matches is shown.
+/// Like `server_config`, with additional certificates for SNI names such as `example.com` or `*.example.com`. The first
+/// of the best matches is used.
 pub fn server_config_named(
     pair: &CertKeyPair,
     named: &[(Vec<String>, CertKeyPair)],
@@ -65,7 +65,7 @@ pub fn server_config_named(
     Ok(config)
 }
 
-/// For a client that believes servers of `authorities`, and shows `pair` if asked.
+/// A client configuration that trusts `authorities`, and presents `pair` if the server requests a certificate.
 pub fn client_config(
     authorities: &[CertificateDer<'static>],
     pair: Option<&CertKeyPair>,
@@ -87,7 +87,7 @@ pub fn client_config(
     Ok(config)
 }
 
-/// Chooses what to show by what the client called.
+/// Chooses the server certificate by the client's SNI name.
 #[derive(Debug)]
 struct SniResolver {
     named: Vec<(String, Arc<CertifiedKey>)>,
@@ -114,8 +114,7 @@ fn certified(pair: &CertKeyPair) -> Result<Arc<CertifiedKey>, Error> {
     Ok(Arc::new(CertifiedKey::from_der(pair.chain().to_vec(), key, &provider())?))
 }
 
-/// A configuration that is replaced when certificates are renewed: what starts
-/// after that uses the new one.
+/// A configuration that is replaced when certificates are renewed; new connections use the new one.
 #[derive(Debug)]
 pub struct Reloadable<T>(RwLock<Arc<T>>);
 
@@ -142,7 +141,7 @@ mod tests {
     use super::*;
     use crate::{CertificateAuthority, CertificateSpec};
 
-    /// Real time: the handshake looks at the clock.
+    /// The system time, which the handshake uses.
     fn now() -> i64 {
         jiff::Timestamp::now().as_second()
     }
@@ -163,10 +162,10 @@ mod tests {
                     .map_err(|error| error.to_string())?;
                 Ok(server.peer_certificates().map(|chain| chain[0].clone().into_owned()))
             });
-            // what the client makes of it does not matter: the server decides
+            // the client's result does not matter: the server decides
             drop(Stream::new(&mut client, &mut near).write_all(b"x"));
             let seen = far_side.join().unwrap();
-            drop(near); // not before: the server may still be writing
+            drop(near); // not earlier: the server may still be writing
             seen
         })
     }

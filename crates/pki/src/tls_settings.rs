@@ -1,4 +1,4 @@
-//! Which versions, ciphers and curves of TLS a server speaks.
+//! TLS versions, cipher suites and curves of a server.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use rustls::{
 
 use crate::{Error, provider};
 
-/// By default all that are safe.
+/// TLS settings; the default permits everything that is secure.
 #[derive(Clone, Debug)]
 pub struct TlsSettings {
     provider: Arc<CryptoProvider>,
@@ -25,8 +25,8 @@ impl Default for TlsSettings {
 }
 
 impl TlsSettings {
-    /// Only TLS 1.3, or 1.2 as well; of 1.2 these suites, by their names in RFCs; these curves,
-    /// by their numbers there, the best first. Where there are none, all.
+    /// TLS 1.3 only, or 1.2 as well; the cipher suites of TLS 1.2, by their RFC names; and the curves, by their IANA
+    /// numbers in order of preference. Empty lists mean all.
     pub fn new(newest_only: bool, suites: &[String], curves: &[u16]) -> Result<Self, Error> {
         let mut chosen = CryptoProvider::clone(&provider());
         for name in suites {
@@ -50,7 +50,7 @@ impl TlsSettings {
         Ok(Self { provider: Arc::new(chosen), tls13_only: newest_only, http2: true })
     }
 
-    /// Whether HTTP/2 is offered.
+    /// Sets whether HTTP/2 is offered.
     #[must_use]
     pub fn with_http2(self, http2: bool) -> Self {
         Self { http2, ..self }
@@ -63,7 +63,7 @@ impl TlsSettings {
     }
 }
 
-/// As RFCs and Go name it; of one suite they have two names.
+/// Whether a suite has this name in RFCs or in Go, which differ for one suite.
 fn is(suite: &SupportedCipherSuite, name: &str) -> bool {
     let own = suite.suite();
     let own = own.as_str().unwrap_or_default().replace("TLS13_", "TLS_");

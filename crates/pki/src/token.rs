@@ -1,4 +1,4 @@
-//! Tokens of service accounts: JSON Web Signatures in their compact form.
+//! Service account tokens: JSON Web Signatures in compact form.
 
 use std::fmt;
 
@@ -10,41 +10,43 @@ use crate::{
     BoundObjects, Error, PrivateKey, PublicKey, ServiceAccountClaims, claims::LEGACY_ISSUER,
 };
 
-/// Clocks differ by up to this many seconds.
+/// Tolerated difference between clocks, in seconds.
 const LEEWAY: i64 = 60;
 const LARGEST: usize = 16 * 1024;
 
+/// Signs service account tokens.
 #[derive(Debug)]
 pub struct TokenSigner {
     key: PrivateKey,
     issuer: String,
 }
 
-/// Reads tokens: any of the keys may have signed, any of the issuers be named.
+/// Verifies tokens signed by any of the keys and issued by any of the issuers.
 #[derive(Clone, Debug)]
 pub struct TokenVerifier {
     pub keys: Vec<PublicKey>,
     pub issuers: Vec<String>,
-    /// Who we are; what a token without audience is meant for.
+    /// The API server's own audiences, which apply to tokens without an audience.
     pub audiences: Vec<String>,
 }
 
+/// A token whose signature and claims are valid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VerifiedToken {
     pub claims: ServiceAccountClaims,
-    /// Those of the wanted audiences that the token is for.
+    /// The requested audiences that the token is valid for.
     pub audiences: Vec<String>,
 }
 
-/// Why a token does not count.
+/// Why a service account token was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenError {
-    /// Not one of ours: another authenticator may know it.
+    /// The token was not issued by this cluster; the next authenticator in the chain may accept it.
     NotOurToken,
     Invalid(&'static str),
-    /// None of the keys has signed it.
+    /// None of the keys has signed the token.
     UnknownKey,
-    /// The audiences that the token is meant for, and those that were asked about.
+    /// The audiences of the token, and those that were requested.
     Audience(Vec<String>, Vec<String>),
 }
 
@@ -80,7 +82,7 @@ impl TokenSigner {
         &self.issuer
     }
 
-    /// Signs `claims`; gives them the issuer and an id, if they have none.
+    /// Signs `claims`; sets the issuer and an id if they have none.
     pub fn sign(&self, claims: ServiceAccountClaims) -> Result<String, Error> {
         let public = self.key.public();
         let header = Header { alg: public.algorithm().name().into(), kid: public.id().into() };
@@ -91,7 +93,7 @@ impl TokenSigner {
 }
 
 impl ServiceAccountClaims {
-    /// The middle of a token, for whoever signs it; with an issuer and an id, if there are none.
+    /// The payload of a token, for an external signer; sets the issuer and an id if there are none.
     pub fn payload(mut self, issuer: &str) -> Result<String, Error> {
         if self.issuer.is_empty() {
             issuer.clone_into(&mut self.issuer);
@@ -104,7 +106,7 @@ impl ServiceAccountClaims {
 }
 
 impl TokenVerifier {
-    /// Reads `token` at `now`, for any of the audiences `wanted` (empty: our own).
+    /// Verifies `token` at the time `now`, for any of the audiences `wanted` (empty: our own).
     pub fn verify(
         &self,
         token: &str,
@@ -114,7 +116,7 @@ impl TokenVerifier {
         self.verify_with(&self.keys, token, wanted, now)
     }
 
-    /// The same, where one of these keys must have signed.
+    /// Like `verify`, with these keys.
     pub fn verify_with(
         &self,
         keys: &[PublicKey],

@@ -1,7 +1,7 @@
-//! The objects of one kind in this process: a typed view of a local copy.
+//! The cache of one kind: a typed view of an informer's objects.
 //!
-//! Handlers hear of each change once and in order, whoever made it. Objects are
-//! handles to shared trees: giving one out copies a pointer.
+//! Handlers are called for each change once and in order, whoever made it. Objects share their values: handing one out
+//! copies a pointer.
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use crate::{Cacheable, DynamicObject, indexed::CONTROLLER_UID_INDEX, informer::Informer};
 
+/// A typed view of an informer's objects.
 pub struct Cache<K> {
     informer: Arc<Informer>,
     kind: PhantomData<fn() -> K>,
@@ -48,45 +49,44 @@ impl<K: Cacheable> Cache<K> {
         typed(self.informer.in_namespace(namespace))
     }
 
-    /// The objects that have `value` in an index which their kind declares, or
-    /// which was added.
+    /// The objects with `value` in an index that their kind declares, or that was added.
     pub fn by_index(&self, index: &'static str, value: &str) -> Vec<K> {
         typed(self.informer.state().objects.by_index(index, value))
     }
 
-    /// Adds an index that only this process needs.
+    /// Adds an index for this process only.
     pub fn add_index(&self, name: &'static str, of: fn(&K) -> Vec<Text>) {
         self.informer.state().objects.add_index(name, Box::new(move |object| of(object.view())));
     }
 
-    /// The objects that the one with this uid controls.
+    /// The objects whose controller has this uid.
     pub fn controlled_by(&self, uid: &str) -> Vec<K> {
         self.by_index(CONTROLLER_UID_INDEX, uid)
     }
 
-    /// The objects `owner` controls.
+    /// The objects that `owner` controls.
     pub fn owned_by<O: Kind>(&self, owner: &O) -> Vec<K> {
         self.controlled_by(owner.meta().uid())
     }
 
-    /// Calls `handler` with all there is, and from now on with every change.
+    /// Calls `handler` with all current objects, and from now on with every change.
     pub fn on_change(&self, handler: impl Fn(Option<&K>, Option<&K>) + Send + 'static) {
         self.informer.on_change(Box::new(move |old, new| {
             handler(old.map(DynamicObject::view), new.map(DynamicObject::view));
         }));
     }
 
-    /// Turns true after the first list.
+    /// Becomes true after the first list.
     pub fn synced(&self) -> watch::Receiver<bool> {
         self.informer.synced()
     }
 
-    /// Takes in the answer to our own write.
+    /// Applies the response to our own write.
     pub fn observe_write(&self, object: &K) {
         self.informer.observe_write(object.as_dynamic());
     }
 
-    /// Takes in the answer to our own delete of `object`.
+    /// Applies the response to our own delete of `object`.
     pub fn observe_delete(&self, object: &K, answer: &DeleteResult<K>) {
         match answer {
             DeleteResult::Terminating(object) => self.informer.observe_write(object.as_dynamic()),

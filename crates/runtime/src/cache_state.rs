@@ -1,12 +1,12 @@
-//! What a cache knows, from two sources: the watch, which is late, and the
-//! answers to our own writes, which are not. So a reconcile always sees what the
-//! last one did, and needs no "expectations".
+//! The contents of a cache, merged from two sources: watch events, which arrive late, and the responses to this
+//! process's own writes, which are available at once. A reconcile therefore always sees the writes of the previous one,
+//! and controllers need no expectations.
 //!
 //! ```text
-//!  we create a    a is known at once; the watch brings it later, and that changes nothing
-//!  we delete a    answer "terminating": a stays, terminating, for all to see
-//!                 answer "gone": a goes, and its uid is remembered until the watch or a list
-//!                 shows that it went; for older news of it may still be on the way
+//!  we create a    a is in the cache at once; the later watch event changes nothing
+//!  we delete a    response "terminating": a stays in the cache, terminating
+//!                 response "deleted": a is removed, and a tombstone with its uid is kept until the watch or a
+//!                 list shows the deletion, because older events of it may still arrive
 //! ```
 
 use std::collections::{HashMap, HashSet};
@@ -16,15 +16,16 @@ use object::{NamespacedName, Text};
 
 use crate::{DynamicObject, indexed::Indexer};
 
-/// What was, and what is.
+/// The old and the new object.
 pub(super) type ObjectChange = (Option<DynamicObject>, Option<DynamicObject>);
 
+/// The objects of a cache and its tombstones.
 pub(super) struct CacheState {
     pub(super) objects: Indexer,
-    /// Uids that our deletes have removed and the watch has not, with the newest
-    /// revision that we had of each.
+    /// Tombstones: uids that our deletes have removed and the watch has not yet, with the newest revision that we had
+    /// of each.
     tombstones: HashMap<Text, u64>,
-    /// How far the watch has come.
+    /// The revision that the watch has reached.
     pub(super) watch_revision: u64,
 }
 
@@ -33,10 +34,10 @@ impl CacheState {
         Self { objects, tombstones: HashMap::new(), watch_revision: 0 }
     }
 
-    /// Our own write counts, unless the watch has been there already.
+    /// Applies our own write, unless the watch has already passed it.
     pub(super) fn apply_write(&mut self, object: &DynamicObject) -> Option<ObjectChange> {
         if object.is_removed() {
-            self.apply_removal(object) // the write that took the last finalizer off
+            self.apply_removal(object) // the write that removed the last finalizer
         } else if object.metadata().revision() > self.watch_revision {
             self.upsert_if_newer(object)
         } else {
@@ -44,7 +45,7 @@ impl CacheState {
         }
     }
 
-    /// Our own delete removed the object for good.
+    /// Applies our own delete, which removed the object.
     pub(super) fn apply_removal(&mut self, object: &DynamicObject) -> Option<ObjectChange> {
         let (key, uid) = (NamespacedName::from_meta(object.metadata()), object.metadata().uid());
         let known = self.objects.get(&key).filter(|known| known.metadata().uid() == uid)?;
@@ -52,7 +53,7 @@ impl CacheState {
         Some((self.objects.remove(&key), None))
     }
 
-    /// What the watch says.
+    /// Applies a watch event.
     pub(super) fn apply_watch_event(
         &mut self,
         notice: &WatchEvent<DynamicObject>,
@@ -76,8 +77,8 @@ impl CacheState {
         }
     }
 
-    /// Takes in all there was at `revision`, which is not before `seen`: or what
-    /// the watch has shown to be gone would be back.
+    /// Replaces the contents with a list at `revision`, which must not be before `watch_revision`; otherwise objects
+    /// that the watch has shown as deleted would come back.
     pub(super) fn replace_with_list(
         &mut self,
         revision: u64,
@@ -97,7 +98,7 @@ impl CacheState {
         changes
     }
 
-    /// Takes the object in, unless we know better.
+    /// Inserts the object, unless the cache has a newer version or a tombstone.
     fn upsert_if_newer(&mut self, object: &DynamicObject) -> Option<ObjectChange> {
         let meta = object.metadata();
         let known = self
@@ -110,7 +111,7 @@ impl CacheState {
         Some((self.objects.insert(object.clone()), Some(object.clone())))
     }
 
-    /// Removes what is not newer than `revision`: our own writes may be.
+    /// Removes an object that is not newer than `revision`: our own writes may be newer.
     fn remove_if_not_newer(&mut self, key: &NamespacedName, revision: u64) -> Option<ObjectChange> {
         self.objects.get(key).filter(|known| known.metadata().revision() <= revision)?;
         Some((self.objects.remove(key), None))
@@ -150,7 +151,7 @@ mod tests {
     fn a_terminating_object_stays() {
         let mut known = known(5, &[pod("a", "1", 3)]);
         known.apply_write(&going(pod("a", "1", 6)));
-        known.apply_watch_event(&WatchEvent::Modified(pod("a", "1", 4))); // late news
+        known.apply_watch_event(&WatchEvent::Modified(pod("a", "1", 4))); // a late event
         assert!(known.objects.iter().all(|pod| pod.metadata().is_terminating()));
         assert_eq!(names(&known), ["a"]);
     }

@@ -1,8 +1,8 @@
-//! A limit on connections that is shared fairly by the addresses they come from, for ports that anybody may connect to.
+//! A connection limit that is shared fairly by client addresses, for ports that any pod can connect to.
 //!
-//! A plain limit lets whoever connects most keep all others out: a pod that holds every connection of a health port
-//! makes the probes of that port fail. Here, a connection from an address with few takes the place of the oldest one
-//! of the address with the most.
+//! With a plain limit one client can lock out all others: a pod that holds every connection of a health port makes its
+//! probes fail. Here a connection from an address with few connections replaces the oldest one of the address with the
+//! most.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,7 +12,7 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-/// The connections of one port. Clones share the limit.
+/// The connection limit of one port. Clones share it.
 #[derive(Clone, Debug)]
 pub struct ConnectionLimit {
     most: usize,
@@ -21,14 +21,14 @@ pub struct ConnectionLimit {
 
 #[derive(Debug, Default)]
 struct Open {
-    /// The number of the connection that is admitted next.
+    /// The number of the next connection.
     next: u64,
     count: usize,
     /// By address, then by number: the first is the oldest.
     connections: HashMap<IpAddr, BTreeMap<u64, CancellationToken>>,
 }
 
-/// A connection that has its place until this is dropped.
+/// An admitted connection. It counts until this is dropped.
 #[derive(Debug)]
 pub struct Admitted {
     open: Arc<Mutex<Open>>,
@@ -42,7 +42,7 @@ impl ConnectionLimit {
         Self { most, open: Arc::default() }
     }
 
-    /// Admits a connection from this address. `None`: all places are taken, and no address has more of them.
+    /// Admits a connection from this address. `None` if the limit is reached and no address has more connections.
     pub fn admit(&self, from: IpAddr) -> Option<Admitted> {
         let address = owner(from);
         let mut open = lock(&self.open);
@@ -58,12 +58,12 @@ impl ConnectionLimit {
 }
 
 impl Admitted {
-    /// Runs until the end, or until another connection takes this one's place: then `None`.
+    /// Runs `work` to its end, or returns `None` if another connection displaces this one.
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         self.displaced.run_until_cancelled(work).await
     }
 
-    /// Gives the place up; the connection goes on and can no longer be displaced.
+    /// Stops counting the connection; it can no longer be displaced.
     pub fn release(&self) {
         lock(&self.open).remove(self.address, self.number);
     }
@@ -76,7 +76,7 @@ impl Drop for Admitted {
 }
 
 impl Open {
-    /// Ends the oldest connection of the address that has the most, if it has more than `address` would have.
+    /// Displaces the oldest connection of the address with the most, if that has more than `address` would have.
     fn displace_for(&mut self, address: IpAddr) -> Option<()> {
         let own = self.connections.get(&address).map_or(0, BTreeMap::len);
         let (largest, theirs) = self.connections.iter().max_by_key(|(_, theirs)| theirs.len())?;
@@ -103,7 +103,7 @@ fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
     open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whoever has an IPv6 address mostly has the 64 bits behind its prefix.
+/// An IPv6 client usually controls a whole /64, so that counts as one address.
 fn owner(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),

@@ -1,4 +1,4 @@
-//! What the parts of a process share.
+//! The context that the parts of a process share: client, caches and tasks.
 
 use std::{
     any::TypeId,
@@ -27,24 +27,25 @@ use crate::{
     metrics::{Metrics, RequestMetrics},
 };
 
-/// How soon a task that panicked is begun anew.
+/// Initial back-off before a panicked task is restarted.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(30);
 
-/// One copy per resource, namespace and selection; the type tells typed from any, which have other indexes.
+/// One informer per resource, namespace and selectors. The type distinguishes typed from dynamic caches, which have
+/// different indexes.
 type InformerKey = (TypeId, ApiResource, Text, Selectors);
 
-/// The API, one cache per kind, and the tasks that everything runs in.
+/// The API client, one cache per kind, and all tasks.
 #[derive(Clone)]
 pub struct Context {
     client: Client,
-    /// Whom caches read as: all share them.
+    /// The client that caches read with, because they are shared.
     read_client: Client,
     informers: Arc<Mutex<HashMap<InformerKey, Arc<Informer>>>>,
-    /// Whether each cache has been filled that was opened through this context: nobody waits
-    /// for what only others use.
+    /// Whether each cache that was opened through this context has synced: a controller does not wait for caches that
+    /// only others use.
     used: Arc<Mutex<HashMap<InformerKey, watch::Receiver<bool>>>>,
-    /// Our own and those of the contexts that this one is part of.
+    /// Our own tracker and those of the parent contexts.
     tasks: Vec<TaskTracker>,
     shutdown: CancellationToken,
     metrics: Metrics,
@@ -75,15 +76,15 @@ impl Context {
         }
     }
 
-    /// The same, but writing as another: each controller has its own identity, and waits only
-    /// for the caches that it opens itself.
+    /// The same context with another client for writes: each controller has its own user, and waits only for the caches
+    /// that it opens itself.
     pub fn with_write_client(&self, client: &Client) -> Self {
         let client = client.observed(&self.observer);
         Self { client, used: Arc::default(), ..self.clone() }
     }
 
-    /// A part that can be stopped alone, and stops with the whole. Its caches are
-    /// its own.
+    /// Creates a child context. Stopping the parent stops the child; the child can also be stopped alone. It has its
+    /// own informers, which stop with it.
     pub fn child(&self) -> Self {
         let mut tasks = self.tasks.clone();
         tasks.push(TaskTracker::new());
@@ -113,12 +114,12 @@ impl Context {
         CachedApi::new(self.api(), self.cache())
     }
 
-    /// Objects of which only some are in the cache: writes are for all.
+    /// A cached API whose cache holds only the selected objects; writes are not restricted.
     pub fn cached_api_selected<K: Kind>(&self, selection: &Selectors) -> CachedApi<K> {
         CachedApi::new(self.api(), self.cache_selected(selection))
     }
 
-    /// The same, of one namespace.
+    /// Like `cached_api_selected`, for one namespace.
     pub fn cached_api_in_namespace<K: Kind>(
         &self,
         namespace: &str,
@@ -132,12 +133,12 @@ impl Context {
         self.cache_selected(&Selectors::default())
     }
 
-    /// The shared cache of those `K` that are selected.
+    /// The shared cache of the selected `K`.
     pub fn cache_selected<K: Kind>(&self, selection: &Selectors) -> Arc<Cache<K>> {
         self.typed_cache(ApiResource::of::<K>(), "", selection)
     }
 
-    /// The shared cache of those `K` that are selected in one namespace.
+    /// The shared cache of the selected `K` in one namespace.
     pub fn cache_in_namespace<K: Kind>(
         &self,
         namespace: &str,
@@ -155,7 +156,7 @@ impl Context {
         self.typed_cache(resource.clone(), "", selection)
     }
 
-    /// Waits until every cache that was opened through this context has been filled once.
+    /// Waits until every cache that was opened through this context has synced.
     pub async fn wait_for_cache_sync(&self) {
         let all: Vec<_> = held(&self.used).values().cloned().collect();
         for mut one in all {
@@ -163,13 +164,13 @@ impl Context {
         }
     }
 
-    /// Runs `task` until it ends or the component stops. The only spawn there is. A panic ends
-    /// the task and nothing else: whatever goes on for ever belongs into `keep`.
+    /// Spawns `task`, which runs until it ends or the context is stopped. All tasks are spawned here. A panic ends only
+    /// this task; use `keep` for tasks that must run for ever.
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         self.spawn_boxed(name, Box::pin(task));
     }
 
-    /// Runs the task that `make` gives; one that panics is made anew, after a while.
+    /// Spawns the task that `make` creates, and restarts it after a back-off if it panics.
     pub fn keep<F: Future<Output = ()> + Send + 'static>(
         &self,
         name: &'static str,
@@ -190,12 +191,12 @@ impl Context {
         });
     }
 
-    /// All tasks are of one type, or what runs them would be compiled for each.
+    /// Takes a boxed task, so that the code is not compiled for each task type.
     fn spawn_boxed(&self, name: &'static str, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
         let stop = self.shutdown.clone();
         let task = async move {
             tokio::select! {
-                _ = panics::contain(name, task) => {} // a panic has been counted and logged
+                _ = panics::contain(name, task) => {} // the panic has been counted and logged
                 () = stop.cancelled() => {}
             }
         };
@@ -213,7 +214,7 @@ impl Context {
         }
     }
 
-    /// Ends when the component is to stop: for those who have to clean up.
+    /// Resolves when the context is stopping, for tasks that must clean up.
     pub async fn stopping(&self) {
         self.shutdown.cancelled().await;
     }
@@ -222,7 +223,7 @@ impl Context {
         self.shutdown.is_cancelled()
     }
 
-    /// Stops every task and waits for all of them.
+    /// Stops all tasks and waits for them.
     pub async fn stop(self) {
         self.shutdown.cancel();
         let own = self.tasks.last().expect("a context has a tracker of its own");
@@ -240,7 +241,7 @@ impl Context {
         Arc::new(Cache::new(self.informer(which, |object| object.view::<K>().index_values())))
     }
 
-    /// The copy that all caches of these objects share, started on first use.
+    /// The informer that all caches of these objects share, started on first use.
     fn informer(&self, which: InformerKey, entries: IndexValuesFn) -> Arc<Informer> {
         let mut locals = held(&self.informers);
         let local = locals.entry(which.clone()).or_insert_with_key(

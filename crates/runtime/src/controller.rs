@@ -1,4 +1,4 @@
-//! Connects caches to a queue and a queue to a `Reconcile`.
+//! The controller: connects caches to a work queue, and the queue to a `Reconcile`.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -10,18 +10,17 @@ use tracing::{Instrument, debug, error, info_span, warn};
 
 use crate::{Cache, Context, WorkQueue};
 
-/// When to look at the object again.
+/// When to reconcile the object again.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Requeue {
-    /// When something it watches changes.
+    /// When a watched object changes.
     OnChange,
-    /// After this long, or on a change if that is sooner.
+    /// After this time, or earlier on a change.
     After(Duration),
 }
 
-/// Drives one object toward its desired state. Must be idempotent: it gets no
-/// event, only the object (`None`: there is no such object, or no longer), and may
-/// run at any time.
+/// Drives one object towards its desired state. Must be idempotent: it gets no event, only the object (`None` if it
+/// does not exist), and may run at any time.
 pub trait Reconcile: Send + Sync + 'static {
     type Kind: Kind;
     fn reconcile(
@@ -31,13 +30,14 @@ pub trait Reconcile: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Requeue, Error>> + Send;
 }
 
-/// One thing that a plan wants done, and why.
+/// One action of a plan, and its cause.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step<A> {
     pub action: A,
     pub cause: WriteCause,
 }
 
+/// A controller that is being set up; `start` runs it.
 #[derive(Debug)]
 pub struct Controller<R: Reconcile> {
     name: &'static str,
@@ -55,7 +55,7 @@ impl<R: Reconcile> Controller<R> {
         Self::with_selectors(name, cx, &Selectors::default(), reconciler)
     }
 
-    /// One that reconciles only the objects that are selected.
+    /// A controller that reconciles only the selected objects.
     pub fn with_selectors(
         name: &'static str,
         cx: &Context,
@@ -65,7 +65,7 @@ impl<R: Reconcile> Controller<R> {
         Self::with_cache(name, cx, &cx.cache_selected(selection), reconciler)
     }
 
-    /// One that reconciles what is in this cache.
+    /// A controller that reconciles the objects of this cache.
     pub fn with_cache(
         name: &'static str,
         cx: &Context,
@@ -82,7 +82,7 @@ impl<R: Reconcile> Controller<R> {
         Self { name, reconciler, cx: cx.clone(), cache, queue, queue_name: name, workers: 5 }
     }
 
-    /// A change to a `K` reconciles the object that controls it, and the one that did.
+    /// Reconciles the controller of a `K` when that changes: the current and the previous one.
     #[must_use]
     pub fn owns<K: Kind>(self) -> Self {
         self.watches::<K>(|object| {
@@ -98,8 +98,7 @@ impl<R: Reconcile> Controller<R> {
         })
     }
 
-    /// A change to a `K` reconciles the objects that `keys` names for it, as it is
-    /// and as it was.
+    /// Reconciles the objects that `keys` returns for a `K` when that changes, for its new and its old version.
     #[must_use]
     pub fn watches<K: Kind>(
         self,
@@ -113,7 +112,7 @@ impl<R: Reconcile> Controller<R> {
         self
     }
 
-    /// Reconciles everything every so often too.
+    /// Also reconciles all objects periodically.
     #[must_use]
     pub fn resync_every(self, period: Duration) -> Self {
         let (cache, queue) = (self.cache.clone(), self.queue.clone());
@@ -170,7 +169,7 @@ impl<R: Reconcile> Controller<R> {
                     true
                 }
                 Ok(Err(error)) if error.is_conflict() => {
-                    debug!(controller = self.name, %key, %error, "somebody was faster; will retry");
+                    debug!(controller = self.name, %key, %error, "conflict with another write; will retry");
                     false
                 }
                 Ok(Err(error)) => {

@@ -1,4 +1,4 @@
-//! What a cache can hold: objects of a known kind, or of any.
+//! The objects that a cache can hold: of a known kind, or of any kind.
 
 use std::fmt::Debug;
 
@@ -7,7 +7,7 @@ use object::{Object, ObjectMeta, Text, Value, View};
 use ref_cast::RefCast;
 use schema::Kind;
 
-/// An object with metadata, and what it is found by: a view of a tree.
+/// An object with metadata and index values: a view of a `Value`.
 pub trait Cacheable: ApiObject + Clone + Debug + Sync + RefCast<From = Value> {
     fn as_dynamic(&self) -> &DynamicObject;
 
@@ -29,8 +29,7 @@ impl<K: Kind> Cacheable for K {
     }
 }
 
-/// An object of whatever kind: for those who deal with all, as the garbage
-/// collector does.
+/// An object of any kind, for components that handle all kinds, such as the garbage collector.
 #[derive(Clone, Debug, Default, PartialEq, RefCast)]
 #[repr(transparent)]
 pub struct DynamicObject(Value);
@@ -44,12 +43,12 @@ impl DynamicObject {
         Object::view(&self.0).metadata()
     }
 
-    /// Whether the server has removed it with the write that this came from.
+    /// Whether the write that returned this object has removed it (its last finalizer is gone).
     pub(crate) fn is_removed(&self) -> bool {
         Object::view(&self.0).is_ready_for_removal()
     }
 
-    /// The same, as one of a kind.
+    /// The object as one of a kind.
     pub(crate) fn view<K: Cacheable>(&self) -> &K {
         K::ref_cast(&self.0)
     }

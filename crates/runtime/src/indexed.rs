@@ -1,4 +1,4 @@
-//! Objects by key, and by every index that their kind declares.
+//! Objects by key and by index, like client-go's Indexer.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -9,14 +9,15 @@ use object::{NamespacedName, Text};
 
 use crate::DynamicObject;
 
-/// By the uid of the controlling owner: an index that every kind has.
+/// The index by the uid of the controller, which every kind has.
 pub(super) const CONTROLLER_UID_INDEX: &str = "owner";
 
-/// Names and values of the indexes that an object's kind declares.
+/// Returns names and values of the indexes that an object's kind declares.
 pub(super) type IndexValuesFn = fn(&DynamicObject) -> Vec<(&'static str, Text)>;
-/// What one user of the cache looks objects up by.
+/// Returns the values of an added index.
 pub(super) type IndexFn = Box<dyn Fn(&DynamicObject) -> Vec<Text> + Send>;
 
+/// Objects by key, with their indexes.
 pub(super) struct Indexer {
     objects: BTreeMap<NamespacedName, DynamicObject>,
     kind_indexes: IndexValuesFn,
@@ -42,20 +43,20 @@ impl Indexer {
         self.objects.len()
     }
 
-    /// The objects of a namespace, in order of their names.
+    /// The objects of a namespace, sorted by name.
     pub(super) fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = &DynamicObject> {
         let from = Bound::Included(NamespacedName::new(namespace, ""));
         let all = self.objects.range((from, Bound::Unbounded));
         all.take_while(move |(key, _)| key.namespace == namespace).map(|(_, object)| object)
     }
 
-    /// The objects that have `value` in `index`, in order of their keys.
+    /// The objects with `value` in `index`, sorted by key.
     pub(super) fn by_index(&self, index: &'static str, value: &str) -> Vec<DynamicObject> {
         let keys = self.indexes.get(&(index, value.into())).into_iter().flatten();
         keys.filter_map(|key| self.objects.get(key)).cloned().collect()
     }
 
-    /// Adds an index, unless there is one of the name.
+    /// Adds an index, unless one of that name exists.
     pub(super) fn add_index(&mut self, name: &'static str, of: IndexFn) {
         if self.added_indexes.iter().any(|(known, _)| *known == name) {
             return;
@@ -106,7 +107,7 @@ impl Indexer {
     }
 }
 
-/// An object whose values cannot be had is found by none; the copy itself stays whole.
+/// The values of an object in an added index; none if the function panics, so that the cache stays intact.
 fn values(of: &IndexFn, object: &DynamicObject) -> Vec<Text> {
     panics::catch("cache index", || of(object)).unwrap_or_default()
 }

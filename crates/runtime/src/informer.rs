@@ -1,6 +1,6 @@
-//! A local copy of every object of one resource, kept current by a watch and by the
-//! answers to its owner's own writes. What follows from either is decided in
-//! `CacheState`; here is the rest. Kinds are looked at by `Cache`: this is compiled once.
+//! The informer: a local copy of all objects of one resource, kept up to date by a watch and by the responses to this
+//! process's own writes. `CacheState` decides how to merge the two. The informer is untyped, so that it is compiled
+//! once; `Cache` adds the type.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -23,21 +23,22 @@ use crate::{
 
 const INITIAL_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
-/// A watch that ends sooner has not gone well, whatever the server says.
+/// A watch that ends sooner counts as failed.
 const MIN_WATCH_DURATION: Duration = Duration::from_secs(1);
 
-/// Gets what was and what is. May read the copy, but not write to it.
+/// Called with the old and the new object. May read the cache, but not write to it.
 pub(super) type Handler = Box<dyn Fn(Option<&DynamicObject>, Option<&DynamicObject>) + Send>;
 
+/// The local copy of one resource, its handlers and its sync state.
 pub(super) struct Informer {
     state: Mutex<CacheState>,
-    /// Locked first, and until all have heard.
+    /// Locked first, and until all handlers have been called.
     handlers: Mutex<Vec<Handler>>,
     synced: watch::Sender<bool>,
 }
 
 impl Informer {
-    /// Of objects that have these entries in the indexes of their kind.
+    /// Creates an informer whose objects have these index values.
     pub(super) fn new(entries: IndexValuesFn) -> Self {
         Self {
             state: Mutex::new(CacheState::new(Indexer::new(entries))),
@@ -74,7 +75,7 @@ impl Informer {
         self.update_and_notify(|known| known.apply_removal(object).into_iter().collect());
     }
 
-    /// Follows the server for ever, through whatever happens to it.
+    /// Watches the resource for ever, with retries.
     pub(super) async fn run(&self, api: Api<DynamicObject>, selection: Selectors) {
         let kind = api.resource().kind.clone();
         let mut retry = Backoff::new(INITIAL_BACKOFF, MAX_BACKOFF);
@@ -93,14 +94,14 @@ impl Informer {
             };
             match ended {
                 Ok(()) if began.elapsed() >= MIN_WATCH_DURATION => continue,
-                Ok(()) => debug!(%kind, "the watch ended soon; will go on"),
-                Err(error) => warn!(%kind, %error, "the watch broke; will go on"),
+                Ok(()) => debug!(%kind, "watch ended early; restarting it after a back-off"),
+                Err(error) => warn!(%kind, %error, "watch failed; restarting it after a back-off"),
             }
             sleep(retry.next_delay()).await;
         }
     }
 
-    /// Until the server ends the watch, or it breaks.
+    /// Watches until the server ends the watch, or it fails.
     async fn watch_until_end(
         &self,
         api: &Api<DynamicObject>,
@@ -120,7 +121,7 @@ impl Informer {
         Ok(())
     }
 
-    /// Reads the list that the watch begins with.
+    /// Reads the initial list of the watch.
     async fn read_initial_list(&self, watch: &mut Watch<DynamicObject>) -> Result<(), Error> {
         let mut items = Vec::new();
         let revision = loop {
@@ -132,7 +133,7 @@ impl Informer {
             }
         };
         if revision < self.state().watch_revision {
-            // a server that lags; ask again
+            // the server lags behind; retry
             return Err(Error::Status(Status::expired("the list is older than what is known")));
         }
         self.update_and_notify(|known| known.replace_with_list(revision, &items));
@@ -153,7 +154,7 @@ impl Informer {
     }
 }
 
-/// One handler that panics keeps no other from hearing.
+/// Calls a handler. A panic does not affect the other handlers.
 fn call(handler: &Handler, old: Option<&DynamicObject>, new: Option<&DynamicObject>) {
-    let _ = panics::catch("cache handler", || handler(old, new)); // counted and logged
+    let _ = panics::catch("cache handler", || handler(old, new)); // it is counted and logged
 }

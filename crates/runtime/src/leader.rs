@@ -1,11 +1,11 @@
-//! One of several may act: the one that a Lease names, as long as it renews it.
+//! Leader election: only the holder of a Lease acts, as long as it renews it.
 //!
 //! ```text
 //!  a   creates the lease         renews … renews                      (dies)
-//!  b   looks every 2 s           sees it change, waits                no change for 15 s: takes it
+//!  b   tries every 2 s           sees a renewal, waits                no renewal for 15 s: acquires it
 //! ```
 //!
-//! Nobody compares clocks: each counts for itself how long it has seen no change.
+//! Clocks are not compared: each candidate measures for itself how long the lease has not changed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,21 +22,22 @@ const MASTER_STATUS: Family = Family::gauge(
     &["name"],
 );
 
+/// A candidate for leadership.
 #[derive(Clone, Debug)]
 pub struct LeaderElector {
     pub key: NamespacedName,
-    /// Who we are: unlike any other candidate.
+    /// The identity of this candidate, which must be unique.
     pub identity: String,
-    /// Without a sign of life for that long, others may take over.
+    /// Without a renewal for this long, another candidate may take over.
     pub lease_duration: Duration,
-    /// A leader that could not renew for that long gives up.
+    /// A leader that could not renew for this long gives up.
     pub renew_deadline: Duration,
-    /// How often to try.
+    /// Interval between attempts.
     pub retry_period: Duration,
     pub clock: Arc<dyn Clock>,
 }
 
-/// The lease as last seen, and since when.
+/// The last observed lease, and when it was first observed.
 #[derive(Debug)]
 struct ObservedLease {
     lease: Value,
@@ -44,7 +45,7 @@ struct ObservedLease {
 }
 
 impl LeaderElector {
-    /// With upstream's times.
+    /// A candidate with upstream's default durations.
     pub fn new(namespace: &str, name: &str, identity: &str) -> Self {
         Self {
             key: NamespacedName::new(namespace, name),
@@ -56,8 +57,8 @@ impl LeaderElector {
         }
     }
 
-    /// Waits to become the leader, calls `start` with a part of `cx`, and stops that
-    /// part when the lead is lost or `cx` stops. In the end others may lead at once.
+    /// Waits to become the leader, calls `start` with a child of `cx`, and stops that child when leadership is lost or
+    /// `cx` stops. Finally releases the lease, so that another candidate can lead at once.
     pub async fn run(self, cx: &Context, start: impl FnOnce(&Context)) {
         let status = cx.metrics().gauge(&MASTER_STATUS, &[&self.key.name]);
         status.set(0.0);
@@ -92,7 +93,7 @@ impl LeaderElector {
         }
     }
 
-    /// Renews until it has not worked for too long.
+    /// Renews until that has failed for the renew deadline.
     async fn renew_until_lost(&self, api: &Api<Value>, seen: &mut Option<ObservedLease>) {
         let mut until = Instant::now() + self.renew_deadline;
         loop {
@@ -107,7 +108,7 @@ impl LeaderElector {
         }
     }
 
-    /// Takes or renews the lease, if we may. Whether it is ours now.
+    /// Acquires or renews the lease if possible. Returns whether this candidate holds it.
     async fn try_acquire_or_renew(
         &self,
         api: &Api<Value>,
@@ -136,7 +137,7 @@ impl LeaderElector {
         Ok(true)
     }
 
-    /// The lease, with us as the holder.
+    /// The lease with this candidate as the holder.
     fn with_self_as_holder(&self, lease: &Value, now: i64) -> Value {
         let mut mine = lease.clone();
         mine["metadata"]["name"] = self.key.name.clone().into();
@@ -156,7 +157,7 @@ impl LeaderElector {
         mine
     }
 
-    /// Lets others lead at once; if that fails, they wait for the lease to end.
+    /// Releases the lease; if that fails, other candidates wait for it to expire.
     async fn release(&self, api: &Api<Value>, seen: Option<ObservedLease>) {
         let Some(ObservedLease { mut lease, .. }) = seen else { return };
         if lease["spec"]["holderIdentity"].as_str() != Some(&*self.identity) {

@@ -1,6 +1,5 @@
-//! The controller runtime: a `Cache` per kind, a `WorkQueue` of keys, and a
-//! `Controller` that connects them to a `Reconcile`. Beside them what every
-//! component needs: tasks that end together, a leader, events.
+//! The controller runtime: a `Cache` per kind, a `WorkQueue` of keys, and a `Controller` that connects them to a
+//! `Reconcile`. In addition what every component needs: task management, leader election and events.
 
 mod cache;
 mod cache_state;

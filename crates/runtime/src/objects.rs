@@ -1,5 +1,5 @@
-//! What a controller holds for each kind it touches: reads come from the
-//! cache, writes go to the API, and every write shows in the next read.
+//! Cached access to a kind: reads come from the cache, writes go to the API, and every write is visible to the next
+//! read.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use schema::Kind;
 
 use crate::Cache;
 
+/// The API and the cache of one kind.
 #[derive(Debug)]
 pub struct CachedApi<K> {
     api: Api<K>,
@@ -26,7 +27,7 @@ impl<K: Kind> CachedApi<K> {
         Self { api, cache }
     }
 
-    /// The same objects; what is written through this is written because of `cause`.
+    /// The same API; its writes carry `cause`.
     pub fn with_cause(&self, cause: &WriteCause) -> Self {
         Self { api: self.api.with_cause(cause), cache: self.cache.clone() }
     }
@@ -79,8 +80,7 @@ impl<K: Kind> CachedApi<K> {
         self.api.patch_status(key, patch).await.inspect(|made| self.cache.observe_write(made))
     }
 
-    /// A subresource that answers with something else than the object: the watch
-    /// will tell what became of that.
+    /// Creates a subresource whose response is not the object itself; the watch delivers the changed object.
     pub async fn create_subresource(
         &self,
         key: &NamespacedName,
@@ -90,7 +90,7 @@ impl<K: Kind> CachedApi<K> {
         self.api.create_subresource(key, name, body).await
     }
 
-    /// Deletes `object` and no other of its name; one already gone is a success.
+    /// Deletes `object`, with its uid as precondition. It is no error if it does not exist.
     pub async fn delete(&self, object: &K) -> Result<(), Error> {
         self.delete_with(object, DeleteParams::default()).await
     }

@@ -1,5 +1,4 @@
-//! A queue that holds each key once, runs it on one worker at a time, and
-//! backs off keys that fail.
+//! A work queue that holds each key once, runs it on one worker at a time, and backs off failing keys.
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -28,11 +27,12 @@ struct State<K> {
     /// With the time when a worker took it.
     running: HashMap<K, Instant>,
     due: HashMap<K, Instant>,
-    /// `due`, the earliest first.
+    /// `due`, earliest first.
     delayed: BTreeSet<(Instant, K)>,
     failures: HashMap<K, u32>,
 }
 
+/// A work queue with back-off per key.
 #[derive(Debug)]
 pub struct WorkQueue<K = NamespacedName> {
     state: Mutex<State<K>>,
@@ -90,7 +90,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> WorkQueue<K> {
         self.wake.notify_one();
     }
 
-    /// The next key to work on. Call `done` when finished. Cancel safe.
+    /// Waits for the next key. Call `done` when finished. Cancel safe.
     pub async fn next(&self) -> K {
         loop {
             let due = {
@@ -104,7 +104,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> WorkQueue<K> {
                     }
                     state.running.insert(key.clone(), now);
                     if !state.ready.is_empty() || !state.delayed.is_empty() {
-                        self.wake.notify_one(); // another worker takes over the waiting
+                        self.wake.notify_one(); // another worker waits for the delayed keys
                     }
                     return key;
                 }
@@ -119,7 +119,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> WorkQueue<K> {
         }
     }
 
-    /// Finishes `key`; `ok` forgets its failures, otherwise it retries later.
+    /// Finishes `key`; `ok` resets its back-off, otherwise it is retried later.
     pub fn done(&self, key: K, ok: bool) {
         let mut state = self.state();
         let began = state.running.remove(&key);
@@ -142,7 +142,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> WorkQueue<K> {
         self.wake.notify_one();
     }
 
-    /// How many keys wait, without those that wait for a time.
+    /// The number of waiting keys, without delayed ones.
     pub fn len(&self) -> usize {
         self.state().ready.len()
     }
@@ -205,7 +205,7 @@ mod tests {
         queue.add("a");
         queue.add("a");
         assert_eq!(queue.next().await, "a");
-        queue.add("a"); // it changes while it runs
+        queue.add("a"); // changes while it runs
         assert!(tokio::time::timeout(Duration::from_secs(1), queue.next()).await.is_err());
         queue.done("a", true);
         assert_eq!(queue.next().await, "a");

@@ -1,8 +1,7 @@
-//! Events: what components tell people about objects, by upstream's reasons.
+//! Event recorder, with upstream's reasons.
 //!
-//! Telling never waits and never fails: a task writes what it can. The same event
-//! again counts up the first; many of one reason become one; more than a few a
-//! minute about one object are dropped.
+//! Recording never blocks and never fails: a task writes the events. A repeated event increments the count of the
+//! first; many similar events are aggregated; more than a few per minute for one object are dropped (spam filter).
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +13,7 @@ use tracing::{debug, warn};
 
 use crate::{Backoff, Context, correlator::Correlator};
 
-/// Events that wait to be written; more are dropped.
+/// Capacity of the queue; further events are dropped.
 const QUEUE_CAPACITY: usize = 1000;
 /// What an event may say; in the group events.k8s.io a longer note is refused.
 const LONGEST_MESSAGE: usize = 1024;
@@ -22,13 +21,14 @@ const MAX_TRIES: usize = 12;
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
     Normal,
     Warning,
 }
 
-/// The object that an event is about.
+/// The object that an event is about (`involvedObject`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct InvolvedObject {
     pub api_version: Text,
@@ -36,11 +36,11 @@ pub struct InvolvedObject {
     pub key: Option<NamespacedName>,
     pub uid: Text,
     pub resource_version: Text,
-    /// A part of it: `spec.containers{web}`.
+    /// A field of it: `spec.containers{web}`.
     pub field_path: Text,
 }
 
-/// Cheap to clone; clones share the task that writes.
+/// Records events. Clones are cheap and share the writing task.
 #[derive(Clone, Debug)]
 pub struct EventRecorder {
     queue: mpsc::Sender<PendingEvent>,
@@ -78,7 +78,7 @@ impl InvolvedObject {
 }
 
 impl EventRecorder {
-    /// Tells as `component`, on `host` (empty: none in particular).
+    /// Starts a recorder with the source `component` on `host` (empty if it is not tied to a host).
     pub fn start(cx: &Context, component: &str, host: &str) -> Self {
         Self::with_clock(cx, component, host, Arc::new(SystemClock))
     }
@@ -150,12 +150,12 @@ impl EventWriter {
             match self.create_or_patch(&told, same).await {
                 Ok(()) => return,
                 Err(error) if error.is_transient() => {
-                    debug!(%error, "an event waits to be written");
+                    debug!(%error, "cannot write an event yet; will retry");
                     sleep(retry.next_delay()).await;
                 }
                 Err(error) if error.is_namespace_terminating() => return,
                 Err(error) => {
-                    warn!(%error, reason = %told.reason, "an event cannot be written");
+                    warn!(%error, reason = %told.reason, "cannot write an event; dropping it");
                     return;
                 }
             }
@@ -174,7 +174,7 @@ impl EventWriter {
                     self.correlator.remember(same, key, count + 1);
                     return Ok(());
                 }
-                Err(error) if error.is_not_found() => {} // events do not live long
+                Err(error) if error.is_not_found() => {} // events expire soon
                 Err(error) => return Err(error),
             }
         }

@@ -1,10 +1,11 @@
-//! How long to wait before the next try: longer each time, and never all at once.
+//! Exponential back-off with jitter.
 
 use std::{
     hash::{BuildHasher, RandomState},
     time::Duration,
 };
 
+/// Exponential back-off with jitter.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     initial: Duration,
@@ -18,7 +19,7 @@ impl Backoff {
         Self { initial: first, max: last, next: first, random: RandomState::new() }
     }
 
-    /// Between a half and one and a half of a time that doubles with each call.
+    /// The next delay: between half and one and a half of a duration that doubles with each call.
     pub fn next_delay(&mut self) -> Duration {
         let wait = self.next;
         self.next = (wait * 2).min(self.max);
@@ -27,7 +28,7 @@ impl Backoff {
         wait / 2 + wait * part / 1000
     }
 
-    /// It went well: begin with the shortest again.
+    /// Resets to the initial delay after a success.
     pub fn reset(&mut self) {
         self.next = self.initial;
     }

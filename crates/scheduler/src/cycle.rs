@@ -135,7 +135,7 @@ pub(crate) fn schedule_measured<'a>(
     let fits: Vec<&NodeInfo> = fits.take(enough).collect();
     ran(Point::Filter, began, !fits.is_empty());
     match *fits {
-        [] => Err(diagnose(&asked, all)),
+        [] => Err(Box::new(diagnose(&asked, all))),
         [only] => Ok(only.name()),
         _ => {
             let began = Instant::now();

@@ -1,7 +1,7 @@
 //! Reader and writer of bbolt databases, the file format of etcd snapshots.
 //!
 //! ```text
-//! page 0, 1   meta: page of the root; the newer of the two with a valid checksum counts
+//!  page 0, 1   meta: page of the root; the newer of the two with a valid checksum counts
 //!  page 2      free pages: none
 //!  page 3 …    leaves: keys and values in order; branches: first keys of pages below
 //! ```

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!  state-0c │ log-0c │ log-1f │ log-30 …zeros      the files that are read on opening
-//!                      state-30                     a snapshot, written in the background; once it is old
-//!                                                   enough, everything before it is removed. Until then
-//!                                                   watch caches can still be filled with older events
-//!  reserve                                          becomes a segment for deletions when the disk is full
+//!                     state-30                     a snapshot, written in the background; once it is old
+//!                                                  enough, everything before it is removed. Until then
+//!                                                  watch caches can still be filled with older events
+//!  reserve                                         becomes a segment for deletions when the disk is full
 //! ```
 
 mod append;
@@ -72,6 +72,7 @@ impl Default for DiskLogOptions {
     }
 }
 
+/// The log on disk.
 #[derive(Debug)]
 pub struct DiskLog {
     inner: Arc<Inner>,
@@ -178,7 +179,7 @@ impl Log for DiskLog {
         if let Err(AppendError::Broken(error)) = &done {
             files.broken = true;
             if self.inner.options.exit_on_failure {
-                error!(%error, "a write to the log has failed: what the disk holds is unknown; ending");
+                error!(%error, "write to the log failed: the content of the disk is unknown; aborting");
                 process::abort();
             }
         }
@@ -271,7 +272,7 @@ impl Log for DiskLog {
                 *self.compaction.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
             }
             Err(error) => {
-                warn!(%error, "cannot start a thread to write a state");
+                warn!(%error, "cannot start a thread to write a snapshot");
                 self.inner.files().compacting = false;
             }
         }

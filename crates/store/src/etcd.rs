@@ -100,6 +100,7 @@ pub struct EtcdEngine<V> {
     runtime: Option<Runtime>,
 }
 
+/// The state of the engine that its tasks share.
 pub(crate) struct EtcdShared<V> {
     endpoints: Endpoints,
     clock: Arc<dyn Clock>,

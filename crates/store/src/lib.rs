@@ -64,10 +64,10 @@ pub enum Error {
     #[error("the key is at revision {have}, not {want}")]
     Conflict { want: u64, have: u64 },
     /// The revision is compacted: list again.
-    #[error("nothing is known from before revision {floor}")]
+    #[error("revisions before {floor} have been compacted")]
     Compacted { floor: u64 },
     /// Retry later, or at another server.
-    #[error("revision {revision} is still to come")]
+    #[error("revision {revision} is in the future")]
     FutureRevision { revision: u64 },
     /// The resource is served anew: start a new watch.
     #[error("the resource is no longer served in this form")]
@@ -91,7 +91,7 @@ pub enum Error {
     #[error("{file} is damaged at byte {offset}: {what}")]
     Damaged { file: String, offset: u64, what: &'static str },
     /// Stop the other process first.
-    #[error("another process uses this folder")]
+    #[error("another process uses this directory")]
     InUse,
     /// Check the disk.
     #[error("cannot {0}")]

@@ -88,7 +88,7 @@ impl Notes {
                 let block = Block { last, length: plain.len(), compressed };
                 self.blocks.push_back(Arc::new(block));
             }
-            Err(error) => error!(%error, "cannot compress what was noted of some writes"),
+            Err(error) => error!(%error, "cannot compress the provenance of writes"),
         }
     }
 }

@@ -40,6 +40,7 @@ pub struct WatchCache<V> {
     dictionary: Mutex<Option<Arc<[u8]>>>,
 }
 
+/// The index and the ring of a watch cache.
 pub(crate) struct State<V> {
     index: Index<V>,
     /// Keys whose last write could not be decoded. For these the index holds the previous object.
@@ -347,7 +348,7 @@ impl<V: PartialEq> WatchCache<V> {
         for idle in idle.chunks(TOGETHER) {
             let (block, places) = match pack(&*self.resident, idle, &mut dictionary) {
                 Ok(packed) => packed,
-                Err(error) => return warn!(%error, "objects cannot be packed"),
+                Err(error) => return warn!(%error, "cannot compress objects"),
             };
             let keys: Vec<Arc<str>> = idle.iter().map(|(key, _)| Arc::from(&**key)).collect();
             let mut state = self.state();

@@ -59,6 +59,7 @@ impl Default for RingLimits {
     }
 }
 
+/// The event ring of one resource.
 #[derive(Debug)]
 pub(crate) struct Ring<V> {
     events: VecDeque<Slot<V>>,

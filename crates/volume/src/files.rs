@@ -39,6 +39,7 @@ const DATA_DIR_NAME: &str = "..data";
 const NEW_DATA_DIR_NAME: &str = "..data_tmp";
 const FOLDER: u32 = 0o755;
 
+/// The content, mode and owner of one projected file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileProjection {
     pub content: Vec<u8>,
@@ -155,7 +156,7 @@ fn write_payload(top: &OwnedFd, files: &Payload, group: Option<u32>) -> io::Resu
         let mut parts = Path::new(path).components();
         let name = parts.next_back().ok_or(io::ErrorKind::InvalidInput)?;
         for parent in parts {
-            let _ = mkdirat(&at, parent.as_os_str(), Mode::from_raw_mode(FOLDER)); // exists if it is shared with another file
+            let _ = mkdirat(&at, parent.as_os_str(), Mode::from_raw_mode(FOLDER)); // may exist
             at = open_folder(&at, parent.as_os_str())?;
             chown_and_chmod(&at, FOLDER, None, group)?;
         }

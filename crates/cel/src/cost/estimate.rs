@@ -51,6 +51,7 @@ pub(super) struct SizedExpr<'a> {
     size: Option<CostRange>,
 }
 
+/// The state of a cost estimation.
 pub(super) struct CostEstimator<'a> {
     checked: &'a TypeInfo,
     environment: &'a Environment,

@@ -60,18 +60,21 @@ impl BoundAuthorizer<'_> {
     }
 }
 
+/// A check of a non-resource path that is being built.
 #[derive(Clone, Debug)]
 pub struct PathCheck<'a> {
     authority: BoundAuthorizer<'a>,
     path: String,
 }
 
+/// A check that is being built, with an API group.
 #[derive(Clone, Debug)]
 pub struct GroupCheck<'a> {
     authority: BoundAuthorizer<'a>,
     group: String,
 }
 
+/// A check of a resource that is being built.
 #[derive(Clone, Debug)]
 pub struct ResourceCheck<'a> {
     authority: BoundAuthorizer<'a>,

@@ -131,6 +131,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     },
 ];
 
+/// An IP address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CelIp(IpAddr);
 
@@ -147,6 +148,7 @@ impl fmt::Display for CelIp {
     }
 }
 
+/// A CIDR: an IP address and a prefix length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CelCidr {
     address: IpAddr,

@@ -11,6 +11,7 @@ use super::{
     url::Url,
 };
 
+/// A value of an opaque library type.
 #[derive(Clone, Debug)]
 pub enum Opaque<'a> {
     Quantity(Arc<CelQuantity>),

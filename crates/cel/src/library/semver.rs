@@ -59,6 +59,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     },
 ];
 
+/// A semantic version.
 #[derive(Debug)]
 pub struct Semver {
     text: String,

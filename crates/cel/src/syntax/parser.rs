@@ -72,6 +72,7 @@ impl Leave for String {}
 impl<T> Leave for Vec<T> {}
 impl<A: Default, B: Default> Leave for (A, B) {}
 
+/// The recursive-descent parser.
 #[derive(Debug)]
 pub(crate) struct Parser<'a> {
     pub(crate) cursor: Cursor<'a>,

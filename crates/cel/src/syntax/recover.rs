@@ -22,6 +22,7 @@ const MOST_REPAIRS: u16 = 30;
 const FURTHEST: usize = 256;
 const MOST_REPORTS: usize = 100;
 
+/// The rules of the grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     Start,

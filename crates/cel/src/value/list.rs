@@ -8,6 +8,7 @@ use crate::{
     error::Error,
 };
 
+/// A list, borrowed from an object or created by an expression.
 #[derive(Clone, Debug)]
 pub enum List<'a> {
     Tree {

@@ -5,6 +5,7 @@ use std::{cmp::Ordering, collections::BTreeMap, fmt, sync::Arc};
 use super::{Extent, Made, Text, Value, equal, from_tree};
 use crate::{decl_type::DeclType, error::Error};
 
+/// A map, borrowed from an object or created by an expression.
 #[derive(Clone, Debug)]
 pub enum Map<'a> {
     Tree {

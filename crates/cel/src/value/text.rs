@@ -2,6 +2,7 @@
 
 use std::{fmt, ops::Deref, sync::Arc};
 
+/// A string, borrowed from an object or created by an expression.
 #[derive(Clone, Debug)]
 pub enum Text<'a> {
     Borrowed(&'a str),

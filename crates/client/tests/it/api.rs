@@ -1,4 +1,4 @@
-//! What requests look like, and what answers become.
+//! Tests of requests and responses.
 
 use client::{
     Api, ApiResource, CAUSE_HEADER, Client, DeleteParams, DeleteResult, ListParams, Patch,

@@ -1,4 +1,4 @@
-//! The client against a small server that says what each test wants to hear.
+//! The client against a small server with scripted responses.
 
 mod api;
 mod server;

@@ -1,4 +1,4 @@
-//! A server of one closure, behind whatever the client connects to.
+//! A test server with one handler, behind any connector.
 
 use std::{
     convert::Infallible,
@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// What the server was asked.
+/// A request that the server received.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) method: Method,
@@ -36,7 +36,7 @@ pub(crate) struct Asked {
 pub(crate) enum Say {
     Json(u16, &'static str),
     With(u16, &'static str, &'static [(&'static str, &'static str)]),
-    /// These lines, and then nothing, without an end.
+    /// These lines, and then a response that never ends.
     Open(&'static str),
     Silence,
 }

@@ -1,4 +1,4 @@
-//! Pipes, sockets, TLS; patience; credentials; upgrades.
+//! Tests of connectors, TLS, retries, credentials and upgrades.
 
 use std::{
     sync::{
@@ -152,7 +152,7 @@ async fn a_kubeconfig_leads_through_tls() {
 #[tokio::test]
 async fn a_request_turns_into_a_web_socket() {
     let folder = tempfile::tempdir().unwrap();
-    let deep = folder.path().join("d".repeat(120)); // too long for a socket's address
+    let deep = folder.path().join("d".repeat(120)); // too long for a socket path
     std::fs::create_dir(&deep).unwrap();
     let short = folder.path().join("api.sock");
     let listener = UnixListener::bind(&short).unwrap();
@@ -191,7 +191,7 @@ async fn a_refused_upgrade_says_why() {
     assert_eq!(server.asked()[0].headers["upgrade"], "websocket");
 }
 
-/// A server below a path, behind a proxy, known by another user.
+/// A server below a base path, behind a proxy, with impersonation.
 #[tokio::test]
 async fn a_proxy_stands_between() {
     let server = Server::new(|_| Say::Json(200, "{}"));
@@ -225,7 +225,7 @@ async fn a_proxy_stands_between() {
     assert_eq!(asked.headers["impersonate-extra-a%2fb"], "x");
 }
 
-/// TLS to the proxy, TLS through it to the server; both are trusted by the same file.
+/// TLS to the proxy, and TLS through it to the server; both are trusted by the same CA bundle.
 #[tokio::test]
 async fn a_proxy_may_want_tls_itself() {
     let now = object::Clock::now(&object::SystemClock);

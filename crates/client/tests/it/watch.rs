@@ -1,4 +1,4 @@
-//! Watches: how they begin, what they tell, how they end.
+//! Tests of watches: start, events, end.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,4 +1,4 @@
-//! A connection: streams that the peer opens, and streams that we open.
+//! A SPDY connection: accepts the peer's streams and opens streams.
 
 use std::{
     io,
@@ -26,6 +26,7 @@ const WAITING_STREAMS: usize = 64;
 const REPLY: Duration = Duration::from_secs(30);
 const PARTING: Duration = Duration::from_secs(10);
 
+/// A SPDY connection with its two tasks.
 #[derive(Debug)]
 pub struct Connection {
     shared: Arc<Shared>,
@@ -33,7 +34,7 @@ pub struct Connection {
     tasks: JoinSet<()>,
 }
 
-/// Opens streams; clones open on the same connection.
+/// Opens streams; clones use the same connection.
 #[derive(Clone, Debug)]
 pub struct Opener(Arc<Shared>);
 
@@ -57,7 +58,7 @@ impl Connection {
         Self { shared, incoming, tasks }
     }
 
-    /// The next stream that the peer opens; None when the connection is gone.
+    /// The next stream that the peer opens; `None` when the connection is closed.
     pub async fn accept(&mut self) -> Option<Stream> {
         self.incoming.recv().await
     }
@@ -66,23 +67,23 @@ impl Connection {
         Opener(self.shared.clone())
     }
 
-    /// Cancelled when nothing more can arrive.
+    /// Cancelled when no more data can arrive.
     pub fn gone(&self) -> CancellationToken {
         self.shared.gone.clone()
     }
 
-    /// Sends what has been written, says good-bye, and gives the peer a moment to read it: closing a socket at once
-    /// could take back what is still under way.
+    /// Sends what has been written and a GOAWAY, and gives the peer some time to read it: closing a socket at once
+    /// could discard data in transit.
     pub async fn close(mut self) {
         self.incoming.close();
-        let _ = self.shared.outbox.push(Frame::GoAway { last: 0 }); // fails when the connection is gone already
+        let _ = self.shared.outbox.push(Frame::GoAway { last: 0 }); // fails if the connection is broken already
         self.shared.outbox.finish();
         let _ = timeout(PARTING, async { while self.tasks.join_next().await.is_some() {} }).await;
     }
 }
 
 impl Opener {
-    /// Opens a stream and waits until the peer has agreed.
+    /// Opens a stream and waits for the peer's reply.
     pub async fn open(&self, headers: Headers) -> io::Result<Stream> {
         let id = self.0.next.fetch_add(2, Ordering::Relaxed);
         let (reply, replied) = oneshot::channel();
@@ -116,7 +117,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_mins(1);
 
-    /// Output was lost where input arrived between the last write and its being sent.
+    /// Regression: output was lost if input arrived between the last write and its sending.
     #[tokio::test]
     async fn what_was_written_is_sent_though_the_peer_still_sends() {
         let yield_to_others = async || {

@@ -1,4 +1,4 @@
-//! Frames: an eight byte head, then a body. Data stays on the wire for its stream to read; all other bodies are
+//! SPDY frames: an eight-byte header and a body. The body of a data frame is read by its stream; all other bodies are
 //! small and bounded.
 
 use std::io;
@@ -13,6 +13,7 @@ const LARGEST_CONTROL: u32 = 64 << 10;
 const FIN: u8 = 1;
 const SETTING_INITIAL_WINDOW: u32 = 7;
 
+/// A SPDY frame.
 #[derive(Debug)]
 pub(super) enum Frame {
     Open {
@@ -29,7 +30,7 @@ pub(super) enum Frame {
         id: u32,
         status: u32,
     },
-    /// The window that new streams start with.
+    /// The initial window of new streams.
     Settings {
         window: Option<u32>,
     },
@@ -48,7 +49,7 @@ pub(super) enum Frame {
     },
 }
 
-/// What arrived. Of data, only its length: the bytes follow.
+/// A received frame. Of a data frame only the length is read; the bytes follow.
 #[derive(Debug)]
 pub(super) enum Arrival {
     Control(Frame),
@@ -57,11 +58,11 @@ pub(super) enum Arrival {
         fin: bool,
         length: u32,
     },
-    /// Of no use to us, but the peer may send it.
+    /// A frame that is ignored.
     Other,
 }
 
-/// None at the end of the connection.
+/// Reads a frame; `None` at the end of the connection.
 pub(super) async fn read(
     from: &mut (impl AsyncRead + Unpin),
     headers: &mut Decoder,
@@ -102,7 +103,7 @@ fn parse(kind: u32, fin: bool, body: &[u8], headers: &mut Decoder) -> io::Result
         6 => Frame::Ping(word(0)?),
         7 => Frame::GoAway { last: id()? },
         8 => {
-            block(4)?; // more headers change nothing for us, but the history must be kept
+            block(4)?; // further headers are ignored, but must be decoded for the compression state
             return Ok(Arrival::Other);
         }
         9 => Frame::Window { id: id()?, more: word(4)? & 0x7fff_ffff },
@@ -123,7 +124,7 @@ fn initial_window(body: &[u8]) -> io::Result<Option<u32>> {
 }
 
 impl Frame {
-    /// Appends the frame as it goes on the wire.
+    /// Appends the encoded frame.
     pub(super) fn write(&self, to: &mut BytesMut, headers: &mut Encoder) -> io::Result<()> {
         match self {
             Self::Open { id, fin, headers: list } => {

@@ -1,5 +1,5 @@
-//! Header blocks: names and values, compressed with one dictionary that both ends know and one history per
-//! direction, so every block must be decoded, and in order.
+//! SPDY header blocks: names and values, compressed with zlib and a fixed dictionary. The compression state spans all
+//! blocks of one direction, so every block must be decoded, and in order.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 const LARGEST_BLOCK: usize = 64 << 10;
 const MOST_HEADERS: u32 = 256;
 
-/// Names in lower case.
+/// Headers, with names in lower case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(String, String)>);
 
@@ -32,9 +32,11 @@ impl<K: AsRef<str>, V: Into<String>> FromIterator<(K, V)> for Headers {
     }
 }
 
+/// The compression state of the sending direction.
 #[derive(Debug)]
 pub(super) struct Encoder(Compress);
 
+/// The decompression state of the receiving direction.
 #[derive(Debug)]
 pub(super) struct Decoder(Decompress);
 
@@ -131,7 +133,7 @@ fn invalid() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "invalid SPDY headers")
 }
 
-/// SPDY/3's dictionary: words with their lengths, then plain text.
+/// The dictionary of SPDY/3: words with their lengths, then plain text.
 fn dictionary() -> Vec<u8> {
     let words =
         WORDS.split('|').flat_map(|word| length(word.len()).into_iter().chain(word.bytes()));

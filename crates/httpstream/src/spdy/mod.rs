@@ -1,5 +1,5 @@
-//! SPDY/3.1, as far as Kubernetes speaks it: streams of bytes over one connection, for exec, attach and
-//! port-forward, from either end.
+//! SPDY/3.1, as far as Kubernetes uses it: byte streams over one connection, for exec, attach and port-forward, for
+//! clients and servers.
 //!
 //! ```text
 //!  socket ─► reader ─► frame ─► stream's pipe ─► AsyncRead   ┐
@@ -18,5 +18,5 @@ pub use connection::{Connection, Opener};
 pub use header::Headers;
 pub use stream::Stream;
 
-/// The name under which HTTP upgrades to it.
+/// The protocol name in the HTTP Upgrade header.
 pub const PROTOCOL: &str = "SPDY/3.1";

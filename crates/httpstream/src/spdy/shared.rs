@@ -1,4 +1,4 @@
-//! What the two tasks of a connection and its streams share: which stream is which, and what is to be sent.
+//! State shared by a connection's two tasks and its streams: the streams by id, and the send queue.
 
 use std::{
     collections::HashMap,
@@ -22,27 +22,29 @@ use super::{
 };
 use crate::Outbox;
 
-/// What a stream buffers for its reader. A slow reader then holds up the whole connection, unless the peer does
-/// flow control; Go's library behaves the same.
+/// Receive buffer of a stream in bytes. A slow reader then blocks the whole connection, unless the peer uses flow
+/// control; Go's library behaves the same.
 pub(super) const WINDOW: u32 = 256 << 10;
 const STANDARD_WINDOW: i64 = 64 << 10;
 const MOST_STREAMS: usize = 4096;
 
+/// State of a connection that its tasks and streams share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) outbox: Outbox<Frame>,
     pub(super) streams: Mutex<HashMap<u32, Slot>>,
     pub(super) next: AtomicU32,
-    /// The peer has spoken of windows.
+    /// Whether the peer uses flow control.
     pub(super) flow: AtomicBool,
     pub(super) initial_window: AtomicI64,
     pub(super) gone: CancellationToken,
 }
 
+/// The connection's side of a stream.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) window: Arc<Window>,
-    /// Taken out while it is being written to, and for good when the peer is done.
+    /// Taken out while it is being written to, and for good when the peer has finished.
     pub(super) pipe: Option<DuplexStream>,
     pub(super) reply: Option<oneshot::Sender<()>>,
     peer_done: bool,
@@ -50,7 +52,7 @@ pub(super) struct Slot {
 }
 
 impl Shared {
-    /// `first` is the number of the first stream that we open: odd for clients, even for servers.
+    /// `first` is the id of the first stream that this side opens: odd for clients, even for servers.
     pub(super) fn new(first: u32) -> Self {
         Self {
             outbox: Outbox::default(),
@@ -66,7 +68,7 @@ impl Shared {
         self.flow.load(Ordering::Relaxed)
     }
 
-    /// We are done with a stream.
+    /// This side has finished a stream.
     pub(super) fn finished(&self, id: u32) {
         let mut streams = self.streams();
         if let Some(slot) = streams.get_mut(&id) {
@@ -77,7 +79,7 @@ impl Shared {
         }
     }
 
-    /// None if there are too many.
+    /// Adds a stream; `None` if there are too many.
     pub(super) fn add(
         self: &Arc<Self>,
         id: u32,
@@ -101,9 +103,8 @@ impl Shared {
         Some(Stream::new(id, headers, self.clone(), window, near))
     }
 
-    /// Sends a frame that answers the peer. Where nothing more can be sent, because this side is closing or the
-    /// peer no longer reads, the answer is left out: what the peer has sent is still read, and what was written
-    /// before is still sent.
+    /// Sends a reply frame. If nothing more can be sent, because this side is closing or the peer no longer reads, the
+    /// reply is dropped: received data is still read, and queued data still sent.
     pub(super) fn answer(&self, frame: Frame) -> io::Result<()> {
         match self.outbox.push(frame) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -115,12 +116,12 @@ impl Shared {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a stream or ping of this number is one that we began.
+    /// Whether a stream or ping with this id was started by this side.
     pub(super) fn is_ours(&self, id: u32) -> bool {
         id % 2 == self.next.load(Ordering::Relaxed) % 2
     }
 
-    /// The peer is done with a stream: whoever reads it comes to the end.
+    /// The peer has finished a stream: its reader gets the end of the stream.
     pub(super) fn peer_finished(&self, id: u32) {
         let mut streams = self.streams();
         if let Some(slot) = streams.get_mut(&id) {

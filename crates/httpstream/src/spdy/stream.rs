@@ -1,5 +1,5 @@
-//! One stream of a connection: reads, writes, and ends each way on its own. Dropping it ends our way, after all
-//! that was written.
+//! One stream of a connection. Each direction can be closed on its own; dropping the stream closes the sending
+//! direction after everything that was written.
 
 use std::{
     io,
@@ -19,21 +19,22 @@ use super::{
 
 const LARGEST_WRITE: usize = 32 << 10;
 
+/// A bidirectional byte stream.
 #[derive(Debug)]
 pub struct Stream {
     id: u32,
     headers: Headers,
     shared: Arc<Shared>,
     window: Arc<Window>,
-    /// The reader of the connection fills it.
+    /// Filled by the connection's reader task.
     pipe: DuplexStream,
-    /// Read by us and not yet told to the peer.
+    /// Bytes read that have not been reported to the peer yet.
     consumed: u32,
     finished: bool,
 }
 
-/// How much the peer still takes. It counts only for peers that take part in flow control: Go's library, and so
-/// every Kubernetes component, never says how much it has read.
+/// The send window. It applies only to peers that use flow control: Go's library, and so every Kubernetes component,
+/// never sends window updates.
 #[derive(Debug)]
 pub(super) struct Window(Mutex<Room>);
 
@@ -59,7 +60,7 @@ impl Stream {
         self.id
     }
 
-    /// What it was opened with.
+    /// The headers with which the stream was opened.
     pub fn headers(&self) -> &Headers {
         &self.headers
     }
@@ -77,7 +78,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let _ = self.finish(); // fails only when the connection is gone, and then nobody waits for it
+        let _ = self.finish(); // fails only if the connection is broken
     }
 }
 
@@ -94,7 +95,7 @@ impl AsyncRead for Stream {
             self.consumed += u32::try_from(count).expect("no more than the pipe holds");
             if self.consumed >= WINDOW / 2 {
                 let more = std::mem::take(&mut self.consumed);
-                // Fails when the connection is gone; the next write tells that.
+                // Fails if the connection is broken; the next write reports that.
                 let _ = self.shared.outbox.push(Frame::Window { id: self.id, more });
             }
         }
@@ -123,7 +124,7 @@ impl AsyncWrite for Stream {
         Poll::Ready(Ok(bytes.len()))
     }
 
-    /// Written is on its way: the connection flushes whenever it has nothing more to send.
+    /// Nothing to do: the connection flushes whenever its send queue is empty.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

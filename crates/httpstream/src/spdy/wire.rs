@@ -1,4 +1,4 @@
-//! The two tasks of a connection: one takes what arrives apart, one sends what is in the outbox.
+//! The two tasks of a connection: one handles received frames, one sends the queued frames.
 
 use std::{
     io,
@@ -21,6 +21,7 @@ use super::{
 const PIECE: usize = 64 << 10;
 const REFUSED: u32 = 3;
 
+/// The task that handles received frames.
 pub(super) struct Reader<R> {
     shared: Arc<Shared>,
     from: BufReader<R>,
@@ -66,7 +67,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                 if let Some(reply) =
                     shared.streams().get_mut(&id).and_then(|slot| slot.reply.take())
                 {
-                    let _ = reply.send(()); // who opened it may have given up
+                    let _ = reply.send(()); // the opener may have given up
                 }
                 if fin {
                     shared.peer_finished(id);
@@ -93,7 +94,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                     shared.answer(Frame::Ping(id))?;
                 }
             }
-            // After a good-bye the streams that are open still end in peace.
+            // After a GOAWAY the open streams may still finish.
             Arrival::Control(_) | Arrival::Other => {}
         }
         Ok(())
@@ -109,11 +110,11 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         if fin {
             self.shared.peer_finished(id);
         }
-        let _ = self.incoming.send(stream).await; // nobody accepts any more: dropping the stream ends it
+        let _ = self.incoming.send(stream).await; // no one accepts any more: dropping the stream closes it
         Ok(())
     }
 
-    /// Moves data from the wire to its stream, in pieces. Data for a stream that nobody reads is passed over.
+    /// Copies data from the connection to its stream, in pieces. Data for a stream that is gone is discarded.
     async fn data(&mut self, id: u32, fin: bool, length: u32) -> io::Result<()> {
         let mut pipe = self.shared.streams().get_mut(&id).and_then(|slot| slot.pipe.take());
         let mut left = length as usize;
@@ -131,7 +132,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             }
         }
         if self.shared.flow_controlled() && length > 0 {
-            self.shared.answer(Frame::Window { id: 0, more: length })?; // only streams are held back
+            self.shared.answer(Frame::Window { id: 0, more: length })?; // the connection's window is never limited
         }
         if fin {
             self.shared.peer_finished(id);
@@ -142,8 +143,8 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     }
 }
 
-/// Writes what is in the outbox and flushes when that is empty. An error ends the reader's side as well, since
-/// the peer closes or the outbox fails.
+/// Writes the queued frames and flushes when the queue is empty. After an error the reader ends as well, because the
+/// peer closes the connection or the queue fails.
 pub(super) async fn write(shared: Arc<Shared>, mut to: impl AsyncWrite + Unpin) {
     let mut headers = Encoder::new();
     let mut bytes = BytesMut::with_capacity(2 * PIECE);

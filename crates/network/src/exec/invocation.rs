@@ -15,6 +15,7 @@ const LONGEST_TEXT: usize = 1024;
 /// How long to wait for remaining output after a plugin has exited.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// A CNI command (`CNI_COMMAND`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Command {
     Add,

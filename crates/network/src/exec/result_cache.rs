@@ -16,6 +16,7 @@ pub(super) struct RuntimeConfig {
     pub(super) bandwidth: Option<(u64, u64)>,
 }
 
+/// The cached result of a sandbox, with everything needed to remove it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct CachedResult {
     pub(super) id: String,
@@ -31,6 +32,7 @@ pub(super) struct CachedResult {
 /// Maximum size of a file in bytes. Results are limited elsewhere, and none is larger.
 const LARGEST: u64 = 16 << 20;
 
+/// The cached results on disk.
 #[derive(Debug, Clone)]
 pub(super) struct ResultCache {
     directory: PathBuf,
@@ -132,9 +134,9 @@ fn read(path: &Path) -> Option<CachedResult> {
         bytes.map(|bytes| serde_json::from_slice(&bytes).map_err(Into::into)).transpose()
     });
     read.unwrap_or_else(|error| {
-        tracing::error!(path = %path.display(), %error, "a plugin's result cannot be read and is put aside");
+        tracing::error!(path = %path.display(), %error, "cannot read a plugin's result; moving it aside");
         if let Err(error) = durable_record::put_aside(path) {
-            tracing::error!(path = %path.display(), %error, "it cannot be put aside");
+            tracing::error!(path = %path.display(), %error, "cannot move the result aside");
         }
         None
     })

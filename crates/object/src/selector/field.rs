@@ -11,6 +11,7 @@ pub struct FieldSelector {
     pub terms: Vec<FieldTerm>,
 }
 
+/// One requirement on a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldTerm {
     pub field: Text,

@@ -1,4 +1,4 @@
-//! Caches: how they fill, what they notice, how they come back.
+//! Tests of caches: initial list, events, recovery.
 
 use std::{
     sync::{Arc, Mutex},
@@ -41,7 +41,7 @@ async fn a_cache_follows_the_server_through_breaks() {
     api.update(moved).await.unwrap();
     api.create(item("b", "n1")).await.unwrap();
     sleep(Duration::from_secs(1)).await;
-    server.compact(); // the watch breaks, and cannot be resumed
+    server.compact(); // the watch fails, and cannot be resumed
     api.delete(&key("a"), &DeleteParams::default()).await.unwrap();
     sleep(Duration::from_secs(100)).await;
     assert_eq!(*told.lock().unwrap(), ["->n1", "n1>n2", "->n1", "n2>-"]);
@@ -61,7 +61,7 @@ async fn own_writes_show_at_once_and_last() {
     items.delete(&made).await.unwrap();
     items.delete(&made).await.expect("what is gone already is a success");
     assert!(items.get(&key("a")).is_none());
-    sleep(Duration::from_mins(1)).await; // late news of it comes and goes
+    sleep(Duration::from_mins(1)).await; // late events arrive
     assert!(items.all().is_empty());
     cx.stop().await;
 }
@@ -72,7 +72,7 @@ async fn a_server_may_be_away_for_long() {
     let (pipe, ends) = client::PipeConnector::new();
     let cx = Context::new(&client::Client::new(client::Config::pipe(pipe)));
     let cache = cx.cache::<Item>();
-    sleep(Duration::from_hours(1)).await; // nobody answers
+    sleep(Duration::from_hours(1)).await; // the server does not respond
     assert!(!*cache.synced().borrow());
     tasks.spawn(server.serve(ends));
     sleep(Duration::from_mins(2)).await;

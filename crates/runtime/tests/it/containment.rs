@@ -1,4 +1,4 @@
-//! A panic costs the object, the handler or the task that it happened in, and nothing else.
+//! A panic affects only the object, handler or task in which it happens.
 
 use std::{
     sync::{
@@ -18,7 +18,7 @@ use crate::{
     server::Server,
 };
 
-/// Panics whenever it sees the bad one, for the first times.
+/// Panics on the bad object, the first few times.
 #[derive(Debug, Default)]
 struct Fragile {
     bad: Arc<AtomicUsize>,

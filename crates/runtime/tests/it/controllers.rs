@@ -1,4 +1,4 @@
-//! A controller on a cache that is late.
+//! Tests of controllers on a cache that lags behind.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use crate::{
     server::Server,
 };
 
-/// Keeps as many items as each set wants.
+/// Keeps the desired number of items for each set.
 #[derive(Debug)]
 struct Sets {
     items: CachedApi<Item>,
@@ -88,7 +88,7 @@ async fn heals_and_scales() {
     cx.stop().await;
 }
 
-/// Notes what it is asked to reconcile; fails the first times.
+/// Records the keys it reconciles; fails the first few times.
 #[derive(Debug, Default)]
 struct Notes {
     seen: Arc<Mutex<Vec<(NamespacedName, bool)>>>,

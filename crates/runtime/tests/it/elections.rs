@@ -1,4 +1,4 @@
-//! Who leads.
+//! Tests of leader election.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use crate::server::Server;
 
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x";
 
-/// Counts how many lead, until it is stopped.
+/// A candidate that counts the leaders while it leads.
 fn candidate(
     server: &Server,
     name: &'static str,

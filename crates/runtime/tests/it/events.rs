@@ -1,4 +1,4 @@
-//! What people get to read.
+//! Tests of the event recorder.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Two kinds, as small as they can be.
+//! Two minimal kinds.
 
 use macros::api;
 use object::ObjectMeta;

@@ -1,4 +1,4 @@
-//! The runtime against a small server that keeps objects in memory.
+//! The runtime against a small in-memory API server.
 
 mod caches;
 mod containment;

@@ -1,5 +1,5 @@
-//! An API server for tests: objects by path, revisions, watches; no kinds, no
-//! rules. It can lag, stop, and forget its past.
+//! An API server for tests: objects by path, revisions and watches; no kinds, no validation. It can lag, stop, and
+//! compact its history.
 
 use std::{
     collections::BTreeMap,
@@ -33,14 +33,14 @@ struct State {
     objects: BTreeMap<String, Value>,
     log: Vec<(String, &'static str, Value)>,
     revision: u64,
-    /// Watches from before this are refused.
+    /// Watches from before this revision are rejected.
     floor: u64,
     lag: Duration,
     watchers: Vec<(String, mpsc::Sender<Bytes>)>,
 }
 
 impl Server {
-    /// A client, served as long as `tasks` live.
+    /// A client, served as long as `tasks` lives.
     pub(crate) fn client(&self, tasks: &mut JoinSet<()>) -> Client {
         let (pipe, ends) = PipeConnector::new();
         tasks.spawn(self.clone().serve(ends));
@@ -62,19 +62,19 @@ impl Server {
         }
     }
 
-    /// Each notice of a watch takes that long from now on.
+    /// Delays every watch event by that long from now on.
     pub(crate) fn lag(&self, lag: Duration) {
         self.0.lock().unwrap().lag = lag;
     }
 
-    /// Ends all watches, and forgets what came before.
+    /// Ends all watches, and compacts the history.
     pub(crate) fn compact(&self) {
         let mut state = self.0.lock().unwrap();
         state.watchers.clear();
         state.floor = state.revision;
     }
 
-    /// Every revision was one write.
+    /// The number of writes: each has its own revision.
     pub(crate) fn writes(&self) -> u64 {
         self.0.lock().unwrap().revision
     }
@@ -90,7 +90,7 @@ impl Server {
             .collect()
     }
 
-    /// Changes an object behind everybody's back.
+    /// Changes an object directly.
     pub(crate) fn put(&self, path: &str, object: Value) {
         self.0.lock().unwrap().write(path, "MODIFIED", object);
     }

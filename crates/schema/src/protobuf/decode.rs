@@ -60,7 +60,8 @@ impl<'a> Decoder<'a> {
         message: &'a [u8],
         depth: usize,
     ) -> Result<Fields, DecodeError> {
-        let mut fields = Vec::with_capacity(shape.index().map_or(0, |index| index.field_count().min(16)));
+        let mut fields =
+            Vec::with_capacity(shape.index().map_or(0, |index| index.field_count().min(16)));
         self.read(shape, message, &mut fields, depth)?;
         Ok(Value::sort_fields(fields))
     }

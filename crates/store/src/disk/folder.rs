@@ -19,6 +19,7 @@ const LOCK: &str = "lock";
 /// opens the file soon finds them cached.
 const SMALL: usize = 16 << 10;
 
+/// A directory of the host, opened by descriptor.
 #[derive(Debug)]
 pub struct Directory {
     fd: OwnedFd,

@@ -15,6 +15,7 @@ use super::{Disk, File};
 /// The number of bytes that survive a crash or are lost together.
 const SECTOR: usize = 64;
 
+/// An in-memory disk for crash tests.
 #[derive(Clone, Debug, Default)]
 pub struct SimulatedDisk(Arc<Mutex<State>>, Arc<AtomicBool>);
 

@@ -31,7 +31,7 @@ impl Inner {
         files.compacting = false;
         match written {
             Ok(snapshot) => {
-                info!(revision = snapshot.revision, bytes = snapshot.size, "wrote a state");
+                info!(revision = snapshot.revision, bytes = snapshot.size, "wrote a snapshot");
                 files.snapshots.push(snapshot);
                 files.snapshot_backoff_bytes = 0;
                 let give_up = files.room != SpaceState::Enough;
@@ -92,7 +92,7 @@ impl Inner {
             return;
         }
         if let Err(error) = self.disk.sync() {
-            warn!(%error, "cannot sync the folder; old files stay");
+            warn!(%error, "cannot sync the directory; keeping old files");
             return;
         }
         let open = files.segments.len().saturating_sub(1);

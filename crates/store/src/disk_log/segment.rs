@@ -24,6 +24,7 @@ pub(super) const HEADER: u64 = 32;
 const PREFIX: &str = "log-";
 const NEXT: &str = "next.tmp";
 
+/// An open segment file.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
     pub(super) name: String,

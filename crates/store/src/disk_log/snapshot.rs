@@ -36,6 +36,7 @@ const NOTES: u64 = 3;
 const STATE: u64 = 4;
 const END: u64 = 5;
 
+/// A snapshot file.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
     pub(super) name: String,

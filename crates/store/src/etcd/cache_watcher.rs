@@ -62,15 +62,15 @@ pub(super) async fn run_watch<V: fmt::Debug + Send + Sync + 'static>(
         match ended {
             WatchEnd::Closed => return,
             WatchEnd::Broken(why) => {
-                warn!(prefix = follower.prefix, after, why, "a watch of etcd has ended");
+                warn!(prefix = follower.prefix, after, why, "watch on etcd failed; restarting it");
                 shared.endpoints.mark_failed(nth);
             }
             WatchEnd::Compacted => match relist(&shared, &follower).await {
                 Ok(through) => {
-                    info!(prefix = follower.prefix, through, "listed anew");
+                    info!(prefix = follower.prefix, through, "listed again after a compaction");
                     after = through;
                 }
-                Err(error) => warn!(prefix = follower.prefix, %error, "cannot list anew"),
+                Err(error) => warn!(prefix = follower.prefix, %error, "cannot list; will retry"),
             },
         }
         pause = if after > began {
@@ -179,7 +179,7 @@ fn apply_event<V: fmt::Debug + Send + Sync + 'static>(
 ) {
     let value = record.bytes.as_ref().and_then(|bytes| shared.values.take(&record.key, bytes));
     if let Err(error) = follower.resource.apply(record, value, shared.clock.now()) {
-        tracing::error!(%error, "cannot mirror a write");
+        tracing::error!(%error, "cannot apply a watch event to the cache");
     }
 }
 

@@ -206,7 +206,7 @@ fn channel(
     Ok(endpoint.connect_with_connector_lazy(Connector(connect)))
 }
 
-/// A function that opens connections to a host and port, such as through a konnectivity proxy.
+/// A function that opens connections to a host and port, such as through an egress proxy.
 #[derive(Clone)]
 pub struct Dialer(pub Arc<dyn Fn(String, u16) -> DialFuture + Send + Sync>);
 

@@ -13,6 +13,7 @@ const MOST: usize = 10_000;
 
 type Kept<V> = HashMap<Text, (Bytes, V)>;
 
+/// Decoded values by key, with the bytes that they were encoded to.
 pub(crate) struct InFlightValues<V>(Mutex<Kept<V>>);
 
 impl<V> Default for InFlightValues<V> {

@@ -2,6 +2,7 @@
 
 use tonic::{Code, Status};
 
+/// An error of the etcd API.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum EtcdError {
     #[error("etcdserver: key is not provided")]

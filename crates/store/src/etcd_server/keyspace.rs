@@ -49,6 +49,7 @@ pub(super) struct Change {
     pub(super) key: Bytes,
 }
 
+/// All keys with their versions.
 #[derive(Debug, Default)]
 pub(super) struct Keyspace {
     keys: BTreeMap<Bytes, Vec<Version>>,

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::wire::pb;
 
+/// A method of the `KV` service.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum KvMethod {
     Range,
@@ -37,6 +38,7 @@ impl KvMethod {
     }
 }
 
+/// A decoded request of the `KV` service.
 #[derive(Clone, Debug)]
 pub(super) enum KvRequest {
     Range(pb::RangeRequest),

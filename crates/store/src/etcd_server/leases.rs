@@ -12,6 +12,7 @@ const SHORTEST: i64 = 2;
 /// Maximum TTL of a lease in seconds.
 pub(super) const LONGEST: i64 = 9_000_000_000;
 
+/// A lease and the keys attached to it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Lease {
     /// The granted TTL in seconds.
@@ -21,6 +22,7 @@ pub(super) struct Lease {
     pub(super) keys: BTreeSet<Bytes>,
 }
 
+/// All leases by id.
 #[derive(Debug, Default)]
 pub(super) struct Leases(pub(super) BTreeMap<i64, Lease>);
 

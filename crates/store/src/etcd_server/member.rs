@@ -37,6 +37,7 @@ pub(super) struct Member {
     work: Condvar,
 }
 
+/// The state of a member that is protected by its lock.
 pub(super) struct Inner {
     pub(super) state: State,
     pub(super) watches: WatchRegistry,

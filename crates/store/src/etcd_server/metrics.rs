@@ -14,6 +14,7 @@ const BUCKETS: [u64; 14] = [
     2_048_000, 4_096_000, 8_192_000,
 ];
 
+/// Counters and histograms of the server.
 #[derive(Debug, Default)]
 pub(super) struct Metrics {
     pub(super) ranges: AtomicU64,
@@ -31,6 +32,7 @@ pub(super) struct Metrics {
     pub(super) commits: Durations,
 }
 
+/// A histogram of durations.
 #[derive(Debug, Default)]
 pub(super) struct Durations {
     buckets: [AtomicU64; BUCKETS.len()],

@@ -12,6 +12,7 @@ const ALL: usize = 32 << 20;
 /// When this many bytes found no room, the cache is emptied: its pages may not be read any more.
 const REFUSED: usize = ALL * 8;
 
+/// One page of the cache.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct CachedPage {
     /// The last key of the page.

@@ -56,6 +56,7 @@ struct WatchGroup {
     watches: Vec<(u64, i64)>,
 }
 
+/// The registered watches.
 #[derive(Debug, Default)]
 pub(super) struct WatchRegistry {
     /// Watches of a single key, by key, and of ranges, by range. Equal watches of one stream share a group.

@@ -56,6 +56,7 @@ pub(in crate::etcd_server) enum ErrorCode {
     EnhanceYourCalm = 11,
 }
 
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct FrameHeader {
     pub(super) length: usize,
