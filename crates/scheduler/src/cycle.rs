@@ -335,7 +335,8 @@ mod tests {
         let text = found.by_node();
         assert!(text.len() < MAX_REASONS_BYTES + 100, "{}", text.len());
         assert!(text.ends_with("; 51 more"), "{text}");
-        let none = Unschedulable { nodes: 2, pre_filter_message: Some("no claim".into()), ..found };
+        let none =
+            Unschedulable { nodes: 2, pre_filter_message: Some("no claim".into()), ..*found };
         assert_eq!(none.by_node(), "every node: no claim");
     }
 

@@ -282,6 +282,7 @@ async fn a_refusal_is_always_a_valid_status() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::too_many_lines, reason = "one attack after the other")]
 async fn a_hook_changes_no_identity_but_the_name_of_what_is_created() {
     let hostile = Hostile::start("localhost", |_, request| {
         let data = &request["request"]["object"]["data"]["k"];

@@ -12,7 +12,6 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-#[expect(clippy::wildcard_imports, reason = "two types for each call of the interface")]
 use container::cri::*;
 use object::{Clock as _, SystemClock};
 use tokio::sync::broadcast;

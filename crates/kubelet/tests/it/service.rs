@@ -2,7 +2,6 @@
 
 use std::pin::Pin;
 
-#[expect(clippy::wildcard_imports, reason = "two types for each call of the interface")]
 use container::cri::*;
 use container::cri::{
     image_service_server::{ImageService, ImageServiceServer},

@@ -86,8 +86,10 @@ impl World {
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         // A measurement wants the release build.
-        let given = std::env::var("TIPHYS_EXECUTABLE");
-        self.inside(given.as_deref().unwrap_or(env!("CARGO_BIN_EXE_tiphys")), args)
+        match std::env::var_os("TIPHYS_EXECUTABLE").as_ref().and_then(|given| given.to_str()) {
+            Some(given) => self.inside(given, args),
+            None => self.inside(env!("CARGO_BIN_EXE_tiphys"), args),
+        }
     }
 
     /// A program of the machine, in this network.

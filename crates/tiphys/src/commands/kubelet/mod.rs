@@ -44,6 +44,7 @@ pub(crate) fn config_of(words: Vec<OsString>) -> Result<Config> {
     config(super::read_flags(words)?)
 }
 
+#[expect(clippy::too_many_lines, reason = "one field after the other")]
 fn config(flags: Arguments) -> Result<Config> {
     let name = match flags.hostname_override {
         Some(name) => name,
