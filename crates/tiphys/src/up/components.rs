@@ -56,6 +56,9 @@ pub(super) fn prepare(layout: &DataDir, mut settings: ClusterConfig) -> Result<P
     layout.make_folder()?;
     fs::create_dir_all(layout.path("policy")).context("the folder of policies")?;
     settings.profile.write_policies(layout.dir())?;
+    let args = &settings.args;
+    refuse_reserved(&args.controller_manager, CONTROL).context("--kube-controller-manager-arg")?;
+    refuse_reserved(&args.scheduler, CONTROL).context("--kube-scheduler-arg")?;
     let files = Files::collect(layout, &mut settings.args)?;
     api_server(&settings, layout.dir(), files.folder()).context("--kube-apiserver-arg")?;
     let copies = files.folder();
@@ -135,14 +138,8 @@ pub(super) fn kube_proxy(args: &ComponentArgs) -> Result<proxy::Arguments> {
 
 /// Our flags but those that a user has given, then the user's.
 fn merge(ours: &[(&str, String)], given: &[String], reserved: Reserved) -> Result<Vec<OsString>> {
+    refuse_reserved(given, reserved)?;
     let given: Vec<(&str, Option<&str>)> = given.iter().map(|text| split(text)).collect();
-    for (name, _) in &given {
-        match reserved.iter().find(|(own, _)| own == name) {
-            Some((_, "")) => bail!("{name} cannot be set: `tiphys up` decides it"),
-            Some((_, flag)) => bail!("{name} cannot be set here: use {flag} of `tiphys up`"),
-            None => {}
-        }
-    }
     let ours = ours.iter().filter(|(name, _)| !given.iter().any(|(other, _)| other == name));
     let ours = ours.map(|(name, value)| format!("--{name}={value}"));
     let given = given.iter().map(|(name, value)| match value {
@@ -150,6 +147,18 @@ fn merge(ours: &[(&str, String)], given: &[String], reserved: Reserved) -> Resul
         None => format!("--{name}"),
     });
     Ok(ours.chain(given).map(OsString::from).collect())
+}
+
+/// Refuses flags that `up` decides itself.
+fn refuse_reserved(given: &[String], reserved: Reserved) -> Result<()> {
+    for name in given.iter().map(|text| split(text).0) {
+        match reserved.iter().find(|(own, _)| *own == name) {
+            Some((_, "")) => bail!("{name} cannot be set: `tiphys up` decides it"),
+            Some((_, flag)) => bail!("{name} cannot be set here: use {flag} of `tiphys up`"),
+            None => {}
+        }
+    }
+    Ok(())
 }
 
 /// Name and value of NAME=VALUE; dashes before the name are taken too.

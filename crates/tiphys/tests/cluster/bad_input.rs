@@ -20,7 +20,7 @@ spec:
   restartPolicy: Sometimes
   containers: []
 ";
-const UNKNOWN_KIND: &str = "apiVersion: example.org/v1\nkind: Nonsense\nmetadata: {name: n}";
+const UNKNOWN_KIND: &str = "apiVersion: example.org/v1\nkind: Nonsense\nmetadata: {name: thing}";
 const BROKEN: &str = "apiVersion: v1\nkind: [\n";
 /// Nothing listens there.
 const MISSING_IMAGE: &str = r"

@@ -162,3 +162,13 @@ fn what_the_port_shows_and_how_containers_are_confined() {
         refused(&["--tls-cert-file=/a"]) && refused(&["--streaming-connection-idle-timeout=-1s"])
     );
 }
+
+#[test]
+fn more_sysctls_may_be_allowed() {
+    let allowed = |words: &[&str]| read(words).expect("good flags").sysctls;
+    let flag = "--allowed-unsafe-sysctls=kernel.msg*,net.core.somaxconn";
+    let expected = kubelet::sysctl::Allowlist::new(&["kernel.msg*", "net.core.somaxconn"]);
+    assert_eq!(Ok(allowed(&[flag])), expected);
+    assert_ne!(allowed(&[flag]), allowed(&[]));
+    assert!(refused(&["--allowed-unsafe-sysctls=vm.swappiness"]), "no namespace has it");
+}
