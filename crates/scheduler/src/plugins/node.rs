@@ -1,4 +1,4 @@
-//! What the pod says of the node: its name, its labels; and whether it takes any.
+//! NodeName, NodeUnschedulable and NodeAffinity (with nodeSelector).
 
 use api::core::Toleration;
 

@@ -1,4 +1,4 @@
-//! A port of the node serves one pod.
+//! NodePorts: a host port can be used by one pod of a node.
 
 use crate::{FilterError, NodeEvaluator, NodeInfo, Plugin, PodInfo, Snapshot};
 

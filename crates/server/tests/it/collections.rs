@@ -1,4 +1,5 @@
-//! Tests of pagination, deletecollection by pages, and watches from the end of a page.
+//! Tests of pagination, deletecollection by pages, and the bookmark that ends a watch's initial
+//! events.
 
 use std::time::Duration;
 
