@@ -144,11 +144,13 @@ impl AdmissionAttributes<'_> {
         Status::forbidden(self.served.subject(name), why)
     }
 
+    /// The metadata of the object.
     pub fn meta(&self) -> &object::ObjectMeta {
         Object::view(&self.object).metadata()
     }
 }
 
+/// The result of an admission plugin; an error rejects the write.
 pub type AdmissionFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + Send + 'a>>;
 
 /// An admission plugin. Plugins run in the order of one list: first `mutate` of all, then

@@ -34,8 +34,10 @@ pub enum WriteOutcome {
     Unknown,
 }
 
+/// The result of `Allocator::allocate`.
 pub type AllocateFuture<'a> =
     Pin<Box<dyn Future<Output = Result<Box<dyn Allocation>, Status>> + Send + 'a>>;
+/// The result of `Allocation::finish`.
 pub type FinishFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 impl WriteOutcome {

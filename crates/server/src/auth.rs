@@ -21,6 +21,7 @@ impl UserInfo {
         Self { name: name.into(), groups, ..Self::default() }
     }
 
+    /// The user of requests without credentials.
     pub fn anonymous() -> Self {
         Self::new("system:anonymous", &["system:unauthenticated"])
     }
@@ -52,6 +53,7 @@ impl Peer {
     }
 }
 
+/// The result of an authenticator.
 pub type AuthenticateFuture<'a> =
     Pin<Box<dyn Future<Output = Result<Option<UserInfo>, Status>> + Send + 'a>>;
 
@@ -87,6 +89,7 @@ pub enum Decision {
     NoOpinion(String),
 }
 
+/// The result of an authorizer.
 pub type AuthorizeFuture<'a> = Pin<Box<dyn Future<Output = Decision> + Send + 'a>>;
 
 /// An authorizer. The first of the chain that does not return `NoOpinion` decides.

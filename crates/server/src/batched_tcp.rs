@@ -31,6 +31,7 @@ pub(crate) struct BatchedTcpStream {
 #[derive(Clone, Debug)]
 pub(crate) struct WriteBatch(Arc<Mutex<Pending>>);
 
+/// The write half of the connection, with the bytes that are not sent yet.
 #[derive(Debug)]
 struct Pending {
     write: OwnedWriteHalf,

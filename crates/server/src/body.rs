@@ -16,7 +16,9 @@ use tokio::task::coop;
 
 use crate::RequestBody;
 
+/// The body of a response.
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
+/// A response.
 pub type Reply = Response<Body>;
 
 pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
@@ -29,6 +31,7 @@ pub(crate) fn counted(body: Body, tell: impl FnOnce(u64) + Send + 'static) -> Bo
     Counted { body, sent: 0, tell: Some(tell) }.boxed_unsync()
 }
 
+/// A body that counts the bytes sent.
 struct Counted<T: FnOnce(u64)> {
     body: Body,
     sent: u64,

@@ -60,6 +60,7 @@ struct Begun {
     rest: Rest,
 }
 
+/// What follows the frames that were read: the rest of the body, or the error that ended it.
 enum Rest {
     More(Body),
     Broken(Option<io::Error>),

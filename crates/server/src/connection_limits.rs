@@ -18,6 +18,7 @@ pub(crate) struct ConnectionLimits {
     open: Mutex<Open>,
 }
 
+/// Numbers of open connections.
 #[derive(Debug, Default)]
 struct Open {
     all: usize,

@@ -6,6 +6,7 @@ use object::{Object, Status, Value, View};
 use schema::{ErrorList, FieldPath, ResourceDefinition, validate_annotations, validate_labels};
 use store::Version;
 
+/// The result of a conversion webhook; the error is its message.
 pub type ConvertFuture = Pin<Box<dyn Future<Output = Result<Vec<Value>, String>> + Send>>;
 
 /// Calls conversion webhooks.

@@ -42,6 +42,7 @@ struct CacheGenerations {
     weight: usize,
 }
 
+/// One generation of the cache.
 type Shelf = HashMap<Key, CachedEncoding, BuildHasherDefault<Mix>>;
 
 /// Hasher with one multiplication per word. Collision attacks are no concern: keys are addresses
@@ -81,6 +82,7 @@ struct Key {
     format: Encoding,
 }
 
+/// A cache entry.
 struct CachedEncoding {
     bytes: Bytes,
     /// Weak references keep the allocations alive, so that their addresses, used as key, are not

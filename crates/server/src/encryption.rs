@@ -46,6 +46,7 @@ pub struct EncryptionTransformer {
 }
 
 impl EncryptionTransformer {
+    /// A transformer for the given resources.
     pub fn new(config: &EncryptionConfig, places: Vec<ResourceLocation>) -> Arc<Self> {
         let rules = RwLock::new(ProviderRules::new(config, &places));
         Arc::new(Self { places, rules })

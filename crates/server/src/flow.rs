@@ -21,6 +21,7 @@ impl fmt::Debug for Seat {
     }
 }
 
+/// Resolves once a seat is assigned, or the request is rejected.
 pub type SeatFuture<'a> = Pin<Box<dyn Future<Output = Result<Seat, Status>> + Send + 'a>>;
 
 /// Assigns seats to requests, at once or after queueing; or rejects a request with 429.

@@ -31,6 +31,7 @@ const COST: usize = 16;
 /// How many objects are encoded at a time: less than a frame for most kinds.
 const BATCH: usize = 16;
 
+/// The body of a list.
 struct ListBody {
     served: ServedResource,
     format: Encoding,
@@ -43,6 +44,7 @@ struct ListBody {
     over: bool,
 }
 
+/// The items that are not written yet.
 enum Items {
     Objects(vec::IntoIter<Arc<Version<Value>>>),
     /// Protobuf has the length of the whole list in front, so all items are encoded first.

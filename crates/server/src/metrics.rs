@@ -88,6 +88,7 @@ pub(crate) struct Metrics {
     deprecated: Mutex<BTreeSet<String>>,
 }
 
+/// The request metrics of one label set.
 #[derive(Debug)]
 struct Requests {
     by_code: BTreeMap<u16, u64>,

@@ -39,8 +39,10 @@ pub(crate) struct OpenApiDocuments {
 /// Change counters of the served kinds and of the extension API servers.
 type Edition = (u64, u64);
 
+/// A document, with the definitions it was generated from.
 type Made = (Vec<Arc<ResourceDefinition>>, Arc<Document>);
 
+/// An encoded OpenAPI document.
 #[derive(Debug)]
 struct Document {
     /// The path below `/openapi/v3/`.

@@ -59,6 +59,7 @@ impl WebhookClient {
         Ok((answer.status(), answer.into_body()))
     }
 
+    /// Sends a GET request and returns status and body.
     pub async fn get(&self, within: Duration) -> Result<(StatusCode, Bytes), String> {
         let answer = self.send(Method::GET, Vec::new(), within).await?;
         Ok((answer.status(), answer.into_body()))

@@ -15,6 +15,7 @@ pub struct Query {
 }
 
 impl Query {
+    /// Parses a query; like Go, drops malformed parameters.
     pub fn parse(query: &str) -> Self {
         let well = |pair: &&str| !pair.is_empty() && !pair.contains(';') && is_escaped(pair);
         let pairs = query.split('&').filter(well).map(|pair| {

@@ -39,6 +39,7 @@ pub struct RequestInfo {
 }
 
 impl RequestInfo {
+    /// Parses method and path, as upstream's `RequestInfoFactory` does.
     pub fn of(method: &Method, path: &str, query: &Query) -> Self {
         let mut info = Self { path: path.into(), verb: plain_verb(method), ..Self::default() };
         if path.starts_with("//") {

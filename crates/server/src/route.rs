@@ -29,6 +29,7 @@ use crate::{
     socket::WebSocketUpgrade,
 };
 
+/// The response of a handler; an error is sent as Status.
 pub type ResponseFuture<'a> = Pin<Box<dyn Future<Output = Result<Reply, Status>> + Send + 'a>>;
 
 /// Handles a resource or subresource that is not a plain object: reviews, logs, scale, token,
@@ -37,6 +38,7 @@ pub trait EndpointHandler: fmt::Debug + Send + Sync {
     fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> ResponseFuture<'a>;
 }
 
+/// A shared handler.
 pub type HandlerRef = Arc<dyn EndpointHandler>;
 
 /// Subresources that are written as objects; the others have handlers.

@@ -130,6 +130,7 @@ pub struct ServedResources {
 /// Group, version and plural.
 type Name = (&'static str, &'static str, &'static str);
 
+/// The registered resources, by several keys.
 #[derive(Debug, Default)]
 struct State {
     by_name: HashMap<Name, ServedResource>,

@@ -125,6 +125,7 @@ pub struct Server {
 }
 
 impl Server {
+    /// A server without authenticators, authorizers and handlers, which the caller adds.
     pub fn new(registry: Arc<Registry>, config: Config) -> Self {
         let ending = Arc::new(AtomicBool::new(false));
         let ends = ending.clone();

@@ -16,6 +16,7 @@ use tokio::{sync::Notify, time::Sleep};
 
 use crate::batched_tcp::WriteBatch;
 
+/// A stream of an HTTP/2 connection.
 type Streaming = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Collects new streams for the task of their connection.

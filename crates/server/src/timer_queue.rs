@@ -33,6 +33,7 @@ pub(crate) struct TimerQueue {
     over: OnceLock<(Instant, Duration)>,
 }
 
+/// The set timers, by deadline.
 #[derive(Default)]
 struct TimerEntries {
     by_time: BTreeMap<(Instant, u64), Waker>,

@@ -70,6 +70,7 @@ impl<T: Into<Text>> From<T> for Attribute {
     }
 }
 
+/// The attributes of a span.
 pub type Attributes = Vec<(&'static str, Attribute)>;
 
 /// The current position in a trace.

@@ -49,6 +49,7 @@ pub(crate) struct Turns {
     most: usize,
 }
 
+/// Waiting and granted turns.
 #[derive(Debug, Default)]
 struct State {
     waiting: FairQueue<Account, Arc<Turn>>,

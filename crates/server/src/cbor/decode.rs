@@ -63,6 +63,7 @@ pub(crate) fn read(shape: Option<&StructSchema>, bytes: &[u8]) -> Result<Decoded
     reader.top(shape).map(|tree| DecodedDocument { tree, unknown: reader.unknown })
 }
 
+/// The decoder, with its position in the input.
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,

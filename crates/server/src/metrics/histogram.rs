@@ -38,6 +38,7 @@ impl Histogram {
         Some(native.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
+    /// Adds an observation.
     pub fn observe(&self, size: f64) {
         let at = self.bounds.partition_point(|bound| *bound < size);
         self.buckets[at].fetch_add(1, Relaxed);
@@ -58,6 +59,7 @@ impl Histogram {
         let _ = self.sum.fetch_update(Relaxed, Relaxed, add); // the update function never returns None
     }
 
+    /// The number of observations.
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|bucket| bucket.load(Relaxed)).sum()
     }

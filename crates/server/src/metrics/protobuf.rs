@@ -60,6 +60,7 @@ struct Family<'a> {
     series: BTreeMap<String, Series>,
 }
 
+/// The values of one series.
 #[derive(Default)]
 struct Series {
     value: f64,
@@ -180,6 +181,7 @@ fn zigzag(n: i64) -> u64 {
     ((n << 1) ^ (n >> 63)).cast_unsigned()
 }
 
+/// A protobuf message under construction.
 #[derive(Default)]
 struct Message(Vec<u8>);
 

@@ -23,7 +23,9 @@ enum Field {
     Named(u64, u64, Write),
 }
 
+/// Writes a value as a message.
 type Write = fn(&Value, &mut Vec<u8>);
+/// The fields of a message, by their JSON names.
 type Fields = &'static [(&'static str, Field)];
 
 use Field::{Any, Anys, Bool, Double, Named, Number, Part, Parts, Text, Texts};

@@ -28,6 +28,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// Connections are not reused beyond this age, so that DNS names and certificates are read again.
 const MAX_CONNECTION_AGE: Duration = Duration::from_mins(5);
 
+/// A request body.
 type Whole = Full<Bytes>;
 type Connection = http1::Connection<TokioIo<Box<dyn Io>>, Whole>;
 
@@ -35,12 +36,14 @@ type Connection = http1::Connection<TokioIo<Box<dyn Io>>, Whole>;
 #[derive(Clone, Default)]
 pub struct ConnectionPool(Arc<Shared>);
 
+/// The state of the pool.
 #[derive(Default)]
 struct Shared {
     kept: Mutex<IdleConnections>,
     tally: RestClientMetrics,
 }
 
+/// The idle connections of a pool.
 #[derive(Default)]
 struct IdleConnections {
     /// In the order of their last use.
@@ -49,6 +52,7 @@ struct IdleConnections {
     swept: bool,
 }
 
+/// An idle connection, its target, and when it expires.
 struct Idle {
     to: TcpConnector,
     line: PooledConnection,

@@ -59,6 +59,8 @@ enum DeleteAction {
 }
 
 impl Registry {
+    /// Deletes an object. Conflicts with concurrent writes are retried, unless a resourceVersion is
+    /// required.
     pub async fn delete(
         &self,
         call: &mut RequestContext,

@@ -93,6 +93,7 @@ pub struct RequestContext {
 }
 
 impl RequestContext {
+    /// A context with default options.
     pub fn new(user: UserInfo, manager: &str) -> Self {
         Self { user, manager: manager.into(), ..Self::default() }
     }

@@ -51,6 +51,7 @@ pub struct Patch<'a> {
 }
 
 impl<'a> Patch<'a> {
+    /// Decodes a patch from a request body.
     pub fn read(ty: PatchType, bytes: &[u8], query: &'a Query) -> Result<Self, Status> {
         let malformed = || Status::bad_request("invalid JSON patch");
         let bytes = replace_invalid_utf8(bytes);

@@ -29,6 +29,7 @@ impl WriteProvenance {
         to_json(&self.to_tree()).into_boxed_slice().into()
     }
 
+    /// The JSON form, as stored.
     pub fn to_tree(&self) -> Value {
         let mut note = Value::object();
         note["uid"] = self.uid.clone().into();

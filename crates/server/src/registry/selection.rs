@@ -18,6 +18,7 @@ pub struct Selection {
 }
 
 impl Selection {
+    /// Selects all objects of a namespace.
     pub fn namespace(namespace: &str) -> Self {
         Self { namespace: namespace.into(), ..Self::default() }
     }

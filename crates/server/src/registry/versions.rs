@@ -20,6 +20,7 @@ pub(super) struct WebhookVersionConverter<'a> {
     told: Vec<CachedConversion>,
 }
 
+/// The webhook's answer for one object and version.
 #[derive(Debug)]
 struct CachedConversion {
     object: Value,

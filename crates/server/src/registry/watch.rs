@@ -61,6 +61,7 @@ struct WatchScope {
 type Stored = Arc<Version<Value>>;
 type Asking = Pin<Box<dyn Future<Output = Result<Vec<WatchEvent>, Status>> + Send>>;
 
+/// A conversion in progress.
 struct Asked(Asking);
 
 impl std::fmt::Debug for Asked {
@@ -119,6 +120,7 @@ impl Registry {
 }
 
 impl Watch {
+    /// The watched resource.
     pub fn served(&self) -> &ServedResource {
         &self.scope.served
     }

@@ -36,6 +36,7 @@ pub(super) struct FairQueue<K, T> {
     forget_at: usize,
 }
 
+/// An account with its waiting items.
 #[derive(Debug)]
 struct Account<T> {
     used: u64,

@@ -1,3 +1,5 @@
+//! Tests of fairness and of lost wake-ups.
+
 use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
     time::Duration,

@@ -1,3 +1,5 @@
+//! Tests with a KMS plugin on a unix socket.
+
 use std::{
     convert::Infallible,
     future::Ready,

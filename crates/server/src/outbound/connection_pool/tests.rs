@@ -1,3 +1,5 @@
+//! Tests with a target that closes connections at chosen requests.
+
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use tokio::{
