@@ -64,10 +64,12 @@ pub struct FilterError {
 }
 
 impl FilterError {
+    /// An error that preemption may resolve.
     pub fn unschedulable(reason: &str) -> Self {
         Self { reasons: vec![reason.into()], resolvable: true }
     }
 
+    /// An error that preemption cannot resolve (upstream's UnschedulableAndUnresolvable).
     pub fn unresolvable(reason: &str) -> Self {
         Self { reasons: vec![reason.into()], resolvable: false }
     }

@@ -42,6 +42,7 @@ struct Entry {
     recorded_reasons: Option<u64>,
 }
 
+/// Which queue a pod is in; with the time at which it leaves the queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum QueueState {
     Active,

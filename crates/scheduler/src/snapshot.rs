@@ -42,11 +42,13 @@ impl PodInfo {
         }
     }
 
+    /// Sets the default selector of topology spreading.
     #[must_use]
     pub fn with_peers(self, peers: Option<Selector>) -> Self {
         Self { default_selector: peers, ..self }
     }
 
+    /// Sets the resolved volume claims.
     #[must_use]
     pub fn with_claimed(self, claimed: PodVolumeClaims) -> Self {
         Self { volume_claims: claimed, ..self }
@@ -171,6 +173,7 @@ impl Snapshot {
         self.index_by_name.get(name).map(|at| &self.nodes[*at])
     }
 
+    /// Adds or replaces a node.
     pub fn set_node(&mut self, info: NodeInfo) {
         let room = FreeResources::of(&info);
         self.pods_with_affinity += info.pods_with_affinity;
@@ -191,6 +194,7 @@ impl Snapshot {
         (self.nodes[at], self.free[at]) = (node.clone(), FreeResources::of(node));
     }
 
+    /// Removes a node.
     pub fn remove(&mut self, name: &str) {
         let Some(at) = self.index_by_name.remove(name) else { return };
         self.pods_with_affinity -= self.nodes.swap_remove(at).pods_with_affinity;

@@ -5,6 +5,7 @@ use object::Text;
 
 use crate::{FilterError, NodeEvaluator, NodeInfo, Plugin, PodInfo, Resources, Snapshot};
 
+/// Filters nodes without enough free resources; prefers the least allocated ones.
 #[derive(Debug)]
 pub(crate) struct NodeResourcesFit;
 
@@ -49,6 +50,7 @@ impl NodeEvaluator for FitEvaluator<'_> {
     }
 }
 
+/// Prefers nodes where CPU and memory are used in balance.
 #[derive(Debug)]
 pub(crate) struct NodeResourcesBalancedAllocation;
 

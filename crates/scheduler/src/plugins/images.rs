@@ -7,6 +7,7 @@ use crate::{NodeEvaluator, NodeInfo, Plugin, PodInfo, Snapshot};
 const MIN_THRESHOLD: i64 = 23 * 1024 * 1024;
 const MAX_CONTAINER_THRESHOLD: i64 = 1000 * 1024 * 1024;
 
+/// Prefers nodes that have the pod's images.
 #[derive(Debug)]
 pub(crate) struct ImageLocality;
 

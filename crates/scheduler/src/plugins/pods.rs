@@ -8,6 +8,7 @@ use crate::{
     FilterError, NodeEvaluator, NodeInfo, Plugin, PodInfo, Snapshot, affinity_terms::AffinityTerm,
 };
 
+/// Filters and scores by pod affinity and anti-affinity.
 #[derive(Debug)]
 pub(crate) struct InterPodAffinity;
 
@@ -35,6 +36,7 @@ impl Plugin for InterPodAffinity {
 /// Counts or weights per topology domain: by topology key and value.
 type TopologyCounts<'a> = HashMap<(&'a str, &'a str), i64>;
 
+/// The terms of the incoming and of existing pods, counted by topology domain.
 struct InterPodAffinityEvaluator<'a> {
     pod: &'a PodInfo,
     all: &'a Snapshot,

@@ -2,6 +2,7 @@
 
 use crate::{FilterError, NodeEvaluator, NodeInfo, Plugin, PodInfo, Snapshot};
 
+/// Filters nodes whose host ports are in use.
 #[derive(Debug)]
 pub(crate) struct NodePorts;
 

@@ -19,6 +19,7 @@ const REASON_MISSING_LABEL: &str =
     "node(s) didn't match pod topology spread constraints (missing required label)";
 const REASON_MAX_SKEW: &str = "node(s) didn't match pod topology spread constraints";
 
+/// Filters and scores by topology spread constraints.
 #[derive(Debug)]
 pub(crate) struct PodTopologySpread;
 
@@ -62,6 +63,7 @@ impl Plugin for PodTopologySpread {
     }
 }
 
+/// A parsed topology spread constraint.
 struct Constraint {
     max_skew: i64,
     topology_key: Text,
@@ -159,6 +161,7 @@ impl<'a> DomainCounts<'a> {
     }
 }
 
+/// The constraints of a pod, with the counts for filtering and scoring.
 struct TopologySpreadEvaluator<'a> {
     pod: &'a PodInfo,
     all: &'a Snapshot,

@@ -8,6 +8,7 @@ use crate::{
     plugin::default_normalize_score,
 };
 
+/// Filters and scores by taints.
 #[derive(Debug)]
 pub(crate) struct TaintToleration;
 

@@ -2,6 +2,7 @@
 
 use crate::{FilterError, NodeEvaluator, NodeInfo, Plugin, PodInfo, PodVolumeClaims, Snapshot};
 
+/// Filters by the pod's persistent volumes.
 #[derive(Debug)]
 pub(crate) struct VolumeBinding;
 
