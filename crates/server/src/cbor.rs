@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn bytes_are_bytes_where_the_field_says_so() {
-        let shape = <object::Status as Lens>::SHAPE; // has none: texts stay what they are
+        let shape = <object::Status as Lens>::SHAPE; // no byte fields: strings stay as they are
         let bytes = encode_document(Some(shape), &tree(r#"{"message":"AQID"}"#));
         assert_eq!(&bytes[4..], [&[0x47][..], b"message", &[0x44], b"AQID"].concat());
         assert_eq!(back(&[0xa1, 0x41, b'x', 0xd6, 0x43, 1, 2, 3]), Ok(tree(r#"{"x":"AQID"}"#)));

@@ -7,7 +7,7 @@ use crate::{AllowedLabels, HttpPolicy, IdentityHeaders};
 /// The Kubernetes release that this server implements.
 pub const VERSION: &str = "v1.37.1";
 
-/// Bounds on what a client can make the server do.
+/// Limits on the resources that clients can use.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub body: usize,

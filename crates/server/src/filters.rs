@@ -58,7 +58,8 @@ impl Caller {
     }
 }
 
-/// request info → authenticate → impersonate → take a seat → authorize
+/// Runs the filter chain: request info → authentication → impersonation → seat of API Priority and
+/// Fairness → authorization.
 pub(crate) async fn run_filters(
     server: &Server,
     head: &Parts,

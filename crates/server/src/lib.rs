@@ -2,7 +2,7 @@
 //! `apiserver` provides the kinds, authenticators, authorizers and admission plugins.
 //!
 //! ```text
-//!  connection ─► filters (a const list) ─► route ─► registry::{create, update, patch, delete, get, list, watch}
+//!  connection ─► filters (run_filters)  ─► route ─► registry::{create, update, patch, delete, get, list, watch}
 //!                                             └──► handlers: subresources that are not objects
 //! ```
 

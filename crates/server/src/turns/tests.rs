@@ -1,4 +1,4 @@
-//! Tests of fairness and of lost wake-ups.
+//! Tests of fairness, of released turns and panics, and of concurrent wake-ups.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},

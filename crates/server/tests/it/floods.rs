@@ -93,7 +93,7 @@ async fn flooded(cluster: &TestCluster, flood: Vec<u8>) {
         let _ = io.write_all(&frame(SETTINGS, 0, 0, &[])).await;
         let (mut read, mut write) = tokio::io::split(io);
         let send = async {
-            let _ = write.write_all(&flood).await; // the server may have heard enough
+            let _ = write.write_all(&flood).await; // the server may have closed the connection
             let _ = write.shutdown().await;
         };
         let listen = async {

@@ -49,7 +49,7 @@ pub(crate) async fn send(cluster: &TestCluster, bytes: &[u8]) -> Answer {
     let mut io = pipe.connect(ConnectionUse::Upgrade).await.expect("the server runs").io;
     let mut read = Vec::new();
     let talk = async {
-        let _ = io.write_all(bytes).await; // the server may have heard enough
+        let _ = io.write_all(bytes).await; // the server may have closed the connection
         let _ = io.read_to_end(&mut read).await;
     };
     timeout(PATIENCE, talk).await.expect("an answer in time");

@@ -1,4 +1,4 @@
-//! Tests of watches over WebSockets, cached documents, and shutdown.
+//! Tests of watches over WebSockets, cached documents, names of metrics, and shutdown.
 
 use std::{sync::Arc, time::Duration};
 
