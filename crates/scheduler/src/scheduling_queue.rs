@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(pop(&mut waiting, now + MAX_BACKOFF), None, "nothing has changed");
         waiting.move_unschedulable_to_backoff("NodeAdd", now);
         assert_eq!(pop(&mut waiting, now + INITIAL_BACKOFF).as_deref(), Some("a"));
-        waiting.move_unschedulable_to_backoff("NodeAdd", now); // while it is being tried
+        waiting.move_unschedulable_to_backoff("NodeAdd", now); // while it is being scheduled
         waiting.requeue_failed(&"a".into(), true, now);
         assert_eq!(pop(&mut waiting, now + MAX_BACKOFF).as_deref(), Some("a"));
         waiting.requeue_failed(&"a".into(), true, now);

@@ -215,7 +215,7 @@ mod tests {
         assert!(state.queue.pop(Instant::now()).is_some());
         state.assume(PodInfo::new(&pod("")), "a");
         assert_eq!(used(&state, "a"), 1);
-        state.on_pod_change(Some(&pod("")), Some(&pod("a")), true); // the watch says so too
+        state.on_pod_change(Some(&pod("")), Some(&pod("a")), true); // the watch event arrives too
         assert_eq!(used(&state, "a"), 1);
         state.on_pod_change(Some(&pod("a")), None, true);
         assert_eq!(used(&state, "a"), 0);

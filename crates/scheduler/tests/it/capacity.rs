@@ -57,7 +57,7 @@ async fn no_node_is_given_more_than_it_has() {
     world.stop().await;
 }
 
-/// Required and preferred pod anti-affinity.
+/// Required pod anti-affinity, and the default topology spreading of a service's pods.
 #[tokio::test]
 async fn pods_are_kept_apart() {
     let world = World::start().await;
