@@ -1,15 +1,16 @@
-//! The part of the table that no service changes: hooks, the maps that dispatch
-//! to services, rejects, masquerading.
+//! The part of the nftables table that does not depend on services: base chains, the maps that
+//! dispatch to services, reject and masquerade chains.
 
 use crate::NodeConfig;
 use crate::input::of_family;
 use sys::nft::{ChainType, Family, Field, Hook, Key, Match, Rule, Set, Table, Type, ct};
 
-/// The table's name, as upstream has it.
+/// The name of the table, as in upstream.
 pub const TABLE: &str = "kube-proxy";
+/// The chain that rejects packets.
 pub(crate) const REJECT: &str = "reject-chain";
 
-/// The sets that services share, by name.
+/// Names of the sets and maps that all services share.
 pub(crate) mod shared {
     pub(crate) const CLUSTER_IPS: &str = "cluster-ips";
     pub(crate) const SERVICE_IPS: &str = "service-ips";
@@ -35,7 +36,7 @@ const NODE_PORT_KEY: [Field; 2] = [Field::Protocol, Field::DestinationPort];
 const HAIRPIN_KEY: [Field; 4] =
     [Field::Source, Field::Destination, Field::Protocol, Field::DestinationPort];
 
-/// The shape of a shared set.
+/// The key and data types of a shared set.
 pub(crate) fn shared_set(family: Family, name: &str) -> Set {
     let ip = family.address();
     let service = vec![ip, Type::Protocol, Type::Port];
@@ -49,7 +50,7 @@ pub(crate) fn shared_set(family: Family, name: &str) -> Set {
     Set { key, data, ..Set::default() }
 }
 
-/// The table without any service.
+/// The table without services.
 pub(crate) fn table(family: Family, node: &NodeConfig) -> Table {
     let mut table = Table::new(family, &node.table);
     for name in shared::ALL {
@@ -70,7 +71,8 @@ fn add_base_chains(table: &mut Table) {
     use ChainType::{Filter, Nat};
     use Hook::{Forward, Input, Output, Postrouting, Prerouting};
     for (name, kind, hook, priority) in [
-        // Before translation, so that source ranges see the service's address.
+        // Before DNAT, so that the firewall for loadBalancerSourceRanges sees the service's
+        // address.
         ("filter-prerouting-pre-dnat", Filter, Prerouting, -110),
         ("filter-output-pre-dnat", Filter, Output, -110),
         ("filter-input", Filter, Input, 0),
@@ -84,8 +86,8 @@ fn add_base_chains(table: &mut Table) {
     }
 }
 
-/// What must not pass: firewalled sources, services without endpoints, cluster
-/// addresses that nobody has.
+/// Adds the filter chains: they drop or reject firewalled sources, services without endpoints, and
+/// unassigned cluster IPs.
 fn add_filter_chains(table: &mut Table, family: Family, node: &NodeConfig) {
     let rule = || Rule::new(family);
     let fresh = |chain: &str| rule().when_state(ct::NEW).jump(chain);
@@ -109,7 +111,7 @@ fn add_filter_chains(table: &mut Table, family: Family, node: &NodeConfig) {
             .when_in(&[Field::Destination], NODE_PORT_IPS)
             .vmap(&NODE_PORT_KEY, shared::NO_ENDPOINT_NODE_PORTS),
     );
-    // A reset is never rate-limited, as ICMP is.
+    // Unlike ICMP errors, TCP resets are not rate-limited.
     table
         .chain(REJECT)
         .rule(rule().when(Field::Protocol, Match::protocol(6)).reject_tcp())

@@ -1,17 +1,17 @@
-//! The kernel's table of connections, sized and timed as upstream's proxy does.
+//! Conntrack limits and timeouts, set as upstream's kube-proxy does.
 
 use std::{fs, io, path::Path, thread::available_parallelism};
 
 use tracing::{debug, warn};
 
-/// Connections per processor, and at least so many together.
+/// Maximum conntrack entries per CPU core, and the minimum of the total.
 const PER_CORE: usize = 32_768;
 const LEAST: usize = 131_072;
-/// Seconds: a day for connections that say nothing, an hour for those that one side has closed.
+/// Timeouts in seconds of established and of half-closed (CLOSE_WAIT) TCP connections.
 const ESTABLISHED: usize = 24 * 60 * 60;
 const CLOSE_WAIT: usize = 60 * 60;
 
-/// Sets what is not so yet. A machine that does not allow it keeps its settings.
+/// Sets the sysctls that differ. Where the host does not permit it, they are left as they are.
 pub(crate) fn set_up() {
     let cores = available_parallelism().map_or(1, usize::from);
     let most = cores.saturating_mul(PER_CORE).max(LEAST);
@@ -31,7 +31,7 @@ pub(crate) fn set_up() {
     }
 }
 
-/// `or_more`: a larger value stays.
+/// Sets a sysctl; with `or_more` a larger value is kept.
 fn set(name: &str, value: usize, or_more: bool) -> io::Result<()> {
     let path = Path::new("/proc/sys/net/netfilter").join(name);
     let now = fs::read_to_string(&path)?;

@@ -1,21 +1,22 @@
-//! Which endpoints a service uses from this node: ready ones, near ones where the
-//! hints say so, and terminating ones only where no other is left.
+//! Selects the endpoints that a service uses from this node: ready ones, those with matching
+//! topology hints, and terminating ones only if there is no other.
 
 use std::collections::HashSet;
 
 use crate::{Endpoint, NodeConfig, Service, ServicePort};
 
-/// The endpoints by traffic policy.
+/// The selected endpoints by traffic policy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CategorizedEndpoints<'a> {
-    /// For policy Cluster; empty where the service never uses it.
+    /// For policy Cluster; empty if the service does not use it.
     pub cluster: Vec<&'a Endpoint>,
-    /// For policy Local; empty where the service never uses it.
+    /// For policy Local; empty if the service does not use it.
     pub local: Vec<&'a Endpoint>,
-    /// Some node could serve it, if not this one.
+    /// Whether any node has a usable endpoint.
     pub has_any_endpoints: bool,
 }
 
+/// Selects the endpoints of a service port for this node.
 pub fn categorize_endpoints<'a>(
     service: &Service,
     port: &ServicePort,
@@ -39,7 +40,7 @@ pub fn categorize_endpoints<'a>(
 }
 
 impl<'a> CategorizedEndpoints<'a> {
-    /// Every endpoint that packets may reach from here, each once.
+    /// All endpoints reachable from this node, without duplicates.
     pub(crate) fn all_reachable(&self) -> Vec<&'a Endpoint> {
         let mut known = HashSet::new();
         let all = self.cluster.iter().chain(&self.local).copied();
@@ -47,6 +48,7 @@ impl<'a> CategorizedEndpoints<'a> {
     }
 }
 
+/// How topology hints restrict the endpoints.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TopologyMode {
     Anywhere,
@@ -64,7 +66,7 @@ impl TopologyMode {
     }
 }
 
-/// Hints count only where every ready endpoint has one and one is meant for us.
+/// Hints are used only if every ready endpoint has one, and at least one is for this node or zone.
 fn topology_mode_from_hints(endpoints: &[&Endpoint], node: &NodeConfig) -> TopologyMode {
     let ready = || endpoints.iter().filter(|e| e.ready);
     let all = |hints: fn(&Endpoint) -> &[String], own: &String| {

@@ -1,4 +1,4 @@
-//! Whether the proxy keeps up with the API: upstream's /healthz and /livez.
+//! Health of the proxy: upstream's /healthz and /livez report whether it keeps up with the API.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -14,13 +14,14 @@ use crate::{
     http::{Answer, JSON},
 };
 
-/// A change that waits longer than this makes the proxy unhealthy: twice the time between two
-/// of its looks at the kernel.
+/// A change that is pending for longer makes the proxy unhealthy: twice the default sync period of
+/// upstream's kube-proxy, which is 30 seconds.
 const LONGEST_PENDING: Duration = Duration::from_mins(1);
 /// The taint of a node that the cluster autoscaler is about to remove.
 const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 const NEVER: &str = "0001-01-01T00:00:00Z";
 
+/// The health of the proxy.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     state: Mutex<State>,
@@ -31,7 +32,7 @@ pub(crate) struct Health {
 struct State {
     families: Vec<Family>,
     updated: Option<i64>,
-    /// The oldest change that has not been written.
+    /// When the oldest change was queued that has not been written.
     pending: Option<i64>,
 }
 
@@ -48,7 +49,8 @@ impl Health {
         self.state().is_healthy(now())
     }
 
-    /// `node`: the one that this proxy runs on, for answers that depend on it.
+    /// Answers `/healthz`. `node` is the Node of this proxy: one that is being deleted is not
+    /// eligible.
     pub(crate) fn healthz(&self, node: Option<&Node>) -> Answer {
         self.answer(Some(node.is_some_and(is_eligible)))
     }
@@ -63,7 +65,7 @@ impl Health {
         let good = healthy && eligible != Some(false);
         let text = |at: Option<i64>| at.map_or(NEVER.into(), MicroTime::format);
         let mut tree = Value::object();
-        // as upstream, whose clients take it for a sign of life
+        // like upstream, whose clients use it as a sign of life
         tree["lastUpdated"] = text(if good { Some(now) } else { state.updated }).into();
         tree["currentTime"] = MicroTime::format(now).into();
         if let Some(eligible) = eligible {
@@ -86,7 +88,7 @@ impl Health {
 }
 
 impl State {
-    /// A proxy that has never written anything is starting, and well.
+    /// A proxy that has not written anything yet is starting, and healthy.
     fn is_healthy(&self, now: i64) -> bool {
         let longest = i64::try_from(LONGEST_PENDING.as_micros()).unwrap_or(i64::MAX);
         let late = self.pending.is_some_and(|since| now.saturating_sub(since) >= longest);
@@ -101,7 +103,7 @@ pub(crate) fn family_name(family: Family) -> &'static str {
     }
 }
 
-/// Whether load balancers may send to the node.
+/// Whether load balancers may send traffic to the node.
 fn is_eligible(node: &Node) -> bool {
     let leaves = node.spec().taints().iter().any(|taint| taint.key() == TO_BE_DELETED);
     !node.metadata().is_terminating() && !leaves

@@ -1,4 +1,4 @@
-//! The proxy's plain HTTP: health, metrics, and the health of services.
+//! HTTP server of the proxy: health, metrics, and health check node ports.
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -15,23 +15,23 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-/// Of each listener. Anybody may connect to some of them.
+/// Maximum number of connections per listener; some are reachable by everyone.
 const CONNECTIONS: usize = 64;
 const LONGEST: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(100);
-/// How soon an address is tried again that cannot be listened on.
+/// Interval at which binding to an address is retried.
 const RETRY: Duration = Duration::from_secs(5);
 
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
 
-/// An answer to any request for a path.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) content_type: &'static str,
     pub(crate) body: String,
-    /// Upstream's header with the number of local endpoints.
+    /// Number of local endpoints, for upstream's `X-Load-Balancing-Endpoint-Weight` header.
     pub(crate) weight: Option<usize>,
 }
 
@@ -46,7 +46,7 @@ impl Answer {
     }
 }
 
-/// Listens on an address. One that is taken is tried again, or, if `or_any_port`, a free port of
+/// Binds to an address. If it is in use, binding is retried, or with `or_any_port` a free port of
 /// the same address is used instead.
 pub(crate) async fn bind(what: &str, at: SocketAddr, or_any_port: bool) -> TcpListener {
     loop {
@@ -66,7 +66,7 @@ pub(crate) async fn bind(what: &str, at: SocketAddr, or_any_port: bool) -> TcpLi
     }
 }
 
-/// Answers until it is dropped.
+/// Serves until the future is dropped.
 pub(crate) async fn serve(
     listener: TcpListener,
     answer: impl Fn(&str) -> Answer + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! What the plan is made from: services with their endpoints, and this node.
+//! Input of the rules: services with their endpoints, and the configuration of this node.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -6,25 +6,25 @@ use std::time::Duration;
 use sys::netlink::Cidr;
 use sys::nft::Family;
 
-/// Namespace and name.
+/// Namespace and name of a service.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServiceName {
     pub namespace: String,
     pub name: String,
 }
 
-/// A service that has cluster addresses, joined with its endpoints.
+/// A service with cluster IPs, joined with its endpoints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {
     pub name: ServiceName,
-    /// One a family.
+    /// One per IP family.
     pub cluster_ips: Vec<IpAddr>,
     pub external_ips: Vec<IpAddr>,
-    /// Only those of load balancers that leave the address in the packet.
+    /// Only those of load balancers with `ipMode: VIP`, which keep the address in the packet.
     pub load_balancer_ips: Vec<IpAddr>,
-    /// Who may use the load balancer's addresses; nobody named: everyone.
+    /// `loadBalancerSourceRanges`: the allowed clients; empty means everyone.
     pub source_ranges: Vec<Cidr>,
-    /// How long a client stays with its endpoint.
+    /// Session affinity: how long a client keeps its endpoint.
     pub session_affinity_timeout: Option<Duration>,
     /// externalTrafficPolicy: Local.
     pub external_local: bool,
@@ -33,6 +33,7 @@ pub struct Service {
     pub ports: Vec<ServicePort>,
 }
 
+/// A port of a service, with its endpoints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServicePort {
     pub name: String,
@@ -42,6 +43,7 @@ pub struct ServicePort {
     pub endpoints: Vec<Endpoint>,
 }
 
+/// A transport protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {
     Tcp,
@@ -49,7 +51,7 @@ pub enum Protocol {
     Sctp,
 }
 
-/// An address and port behind a service, and when it may be used.
+/// An endpoint of a service, with its conditions.
 #[expect(clippy::struct_excessive_bools, reason = "the API's own conditions")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
@@ -58,37 +60,37 @@ pub struct Endpoint {
     pub ready: bool,
     pub serving: bool,
     pub terminating: bool,
-    /// On this node.
+    /// Whether it is on this node.
     pub local: bool,
-    /// Where it should be used from; empty: no preference.
+    /// Topology hints: the zones and nodes that should use it; empty means no preference.
     pub zone_hints: Vec<String>,
     pub node_hints: Vec<String>,
 }
 
-/// This node, and what of the cluster's addresses it must know.
+/// This node, and the address ranges of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeConfig {
     pub name: String,
     pub zone: String,
-    /// The node's own addresses, one a family.
+    /// The node's own IPs, one per IP family.
     pub ips: Vec<IpAddr>,
-    /// Where node ports are served: by default the node's own addresses.
+    /// The IPs that serve node ports; by default the node's own.
     pub node_port_ips: Vec<IpAddr>,
-    /// The pods' ranges: traffic from elsewhere to a cluster address is masqueraded.
+    /// Pod CIDRs: traffic from elsewhere to a cluster IP is masqueraded.
     pub cluster_cidrs: Vec<Cidr>,
-    /// The service ranges: unassigned addresses in them are dropped, never routed out.
+    /// Service CIDRs: packets to unassigned addresses in them are dropped.
     pub service_cidrs: Vec<Cidr>,
-    /// Masquerades all traffic to cluster addresses.
+    /// Whether to masquerade all traffic to cluster IPs.
     pub masquerade_all: bool,
-    /// The bit of the packet mark that asks for masquerading (0 to 31).
+    /// The bit of the packet mark that requests masquerading (0 to 31).
     pub masquerade_bit: u8,
-    /// The name of the nftables table: `TABLE`, unless another cluster on this machine has it.
+    /// The name of the nftables table: `TABLE`, unless another cluster on this host uses it.
     pub table: String,
 }
 
 impl Service {
-    /// The service without external addresses that are the cluster's own: whoever may create services could take the
-    /// connections of another service, or of a pod, with them.
+    /// The service without external IPs that belong to the cluster's own ranges: with them a user
+    /// who can create services could intercept the connections of another service or of a pod.
     pub(crate) fn without_cluster_addresses(&self, node: &NodeConfig) -> Cow<'_, Self> {
         let foreign = |ip: &IpAddr| {
             let mut ranges = node.service_cidrs.iter().chain(&node.cluster_cidrs);
@@ -105,24 +107,26 @@ impl Service {
         Cow::Owned(service)
     }
 
-    /// Reached by anything but its cluster addresses.
+    /// Whether the port is reachable by other means than cluster IPs.
     pub(crate) fn is_external(&self, port: &ServicePort) -> bool {
         port.node_port.is_some()
             || !self.external_ips.is_empty()
             || !self.load_balancer_ips.is_empty()
     }
 
+    /// Whether the port uses endpoints of all nodes (policy Cluster).
     pub(crate) fn uses_cluster(&self, port: &ServicePort) -> bool {
         !self.internal_local || self.is_external(port)
     }
 
+    /// Whether the port uses endpoints of this node only (policy Local).
     pub(crate) fn uses_local(&self, port: &ServicePort) -> bool {
         self.internal_local || (self.external_local && self.is_external(port))
     }
 }
 
 impl Endpoint {
-    /// A ready one, as tests and simple callers need it.
+    /// A ready endpoint, for tests and simple callers.
     pub fn ready(ip: IpAddr, port: u16, local: bool) -> Self {
         Self {
             ip,
@@ -144,6 +148,7 @@ impl NodeConfig {
 }
 
 impl Protocol {
+    /// The IP protocol number.
     pub fn number(self) -> u8 {
         match self {
             Self::Tcp => 6,
@@ -161,7 +166,7 @@ impl Protocol {
     }
 }
 
-/// Those of a family.
+/// The IPs of a family.
 pub(crate) fn of_family(ips: &[IpAddr], family: Family) -> impl Iterator<Item = IpAddr> {
     ips.iter().copied().filter(move |ip| Family::of(*ip) == family)
 }

@@ -1,8 +1,7 @@
-//! kube-proxy in nftables mode: `plan` says what the kernel should hold for these
-//! services, a `TableTracker` keeps that as the services change and gives the
-//! difference, and `Proxy` writes each difference as one transaction. The layout
-//! is that of the upstream proxy, under the same table name. `start` feeds it from
-//! the API.
+//! kube-proxy in nftables mode. `plan` computes the table for a set of services; a `TableTracker`
+//! keeps it up to date as services change and returns the difference; and `Proxier` writes each
+//! difference in one nftables transaction. The layout and the table name are those of upstream's
+//! kube-proxy. `start` connects it to the API.
 
 mod base_table;
 mod conntrack;

@@ -1,9 +1,9 @@
-//! What runs the proxy on every node.
+//! The DaemonSet manifest that runs the proxy on every node.
 
 const TEMPLATE: &str = include_str!("kube-proxy.yaml");
 
-/// The proxy from this image, on every node, for an API server at this address. Without a
-/// range of pods' addresses (empty), the proxy takes that of its node.
+/// The manifest for this image and API server. If the cluster CIDR is empty, each proxy uses the
+/// podCIDR of its node.
 pub fn manifest(image: &str, server: &str, cluster_cidr: &str) -> String {
     let cluster = match cluster_cidr {
         "" => String::new(),

@@ -1,4 +1,4 @@
-//! What is counted, under upstream's names.
+//! Metrics of the proxy, under upstream's names.
 
 use std::{
     collections::BTreeMap,
@@ -11,14 +11,16 @@ use object::{Clock as _, SystemClock};
 
 use crate::{Family, health::family_name};
 
+/// The metrics of the proxy.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     numbers: Mutex<Numbers>,
 }
 
-/// Labels as they are printed: `ip_family="IPv4"`.
+/// Labels in text format: `ip_family="IPv4"`.
 type Labels = String;
 
+/// All values, by metric and labels.
 #[derive(Debug, Default)]
 struct Numbers {
     histograms: BTreeMap<(&'static str, Labels), Histogram>,
@@ -32,7 +34,7 @@ struct Histogram {
     sum: f64,
 }
 
-/// A family of numbers.
+/// Name, type and help of a metric.
 struct Metric {
     name: &'static str,
     kind: &'static str,
@@ -76,7 +78,7 @@ const ALL: [Metric; 14] = [
 ];
 
 impl Metrics {
-    /// A transaction was written, of the whole tables or of what differs.
+    /// Records that a transaction was written, of the whole tables or of the differences.
     pub(crate) fn synced(&self, families: &[Family], took: Duration, whole: bool) {
         let mut numbers = self.numbers();
         for family in families.iter().map(|family| of_family(*family)) {
@@ -88,7 +90,7 @@ impl Metrics {
         numbers.set(SERVICES_PENDING, "", 0.0);
     }
 
-    /// How long ago the endpoints changed that have been written just now.
+    /// Records the network programming latency: since the endpoints changed that were just written.
     pub(crate) fn programmed(&self, families: &[Family], since: &[i64]) {
         let mut numbers = self.numbers();
         for family in families.iter().map(|family| of_family(*family)) {
@@ -123,7 +125,8 @@ impl Metrics {
         }
     }
 
-    /// Services with this traffic policy (`internal` or `external`) that have no endpoint here.
+    /// Sets how many services with this traffic policy (`internal` or `external`) have no local
+    /// endpoint.
     pub(crate) fn without_local(&self, family: Family, policy: &str, count: usize) {
         let labels = format!("{},traffic_policy=\"{policy}\"", of_family(family));
         #[expect(clippy::cast_precision_loss, reason = "far fewer services")]
@@ -135,7 +138,7 @@ impl Metrics {
         self.numbers().add(name, &format!("code=\"{code}\""));
     }
 
-    /// All of them, as Prometheus reads them.
+    /// Formats all metrics in the Prometheus text format.
     pub(crate) fn text(&self) -> String {
         let (numbers, mut text) = (self.numbers(), String::new());
         for family in &ALL {
@@ -190,7 +193,7 @@ impl Histogram {
     }
 }
 
-/// The upper ends of a histogram's buckets, in seconds.
+/// The bucket bounds of a histogram, in seconds.
 fn ends(name: &str) -> Vec<f64> {
     if name != PROGRAMMING {
         return (0..15).map(|power| 0.001 * f64::from(1 << power)).collect();
@@ -201,7 +204,7 @@ fn ends(name: &str) -> Vec<f64> {
     all.chain(linear(60.0, 5.0, 12)).chain(linear(120.0, 30.0, 7)).collect()
 }
 
-/// The keys of all labels of a name.
+/// The key range of all label sets of a metric.
 fn range(name: &'static str) -> std::ops::RangeInclusive<(&'static str, Labels)> {
     (name, String::new())..=(name, "\u{10ffff}".to_owned())
 }

@@ -1,5 +1,5 @@
-//! Names of a service's chains and sets: those of the upstream proxy, so that
-//! people and tools find what they know.
+//! Names of a service's chains and sets, the same as upstream's, so that users and tools recognize
+//! them.
 
 use crate::{Endpoint, Protocol, ServiceName};
 use ring::digest::{SHA256, digest};
@@ -7,12 +7,12 @@ use ring::digest::{SHA256, digest};
 const ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 const MAX_NAME_LENGTH: usize = 240;
 
-/// HASH-namespace/service/protocol/port
+/// The name of a service port: HASH-namespace/service/protocol/port
 pub(crate) fn service_port_name(service: &ServiceName, protocol: Protocol, port: &str) -> String {
     hashed(&plain(service, protocol, port))
 }
 
-/// HASH-namespace/service/protocol/port__ip/port
+/// The name of an endpoint: HASH-namespace/service/protocol/port__ip/port
 pub(crate) fn endpoint_name(
     service: &ServiceName,
     protocol: Protocol,
@@ -27,7 +27,7 @@ fn plain(service: &ServiceName, protocol: Protocol, port: &str) -> String {
     format!("{}/{}/{}/{port}", service.namespace, service.name, protocol.name())
 }
 
-/// Begins with a hash of the whole, so that a cut name is still its own.
+/// Prefixes a name with a hash of it, so that it stays unique if it is truncated.
 fn hashed(name: &str) -> String {
     let mut text = String::with_capacity(name.len() + 9);
     let hash = digest(&SHA256, name.as_bytes());

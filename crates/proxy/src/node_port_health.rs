@@ -1,5 +1,5 @@
-//! The health of services for load balancers: on a service's `healthCheckNodePort`, every node
-//! says how many of its endpoints run there.
+//! Health checks of services for load balancers: on a service's `healthCheckNodePort` each node
+//! reports how many local endpoints the service has.
 
 use std::{
     collections::BTreeMap,
@@ -19,18 +19,19 @@ use crate::{
     http::{self, Answer, JSON},
 };
 
-/// The listeners, one for each service that wants its health to be checked.
+/// The listeners, one set for each service with a `healthCheckNodePort`.
 #[derive(Debug)]
 pub(crate) struct NodePortHealth {
     health: Arc<Health>,
     services: BTreeMap<ServiceName, Checked>,
 }
 
+/// A service with its health check listeners.
 #[derive(Debug)]
 struct Checked {
     at: Vec<SocketAddr>,
     endpoints: Arc<AtomicUsize>,
-    /// Ends when it is dropped.
+    /// Stopped when dropped.
     _listeners: JoinSet<()>,
 }
 
@@ -39,8 +40,8 @@ impl NodePortHealth {
         Self { health, services: BTreeMap::new() }
     }
 
-    /// Takes in what a service has become: its port for health checks, and how many of its
-    /// endpoints are ready on this node.
+    /// Updates a service: its health check port, and how many of its endpoints are ready on this
+    /// node. `None` stops the listeners.
     pub(crate) fn set(&mut self, name: &ServiceName, wanted: Option<(u16, usize)>, ips: &[IpAddr]) {
         let Some((port, endpoints)) = wanted else {
             self.services.remove(name);
@@ -52,7 +53,7 @@ impl NodePortHealth {
                 known.endpoints.store(endpoints, Ordering::Relaxed);
             }
             _ => {
-                self.services.remove(name); // its listeners end first
+                self.services.remove(name); // stops the old listeners first
                 self.services.insert(name.clone(), self.listen(name, at, endpoints));
             }
         }
@@ -75,7 +76,7 @@ impl NodePortHealth {
     }
 }
 
-/// As upstream prints it, blanks included.
+/// The response, formatted as upstream's, including white space.
 fn answer(name: &ServiceName, endpoints: usize, healthy: bool) -> Answer {
     let ServiceName { namespace, name } = name;
     let body = format!(

@@ -1,24 +1,24 @@
-//! The shell: keeps both families' tables in the kernel as services change.
+//! Writes the nftables tables of both IP families as services change.
 
 use crate::{NodeConfig, Result, Service, ServiceName, TableTracker, stale_conntrack};
 use std::net::IpAddr;
 use sys::netlink::{NetworkNamespace, run_in_netns};
 use sys::nft::{self, Batch, Family, Table, diff};
 
-/// The proxy of one node. It owns the table that the node names, of both families.
+/// The proxy of one node. It owns the configured table in both IP families.
 #[derive(Debug)]
 pub struct Proxier {
     trackers: Vec<TableTracker>,
     netns: NetworkNamespace,
     node_port_ips: Vec<IpAddr>,
     table: String,
-    /// The kernel holds what the trackers say.
+    /// Whether the kernel has what the trackers contain.
     in_sync: bool,
 }
 
 impl Proxier {
-    /// Works in the calling thread's network namespace, for the families that the
-    /// node has addresses of. Writes nothing yet.
+    /// Creates a proxy for the calling thread's network namespace and the IP families of the node.
+    /// Does not write anything yet.
     pub fn new(node: &NodeConfig) -> Result<Self> {
         let families = [Family::Ip, Family::Ip6];
         let trackers = families
@@ -35,10 +35,10 @@ impl Proxier {
         })
     }
 
-    /// Takes in what changed (`None`: gone) and writes it: the first time, and
-    /// after a failure, everything; otherwise the difference. Always one
-    /// transaction, so that no packet sees half of it. Gives the number of
-    /// elements, rules, chains and sets that were touched.
+    /// Applies changed services (`None`: deleted). The first time, and after a failure, it writes
+    /// the whole tables; otherwise the differences. It is always one transaction, so that no packet
+    /// sees an intermediate state. Returns the number of elements, rules, chains and sets that were
+    /// changed.
     pub fn update(&mut self, changed: &[(ServiceName, Option<Service>)]) -> Result<usize> {
         let mut step = Batch::new();
         for tracker in &mut self.trackers {
@@ -62,8 +62,8 @@ impl Proxier {
         Ok(whole.change_count())
     }
 
-    /// Writes everything again if somebody else has changed the tables. `known`: the generation
-    /// that was looked at last; gives the one that was looked at now, and whether it wrote.
+    /// Writes the tables again if another process has changed them. `known` is the ruleset
+    /// generation at the last check; returns the current one, and whether it wrote.
     pub fn repair(&mut self, known: Option<u32>) -> Result<(u32, bool)> {
         let generation = run_in_netns(&self.netns, nft::generation)??;
         if known == Some(generation) || !self.in_sync {
@@ -86,12 +86,12 @@ impl Proxier {
         Ok((generation, !intact))
     }
 
-    /// The families that it serves.
+    /// The IP families that are served.
     pub fn families(&self) -> Vec<Family> {
         self.trackers.iter().map(TableTracker::family).collect()
     }
 
-    /// Whether the next update writes only what differs.
+    /// Whether the next update writes only differences.
     pub fn is_in_step(&self) -> bool {
         self.in_sync
     }
@@ -102,8 +102,8 @@ impl Proxier {
         self.commit(&removal_batch(&self.table))
     }
 
-    /// Forgets the UDP flows of these services that lead where nobody serves them
-    /// any more. Gives their number.
+    /// Deletes the conntrack entries of UDP flows of these services whose endpoint no longer
+    /// serves. Returns their number.
     pub fn delete_stale_conntrack(
         &self,
         changed: &[(ServiceName, Option<Service>)],

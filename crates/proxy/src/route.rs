@@ -1,9 +1,9 @@
-//! Routes to the pods of other nodes: read here, since a kubelet may not read other nodes and
-//! the proxy may.
+//! Routes to the pod CIDRs of other nodes. They are computed here, because the proxy may read all
+//! Nodes and a kubelet may not.
 //!
-//! A node writes its own Node object, so nothing in it is trusted: a range counts only inside the
-//! cluster's pod ranges, and only if no older node has it; an address only if it can be another
-//! machine's.
+//! A node can write its own Node object, so its content is not trusted: a podCIDR is accepted only
+//! within the cluster's pod CIDRs and if no older node has it; an IP only if it can belong to
+//! another host.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,9 +16,8 @@ use tokio::sync::Notify;
 use crate::Cidr;
 use crate::source::internal_ips;
 
-/// Calls `tell` with the address behind each pod range of the other nodes, at the
-/// start and whenever that changes. `tell` should return soon. `pods` are the pod ranges of
-/// the cluster.
+/// Calls `tell` with the next hop of each pod CIDR of the other nodes, at the start and on every
+/// change. `tell` should return quickly. `pods` are the cluster's pod CIDRs.
 pub fn watch_pod_routes(
     cx: &Context,
     own: &str,
@@ -49,11 +48,11 @@ pub fn watch_pod_routes(
     });
 }
 
-/// A range goes to the node's address of the same family.
+/// Computes the routes: each pod CIDR via the node's IP of the same family.
 fn routes(nodes: &[Node], own: &str, pods: &[Cidr]) -> BTreeMap<String, IpAddr> {
     let (mut routes, mut taken) = (BTreeMap::new(), Taken::default());
     let mut nodes: Vec<&Node> = nodes.iter().collect();
-    // this node first, then the older ones
+    // this node first, then older nodes
     nodes.sort_by_key(|node| {
         let meta = node.metadata();
         (meta.name() != own, meta.creation_timestamp().to_owned(), meta.name().to_owned())
@@ -80,7 +79,7 @@ fn routes(nodes: &[Node], own: &str, pods: &[Cidr]) -> BTreeMap<String, IpAddr> 
     routes
 }
 
-/// Whether an address can be that of another node of this cluster.
+/// Whether an IP can be that of another node of this cluster.
 fn is_other_machine(ip: IpAddr, own: &[IpAddr], pods: &[Cidr]) -> bool {
     let is_local = match ip {
         IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
@@ -94,7 +93,7 @@ fn is_other_machine(ip: IpAddr, own: &[IpAddr], pods: &[Cidr]) -> bool {
         && !pods.iter().any(|pods| is_within(Cidr::host(ip), *pods))
 }
 
-/// The first and the last address of a range, as numbers.
+/// The first and last address of a CIDR, as numbers.
 fn bounds(cidr: Cidr) -> (u128, u128) {
     let (start, bits) = match cidr.network() {
         IpAddr::V4(ip) => (u128::from(ip.to_bits()), 32),
@@ -109,12 +108,12 @@ fn is_within(inner: Cidr, outer: Cidr) -> bool {
     inner.ip.is_ipv4() == outer.ip.is_ipv4() && first <= start && end <= last
 }
 
-/// Ranges that nodes have, none of which overlap: the last address by the first.
+/// The CIDRs of all nodes, which do not overlap: last address by first.
 #[derive(Default)]
 struct Taken(BTreeMap<(bool, u128), u128>);
 
 impl Taken {
-    /// Takes a range if nobody has a part of it.
+    /// Adds a CIDR if it does not overlap with another.
     fn take(&mut self, cidr: Cidr) -> bool {
         let (family, (start, end)) = (cidr.ip.is_ipv4(), bounds(cidr));
         let before = self.0.range((family, 0)..=(family, end)).next_back();
@@ -157,7 +156,7 @@ mod tests {
         vec!["10.244.0.0/16".parse().expect("a range")]
     }
 
-    /// A node that was taken over names ranges and addresses of others.
+    /// A compromised node claims CIDRs and IPs of others.
     #[test]
     fn a_node_takes_no_traffic_but_that_of_its_own_pods() {
         let node = |name: &str, age: u8, range: &str, ip: &str| {

@@ -1,4 +1,4 @@
-//! Where the proxy is asked how it is: health on one address, metrics on another.
+//! HTTP endpoints of the proxy: health on one address, metrics on another.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -12,16 +12,16 @@ use crate::{
     metrics::Metrics,
 };
 
-/// What is served over HTTP, where.
+/// The HTTP listeners of the proxy.
 #[derive(Debug, Clone, Default)]
 pub struct Listeners {
     /// /healthz and /livez; upstream's default is 0.0.0.0:10256.
     pub healthz: Option<SocketAddr>,
     /// /metrics, /proxyMode and /configz; upstream's default is 127.0.0.1:10249.
     pub metrics: Option<SocketAddr>,
-    /// Whether a port that is taken is replaced by a free one, instead of waited for.
+    /// Whether to use a free port if the port is in use, instead of waiting for it.
     pub or_any_port: bool,
-    /// What /configz shows.
+    /// The content of /configz.
     pub configuration: Value,
 }
 

@@ -1,5 +1,5 @@
-//! The part of the table that belongs to one service: its chains, its own sets
-//! and its elements of the shared sets.
+//! The part of the table that belongs to one service: its chains, its own sets, and its elements of
+//! the shared sets.
 
 use crate::base_table::{REJECT, shared};
 use crate::endpoints::{CategorizedEndpoints, categorize_endpoints};
@@ -10,24 +10,24 @@ use std::net::IpAddr;
 use std::time::Duration;
 use sys::nft::{Chain, Data, Family, Field, Key, Map, Match, Rule, Set, Type, Verdict};
 
-/// The most clients that one affinity set remembers.
+/// Maximum number of clients in an affinity set.
 const MAX_AFFINITY_CLIENTS: u32 = 65_535;
 
-/// The most endpoints that are written again when one of them changes.
+/// Up to this many endpoints are written inline, and so rewritten when one of them changes.
 const MAX_INLINE_ENDPOINTS: usize = 4;
 
-/// What one service adds to the table.
+/// The rules of one service.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ServiceRules {
     pub(crate) chains: BTreeMap<String, Chain>,
     pub(crate) sets: BTreeMap<String, Set>,
     pub(crate) elements: BTreeMap<(&'static str, Key), Option<Data>>,
-    /// The order of endpoints in each balancing chain: kept from plan to plan, so
-    /// that one endpoint's coming or going moves no other.
+    /// The order of endpoints in each load-balancing chain. It is kept from plan to plan, so that
+    /// adding or removing an endpoint moves no other.
     pub(crate) endpoint_order: BTreeMap<String, Vec<(IpAddr, u16)>>,
 }
 
-/// Plans one service; `previous` only decides the order of endpoints.
+/// Plans the rules of one service; `previous` only determines the order of endpoints.
 pub(crate) fn service_rules(
     service: &Service,
     node: &NodeConfig,
@@ -46,8 +46,8 @@ pub(crate) fn service_rules(
     part
 }
 
-/// Endpoints in their earlier order where they had one: the rest fill the gaps,
-/// and where there are more gaps than newcomers the last ones move in.
+/// Orders endpoints: known ones keep their position, new ones fill the gaps, and the last ones are
+/// moved into the remaining gaps.
 pub(crate) fn stable_order(
     previous: &[(IpAddr, u16)],
     now: &[(IpAddr, u16)],
@@ -77,6 +77,7 @@ pub(crate) fn stable_order(
     slots.into_iter().flatten().collect()
 }
 
+/// Plans the rules of one port and cluster IP.
 struct PortRules<'a> {
     service: &'a Service,
     port: &'a ServicePort,
@@ -122,7 +123,7 @@ impl PortRules<'_> {
         }
     }
 
-    /// The cluster address.
+    /// Adds the cluster IP.
     fn add_cluster_ip(
         &self,
         part: &mut ServiceRules,
@@ -145,7 +146,7 @@ impl PortRules<'_> {
         }
     }
 
-    /// Every other way in: external and load balancer addresses, node ports.
+    /// Adds the other addresses: external IPs, load balancer IPs and node ports.
     fn add_external(
         &self,
         part: &mut ServiceRules,
@@ -188,8 +189,9 @@ impl PortRules<'_> {
         }
     }
 
-    /// Policy Cluster may cross nodes and so masquerades; policy Local keeps the
-    /// client's address, but what comes from this node takes the cluster's way.
+    /// Adds the chain for external traffic. Policy Cluster may forward to another node and so
+    /// masquerades; policy Local keeps the client's IP, but traffic from this node and its pods is
+    /// handled as policy Cluster.
     fn external_chain(
         &self,
         part: &mut ServiceRules,
@@ -218,8 +220,8 @@ impl PortRules<'_> {
         part.chains.insert(name.to_owned(), chain);
     }
 
-    /// Lets the named ranges pass and drops the others. A node inside a range may
-    /// reach the address when it is also its own source.
+    /// Adds the firewall chain: accepts loadBalancerSourceRanges and drops other sources. If the
+    /// node's own IP is in a range, packets with the load balancer's IP as source are accepted too.
     fn firewall(&self, part: &mut ServiceRules, name: &str, balancers: &[IpAddr]) {
         let rule = || Rule::new(self.family);
         let ranges = &self.service.source_ranges;
@@ -241,7 +243,7 @@ impl PortRules<'_> {
         }
     }
 
-    /// Spreads connections over endpoints at random, or by affinity.
+    /// Adds the chain that selects an endpoint at random, or by session affinity.
     fn add_balancing_chain(&self, part: &mut ServiceRules, chain: &str, endpoints: &[&Endpoint]) {
         let now: Vec<(IpAddr, u16)> = endpoints.iter().map(|e| (e.ip, e.port)).collect();
         let before = self.previous.and_then(|part| part.endpoint_order.get(chain));
@@ -253,10 +255,10 @@ impl PortRules<'_> {
         part.endpoint_order.insert(chain.to_owned(), order);
     }
 
-    /// A few endpoints are a rule each, taken with even chances; many are a map, so
-    /// that one that changes does not write the others again. (A map for every
-    /// service would be simpler, but the kernel walks all maps of a table to find
-    /// one: loading 5,000 services took 3 s more.)
+    /// Adds the chain that selects an endpoint at random. A few endpoints are one rule each, with
+    /// equal probability; many are a map, so that a change of one does not rewrite the others. (A
+    /// map for every service would be simpler, but the kernel searches all maps of a table
+    /// linearly: loading 5,000 services took 3 s more.)
     fn add_random_chain(&self, part: &mut ServiceRules, chain: &str, order: &[(IpAddr, u16)]) {
         let rule = || Rule::new(self.family).when(Field::Protocol, self.protocol());
         let mut rules = Chain::default();
@@ -276,6 +278,7 @@ impl PortRules<'_> {
         part.chains.insert(chain.to_owned(), rules);
     }
 
+    /// Adds the chain for session affinity (ClientIP).
     fn add_affinity_chain(
         &self,
         part: &mut ServiceRules,
@@ -303,7 +306,7 @@ impl PortRules<'_> {
         part.chains.insert(chain.to_owned(), rules);
     }
 
-    /// The chain of one endpoint, which notes its clients.
+    /// Adds the chain of one endpoint, which records its clients in the affinity set.
     fn add_affinity_endpoint(
         &self,
         part: &mut ServiceRules,
@@ -344,7 +347,7 @@ fn index_map(data: &[Type]) -> Set {
     Set { key: vec![Type::Index], data: data.to_vec(), ..Set::default() }
 }
 
-/// A small map stands in the rule, a large one in the table.
+/// Returns a small map inline in the rule, and adds a large one to the table.
 fn inline_or_named_map(part: &mut ServiceRules, chain: &str, targets: Set) -> Map {
     if targets.elements.len() <= MAX_INLINE_ENDPOINTS {
         return Map::Anonymous(targets);
@@ -359,7 +362,7 @@ fn insert_goto(part: &mut ServiceRules, set: &'static str, key: Key, chain: &str
     part.elements.insert((set, key), Some(verdict));
 }
 
-/// Rejected where no node could serve it, dropped where only this one cannot.
+/// Adds a reject if no node has an endpoint, a drop if only this node has none.
 fn insert_reject_or_drop(part: &mut ServiceRules, set: &'static str, key: Key, elsewhere: bool) {
     let verdict = if elsewhere { Verdict::Drop } else { Verdict::Goto(REJECT.to_owned()) };
     part.elements.insert((set, key), Some(Data::Verdict(verdict)));
@@ -408,7 +411,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// (set, verdict) of each element, without its key.
+    /// Set and verdict of each element, without its key.
     fn said(part: &ServiceRules) -> Vec<String> {
         let word = |data: &Option<Data>| match data {
             Some(Data::Verdict(Verdict::Goto(chain))) => {
@@ -481,7 +484,8 @@ pub(crate) mod tests {
         );
     }
 
-    /// A service's endpoints are whoever's who may write its slices: their number must not count twice.
+    /// Any user who can write EndpointSlices determines the number of endpoints, so the cost must
+    /// not be quadratic.
     #[test]
     fn a_hundred_thousand_endpoints_are_arranged_at_once() {
         let at = |n: u32| (IpAddr::from(n.to_be_bytes()), 80);
@@ -496,7 +500,7 @@ pub(crate) mod tests {
             CategorizedEndpoints { cluster, local, has_any_endpoints: true }.all_reachable().len(),
             all.len()
         );
-        // quadratic: minutes
+        // takes minutes if it is quadratic
         assert!(began.elapsed() < Duration::from_mins(1), "{:?}", began.elapsed());
     }
 

@@ -1,5 +1,5 @@
-//! From the API's objects to the plan's input: a service joined with its slices,
-//! and this node.
+//! Converts API objects to the input of the rules: a Service joined with its EndpointSlices, and
+//! the Node.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,8 +15,8 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const ZONE: &str = "topology.kubernetes.io/zone";
 const DEFAULT_AFFINITY_TIMEOUT: Duration = Duration::from_hours(3);
 
-/// The service with its endpoints as seen from the node `on`; `None`: nothing for
-/// a proxy to do.
+/// The service with its endpoints as seen from the node `on`; `None` if the proxy does not handle
+/// it (headless, ExternalName).
 pub(crate) fn service(it: &core::Service, slices: &[EndpointSlice], on: &str) -> Option<Service> {
     let spec = it.spec();
     if spec.type_() == "ExternalName" || matches!(spec.cluster_ip(), "" | "None") {
@@ -45,15 +45,15 @@ pub(crate) fn service(it: &core::Service, slices: &[EndpointSlice], on: &str) ->
     })
 }
 
-/// The service that a slice belongs to, as namespace and name.
+/// The service that an EndpointSlice belongs to.
 pub(crate) fn service_key(slice: &EndpointSlice) -> Option<object::NamespacedName> {
     let meta = slice.metadata();
     let name = meta.labels().get(SERVICE_NAME).filter(|name| !name.is_empty())?;
     Some(object::NamespacedName::new(meta.namespace(), name))
 }
 
-/// What of the node only the API knows: its zone, and its addresses where none were
-/// given. `None`: it has none yet.
+/// Completes the node configuration from the Node object: its zone, and its IPs if none were given.
+/// `None` if it has no IP yet.
 pub(crate) fn node(given: &NodeConfig, known: Option<&core::Node>) -> Option<NodeConfig> {
     let mut node = given.clone();
     if let Some(known) = known {
@@ -73,7 +73,7 @@ pub(crate) fn node(given: &NodeConfig, known: Option<&core::Node>) -> Option<Nod
     Some(node)
 }
 
-/// The addresses by which other nodes reach this one, at most one a family.
+/// The node's InternalIPs, at most one per IP family.
 pub(crate) fn internal_ips(node: &core::Node) -> Vec<IpAddr> {
     let mut found: Vec<IpAddr> = Vec::new();
     let each = node.status().addresses().iter().filter(|it| it.type_() == "InternalIP");
@@ -100,8 +100,8 @@ fn service_port(
     })
 }
 
-/// The endpoints of one port, in order of address, each once: while a pod moves
-/// from one slice to another it may stand in both.
+/// The endpoints of one port, sorted by IP and without duplicates: while an endpoint moves between
+/// slices it may be in both.
 fn endpoints(slices: &[EndpointSlice], port: (&str, Protocol), on: &str) -> Vec<Endpoint> {
     let mut found = BTreeMap::new();
     for slice in slices.iter().filter(|slice| matches!(slice.address_type(), "IPv4" | "IPv6")) {
@@ -143,7 +143,8 @@ fn endpoint(it: &discovery::Endpoint, port: u16, on: &str) -> Option<Endpoint> {
     })
 }
 
-/// Balancers in mode Proxy do not leave their address in the packet.
+/// The IP of a load balancer ingress. In mode Proxy the load balancer does not keep its IP in the
+/// packet.
 fn vip_ingress_ip(ingress: &LoadBalancerIngress) -> Option<IpAddr> {
     let leaves = matches!(ingress.ip_mode(), None | Some("VIP"));
     sloppy_ip(ingress.ip()).filter(|_| leaves)
@@ -160,7 +161,7 @@ fn ips(list: &List<String>) -> Vec<IpAddr> {
     list.iter().filter_map(sloppy_ip).collect()
 }
 
-/// Blanks around a range have always been allowed.
+/// Parses CIDRs; surrounding white space is allowed, as in upstream.
 fn ranges(list: &List<String>) -> Vec<Cidr> {
     list.iter()
         .filter_map(|text| {
@@ -179,7 +180,7 @@ fn protocol(name: &str) -> Option<Protocol> {
     }
 }
 
-/// A port, unless it is none.
+/// A valid port number; 0 means none.
 fn port_number(port: i32) -> Option<u16> {
     u16::try_from(port).ok().filter(|port| *port != 0)
 }

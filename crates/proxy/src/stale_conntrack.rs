@@ -1,5 +1,5 @@
-//! Which UDP flows lead where no endpoint is any more: the kernel would keep
-//! sending them there for as long as the client talks.
+//! Stale conntrack entries: UDP flows to endpoints that were removed. The kernel would keep sending
+//! them there for as long as the client sends packets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,10 +10,10 @@ use sys::netlink::{
 
 use crate::{Protocol, Result, Service};
 
-/// Where clients send to, with who may answer.
+/// The addresses of UDP services, with the endpoints that serve each.
 pub(crate) type UdpServices = BTreeMap<(IpAddr, u16), BTreeSet<(IpAddr, u16)>>;
 
-/// A service without endpoints refuses by itself; its flows may stay.
+/// Collects the UDP services. One without endpoints rejects packets anyway, so its flows may stay.
 pub(crate) fn udp_services<'a>(
     services: impl Iterator<Item = &'a Service>,
     node_port_ips: &[IpAddr],
@@ -40,7 +40,7 @@ pub(crate) fn udp_services<'a>(
     places
 }
 
-/// In the network namespace of the calling thread.
+/// Deletes stale entries in the network namespace of the calling thread.
 pub(crate) fn delete_stale_entries(places: &UdpServices) -> Result<usize> {
     let mut socket = Socket::open(NetlinkFamily::Netfilter)?;
     let mut count = 0;

@@ -1,5 +1,5 @@
-//! The loop: services and slices that changed are gathered by name, and what has
-//! gathered is written in one transaction.
+//! The sync loop: collects the names of changed Services and EndpointSlices, and writes all pending
+//! changes in one transaction.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,37 +22,38 @@ use crate::{
     metrics::Metrics, node_port_health::NodePortHealth, serve, source,
 };
 
-/// A burst is mostly over by then.
+/// Delay of a sync after the first change; a burst of changes is mostly over by then.
 const MIN_SYNC_PERIOD: Duration = Duration::from_millis(10);
 const INITIAL_BACKOFF: Duration = Duration::from_millis(200);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 const SERVICE_SELECTOR: &str =
     "!service.kubernetes.io/service-proxy-name,!service.kubernetes.io/headless";
 const SERVICE_INDEX: &str = "service";
-/// Where the controller of slices says when their cause was.
+/// Annotation with the time of the change that triggered an EndpointSlice update.
 const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 const MOST_TRIGGERS: usize = 10_000;
-/// How often the kernel's rules are looked at.
+/// Interval at which the kernel's ruleset is checked.
 const LOOK: Duration = Duration::from_secs(10);
 
+/// Configuration of the proxy.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The zone, and the addresses where empty, are taken from the Node object.
+    /// Zone and IPs, where empty, are taken from the Node object.
     pub node: NodeConfig,
     pub listeners: Listeners,
-    /// Whether the kernel's table of connections is sized and timed as upstream's proxy does.
+    /// Whether to set conntrack limits and timeouts as upstream's kube-proxy does.
     pub set_conntrack: bool,
 }
 
 impl Config {
-    /// One that serves nothing over HTTP and leaves the machine's settings alone.
+    /// A configuration without HTTP listeners, which leaves the host's settings alone.
     pub fn new(node: NodeConfig) -> Self {
         Self { node, listeners: Listeners::default(), set_conntrack: false }
     }
 }
 
-/// Keeps the tables of the process's network namespace as the API says. They stay
-/// when it stops, so that connections go on; `cleanup` removes them.
+/// Starts the proxy: keeps the tables of the process's network namespace up to date with the API.
+/// The tables stay when it stops, so that connections continue; `cleanup` removes them.
 pub fn start(cx: &Context, config: Config) {
     let ours = Selectors::labels(SERVICE_SELECTOR);
     let own = Selectors::fields(format!("metadata.name={}", config.node.name));
@@ -74,6 +75,7 @@ pub fn start(cx: &Context, config: Config) {
     cx.spawn("proxy", source.run());
 }
 
+/// The informers and the pending changes.
 #[derive(Debug)]
 struct SyncLoop {
     services: Arc<Cache<Service>>,
@@ -85,21 +87,21 @@ struct SyncLoop {
     node_config: NodeConfig,
 }
 
-/// What the loop keeps from one step to the next.
+/// State of the loop between syncs.
 #[derive(Debug)]
 struct Written {
     proxy: Option<(NodeConfig, Proxier)>,
     node_ports: NodePortHealth,
-    /// The generation of the kernel's rules when they were looked at last.
+    /// The generation of the kernel's ruleset at the last check.
     generation: Option<u32>,
     looked: Instant,
 }
 
-/// The services to look at again.
+/// The services with pending changes.
 #[derive(Debug, Default)]
 struct PendingServices {
     names: Mutex<BTreeSet<NamespacedName>>,
-    /// When the endpoints changed that have not been written, in microseconds since 1970.
+    /// Trigger times of endpoint changes that have not been written, in microseconds since 1970.
     triggers: Mutex<Vec<i64>>,
     wake: Notify,
 }
@@ -110,7 +112,7 @@ impl PendingServices {
         self.wake.notify_one();
     }
 
-    /// Notes when the cause of a slice's change was, where its controller says so.
+    /// Records the trigger time of an EndpointSlice update, if it is annotated.
     fn trigger(&self, old: Option<&EndpointSlice>, new: Option<&EndpointSlice>) {
         let of = |slice: Option<&EndpointSlice>| {
             slice.and_then(|slice| slice.metadata().annotations().get(TRIGGER).map(str::to_owned))
@@ -197,8 +199,8 @@ impl SyncLoop {
         }
     }
 
-    /// Writes what has gathered: the first time, and when the node has changed, all. Looks
-    /// from time to time whether the kernel still has what was written.
+    /// Writes the pending changes; everything the first time and after the node has changed. Also
+    /// checks at intervals that the kernel still has what was written.
     async fn sync(&self, written: &mut Written, node: NodeConfig) -> Result<()> {
         let (mut names, triggers) = (self.changed.take(), self.changed.take_triggers());
         let known = written.proxy.take().filter(|(known, _)| *known == node);
@@ -218,7 +220,7 @@ impl SyncLoop {
                 None => Proxier::new(&node)?,
             };
             let whole = !proxy.is_in_step();
-            // The proxy has taken the changes in even where it could not write them.
+            // The proxy has recorded the changes even if it could not write them.
             let mut done = proxy.update(&changed).map(|touched| (touched, None));
             if done.is_ok()
                 && let Err(error) = proxy.delete_stale_conntrack(&changed)
@@ -253,8 +255,8 @@ impl SyncLoop {
         Ok(())
     }
 
-    /// The port on which a load balancer asks for the service's health, and how many of its
-    /// endpoints are ready on this node.
+    /// The `healthCheckNodePort` of the service, and how many of its endpoints are ready on this
+    /// node.
     fn health_check(&self, key: &NamespacedName, service: &crate::Service) -> Option<(u16, usize)> {
         let it = self.services.get(key)?;
         let port = u16::try_from(it.spec().health_check_node_port()).ok()?;
@@ -266,7 +268,7 @@ impl SyncLoop {
         Some((port, here.map(|endpoint| endpoint.ip).collect::<BTreeSet<_>>().len()))
     }
 
-    /// Services that only take endpoints of this node, and have none.
+    /// Counts the services with a Local traffic policy that have no local endpoints.
     fn count_without_local(&self, families: &[Family]) {
         let all: Vec<_> = self.names().iter().filter_map(|key| self.read(key)).collect();
         for family in families {
@@ -292,7 +294,7 @@ impl SyncLoop {
             .collect()
     }
 
-    /// A service that cannot be read is none, and no other is held back.
+    /// Reads a service. A panic on one service does not affect the others.
     fn read(&self, key: &NamespacedName) -> Option<crate::Service> {
         panics::catch("proxy", || self.service(key)).ok().flatten()
     }

@@ -1,5 +1,5 @@
-//! What the kernel holds of one family, and the difference that changed services
-//! make to it: only they are planned again.
+//! Tracks the table of one IP family and computes the differences when services change. Only
+//! changed services are planned again.
 
 use crate::base_table::{self, shared, shared_set};
 use crate::service_rules::{ServiceRules, service_rules};
@@ -7,9 +7,10 @@ use crate::{NodeConfig, Service, ServiceName};
 use std::collections::{BTreeMap, BTreeSet};
 use sys::nft::{Batch, Data, Family, Key, Table, diff};
 
+/// A shared set and a key in it.
 type SharedElement = (&'static str, Key);
 
-/// The whole table for these services, of one family.
+/// The whole table for these services, of one IP family.
 pub fn plan(services: &[Service], node: &NodeConfig, family: Family) -> Table {
     let mut tracker = TableTracker::new(node.clone(), family);
     tracker.update(services.iter().map(|service| (&service.name, Some(service))));
@@ -22,8 +23,8 @@ pub struct TableTracker {
     node: NodeConfig,
     family: Family,
     service_rules: BTreeMap<ServiceName, ServiceRules>,
-    /// Services may claim the same element (a pod behind two services, one external
-    /// address for both): the first by name has it, the next when that one goes.
+    /// Several services may claim the same element (a pod behind two services, or the same external
+    /// IP): the first by name gets it, and the next one when that service is deleted.
     element_claims: BTreeMap<SharedElement, BTreeMap<ServiceName, Option<Data>>>,
 }
 
@@ -36,7 +37,7 @@ impl TableTracker {
         self.family
     }
 
-    /// The whole table, as it should be now.
+    /// The whole table in its current state.
     pub fn table(&self) -> Table {
         let mut table = base_table::table(self.family, &self.node);
         for part in self.service_rules.values() {
@@ -49,8 +50,8 @@ impl TableTracker {
         table
     }
 
-    /// Takes in services that changed (`None`: gone) and gives the step from the
-    /// table before to the table now.
+    /// Applies changed services (`None`: deleted) and returns the batch from the old table to the
+    /// new one.
     pub fn update<'a>(
         &mut self,
         changed: impl IntoIterator<Item = (&'a ServiceName, Option<&'a Service>)>,
@@ -61,7 +62,7 @@ impl TableTracker {
         for (name, service) in changed {
             let old = self.service_rules.remove(name).unwrap_or_default();
             let planned = |service| service_rules(service, &self.node, self.family, Some(&old));
-            // a service that cannot be planned is none, and no other is held back
+            // a panic on one service does not affect the others
             let new = service.and_then(|service| panics::catch("proxy", || planned(service)).ok());
             let new = new.unwrap_or_default();
             let keys: BTreeSet<&SharedElement> =
@@ -86,7 +87,7 @@ impl TableTracker {
         diff(Some(&before), &after)
     }
 
-    /// An empty cut-out of the table: the shared sets, so that only elements differ.
+    /// A table with the empty shared sets only, so that a difference consists of elements.
     fn empty_shared_sets(&self) -> Table {
         let mut table = Table::new(self.family, &self.node.table);
         for name in shared::ALL {
@@ -125,7 +126,7 @@ mod tests {
     use crate::service_rules::tests::{node, service};
     use std::net::IpAddr;
 
-    /// A small cluster of services with addresses of their own.
+    /// A number of services with distinct addresses.
     fn services(count: u16, endpoints: u8) -> Vec<Service> {
         (0..count)
             .map(|n| {
@@ -183,7 +184,7 @@ mod tests {
         assert_eq!(tracker.table(), plan(&all[1..], &node(), Family::Ip));
     }
 
-    /// Somebody who may create services asks for the address of another service, or of a pod.
+    /// A user who can create services requests the address of another service, or of a pod.
     #[test]
     fn nobody_takes_the_clusters_own_addresses() {
         let all = services(2, 1);

@@ -1,5 +1,5 @@
-//! What pods say of other pods, read once: which pods they mean, and the topology in
-//! which these must or must not be near.
+//! Parsed inter-pod affinity and anti-affinity terms: which pods they match, and their topology
+//! key.
 
 use std::collections::HashMap;
 
@@ -12,14 +12,16 @@ use object::{
 /// The labels of every namespace, by name.
 pub type NamespaceLabels = HashMap<Text, Map<String>>;
 
+/// The affinity and anti-affinity terms of a pod.
 #[derive(Clone, Debug, Default)]
 pub struct AffinityTerms {
     pub required_affinity: Vec<AffinityTerm>,
     pub required_anti_affinity: Vec<AffinityTerm>,
-    /// With their weights; what is to be apart weighs less than nothing.
+    /// Preferred terms with their weights; anti-affinity terms have negative weights.
     pub preferred: Vec<(i64, AffinityTerm)>,
 }
 
+/// A parsed `PodAffinityTerm`.
 #[derive(Clone, Debug)]
 pub struct AffinityTerm {
     namespaces: Vec<Text>,
@@ -29,7 +31,7 @@ pub struct AffinityTerm {
 }
 
 impl AffinityTerms {
-    /// `None` where the pod asks nothing of others, as most do.
+    /// `None` if the pod has no affinity terms, as most pods.
     pub(crate) fn of(pod: &Pod) -> Option<Box<Self>> {
         let affinity = pod.spec().affinity()?;
         let all = |terms: &List<PodAffinityTerm>| -> Vec<AffinityTerm> {
@@ -80,7 +82,7 @@ impl AffinityTerm {
         }
     }
 
-    /// Whether the term means this pod.
+    /// Whether the term matches this pod.
     pub(crate) fn matches(&self, pod: &Pod, namespaces: &NamespaceLabels) -> bool {
         let meta = pod.metadata();
         let named = self.namespaces.iter().any(|name| name == meta.namespace());
@@ -92,20 +94,21 @@ impl AffinityTerm {
     }
 }
 
-/// An absent one selects nothing; so does one that cannot be read.
+/// Parses a label selector. An absent or invalid one selects nothing.
 pub(crate) fn selector(given: Option<&LabelSelector>) -> Selector {
     let read = given.and_then(|given| Selector::from_label_selector(given.tree()).ok());
     read.unwrap_or_else(Selector::nothing)
 }
 
-/// Narrows a selector by the pod's own values of some labels; those it lacks do not count.
+/// Adds requirements for the pod's own values of `matchLabelKeys`; keys that the pod lacks are
+/// ignored.
 pub(crate) fn with_match_label_keys(
     selector: Selector,
     pod: &Pod,
     keys: &List<String>,
     operator: Operator,
 ) -> Selector {
-    // Nothing stays nothing: only a selector that was given can be narrowed.
+    // A selector that selects nothing stays so: only a given one can be narrowed.
     if keys.is_empty() || (selector.requirements().is_empty() && !selector.is_empty()) {
         return selector;
     }

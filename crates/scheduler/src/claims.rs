@@ -1,5 +1,5 @@
-//! The volumes that a pod claims: those it has already, and those that will be made
-//! once its node is known.
+//! The PersistentVolumeClaims of a pod: bound ones, and those with delayed binding, which are
+//! provisioned once a node is selected.
 
 use std::sync::Arc;
 
@@ -12,22 +12,24 @@ use object::{NamespacedName, Text, Value};
 use runtime::{Cache, CachedApi, Context};
 use schema::Kind;
 
-/// Tells who makes the volume for which node it is to be.
+/// Annotation that tells the provisioner for which node to provision the volume.
 const SELECTED_NODE_ANNOTATION: &str = "volume.kubernetes.io/selected-node";
-/// Of classes whose volumes are made by hand.
+/// Provisioner of classes whose volumes are statically provisioned.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
+/// The claims of a pod, resolved for scheduling.
 #[derive(Clone, Debug, Default)]
 pub struct PodVolumeClaims {
     pub bound_volumes: Vec<PersistentVolume>,
-    /// Claims whose volumes are still to be made.
+    /// Unbound claims of classes with `WaitForFirstConsumer`.
     pub unbound_delayed: Vec<NamespacedName>,
-    /// The node for which they are being made.
+    /// The node for which their volumes are being provisioned.
     pub selected_node: Option<Text>,
-    /// Whether nobody makes them.
+    /// Whether some class has no provisioner, so that its volume must be provisioned statically.
     pub no_provisioner: bool,
 }
 
+/// Resolves claims and requests their provisioning.
 #[derive(Debug)]
 pub(crate) struct VolumeBinder {
     objects: CachedApi<PersistentVolumeClaim>,
@@ -40,7 +42,8 @@ impl VolumeBinder {
         Self { objects: cx.cached_api(), volumes: cx.cache(), classes: cx.cache() }
     }
 
-    /// Calls `woken` at every change that may help a pod.
+    /// Calls `woken` on every change of claims, volumes or classes, which may make a pod
+    /// schedulable.
     pub(crate) fn on_change(&self, woken: impl Fn() + Clone + Send + 'static) {
         let (a, b, c) = (woken.clone(), woken.clone(), woken);
         self.objects.cache().on_change(move |_, _| a());
@@ -48,7 +51,7 @@ impl VolumeBinder {
         self.classes.on_change(move |_, _| c());
     }
 
-    /// What the pod claims, or why it cannot run anywhere yet.
+    /// The claims of the pod, or why it cannot be scheduled on any node yet.
     pub(crate) fn pod_volume_claims(&self, pod: &Pod) -> Result<PodVolumeClaims, String> {
         let mut all = PodVolumeClaims::default();
         for volume in pod.spec().volumes().iter() {
@@ -59,7 +62,8 @@ impl VolumeBinder {
         Ok(all)
     }
 
-    /// Asks for the volumes to be made for this node.
+    /// Sets the selected-node annotation on the claims, so that their volumes are provisioned for
+    /// this node.
     pub(crate) async fn set_selected_node(
         &self,
         pod: &Pod,

@@ -1,4 +1,4 @@
-//! One pod, all nodes: which is the best that will do. Pure.
+//! The scheduling cycle: filters and scores all nodes for one pod. Does no I/O.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,25 +13,25 @@ use crate::{
     metrics::{Point, SchedulerMetrics},
 };
 
-/// Fewer nodes than this are all looked at.
+/// In clusters of up to this many nodes all of them are filtered.
 const MIN_FEASIBLE_NODES_TO_FIND: usize = 100;
 
-/// The reasons of so many nodes are kept one by one.
+/// Maximum number of nodes whose reasons are stored individually.
 const MAX_REASON_NODES: usize = 32;
-/// And so many bytes of them.
+/// Maximum length of these reasons in bytes.
 const MAX_REASONS_BYTES: usize = 2 << 10;
 
-/// No node will do.
+/// Why no node fits a pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Unschedulable {
     pub nodes: usize,
-    /// What is in the way on every node.
+    /// A reason that rejects all nodes (upstream's PreFilter).
     pub pre_filter_message: Option<String>,
-    /// How many nodes each reason excludes.
+    /// How many nodes each reason rejects.
     pub reasons: BTreeMap<Text, usize>,
-    /// Nodes where it might help if others went.
+    /// Nodes where preemption might help.
     pub resolvable_nodes: Vec<Text>,
-    /// Nodes with the reasons of each, the first [`MAX_REASON_NODES`] of them.
+    /// The first [`MAX_REASON_NODES`] nodes with their reasons.
     pub by_node: Vec<(Text, Vec<Text>)>,
     /// The plugins that rejected a node.
     pub plugins: BTreeSet<&'static str>,
@@ -52,7 +52,8 @@ impl fmt::Display for Unschedulable {
 }
 
 impl Unschedulable {
-    /// `n1: Insufficient cpu; n2: node(s) had untolerated taint(s); 3 more`: the reasons of each node.
+    /// Formats the reasons of each node: `n1: Insufficient cpu; n2: node(s) had untolerated
+    /// taint(s); 3 more`.
     pub fn by_node(&self) -> String {
         if let Some(why) = &self.pre_filter_message {
             return format!("every node: {why}");
@@ -82,15 +83,16 @@ impl Unschedulable {
     }
 }
 
+/// The evaluator of a plugin, with the weight of its score.
 pub(crate) struct WeightedEvaluator<'a> {
-    /// Its place in `PLUGINS`.
+    /// Its index in `PLUGINS`.
     plugin: usize,
     weight: i64,
     evaluator: Box<dyn NodeEvaluator + 'a>,
 }
 
-/// The best node for the pod among enough of those that will do. `turn` changes with
-/// every call: it says where to begin to look, and decides among equals.
+/// Selects the best node for the pod among enough feasible ones. `turn` changes with every call: it
+/// determines the node to start with, and breaks ties.
 pub fn schedule<'a>(
     pod: &PodInfo,
     all: &'a Snapshot,
@@ -100,7 +102,7 @@ pub fn schedule<'a>(
     schedule_measured(pod, all, (percentage, turn), None)
 }
 
-/// Like `schedule`, and reports how long plugins take.
+/// Like `schedule`, and records the latency of the plugins.
 pub(crate) fn schedule_measured<'a>(
     pod: &PodInfo,
     all: &'a Snapshot,
@@ -118,7 +120,7 @@ pub(crate) fn schedule_measured<'a>(
         && first_filter_error(&asked, node).is_none()
     {
         ran(Point::Filter, began, true);
-        return Ok(node.name()); // others have gone for it
+        return Ok(node.name()); // the victims on it were preempted for this pod
     }
     let enough = num_feasible_nodes_to_find(all.len(), percentage);
     let begin = turn.wrapping_mul(enough.max(1)) % all.len().max(1);
@@ -147,7 +149,7 @@ pub(crate) fn schedule_measured<'a>(
     }
 }
 
-/// Counts the plugins that filter for a pod, and measures them on some nodes.
+/// Counts the filter plugins that apply to a pod, and measures them on some nodes.
 fn measure_filters<'a>(
     asked: &[WeightedEvaluator<'_>],
     nodes: impl Iterator<Item = &'a NodeInfo>,
@@ -166,6 +168,7 @@ fn measure_filters<'a>(
     }
 }
 
+/// The evaluators of all plugins that apply to the pod.
 pub(crate) fn evaluators<'a>(pod: &'a PodInfo, all: &'a Snapshot) -> Vec<WeightedEvaluator<'a>> {
     let concerned = PLUGINS.iter().enumerate().filter_map(|(at, plugin)| {
         Some(WeightedEvaluator {
@@ -177,7 +180,7 @@ pub(crate) fn evaluators<'a>(pod: &'a PodInfo, all: &'a Snapshot) -> Vec<Weighte
     concerned.collect()
 }
 
-/// Of all that refuse the node, the first counts.
+/// The error of the first plugin that rejects the node.
 pub(crate) fn first_filter_error(
     asked: &[WeightedEvaluator<'_>],
     node: &NodeInfo,
@@ -185,7 +188,7 @@ pub(crate) fn first_filter_error(
     first_filter_error_by(asked, node).map(|(_, unfit)| unfit)
 }
 
-/// The same, with the name of the plugin.
+/// The error of the first plugin that rejects the node, with the name of the plugin.
 fn first_filter_error_by(
     asked: &[WeightedEvaluator<'_>],
     node: &NodeInfo,
@@ -196,7 +199,7 @@ fn first_filter_error_by(
     })
 }
 
-/// How many nodes that will do are enough to choose from.
+/// How many feasible nodes are enough to score (upstream's `numFeasibleNodesToFind`).
 fn num_feasible_nodes_to_find(nodes: usize, percentage: u8) -> usize {
     let percentage = match percentage {
         0 => 50_usize.saturating_sub(nodes / 125).max(5),
@@ -236,7 +239,7 @@ fn score_and_select<'a>(
     equal[lot % equal.len()].0.name()
 }
 
-/// Asks every node again for its reasons.
+/// Filters every node again to collect the reasons.
 fn diagnose(asked: &[WeightedEvaluator<'_>], all: &Snapshot) -> Unschedulable {
     let mut found = Unschedulable { nodes: all.len(), ..Unschedulable::default() };
     for node in &all.nodes {
@@ -362,7 +365,7 @@ mod tests {
         assert_eq!(num_feasible_nodes_to_find(1000, 100), 1000);
     }
 
-    /// Prints how fast it is: `cargo test -p scheduler --release -- --ignored --nocapture`.
+    /// Prints the throughput: `cargo test -p scheduler --release -- --ignored --nocapture`.
     #[test]
     #[ignore = "a measurement"]
     fn five_thousand_nodes() {

@@ -1,5 +1,5 @@
-//! Which pods are of one kind with a pod that does not say so itself: those that the
-//! same services and the same controller select.
+//! Default selector of topology spreading for pods without constraints: combines the selectors of
+//! the services and of the controller that select the pod.
 
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use runtime::{Cache, Context};
 
 use crate::affinity_terms::selector;
 
+/// The informers that the default selector is computed from.
 #[derive(Debug)]
 pub(crate) struct DefaultSelectors {
     services: Arc<Cache<Service>>,
@@ -33,7 +34,7 @@ impl DefaultSelectors {
         }
     }
 
-    /// `None` where nothing selects the pod.
+    /// The default selector of a pod; `None` if nothing selects it.
     pub(crate) fn for_pod(&self, pod: &Pod) -> Option<Selector> {
         let meta = pod.metadata();
         let mut all =

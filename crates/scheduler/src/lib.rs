@@ -1,9 +1,9 @@
-//! Chooses a node for every pod that names none.
+//! kube-scheduler: assigns a node to every pod that has none.
 //!
 //! ```text
-//!  caches ─► State: Snapshot (nodes, what is placed on them) and Waiting (pods to place)
-//!  loop:   Waiting.pop → schedule(pod, snapshot): filter → score → assume → bind (its own task)
-//!                        no node will do: preempt(pod, snapshot) → delete others, say why
+//!  informers ─► SchedulerState: Snapshot (nodes and their pods) and SchedulingQueue (pending pods)
+//!  loop:   SchedulingQueue.pop → schedule(pod, snapshot): filter → score → assume → bind (its own task)
+//!                        no node fits: preempt(pod, snapshot) → delete victims, set status
 //! ```
 
 mod affinity_terms;
@@ -33,13 +33,15 @@ pub use self::{
     snapshot::{NodeInfo, PodInfo, Snapshot},
 };
 
+/// Configuration of the scheduler.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Pods that name another scheduler are left alone.
+    /// Pods with another `schedulerName` are ignored.
     pub scheduler_name: String,
-    /// How many of the nodes are looked at, in percent; 0: fewer the more there are.
+    /// Percentage of nodes to find feasible before scoring; 0 means adaptive, fewer in larger
+    /// clusters.
     pub percentage_of_nodes_to_score: u8,
-    /// How many bindings may be on their way at once.
+    /// Maximum number of concurrent bindings.
     pub max_concurrent_bindings: usize,
 }
 

@@ -92,13 +92,14 @@ const UNSCHEDULABLE_PODS: Family = Family::gauge(
     &["plugin", "profile"],
 );
 
-/// Of so many pods one has the time of each plugin measured.
+/// One of this many pods has the latency of each plugin measured.
 const SAMPLED: usize = 10;
-/// And only on so many nodes, so that it costs nothing on many.
+/// The measurement is limited to this many nodes, to keep it cheap.
 const SAMPLED_NODES: usize = 10;
-/// From so many attempts on pods are not told apart.
+/// From this many attempts on pods share one label value.
 const MANY_ATTEMPTS: u32 = 16;
 
+/// The metrics of the scheduler.
 #[derive(Debug)]
 pub(crate) struct SchedulerMetrics {
     registry: Metrics,
@@ -108,13 +109,13 @@ pub(crate) struct SchedulerMetrics {
     attempts: Arc<Histogram>,
     pub(crate) preemptions: Arc<Counter>,
     pub(crate) victims: Arc<Histogram>,
-    /// By extension point and whether it succeeded.
+    /// Latency by extension point and success.
     points: [[Arc<Histogram>; 2]; 5],
     filters: Vec<PluginMetrics>,
     scores: Vec<PluginMetrics>,
 }
 
-/// One plugin at one extension point.
+/// Metrics of a plugin at an extension point.
 #[derive(Debug)]
 struct PluginMetrics {
     evaluations: Arc<Counter>,
@@ -122,7 +123,7 @@ struct PluginMetrics {
     rejected: Arc<Histogram>,
 }
 
-/// How an attempt to schedule a pod ends.
+/// The result of a scheduling attempt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AttemptResult {
     Scheduled,
@@ -130,6 +131,7 @@ pub(crate) enum AttemptResult {
     Error,
 }
 
+/// An extension point of the scheduling framework.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Point {
     PreFilter,
@@ -139,13 +141,13 @@ pub(crate) enum Point {
     Bind,
 }
 
-/// An attempt to schedule a pod.
+/// A scheduling attempt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
     pub(crate) began: Instant,
-    /// When the pod came into the queue.
+    /// When the pod was added to the queue.
     pub(crate) queued: Instant,
-    /// How many attempts there were, this one included.
+    /// Number of this attempt, starting at 1.
     pub(crate) number: u32,
 }
 
@@ -187,7 +189,7 @@ impl SchedulerMetrics {
         }
     }
 
-    /// An attempt has ended.
+    /// Records the end of an attempt.
     pub(crate) fn attempted(&self, attempt: &Attempt, result: AttemptResult) {
         let (attempts, duration) = &self.results[result as usize];
         attempts.add(1);
@@ -207,31 +209,31 @@ impl SchedulerMetrics {
         self.algorithm.observe_duration(took);
     }
 
-    /// All plugins have run at an extension point.
+    /// Records that all plugins have run at an extension point.
     pub(crate) fn ran(&self, point: Point, began: Instant, success: bool) {
         let [succeeded, rejected] = &self.points[point as usize];
         let histogram = if success { succeeded } else { rejected };
         histogram.observe_duration(began.elapsed());
     }
 
-    /// Whether the time of each plugin is measured in this cycle.
+    /// Whether the latency of each plugin is measured in this cycle.
     pub(crate) fn samples(turn: usize) -> bool {
         turn.is_multiple_of(SAMPLED)
     }
 
-    /// How many nodes are looked at in such a cycle.
+    /// How many nodes are measured in such a cycle.
     pub(crate) const fn sampled_nodes() -> usize {
         SAMPLED_NODES
     }
 
-    /// A plugin, by its place in `PLUGINS`, takes part in filtering or scoring for a pod.
+    /// Counts that a plugin, by its index in `PLUGINS`, applies to a pod.
     pub(crate) fn evaluated(&self, point: Point, plugin: usize) {
         if let Some(plugin) = self.plugins(point).get(plugin) {
             plugin.evaluations.add(1);
         }
     }
 
-    /// A plugin has looked at one node, or has scored all of them.
+    /// Records the latency of a plugin: filtering one node, or scoring all.
     pub(crate) fn plugin_ran(&self, point: Point, plugin: usize, took: Duration, success: bool) {
         if let Some(plugin) = self.plugins(point).get(plugin) {
             let histogram = if success { &plugin.success } else { &plugin.rejected };
@@ -243,7 +245,7 @@ impl SchedulerMetrics {
         if let Point::Score = point { &self.scores } else { &self.filters }
     }
 
-    /// Sets what the state knows.
+    /// Sets the gauges from the state.
     pub(crate) fn report(&self, state: &SchedulerState) {
         let registry = &self.registry;
         let pending = state.queue.pending();

@@ -1,5 +1,5 @@
-//! What decides where a pod may run, and where best. A plugin looks at the pod and at
-//! all nodes once, and makes a `NodeEvaluator` that looks at one node at a time; both are pure.
+//! Scheduler plugins: filter and score. For each pod a plugin reads the snapshot once and returns a
+//! `NodeEvaluator`, which then filters and scores one node at a time. Neither does I/O.
 
 use std::fmt::Debug;
 
@@ -19,15 +19,16 @@ use crate::{
     },
 };
 
+/// A scheduler plugin.
 pub trait Plugin: Debug + Sync {
     fn name(&self) -> &'static str;
 
-    /// How much its score counts.
+    /// The weight of its score.
     fn weight(&self) -> i64 {
         1
     }
 
-    /// The judge of this pod; `None` where the pod does not concern the plugin.
+    /// The evaluator for this pod; `None` if the plugin does not apply to it.
     fn evaluator<'a>(
         &self,
         pod: &'a PodInfo,
@@ -35,43 +36,46 @@ pub trait Plugin: Debug + Sync {
     ) -> Option<Box<dyn NodeEvaluator + 'a>>;
 }
 
+/// Filters and scores nodes for one pod.
 pub trait NodeEvaluator {
-    /// Whether the pod may run there.
+    /// Whether the pod fits the node.
     fn filter(&self, _node: &NodeInfo) -> Result<(), FilterError> {
         Ok(())
     }
 
-    /// Looks at all nodes that will do before they are scored.
+    /// Prepares scoring with the list of all feasible nodes.
     fn pre_score(&mut self, _fits: &[&NodeInfo]) {}
 
-    /// How good the node is, from 0 to 100 after `normalize_scores`; `None`: no opinion.
+    /// The score of the node, from 0 to 100 after `normalize_scores`; `None` if it does not score.
     fn score(&self, _node: &NodeInfo) -> Option<i64> {
         None
     }
 
-    /// Brings scores to 0..=100.
+    /// Scales scores to 0..=100.
     fn normalize_scores(&self, _scores: &mut [i64]) {}
 }
 
-/// Why a node is not for the pod.
+/// Why a node does not fit the pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterError {
     pub reasons: Vec<Text>,
-    /// Whether it could be if other pods were gone.
+    /// Whether preemption of other pods could make the node fit.
     pub resolvable: bool,
 }
 
 impl FilterError {
+    /// An error that preemption may resolve.
     pub fn unschedulable(reason: &str) -> Self {
         Self { reasons: vec![reason.into()], resolvable: true }
     }
 
+    /// An error that preemption cannot resolve (upstream's UnschedulableAndUnresolvable).
     pub fn unresolvable(reason: &str) -> Self {
         Self { reasons: vec![reason.into()], resolvable: false }
     }
 }
 
-/// In the order in which they are asked.
+/// All plugins, in the order in which they run.
 pub const PLUGINS: &[&dyn Plugin] = &[
     &NodeUnschedulable,
     &NodeName,
@@ -86,7 +90,7 @@ pub const PLUGINS: &[&dyn Plugin] = &[
     &ImageLocality,
 ];
 
-/// Scales to 0..=100 by the highest; `reverse`: the lowest is the best.
+/// Scales scores to 0..=100 relative to the highest; with `reverse` the lowest is the best.
 pub(crate) fn default_normalize_score(scores: &mut [i64], reverse: bool) {
     let highest = scores.iter().copied().max().unwrap_or_default();
     for score in scores {

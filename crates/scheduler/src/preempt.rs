@@ -1,4 +1,4 @@
-//! Makes room: which pods of lower priority could go for one of higher. Pure.
+//! Preemption: selects victims of lower priority for a pod that fits no node. Does no I/O.
 
 use std::{cmp::Reverse, sync::Arc};
 
@@ -11,20 +11,21 @@ use crate::{
     cycle::{evaluators, first_filter_error},
 };
 
-/// So many nodes where room could be made are enough to choose from, or a tenth of all.
+/// This many candidate nodes, or a tenth of all nodes, are enough to choose from.
 const MIN_CANDIDATE_NODES: usize = 100;
 
-/// Who would have to go, and from where.
+/// A node and the pods to preempt there.
 #[derive(Clone, Debug)]
 pub struct PreemptionCandidate {
     pub node: Text,
-    /// The most important first.
+    /// The most important victim first.
     pub victims: Vec<Arc<PodInfo>>,
-    /// How many more pods go than their budgets allow.
+    /// How many victims violate their PodDisruptionBudget.
     pdb_violations: usize,
 }
 
-/// The best way to make room for a pod for which there is none, or why there is no way.
+/// Selects the best candidate to make room for an unschedulable pod, or says why preemption cannot
+/// help.
 pub fn preempt(
     pod: &PodInfo,
     all: &Snapshot,
@@ -74,7 +75,7 @@ fn check_eligible_to_preempt(
     Ok(())
 }
 
-/// Lets all go that are less important, then takes back whom it can.
+/// Removes all pods of lower priority, then reprieves as many as possible.
 fn select_victims_on_node(
     pod: &PodInfo,
     trial: &mut Snapshot,
@@ -110,12 +111,12 @@ fn fits(pod: &PodInfo, trial: &Snapshot, name: &str) -> Result<(), Vec<Text>> {
     first_filter_error(&evaluators(pod, trial), node).map_or(Ok(()), |unfit| Err(unfit.reasons))
 }
 
-/// The least is the most important: of high priority, there for long.
+/// Sort key by importance, most important first: higher priority, then older.
 fn importance(pod: &PodInfo) -> (Reverse<i32>, String) {
     (Reverse(pod.priority), pod.pod.metadata().creation_timestamp().to_owned())
 }
 
-/// Those whose budgets do not allow that they go, and the others.
+/// Splits pods into those whose preemption violates a PodDisruptionBudget, and the others.
 fn split_by_pdb_violation(
     pods: Vec<Arc<PodInfo>>,
     budgets: &[PodDisruptionBudget],
@@ -140,10 +141,11 @@ fn split_by_pdb_violation(
 }
 
 impl PreemptionCandidate {
-    /// The least is the best: few broken budgets, of low priority, few, young.
+    /// Sort key of candidates, best first: fewest PDB violations, lowest highest priority, lowest
+    /// sum of priorities, fewest victims, latest start of the most important victims.
     fn preemption_cost(&self) -> (usize, i32, i64, usize, Reverse<String>) {
         let highest = self.victims.iter().map(|victim| victim.priority).max().unwrap_or(i32::MIN);
-        // From zero up, so that fewer pods cost less even where priorities are negative.
+        // Shifted to be positive, so that fewer victims cost less even if priorities are negative.
         let cost = |victim: &Arc<PodInfo>| i64::from(victim.priority) - i64::from(i32::MIN);
         let first = self.victims.iter().filter(|victim| victim.priority == highest);
         let oldest = first.map(|victim| victim.pod.metadata().creation_timestamp()).min();

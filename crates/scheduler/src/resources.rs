@@ -1,36 +1,37 @@
-//! Amounts of resources as plain numbers: what every cycle adds and compares.
+//! Resource quantities as plain integers, which every scheduling cycle adds and compares.
 
 use object::{Map, Quantity, Text};
 
-/// What a container that asks for nothing is taken to need when nodes are compared.
+/// Default requests for scoring of containers that have none, as upstream.
 const DEFAULT_MILLI_CPU_REQUEST: i64 = 100;
 const DEFAULT_MEMORY_REQUEST: i64 = 200 * 1024 * 1024;
-/// No node has more, and no pod can ask for more than just too much: so that sums over the pods
-/// of a node, and a hundred times what a node has, are numbers.
+/// Upper bounds of quantities: a pod can request at most twice what a node can have. They keep sums
+/// over the pods of a node, and percentages, from overflowing.
 const MOST_OF_NODE: i64 = i64::MAX >> 17;
 const MOST_OF_POD: i64 = 2 * MOST_OF_NODE;
 
+/// Quantities of resources.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Resources {
-    /// In thousandths.
+    /// In millicores.
     pub milli_cpu: i64,
     pub memory: i64,
     pub ephemeral_storage: i64,
-    /// How many pods.
+    /// Number of pods.
     pub pods: i64,
-    /// Extended resources and huge pages: few, so a list.
+    /// Extended resources and huge pages; a list, because there are few.
     pub scalar_resources: Vec<(Text, i64)>,
 }
 
 impl Resources {
-    /// What a node has to give.
+    /// The allocatable resources of a node.
     pub(crate) fn from_allocatable(map: &Map<Quantity>) -> Self {
         let mut all = Self::default();
         map.iter().for_each(|(name, amount)| all.set(name, &amount, MOST_OF_NODE));
         all
     }
 
-    /// What a pod asks for.
+    /// The requests of a pod.
     pub(crate) fn from_pod_requests(pod: &api::core::Pod) -> Self {
         let mut all = Self::default();
         pod.requests().iter().for_each(|(name, amount)| all.set(name, amount, MOST_OF_POD));
@@ -38,8 +39,8 @@ impl Resources {
         all
     }
 
-    /// The same, but at least a little for each container: so that pods which ask for
-    /// nothing are spread too.
+    /// CPU and memory requests with defaults for containers that have none, so that pods without
+    /// requests are spread too.
     pub(crate) fn non_zero_requests(&self, pod: &api::core::Pod) -> (i64, i64) {
         let containers = || pod.spec().containers().iter();
         let lacks = |name: &str| {

@@ -1,5 +1,5 @@
-//! The loop: takes the next pod, chooses, and binds in a task of its own, so that the
-//! next choice need not wait for the API.
+//! The scheduling loop: takes the next pod from the queue, runs a scheduling cycle, and binds the
+//! pod in a separate task, so that the next cycle does not wait for the API.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -27,7 +27,7 @@ use crate::{
     state::SchedulerState,
 };
 
-/// Starts scheduling; it goes on until `cx` stops.
+/// Starts the scheduler; it runs until `cx` stops.
 pub fn start(cx: &Context, config: Config) {
     let scheduler = Arc::new(Scheduler {
         pods: cx.cached_api(),
@@ -69,6 +69,7 @@ pub fn start(cx: &Context, config: Config) {
     cx.spawn("scheduler", async move { scheduler.run(&task).await });
 }
 
+/// The scheduler.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     pub(crate) pods: CachedApi<Pod>,
@@ -83,10 +84,10 @@ pub(crate) struct Scheduler {
     metrics: SchedulerMetrics,
 }
 
-/// What a cycle ends with.
+/// The result of a scheduling cycle.
 enum Outcome {
     Bind(Text),
-    /// Chosen, but its volumes must be made first.
+    /// A node is selected, but volumes must be provisioned for it first.
     Provision(Text, Vec<NamespacedName>),
     Unschedulable(Box<Unschedulable>, Result<PreemptionCandidate, String>),
 }
@@ -97,7 +98,7 @@ impl Scheduler {
         for turn in 0.. {
             let Next { uid, key, queued, attempts } = self.next().await;
             let permit = self.bindings.clone().acquire_owned().await.expect("never closed");
-            // What waits is what the cache has; it may be gone or placed by now.
+            // The pod may have been deleted or bound since it was queued.
             let Some(pod) = self.pods.get(&key).filter(|pod| pod.metadata().uid() == uid) else {
                 self.state().queue.remove(&uid);
                 continue;
@@ -135,7 +136,8 @@ impl Scheduler {
         }
     }
 
-    /// A panic is this pod's alone: it counts on no node, and is tried again later.
+    /// Handles a panic, which concerns this pod only: it is no longer assumed on a node, and
+    /// retried.
     fn again(&self, pod: &Pod) {
         let uid = Text::from(pod.metadata().uid());
         error!(pod = %NamespacedName::from_meta(pod.metadata()), "scheduling failed; will retry");
@@ -146,7 +148,7 @@ impl Scheduler {
         self.wake.notify_one();
     }
 
-    /// One cycle. What it decides counts at once.
+    /// Runs one scheduling cycle. Its decision is assumed in the cache at once.
     fn schedule_one(&self, pod: &Pod, turn: usize) -> Outcome {
         let info = PodInfo::new(pod).with_peers(self.default_selectors.for_pod(pod));
         let view = self.state().snapshot_for(&info);
@@ -168,7 +170,7 @@ impl Scheduler {
         self.metrics.algorithm(began.elapsed());
         match chosen.map(Text::from) {
             Ok(node) => {
-                drop(view); // or the change would have to copy it
+                drop(view); // otherwise the next update would copy the snapshot
                 if !info.volume_claims.unbound_delayed.is_empty() {
                     let claims = info.volume_claims.unbound_delayed.clone();
                     self.state().nominate(info.into(), &node);
@@ -189,7 +191,7 @@ impl Scheduler {
         }
     }
 
-    /// Counts a preemption.
+    /// Runs preemption and records its metrics.
     fn preempt(
         &self,
         preempt: impl FnOnce() -> Result<PreemptionCandidate, String>,
@@ -205,7 +207,7 @@ impl Scheduler {
         room
     }
 
-    /// Waits for a pod to try.
+    /// Waits for the next pod to schedule.
     async fn next(&self) -> Next {
         loop {
             let due = {
@@ -224,7 +226,7 @@ impl Scheduler {
         }
     }
 
-    /// The pod is tried again when its claims change.
+    /// Requests provisioning. The pod is retried when its claims change.
     async fn provision(&self, pod: &Pod, claims: &[NamespacedName], node: &str) {
         let uid = Text::from(pod.metadata().uid());
         let selected = self.volume_binder.set_selected_node(pod, claims, node).await;

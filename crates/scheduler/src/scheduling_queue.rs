@@ -1,9 +1,9 @@
-//! Pods that wait for a node.
+//! The scheduling queue.
 //!
 //! ```text
-//!  ready        to be tried now, the most important first, then the longest waiting
-//!  backing off  failed a moment ago; ready again when their time is over
-//!  stuck        no node would do; wait until something changes in the cluster
+//!  active         to be scheduled now, by priority, then by age
+//!  backoff        failed recently; active again when the backoff expires
+//!  unschedulable  no node fits; wait for a cluster event
 //! ```
 
 use std::{
@@ -18,14 +18,15 @@ use tokio::time::Instant;
 
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
-/// Nobody is forgotten, even if no change was noticed.
+/// A pod is retried after this time, even if no cluster event was observed.
 const MAX_UNSCHEDULABLE_DURATION: Duration = Duration::from_mins(5);
 
-/// How long a pod that could not be placed waits: after the first attempt, and at most.
+/// Initial and maximum backoff of an unschedulable pod.
 pub fn backoff() -> (Duration, Duration) {
     (INITIAL_BACKOFF, MAX_BACKOFF)
 }
 
+/// A queued pod.
 #[derive(Debug)]
 struct Entry {
     key: NamespacedName,
@@ -33,7 +34,7 @@ struct Entry {
     sequence: u64,
     failures: u32,
     state: QueueState,
-    /// When it came into the queue.
+    /// When it was added to the queue.
     added: Instant,
     /// Plugins that rejected it in the last attempt.
     rejected_by: Vec<&'static str>,
@@ -41,16 +42,17 @@ struct Entry {
     recorded_reasons: Option<u64>,
 }
 
+/// Which queue a pod is in; with the time at which it leaves the queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum QueueState {
     Active,
     Backoff(Instant),
     Unschedulable(Instant),
-    /// Being tried, since this many changes.
+    /// Being scheduled; contains the event counter at the start.
     InFlight(u64),
 }
 
-/// By uid.
+/// The scheduling queue. Pods are identified by uid.
 #[derive(Debug, Default)]
 pub(crate) struct SchedulingQueue {
     pods: HashMap<Text, Entry>,
@@ -61,7 +63,7 @@ pub(crate) struct SchedulingQueue {
     incoming: BTreeMap<(&'static str, &'static str), u64>,
 }
 
-/// How many pods wait, by queue.
+/// Number of pending pods by queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pending {
     pub(crate) active: usize,
@@ -69,19 +71,19 @@ pub(crate) struct Pending {
     pub(crate) unschedulable: usize,
 }
 
-/// A pod to try.
+/// The pod to schedule next.
 #[derive(Clone, Debug)]
 pub(crate) struct Next {
     pub(crate) uid: Text,
     pub(crate) key: NamespacedName,
-    /// When it came into the queue.
+    /// When it was added to the queue.
     pub(crate) queued: Instant,
-    /// How many attempts there were, this one included.
+    /// Number of this attempt, starting at 1.
     pub(crate) attempts: u32,
 }
 
 impl SchedulingQueue {
-    /// A pod that is new, or has changed in a way that may help.
+    /// Adds a pod that is new, or whose spec has changed.
     pub(crate) fn add(&mut self, pod: &Pod) {
         let uid = Text::from(pod.metadata().uid());
         match self.pods.get(&uid).map(|entry| entry.state) {
@@ -114,7 +116,7 @@ impl SchedulingQueue {
         self.pods.remove(uid);
     }
 
-    /// The digest of the reasons that the status of the pod was last written with.
+    /// The digest of the reasons last written to the pod's status.
     pub(crate) fn recorded_reasons(&self, uid: &str) -> Option<u64> {
         self.pods.get(uid)?.recorded_reasons
     }
@@ -125,7 +127,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// The next pod to try.
+    /// Takes the next pod to schedule.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<Next> {
         while let Some((due, uid)) = self.delayed.first().cloned()
             && due <= now
@@ -142,12 +144,13 @@ impl SchedulingQueue {
         Some(next)
     }
 
-    /// When to look again if nothing happens.
+    /// When the next backoff or timeout expires.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.delayed.first().map(|(due, _)| *due)
     }
 
-    /// It could not be placed. `stuck`: only a change can help; one may have happened.
+    /// Puts a pod back after a failed attempt. With `stuck` it waits for a cluster event, unless
+    /// one has occurred during the attempt; otherwise it backs off.
     pub(crate) fn requeue_failed(&mut self, uid: &Text, stuck: bool, now: Instant) {
         let Some(entry) = self.pods.get_mut(uid) else { return };
         entry.failures = entry.failures.saturating_add(1);
@@ -165,7 +168,7 @@ impl SchedulingQueue {
         self.move_to(uid.clone(), place);
     }
 
-    /// The plugins that rejected a pod on some node in the last attempt.
+    /// Records the plugins that rejected a pod on some node in the last attempt.
     pub(crate) fn reject(&mut self, uid: &str, plugins: impl Iterator<Item = &'static str>) {
         if let Some(entry) = self.pods.get_mut(uid) {
             entry.rejected_by = plugins.collect();
@@ -185,13 +188,13 @@ impl SchedulingQueue {
         pending
     }
 
-    /// The plugins that rejected each pod that waits.
+    /// The plugins that rejected each pending pod.
     pub(crate) fn rejected_by(&self) -> impl Iterator<Item = &'static str> {
         let waits = |entry: &&Entry| !matches!(entry.state, QueueState::InFlight(_));
         self.pods.values().filter(waits).flat_map(|entry| entry.rejected_by.iter().copied())
     }
 
-    /// How many pods came into a queue because of an event: by queue and event.
+    /// How many pods were added to each queue, by queue and event.
     pub(crate) fn incoming(&self) -> impl Iterator<Item = ((&'static str, &'static str), u64)> {
         self.incoming.iter().map(|(key, count)| (*key, *count))
     }
@@ -200,7 +203,8 @@ impl SchedulingQueue {
         *self.incoming.entry((queue, event)).or_default() += 1;
     }
 
-    /// Something changed that may help those who are stuck; `event` names it in metrics.
+    /// Moves unschedulable pods to the backoff queue after a cluster event that may help; `event`
+    /// names it in metrics.
     pub(crate) fn move_unschedulable_to_backoff(&mut self, event: &'static str, now: Instant) {
         self.cluster_events += 1;
         let stuck = self
@@ -287,7 +291,7 @@ mod tests {
         assert_eq!(pop(&mut waiting, now + MAX_BACKOFF), None, "nothing has changed");
         waiting.move_unschedulable_to_backoff("NodeAdd", now);
         assert_eq!(pop(&mut waiting, now + INITIAL_BACKOFF).as_deref(), Some("a"));
-        waiting.move_unschedulable_to_backoff("NodeAdd", now); // while it is being tried
+        waiting.move_unschedulable_to_backoff("NodeAdd", now); // while it is being scheduled
         waiting.requeue_failed(&"a".into(), true, now);
         assert_eq!(pop(&mut waiting, now + MAX_BACKOFF).as_deref(), Some("a"));
         waiting.requeue_failed(&"a".into(), true, now);

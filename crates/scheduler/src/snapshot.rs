@@ -1,5 +1,5 @@
-//! Nodes and what is placed on them, as a cycle needs them. A clone shares all that
-//! does not change later: a cycle keeps its own, unmoved by what happens meanwhile.
+//! The scheduler's snapshot of nodes and the pods on them. Clones share their contents
+//! (copy-on-write), so a cycle works on an immutable snapshot while the cache changes.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,18 +11,18 @@ use crate::{
     affinity_terms::{AffinityTerms, NamespaceLabels},
 };
 
-/// A pod that is placed, with the numbers that count.
+/// A pod with precomputed scheduling data.
 #[derive(Clone, Debug)]
 pub struct PodInfo {
     pub pod: Pod,
     pub requests: Resources,
-    /// Cpu and memory that it is taken to need when nodes are compared.
+    /// CPU and memory requests for scoring, with defaults for containers without requests.
     pub non_zero_requests: (i64, i64),
-    /// Protocol, address and number of each port of the node that it takes.
+    /// Protocol, IP and port of each host port.
     pub host_ports: Vec<(Text, Text, i32)>,
     pub priority: i32,
     pub affinity_terms: Option<Box<AffinityTerms>>,
-    /// Which pods are of its kind, where its services or its controller say that.
+    /// Default selector of topology spreading, from the pod's services and controller.
     pub default_selector: Option<Selector>,
     pub volume_claims: PodVolumeClaims,
 }
@@ -42,11 +42,13 @@ impl PodInfo {
         }
     }
 
+    /// Sets the default selector of topology spreading.
     #[must_use]
     pub fn with_peers(self, peers: Option<Selector>) -> Self {
         Self { default_selector: peers, ..self }
     }
 
+    /// Sets the resolved volume claims.
     #[must_use]
     pub fn with_claimed(self, claimed: PodVolumeClaims) -> Self {
         Self { volume_claims: claimed, ..self }
@@ -64,6 +66,7 @@ fn ports(pod: &Pod) -> Vec<(Text, Text, i32)> {
     taken.map(|port| (port.protocol().into(), port.host_ip().into(), port.host_port())).collect()
 }
 
+/// A node with its pods and their total requests.
 #[derive(Clone, Debug)]
 pub struct NodeInfo {
     pub node: Node,
@@ -71,7 +74,7 @@ pub struct NodeInfo {
     pub requested: Resources,
     pub non_zero_requested: (i64, i64),
     pub pods: Vec<Arc<PodInfo>>,
-    /// How many of the pods ask something of others.
+    /// How many of the pods have affinity terms.
     pub pods_with_affinity: i64,
 }
 
@@ -115,7 +118,7 @@ impl NodeInfo {
     }
 }
 
-/// What is free on a node: all that most cycles ever read of most nodes.
+/// Free resources of a node: all that a cycle reads of most nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FreeResources {
     cpu: i64,
@@ -133,7 +136,7 @@ impl FreeResources {
         }
     }
 
-    /// Whether it is worth looking closer.
+    /// Cheap pre-check, whether the node is worth filtering.
     pub(crate) fn may_fit(self, asked: &Resources) -> bool {
         self.pods >= asked.pods
             && (asked.milli_cpu == 0 || self.cpu >= asked.milli_cpu)
@@ -141,13 +144,14 @@ impl FreeResources {
     }
 }
 
+/// All nodes and namespaces at one point in time.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     pub(crate) nodes: Vec<Arc<NodeInfo>>,
-    /// The same order.
+    /// Free resources, in the order of `nodes`.
     pub(crate) free: Vec<FreeResources>,
     index_by_name: HashMap<Text, usize>,
-    /// How many pods of all nodes ask something of others.
+    /// How many pods of all nodes have affinity terms.
     pods_with_affinity: i64,
     pub(crate) namespaces: Arc<NamespaceLabels>,
 }
@@ -169,6 +173,7 @@ impl Snapshot {
         self.index_by_name.get(name).map(|at| &self.nodes[*at])
     }
 
+    /// Adds or replaces a node.
     pub fn set_node(&mut self, info: NodeInfo) {
         let room = FreeResources::of(&info);
         self.pods_with_affinity += info.pods_with_affinity;
@@ -182,13 +187,14 @@ impl Snapshot {
         }
     }
 
-    /// As it was, after it was changed.
+    /// Restores a node after a trial change.
     pub(crate) fn restore_node(&mut self, node: &Arc<NodeInfo>) {
         let Some(at) = self.index_by_name.get(node.name()).copied() else { return };
         self.pods_with_affinity += node.pods_with_affinity - self.nodes[at].pods_with_affinity;
         (self.nodes[at], self.free[at]) = (node.clone(), FreeResources::of(node));
     }
 
+    /// Removes a node.
     pub fn remove(&mut self, name: &str) {
         let Some(at) = self.index_by_name.remove(name) else { return };
         self.pods_with_affinity -= self.nodes.swap_remove(at).pods_with_affinity;
@@ -198,7 +204,7 @@ impl Snapshot {
         }
     }
 
-    /// Changes one node.
+    /// Updates one node.
     pub fn update_node(&mut self, name: &str, change: impl FnOnce(&mut NodeInfo)) {
         let Some(at) = self.index_by_name.get(name).copied() else { return };
         self.pods_with_affinity -= self.nodes[at].pods_with_affinity;

@@ -1,5 +1,5 @@
-//! All that the scheduler knows, kept current by the caches: nodes with what is placed
-//! on them, and the pods that wait. Choices count before the API has heard of them.
+//! State of the scheduler, updated by informers: the snapshot of nodes and pods, and the scheduling
+//! queue. Decisions are assumed before the API server confirms them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,22 +12,23 @@ use tokio::time::Instant;
 
 use crate::{NodeInfo, PodInfo, Snapshot, scheduling_queue::SchedulingQueue};
 
+/// The scheduler cache and the scheduling queue.
 #[derive(Debug, Default)]
 pub(crate) struct SchedulerState {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) queue: SchedulingQueue,
     /// Pods by node and uid, whether the node is known or not.
     pods_by_node: HashMap<Text, HashMap<Text, Arc<PodInfo>>>,
-    /// Where pods are to go whose binding is on its way.
+    /// Assumed pods, whose binding is in progress: node by uid.
     assumed: HashMap<Text, Text>,
-    /// Pods for which others go, and where: by uid.
+    /// Nominated pods, for which others are preempted: node and pod by uid.
     nominated: HashMap<Text, (Text, Arc<PodInfo>)>,
     /// Pods with scheduling gates, by uid.
     gated: HashSet<Text>,
 }
 
 impl SchedulerState {
-    /// Takes in a change of a node.
+    /// Handles a node event.
     pub(crate) fn on_node_change(&mut self, old: Option<&Node>, new: Option<&Node>) {
         match (old, new) {
             (_, Some(new)) => {
@@ -45,7 +46,7 @@ impl SchedulerState {
         }
     }
 
-    /// Takes in a change of a namespace.
+    /// Handles a namespace event.
     pub(crate) fn on_namespace_change(&mut self, old: Option<&Namespace>, new: Option<&Namespace>) {
         let labels = |namespace: &Namespace| namespace.metadata().labels().clone();
         if old.map(labels) == new.map(labels) {
@@ -60,7 +61,7 @@ impl SchedulerState {
         self.queue.move_unschedulable_to_backoff("NamespaceUpdate", Instant::now());
     }
 
-    /// Takes in a change of a pod. `ours`: whether it names this scheduler.
+    /// Handles a pod event. `ours`: whether the pod has this scheduler's name.
     pub(crate) fn on_pod_change(&mut self, old: Option<&Pod>, new: Option<&Pod>, ours: bool) {
         let is_placed = |pod: &&Pod| pod.is_scheduled() && !pod.is_finished();
         let new_uid = new.map(|pod| pod.metadata().uid());
@@ -106,8 +107,8 @@ impl SchedulerState {
         }
     }
 
-    /// What a cycle for this pod is to see: room that others made for a pod that is no
-    /// less important is taken.
+    /// The snapshot for scheduling this pod. It includes nominated pods of equal or higher priority
+    /// on their nodes.
     pub(crate) fn snapshot_for(&self, pod: &PodInfo) -> Arc<Snapshot> {
         let mut all = self.snapshot.clone();
         for (node, other) in self.nominated.values() {
@@ -126,12 +127,12 @@ impl SchedulerState {
         self.nominated.remove(uid);
     }
 
-    /// How many pods wait for their scheduling gates.
+    /// Number of pods with scheduling gates.
     pub(crate) fn gated(&self) -> usize {
         self.gated.len()
     }
 
-    /// How many nodes, pods on them, and pods among these that are not bound yet.
+    /// Numbers of nodes, of pods on them, and of assumed pods among these.
     pub(crate) fn sizes(&self) -> (usize, usize, usize) {
         let pods = self.pods_by_node.values().map(HashMap::len).sum();
         (self.snapshot.len(), pods, self.assumed.len())
@@ -143,14 +144,14 @@ impl SchedulerState {
         self.queue.remove(uid);
     }
 
-    /// The pod counts as placed from now on.
+    /// Assumes the pod on the node, before its binding is confirmed.
     pub(crate) fn assume(&mut self, pod: PodInfo, node: &str) {
         self.clear_nomination(pod.uid());
         self.assumed.insert(pod.uid().into(), node.into());
         self.add_pod_to_node(node, Arc::new(pod));
     }
 
-    /// It is not to be there after all.
+    /// Removes an assumed pod whose binding failed.
     pub(crate) fn forget(&mut self, uid: &str) {
         if let Some(node) = self.assumed.remove(uid) {
             self.remove_pod_from_node(&node, uid);
@@ -174,7 +175,7 @@ impl SchedulerState {
     }
 }
 
-/// Whether nothing changed that matters here.
+/// Whether nothing relevant to scheduling has changed.
 fn equal_for_scheduling(old: &Node, new: &Node) -> bool {
     old.spec() == new.spec()
         && old.metadata().labels() == new.metadata().labels()
@@ -214,7 +215,7 @@ mod tests {
         assert!(state.queue.pop(Instant::now()).is_some());
         state.assume(PodInfo::new(&pod("")), "a");
         assert_eq!(used(&state, "a"), 1);
-        state.on_pod_change(Some(&pod("")), Some(&pod("a")), true); // the watch says so too
+        state.on_pod_change(Some(&pod("")), Some(&pod("a")), true); // the watch event arrives too
         assert_eq!(used(&state, "a"), 1);
         state.on_pod_change(Some(&pod("a")), None, true);
         assert_eq!(used(&state, "a"), 0);

@@ -1,4 +1,5 @@
-//! What may change or refuse a write between its decoding and the store.
+//! Admission: the attributes of a write, and the plugins that may change or reject it between
+//! decoding and storage.
 
 use std::{
     collections::BTreeMap,
@@ -14,6 +15,7 @@ use tracing::warn;
 
 use crate::{DeleteRequest, Registry, ServedResource, UserInfo};
 
+/// The operation of an admission request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     Create,
@@ -23,7 +25,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// As rules and reviews write it.
+    /// The name that webhook rules and admission reviews use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
@@ -34,7 +36,7 @@ impl Operation {
     }
 }
 
-/// A write on its way, in the stored version.
+/// The attributes of a write in admission. Its objects are in the storage version.
 #[derive(Debug)]
 pub struct AdmissionAttributes<'a> {
     pub registry: &'a Registry,
@@ -45,49 +47,51 @@ pub struct AdmissionAttributes<'a> {
     pub subresource: &'a str,
     pub namespace: Text,
     pub name: Text,
-    /// What is to be stored; `Null` on deletion.
+    /// The object to store; `Null` on deletion.
     pub object: Value,
     pub old: Option<&'a Value>,
-    /// That of the old object; 0: there is none.
+    /// Revision of the old object; 0 if there is none.
     pub revision: u64,
     pub reinvocation: Reinvocation,
     pub dry_run: bool,
     pub options: &'a WriteOptions,
-    /// How a deletion is meant.
+    /// The options of a deletion.
     pub delete: Option<&'a DeleteRequest>,
     pub(crate) output: Mutex<AdmissionOutput>,
 }
 
-/// What a request says of its write besides.
+/// Options of a create, update or patch request.
 #[derive(Clone, Debug, Default)]
 pub struct WriteOptions {
     pub field_manager: Text,
     pub field_validation: Text,
 }
 
-/// Plugins that change objects may have to look again at what those behind them changed.
+/// State of mutating admission across its two rounds. A plugin may have to run again on what later
+/// plugins changed (`reinvocationPolicy: IfNeeded`).
 #[derive(Clone, Debug, Default)]
 pub struct Reinvocation {
-    /// 0, then 1.
+    /// 0 in the first round, 1 in the second.
     pub round: u8,
-    /// Whether somebody asks for the second round.
+    /// Whether a second round is needed.
     pub wanted: bool,
-    /// Those who were asked, and want to be asked again if others change something.
+    /// Webhooks and policies that were invoked, and need to be invoked again if the object changes.
     pub invoked: Vec<Text>,
-    /// Those of them about whom that has come true.
+    /// Those of `invoked` after which the object was changed: the second round invokes them again.
     pub to_reinvoke: Vec<Text>,
-    /// What each plugin left behind.
+    /// The object as each plugin left it.
     pub last: BTreeMap<&'static str, Value>,
 }
 
 impl Reinvocation {
-    /// Somebody changed the object: those who were asked before are asked again.
+    /// Records that the object was changed: all plugins invoked so far are to be invoked again.
     pub fn mark_changed(&mut self) {
         self.wanted = true;
         self.to_reinvoke.append(&mut self.invoked);
     }
 
-    /// Whether a plugin begins its second round, and others changed the object since its first.
+    /// Whether this is the second round of a plugin. If other plugins changed the object since its
+    /// first round, everything invoked so far is marked for reinvocation.
     pub fn should_reinvoke(&mut self, plugin: &'static str, object: &Value) -> bool {
         let again = self.round > 0;
         if again && self.last.remove(plugin).as_ref() != Some(object) {
@@ -97,7 +101,7 @@ impl Reinvocation {
     }
 }
 
-/// What plugins say besides yes.
+/// Warnings and audit annotations of the admission plugins.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AdmissionOutput {
     pub(crate) warnings: Vec<String>,
@@ -105,14 +109,14 @@ pub(crate) struct AdmissionOutput {
 }
 
 impl AdmissionAttributes<'_> {
-    /// Tells the caller something though the write succeeds.
+    /// Adds a warning to the response, which may still be a success.
     pub fn warn(&self, warning: impl Into<String>) {
         let mut said = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         said.warnings.push(warning.into());
     }
 
-    /// Notes something for those who audit, under a key that says whose it is. What was noted
-    /// under it before stays.
+    /// Adds an audit annotation. The key must be qualified by the plugin's domain. An earlier value
+    /// of the same key is kept.
     pub fn annotate(&self, key: &str, value: String) {
         if !key.contains('/') || !qualified_name(key).is_empty() {
             warn!(key, "an annotation for the audit log has no proper key");
@@ -126,28 +130,31 @@ impl AdmissionAttributes<'_> {
         std::mem::take(self.output.get_mut().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether this is about objects of that group and resource, not about a part of them.
+    /// Whether the write is to an object of this group and resource, not to a subresource.
     pub fn is_resource(&self, group: &str, resource: &str) -> bool {
         let names = &self.served.definition.names;
         self.subresource.is_empty() && names.group == group && names.plural == resource
     }
 
-    /// Refuses the write, in upstream's form. A name may not have been made yet.
+    /// Builds the Forbidden status that rejects the write, as upstream words it. An object whose
+    /// name is not generated yet is called by its `generateName`.
     pub fn forbidden(&self, why: &str) -> Status {
         let names = [&*self.name, self.meta().name(), self.meta().generate_name()];
         let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown");
         Status::forbidden(self.served.subject(name), why)
     }
 
+    /// The metadata of the object.
     pub fn meta(&self) -> &object::ObjectMeta {
         Object::view(&self.object).metadata()
     }
 }
 
+/// The result of an admission plugin; an error rejects the write.
 pub type AdmissionFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + Send + 'a>>;
 
-/// One admission plugin. They run in the order of one list: all `mutate`, then
-/// the object is checked, then all `validate`.
+/// An admission plugin. Plugins run in the order of one list: first `mutate` of all, then
+/// validation of the object, then `validate` of all.
 pub trait AdmissionPlugin: fmt::Debug + Send + Sync {
     fn name(&self) -> &'static str;
 
@@ -155,7 +162,7 @@ pub trait AdmissionPlugin: fmt::Debug + Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
-    /// Finds what is wrong with the object, to be told with all that its kind finds.
+    /// Adds validation errors, which are reported together with those of the object's kind.
     fn field_errors(&self, _admission: &AdmissionAttributes, _errs: &mut ErrorList) {}
 
     fn validate<'a>(&'a self, _admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {

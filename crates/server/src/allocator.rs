@@ -1,5 +1,5 @@
-//! What a write takes for its object out of what all objects share, before it is stored:
-//! addresses, ports. When it is known what came of the write, it is kept or given back.
+//! Allocation of cluster-wide values, such as Service IPs and node ports, before an object is
+//! stored. Once the result of the write is known, the allocation is committed or released.
 
 use std::{fmt, future::Future, pin::Pin};
 
@@ -7,35 +7,37 @@ use object::Status;
 
 use crate::{AdmissionAttributes, Registry, ServedResource};
 
-/// Who has what can be taken.
+/// Allocates cluster-wide values for objects of some kinds.
 pub trait Allocator: fmt::Debug + Send + Sync {
-    /// Whether objects of the kind take anything.
+    /// Whether objects of this kind need an allocation.
     fn applies_to(&self, served: &ServedResource) -> bool;
 
-    /// Takes what the object needs, and writes it down in the object. On deletion nothing is
-    /// taken, but it is remembered what may be given back.
+    /// Allocates what the object needs and writes it into the object. On deletion it allocates
+    /// nothing, and returns the allocation that may be released.
     fn allocate<'a>(&'a self, write: &'a mut AdmissionAttributes<'_>) -> AllocateFuture<'a>;
 }
 
-/// What has been taken for a write that is under way. If it is dropped, nothing is given back:
-/// whoever keeps the books finds that out later.
+/// What was allocated for a write in progress. Dropping it releases nothing: the repair loop finds
+/// leaked values later.
 pub trait Allocation: fmt::Debug + Send + Sync {
     fn finish(self: Box<Self>, registry: &Registry, outcome: WriteOutcome) -> FinishFuture<'_>;
 }
 
-/// What came of a write.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
     Stored,
-    /// The object is no more.
+    /// The object was deleted.
     Gone,
     Failed,
-    /// It failed, but may have been done all the same.
+    /// The write failed with a timeout or a lost connection, and may have been stored nevertheless.
     Unknown,
 }
 
+/// The result of `Allocator::allocate`.
 pub type AllocateFuture<'a> =
     Pin<Box<dyn Future<Output = Result<Box<dyn Allocation>, Status>> + Send + 'a>>;
+/// The result of `Allocation::finish`.
 pub type FinishFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 impl WriteOutcome {

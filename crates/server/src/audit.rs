@@ -1,5 +1,5 @@
-//! What was done, by whom, to what: told to those who keep it. How much is told of a
-//! request is a policy's matter.
+//! Auditing: builds an `audit.k8s.io/v1` Event for each stage of a request and sends it to the
+//! audit backend. The audit policy decides the level of detail.
 
 use std::{
     collections::BTreeMap,
@@ -18,12 +18,12 @@ use object::{MicroTime, Object, Status, Text, Value, View};
 
 use crate::{Peer, RequestInfo, UserInfo, filters::Caller};
 
-/// So much is told of what a client calls itself.
+/// Maximum length of the user agent in an event; the rest is truncated.
 const LONGEST_AGENT: usize = 1024;
-/// What takes more microseconds is explained.
+/// Requests that take longer, in microseconds, get latency annotations.
 const SLOW: i64 = 500_000;
 
-/// How much is told.
+/// How much of a request is recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AuditLevel {
     #[default]
@@ -33,7 +33,7 @@ pub enum AuditLevel {
     RequestResponse,
 }
 
-/// When something is told.
+/// The stage of a request at which an event is generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditStage {
     RequestReceived,
@@ -41,31 +41,32 @@ pub enum AuditStage {
     ResponseComplete,
 }
 
-/// Keeps what is told.
+/// Decides the audit level of requests, and receives their events.
 pub trait AuditBackend: fmt::Debug + Send + Sync {
-    /// How much is told of a request, and whether field managers are left out.
+    /// The audit level of a request, and whether `managedFields` are omitted from its objects.
     fn level(&self, user: &UserInfo, info: &RequestInfo) -> (AuditLevel, bool);
-    /// Whether nothing is told of such a request at this stage.
+    /// Whether the policy omits events of this stage for such a request.
     fn omits(&self, user: &UserInfo, info: &RequestInfo, stage: AuditStage) -> bool;
-    /// Tells an event. An error: what it is about must not happen, since it could not be told.
+    /// Processes an event. On error the request must be rejected, because its event could not be
+    /// stored.
     fn process_event(&self, event: Value) -> Result<(), Untold>;
-    /// A request was refused because of that.
+    /// Records that a request was rejected because its event could not be stored.
     fn refused(&self);
 }
 
-/// An event could not be told.
+/// Error: an audit event could not be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Untold;
 
 tokio::task_local! {
-    /// What is found out about the request that this task handles.
+    /// Collects the audit data of the request that this task handles.
     static RECORD: Arc<AuditContext>;
 }
 
-/// What is found out on the way.
+/// Data collected for the audit event while a request is handled.
 #[derive(Debug, Default)]
 pub(crate) struct AuditContext {
-    /// Whether what is answered is told as well.
+    /// Whether the event includes the response object.
     logs_response: bool,
     sent: Mutex<Value>,
     answer: Mutex<Value>,
@@ -73,7 +74,7 @@ pub(crate) struct AuditContext {
     layers: Mutex<LatencyBreakdown>,
 }
 
-/// How long a request has been in parts of the server.
+/// The time that a request spent in each layer of the server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LatencyBreakdown(BTreeMap<&'static str, Duration>);
 
@@ -93,7 +94,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a request with a record of its own.
+/// Runs a request with its own audit context.
 pub(crate) async fn with_audit_context<T>(
     record: Arc<AuditContext>,
     task: impl Future<Output = T>,
@@ -101,12 +102,12 @@ pub(crate) async fn with_audit_context<T>(
     RECORD.scope(record, task).await
 }
 
-/// Keeps what was sent for those who audit, if anybody does.
+/// Records the request object, if the request is audited.
 pub fn log_request_object(sent: impl FnOnce() -> Value) {
     let _ = RECORD.try_with(|record| *locked(&record.sent) = sent());
 }
 
-/// Keeps what is answered, if that is told.
+/// Records the response object, if the audit level includes it.
 pub(crate) fn log_response_object(answer: impl FnOnce() -> Value) {
     let _ = RECORD.try_with(|record| {
         if record.logs_response {
@@ -115,13 +116,13 @@ pub(crate) fn log_response_object(answer: impl FnOnce() -> Value) {
     });
 }
 
-/// Keeps how a request has failed, or that it has not.
+/// Records the Status that a request is answered with.
 pub(crate) fn note_status(status: &Status) {
     let _ = RECORD.try_with(|record| record.note_answer(status.clone().into()));
 }
 
-/// Keeps how long a request was in a part of the server. What is done at once counts by what
-/// takes longest.
+/// Adds to the time that a request spent in a layer of the server. Work that runs concurrently
+/// (`at_once`) counts by the longest.
 pub fn track_latency(layer: &'static str, took: Duration, at_once: bool) {
     let _ = RECORD.try_with(|record| {
         let layers = &mut *locked(&record.layers);
@@ -134,7 +135,7 @@ pub fn track_latency(layer: &'static str, took: Duration, at_once: bool) {
     });
 }
 
-/// Notes something for those who audit.
+/// Adds an audit annotation to the event of the current request.
 pub fn add_audit_annotation(key: &str, value: String) {
     annotate(&BTreeMap::from([(key.to_owned(), value)]));
 }
@@ -146,7 +147,7 @@ pub(crate) fn annotate(annotations: &BTreeMap<String, String>) {
     });
 }
 
-/// One request, as it is told.
+/// The audit of one request.
 #[derive(Debug)]
 pub(crate) struct RequestAudit {
     audit: Arc<dyn AuditBackend>,
@@ -155,15 +156,15 @@ pub(crate) struct RequestAudit {
     asker: Caller,
     info: RequestInfo,
     event: Value,
-    /// In microseconds.
+    /// Time of arrival, in microseconds since 1970.
     arrived: i64,
     pub(crate) record: Arc<AuditContext>,
-    /// Whether it could not be told that the request has come, and it must not go on.
+    /// Whether the RequestReceived event could not be stored, so that the request must be rejected.
     untold: bool,
 }
 
 impl RequestAudit {
-    /// `None` if nothing is told of this request.
+    /// Begins the audit of a request; `None` if the policy does not log it.
     pub(crate) fn begin(
         audit: &Arc<dyn AuditBackend>,
         id: &str,
@@ -216,7 +217,7 @@ impl RequestAudit {
         Some(trail)
     }
 
-    /// Why the request must not go on.
+    /// The error to answer with, if the request must not be handled.
     pub(crate) fn refusal(&self) -> Option<Status> {
         self.untold.then(|| {
             self.audit.refused();
@@ -224,8 +225,8 @@ impl RequestAudit {
         })
     }
 
-    /// Whether the answer may take as long as it likes. Who has not got in is told of as if it
-    /// did: that is all that there is to tell.
+    /// Whether the request is long-running and so gets a ResponseStarted event. A request that
+    /// failed authentication counts as one: its only event has that stage.
     pub(crate) fn is_long_running(&self) -> bool {
         let parts = ["proxy", "log", "exec", "attach", "portforward"];
         self.asker.authenticated.is_none()
@@ -233,7 +234,7 @@ impl RequestAudit {
             || parts.contains(&&*self.info.subresource)
     }
 
-    /// As whom the request is handled, and whether it is, for those who ask why.
+    /// Adds the impersonated user and the authorization decision to the event.
     fn add_decisions(&mut self) {
         if let Some((user, right)) = &self.asker.impersonated {
             self.event["impersonatedUser"] = user_info(user);
@@ -250,7 +251,7 @@ impl RequestAudit {
         }
     }
 
-    /// Tells how it ended, or that an answer without end has begun.
+    /// Generates the ResponseStarted or ResponseComplete event.
     pub(crate) fn end(&self, stage: AuditStage, code: u16, micros: i64) {
         if self.asker.authenticated.is_none() && stage == AuditStage::ResponseComplete {
             return;
@@ -290,10 +291,10 @@ impl RequestAudit {
         if complete && micros - self.arrived > SLOW {
             self.add_latency_annotations(&mut event["annotations"], micros - self.arrived);
         }
-        let _ = self.emit(event, stage, micros); // it has happened
+        let _ = self.emit(event, stage, micros); // the request has already been handled
     }
 
-    /// Where the time of a slow request has gone.
+    /// Annotates a slow request with its latency in each layer.
     fn add_latency_annotations(&self, notes: &mut Value, micros: i64) {
         let mut note = |layer: &str, nanos: i64| {
             notes[&*format!("apiserver.latency.k8s.io/{layer}")] =
@@ -365,7 +366,8 @@ fn user_info(user: &UserInfo) -> Value {
     told
 }
 
-/// What the sent object says of itself, where the path does not.
+/// Fills in the fields of the object reference that the request path does not contain from the
+/// request object.
 fn complete_object_ref(reference: &mut Value, sent: &Value) {
     let meta = Object::view(sent).metadata();
     for (name, value) in [
@@ -380,7 +382,8 @@ fn complete_object_ref(reference: &mut Value, sent: &Value) {
     }
 }
 
-/// Where a request comes from, as far as those who passed it on say so, and who did last.
+/// The source IPs of a request: those of its `X-Forwarded-For` and `X-Real-Ip` headers, then the
+/// peer of the connection.
 fn addresses(headers: &HeaderMap, peer: &Peer) -> Vec<IpAddr> {
     let named = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let passed = named("x-forwarded-for").into_iter().flat_map(|list| list.split(','));
@@ -395,7 +398,7 @@ fn addresses(headers: &HeaderMap, peer: &Peer) -> Vec<IpAddr> {
     all
 }
 
-/// By what somebody has tried to get in.
+/// The message for failed authentication: which kinds of credentials the client presented.
 fn attempted(head: &Parts, peer: &Peer) -> String {
     let given = head.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let scheme = given.and_then(|text| text.trim().split_once(' ')).map(|(scheme, _)| scheme);

@@ -1,4 +1,4 @@
-//! Who calls, and what they may do.
+//! Interfaces of authentication and authorization.
 
 use std::{collections::BTreeMap, fmt, future::Future, net::SocketAddr, pin::Pin, sync::Arc};
 
@@ -6,7 +6,7 @@ use http::request::Parts;
 use object::{Status, Text};
 use rustls::pki_types::CertificateDer;
 
-/// Somebody who calls.
+/// An authenticated or impersonated user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserInfo {
     pub name: Text,
@@ -21,6 +21,7 @@ impl UserInfo {
         Self { name: name.into(), groups, ..Self::default() }
     }
 
+    /// The user of requests without credentials.
     pub fn anonymous() -> Self {
         Self::new("system:anonymous", &["system:unauthenticated"])
     }
@@ -34,17 +35,17 @@ impl UserInfo {
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
     pub address: Option<SocketAddr>,
-    /// The certificate that it has shown, DER; the handshake proved its key, and
+    /// The client certificate, DER. The TLS handshake proved possession of its key and checked
     /// whether the client CA signed it.
     pub certificate: Option<Arc<Vec<u8>>>,
-    /// The certificates that it has shown besides, DER: those between its own and the client CA.
+    /// The intermediate certificates that the client sent, DER.
     pub intermediates: Arc<Vec<Vec<u8>>>,
-    /// Whoever is at the other end of a pipe or of a socket of ours.
+    /// The user at the other end of an in-process pipe or local socket, which needs no credentials.
     pub identity: Option<Arc<UserInfo>>,
 }
 
 impl Peer {
-    /// All certificates that it has shown, its own first; none: it has shown none.
+    /// The client's certificate chain, leaf first; empty if it presented none.
     pub fn chain(&self) -> Vec<CertificateDer<'_>> {
         let own = self.certificate.as_deref();
         let others = self.intermediates.iter().filter(|_| own.is_some());
@@ -52,16 +53,17 @@ impl Peer {
     }
 }
 
+/// The result of an authenticator.
 pub type AuthenticateFuture<'a> =
     Pin<Box<dyn Future<Output = Result<Option<UserInfo>, Status>> + Send + 'a>>;
 
-/// One way to tell who calls. `None`: nothing here that it understands. An error:
-/// something that it understands, and that is wrong.
+/// One method of authentication. `None` means that the request has no credentials of this kind; an
+/// error means that it has some, and they are invalid.
 pub trait Authenticator: fmt::Debug + Send + Sync {
     fn authenticate<'a>(&'a self, peer: &'a Peer, request: &'a Parts) -> AuthenticateFuture<'a>;
 }
 
-/// What somebody wants to do, to what.
+/// What a request wants to do, for authorization.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     pub verb: Text,
@@ -71,24 +73,26 @@ pub struct Attributes {
     pub subresource: Text,
     pub namespace: Text,
     pub name: Text,
-    /// The path, for what is no resource.
+    /// The path of a non-resource request.
     pub path: Text,
     pub is_resource: bool,
     pub field_selector: Text,
     pub label_selector: Text,
 }
 
+/// The decision of one authorizer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     Allow(String),
-    /// No, whatever others say.
+    /// Denied; later authorizers are not consulted.
     Deny(String),
     NoOpinion(String),
 }
 
+/// The result of an authorizer.
 pub type AuthorizeFuture<'a> = Pin<Box<dyn Future<Output = Decision> + Send + 'a>>;
 
-/// One opinion on what a user may do. The first that has one decides.
+/// An authorizer. The first of the chain that does not return `NoOpinion` decides.
 pub trait Authorizer: fmt::Debug + Send + Sync {
     fn authorize<'a>(
         &'a self,
@@ -96,12 +100,12 @@ pub trait Authorizer: fmt::Debug + Send + Sync {
         attributes: &'a Attributes,
     ) -> AuthorizeFuture<'a>;
 
-    /// Whether it may have to ask somebody else, and so to wait.
+    /// Whether it may send a request to another process, and so block.
     fn asks_elsewhere(&self) -> bool {
         false
     }
 
-    /// Why it cannot say all that a user may do.
+    /// Why the rules of a user cannot be listed completely (SelfSubjectRulesReview).
     fn incomplete_rules_reason(&self, _user: &UserInfo) -> Option<&'static str> {
         None
     }

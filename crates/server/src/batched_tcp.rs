@@ -1,6 +1,6 @@
-//! A TCP connection whose writes go out together: what is written while the connection's task
-//! runs is gathered, and sent when the task has nothing more to say. Encryption gives small
-//! pieces, and each would be a call into the kernel and a packet of its own.
+//! A TCP stream that batches writes. Bytes written while the connection's task runs are collected,
+//! and sent when the task yields. TLS produces many small records, and each would otherwise be a
+//! system call and a packet.
 
 use std::{
     io::{self, IoSlice},
@@ -17,28 +17,30 @@ use tokio::{
     },
 };
 
-/// As much is gathered; as much as the kernel takes for one packet on its way.
+/// A batch of this size is sent at once; it is the most that the kernel segments in one go (GSO).
 const FULL: usize = 64 << 10;
 
+/// A TCP stream whose writes are collected in a `WriteBatch`.
 #[derive(Debug)]
 pub(crate) struct BatchedTcpStream {
     read: OwnedReadHalf,
     outgoing: WriteBatch,
 }
 
-/// What goes out over a `BatchedTcpStream`, for the task that says when.
+/// The unsent bytes of a `BatchedTcpStream`, shared with the task that decides when to send them.
 #[derive(Clone, Debug)]
 pub(crate) struct WriteBatch(Arc<Mutex<Pending>>);
 
+/// The write half of the connection, with the bytes that are not sent yet.
 #[derive(Debug)]
 struct Pending {
     write: OwnedWriteHalf,
     gathered: Vec<u8>,
-    /// How much of that is sent.
+    /// How many bytes of `gathered` have been sent.
     sent: usize,
-    /// Whether a task runs that will say when to send.
+    /// Whether a task is running that will call `release`.
     held: bool,
-    /// Whether sending has failed.
+    /// Whether a write has failed.
     broken: bool,
 }
 
@@ -52,13 +54,13 @@ impl BatchedTcpStream {
 }
 
 impl WriteBatch {
-    /// From here on everything is gathered.
+    /// Starts batching: from here on writes are collected.
     pub(crate) fn hold(&self) {
         self.pending().held = true;
     }
 
-    /// Sends what was gathered. From here on everything goes out at once. Who must wait is
-    /// woken, and so is who reads, if it fails: the connection is gone.
+    /// Ends batching: sends what was collected; from here on writes are sent at once. If sending
+    /// fails, the task is woken so that its next read or write reports the broken connection.
     pub(crate) fn release(&self, cx: &mut Context<'_>) {
         let mut pending = self.pending();
         pending.held = false;
@@ -83,7 +85,7 @@ impl Pending {
                 Err(error) => drained = Err(error),
             }
         }
-        // Who is idle keeps no memory.
+        // Free the buffer, so that idle connections hold no memory.
         (self.gathered, self.sent) = (Vec::new(), 0);
         self.broken |= drained.is_err();
         Poll::Ready(drained)

@@ -1,4 +1,4 @@
-//! Bodies of answers, and the reading of requests' bodies within a limit.
+//! Response bodies, and reading request bodies up to a size limit.
 
 use std::{
     convert::Infallible,
@@ -16,7 +16,9 @@ use tokio::task::coop;
 
 use crate::RequestBody;
 
+/// The body of a response.
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
+/// A response.
 pub type Reply = Response<Body>;
 
 pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
@@ -24,11 +26,12 @@ pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(never).boxed_unsync()
 }
 
-/// The same body, whose size is told when it has been sent or given up.
+/// Wraps a body. `tell` is called with the number of bytes sent when the body is dropped.
 pub(crate) fn counted(body: Body, tell: impl FnOnce(u64) + Send + 'static) -> Body {
     Counted { body, sent: 0, tell: Some(tell) }.boxed_unsync()
 }
 
+/// A body that counts the bytes sent.
 struct Counted<T: FnOnce(u64)> {
     body: Body,
     sent: u64,
@@ -69,7 +72,7 @@ impl<T: FnOnce(u64)> Drop for Counted<T> {
     }
 }
 
-/// Takes so much of what a task may spend before it lets others go on.
+/// Consumes `cost` units of the task's Tokio cooperative budget; pending if it is exhausted.
 pub(crate) fn spend(cx: &mut Context<'_>, cost: usize) -> Poll<()> {
     for _ in 0..cost {
         ready!(coop::poll_proceed(cx)).made_progress();
@@ -77,7 +80,7 @@ pub(crate) fn spend(cx: &mut Context<'_>, cost: usize) -> Poll<()> {
     Poll::Ready(())
 }
 
-/// The whole body, unless it is larger than `limit`.
+/// Reads the whole body; error 413 if it is larger than `limit`.
 pub async fn read(body: RequestBody, limit: usize) -> Result<Bytes, Status> {
     match Limited::new(body, limit).collect().await {
         Ok(body) => {

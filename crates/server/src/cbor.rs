@@ -1,9 +1,9 @@
-//! CBOR (RFC 8949), as far as objects need it: alpha, and only spoken where its feature
-//! is on.
+//! CBOR (RFC 8949), the subset that API objects need. Alpha in Kubernetes: used only if the feature
+//! gate `CBORServingAndStorage` is on.
 //!
 //! ```text
-//!  d9d9f7             says what follows: every document begins with it
-//!  a2 44"kind" …      names and texts are byte strings, and UTF-8 all the same
+//!  d9d9f7             the self-described CBOR tag: every document begins with it
+//!  a2 44"kind" …      keys and strings are encoded as byte strings with UTF-8 content
 //!  d6 43 01 02 03     the bytes of a field that is base64 in JSON
 //! ```
 
@@ -15,10 +15,10 @@ pub(crate) use self::{
     encode::{encode_document, event, list},
 };
 
-/// What a document begins with.
+/// The self-described CBOR tag that every document starts with.
 pub(crate) const MAGIC: &[u8] = &[0xd9, 0xd9, 0xf7];
 
-/// The types of items: the upper three bits of what begins one.
+/// Major types: the upper three bits of an item's first byte.
 mod major {
     pub(super) const UNSIGNED: u8 = 0;
     pub(super) const NEGATIVE: u8 = 1;
@@ -30,7 +30,7 @@ mod major {
     pub(super) const SIMPLE: u8 = 7;
 }
 
-/// Bytes that are to be text of one kind or another where text is wanted.
+/// Tags of byte strings with an expected later encoding (RFC 8949, section 3.4.5.2).
 mod later {
     pub(super) const BASE64_URL: u64 = 21;
     pub(super) const BASE64: u64 = 22;
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn bytes_are_bytes_where_the_field_says_so() {
-        let shape = <object::Status as Lens>::SHAPE; // has none: texts stay what they are
+        let shape = <object::Status as Lens>::SHAPE; // no byte fields: strings stay as they are
         let bytes = encode_document(Some(shape), &tree(r#"{"message":"AQID"}"#));
         assert_eq!(&bytes[4..], [&[0x47][..], b"message", &[0x44], b"AQID"].concat());
         assert_eq!(back(&[0xa1, 0x41, b'x', 0xd6, 0x43, 1, 2, 3]), Ok(tree(r#"{"x":"AQID"}"#)));

@@ -1,4 +1,4 @@
-//! Between bodies and trees.
+//! Decodes request bodies into values, with upstream's error messages.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
     served_resources::was_registered,
 };
 
-/// What is done about fields that are unknown or given twice.
+/// The `fieldValidation` option: what to do about unknown and duplicate fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldValidation {
     Ignore,
@@ -22,14 +22,14 @@ pub(crate) enum FieldValidation {
     Strict,
 }
 
-/// A body that has been read, in the request's version.
+/// A decoded request body, in the version of the request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded {
     pub object: Value,
     pub warnings: Vec<String>,
 }
 
-/// Reads an object of this kind. What it is called there must fit.
+/// Decodes an object of this kind. Its `apiVersion` and `kind` must match, or be empty.
 pub fn decode_body(
     kinds: &ServedResources,
     definition: &ResourceDefinition,
@@ -50,7 +50,7 @@ pub fn decode_body(
     Ok(Decoded { object, warnings })
 }
 
-/// A custom object must be of the version of its path.
+/// Checks that a custom resource has the apiVersion of the request path.
 pub(crate) fn same_version(object: &Value, definition: &ResourceDefinition) -> Result<(), Status> {
     let (given, expected) = (Object::view(object).api_version(), definition.names.api_version());
     if definition.custom_resource.is_none() || given == expected {
@@ -61,8 +61,8 @@ pub(crate) fn same_version(object: &Value, definition: &ResourceDefinition) -> R
     )))
 }
 
-/// What a custom object is read as that names another version of its kind. Of one that there is
-/// not nothing is known but metadata.
+/// The definition that decodes a custom resource whose `apiVersion` is another version of the same
+/// kind. For a version that is not served only the metadata is known.
 fn read_as(
     kinds: &ServedResources,
     object: &Value,
@@ -81,27 +81,27 @@ fn read_as(
     Some(known.unwrap_or_else(|| Arc::new(nothing())))
 }
 
-/// What a body gives twice.
+/// What strict decoding has found in a body: duplicate and unknown fields.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StrictFindings<'a> {
-    /// What JSON's reader tells. It knows the fields of built-in kinds.
+    /// Findings of the JSON decoder, which knows the fields of built-in kinds.
     odd: Vec<StrictError>,
-    /// As YAML's reader tells it.
+    /// Messages of the YAML decoder.
     lines: Vec<String>,
-    /// Where in its map CBOR's reader has found a name that is not known: all that it tells.
+    /// Index within its map of the first unknown field, all that the CBOR decoder reports.
     at: Option<usize>,
-    /// JSON itself, since what does not fit is told in its order and its own words.
+    /// The JSON text, because type errors are reported in its order and quote its numbers.
     text: Option<Cow<'a, [u8]>>,
 }
 
 impl<'a> StrictFindings<'a> {
-    /// What JSON's reader has told of this text.
+    /// The findings of the JSON decoder about this text.
     pub(crate) fn written(text: Option<&'a String>, odd: Vec<StrictError>) -> Self {
         Self { text: text.map(|text| text.as_bytes().into()), odd, ..Self::default() }
     }
 }
 
-/// Makes a tree fit the kind, and says what is odd about it.
+/// Coerces a value to the schema of the kind, and returns the warnings of strict decoding.
 pub(crate) fn coerce_body(
     definition: &ResourceDefinition,
     query: &Query,
@@ -112,7 +112,7 @@ pub(crate) fn coerce_body(
     definition.coerce(object, &mut unknown).map_err(|why| {
         decode_error(definition, &as_written(definition, twice.text.as_deref(), why))
     })?;
-    // An unknown field may be there twice: nobody looks.
+    // Duplicates inside an unknown field are not reported.
     let is_told = |odd: &&StrictError| match odd {
         StrictError::UnknownField(_) => true,
         StrictError::DuplicateField(path) => !unknown.iter().any(|unknown| {
@@ -151,7 +151,7 @@ pub(crate) fn coerce_body(
     }
 }
 
-/// Reads a tree of whatever form the content type says.
+/// Decodes a body according to its content type.
 fn parse<'a>(
     definition: &ResourceDefinition,
     headers: &HeaderMap,
@@ -218,7 +218,7 @@ fn parse<'a>(
     Ok((object, twice))
 }
 
-/// Whether it can be seen what kind of object this is.
+/// Checks that `apiVersion` and `kind` are strings, so that the type can be determined.
 pub(crate) fn typed(object: &Value) -> Result<(), String> {
     if let Some(what) = other_than_object(object) {
         return Err(format!(
@@ -238,7 +238,8 @@ pub(crate) fn typed(object: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads JSON. A number that no type can hold does not fit where it stands, if that is known.
+/// Decodes JSON. A number that no type can hold is reported as a type error of its field, if the
+/// field is known.
 fn from_text(
     definition: &ResourceDefinition,
     text: &[u8],
@@ -255,7 +256,8 @@ fn from_text(
     })
 }
 
-/// What of a custom object's kind and version cannot be left out: of the version only some.
+/// Handles a custom resource that lacks `kind` or `apiVersion`: a missing `kind` is an error, a
+/// missing `apiVersion` only under strict validation.
 fn unnamed(
     names: &ResourceNames,
     query: &Query,
@@ -296,7 +298,7 @@ fn from_message(definition: &ResourceDefinition, body: &[u8]) -> Result<Value, S
     Ok(named.with_kind(opened.kind).into())
 }
 
-/// Why a message cannot be opened.
+/// Why a protobuf envelope cannot be decoded.
 pub(crate) fn envelope_error(body: &[u8]) -> &'static str {
     match body {
         [] => "empty data",
@@ -307,7 +309,7 @@ pub(crate) fn envelope_error(body: &[u8]) -> &'static str {
     }
 }
 
-/// What is no UTF-8 within a text, replaced as Go does when it reads JSON.
+/// Replaces invalid UTF-8 inside strings by U+FFFD, as Go's JSON decoder does.
 pub(crate) fn replace_invalid_utf8(body: &[u8]) -> Cow<'_, [u8]> {
     if std::str::from_utf8(body).is_ok() {
         return Cow::Borrowed(body);
@@ -333,6 +335,7 @@ pub(crate) fn replace_invalid_utf8(body: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
+/// The JSON type of a value that is not an object.
 pub(crate) fn other_than_object(tree: &Value) -> Option<&'static str> {
     match tree {
         Value::List(_) => Some("array"),
@@ -343,7 +346,8 @@ pub(crate) fn other_than_object(tree: &Value) -> Option<&'static str> {
     }
 }
 
-/// What does not fit, as Go tells it: the first in the text, and numbers as they are there.
+/// The type error that Go's decoder reports: the first one in the order of the text, with numbers
+/// as written.
 fn as_written(definition: &ResourceDefinition, text: Option<&[u8]>, why: String) -> String {
     let text = text.filter(|_| definition.custom_resource.is_none());
     let tree = text.and_then(|text| from_json_preserving_source(text).ok());
@@ -364,7 +368,7 @@ fn unrecognized(kind: &str, why: &str, body: &[u8]) -> Status {
     ))
 }
 
-/// Two digits a byte.
+/// Encodes bytes in hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| digits(*byte)).collect()
 }
@@ -374,7 +378,8 @@ pub(crate) fn digits(byte: u8) -> [char; 2] {
     [byte >> 4, byte & 15].map(|n| char::from(DIGITS[usize::from(n)]))
 }
 
-/// The beginning of a body: as text if it looks like an object, else as digits.
+/// The beginning of a body for an error message: as text if it looks like JSON, else in
+/// hexadecimal.
 fn summary(body: &[u8]) -> String {
     const SHOWN: usize = 30;
     let (first, more) = (&body[..body.len().min(SHOWN)], body.len() > SHOWN);
@@ -386,6 +391,7 @@ fn summary(body: &[u8]) -> String {
     if more { text + " ..." } else { text }
 }
 
+/// The error for an unsupported content type.
 pub(crate) fn unsupported(query: &Query) -> Status {
     let accepted = accepted(query);
     let said = format!(
@@ -394,7 +400,7 @@ pub(crate) fn unsupported(query: &Query) -> Status {
     Status::failure(415, "UnsupportedMediaType", said)
 }
 
-/// The same, for patches.
+/// The error for an unsupported content type of a patch.
 pub(crate) fn unsupported_patch(definition: &ResourceDefinition, query: &Query) -> Status {
     if definition.custom_resource.is_some() {
         let cbor = if query.cbor { ", application/apply-patch+cbor" } else { "" };
@@ -409,12 +415,14 @@ pub(crate) fn unsupported_patch(definition: &ResourceDefinition, query: &Query) 
         .with_details(StatusDetails::new())
 }
 
+/// The media type of a body, without parameters.
 pub(crate) fn media_type(headers: &HeaderMap) -> &str {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     value.unwrap_or_default().split(';').next().unwrap_or_default().trim()
 }
 
-/// The same for objects, in small letters, if what is said of it can be read at all.
+/// The media type of an object's body, in lower case; an error if it is not supported or its
+/// parameters are malformed.
 pub(crate) fn body_type(headers: &HeaderMap, query: &Query) -> Result<String, Status> {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let said = value.trim_end().trim_end_matches(';').split(';').skip(1);
@@ -426,8 +434,8 @@ pub(crate) fn body_type(headers: &HeaderMap, query: &Query) -> Result<String, St
     if is_known && said.into_iter().all(is_read) { Ok(media_type) } else { Err(unsupported(query)) }
 }
 
-/// Whether the object says that it is of this kind. One of another kind must be right
-/// as such before it is wrong here.
+/// Checks that the object has the kind and version of the resource. An object of another known kind
+/// must first be valid for that kind, because upstream decodes it before it rejects it.
 fn check_type(
     kinds: &ServedResources,
     object: &Value,
@@ -452,7 +460,7 @@ fn check_type(
         errs.invalid(&FieldPath::Root.field("kind"), kind, format!("must be {wanted}"));
         return Err(errs.into_status(names.group, kind, named.metadata().name()));
     } else if read_as(kinds, object, definition).is_some() {
-        return Ok(()); // its version is looked at when all else is told
+        return Ok(()); // the version is checked after all other errors
     } else if definition.custom_resource.is_some() {
         return same_version(object, definition);
     }
@@ -475,7 +483,7 @@ fn check_type(
              ({expected})"
         ))
     };
-    // Some groups have a server of their own, which knows no others.
+    // Upstream serves these groups from separate API servers, whose schemes know no other groups.
     let apart = matches!(names.group, "apiextensions.k8s.io" | "apiregistration.k8s.io");
     let other = kinds.by_kind(group, version, kind).or(list);
     let Some(other) = other.filter(|_| !apart || group == names.group) else {
@@ -500,7 +508,8 @@ fn check_type(
     Err(unknown())
 }
 
-/// Another word is refused with the other options.
+/// The `fieldValidation` option of a request. Other values have been rejected with the other
+/// options.
 pub(crate) fn validation(query: &Query) -> FieldValidation {
     match query.get("fieldValidation").unwrap_or_default() {
         "Ignore" => FieldValidation::Ignore,
@@ -509,7 +518,7 @@ pub(crate) fn validation(query: &Query) -> FieldValidation {
     }
 }
 
-/// Whether a kind belongs to no version, and so to all of them.
+/// Whether a kind is unversioned, and so registered in every version.
 pub(crate) fn is_unversioned_kind(kind: &str) -> bool {
     let kinds = ["Status", "APIVersions", "APIGroup", "APIGroupList", "APIResourceList"];
     kinds.contains(&kind)

@@ -1,4 +1,4 @@
-//! Large answers are compressed for those who can read that, as upstream does.
+//! Gzip compression of large responses, for clients that accept it.
 
 use std::{
     io::{self, Write},
@@ -17,11 +17,11 @@ use hyper::body::{Body as HttpBody, Frame};
 
 use crate::{Body, Reply};
 
-/// Smaller answers are sent sooner than they are compressed.
+/// Minimum size to compress; smaller responses are sent faster uncompressed.
 const SMALLEST: usize = 128 << 10;
 
-/// Compresses an answer if it turns out to be large. One whose size is not known must be
-/// a list: others may have no end, and nobody waits for what they say next.
+/// Compresses a response if it is large. A body of unknown size is only compressed if it is a list;
+/// others, such as watches, have no end, and buffering would delay them.
 pub(crate) async fn compressed(reply: Reply, lists: bool, accepted: Option<&HeaderValue>) -> Reply {
     let size = reply.body().size_hint().exact();
     let small = size.map_or(!lists, |size| size < SMALLEST as u64);
@@ -54,12 +54,13 @@ pub(crate) async fn compressed(reply: Reply, lists: bool, accepted: Option<&Head
     Reply::from_parts(head, Compressed { plain, encoder }.boxed_unsync())
 }
 
-/// What has been read already, and what has not.
+/// A body whose first frames have been read already.
 struct Begun {
     begun: std::vec::IntoIter<Bytes>,
     rest: Rest,
 }
 
+/// What follows the frames that were read: the rest of the body, or the error that ended it.
 enum Rest {
     More(Body),
     Broken(Option<io::Error>),
@@ -83,10 +84,10 @@ impl HttpBody for Begun {
     }
 }
 
-/// A body that is compressed as it is sent.
+/// A body that is compressed while it is sent.
 struct Compressed {
     plain: Begun,
-    /// `None`: all has been sent.
+    /// `None` once everything has been sent.
     encoder: Option<GzEncoder<Vec<u8>>>,
 }
 

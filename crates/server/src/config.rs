@@ -1,29 +1,29 @@
-//! What can be chosen about a server.
+//! Configuration of a server.
 
 use std::{num::NonZeroU64, time::Duration};
 
 use crate::{AllowedLabels, HttpPolicy, IdentityHeaders};
 
-/// The release of Kubernetes that this is.
+/// The Kubernetes release that this server implements.
 pub const VERSION: &str = "v1.37.1";
 
-/// Bounds on what a client can make the server do.
+/// Limits on the resources that clients can use.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub body: usize,
     pub headers: usize,
     pub request: Duration,
-    /// Requests in flight: reading ones, and writing ones.
+    /// Maximum numbers of requests in flight: read-only ones, and mutating ones.
     pub max_requests_in_flight: usize,
     pub max_mutating_in_flight: usize,
-    /// Seats that only leases, node status and administrators can take.
+    /// Additional seats that only leases, node status and `system:masters` can use.
     pub reserved: usize,
     pub watch_min: Duration,
-    /// Objects of a collection that are deleted at once.
+    /// How many objects of a collection are deleted concurrently.
     pub deletions: usize,
-    /// Bytes a second of a stream to a kubelet, pod or service, in each direction.
+    /// Bandwidth limit of a stream to a kubelet, pod or service, in bytes per second and direction.
     pub stream_bytes_per_second: Option<NonZeroU64>,
-    /// Requests at once on a connection of HTTP/2; `None`: only HTTP/1.1 is spoken.
+    /// Maximum concurrent streams of an HTTP/2 connection; `None` disables HTTP/2.
     pub max_http2_streams: Option<u32>,
 }
 
@@ -44,47 +44,47 @@ impl Default for Limits {
     }
 }
 
-/// How a server ends.
+/// Options of a graceful shutdown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shutdown {
-    /// How long it goes on as before, but says that it is not ready, so that nobody is sent
-    /// here any more.
+    /// How long the server keeps serving while `/readyz` already fails, so that load balancers stop
+    /// sending requests to it.
     pub delay: Duration,
-    /// Whether who still comes is told to come again, while others are being answered.
+    /// Whether new requests get 429 with `Retry-After` while requests in flight are finished.
     pub retry_after: bool,
-    /// Within what time watches end: not all at once.
+    /// The time over which open watches are ended, so that clients do not reconnect all at once.
     pub watch_termination: Duration,
 }
 
+/// Configuration of a server.
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the server")]
 #[derive(Clone, Debug)]
 pub struct Config {
     pub limits: Limits,
-    /// What `/version` says.
+    /// The version that `/version` reports.
     pub version: String,
     pub commit: &'static str,
-    /// The minor numbers of the release that it behaves like, and of the oldest that may run
-    /// beside it.
+    /// The minor numbers of the emulated release and of the minimum compatible one.
     pub emulation: (u32, u32),
-    /// Whether those who say nothing about themselves get in as nobody.
+    /// Whether requests without credentials are accepted as `system:anonymous`.
     pub anonymous: bool,
-    /// Whether a connection of HTTP/2 ends after a request of somebody who is nobody: HTTP/2
-    /// lets them ask for more than they are worth.
+    /// Whether an HTTP/2 connection is closed after a request of an unauthenticated client. Such
+    /// clients could otherwise use HTTP/2 to make the server do much work for little of theirs.
     pub close_anonymous: bool,
-    /// What this server's own address is, for `/api`.
+    /// The server's own address, advertised by `/api`.
     pub advertise: String,
     pub http_policy: HttpPolicy,
-    /// In which headers proxies in front say who calls.
+    /// The headers in which authenticating proxies name the user.
     pub identity_headers: IdentityHeaders,
     pub shutdown: Shutdown,
-    /// Metrics that are not told.
+    /// Metrics that `/metrics` omits.
     pub disabled_metrics: Vec<String>,
     pub allowed_labels: AllowedLabels,
-    /// Whether metrics tell how many objects there are.
+    /// Whether metrics include the number of stored objects.
     pub export_object_counts: bool,
-    /// Whether `/metrics` has a protobuf form, with native histograms.
+    /// Whether `/metrics` also offers protobuf, with native histograms.
     pub native_histograms: bool,
-    /// Whether CBOR is spoken, and custom objects are stored in it.
+    /// Whether CBOR is accepted and sent, and custom resources are stored in it.
     pub cbor: bool,
 }
 

@@ -1,4 +1,5 @@
-//! How many connections one address may have: descriptors are few, and one address must not take those of all.
+//! Limit of connections per client address. File descriptors are scarce, and one client must not
+//! use them all.
 
 use std::{
     collections::HashMap,
@@ -8,22 +9,23 @@ use std::{
 
 use rustix::process::{Resource, getrlimit};
 
-/// Where the limit is not known.
+/// Assumed limit of open files if the process has none.
 const USUAL: usize = 1024;
 
-/// The connections that are open, by address.
+/// The open connections, counted by client address.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionLimits {
     open: Mutex<Open>,
 }
 
+/// Numbers of open connections.
 #[derive(Debug, Default)]
 struct Open {
     all: usize,
     by_address: HashMap<IpAddr, usize>,
 }
 
-/// One connection, until it is dropped.
+/// A connection that is counted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     limits: Arc<ConnectionLimits>,
@@ -31,7 +33,7 @@ pub(crate) struct ConnectionPermit {
 }
 
 impl ConnectionLimits {
-    /// Lets a connection in, unless few descriptors are left and its address has many of them.
+    /// Admits a connection, unless few descriptors are left and its address already has many.
     pub(crate) fn acquire(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionPermit> {
         let limit = getrlimit(Resource::Nofile).current;
         let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(USUAL);
@@ -59,7 +61,8 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// An address may have any number of connections while there are enough descriptors for others; then a quarter.
+/// While three quarters of the descriptors are not in use, an address may have any number of
+/// connections; then at most a quarter of the limit.
 fn has_room(all: usize, own: usize, limit: usize) -> bool {
     all < limit / 4 * 3 || own < limit / 4
 }

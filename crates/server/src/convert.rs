@@ -1,4 +1,4 @@
-//! Custom objects in another version, where somebody else knows how.
+//! Conversion of custom resources between versions, by conversion webhooks.
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
@@ -6,17 +6,18 @@ use object::{Object, Status, Value, View};
 use schema::{ErrorList, FieldPath, ResourceDefinition, validate_annotations, validate_labels};
 use store::Version;
 
+/// The result of a conversion webhook; the error is its message.
 pub type ConvertFuture = Pin<Box<dyn Future<Output = Result<Vec<Value>, String>> + Send>>;
 
-/// Converts custom objects as a definition says.
+/// Calls conversion webhooks.
 pub trait Converter: fmt::Debug + Send + Sync {
-    /// The objects in the version asked for, in their order. `webhook` is what the
-    /// definition says of it.
+    /// Converts the objects to `api_version`, and returns them in their order. `webhook` is the
+    /// `conversion.webhook` of the CustomResourceDefinition.
     fn convert(&self, webhook: &Value, objects: Vec<Value>, api_version: &str) -> ConvertFuture;
 }
 
-/// Objects of a custom kind in the version of `to`; those that are there already stay as
-/// they are.
+/// Converts custom resources to the version of `to`. Objects that have this version already are
+/// left as they are.
 pub(crate) async fn converted(
     converter: Option<&Arc<dyn Converter>>,
     to: &ResourceDefinition,
@@ -44,8 +45,8 @@ pub(crate) async fn converted(
     Ok(versions)
 }
 
-/// What the webhook of a custom kind makes of objects in another version than `to`, as many of
-/// them. Nothing else of an object changes by that, but for labels and annotations.
+/// Calls the conversion webhook for objects in another version than `to`. The result has as many
+/// objects; of their metadata a webhook can only change labels and annotations.
 pub(crate) async fn call_webhook(
     converter: Option<&Arc<dyn Converter>>,
     to: &ResourceDefinition,
@@ -70,7 +71,8 @@ fn failed(object: &Value, why: &str) -> String {
     format!("conversion webhook for {}, Kind={} failed: {why}", named.api_version(), named.kind())
 }
 
-/// What was asked for, if it is that.
+/// Checks that a webhook returned the same object in the requested version, and restores its
+/// metadata.
 fn validate_converted(
     old: &Value,
     mut new: Value,
@@ -109,8 +111,8 @@ fn validate_converted(
     Ok(new)
 }
 
-/// Labels or annotations that a webhook has changed: what it returns may be stored and is read by
-/// others, like what users write.
+/// Validates labels or annotations that a webhook changed. They may be stored and are read by other
+/// clients, as if a user had written them.
 fn validate_strings(field: &str, changed: &Value) -> Result<(), String> {
     if !changed.is_object() {
         return Err(format!("invalid metadata.{field} in converted object: it is not a map"));
@@ -141,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    /// Renames a field, as webhooks in examples do.
+    /// A conversion that renames a field.
     #[derive(Debug)]
     struct Renames;
 

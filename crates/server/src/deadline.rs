@@ -1,4 +1,4 @@
-//! How long a request may take until its answer begins.
+//! The deadline of a request: how long it may take until its response begins.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use object::Status;
 
 use crate::{Query, request::RequestInfo};
 
-/// Parts of objects that are connected to, or followed, for as long as both sides want.
+/// Subresources that stream for as long as both sides want.
 const LONG: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
-/// Whether a request may go on for as long as both sides want.
+/// Whether a request is long-running, and so has no deadline.
 pub(crate) fn is_long_running(info: &RequestInfo) -> bool {
     matches!(&*info.verb, "watch" | "proxy")
         || info.is_resource && LONG.contains(&&*info.subresource)
         || !info.is_resource && info.path.starts_with("/debug/pprof/")
 }
 
-/// How long this request may take; `None`: as long as it wants. A client may ask for less than
-/// the `longest`, not for more.
+/// How long this request may take; `None` for long-running requests. The `timeout` parameter can
+/// shorten the limit `longest`, not extend it.
 pub(crate) fn of(
     info: &RequestInfo,
     query: &Query,
@@ -36,7 +36,7 @@ pub(crate) fn of(
     Ok(Some(asked.map_or(longest, |asked| asked.min(longest))))
 }
 
-/// Whether what a client asks for is a time at all.
+/// Checks that the `timeout` parameter is a valid duration.
 pub(crate) fn check(info: &RequestInfo, query: &Query) -> Result<(), Status> {
     of(info, query, Duration::MAX).map(drop)
 }

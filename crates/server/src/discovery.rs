@@ -1,5 +1,5 @@
-//! What the server serves, as clients ask for it: the old lists and the
-//! aggregated document.
+//! Discovery: the groups, versions and resources that the server serves, as the unaggregated lists
+//! and as the aggregated document.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 const AGGREGATED_CBOR: &str =
     "application/cbor;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// `None` if that is no path of discovery.
+/// Answers a discovery request; `None` if the path is not one of discovery.
 pub(crate) fn answer(
     server: &Server,
     path: &str,
@@ -47,7 +47,7 @@ pub(crate) fn answer(
         ["apis", group, version] => resources(&kinds, group, version)?,
         _ => return None,
     };
-    // Lists of groups are read by any method.
+    // The list of groups and a single group answer any method.
     let routed = parts[0] == "api" || parts.len() == 3;
     if routed && request.head.method != Method::GET {
         return Some(Err(no_method()));
@@ -70,7 +70,7 @@ pub(crate) fn answer(
     }))
 }
 
-/// Whether any of our forms is good.
+/// Whether the client accepts `application/*`.
 fn takes_any(headers: &HeaderMap) -> bool {
     let all = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut clauses = all.flat_map(|value| value.split(','));
@@ -84,7 +84,7 @@ fn wants_aggregated(headers: &HeaderMap) -> bool {
     has("as=APIGroupDiscoveryList") && has("g=apidiscovery.k8s.io") && has("v=v2")
 }
 
-/// Groups in the order of discovery, each with its versions.
+/// Groups in discovery order, each with its versions.
 fn by_group(kinds: &[ServedResource]) -> Vec<(&'static str, Vec<&'static str>)> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for served in kinds {
@@ -210,7 +210,7 @@ fn resources(kinds: &[ServedResource], group: &str, version: &str) -> Option<Val
     Some(list)
 }
 
-/// The group of a subresource's kind, where it is not the resource's own.
+/// The group of a subresource's kind, if it differs from that of the resource.
 fn group_of(kind: &str) -> Option<(&'static str, &'static str)> {
     match kind {
         "Scale" => Some(("autoscaling", "v1")),
@@ -220,7 +220,8 @@ fn group_of(kind: &str) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Tells clients whether two servers store a kind alike.
+/// The storage version hash. Clients use it to see whether two servers store a kind in the same
+/// version.
 fn hash(served: &ServedResource) -> String {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     let kind = served.internal.names.kind;
@@ -230,7 +231,7 @@ fn hash(served: &ServedResource) -> String {
     STANDARD.encode(&digest.as_ref()[..8])
 }
 
-/// The aggregated document: all groups whose name `is` right, with all in them.
+/// The aggregated document: all groups that `is` accepts, with their versions and resources.
 fn document(kinds: &[ServedResource], others: &[RemoteGroup], is: impl Fn(&str) -> bool) -> Value {
     let groups = by_group(kinds).into_iter().filter(|(group, _)| is(group));
     let items = groups.map(|(group, versions)| {
@@ -263,7 +264,7 @@ fn document(kinds: &[ServedResource], others: &[RemoteGroup], is: impl Fn(&str) 
     list
 }
 
-/// A document that clients may keep.
+/// Replies with a document that clients can cache by its ETag.
 fn kept(headers: &HeaderMap, form: MediaTypeOptions, document: &Value) -> Reply {
     let (media_type, bytes) = match form.format {
         Encoding::Cbor => (AGGREGATED_CBOR, cbor::encode_document(None, document)),
@@ -287,7 +288,7 @@ fn aggregated(served: &ServedResource) -> Value {
     };
     let mut entry = Value::object();
     entry["resource"] = names.plural.into();
-    // Empty: as the resource itself.
+    // Empty group and version: those of the resource.
     entry["responseKind"] = kind("", "", names.kind);
     entry["scope"] = if definition.is_namespaced() { "Namespaced" } else { "Cluster" }.into();
     entry["singularResource"] = names.singular.into();
@@ -316,7 +317,7 @@ fn aggregated(served: &ServedResource) -> Value {
     entry
 }
 
-/// A group that others serve, as they describe it.
+/// An aggregated group, as its extension API server describes it.
 fn remote_group(group: &RemoteGroup) -> Value {
     let mut item = Value::object();
     item["metadata"]["name"] = group.name.as_str().into();

@@ -1,4 +1,4 @@
-//! Lets connections go on while one request computes.
+//! Keeps Tokio's I/O driver running while a request computes.
 //!
 //! A worker of Tokio that waited for I/O and finds a single task ready runs it without waking
 //! another worker. As long as that task computes, no worker waits for I/O: the server accepts
@@ -18,10 +18,10 @@ use std::{
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tracing::warn;
 
-/// For so long at most nobody waits for I/O.
+/// The longest time for which no worker polls for I/O.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Counts the requests in flight, and owns the thread that wakes the runtime meanwhile.
+/// Counts the requests in flight, and owns the thread that wakes the runtime while there are some.
 #[derive(Debug, Default)]
 pub(crate) struct DriverWatch {
     state: Arc<State>,
@@ -34,12 +34,12 @@ struct State {
     is_stopped: AtomicBool,
 }
 
-/// A request that is being answered.
+/// A request in flight, counted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct RequestInFlight(Arc<State>);
 
 impl DriverWatch {
-    /// Call it inside the runtime that answers the request.
+    /// Counts a request. Must be called inside the runtime that handles it.
     pub(crate) fn enter(&self) -> RequestInFlight {
         if self.state.in_flight.fetch_add(1, Ordering::Relaxed) == 0
             && let Some(thread) = self.thread.get_or_init(|| start(self.state.clone()))
@@ -65,7 +65,7 @@ impl Drop for RequestInFlight {
     }
 }
 
-/// `None`: the runtime has one thread, or there is no thread to be had.
+/// Starts the thread; `None` if the runtime has a single thread, or no thread can be started.
 fn start(state: Arc<State>) -> Option<Thread> {
     let runtime = Handle::try_current().ok()?;
     if runtime.runtime_flavor() != RuntimeFlavor::MultiThread {
@@ -99,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers `p`; at `b` computes, in the worker, until the test lets it end.
+    /// Answers `p` with a response. At `b` it computes, in the worker, until the test releases it.
     async fn serve(listener: TcpListener, release: mpsc::Receiver<()>) {
         let watch = DriverWatch::default();
         let mut release = Some(release);

@@ -1,8 +1,8 @@
-//! Objects as bytes, made once and shared by all who read, list or watch them in the
-//! same form.
+//! Cache of encoded objects. An object is encoded once, and the bytes are shared by all gets, lists
+//! and watches in the same format.
 //!
 //! ```text
-//!  JSON       "metadata":{"resourceVersion":"7",…},"spec":…}      what names the kind stands before it
+//!  JSON       "metadata":{"resourceVersion":"7",…},"spec":…}      kind and apiVersion are written before it
 //!  protobuf   the message                                        without its envelope
 //! ```
 
@@ -20,19 +20,21 @@ use store::Version;
 
 use crate::{ServedResource, negotiate::Encoding, respond::to_response_object};
 
-/// As much is kept twice at most: what is used, and what was used before.
+/// Size of a cache generation in bytes. There are two, so the cache holds twice as much at most.
 const KEPT: usize = 24 << 20;
-/// Larger ones are not kept.
+/// Larger encodings are not cached.
 const LARGEST: usize = 256 << 10;
-/// What keeping takes besides.
+/// Estimated memory that an entry needs in addition to its bytes.
 const OVERHEAD: usize = 160;
 
+/// Cache of encoded objects.
 #[derive(Default)]
 pub(crate) struct EncodingCache {
     shelves: Mutex<CacheGenerations>,
 }
 
-/// What was not asked for while `used` filled up is forgotten.
+/// The two generations of the cache. When `used` is full it becomes `before`; entries of the old
+/// `before` that were not read meanwhile are dropped.
 #[derive(Default)]
 struct CacheGenerations {
     used: Shelf,
@@ -40,9 +42,11 @@ struct CacheGenerations {
     weight: usize,
 }
 
+/// One generation of the cache.
 type Shelf = HashMap<Key, CachedEncoding, BuildHasherDefault<Mix>>;
 
-/// Addresses and revisions are spread by one multiplication each; nobody outside chooses them.
+/// Hasher with one multiplication per word. Collision attacks are no concern: keys are addresses
+/// and revisions, which clients cannot choose.
 #[derive(Default)]
 struct Mix(u64);
 
@@ -68,19 +72,21 @@ impl Hasher for Mix {
     }
 }
 
-/// What bytes depend on.
+/// Cache key: everything that the bytes depend on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     version: usize,
     definition: usize,
-    /// Of a deleted object it is later than its own.
+    /// The resourceVersion to encode. In a DELETED event it is newer than that of the object.
     revision: u64,
     format: Encoding,
 }
 
+/// A cache entry.
 struct CachedEncoding {
     bytes: Bytes,
-    /// As long as these are held, their addresses belong to nothing else.
+    /// Weak references keep the allocations alive, so that their addresses, used as key, are not
+    /// reused.
     version: Weak<Version<Value>>,
     _definition: Weak<ResourceDefinition>,
 }
@@ -92,7 +98,7 @@ impl fmt::Debug for EncodingCache {
 }
 
 impl EncodingCache {
-    /// The bytes of a stored object: those that another reader has made, or new ones.
+    /// Encodes a stored object, or returns the bytes from the cache.
     pub(crate) fn encode(
         &self,
         served: &ServedResource,
@@ -100,7 +106,7 @@ impl EncodingCache {
         revision: u64,
         version: &Arc<Version<Value>>,
     ) -> Bytes {
-        // What only this reader has is not found again.
+        // An object that only this reader refers to would not be found in the cache again.
         if served.needs_conversion_webhook() || Arc::strong_count(version) == 1 {
             return encode(served, format, revision, &version.object).into();
         }
@@ -113,7 +119,7 @@ impl EncodingCache {
         bytes
     }
 
-    /// The same of several at once, each given to `take` in turn.
+    /// Encodes several objects; calls `take` with the bytes of each, in order.
     pub(crate) fn encode_all(
         &self,
         served: &ServedResource,
@@ -123,7 +129,7 @@ impl EncodingCache {
     ) {
         let mut rest = versions;
         while let [next, more @ ..] = rest {
-            // Those that are there are taken from the shelf where they stand.
+            // A run of cached objects is passed on under one lock.
             rest = if served.needs_conversion_webhook() {
                 rest
             } else {
@@ -136,7 +142,8 @@ impl EncodingCache {
         }
     }
 
-    /// Gives what is there up to the first that is not. What is left begins with that.
+    /// Calls `take` for the cached objects up to the first that is not cached; returns the rest,
+    /// which begins with that one.
     fn shelved<'a>(
         &self,
         served: &ServedResource,
@@ -152,15 +159,15 @@ impl EncodingCache {
         &versions[missing.unwrap_or(versions.len())..]
     }
 
-    /// Forgets the bytes that nobody has read since the last but one call, and those of objects
-    /// that are no more.
+    /// Drops the bytes that were not read since the last but one call, and those of objects that no
+    /// longer exist.
     pub(crate) fn trim(&self) {
         let (mut used, unread) = {
             let mut shelves = self.shelves();
             shelves.weight = 0;
             (std::mem::take(&mut shelves.used), std::mem::take(&mut shelves.before))
         };
-        // Nobody waits for this; who comes meanwhile makes some bytes again.
+        // The lock is not held here: readers do not wait, and at worst encode some objects again.
         drop(unread);
         used.retain(|_, piece| piece.version.strong_count() > 0);
         used.shrink_to_fit();
@@ -170,7 +177,7 @@ impl EncodingCache {
         }
     }
 
-    /// How many bytes are kept.
+    /// Size of the cache in bytes.
     pub(crate) fn held(&self) -> usize {
         let shelves = self.shelves();
         let pieces = shelves.used.values().chain(shelves.before.values());
@@ -231,7 +238,7 @@ impl CachedEncoding {
     }
 }
 
-/// Writes what names the kind of an object, in JSON: the bytes of the object follow.
+/// Writes the opening brace, kind and apiVersion of an object in JSON; its cached bytes follow.
 pub(crate) fn write_kind(served: &ServedResource, out: &mut Vec<u8>) {
     let names = &served.definition.names;
     out.extend_from_slice(b"{\"kind\":\"");
@@ -241,7 +248,7 @@ pub(crate) fn write_kind(served: &ServedResource, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\",");
 }
 
-/// The bytes of a stored object, with its revision and without its kind.
+/// Encodes a stored object with its resourceVersion, without its kind.
 fn encode(served: &ServedResource, format: Encoding, revision: u64, object: &Value) -> Vec<u8> {
     if format == Encoding::Protobuf {
         return protobuf::encode(
@@ -259,7 +266,7 @@ fn encode(served: &ServedResource, format: Encoding, revision: u64, object: &Val
     out
 }
 
-/// The fields of a tree, its metadata first, up to the last brace.
+/// Writes the fields of an object up to and including the closing brace, metadata first.
 fn write(revision: u64, object: &Value, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\"metadata\":{\"resourceVersion\":\"");
     out.extend_from_slice(revision.to_string().as_bytes());

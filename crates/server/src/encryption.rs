@@ -1,12 +1,12 @@
-//! Values at rest, encrypted as an `EncryptionConfiguration` says.
+//! Encryption at rest, as configured by an `EncryptionConfiguration`.
 //!
-//! A stored value begins with who encrypted it, so that several providers can be read
-//! while the first of them writes:
+//! A stored value begins with a prefix that names its provider and key, so that several providers
+//! can be read while the first of them writes:
 //!
 //! ```text
 //!  k8s:enc:secretbox:v1:key2:… nonce, tag, text     the first provider, its first key
 //!  k8s:enc:aescbc:v1:key1:…    vector, text         still readable
-//!  k8s:enc:kms:v2:name:…       key, text            by a key that somebody else keeps
+//!  k8s:enc:kms:v2:name:…       key, text            encrypted with a key from a KMS
 //!  k8s\0…                      plain                 readable while `identity` is in the list
 //! ```
 
@@ -27,10 +27,10 @@ pub use self::config::EncryptionConfig;
 use self::{ciphers::Cipher, kms::Kms};
 use crate::Transformer;
 
-/// What every encrypted value begins with.
+/// The prefix of every encrypted value.
 const MARK: &[u8] = b"k8s:enc:";
 
-/// Where a kind is stored, and what it is called: `secrets` or `deployments.apps`.
+/// The storage prefix of a kind, and its resource and group: `secrets` or `deployments.apps`.
 #[derive(Clone, Debug)]
 pub struct ResourceLocation {
     pub prefix: String,
@@ -38,8 +38,7 @@ pub struct ResourceLocation {
     pub group: String,
 }
 
-/// The transform that an `EncryptionConfiguration` asks for. It can be given another
-/// while it is in use.
+/// Encrypts and decrypts stored values. Its configuration can be replaced while it is in use.
 #[derive(Debug)]
 pub struct EncryptionTransformer {
     places: Vec<ResourceLocation>,
@@ -47,29 +46,30 @@ pub struct EncryptionTransformer {
 }
 
 impl EncryptionTransformer {
+    /// A transformer for the given resources.
     pub fn new(config: &EncryptionConfig, places: Vec<ResourceLocation>) -> Arc<Self> {
         let rules = RwLock::new(ProviderRules::new(config, &places));
         Arc::new(Self { places, rules })
     }
 
-    /// From now on values are written and read by `config`.
+    /// Replaces the configuration.
     pub fn replace(&self, config: &EncryptionConfig) {
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) =
             ProviderRules::new(config, &self.places);
     }
 
-    /// Whether keys are kept by somebody else.
+    /// Whether some provider is a KMS.
     pub fn uses_kms(&self) -> bool {
         !self.rules.read().unwrap_or_else(PoisonError::into_inner).kms.is_empty()
     }
 
-    /// Why values cannot be written: a KMS that does not answer.
+    /// Why values cannot be written: the error of a KMS plugin.
     pub fn health(&self) -> Result<(), String> {
         let kms = self.rules.read().unwrap_or_else(PoisonError::into_inner).kms.clone();
         kms.iter().try_for_each(|kms| kms.health())
     }
 
-    /// The places whose values are written encrypted.
+    /// The resources whose values are written encrypted.
     pub fn encrypted(&self) -> Vec<ResourceLocation> {
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         let writes = |place: &&ResourceLocation| {
@@ -85,7 +85,7 @@ impl EncryptionTransformer {
         if let Some(chain) = known {
             return Some(chain.clone());
         }
-        // A custom kind: its path is its group and its plural.
+        // A custom resource is stored below its group and plural.
         let mut parts = path.split('/');
         let (group, resource) = (parts.next()?, parts.next()?);
         let custom = group.contains('.').then(|| rules.find(resource, group)).flatten();
@@ -110,11 +110,11 @@ impl Transformer for EncryptionTransformer {
     }
 }
 
-/// Which providers each kind has.
+/// The providers of each resource.
 #[derive(Debug, Default)]
 struct ProviderRules {
     by_prefix: HashMap<String, Arc<ProviderChain>>,
-    /// As they are written: `secrets`, `*.apps`, `*.*`.
+    /// Names as in the configuration: `secrets`, `*.apps`, `*.*`.
     by_name: Vec<(String, Arc<ProviderChain>)>,
     kms: Vec<Arc<Kms>>,
 }
@@ -135,7 +135,7 @@ impl ProviderRules {
         this
     }
 
-    /// The first that means the kind.
+    /// The providers of the first entry that matches the resource.
     fn find(&self, resource: &str, group: &str) -> Option<&Arc<ProviderChain>> {
         let means = |name: &str| match name.split_once('.') {
             None => group.is_empty() && name == resource,
@@ -147,7 +147,7 @@ impl ProviderRules {
     }
 }
 
-/// Providers in their order: the first writes, all of them read.
+/// The providers of a resource: the first encrypts, all of them decrypt.
 struct ProviderChain(Vec<Cipher>);
 
 impl ProviderChain {
@@ -184,7 +184,7 @@ impl ProviderChain {
     }
 }
 
-/// Keys are not for logs.
+/// Omits the keys, which must not be logged.
 impl fmt::Debug for ProviderChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.iter().map(Cipher::prefix)).finish()

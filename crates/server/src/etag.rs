@@ -1,4 +1,5 @@
-//! Documents that clients keep: each has a tag, and who has it already is told so.
+//! Responses with an ETag, for documents that clients cache: a client that has the current one gets
+//! 304.
 
 use bytes::Bytes;
 use http::{
@@ -8,12 +9,12 @@ use http::{
 
 use crate::{Reply, codec::hex, respond::raw};
 
-/// A document by its content.
+/// The ETag of a document: the SHA-512 of its content.
 pub(crate) fn tag(bytes: &[u8]) -> String {
     hex(ring::digest::digest(&ring::digest::SHA512, bytes).as_ref()).to_uppercase()
 }
 
-/// The document, unless the client has it.
+/// Replies with the document, or with 304 if the client has it.
 pub(crate) fn etag_response(
     headers: &HeaderMap,
     media_type: &'static str,
@@ -37,7 +38,7 @@ pub(crate) fn etag_response(
     reply
 }
 
-/// No form of a document is one that the client takes.
+/// The 406 response of a document that has none of the accepted media types.
 pub(crate) fn not_acceptable_response() -> Reply {
     let mut reply = raw(406, "", Bytes::new());
     reply.headers_mut().remove(CONTENT_TYPE);

@@ -1,6 +1,6 @@
-//! Work of a request that may keep a thread busy for long: compiling expressions and patterns,
-//! checking large objects by them. It is limited, it runs beside the workers that handle other
-//! requests, and only a few do so at a time.
+//! Runs CPU-intensive work of a request: compiling CEL expressions and regular expressions, and
+//! validating large objects with them. The work has a budget, runs outside the async workers that
+//! handle other requests, and only a few requests do it at a time.
 
 use std::{sync::LazyLock, thread::available_parallelism};
 
@@ -13,13 +13,14 @@ use tokio::{
 
 use crate::turns;
 
-/// At least half of the processors stay with other requests.
+/// At least half of the processors are left for other requests.
 static RUNNING: LazyLock<Semaphore> = LazyLock::new(|| {
     let processors = available_parallelism().map_or(1, usize::from);
     Semaphore::new((processors / 2).max(1))
 });
 
-/// Does the work within what one request may spend; beside the workers if it is `expensive`.
+/// Runs `work` within the budget of one request; with `block_in_place` and a concurrency limit if
+/// it is `expensive`.
 pub async fn run<T>(expensive: bool, work: impl FnOnce() -> T) -> T {
     if !expensive {
         return work_budget::within(work_budget::REQUEST, work);
@@ -28,7 +29,7 @@ pub async fn run<T>(expensive: bool, work: impl FnOnce() -> T) -> T {
     aside(|| work_budget::within(work_budget::REQUEST, work))
 }
 
-/// Does the work while others take over what this thread had to do.
+/// Runs blocking work; the runtime moves the other tasks of this worker to another thread.
 pub fn aside<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => {

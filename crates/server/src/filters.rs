@@ -1,4 +1,4 @@
-//! What every request passes before it is routed, in this order.
+//! The filter chain that every request passes before it is routed.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use crate::{
     audit::LatencyBreakdown, deadline, impersonate::impersonate, turns,
 };
 
-/// What the filters found out.
+/// A request that passed the filters.
 #[derive(Debug)]
 pub(crate) struct FilteredRequest {
     pub(crate) info: RequestInfo,
     pub(crate) query: Query,
     pub(crate) asker: Caller,
-    /// Held while the request is handled.
+    /// The seat of API Priority and Fairness, held while the request is handled.
     pub(crate) seat: Seat,
 }
 
-/// Who was stopped by a filter, and why.
+/// A request that a filter rejected, and the Status it is answered with.
 #[derive(Debug)]
 pub(crate) struct RejectedRequest {
     pub(crate) status: Status,
@@ -32,33 +32,34 @@ pub(crate) struct RejectedRequest {
     pub(crate) asker: Caller,
 }
 
-/// Who asks, and what was found of it.
+/// The caller of a request, as established by the filters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Caller {
-    /// Who has shown who he is; `None` if nobody has.
+    /// The authenticated user; `None` if authentication failed.
     pub(crate) authenticated: Option<UserInfo>,
-    /// As whom he acts, if as another, and the narrow right that lets him.
+    /// The impersonated user, and the verb of constrained impersonation that permitted it.
     pub(crate) impersonated: Option<(UserInfo, Text)>,
-    /// Whether he may, and why.
+    /// The authorization decision and its reason.
     pub(crate) decision: Option<(bool, String)>,
-    /// How long it took to find out.
+    /// Latency of each filter, for the audit event.
     pub(crate) latency: LatencyBreakdown,
 }
 
 impl Caller {
-    /// Whether nobody is known to ask.
+    /// Whether the caller is unauthenticated or anonymous.
     pub(crate) fn is_nobody(&self) -> bool {
         self.authenticated.as_ref().is_none_or(|user| user.name == "system:anonymous")
     }
 
-    /// As whom the request is handled.
+    /// The user that the request is handled as: the impersonated one, if there is one.
     pub(crate) fn effective_user(&self) -> UserInfo {
         let acting = self.impersonated.as_ref().map(|(user, _)| user);
         acting.or(self.authenticated.as_ref()).cloned().unwrap_or_default()
     }
 }
 
-/// request info → authenticate → impersonate → take a seat → authorize
+/// Runs the filter chain: request info → authentication → impersonation → seat of API Priority and
+/// Fairness → authorization.
 pub(crate) async fn run_filters(
     server: &Server,
     head: &Parts,
@@ -73,7 +74,7 @@ pub(crate) async fn run_filters(
     }
 }
 
-/// The same, as it goes.
+/// Runs the filters. What they find is in `asker`, even if one of them rejects the request.
 async fn filter_request(
     server: &Server,
     head: &Parts,
@@ -116,7 +117,7 @@ async fn filter_request(
     Ok(seat)
 }
 
-/// Notes how long a filter took.
+/// Records the latency of a filter in the metrics and for the audit event.
 fn record_filter_latency(
     server: &Server,
     asker: &mut Caller,
@@ -147,6 +148,7 @@ async fn authenticate(server: &Server, head: &Parts, peer: &Peer) -> Result<User
     Err(Status::unauthorized())
 }
 
+/// Checks that a user may do this; the error is the Forbidden status.
 pub(crate) async fn authorize(
     server: &Server,
     user: &UserInfo,
@@ -156,7 +158,8 @@ pub(crate) async fn authorize(
     decided.map(drop).map_err(|why| forbidden(user, attributes, &why))
 }
 
-/// Why somebody may, or may not. The first opinion decides; nobody's opinion is no.
+/// The authorization decision: the reason if it is allowed, or the reasons why it is not. The first
+/// authorizer with an opinion decides; if none has one, the request is denied.
 pub async fn authorization_decision(
     server: &Server,
     user: &UserInfo,
@@ -177,6 +180,7 @@ pub async fn authorization_decision(
     Err(reasons.join("\n"))
 }
 
+/// The Forbidden status for a denied request, with upstream's message.
 pub(crate) fn forbidden(user: &UserInfo, attributes: &Attributes, reason: &str) -> Status {
     let Attributes { verb, group, resource, subresource, namespace, name, path, .. } = attributes;
     let user = &user.name;
@@ -199,8 +203,8 @@ pub(crate) fn forbidden(user: &UserInfo, attributes: &Attributes, reason: &str) 
     Status::forbidden(ResourceRef { group, resource, name }, &why)
 }
 
-/// How many requests are handled at once. Leases, node status and administrators
-/// have seats that nobody else can take, so that a flood does not lose the nodes.
+/// Limits the requests in flight where API Priority and Fairness is off. Leases, node status and
+/// `system:masters` have reserved seats, so that a flood of requests does not make nodes unready.
 #[derive(Debug)]
 pub(crate) struct InFlightLimiter {
     reads: Arc<Semaphore>,

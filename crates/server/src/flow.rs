@@ -1,4 +1,4 @@
-//! Whose turn it is when more is asked than can be done at once.
+//! Interface of API Priority and Fairness.
 
 use std::{fmt, future::Future, pin::Pin};
 
@@ -6,11 +6,12 @@ use object::{Status, Text};
 
 use crate::{RequestInfo, UserInfo};
 
-/// The right to be handled now. It ends when it is dropped.
+/// A seat of a priority level: permission to execute the request now. Dropping it releases the
+/// seat.
 pub struct Seat {
-    /// The uids of the flow schema and of the priority level, as answers name them.
+    /// The uids of the FlowSchema and of the PriorityLevelConfiguration, for the response headers.
     pub classification: Option<(Text, Text)>,
-    /// What the seat holds.
+    /// Releases the seat when dropped.
     pub guard: Option<Box<dyn Send>>,
 }
 
@@ -20,9 +21,10 @@ impl fmt::Debug for Seat {
     }
 }
 
+/// Resolves once a seat is assigned, or the request is rejected.
 pub type SeatFuture<'a> = Pin<Box<dyn Future<Output = Result<Seat, Status>> + Send + 'a>>;
 
-/// Gives seats, at once or after a while; or refuses, so that the caller comes back later.
+/// Assigns seats to requests, at once or after queueing; or rejects a request with 429.
 pub trait FlowControl: fmt::Debug + Send + Sync {
     fn acquire_seat<'a>(&'a self, user: &'a UserInfo, info: &'a RequestInfo) -> SeatFuture<'a>;
 }

@@ -1,4 +1,4 @@
-//! Whether the server is well, as a whole and check by check.
+//! Health checks: `/livez`, `/readyz` and `/healthz`, as a whole and by check.
 
 use std::{
     collections::BTreeSet,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::{Query, Reply, metrics::Metrics, respond::raw};
 
-/// One thing that must hold. `Err` says why it does not.
+/// A named health check. `Err` is the reason of a failure.
 #[derive(Clone)]
 pub struct HealthCheck {
     pub name: &'static str,
@@ -16,14 +16,14 @@ pub struct HealthCheck {
     pub check: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
 }
 
-/// What a check that fails says of the server.
+/// The endpoints that a check belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeScope {
-    /// That it should be left alone for now.
+    /// Only `/readyz`: clients should be sent elsewhere while it fails.
     Readyz,
-    /// That it should be restarted.
+    /// `/livez` and `/healthz`: the server should be restarted if it fails.
     Livez,
-    /// Both.
+    /// All of them.
     All,
 }
 
@@ -42,7 +42,7 @@ impl HealthCheck {
         Self { name, says, check: Arc::new(check) }
     }
 
-    /// Whether it is asked below `root`: livez, readyz or healthz.
+    /// Whether the check is part of `root`: livez, readyz or healthz.
     pub(crate) fn runs_for(&self, root: &str) -> bool {
         self.says != if root == "readyz" { ProbeScope::Livez } else { ProbeScope::Readyz }
     }
@@ -50,8 +50,8 @@ impl HealthCheck {
 
 const ROOTS: [&str; 3] = ["livez", "readyz", "healthz"];
 
-/// Runs every check that nobody has run yet, so that `/metrics/slis` of a server that is not probed
-/// is not empty.
+/// Runs every check that has never run, so that `/metrics/slis` is not empty on a server that no
+/// client probes.
 pub(crate) fn run_unobserved(checks: &[HealthCheck], metrics: &Metrics) {
     for root in ROOTS {
         for check in checks.iter().filter(|check| check.runs_for(root)) {
@@ -62,7 +62,7 @@ pub(crate) fn run_unobserved(checks: &[HealthCheck], metrics: &Metrics) {
     }
 }
 
-/// Answers `/livez`, `/readyz`, `/healthz` and what is below them.
+/// Answers `/livez`, `/readyz`, `/healthz` and the paths of single checks below them.
 pub(crate) fn answer(
     checks: &[HealthCheck],
     path: &str,

@@ -1,5 +1,6 @@
-//! Connections on which both ends agreed on HTTP/2: what does not begin with its preface is closed
-//! without a word. Elsewhere the first bytes decide, and what is no HTTP/2 is answered as HTTP/1.1.
+//! Checks the HTTP/2 connection preface where ALPN negotiated HTTP/2: a connection that does not
+//! start with it is closed. On other connections the first bytes decide, and whatever is not HTTP/2
+//! is served as HTTP/1.1.
 
 use std::{
     io::{self, IoSlice},
@@ -11,16 +12,16 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// A connection whose preface was read, and is read again by who serves it.
+/// A connection whose preface was checked, and is returned again by the first reads.
 #[derive(Debug)]
 pub(crate) struct Prefaced<S> {
     inner: S,
-    /// What is still to be read of the preface.
+    /// The rest of the preface that is still to be returned.
     left: &'static [u8],
 }
 
 impl<S: AsyncRead + Unpin> Prefaced<S> {
-    /// Reads the preface; fails with the first byte that differs.
+    /// Reads the preface; fails at the first byte that differs.
     pub(crate) async fn accept(mut inner: S) -> io::Result<Self> {
         let (mut read, mut come) = ([0; PREFACE.len()], 0);
         while come < PREFACE.len() {

@@ -1,5 +1,5 @@
-//! What is said to every caller, whatever is asked: who may read the answer in a
-//! browser, that TLS is meant to stay, and when a connection has lived long enough.
+//! HTTP behaviour that is independent of the request: CORS, HSTS, and closing connections at random
+//! (GOAWAY) so that clients rebalance.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header, request::Parts};
 use regex::Regex;
@@ -10,26 +10,27 @@ const METHODS: &str = "POST, GET, OPTIONS, PUT, DELETE, PATCH";
 const HEADERS: &str = "Content-Type, Content-Length, Accept-Encoding, X-CSRF-Token, Authorization, \
                        X-Requested-With, If-Modified-Since";
 
+/// CORS, HSTS and GOAWAY settings.
 #[derive(Clone, Debug, Default)]
 pub struct HttpPolicy {
-    /// From where pages may call; nobody's may if there is none.
+    /// Allowed CORS origins; empty disables CORS.
     pub origins: Vec<Regex>,
-    /// The directives of Strict-Transport-Security; empty: it is not sent.
+    /// The directives of the Strict-Transport-Security header; empty: it is not sent.
     pub hsts_directives: Vec<String>,
-    /// How likely a request is the last of its connection, so that clients spread
-    /// over servers anew.
+    /// The probability that a request is the last of its HTTP/2 connection, so that clients
+    /// reconnect and spread over the servers.
     pub goaway_chance: f64,
 }
 
 impl HttpPolicy {
-    /// Where the page is from that calls, if it may.
+    /// The origin of a CORS request, if it is allowed.
     pub(crate) fn origin(&self, head: &Parts) -> Option<HeaderValue> {
         let origin = head.headers.get(header::ORIGIN)?;
         let text = origin.to_str().ok()?;
         self.origins.iter().any(|own| own.is_match(text)).then(|| origin.clone())
     }
 
-    /// The answer to a browser that asks whether it may ask.
+    /// The response to a CORS preflight request.
     pub(crate) fn preflight(head: &Parts, origin: Option<&HeaderValue>) -> Option<Reply> {
         (origin.is_some() && head.method == Method::OPTIONS).then(|| {
             let mut reply = raw(204, "", Vec::new());
@@ -38,6 +39,7 @@ impl HttpPolicy {
         })
     }
 
+    /// Adds the CORS and HSTS headers to a response.
     pub(crate) fn add_headers(&self, headers: &mut HeaderMap, origin: Option<HeaderValue>) {
         if let Some(origin) = origin {
             headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
@@ -58,7 +60,7 @@ impl HttpPolicy {
         }
     }
 
-    /// Whether this request is the last of its connection.
+    /// Whether the connection is closed after this request.
     pub(crate) fn should_go_away(&self) -> bool {
         self.goaway_chance > 0.0 && random_fraction() < self.goaway_chance
     }

@@ -1,6 +1,6 @@
-//! Headers that say who calls, or as whom. Names may be any text, as Go reads them. What is no
-//! text is an error and never the same as a header that is not there: a request must not run as
-//! somebody else because the one who is meant cannot be read.
+//! Reads headers that name a user: those of authenticating proxies and of impersonation. Values may
+//! be any UTF-8 text, as in Go. An unreadable value is an error, and never treated like a missing
+//! header: a request must not run as another user because the intended name cannot be read.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
 
 use crate::query::extra_key;
 
-/// A header that is there and says nothing that could be used.
+/// Why a header cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
     #[error("the header {0:?} is not valid UTF-8 or has control characters")]
@@ -19,7 +19,7 @@ pub enum Unusable {
     Empty(String),
 }
 
-/// The value of a header that can have only one.
+/// The value of a header that may occur once.
 pub fn single<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Unusable> {
     let mut values = headers.get_all(name).iter();
     let first = values.next().map(|value| text(name, value)).transpose()?;
@@ -34,8 +34,8 @@ pub fn values<'a>(headers: &'a HeaderMap, name: &str) -> Result<Vec<&'a str>, Un
     headers.get_all(name).iter().map(|value| text(name, value)).collect()
 }
 
-/// The values of all headers whose names begin with `prefix`, in lower case, by the rest of the
-/// name.
+/// Collects the values of all headers whose names begin with `prefix` (in lower case), by the rest
+/// of the name.
 pub fn extra(
     headers: &HeaderMap,
     prefix: &str,
@@ -57,8 +57,8 @@ fn text<'a>(name: &str, value: &'a HeaderValue) -> Result<&'a str, Unusable> {
     text.ok_or_else(|| Unusable::NoText(name.to_owned()))
 }
 
-/// The headers that proxies in front say in who calls. Nobody behind the filters sees them: who
-/// is called by this server would believe them as this server's own words.
+/// The headers in which authenticating proxies name the user. They are removed after
+/// authentication, because a server behind this one would trust them as sent by this server.
 #[derive(Clone, Debug)]
 pub struct IdentityHeaders {
     pub names: Vec<String>,
@@ -76,7 +76,7 @@ impl Default for IdentityHeaders {
 }
 
 impl IdentityHeaders {
-    /// These, and more of an administrator's choice.
+    /// Adds the headers that the administrator configured.
     #[must_use]
     pub fn and(mut self, names: &[&[String]], prefixes: &[String]) -> Self {
         let lower = |name: &String| name.to_ascii_lowercase();
@@ -85,7 +85,7 @@ impl IdentityHeaders {
         self
     }
 
-    /// Takes all credentials out of a request.
+    /// Removes all credentials, impersonation and proxy headers from a request.
     pub(crate) fn strip(&self, headers: &mut HeaderMap) {
         let is_one = |name: &HeaderName| {
             *name == AUTHORIZATION

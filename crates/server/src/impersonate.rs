@@ -1,7 +1,7 @@
-//! Somebody may act as another. The right to be anybody, whatever he then does, is an old and
-//! wide one (`impersonate`). Narrower rights say whom one may be (`impersonate:MODE`), and what
-//! one may do as such a one (`impersonate-on:MODE:VERB`): a node, the node that a service
-//! account's pod runs on, a service account, or a user.
+//! Impersonation. The legacy verb `impersonate` permits acting as a user without restriction.
+//! Constrained impersonation needs two permissions: whom to impersonate (`impersonate:MODE`), and
+//! what to do as that user (`impersonate-on:MODE:VERB`). The modes are: a node, the node that the
+//! service account's pod runs on, a service account, and any other user.
 
 use std::collections::BTreeMap;
 
@@ -18,17 +18,17 @@ use crate::{
 };
 
 const AUTHENTICATION: &str = "authentication.k8s.io";
-/// From so many on it is asked first whether all are allowed.
+/// With at least so many values, `*` is authorized first, to save requests to the authorizers.
 const MANY: usize = 4;
 
-/// Which rights are looked at.
+/// The impersonation modes, in the order in which they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ImpersonationMode {
     AssociatedNode,
     ArbitraryNode,
     ServiceAccount,
     UserInfo,
-    /// The old one.
+    /// Unrestricted, by the verb `impersonate`.
     Legacy,
 }
 
@@ -40,8 +40,8 @@ const MODES: [ImpersonationMode; 5] = [
     ImpersonationMode::Legacy,
 ];
 
-/// Who is handled instead of `user`, who wants to do what `asked` says, and the narrow right
-/// to be that one, if it was such a right.
+/// The user to impersonate and the verb that permitted it, which is empty for legacy impersonation;
+/// `None` if the request does not impersonate. `asked` returns the attributes of the request.
 pub(crate) async fn impersonate(
     server: &Server,
     head: &Parts,
@@ -62,8 +62,9 @@ pub(crate) async fn impersonate(
     Err(first.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
 }
 
-/// Whom the headers name; `None`: nobody else. Upstream takes an empty name for none, and the
-/// first of several; here both are errors, since either way somebody else was meant.
+/// The user that the headers name; `None` if there is none. Upstream treats an empty name as absent
+/// and uses the first of several; here both are errors, because the client meant to impersonate a
+/// user.
 fn requested_user(head: &Parts) -> Result<Option<UserInfo>, Status> {
     let read = || -> Result<(Option<&str>, UserInfo), Unusable> {
         let headers = &head.headers;
@@ -122,7 +123,7 @@ impl ImpersonationMode {
     }
 }
 
-/// One way to become another.
+/// Authorizes impersonation in one mode.
 struct ImpersonationCheck<'a> {
     server: &'a Server,
     user: &'a UserInfo,
@@ -244,7 +245,8 @@ impl ImpersonationCheck<'_> {
         if self.mode != ImpersonationMode::AssociatedNode {
             return authorize(self.server, self.user, attributes).await;
         }
-        // What is decided must hold for every node of the account: where it is must not count.
+        // The decision must not depend on the node that the service account's pod runs on, so the
+        // extra values are replaced by their keys.
         let mut user = self.user.clone();
         let keys = user.extra.keys().cloned().collect();
         let key = "authentication.kubernetes.io/associated-node-keys".to_owned();
@@ -252,7 +254,7 @@ impl ImpersonationCheck<'_> {
         authorize(self.server, &user, attributes).await
     }
 
-    /// The group in which users and groups are said to be.
+    /// The API group of the resources `users` and `groups` in this mode.
     fn group(&self) -> &'static str {
         if self.mode == ImpersonationMode::Legacy { "" } else { AUTHENTICATION }
     }
@@ -274,12 +276,12 @@ fn only_name(user: &UserInfo) -> bool {
     user.uid.is_empty() && user.groups.is_empty() && user.extra.is_empty()
 }
 
-/// The node whose kubelet has this name.
+/// The node name in the user name of a kubelet.
 fn node(name: &str) -> Option<&str> {
     name.strip_prefix("system:node:").filter(|node| dns1123_subdomain(node).is_empty())
 }
 
-/// Namespace and name of the service account that has this name.
+/// The namespace and name in the user name of a service account.
 fn account(name: &str) -> Option<(&str, &str)> {
     let (namespace, name) = name.strip_prefix("system:serviceaccount:")?.split_once(':')?;
     let is_one = dns1123_label(namespace).is_empty() && dns1123_subdomain(name).is_empty();
@@ -294,7 +296,7 @@ fn is_domain_prefixed(key: &str) -> bool {
     })
 }
 
-/// Somebody without a name, as Go prints them.
+/// Formats a user without a name as Go's `%#v` does.
 fn go_user(user: &UserInfo) -> String {
     let list = |values: Vec<&str>| match &*values {
         [] => "[]string(nil)".to_owned(),

@@ -1,8 +1,8 @@
-//! The API server's machinery: requests in, objects out, for any kind. It knows
-//! no kind by name; `apiserver` gives it the kinds, the identities and the rules.
+//! The generic API server: handles requests for any kind. It knows no kind by name; the crate
+//! `apiserver` provides the kinds, authenticators, authorizers and admission plugins.
 //!
 //! ```text
-//!  connection ─► filters (a const list) ─► route ─► registry::{create, update, patch, delete, get, list, watch}
+//!  connection ─► filters (run_filters)  ─► route ─► registry::{create, update, patch, delete, get, list, watch}
 //!                                             └──► handlers: subresources that are not objects
 //! ```
 

@@ -1,4 +1,4 @@
-//! Which objects a list or a watch is about, from where on, and as of when.
+//! List and watch options: selectors, pagination, and the resourceVersion to read at.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,9 +16,10 @@ use crate::{
     watch_body::{self, WatchParams},
 };
 
-/// How long a read waits for a revision that this server has not seen yet.
+/// How long a read waits for a resourceVersion that this server has not seen yet.
 const FRESHNESS_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Parses and validates the selectors of a list or watch request.
 pub(crate) fn selection(served: &ServedResource, request: &Request) -> Result<Selection, Status> {
     let query = &request.query;
     query.integer("timeoutSeconds")?;
@@ -63,7 +64,7 @@ pub(crate) fn selection(served: &ServedResource, request: &Request) -> Result<Se
     Ok(Selection { namespace, labels, fields })
 }
 
-/// Waits until this server has seen the revision that a client has heard of.
+/// Waits until this server's watch cache has reached a revision.
 pub(crate) async fn wait_until_fresh(served: &ServedResource, revision: u64) -> Result<(), Status> {
     let objects = served.objects()?;
     if let Ok(()) = tokio::time::timeout(FRESHNESS_TIMEOUT, objects.wait_for(revision)).await {
@@ -76,8 +77,8 @@ pub(crate) async fn wait_until_fresh(served: &ServedResource, revision: u64) -> 
     }
 }
 
-/// Where others write as well, waits for what they have written up to now: who asks for
-/// no revision gets the newest.
+/// Waits until the watch cache has everything that other API servers wrote to the same storage up
+/// to now, if the request has no resourceVersion: such a read must be consistent.
 pub(crate) async fn wait_for_latest(
     registry: &Registry,
     served: &ServedResource,
@@ -92,7 +93,7 @@ pub(crate) async fn wait_for_latest(
     Ok(())
 }
 
-/// Which part of a list, as of when.
+/// The page of a list: limit, continue token and revision.
 pub(crate) async fn page(
     served: &ServedResource,
     selection: &Selection,
@@ -102,7 +103,7 @@ pub(crate) async fn page(
     page_of(served, selection, query, limit).await
 }
 
-/// Which part of a collection is deleted. Without a limit it is the whole, in large pages.
+/// The page of a collection to delete. Without a limit it is the whole collection, in large pages.
 pub(crate) async fn deleted_page(
     served: &ServedResource,
     selection: &Selection,
@@ -128,7 +129,8 @@ async fn page_of(
             "specifying resource version is not allowed when using continue",
         ));
     }
-    // From its cache upstream answers whole, whatever the limit; what goes by itself has none.
+    // Upstream ignores the limit for resourceVersion 0, which is answered from the watch cache;
+    // resources with a TTL (events) have no watch cache.
     let cached = served.internal.ttl.is_none();
     let limit = if version == "0" && cached { 0 } else { limit };
     let shown = usize::try_from(limit).unwrap_or_default();
@@ -137,7 +139,8 @@ async fn page_of(
     }
     let revision = number(version)?;
     wait_until_fresh(served, revision).await?;
-    // A page at a revision is exact, as upstream reads it; one object by its name is no page.
+    // Like upstream, a page with a resourceVersion is read at exactly that revision; a single
+    // object selected by name is not paginated.
     let paged = matching.is_empty() && limit > 0 && path(served, selection).is_none();
     let exact = revision > 0 && (matching == "Exact" || paged);
     Ok(ListOptions { limit: shown, token, exact_revision: exact.then_some(revision) })
@@ -199,13 +202,13 @@ pub(crate) async fn watch(
     Ok(watch_body::reply(watch, terms))
 }
 
-/// Whether a resource version asks for the newest, or for what is at hand. A watch from there
-/// begins with what there is, though it does not say so.
+/// Whether a resourceVersion is unset or 0. A watch that starts there begins with synthetic ADDED
+/// events.
 fn is_any(version: &str) -> bool {
     matches!(version, "" | "0")
 }
 
-/// The number behind a resource version that somebody reads at; 0: any.
+/// Parses the resourceVersion of a list; 0 means any.
 fn number(text: &str) -> Result<u64, Status> {
     if text.is_empty() {
         return Ok(0);
@@ -219,6 +222,7 @@ fn number(text: &str) -> Result<u64, Status> {
     })
 }
 
+/// Validates the list options, as upstream does.
 fn check(query: &Query) -> Result<(), Status> {
     let said = |name| query.get(name).unwrap_or_default();
     let (matching, version) = (said("resourceVersionMatch"), said("resourceVersion"));
@@ -248,6 +252,7 @@ fn check(query: &Query) -> Result<(), Status> {
     refuse(&errs)
 }
 
+/// Validates the watch options, as upstream does.
 fn check_watch(query: &Query) -> Result<(), Status> {
     let matching = query.get("resourceVersionMatch").unwrap_or_default();
     let mut errs = ErrorList::default();

@@ -1,4 +1,4 @@
-//! Where connections come from: TLS, unix sockets, and pipes within the process.
+//! Listeners: TLS, unix sockets, and in-process pipes.
 
 use std::{
     io,
@@ -28,16 +28,16 @@ use crate::{
     turns::{Account, Turn},
 };
 
-/// So long a connection may be silent before it is asked whether it still lives.
+/// Idle time after which TCP keepalive probes are sent.
 const SILENT: Duration = Duration::from_secs(30);
-/// Milliseconds for which a client may take nothing of what is sent to it.
+/// TCP_USER_TIMEOUT in milliseconds: how long sent data may stay unacknowledged.
 const DEAF: u32 = 300_000;
-/// So many certificates may stand between that of a client and its CA.
+/// Maximum number of intermediate certificates of a client.
 const INTERMEDIATES: usize = 8;
-/// A handshake that takes longer is not meant.
+/// Timeout of the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// The certificates of a server, which may change while it runs.
+/// A TLS configuration that can be replaced while the server runs.
 #[derive(Clone, Debug)]
 pub struct ReloadableTls(Arc<RwLock<Arc<ServerConfig>>>);
 
@@ -46,7 +46,7 @@ impl ReloadableTls {
         Self(Arc::new(RwLock::new(config)))
     }
 
-    /// New connections see the new configuration.
+    /// Replaces the configuration for new connections.
     pub fn replace(&self, config: Arc<ServerConfig>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;
     }
@@ -56,18 +56,19 @@ impl ReloadableTls {
     }
 }
 
-/// A way in.
+/// A source of connections.
 #[derive(Debug)]
 pub enum Listener {
     Tls(TcpListener, ReloadableTls),
-    /// Whoever can open the socket is this user, if its process has this uid.
+    /// Every process with this uid that connects is authenticated as this user.
     Unix(UnixListener, Arc<UserInfo>, u32),
-    /// The other ends are in this process; `None`: they say who they are.
+    /// Connections from inside this process, authenticated as this user; with `None` their requests
+    /// carry credentials.
     Pipe(mpsc::Receiver<DuplexStream>, Option<Arc<UserInfo>>),
 }
 
 impl Server {
-    /// Takes connections until the server stops.
+    /// Accepts connections until the server stops.
     pub fn listen(self: &Arc<Self>, listening: Listener) {
         if matches!(listening, Listener::Tls(..)) {
             raise_limit();
@@ -153,7 +154,8 @@ impl Server {
     }
 }
 
-/// Who has gone without a word is found out, and who never reads.
+/// Enables keepalive and the user timeout, so that dead peers and peers that never read are
+/// detected.
 fn keep_alive(stream: &tokio::net::TcpStream) -> io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, SILENT)?;
@@ -162,7 +164,8 @@ fn keep_alive(stream: &tokio::net::TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Many connections take many files: as many as this process may ever have.
+/// Raises the soft limit of open files to the hard limit, because every connection needs a
+/// descriptor.
 fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
@@ -170,7 +173,8 @@ fn raise_limit() {
     }
 }
 
-/// A failure to accept is the machine's: too many files open, mostly. It passes.
+/// Handles the result of an accept. Errors are transient, mostly too many open files: waits a
+/// little.
 async fn accepted<T>(result: io::Result<T>) -> Option<T> {
     match result {
         Ok(connection) => Some(connection),

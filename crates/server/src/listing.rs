@@ -1,5 +1,5 @@
-//! A list as the body of an answer: its objects are encoded as it is sent, so that a
-//! list takes no more memory than what is on its way.
+//! The streamed body of a list. Objects are encoded while the body is sent, so that a large list
+//! needs little memory.
 
 use std::{
     io,
@@ -23,33 +23,35 @@ use crate::{
     negotiate::Encoding,
 };
 
-/// As much is sent at once.
+/// Size of a body frame in bytes.
 const FRAME: usize = 64 << 10;
-/// What a frame costs of the 128 that a task may spend at a time: a connection sends eight frames, and lets others go
-/// on.
+/// Cost of a frame in Tokio's cooperative budget of 128: a connection sends eight frames, then
+/// yields to other tasks.
 const COST: usize = 16;
-/// So many objects are encoded at once: less than a frame of most kinds.
+/// How many objects are encoded at a time: less than a frame for most kinds.
 const BATCH: usize = 16;
 
+/// The body of a list.
 struct ListBody {
     served: ServedResource,
     format: Encoding,
     encodings: Arc<EncodingCache>,
-    /// What is on its way out.
+    /// Bytes that are not sent yet.
     out: Vec<u8>,
     items: Items,
     first: bool,
-    /// Whether the end is in `out`, or sent.
+    /// Whether the end of the list is in `out` or sent.
     over: bool,
 }
 
+/// The items that are not written yet.
 enum Items {
     Objects(vec::IntoIter<Arc<Version<Value>>>),
-    /// In protobuf the size of all stands before the first.
+    /// Protobuf has the length of the whole list in front, so all items are encoded first.
     Encoded(vec::IntoIter<Bytes>),
 }
 
-/// The list with these items, in JSON or protobuf.
+/// Builds the body of a list in JSON or protobuf.
 pub(crate) fn listing(
     encodings: &Arc<EncodingCache>,
     served: &ServedResource,
@@ -81,7 +83,7 @@ pub(crate) fn listing(
 }
 
 impl ListBody {
-    /// Writes the next few items, or the end.
+    /// Encodes the next batch of items, or the end.
     fn more(&mut self) {
         match &mut self.items {
             Items::Objects(objects) if objects.len() > 0 => {
@@ -92,7 +94,8 @@ impl ListBody {
                     if !std::mem::take(first) {
                         out.push(b',');
                     }
-                    // Items of custom kinds name their kind, those of others do not.
+                    // Items of custom resources have kind and apiVersion; those of built-in kinds
+                    // do not.
                     match served.definition.custom_resource {
                         Some(_) => write_kind(served, out),
                         None => out.push(b'{'),

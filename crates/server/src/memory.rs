@@ -1,4 +1,4 @@
-//! What is kept in memory to be faster, by owner, and how it is given back when nobody needs it.
+//! Accounting and periodic trimming of caches.
 
 use std::{
     fmt::Write,
@@ -11,10 +11,10 @@ use tracing::warn;
 
 use crate::{MetricsSource, Registry, encodings::EncodingCache, metrics::head};
 
-/// How often what is no longer needed is given back.
+/// Interval of trimming.
 const TRIM: Duration = Duration::from_secs(15);
 
-/// The part of the memory that grows with what happens, not with what there is.
+/// The caches whose size depends on activity rather than on the number of objects.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
     pub(crate) registry: Weak<Registry>,
@@ -22,14 +22,15 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Starts to give memory back, in a thread of its own: what it packs lives long, and would lie
-    /// between what lives short. It ends soon after the registry.
+    /// Starts trimming, in a thread of its own: what it compacts is long-lived, and would fragment
+    /// the heap of threads that allocate short-lived data. The thread ends soon after the registry
+    /// is dropped.
     pub(crate) fn start(self) {
         let run = move || {
             loop {
                 thread::sleep(TRIM);
                 let Some(registry) = self.registry.upgrade() else { return };
-                // Once more next time, if it fails.
+                // After a panic it is tried again next time.
                 let _ = panics::catch("memory", || {
                     registry.trim();
                     self.encodings.trim();

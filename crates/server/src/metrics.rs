@@ -1,4 +1,4 @@
-//! Numbers about the server, under upstream's names.
+//! Metrics of the server, under upstream's names.
 
 mod admissions;
 mod allowed;
@@ -53,19 +53,20 @@ const BODIES: &[f64] = &[
 ];
 const IN_FILTERS: &[f64] =
     &[0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 5.0, 10.0, 15.0, 30.0];
-/// What requests pass, as far as it is timed.
+/// The filters whose latency is measured.
 const FILTERS: [&str; 4] =
     ["authentication", "authorization", "constrainedimpersonation", "priorityandfairness"];
-/// How fields may be checked.
+/// The values of the `fieldValidation` option.
 const VALIDATIONS: [&str; 4] = ["", "Ignore", "Strict", "Warn"];
 const EVENTS: &[f64] = &[1024.0, 2048.0, 4096.0, 8192.0, 16384.0, 32768.0, 65536.0, 131_072.0];
 
-/// Somebody who adds to what `/metrics` says.
+/// A further source of lines for `/metrics`.
 pub trait MetricsSource: fmt::Debug + Send + Sync {
-    /// Writes lines in the form that Prometheus reads.
+    /// Writes lines in the Prometheus text format.
     fn report(&self, out: &mut String);
 }
 
+/// The metrics of the server.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     requests: Mutex<HashMap<Labels, Requests>>,
@@ -78,15 +79,16 @@ pub(crate) struct Metrics {
     pub(crate) unknown: Histogram,
     pub(crate) allowed: Histogram,
     pub(crate) denied: Histogram,
-    /// How long requests were in each of the filters.
+    /// Latency of each filter.
     filters: [Histogram; FILTERS.len()],
     validations: [Histogram; VALIDATIONS.len()],
-    /// By name, as far as names are told.
+    /// Requests by user name; only a few names are distinguished.
     callers: Mutex<BTreeMap<&'static str, u64>>,
-    /// Versions that go away and that somebody has asked for.
+    /// Label sets of the deprecated APIs that were requested.
     deprecated: Mutex<BTreeSet<String>>,
 }
 
+/// The request metrics of one label set.
 #[derive(Debug)]
 struct Requests {
     by_code: BTreeMap<u16, u64>,
@@ -95,24 +97,24 @@ struct Requests {
     bodies: Histogram,
 }
 
-/// What is told to those who watch a kind.
+/// The watches of one label set: how many are open, and the sizes of their events.
 #[derive(Debug)]
 pub(crate) struct WatchMetrics {
     pub(crate) open: AtomicU64,
     pub(crate) events: Histogram,
 }
 
-/// What there is of a kind.
+/// Statistics of a stored resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct StorageStats {
     pub(crate) group: Text,
     pub(crate) resource: Text,
     pub(crate) count: usize,
-    /// All changes up to this one are known.
+    /// The resourceVersion that the watch cache has reached.
     pub(crate) revision: u64,
 }
 
-/// Counted as long as it is held.
+/// Increments a gauge until it is dropped.
 #[derive(Debug)]
 pub(crate) struct GaugeGuard<'a>(&'a AtomicU64);
 
@@ -167,14 +169,13 @@ impl Metrics {
         }
     }
 
-    /// How long a request was in a filter.
+    /// Records the latency of a filter.
     pub(crate) fn observe_filter(&self, filter: &str, took: Duration) {
         let own = FILTERS.iter().position(|own| *own == filter);
         own.into_iter().for_each(|at| self.filters[at].observe(took.as_secs_f64()));
     }
 
-    /// What was sent to be written: how large it was, if that was said, and how its fields are
-    /// checked.
+    /// Records a write: the size of its body if it is known, and its duration by `fieldValidation`.
     pub(crate) fn observe_sent(
         &self,
         labels: &Labels,
@@ -192,27 +193,28 @@ impl Metrics {
         }
     }
 
-    /// How large an answer was whose size was not known when it began.
+    /// Records the size of a response that was not known when the response began.
     pub(crate) fn observe_size(&self, labels: &Labels, size: u64) {
         if let Some(entry) = lock(&self.requests).get(labels) {
             entry.sizes.observe(float(size));
         }
     }
 
-    /// Where the watches of a kind are counted.
+    /// The metrics of the watches of one label set.
     pub(crate) fn watched(&self, labels: Labels) -> Arc<WatchMetrics> {
         let new = || WatchMetrics { open: AtomicU64::new(0), events: Histogram::new(EVENTS) };
         lock(&self.watches).entry(labels).or_insert_with(|| Arc::new(new())).clone()
     }
 
-    /// Somebody was let in. Only some are told by name: there would be too many.
+    /// Counts an authenticated request. Only a few user names are labels, to bound the number of
+    /// series.
     pub(crate) fn count_authenticated(&self, user: &str) {
         const TOLD: [&str; 4] = ["admin", "client", "kube_proxy", "kubelet"];
         let told = TOLD.into_iter().find(|told| *told == user).unwrap_or("other");
         *lock(&self.callers).entry(told).or_default() += 1;
     }
 
-    /// Somebody has asked for what goes away.
+    /// Records that a deprecated API was requested.
     pub(crate) fn mark_deprecated_requested(
         &self,
         definition: &ResourceDefinition,
@@ -232,12 +234,12 @@ impl Metrics {
         ));
     }
 
-    /// Begins to count requests anew.
+    /// Resets the request metrics.
     pub(crate) fn reset(&self) {
         lock(&self.requests).clear();
     }
 
-    /// All of it in the text form that Prometheus reads.
+    /// Formats all metrics in the Prometheus text format.
     pub(crate) fn text(&self, config: &Config, objects: &[StorageStats]) -> String {
         let mut out = String::new();
         self.requests_text(&mut out);
@@ -296,7 +298,7 @@ impl Metrics {
         out
     }
 
-    /// The native histograms of requests by series, for the protobuf form.
+    /// The native histograms of request durations by series, for the protobuf format.
     pub(crate) fn native_histograms(&self) -> HashMap<String, native_histogram::NativeHistogram> {
         let mut all = HashMap::new();
         for (labels, entry) in &*lock(&self.requests) {
@@ -387,7 +389,7 @@ impl Metrics {
             let open = watched.open.load(Relaxed);
             let _ = writeln!(out, "{name}{{component=\"apiserver\",{labels}}} {open}");
         }
-        // Those of all scopes count as one here.
+        // These metrics have no scope label: the watches of all scopes are added up.
         let kind = |labels: &Labels| {
             let Labels { group, resource, version, .. } = labels;
             format!("group=\"{group}\",resource=\"{resource}\",version=\"{version}\"")
@@ -440,7 +442,7 @@ impl Metrics {
     }
 }
 
-/// The two lines that stand before a metric.
+/// Writes the HELP and TYPE lines of a metric.
 pub(crate) fn head(name: &str, kind: &str, help: &str, out: &mut String) {
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }

@@ -1,4 +1,4 @@
-//! In which form an answer goes out.
+//! Content negotiation: the media type and representation of a response.
 
 use http::{
     HeaderMap,
@@ -8,7 +8,7 @@ use object::{Status, StatusDetails};
 
 use crate::{Query, ServedResource, table::IncludeObjectPolicy};
 
-/// The forms that objects have on the wire.
+/// Encodings of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Encoding {
     Json,
@@ -17,7 +17,7 @@ pub(crate) enum Encoding {
     Cbor,
 }
 
-/// What the objects are made into.
+/// What the objects are transformed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Representation {
     Object,
@@ -25,28 +25,29 @@ pub(crate) enum Representation {
     Metadata,
 }
 
+/// The negotiated form of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MediaTypeOptions {
     pub(crate) format: Encoding,
     pub(crate) representation: Representation,
-    /// Whether a list was asked for by name: `PartialObjectMetadataList`.
+    /// Whether `as=PartialObjectMetadataList` was requested.
     pub(crate) list: bool,
-    /// The version of what the objects are made into.
+    /// The version of the Table or PartialObjectMetadata.
     pub(crate) version: &'static str,
-    /// What the rows of a table hold.
+    /// What the rows of a table include (`includeObject`).
     pub(crate) include: IncludeObjectPolicy,
-    /// Whether people shall read it.
+    /// Whether the output is indented.
     pub(crate) pretty: bool,
 }
 
-/// What a path can answer with.
+/// What an endpoint can answer with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndpointRestrictions {
     Object,
-    /// Objects of a collection, which can be watched as well.
+    /// A collection, which can also be watched.
     List,
     Watch,
-    /// Parts of objects, which make no tables.
+    /// Subresources, which have no tables.
     Part,
 }
 
@@ -69,13 +70,13 @@ impl MediaTypeOptions {
         }
     }
 
-    /// Whether the bytes of an object are the same for all who ask for this form, and so
-    /// are kept for the next one.
+    /// Whether all clients that request this form get the same bytes of an object, so that they can
+    /// be cached.
     pub(crate) fn is_cacheable(self) -> bool {
         matches!(self.format, Encoding::Json | Encoding::Protobuf) && !self.pretty
     }
 
-    /// The same, or the next best where the kind has no such form: custom objects are text.
+    /// Falls back to JSON for custom resources, which have no protobuf encoding.
     pub(crate) fn for_kind(self, served: &ServedResource) -> Self {
         match (self.format, self.representation, &served.definition.custom_resource) {
             (Encoding::Protobuf, Representation::Object, Some(_)) => {
@@ -86,7 +87,8 @@ impl MediaTypeOptions {
     }
 }
 
-/// The first acceptable form, in the client's order of preference.
+/// Negotiates the form of a response: the first acceptable one, in the client's order of
+/// preference.
 pub(crate) fn negotiate(
     headers: &HeaderMap,
     query: &Query,
@@ -96,7 +98,7 @@ pub(crate) fn negotiate(
     Ok(MediaTypeOptions { include: include(form, query)?, ..form })
 }
 
-/// The same, but for what the rows of a table hold.
+/// Like `negotiate`, without the `includeObject` option.
 pub(crate) fn negotiate_media_type(
     headers: &HeaderMap,
     query: &Query,
@@ -128,7 +130,7 @@ pub(crate) fn negotiate_media_type(
     Ok(MediaTypeOptions { pretty: pretty || form.pretty, ..form })
 }
 
-/// Refuses a client that does not take the only form that there is.
+/// Answers 406 if the client does not accept the only available media type.
 pub fn require_acceptable(headers: &HeaderMap, media_type: &str) -> Result<(), Status> {
     let clauses = clauses(headers);
     let is = |clause: &&str| {
@@ -142,7 +144,7 @@ pub fn require_acceptable(headers: &HeaderMap, media_type: &str) -> Result<(), S
     Err(Status::failure(406, "NotAcceptable", said).with_details(StatusDetails::new()))
 }
 
-/// The form of failures: as asked for where that is possible, and never made into anything.
+/// The form of an error: the requested encoding if it is supported, else JSON; never a table.
 pub(crate) fn negotiate_failure(headers: &HeaderMap, query: &Query) -> MediaTypeOptions {
     let format = clauses(headers)
         .iter()
@@ -155,7 +157,7 @@ pub(crate) fn not_acceptable(message: String) -> Status {
     Status::failure(406, "NotAcceptable", message)
 }
 
-/// The forms that objects are sent and taken in.
+/// The supported media types, as listed in error messages.
 pub(crate) fn accepted(query: &Query) -> String {
     let cbor = if query.cbor { ", application/cbor" } else { "" };
     format!("application/json, application/yaml, application/vnd.kubernetes.protobuf{cbor}")
@@ -164,7 +166,7 @@ pub(crate) fn accepted(query: &Query) -> String {
 const STREAMS: &str =
     ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
-/// What the client accepts, the best first.
+/// The clauses of the Accept header, by descending quality.
 fn clauses(headers: &HeaderMap) -> Vec<&str> {
     let accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let clauses = accept.flat_map(|value| value.split(',')).map(str::trim);
@@ -173,7 +175,7 @@ fn clauses(headers: &HeaderMap) -> Vec<&str> {
     clauses
 }
 
-/// Whether to indent: people who look with a browser or by hand like that.
+/// Whether to indent: if requested, or by default for browsers, curl and wget.
 fn pretty(headers: &HeaderMap, query: &Query) -> bool {
     match query.get("pretty") {
         Some(asked) if !asked.is_empty() => {
@@ -187,7 +189,7 @@ fn pretty(headers: &HeaderMap, query: &Query) -> bool {
     }
 }
 
-/// What the rows of a table hold.
+/// The `includeObject` option of a table.
 pub(crate) fn include(
     form: MediaTypeOptions,
     query: &Query,
@@ -204,7 +206,7 @@ pub(crate) fn include(
     }
 }
 
-/// In thousandths.
+/// The quality of a clause, in thousandths.
 fn quality(clause: &str) -> u32 {
     let value = clause.split(';').find_map(|part| part.trim().strip_prefix("q="));
     let value = value.and_then(|text| text.parse::<f32>().ok()).unwrap_or(1.0);

@@ -1,4 +1,4 @@
-//! Paths that are no resource: health, discovery, documents, version, metrics.
+//! Non-resource paths: health, discovery, OpenAPI, version and metrics.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::{
     respond::{no_method, page_not_found, raw},
 };
 
-/// The form that Prometheus reads.
+/// Content type of the Prometheus text format.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
-/// What is always there, beside the API and its health.
+/// Paths listed by `/` in addition to those of the API and of health checks.
 const PATHS: [&str; 11] = [
     "/.well-known/openid-configuration",
     "/apis/",
@@ -31,7 +31,7 @@ const PATHS: [&str; 11] = [
     "/version",
 ];
 
-/// What is no resource.
+/// Serves a non-resource request.
 pub(crate) async fn serve_non_resource(
     server: &Arc<Server>,
     request: Request,
@@ -113,7 +113,7 @@ pub(crate) async fn serve_non_resource(
     }
 }
 
-/// The metrics that are told.
+/// Removes disabled metrics.
 fn without(text: String, disabled: &[String]) -> String {
     if disabled.is_empty() {
         return text;
@@ -128,7 +128,7 @@ fn without(text: String, disabled: &[String]) -> String {
     text.split_inclusive('\n').filter(is_told).collect()
 }
 
-/// How many objects there are, by group and resource.
+/// The stored resources with their object counts and resourceVersions.
 fn stored(server: &Server) -> Vec<StorageStats> {
     let mut all = Vec::new();
     for ServedResource { internal: hub, cache: objects, .. } in server.registry.kinds().all() {
@@ -144,7 +144,7 @@ fn stored(server: &Server) -> Vec<StorageStats> {
     all
 }
 
-/// An old prefix, of watches or proxies, with nothing behind it.
+/// The error for a deprecated prefix of watches or proxies without anything after it.
 fn prefix_alone(path: &str) -> Option<Reply> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     if !matches!(&*parts, ["api", _, "watch" | "proxy"] | ["apis", _, _, "watch" | "proxy"]) {
@@ -177,7 +177,7 @@ fn version(server: &Server) -> Value {
     version
 }
 
-/// As Go names it.
+/// The architecture, as Go names it.
 pub fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

@@ -1,4 +1,4 @@
-//! The OpenAPI documents: made when first asked for, then kept until kinds come or go.
+//! OpenAPI documents, generated on first request and cached until the served kinds change.
 
 mod message;
 
@@ -18,30 +18,34 @@ use crate::{
     respond::raw,
 };
 
-/// A document whose address names its content never changes.
+/// Cache-Control of a document that was requested by its hash, which never changes.
 const FOR_EVER: &str = "public, immutable";
 
-/// More paths or definitions of one other server are left out.
+/// Maximum number of paths or definitions taken from one extension API server.
 const MOST_OF_OTHERS: usize = 5_000;
 
+/// The cached OpenAPI documents.
 #[derive(Debug, Default)]
 pub(crate) struct OpenApiDocuments {
-    /// The older one, and the same as a message.
+    /// The OpenAPI v2 document, and its protobuf form.
     v2: Mutex<Option<(Edition, Arc<Document>, Bytes)>>,
-    /// With the definitions that each was made of: only what has changed is made again.
+    /// The OpenAPI v3 documents, each with the definitions it was generated from, so that only
+    /// changed ones are generated again.
     v3: Mutex<(u64, Vec<Made>)>,
-    /// Those of the servers behind this one.
+    /// The documents of extension API servers.
     others: Mutex<(u64, Vec<Arc<Document>>)>,
 }
 
-/// Of this server's kinds, and of those of others.
+/// Change counters of the served kinds and of the extension API servers.
 type Edition = (u64, u64);
 
+/// A document, with the definitions it was generated from.
 type Made = (Vec<Arc<ResourceDefinition>>, Arc<Document>);
 
+/// An encoded OpenAPI document.
 #[derive(Debug)]
 struct Document {
-    /// Below `/openapi/v3/`.
+    /// The path below `/openapi/v3/`.
     name: String,
     hash: String,
     bytes: Bytes,
@@ -93,7 +97,8 @@ impl OpenApiDocuments {
         }
     }
 
-    /// Which documents there are; the hash lets clients keep them for ever.
+    /// The index of `/openapi/v3`. Its URLs contain the hash, so that clients can cache documents
+    /// for ever.
     fn index(&self, server: &Server) -> Value {
         let mut paths = Value::object();
         for document in self.documents(server) {
@@ -158,11 +163,11 @@ impl OpenApiDocuments {
     }
 }
 
-/// Adds what another server says of its group. Names that both have mean the same: what every
-/// API server has.
+/// Merges the paths and definitions of an extension API server's group. A definition that already
+/// exists is kept: only the common ones of every API server have equal names.
 fn join(tree: &mut Value, document: &RemoteDocument) {
     let below = format!("/apis/{}/", document.group);
-    // Another server may say anything, and as much as it likes.
+    // The document is not trusted: its size is limited, and entries must be objects.
     let sound = |part: &'static str| {
         let all = document.v2.get(part).entries();
         all.filter(|(_, entry)| entry.is_object()).take(MOST_OF_OTHERS)
@@ -179,7 +184,8 @@ fn join(tree: &mut Value, document: &RemoteDocument) {
     }
 }
 
-/// A document for each group and version; those whose definitions are as `before` stay.
+/// Generates a document for each group and version; reuses those of `before` whose definitions are
+/// unchanged.
 fn make(all: &[Arc<ResourceDefinition>], before: &[Made]) -> Vec<Made> {
     let mut names: Vec<(String, &str, &str)> = Vec::new();
     for definition in all {
@@ -228,19 +234,19 @@ impl Document {
         Self { name, hash: tag(&bytes), bytes }
     }
 
-    /// The document, unless the client has it.
+    /// Replies with the document, or with 304 if the client has it.
     fn reply(&self, headers: &HeaderMap) -> Reply {
         etag_response(headers, "application/json", &self.hash, &self.bytes)
     }
 }
 
-/// Whether the client names this form before any other.
+/// Whether this media type is the first of the Accept header.
 fn asks(headers: &HeaderMap, form: &str) -> bool {
     let said = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     said.split([',', ';']).next().is_some_and(|first| first.trim() == form)
 }
 
-/// The others are written in JSON alone.
+/// Whether the client accepts JSON.
 fn takes_json(headers: &HeaderMap) -> bool {
     let mut said =
         headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();

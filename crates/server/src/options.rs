@@ -1,4 +1,4 @@
-//! What writes may say in their query: who they are, and how seriously they mean it.
+//! Options of writes: fieldManager, dryRun, fieldValidation and DeleteOptions.
 
 use client::cause_from_header;
 use http::header::USER_AGENT;
@@ -16,19 +16,19 @@ use crate::{
 };
 
 const META: &str = "meta.k8s.io";
-/// Options of deletions have no version of their own where they are told of.
+/// Audit events have DeleteOptions in the internal version.
 const INNER: &str = "meta.k8s.io/__internal";
 const UNREAD: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 const LONGEST_MANAGER: usize = 128;
 const PROPAGATIONS: &[&str] = &["Foreground", "Background", "Orphan"];
 
-/// Who asks, in whose name, and how seriously.
+/// Parses and validates the options of a write: user, field manager, dry run, cause.
 pub(crate) fn request_context(request: &Request) -> Result<RequestContext, Status> {
     let kind = match &*request.info.verb {
         "create" => "CreateOptions",
         "update" => "UpdateOptions",
         "patch" => "PatchOptions",
-        _ => "", // deletions say it in their body
+        _ => "", // the options of a deletion are in its body
     };
     let writes = !kind.is_empty();
     let query = &request.query;
@@ -40,7 +40,7 @@ pub(crate) fn request_context(request: &Request) -> Result<RequestContext, Statu
         if name.len() > LONGEST_MANAGER {
             errs.too_long(&field, LONGEST_MANAGER);
         }
-        // What has no sign of its own is quoted by a number.
+        // Go's quoting escapes characters that are not printable.
         let odd =
             |c: char| !matches!(c, '"' | '\\') && quote(c.encode_utf8(&mut [0; 4])).contains('\\');
         for (at, c) in name.char_indices().filter(|(_, c)| odd(*c)) {
@@ -76,7 +76,7 @@ pub(crate) fn request_context(request: &Request) -> Result<RequestContext, Statu
     })
 }
 
-/// How a deletion is meant: what the body says; what the query says, if there is none.
+/// The options of a deletion: from the body, or from the query if the body is empty.
 pub(crate) async fn delete(
     server: &Server,
     request: Request,
@@ -106,7 +106,7 @@ pub(crate) async fn delete(
     parse_delete_options(options)
 }
 
-/// What the options say, if that can be.
+/// Validates DeleteOptions and extracts their values.
 pub fn parse_delete_options(options: &DeleteOptions) -> Result<DeleteRequest, Status> {
     let mut errs = ErrorList::default();
     let propagation = propagation(options, &mut errs);
@@ -131,7 +131,7 @@ pub fn parse_delete_options(options: &DeleteOptions) -> Result<DeleteRequest, St
     })
 }
 
-/// What the query says.
+/// Reads DeleteOptions from the query.
 fn delete_options_from_query(query: &Query) -> Result<Value, Status> {
     let mut options = Value::object();
     if let Some(grace) = query.integer("gracePeriodSeconds")? {
@@ -157,7 +157,8 @@ fn delete_options_from_query(query: &Query) -> Result<Value, Status> {
     Ok(options)
 }
 
-/// What cannot be read has nothing that could be asked for.
+/// Checks that no other option is combined with deleting an undecodable object, because they would
+/// need its content.
 fn alone(options: &DeleteOptions, errs: &mut ErrorList) {
     for (name, is_said) in [
         ("propagationPolicy", options.propagation_policy().is_some()),
@@ -172,7 +173,7 @@ fn alone(options: &DeleteOptions, errs: &mut ErrorList) {
     }
 }
 
-/// All at once is too much.
+/// Rejects the deletion of a collection with the option to ignore read errors.
 pub(crate) fn no_collection(delete: &DeleteRequest) -> Result<(), Status> {
     if !delete.ignore_read_errors {
         return Ok(());
@@ -183,7 +184,7 @@ pub(crate) fn no_collection(delete: &DeleteRequest) -> Result<(), Status> {
     Err(errs.into_status(META, "DeleteOptions", ""))
 }
 
-/// What the body says: options, whatever version they are called.
+/// Decodes DeleteOptions from the body; any apiVersion is accepted.
 fn delete_options_from_body(
     media_type: &str,
     query: &Query,

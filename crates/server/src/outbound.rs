@@ -1,5 +1,5 @@
-//! Requests of the server's own to others: webhooks of every sort. Each has a deadline
-//! and a bound on what comes back.
+//! HTTP client for the server's own requests to webhooks. Each request has a timeout and a maximum
+//! response size.
 
 mod connection_pool;
 mod response;
@@ -21,27 +21,27 @@ use self::rest_client_metrics::RequestLabels;
 pub use self::{connection_pool::ConnectionPool, response::server_response};
 use crate::{VERSION, non_resource::architecture, trace};
 
-/// Somebody to ask.
+/// A webhook endpoint.
 #[derive(Clone, Debug)]
 pub struct WebhookClient {
     pub to: TcpConnector,
-    /// What the Host header says, where it is not the address.
+    /// The Host header, if it differs from the address.
     pub host: Option<String>,
-    /// With the query.
+    /// Path and query.
     pub path: String,
-    /// What else to say, like who asks.
+    /// Additional headers, such as credentials.
     pub headers: HeaderMap,
-    /// The connections that are used again.
+    /// Pool of connections to reuse.
     pub pool: ConnectionPool,
 }
 
 impl WebhookClient {
-    /// The address as messages show it.
+    /// The URL for messages.
     pub fn url(&self) -> String {
         format!("{}://{}{}", self.to.scheme(), self.host(), self.path)
     }
 
-    /// Posts an object and gives the one that comes back.
+    /// Posts an object and decodes the object in the response.
     pub async fn post_review(&self, review: &Value, within: Duration) -> Result<Value, String> {
         let asked = self.send(Method::POST, to_json(review), within).await;
         let answer = asked.map_err(|why| format!("Post {:?}: {why}", self.url()))?;
@@ -49,7 +49,7 @@ impl WebhookClient {
         read.unwrap_or_else(|panicked| Err(panicked.to_string()))
     }
 
-    /// Posts JSON and gives what comes back.
+    /// Posts JSON and returns status and body.
     pub async fn post(
         &self,
         body: Vec<u8>,
@@ -59,6 +59,7 @@ impl WebhookClient {
         Ok((answer.status(), answer.into_body()))
     }
 
+    /// Sends a GET request and returns status and body.
     pub async fn get(&self, within: Duration) -> Result<(StatusCode, Bytes), String> {
         let answer = self.send(Method::GET, Vec::new(), within).await?;
         Ok((answer.status(), answer.into_body()))

@@ -1,4 +1,4 @@
-//! The query of a request, decoded once.
+//! Query parameters of a request.
 
 use std::num::IntErrorKind;
 
@@ -6,14 +6,16 @@ use object::{Status, Text};
 
 use crate::Config;
 
+/// Decoded query parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     pairs: Vec<(Text, Text)>,
-    /// Whether the server that is asked speaks CBOR.
+    /// Whether the server supports CBOR.
     pub(crate) cbor: bool,
 }
 
 impl Query {
+    /// Parses a query; like Go, drops malformed parameters.
     pub fn parse(query: &str) -> Self {
         let well = |pair: &&str| !pair.is_empty() && !pair.contains(';') && is_escaped(pair);
         let pairs = query.split('&').filter(well).map(|pair| {
@@ -23,26 +25,27 @@ impl Query {
         Self { pairs: pairs.collect(), cbor: false }
     }
 
-    /// The same, to a server that may speak CBOR.
+    /// Parses the query of a request to a server with this configuration.
     pub(crate) fn parse_for(server: &Config, query: &str) -> Self {
         Self { cbor: server.cbor, ..Self::parse(query) }
     }
 
-    /// The first value of that name.
+    /// The first value of a parameter.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.pairs.iter().find(|pair| pair.0 == name).map(|pair| &*pair.1)
     }
 
-    /// Every value of that name.
+    /// All values of a parameter.
     pub fn all(&self, name: &str) -> Vec<&str> {
         self.pairs.iter().filter(|pair| pair.0 == name).map(|pair| &*pair.1).collect()
     }
 
-    /// Whether it is there and not `false` or `0`, as Go's API conversion reads it.
+    /// Whether the parameter is present and not `false` or `0`, as Go's API conversion reads it.
     pub fn flag(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| !(value.eq_ignore_ascii_case("false") || value == "0"))
     }
 
+    /// The parameter as an integer; an invalid one is an error with Go's message.
     pub fn integer(&self, name: &str) -> Result<Option<i64>, Status> {
         match self.get(name) {
             None => Ok(None),
@@ -57,7 +60,7 @@ impl Query {
     }
 }
 
-/// Whether two digits follow each `%`. Go leaves out what is not so.
+/// Whether two hexadecimal digits follow each `%`. Go drops parameters where they do not.
 pub(crate) fn is_escaped(text: &str) -> bool {
     let digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
     let bytes = text.as_bytes();
@@ -65,12 +68,12 @@ pub(crate) fn is_escaped(text: &str) -> bool {
     signs.into_iter().all(|(at, _)| digit(bytes.get(at + 1)) && digit(bytes.get(at + 2)))
 }
 
-/// A name or value of a query.
+/// Decodes a name or value of a query.
 fn decoded(text: &str) -> Text {
     percent_decode(text, true)
 }
 
-/// The key of a user's extra values as a header's name writes it. `None`: it is no text.
+/// Decodes the key of a user's extra value from a header name; `None` if it is not UTF-8.
 pub(crate) fn extra_key(escaped: &str) -> Option<String> {
     if is_escaped(escaped) {
         return String::from_utf8(bytes_of(escaped, false)).ok();
@@ -78,7 +81,7 @@ pub(crate) fn extra_key(escaped: &str) -> Option<String> {
     Some(escaped.to_owned())
 }
 
-/// What stands for itself again. In queries, a plus is a space.
+/// Decodes percent-encoding. With `plus`, as in queries, a plus sign is a space.
 pub fn percent_decode(text: &str, plus: bool) -> Text {
     if !text.contains(['%', '+']) {
         return text.into();

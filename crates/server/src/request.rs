@@ -1,4 +1,4 @@
-//! What a request is about, read from its method and path alone.
+//! Request info: group, version, resource, verb and name, parsed from method and path.
 
 use http::{Method, request::Parts};
 use object::{
@@ -9,7 +9,7 @@ use object::{
 
 use crate::{Attributes, Peer, Query, RequestBody, UserInfo, query::percent_decode};
 
-/// A request on its way through the filters.
+/// A request that has passed the filters.
 #[derive(Debug)]
 pub struct Request {
     pub head: Parts,
@@ -20,6 +20,7 @@ pub struct Request {
     pub user: UserInfo,
 }
 
+/// What a request is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestInfo {
     pub is_resource: bool,
@@ -31,19 +32,20 @@ pub struct RequestInfo {
     pub resource: Text,
     pub subresource: Text,
     pub name: Text,
-    /// What stands behind the subresource: the path to proxy to.
+    /// The path after the subresource: the path to proxy to.
     pub rest: Text,
-    /// Whether the path itself says the verb, as in `/api/v1/watch/pods`.
+    /// Whether the path contains the verb, as in the deprecated `/api/v1/watch/pods`.
     pub verb_in_path: bool,
 }
 
 impl RequestInfo {
+    /// Parses method and path, as upstream's `RequestInfoFactory` does.
     pub fn of(method: &Method, path: &str, query: &Query) -> Self {
         let mut info = Self { path: path.into(), verb: plain_verb(method), ..Self::default() };
         if path.starts_with("//") {
-            return info; // no page
+            return info; // not found
         }
-        // A slash divides, however it is written.
+        // An escaped slash also separates segments.
         let whole = percent_decode(path, false);
         let mut parts: Vec<&str> = whole.trim_start_matches('/').split('/').collect();
         while parts.last() == Some(&"") {
@@ -61,7 +63,7 @@ impl RequestInfo {
             _ => return info,
         };
         if rest == ["watch"] || rest == ["proxy"] {
-            return info; // of nothing
+            return info; // deprecated prefix without a resource
         }
         info.is_resource = true;
         info.locate(method, rest, query);
@@ -88,13 +90,13 @@ impl RequestInfo {
             self.subresource = more.get(1).copied().unwrap_or_default().into();
             self.rest = more.get(2..).unwrap_or_default().join("/").into();
         }
-        // A namespace is in itself.
+        // A Namespace belongs to itself.
         if self.resource == "namespaces" && self.namespace.is_empty() {
             self.namespace = self.name.clone();
         }
         self.verb_in_path = watching;
         self.verb = match (method.as_str(), self.name.is_empty()) {
-            _ if watching => "watch", // and nothing else, whatever the method
+            _ if watching => "watch", // whatever the method is
             ("POST", _) => "create",
             ("PUT", _) => "update",
             ("PATCH", _) => "patch",
@@ -108,14 +110,14 @@ impl RequestInfo {
         .into();
     }
 
-    /// Only collections are watched; a single object by its name as a selector.
+    /// Only collections are watched; a single object by a field selector with its name.
     fn watches(&self, query: &Query) -> bool {
         self.name.is_empty() && query.flag("watch")
     }
 
-    /// What is authorized. Selectors count only where they select: a list, a watch and the
-    /// deletion of a collection. One that names an object narrows a list or a watch to it, as
-    /// `resourceNames` of roles need it; no other verb is about what a selector names.
+    /// The attributes to authorize. Selectors count for list, watch and deletecollection only. A
+    /// field selector that requires a name restricts a list or watch to that object, so that
+    /// `resourceNames` of roles apply.
     pub fn attributes(&self, query: &Query) -> Attributes {
         let selects = !self.verb_in_path
             && matches!(&*self.verb, "list" | "watch" | "deletecollection")
@@ -141,7 +143,7 @@ impl RequestInfo {
     }
 }
 
-/// The one name that a field selector allows. Options that cannot be read name nothing.
+/// The name that a field selector requires; `None` if an option of the request is malformed.
 fn selected_name(query: &Query, field_selector: &str) -> Option<Text> {
     let fields = FieldSelector::parse(field_selector).ok()?;
     let name =

@@ -1,8 +1,8 @@
-//! Bodies of requests on their way in, and what is done with what nobody wants to read of them.
+//! Request bodies, and draining what was not read of them.
 //!
-//! A connection that is closed while bytes of a body still arrive is reset, and an answer that
-//! is on its way back is lost with it. So what was not read is read before an answer goes out
-//! over HTTP/1.1, as far as that is little. HTTP/2 ends a stream without harm to the others.
+//! Closing a connection while body bytes still arrive resets it, and a response in transit is lost.
+//! Unread bytes are therefore drained before a response is sent over HTTP/1.1, up to a limit.
+//! HTTP/2 can end a single stream.
 
 use std::{
     pin::Pin,
@@ -23,28 +23,28 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::Reply;
 
-/// So much is read for nothing; whoever sends more loses the connection.
+/// Maximum number of bytes to drain; with more unread bytes the connection is closed.
 const MAX_DRAIN_BYTES: u64 = 256 << 10;
-/// How long such a connection stays, so that the answer arrives.
+/// How long such a connection stays open, so that the client receives the response.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// The body of a request, as it comes in.
+/// The body of a request, as it is received.
 #[derive(Debug)]
 pub struct RequestBody {
     body: Option<Incoming>,
     left: Option<UnreadBody>,
 }
 
-/// Where a body is found that was not read to its end.
+/// Receives a body that was dropped before its end.
 #[derive(Clone, Debug)]
 pub(crate) struct UnreadBody {
     place: Arc<Mutex<Option<Incoming>>>,
-    /// Whether the other side waits to be asked for the body.
+    /// Whether the client sent `Expect: 100-continue` and waits before it sends the body.
     waits: bool,
 }
 
 impl RequestBody {
-    /// The body, and where what is left of it will be, if that matters.
+    /// The body, and the handle to what is left unread, if it may need to be drained.
     pub(crate) fn of(head: &Parts, body: Incoming) -> (Self, Option<UnreadBody>) {
         let matters = head.version < Version::HTTP_2 && !body.is_end_stream();
         let waits = head.headers.contains_key(EXPECT);
@@ -87,9 +87,9 @@ impl Body for RequestBody {
 }
 
 impl UnreadBody {
-    /// Reads what was left, within a time. If that is too much, the answer says that it is the
-    /// last, and the rest is returned, to be read on while the answer goes out. Whoever waits to
-    /// be asked for his body is not asked.
+    /// Drains the unread body within a timeout. If it is too large, the response gets `Connection:
+    /// close`, and the returned future keeps reading while the response is sent. A body that the
+    /// client has not started to send is not requested.
     pub(crate) async fn drain(
         self,
         reply: &mut Reply,
@@ -107,7 +107,7 @@ impl UnreadBody {
     }
 }
 
-/// Reads so much for nothing; whether that was all.
+/// Discards up to `most` bytes; returns whether that was all.
 async fn skip(body: &mut Incoming, most: u64, within: Duration) -> bool {
     let (mut read, until) = (0, Instant::now() + within);
     while read <= most {

@@ -1,4 +1,4 @@
-//! From objects to answers.
+//! Responses: encodes objects, lists and statuses.
 
 use std::sync::Arc;
 
@@ -25,17 +25,17 @@ use crate::{
     table,
 };
 
-/// A failure, or a success without an object.
+/// Replies with a Status in JSON.
 pub fn status_reply(status: &Status) -> Reply {
     status_as(status, MediaTypeOptions::JSON)
 }
 
-/// The same in the form that was asked for.
+/// Replies with a Status in a negotiated form.
 pub(crate) fn status_as(status: &Status, form: MediaTypeOptions) -> Reply {
     audit::note_status(status);
     let code = match status.code() {
         code if code < 100 => 200,
-        // Others may have named it, and HTTP knows no such code.
+        // A Status from a webhook may have a code that HTTP does not.
         code => u16::try_from(code).ok().filter(|code| *code < 600).unwrap_or(500),
     };
     let mut object = status.tree().clone();
@@ -59,12 +59,12 @@ pub(crate) fn status_as(status: &Status, form: MediaTypeOptions) -> Reply {
     reply
 }
 
-/// A failure, or a success without an object, in the form that the request asks for.
+/// Replies with a Status in the form that the request accepts.
 pub fn status_reply_as(headers: &HeaderMap, query: &Query, status: &Status) -> Reply {
     status_as(status, negotiate_failure(headers, query))
 }
 
-/// An object of any kind, in the form that the request asks for.
+/// Replies with an object of any kind in the form that the request accepts.
 pub fn reply_as(
     headers: &HeaderMap,
     query: &Query,
@@ -72,7 +72,8 @@ pub fn reply_as(
     (code, object): (u16, &Value),
     now: i64,
 ) -> Result<Reply, Status> {
-    // What is only ever created, as reviews are, has no rows; parts of others have no verbs.
+    // Kinds that can only be created, such as reviews, have no table; subresource kinds have no
+    // verbs.
     let verbs = &definition.verbs;
     let has_rows = !definition.columns.is_empty() && (verbs.is_empty() || verbs.contains(&"get"));
     let offer = if has_rows { EndpointRestrictions::Object } else { EndpointRestrictions::Part };
@@ -88,17 +89,17 @@ pub fn reply_as(
     })
 }
 
-/// One object of any form, as the text that was asked for.
+/// Replies with an object in a negotiated text form.
 pub(crate) fn text_as(code: u16, object: &Value, form: MediaTypeOptions) -> Reply {
     raw(code, form.media_type(), text(object, form))
 }
 
-/// One object of any form, as JSON.
+/// Replies with an object as JSON.
 pub fn object_reply(code: u16, object: &Value) -> Reply {
     raw(code, MediaTypeOptions::JSON.media_type(), line(object))
 }
 
-/// Text for people.
+/// Replies with plain text.
 pub fn plain_reply(text: String) -> Reply {
     raw(200, "text/plain; charset=utf-8", text)
 }
@@ -112,12 +113,12 @@ pub(crate) fn raw(code: u16, media_type: &'static str, body: impl Into<Bytes>) -
     reply
 }
 
-/// What a path gets that nobody serves.
+/// The response for a path that is not served.
 pub(crate) fn page_not_found() -> Reply {
     text_reply(404, "404 page not found")
 }
 
-/// Words for people, of a part that is not quite the API.
+/// Replies with plain text and a status code, from handlers outside of the API.
 pub fn text_reply(code: u16, said: &str) -> Reply {
     let mut reply = raw(code, "text/plain; charset=utf-8", format!("{said}\n"));
     let plain = HeaderValue::from_static("nosniff");
@@ -125,13 +126,13 @@ pub fn text_reply(code: u16, said: &str) -> Reply {
     reply
 }
 
-/// The resource is there, but not to do that with it.
+/// The error for a method that the resource does not support.
 pub(crate) fn no_method() -> Status {
     Status::method_not_allowed("the server does not allow this method on the requested resource")
         .with_details(object::StatusDetails::new())
 }
 
-/// An answer that goes on and on.
+/// Replies with a streamed body.
 pub(crate) fn streaming(media_type: &'static str, body: Body) -> Reply {
     let mut reply = Response::new(body);
     let headers = reply.headers_mut();
@@ -140,11 +141,11 @@ pub(crate) fn streaming(media_type: &'static str, body: Body) -> Reply {
     reply
 }
 
-/// Tells the caller something besides.
+/// Adds Warning headers to a response.
 pub fn warn(headers: &mut HeaderMap, warnings: &[String]) {
     for warning in bounded(warnings) {
         if warning.chars().any(char::is_control) {
-            continue; // no header can say it
+            continue; // not allowed in a header
         }
         let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{text}\"").as_bytes()) {
@@ -153,8 +154,8 @@ pub fn warn(headers: &mut HeaderMap, warnings: &[String]) {
     }
 }
 
-/// The warnings as far as they fit into headers. If they are too many or too long, each is cut
-/// short, and the last are left out.
+/// The warnings that fit into the headers. If their total length is too large, each is truncated,
+/// and the last ones are dropped.
 fn bounded(warnings: &[String]) -> Vec<&str> {
     const TOTAL: usize = 4_096;
     const EACH: usize = 256;
@@ -174,14 +175,14 @@ fn bounded(warnings: &[String]) -> Vec<&str> {
         .collect()
 }
 
-/// The object as a client gets it: in its version, and with its revision.
+/// Converts an object to the version of the request and sets its resourceVersion.
 pub(crate) fn to_response_object(served: &ServedResource, revision: u64, object: &Value) -> Value {
     let mut object = object.clone();
     served.to_request_version(&mut object);
     with_resource_version(revision, object)
 }
 
-/// The object with its revision; its metadata alone are the same in every version.
+/// Sets the resourceVersion. The version of the object does not matter for metadata.
 pub(crate) fn with_resource_version(revision: u64, mut object: Value) -> Value {
     if revision > 0 {
         let meta = Object::ref_cast_mut(&mut object).metadata_mut();
@@ -190,7 +191,7 @@ pub(crate) fn with_resource_version(revision: u64, mut object: Value) -> Value {
     object
 }
 
-/// One stored object.
+/// Replies with a stored object.
 pub(crate) fn object_response(
     served: &ServedResource,
     code: u16,
@@ -230,7 +231,7 @@ fn partial_reply(code: u16, object: &Value, form: MediaTypeOptions) -> Reply {
     raw(code, form.media_type(), body)
 }
 
-/// An object as it is in the store, whose bytes others may have made already.
+/// Replies with a stored object, encoded from the cache if possible.
 pub(crate) fn cached_object_response(
     encodings: &EncodingCache,
     served: &ServedResource,
@@ -255,7 +256,7 @@ pub(crate) fn cached_object_response(
     Ok(raw(200, form.media_type(), out))
 }
 
-/// The type that Go has for the kind: `core.ConfigMap`.
+/// The Go type name of the kind, such as `core.ConfigMap`.
 fn go_name(served: &ServedResource) -> String {
     let names = &served.definition.names;
     let package = match names.group.split('.').next() {
@@ -265,7 +266,7 @@ fn go_name(served: &ServedResource) -> String {
     format!("{package}.{}", names.kind)
 }
 
-/// An object in the form that was asked for.
+/// Replies with an object in a negotiated form.
 pub(crate) fn encoded(
     definition: &ResourceDefinition,
     code: u16,
@@ -280,12 +281,12 @@ pub(crate) fn encoded(
     raw(code, form.media_type(), body)
 }
 
-/// What tells the texts that are bytes; of custom objects nothing does.
+/// The schema that marks byte fields; custom resources have none.
 pub(crate) fn shape_of(definition: &ResourceDefinition) -> Option<&object::StructSchema> {
     definition.custom_resource.is_none().then_some(&*definition.schema)
 }
 
-/// The object as YAML, or as JSON in one line or in many.
+/// Encodes an object as YAML, CBOR, or compact or indented JSON.
 fn text(object: &Value, form: MediaTypeOptions) -> Vec<u8> {
     match form.format {
         Encoding::Yaml => to_yaml(object).into_bytes(),
@@ -295,24 +296,26 @@ fn text(object: &Value, form: MediaTypeOptions) -> Vec<u8> {
     }
 }
 
+/// Encodes a Status as protobuf, with its envelope.
 pub(crate) fn sealed_status(status: &Value) -> Vec<u8> {
     let shape = <Status as Lens>::SHAPE;
     protobuf::encode_envelope("v1", "Status", &protobuf::encode(shape, status))
 }
 
-/// Metadata alone, with its envelope.
+/// Encodes a PartialObjectMetadata as protobuf, with its envelope.
 pub(crate) fn sealed_partial(partial: &Value, form: MediaTypeOptions) -> Vec<u8> {
     let message = protobuf::encode_partial_object_metadata(Object::view(partial).metadata().tree());
     protobuf::encode_envelope(form.version, "PartialObjectMetadata", &message)
 }
 
+/// Encodes an object as protobuf, with its envelope.
 pub(crate) fn encode_protobuf(definition: &ResourceDefinition, object: &Value) -> Vec<u8> {
     let names = &definition.names;
     let message = protobuf::encode(&definition.schema, object);
     protobuf::encode_envelope(&names.api_version(), names.kind, &message)
 }
 
-/// A list, whole or a page of it.
+/// Replies with a list or a page of one.
 pub(crate) fn list_response(
     encodings: &Arc<EncodingCache>,
     served: &ServedResource,
@@ -364,7 +367,7 @@ pub(crate) fn list_response(
                 object["kind"] = "PartialObjectMetadataList".into();
                 object["apiVersion"] = form.version.into();
                 object["metadata"] = head;
-                // Of none there is not even a list.
+                // Like upstream, an empty list is null.
                 object["items"] = match list.items.is_empty() {
                     true => Value::Null,
                     false => shown.map(|object| partial(&object, form)).collect(),
@@ -393,7 +396,7 @@ pub(crate) fn list_response(
     Ok(raw(200, form.media_type(), body))
 }
 
-/// Objects that are in no store, as a list in the form that the request asks for.
+/// Replies with a list of objects that are not stored, in the form that the request accepts.
 pub fn list_as(
     headers: &HeaderMap,
     query: &Query,
@@ -459,7 +462,7 @@ fn named_list(served: &ServedResource) -> Value {
     object
 }
 
-/// An item of a list: without the kind, which the list names.
+/// An item of a list: without kind and apiVersion if it is of a built-in kind.
 fn bare(served: &ServedResource, version: &Version<Value>) -> Value {
     let mut object = to_response_object(served, version.revision, &version.object);
     if served.definition.custom_resource.is_none() {
@@ -469,7 +472,7 @@ fn bare(served: &ServedResource, version: &Version<Value>) -> Value {
     object
 }
 
-/// Metadata alone.
+/// The PartialObjectMetadata of an object.
 pub(crate) fn partial(object: &Value, form: MediaTypeOptions) -> Value {
     let mut partial = Value::object();
     partial["kind"] = "PartialObjectMetadata".into();

@@ -1,4 +1,4 @@
-//! From a request that has passed the filters to the function that answers it.
+//! Routing: from a request that has passed the filters to its handler.
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
@@ -29,24 +29,28 @@ use crate::{
     socket::WebSocketUpgrade,
 };
 
+/// The response of a handler; an error is sent as Status.
 pub type ResponseFuture<'a> = Pin<Box<dyn Future<Output = Result<Reply, Status>> + Send + 'a>>;
 
-/// Answers what is no plain object: reviews, logs, scale, token, proxies.
+/// Handles a resource or subresource that is not a plain object: reviews, logs, scale, token,
+/// proxies.
 pub trait EndpointHandler: fmt::Debug + Send + Sync {
     fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> ResponseFuture<'a>;
 }
 
+/// A shared handler.
 pub type HandlerRef = Arc<dyn EndpointHandler>;
 
-/// Parts of objects that are written as objects; the others have handlers.
+/// Subresources that are written as objects; the others have handlers.
 const OBJECT_SUBRESOURCES: [&str; 5] =
     ["status", "finalize", "approval", "resize", "ephemeralcontainers"];
 
-/// Parts that are connected to, and so done in earnest.
+/// Subresources for connect requests, which do not support dry runs.
 const CONNECT_SUBRESOURCES: [&str; 4] = ["attach", "exec", "portforward", "proxy"];
-/// The methods that a proxy passes on.
+/// The HTTP methods that proxies forward.
 const PASSED: [&str; 7] = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
 
+/// Routes a request to its handler.
 #[expect(clippy::too_many_lines, reason = "the kinds of paths, one after the other")]
 pub(crate) async fn route(
     server: &Arc<Server>,
@@ -76,7 +80,7 @@ pub(crate) async fn route(
         return Ok(page_not_found());
     }
     warnings.extend(custom.and_then(|custom| custom.deprecated.clone()));
-    // Behind a subresource there is nothing, but for what it passes on to.
+    // Nothing follows a subresource in a path, except for proxies.
     if !info.rest.is_empty() && info.subresource != "proxy" {
         return if custom.is_some() {
             Ok(page_not_found())
@@ -110,7 +114,7 @@ pub(crate) async fn route(
     if CONNECT_SUBRESOURCES.contains(&&*info.subresource) && request.query.get("dryRun").is_some() {
         return Err(Status::bad_request("dryRun is not supported"));
     }
-    // Before anybody handles it: what was authorized is what the path says, in that scope.
+    // Checked before any handler: the authorization was for the path in this scope.
     check_scope(&served, &request)?;
     warnings.extend(served.definition.deprecation_warning());
     server.metrics.mark_deprecated_requested(&served.definition, &request.info.subresource);
@@ -136,7 +140,7 @@ pub(crate) async fn route(
     object(server, served, request, warnings).await
 }
 
-/// Objects live where their kind says: in a namespace, or in none.
+/// Checks that the path has a namespace exactly if the kind is namespaced.
 fn check_scope(served: &ServedResource, request: &Request) -> Result<(), Status> {
     let info = &request.info;
     let namespaced = served.definition.is_namespaced();
@@ -151,7 +155,7 @@ fn check_scope(served: &ServedResource, request: &Request) -> Result<(), Status>
     }
 }
 
-/// Whether a name and a namespace can be parts of a key.
+/// Checks that a name and a namespace can be parts of a storage key.
 fn nameable(served: &ServedResource, (namespace, name): (&str, &str)) -> Result<(), Status> {
     if matches!(namespace, "." | "..") {
         let prefix = served.internal.storage.prefix;
@@ -167,7 +171,7 @@ fn nameable(served: &ServedResource, (namespace, name): (&str, &str)) -> Result<
     Err(Status::bad_request(format!("Name parameter invalid: {name:?}: {why}")))
 }
 
-/// What was noticed on the way is said, however it ends.
+/// Handles a request for an object. Warnings are returned even if it fails.
 async fn object(
     server: &Arc<Server>,
     served: ServedResource,
@@ -184,7 +188,7 @@ async fn object(
     reply
 }
 
-/// The groups whose status makes no tables.
+/// Groups whose status subresource has no table.
 const TABLELESS: [&str; 3] = ["apiextensions.k8s.io", "apiregistration.k8s.io", "resource.k8s.io"];
 
 fn form(served: &ServedResource, request: &Request) -> Result<MediaTypeOptions, Status> {
@@ -205,7 +209,7 @@ async fn answer(
     form: MediaTypeOptions,
     call: &mut RequestContext,
 ) -> Result<Reply, Status> {
-    // What is done is done before anybody looks at how it shall be shown.
+    // An invalid `includeObject` is reported after the write was done, as upstream does.
     let rows = include(form, &request.query);
     let form = MediaTypeOptions { include: rows.clone().unwrap_or(form.include), ..form };
     let now = server.registry.clock().now();
@@ -309,13 +313,13 @@ async fn delete(
     }
 }
 
-/// What is said of dependents that stay because nothing was said of them.
+/// The warning for dependents that are orphaned because no propagation policy was set.
 fn preserved(served: &ServedResource, delete: &DeleteRequest) -> Option<String> {
     let said = served.definition.orphan_by_default.filter(|said| !said.is_empty())?;
     delete.propagation.is_empty().then(|| said.to_owned())
 }
 
-/// Whether somebody may delete what cannot be read.
+/// Checks that the user may delete an object that cannot be decoded.
 async fn authorize_unsafe_delete(
     server: &Server,
     served: &ServedResource,
@@ -393,7 +397,7 @@ async fn body(
     Ok(read.object)
 }
 
-/// The names in the body must be those of the path, where they are there at all.
+/// Checks that name and namespace of the body match the path, if they are set.
 fn named(object: &Value, namespace: &str, name: &str) -> Result<(), Status> {
     let meta = Object::view(object).metadata();
     if !(namespace.is_empty() || meta.namespace().is_empty()) && meta.namespace() != namespace {
@@ -469,7 +473,7 @@ async fn patch(
     Ok((200, made))
 }
 
-/// What is applied, and what of it is there twice.
+/// Decodes an apply configuration in YAML, and its duplicate fields.
 fn applied_yaml(bytes: &[u8]) -> Result<(Value, Vec<String>), Status> {
     let text = std::str::from_utf8(bytes)
         .map_err(|error| Status::bad_request(format!("error encoding patch: {error}")))?;
@@ -486,7 +490,7 @@ fn applied_yaml(bytes: &[u8]) -> Result<(Value, Vec<String>), Status> {
     Ok((applied, twice))
 }
 
-/// The same in CBOR, where nothing may be there twice.
+/// Decodes an apply configuration in CBOR, where duplicates are an error.
 fn applied_cbor(bytes: &[u8]) -> Result<Value, Status> {
     let read = cbor::read(None, bytes).map_err(|error| {
         let why = match error {

@@ -1,4 +1,4 @@
-//! The kinds that are served, each with its place in the store.
+//! The served resources, each with its watch cache.
 
 mod custom;
 mod storage_versions;
@@ -19,34 +19,36 @@ use store::{CacheCodec, Engine, Error, Topic, WatchCache, WatchCacheSet};
 
 use crate::{Transformer, cbor, registry::unreadable::NOT_TRANSFORMABLE};
 
-/// A kind in one of its versions, and its objects.
+/// A kind in one of its versions, with its objects.
 #[derive(Clone, Debug)]
 pub struct ServedResource {
-    /// The version that the request speaks.
+    /// The version of the request.
     pub definition: Arc<ResourceDefinition>,
-    /// The version that is stored; mostly the same.
+    /// The internal version, which strategies work on: for built-in kinds the storage version,
+    /// mostly the same as `definition`.
     pub internal: Arc<ResourceDefinition>,
-    /// The version that a custom kind is stored in. It is handled in the version that the
-    /// request speaks, for each has a schema of its own; so the hub is that one.
+    /// The storage version of a custom resource. Strategies work on the version of the request,
+    /// because each version has its own schema; so `internal` is that one.
     pub storage_version: Option<Arc<ResourceDefinition>>,
-    /// All versions of the kind that there are; of a custom kind also those that are not served.
+    /// All versions of the kind; for a custom resource also those that are not served.
     pub versions: Arc<[Arc<ResourceDefinition>]>,
-    /// The objects; `None` for kinds that are never stored, like reviews.
+    /// The watch cache; `None` for kinds that are never stored, such as reviews.
     pub cache: Option<Arc<WatchCache<Value>>>,
 }
 
 impl ServedResource {
+    /// The group, resource and name for error messages.
     pub fn subject<'a>(&'a self, name: &'a str) -> ResourceRef<'a> {
         let names = &self.definition.names;
         ResourceRef { group: names.group, resource: names.plural, name }
     }
 
-    /// Where an object is kept.
+    /// The storage key of an object.
     pub fn path(&self, namespace: &str, name: &str) -> Text {
         path(self.internal.storage.prefix, namespace, name)
     }
 
-    /// Below what all objects of a namespace are kept, or all at all.
+    /// The storage prefix of all objects of a namespace, or of all objects.
     pub fn prefix(&self, namespace: &str) -> String {
         match namespace {
             "" => format!("/registry/{}/", self.internal.storage.prefix),
@@ -54,12 +56,13 @@ impl ServedResource {
         }
     }
 
-    /// The definition that tells what objects show, and are selected by. Versions of a
-    /// custom kind each have their own.
+    /// The definition with the table columns and selectable fields. Each version of a custom
+    /// resource has its own.
     pub(crate) fn presentation(&self) -> &Arc<ResourceDefinition> {
         if self.definition.custom_resource.is_some() { &self.definition } else { &self.internal }
     }
 
+    /// The watch cache, or an error for kinds that are not stored.
     pub fn objects(&self) -> Result<&Arc<WatchCache<Value>>, Status> {
         self.cache.as_ref().ok_or_else(|| {
             let kind = self.definition.names.plural;
@@ -67,7 +70,7 @@ impl ServedResource {
         })
     }
 
-    /// Whether objects are stored as the request speaks of them.
+    /// Whether objects are stored in exactly the form of the request version.
     pub(crate) fn is_storage_version(&self) -> bool {
         match &self.storage_version {
             None => {
@@ -77,12 +80,12 @@ impl ServedResource {
         }
     }
 
-    /// Whether somebody else must be asked for objects in another version.
+    /// Whether conversion between versions needs a webhook.
     pub(crate) fn needs_conversion_webhook(&self) -> bool {
         self.definition.custom_resource.as_ref().is_some_and(|custom| custom.conversion.is_some())
     }
 
-    /// From the stored version to the request's.
+    /// Converts from the internal version to that of the request.
     pub fn to_request_version(&self, object: &mut Value) {
         if self.storage_version.is_some() {
             set_api_version(object, &self.definition);
@@ -97,7 +100,7 @@ impl ServedResource {
         }
     }
 
-    /// From the request's version to the stored one.
+    /// Converts from the version of the request to the internal one.
     pub fn to_internal_version(&self, object: &mut Value) {
         if !Arc::ptr_eq(&self.definition, &self.internal) {
             self.definition.strategy.convert_to_storage(object);
@@ -108,17 +111,17 @@ impl ServedResource {
     }
 }
 
-/// From one version of a custom kind to another that differs in its schema alone.
+/// Converts a custom resource to another version that differs in its schema only.
 pub(crate) fn set_api_version(object: &mut Value, to: &ResourceDefinition) {
     let version = to.names.api_version();
     if Object::view(object).api_version() != version {
-        // What cannot be read as metadata is told when it is written.
+        // Invalid metadata is reported by the next write.
         let _ = to.coerce(object, &mut Vec::new());
         object["apiVersion"] = version.into();
     }
 }
 
-/// All kinds by group, version and plural. Custom ones come and go.
+/// All served resources by group, version and plural. Custom resources can be added and removed.
 #[derive(Debug, Default)]
 pub struct ServedResources {
     state: RwLock<State>,
@@ -127,22 +130,23 @@ pub struct ServedResources {
 /// Group, version and plural.
 type Name = (&'static str, &'static str, &'static str);
 
+/// The registered resources, by several keys.
 #[derive(Debug, Default)]
 struct State {
     by_name: HashMap<Name, ServedResource>,
-    /// Built-in kinds by group and plural, each in the version that comes first.
+    /// Built-in kinds by group and plural, each in its preferred version.
     first: HashMap<(&'static str, &'static str), ServedResource>,
-    /// As discovery tells them.
+    /// In the order of discovery.
     order: Vec<ServedResource>,
-    /// Custom kinds by group and plural, in the version that is stored, served or not.
+    /// Custom resources by group and plural, in the storage version, served or not.
     stored: HashMap<(Text, Text), ServedResource>,
-    /// Counts how often any of this has changed.
+    /// Counts the changes of this state.
     edition: u64,
 }
 
 impl ServedResources {
-    /// Serves those of the definitions that are to be served, and stores them in the
-    /// versions that they name, served or not. The order is the order of discovery.
+    /// Opens the definitions that are to be served. The storage version of a kind need not be
+    /// served. Their order is the order of discovery.
     pub fn open(
         definitions: Vec<ResourceDefinition>,
         engine: &dyn Engine<Value>,
@@ -180,11 +184,12 @@ impl ServedResources {
         Ok(this)
     }
 
+    /// A resource by group, version and plural.
     pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<ServedResource> {
         self.read().by_name.get(&(group, version, plural)).cloned()
     }
 
-    /// Whether a resource is served, or this part of it.
+    /// Whether a resource is served, or a subresource of it.
     pub(crate) fn has(&self, group: &str, version: &str, plural: &str, part: &str) -> bool {
         let state = self.read();
         let served = state.by_name.get(&(group, version, plural));
@@ -192,7 +197,7 @@ impl ServedResources {
             .is_some_and(|served| part.is_empty() || served.definition.subresource(part).is_some())
     }
 
-    /// A kind by the names that objects have for it.
+    /// A resource by group, version and kind.
     pub fn by_kind(&self, group: &str, version: &str, kind: &str) -> Option<ServedResource> {
         let is = |served: &&ServedResource| {
             let names = &served.definition.names;
@@ -201,13 +206,13 @@ impl ServedResources {
         self.read().order.iter().find(is).cloned()
     }
 
-    /// Whether anything built in is served of the group.
+    /// Whether a built-in kind of the group is served.
     pub fn has_group(&self, group: &str) -> bool {
         let built_in = |served: &ServedResource| served.definition.custom_resource.is_none();
         self.read().order.iter().any(|s| s.definition.names.group == group && built_in(s))
     }
 
-    /// A kind in whatever version comes first.
+    /// A resource in its preferred version.
     pub fn preferred(&self, group: &str, plural: &str) -> Option<ServedResource> {
         let is = |served: &&ServedResource| {
             let names = &served.definition.names;
@@ -217,12 +222,12 @@ impl ServedResources {
         state.first.get(&(group, plural)).or_else(|| state.order.iter().find(is)).cloned()
     }
 
-    /// All of them, in the order of discovery.
+    /// All resources in the order of discovery.
     pub fn all(&self) -> Vec<ServedResource> {
         self.read().order.clone()
     }
 
-    /// Changes whenever a kind comes or goes.
+    /// A number that changes whenever a resource is added or removed.
     pub fn change_counter(&self) -> u64 {
         self.read().edition
     }
@@ -253,7 +258,7 @@ fn name_of(served: &ServedResource) -> Name {
     (names.group, names.version, names.plural)
 }
 
-/// The objects of a kind, in memory.
+/// Starts the watch cache of a kind.
 pub(crate) fn resource(
     hub: &Arc<ResourceDefinition>,
     engine: &dyn Engine<Value>,
@@ -264,7 +269,7 @@ pub(crate) fn resource(
     mirror.start(&format!("/registry/{}/", hub.storage.prefix), Arc::new(resident), engine)
 }
 
-/// The group and version that objects are stored in, whether it is served or not.
+/// The group and version that objects are stored in, served or not.
 pub(crate) fn storage_group_version(
     definition: &ResourceDefinition,
 ) -> (&'static str, &'static str) {
@@ -275,7 +280,7 @@ pub(crate) fn storage_group_version(
     }
 }
 
-/// The definition that says how objects of `definition` are stored.
+/// The definition of the version that objects of `definition` are stored in.
 fn internal_definition(
     definition: &Arc<ResourceDefinition>,
     all: &[Arc<ResourceDefinition>],
@@ -297,7 +302,7 @@ pub(crate) fn path(prefix: &str, namespace: &str, name: &str) -> Text {
     }
 }
 
-/// The stored bytes of an object.
+/// Encodes an object for storage.
 pub(crate) fn to_bytes(hub: &ResourceDefinition, object: &Value, cbor: bool) -> Bytes {
     if cbor && hub.custom_resource.is_some() {
         return cbor::encode_document(None, object).into();
@@ -309,7 +314,7 @@ pub(crate) fn to_bytes(hub: &ResourceDefinition, object: &Value, cbor: bool) -> 
     protobuf::encode_envelope(&hub.names.api_version(), hub.names.kind, &message).into()
 }
 
-/// The error says why not.
+/// Decodes a stored object; the error is the reason.
 fn from_bytes(hub: &ResourceDefinition, bytes: &[u8]) -> Result<Value, String> {
     let mut object = if bytes.starts_with(protobuf::MAGIC) {
         let opened = protobuf::decode_envelope(bytes).map_err(|error| error.to_string())?;
@@ -334,15 +339,15 @@ fn from_bytes(hub: &ResourceDefinition, bytes: &[u8]) -> Result<Value, String> {
     let version = Object::view(&object).api_version();
     let foreign = version != hub.names.api_version();
     if foreign && hub.custom_resource.as_ref().is_some_and(|custom| custom.conversion.is_some()) {
-        return Ok(object); // whoever converts it knows its version
+        return Ok(object); // the conversion webhook handles its version
     }
     hub.normalize_stored(&mut object);
     let named = Object::from(object).with_api_version(hub.names.api_version());
     Ok(named.with_kind(hub.names.kind).into())
 }
 
-/// Earlier builds have stored objects that nobody could read. Where only the managed fields nest
-/// too deep, the object is read without them, as one whose managed fields cannot be decoded.
+/// Handles objects nested too deeply, which earlier builds stored. If only `managedFields` are too
+/// deep, the object is decoded without them, like one whose managedFields are invalid.
 #[cold]
 fn make_shallow(object: &mut Value) -> Result<(), String> {
     if object.get("metadata").is_object() {
@@ -354,10 +359,10 @@ fn make_shallow(object: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-/// What an event takes beside the object: its key, its topics, its place in the chains of each.
+/// Estimated memory of an event in addition to its object: key, topics, and links of the chains.
 const EVENT: usize = 1_024;
 
-/// What the mirror must know about the objects of a kind.
+/// Decodes, packs and indexes the objects of a kind for the watch cache.
 #[derive(Debug)]
 struct ObjectCacheCodec {
     definition: Arc<ResourceDefinition>,
@@ -371,7 +376,7 @@ impl CacheCodec<Value> for ObjectCacheCodec {
         from_bytes(&self.definition, &plain)
     }
 
-    /// Those that expire, which are events: they come by the thousand.
+    /// Packs kinds with a TTL (events), of which there are thousands.
     fn packs(&self) -> bool {
         self.definition.ttl.is_some()
     }
@@ -398,7 +403,7 @@ impl CacheCodec<Value> for ObjectCacheCodec {
             topics.push(Topic::Namespace(meta.namespace().into()));
         }
         for index in self.definition.strategy.watch_topic_fields() {
-            // Absent is empty to a selector, so it is to those who watch for it.
+            // A selector treats an absent field as empty, so it is indexed as empty.
             let value =
                 self.definition.strategy.selectable_field_value(object, index).unwrap_or_default();
             topics.push(Topic::Index(index.into(), value));

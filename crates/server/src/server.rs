@@ -1,4 +1,4 @@
-//! A server: what it serves, to whom, and how.
+//! The server: its parts, its connections, and the handling of a request.
 
 use std::{
     collections::HashMap,
@@ -63,46 +63,47 @@ use crate::{
     turns::{Account, Turn, Turns, account},
 };
 
-/// How long the head of a request may take to arrive, on a connection of HTTP/1.1 also the next.
+/// Timeout for the headers of a request; also the keep-alive timeout of HTTP/1.1.
 const HEADERS: Duration = Duration::from_secs(32);
-/// How long a connection of HTTP/2 may be without a request: as long as Go's clients keep one.
+/// Idle timeout of an HTTP/2 connection: as long as Go's clients keep one.
 const IDLE: Duration = Duration::from_secs(90);
-/// So much of an answer waits for a client that does not read, of each of its requests.
+/// Maximum unsent bytes of a response, per HTTP/2 stream.
 const SEND_BUFFER: usize = 64 << 10;
-/// So much of a body may be on its way before it is read: of one request, and of all those of
-/// a connection. To find out what a line can take would cost a ping for every body.
+/// HTTP/2 flow-control windows of a stream and of a connection. They are fixed, because adapting
+/// them to the connection would cost a ping for every body.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const PRIORITY_LEVEL: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
-/// All that somebody may expect before they send a body.
+/// The only supported value of the Expect header.
 const CONTINUE: &str = "100-continue";
 
+/// An API server.
 #[derive(Debug)]
 pub struct Server {
     pub registry: Arc<Registry>,
     pub config: Config,
-    /// The first that understands a request decides who calls.
+    /// Tried in order; the first that recognizes the credentials decides.
     pub authenticators: Vec<Arc<dyn Authenticator>>,
-    /// The first that has an opinion decides.
+    /// Tried in order; the first with an opinion decides.
     pub authorizers: Vec<Arc<dyn Authorizer>>,
     pub health_checks: Vec<HealthCheck>,
-    /// Who adds to what `/metrics` says.
+    /// Further sources of `/metrics`.
     pub metrics_sources: Vec<Arc<dyn MetricsSource>>,
-    /// Who is handled first when there is too much; without it, a bound on all.
+    /// API Priority and Fairness; without it, only the number of requests in flight is limited.
     pub flow: Option<Arc<dyn FlowControl>>,
-    /// What others serve.
+    /// The aggregation layer.
     pub aggregate: Option<Arc<dyn Aggregator>>,
-    /// Who is told what was done.
+    /// The audit backend.
     pub audit: Option<Arc<dyn AuditBackend>>,
-    /// Who decides which requests are traced.
+    /// Samples requests for tracing.
     pub tracer: Option<Arc<Tracer>>,
-    /// By group, resource and subresource: what is no plain object.
+    /// Handlers by group, resource and subresource, for everything that is not a plain object.
     pub handlers: HashMap<(&'static str, &'static str, &'static str), HandlerRef>,
-    /// Kinds without a resource: what some subresources take and give.
+    /// Kinds without a resource: request and response bodies of subresources.
     pub subresource_kinds: Vec<ResourceDefinition>,
-    /// By the first part of the path: what is no resource.
+    /// Handlers of non-resource paths by their first segment.
     pub path_handlers: HashMap<&'static str, HandlerRef>,
     pub(crate) seats: InFlightLimiter,
     pub(crate) metrics: Metrics,
@@ -113,17 +114,18 @@ pub struct Server {
     pub(crate) connection_limits: Arc<ConnectionLimits>,
     timers: Arc<TimerQueue>,
     rings: Once,
-    /// Whether it is about to end.
+    /// Whether the server is shutting down.
     ending: Arc<AtomicBool>,
-    /// Whether whoever comes is told to come again.
+    /// Whether new requests are rejected with 429 and `Retry-After`.
     rejecting_requests: AtomicBool,
-    /// Requests under way, watches not among them once they have begun.
+    /// Counts requests in flight, by its references; watches only until their response starts.
     in_flight: Arc<()>,
     driver: DriverWatch,
     tasks: TaskTracker,
 }
 
 impl Server {
+    /// A server without authenticators, authorizers and handlers, which the caller adds.
     pub fn new(registry: Arc<Registry>, config: Config) -> Self {
         let ending = Arc::new(AtomicBool::new(false));
         let ends = ending.clone();
@@ -164,8 +166,8 @@ impl Server {
         }
     }
 
-    /// Ends everything: first nobody is sent here any more, then requests end when they are
-    /// answered and watches one after the other, until the deadline is over.
+    /// Shuts down gracefully: first `/readyz` fails, then requests are finished and watches are
+    /// ended one after the other, until the deadline.
     pub async fn stop(&self, deadline: Duration) {
         let Shutdown { delay, retry_after, watch_termination: watches } = self.config.shutdown;
         self.ending.store(true, Ordering::Release);
@@ -188,17 +190,17 @@ impl Server {
         }
     }
 
-    /// Returns when the server is told to end.
+    /// Completes when the server stops.
     pub fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
         self.stop.clone().cancelled_owned()
     }
 
-    /// Runs `task` until it ends. The only spawn of this crate. A panic ends the task alone.
+    /// Spawns a task; the only spawn of this crate. A panic ends only the task.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(panics::contain("server task", task));
     }
 
-    /// Runs `task` until it ends, or everything does.
+    /// Spawns a task that is cancelled when the server stops.
     pub fn background(&self, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
         self.spawn(async move {
@@ -209,7 +211,7 @@ impl Server {
         });
     }
 
-    /// Gives memory back that nobody needs any more, as long as the server runs.
+    /// Starts periodic trimming of the caches, and reports their sizes.
     pub fn keep_small(&mut self) {
         let registry = Arc::downgrade(&self.registry);
         let memory = Memory { registry, encodings: self.encodings.clone() };
@@ -217,7 +219,7 @@ impl Server {
         memory.start();
     }
 
-    /// Wakes those who wait, as long as the server runs.
+    /// The timer queue; starts it on first use.
     pub(crate) fn bell(&self) -> Arc<TimerQueue> {
         self.rings.call_once(|| {
             let bell = self.timers.clone();
@@ -226,7 +228,7 @@ impl Server {
         self.timers.clone()
     }
 
-    /// Serves a connection from within this machine to its end.
+    /// Serves a connection from the same host or process.
     pub(crate) fn serve_local(
         self: &Arc<Self>,
         io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -240,8 +242,8 @@ impl Server {
         self.spawn(turn.run(Box::pin(served)));
     }
 
-    /// Serves one connection to its end, in HTTP/1.1 or HTTP/2. What goes out over it may have
-    /// to be told when.
+    /// Serves one connection in HTTP/1.1 or HTTP/2. `outgoing` is the write batch of a TCP
+    /// connection.
     pub(crate) async fn connection(
         self: Arc<Self>,
         io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -256,7 +258,7 @@ impl Server {
         let service = service_fn(move |request| {
             begins.store(true, Ordering::Relaxed);
             let (own, peer, left) = (server.clone(), peer.clone(), left.clone());
-            // Made where it stays: the future of a request is too large to be moved.
+            // Boxed at once, because the future of a request is too large to be moved.
             let answer = Box::pin(async move {
                 let _in_flight = own.driver.enter();
                 let answer = pin!(own.clone().answer(request, peer, left));
@@ -343,7 +345,8 @@ impl Server {
         reply
     }
 
-    /// What can be said without a look at who asks, and for what.
+    /// Responses that depend neither on the user nor on the resource: CORS preflight, malformed
+    /// requests, shutdown.
     fn early_response(
         &self,
         head: &Parts,
@@ -368,8 +371,8 @@ impl Server {
         None
     }
 
-    /// Whether the request is turned away since the server ends. Those who look after it may
-    /// still ask.
+    /// Whether the request is rejected because the server is shutting down. Health checks and
+    /// metrics are still served.
     fn refuses(&self, head: &Parts) -> bool {
         let path = head.uri.path();
         self.rejecting_requests.load(Ordering::Acquire)
@@ -466,13 +469,13 @@ impl Server {
                 .map(|body| counted(body, move |sent| server.metrics.observe_size(&labels, sent)));
         }
         if let Ok(mut id) = HeaderValue::from_str(&id) {
-            id.set_sensitive(true); // never the same again: no table of headers need keep it
+            id.set_sensitive(true); // unique per response: keeps it out of the HPACK table
             reply.headers_mut().insert(AUDIT_ID, id);
         }
         reply
     }
 
-    /// Begins to tell of a request, if anybody wants to hear of it.
+    /// Begins the audit of a request, if the policy logs it.
     #[expect(clippy::too_many_arguments, reason = "all that is known of a request")]
     fn trail(
         &self,
@@ -485,7 +488,8 @@ impl Server {
         RequestAudit::begin(self.audit.as_ref()?, id, (asker, info), (head, peer), arrived)
     }
 
-    /// Tells how a request was answered; of what goes on, that it has begun and when it ends.
+    /// Generates the audit events of a response: ResponseComplete, or for a long-running one
+    /// ResponseStarted and later ResponseComplete.
     fn audit_response(&self, trail: Option<RequestAudit>, reply: Reply) -> Reply {
         let Some(trail) = trail else { return reply };
         let (clock, code) = (self.registry.clock().clone(), reply.status().as_u16());
@@ -522,7 +526,8 @@ impl Server {
         let mut reply = match routed {
             Ok(Ok(reply)) => reply,
             Ok(Err(status)) => {
-                // Who takes no form, or sends none, is refused before anybody looks at the rest.
+                // A request that fails content negotiation is rejected before anything can cause a
+                // warning.
                 if status.message().starts_with("406: ") || status.message().starts_with("415: ") {
                     warnings.clear();
                 }
@@ -538,16 +543,16 @@ impl Server {
     }
 }
 
-/// The answer to a request that caused a panic: upstream's words.
+/// The response to a request whose handler panicked, with upstream's message.
 fn panicked() -> Status {
     Status::internal("This request caused apiserver to panic. Look in the logs for details.")
 }
 
-/// Marks the answer to somebody who has not shown who he is.
+/// Marks the response to an unauthenticated or anonymous client.
 #[derive(Clone, Copy, Debug)]
 struct Unauthenticated;
 
-/// What is said at the end.
+/// The response to requests during shutdown.
 fn shutting_down_response() -> Reply {
     let said = "The apiserver is shutting down, please try again later.\n";
     let mut reply = raw(429, "text/plain; charset=utf-8", said);
@@ -557,7 +562,7 @@ fn shutting_down_response() -> Reply {
     reply
 }
 
-/// Says whose seat it was.
+/// Sets the headers with the uids of the FlowSchema and the priority level.
 fn mark(headers: &mut HeaderMap, seat: &Seat) {
     let Some((schema, level)) = &seat.classification else { return };
     for (name, uid) in [(FLOW_SCHEMA, schema), (PRIORITY_LEVEL, level)] {

@@ -1,5 +1,5 @@
-//! Answers that go on, over a WebSocket: a message for every event of a watch, or for every
-//! piece of a log. Clients in browsers can do no other.
+//! Streaming responses over a WebSocket: a message for each watch event, or for each chunk of a
+//! log. Clients in browsers need it.
 
 use std::sync::Arc;
 
@@ -29,13 +29,13 @@ use tracing::debug;
 
 use crate::{Body, Reply, Request, Server, respond::raw};
 
-/// Clients have nothing to say here.
+/// Maximum message size from clients, which send nothing but control frames.
 const LARGEST: usize = 4 << 10;
-/// How pieces of a log can be told: the names, and whether in base64.
+/// Subprotocols for chunks of a log, and whether they use base64.
 const PROTOCOLS: [(&str, bool); 3] =
     [("", false), ("binary.k8s.io", false), ("base64.binary.k8s.io", true)];
 
-/// What a request becomes a WebSocket by.
+/// A request for a WebSocket.
 #[derive(Debug)]
 pub struct WebSocketUpgrade {
     upgrade: OnUpgrade,
@@ -43,20 +43,20 @@ pub struct WebSocketUpgrade {
     protocols: Vec<String>,
 }
 
-/// How an answer is cut into messages.
+/// How a body is split into messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MessageFraming {
     Lines,
-    /// Behind their lengths.
+    /// Length-prefixed frames.
     Frames,
-    /// As they come.
+    /// Chunks, as they are received.
     Pieces {
         base64: bool,
     },
 }
 
 impl WebSocketUpgrade {
-    /// Takes the wish for a WebSocket out of a request, which is a plain one from then on.
+    /// Takes the upgrade headers out of a request, which is handled like a plain one from then on.
     pub fn take(request: &mut Request) -> Result<Option<Self>, Status> {
         let headers = &mut request.head.headers;
         if !(has(headers, CONNECTION, "upgrade") && has(headers, UPGRADE, "websocket")) {
@@ -78,7 +78,7 @@ impl WebSocketUpgrade {
         Ok(Some(Self { upgrade, accept, protocols }))
     }
 
-    /// Tells a watch, event by event.
+    /// Streams a watch, one message per event.
     pub(crate) fn watch(self, server: &Arc<Server>, watch: Reply) -> Reply {
         let binary = watch.headers().get(CONTENT_TYPE).is_some_and(|media| {
             media.as_bytes().starts_with(b"application/vnd.kubernetes.protobuf")
@@ -91,8 +91,8 @@ impl WebSocketUpgrade {
         )
     }
 
-    /// Tells an answer as it comes, in a protocol that the client knows. What has failed stays
-    /// an answer.
+    /// Streams a body in chunks, in a subprotocol that the client supports. An error stays a plain
+    /// response.
     pub fn stream_chunks(self, server: &Arc<Server>, reply: Reply) -> Result<Reply, Status> {
         if !reply.status().is_success() {
             return Ok(reply);
@@ -141,7 +141,7 @@ fn parts(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
     values.flat_map(|value| value.split(',')).map(str::trim).filter(|part| !part.is_empty())
 }
 
-/// Sends messages until the answer ends or the client leaves.
+/// Sends messages until the body ends or the client disconnects.
 async fn send(
     upgrade: OnUpgrade,
     mut body: Body,
@@ -179,7 +179,7 @@ async fn send(
     Ok(())
 }
 
-/// One message, if all of it is there.
+/// The next complete message.
 fn next(read: &mut BytesMut, cut: MessageFraming) -> Option<Bytes> {
     match cut {
         MessageFraming::Lines => {

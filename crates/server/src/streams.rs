@@ -1,6 +1,6 @@
-//! The streams of an HTTP/2 connection, driven by the connection's own task: a watch
-//! that waits takes its place in memory and nothing else. What has to be worked out
-//! for a request runs in a task of its own, which ends before the answer begins.
+//! Drives the streams of an HTTP/2 connection within the connection's own task, so that an idle
+//! watch needs no task. The work of a request runs in a separate task, which ends before the
+//! response body starts.
 
 use std::{
     mem,
@@ -16,9 +16,10 @@ use tokio::{sync::Notify, time::Sleep};
 
 use crate::batched_tcp::WriteBatch;
 
+/// A stream of an HTTP/2 connection.
 type Streaming = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Takes new streams for the connection that they came by.
+/// Collects new streams for the task of their connection.
 #[derive(Clone, Default)]
 pub(crate) struct StreamExecutor {
     new: Arc<Mutex<Vec<Streaming>>>,
@@ -27,15 +28,15 @@ pub(crate) struct StreamExecutor {
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for StreamExecutor {
     fn execute(&self, stream: F) {
         let stream = Box::pin(async move {
-            let _ = panics::contain("stream", stream).await; // its client sees it end
+            let _ = panics::contain("stream", stream).await; // the client sees the stream end
         });
         self.new.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
     }
 }
 
 impl StreamExecutor {
-    /// A connection together with the streams that it gives to these. When it ends, so do they.
-    /// What they all have to say goes out at once.
+    /// Combines a connection with its streams, which end with it. Everything they write in one poll
+    /// is sent in one batch.
     pub(crate) fn drive<C: Future>(
         self,
         connection: C,
@@ -46,7 +47,7 @@ impl StreamExecutor {
     }
 }
 
-/// See `StreamExecutor::drive`.
+/// A connection and its streams, see `StreamExecutor::drive`.
 pub(crate) struct ConnectionDriver<C> {
     pub(crate) connection: C,
     outgoing: Option<WriteBatch>,
@@ -57,21 +58,21 @@ pub(crate) struct ConnectionDriver<C> {
     idle: Option<Idle>,
 }
 
-/// Notices that a connection has had no stream for some time.
+/// Detects that a connection had no stream for some time.
 struct Idle {
     longest: Duration,
     since: Option<Pin<Box<Sleep>>>,
-    /// Who is told.
+    /// Notified when the connection is idle.
     ends: Arc<Notify>,
 }
 
 impl<C> ConnectionDriver<C> {
-    /// Whether the other side is on another machine, maybe.
+    /// Whether the peer may be on another host.
     pub(crate) fn is_remote(&self) -> bool {
         self.outgoing.is_some()
     }
 
-    /// Tells when a connection from outside has had streams, and then none for so long.
+    /// Notifies `ends` when a remote connection has had streams, and then none for `longest`.
     pub(crate) fn end_when_idle(&mut self, longest: Duration, ends: Arc<Notify>) {
         self.idle = self.is_remote().then_some(Idle { longest, since: None, ends });
     }

@@ -1,4 +1,4 @@
-//! Tables: what `kubectl get` prints.
+//! Tables: the response format that `kubectl get` prints.
 
 use object::Value;
 use schema::ResourceDefinition;
@@ -9,7 +9,7 @@ use crate::{
     respond::{partial, to_response_object, with_resource_version},
 };
 
-/// What a row holds besides its cells.
+/// What a row includes in addition to its cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IncludeObjectPolicy {
     Nothing,
@@ -17,6 +17,7 @@ pub(crate) enum IncludeObjectPolicy {
     Object,
 }
 
+/// Builds the table of stored objects.
 pub(crate) fn table(
     served: &ServedResource,
     objects: &[(u64, &Value)],
@@ -33,7 +34,7 @@ pub(crate) fn table(
         };
         row(kind, stored, object, form, now)
     });
-    // Kinds without columns of their own have no rows rather than none.
+    // Like upstream, an empty table of a kind with default columns has null rows.
     let plain = served.internal.columns.iter().any(|column| column.name == "Created At");
     let rows = if objects.is_empty() && plain { Value::Null } else { rows.collect() };
     let mut head = Value::object();
@@ -43,7 +44,7 @@ pub(crate) fn table(
     build(kind, rows, head, form)
 }
 
-/// A table of what a subresource gives.
+/// Builds the table of a subresource.
 pub(crate) fn subresource_table(
     kind: &ResourceDefinition,
     object: &Value,
@@ -103,7 +104,7 @@ fn build(kind: &ResourceDefinition, rows: Value, head: Value, form: MediaTypeOpt
     table
 }
 
-/// What every kind has is described once; the other columns speak for themselves.
+/// The default description of a column.
 fn describe(column: &str) -> String {
     match column {
         "Name" => "The name, unique among the objects of this kind in a namespace.".to_owned(),

@@ -1,5 +1,5 @@
-//! One clock for all that waits: who sleeps leaves a waker here, and no timer runs
-//! for it.
+//! Timer queue shared by all watches. A watch registers a deadline and a waker, and one Tokio timer
+//! serves the whole queue; thousands of idle watches would otherwise need a timer each.
 
 use std::{
     collections::BTreeMap,
@@ -14,22 +14,26 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// So many are told of the end within a second, so that not all of them come back at once.
+/// How many watches are ended per second during shutdown, so that clients do not reconnect all at
+/// once.
 const A_SECOND: u32 = 2_000;
-/// Turns come in this many steps.
+/// Number of steps that the shutdown period is divided into.
 const STEPS: u32 = 997;
-/// From one's turn to the next one's: far apart, so that few are spread as evenly as many.
+/// Distance between the steps of consecutive timers. It is large, so that a few timers are spread
+/// as evenly as many.
 const STRIDE: u64 = 616;
 
+/// The queue of timers.
 #[derive(Default)]
 pub(crate) struct TimerQueue {
     sleepers: Mutex<TimerEntries>,
-    /// Somebody wants to be woken before all others.
+    /// Notified when a timer is set that is earlier than all others.
     earlier: Notify,
-    /// Since when it is over, and within what time everybody is told.
+    /// When the shutdown began, and the time over which timers are ended.
     over: OnceLock<(Instant, Duration)>,
 }
 
+/// The set timers, by deadline.
 #[derive(Default)]
 struct TimerEntries {
     by_time: BTreeMap<(Instant, u64), Waker>,
@@ -42,18 +46,18 @@ impl fmt::Debug for TimerQueue {
     }
 }
 
-/// A place among those who sleep. Who gives it up is not woken.
+/// A timer of the queue. Dropping it cancels it.
 #[derive(Debug)]
 pub(crate) struct Timer {
     bell: Arc<TimerQueue>,
     at: Instant,
     number: u64,
-    /// When it is woken, if a waker is there.
+    /// When it fires, if it is set.
     set: Option<Instant>,
 }
 
 impl TimerQueue {
-    /// Wakes who is due, for ever.
+    /// Wakes the tasks of expired timers, for ever.
     pub(crate) async fn run(&self) {
         loop {
             let next = self.sleepers().by_time.first_key_value().map(|(at, _)| at.0);
@@ -73,20 +77,21 @@ impl TimerQueue {
         }
     }
 
-    /// A place that is woken at `at`, once a waker is left there.
+    /// Creates a timer for `at`; it has no effect until it is set.
     pub(crate) fn timer(self: &Arc<Self>, at: Instant) -> Timer {
         let mut sleepers = self.sleepers();
         sleepers.last += 1;
         Timer { bell: self.clone(), at, number: sleepers.last, set: None }
     }
 
-    /// Ends everything: a few at once, the others soon, all within `spread` or a little longer
-    /// if they are very many.
+    /// Starts the shutdown: timers end spread over `spread`, or over a longer time if they are very
+    /// many.
     pub(crate) fn shut_down(&self, spread: Duration) {
         let count = u32::try_from(self.sleepers().by_time.len()).unwrap_or(u32::MAX);
         let shortest = Duration::from_secs(1) * (count / A_SECOND);
-        let _ = self.over.set((Instant::now(), spread.max(shortest))); // the first counts
-        // Who falls asleep from here on knows. The others find out when their turn is.
+        let _ = self.over.set((Instant::now(), spread.max(shortest))); // the first call counts
+        // Timers set from here on know of the shutdown. The others are woken, so that their tasks
+        // set them again.
         let all = std::mem::take(&mut self.sleepers().by_time);
         all.into_values().for_each(Waker::wake);
     }
@@ -97,7 +102,7 @@ impl TimerQueue {
 }
 
 impl Timer {
-    /// Leaves the waker of the task that is to be woken.
+    /// Sets the waker of the task to wake.
     pub(crate) fn set(&mut self, waker: &Waker) {
         let at = self.shutdown_at().map_or(self.at, |turn| turn.min(self.at));
         let (number, before) = (self.number, self.set.replace(at));
@@ -120,12 +125,12 @@ impl Timer {
         Instant::now() >= self.at
     }
 
-    /// Whether everything is over, and it is this one's turn to end.
+    /// Whether the queue shuts down and the time of this timer has come.
     pub(crate) fn is_shut_down(&self) -> bool {
         self.shutdown_at().is_some_and(|turn| Instant::now() >= turn)
     }
 
-    /// Moves to another time; the waker is to be left again.
+    /// Changes the deadline; the timer has to be set again.
     pub(crate) fn reset(&mut self, at: Instant) {
         self.at = at;
     }

@@ -1,11 +1,11 @@
-//! Spans: what a request takes its time for, for those who collect such things. Without a
-//! tracer, and where a caller names no trace of its own, nothing is done at all.
+//! Tracing: OpenTelemetry spans of requests. Without a tracer, and without a `traceparent` header
+//! in the request, it does nothing.
 //!
 //! ```text
-//!  GET /api/v1/…/{:name}      a server's span, below the caller's where that may be believed
+//!  GET /api/v1/…/{:name}      the server span, a child of the caller's span if that is trusted
 //!    Get                      …
 //!    Call mutating webhook    …
-//!      HTTP POST              named to the hook, in `traceparent`
+//!      HTTP POST              propagated to the webhook in `traceparent`
 //! ```
 
 use std::sync::Arc;
@@ -16,40 +16,40 @@ use tokio::sync::mpsc;
 
 use crate::{Peer, Request, RequestInfo, UserInfo, registry::random};
 
-/// How many spans may wait to be collected; more are lost.
+/// Capacity of the queue to the exporter; spans beyond it are lost.
 const WAITING: usize = 2048;
 const PARENT: HeaderName = HeaderName::from_static("traceparent");
-/// What else goes along from one to the next.
+/// Headers that are propagated along with `traceparent`.
 const ALONG: [HeaderName; 2] =
     [HeaderName::from_static("tracestate"), HeaderName::from_static("baggage")];
 
-/// Who decides which requests are told of.
+/// Decides which requests are sampled, and queues their spans.
 #[derive(Debug)]
 pub struct Tracer {
     queue: mpsc::Sender<Span>,
-    /// How many of a million requests whose callers do not say.
+    /// Sampling rate per million, for requests without a trusted trace context.
     rate: u32,
     clock: Arc<dyn Clock>,
 }
 
-/// One that is over.
+/// A finished span.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
     pub trace: [u8; 16],
     pub id: [u8; 8],
     pub parent: Option<[u8; 8]>,
-    /// A trace of a caller's, and a span of it, that this one is not a part of.
+    /// The caller's trace and span, if this span is only linked to them.
     pub link: Option<([u8; 16], [u8; 8])>,
     pub name: Text,
     pub kind: Kind,
-    /// In microseconds since 1970.
+    /// Times in microseconds since 1970.
     pub began: i64,
     pub ended: i64,
     pub attributes: Vec<(&'static str, Attribute)>,
     pub failed: bool,
 }
 
-/// By OpenTelemetry's numbers.
+/// The span kind, with OpenTelemetry's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Internal = 1,
@@ -57,6 +57,7 @@ pub enum Kind {
     Client = 3,
 }
 
+/// The value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attribute {
     Text(Text),
@@ -69,12 +70,13 @@ impl<T: Into<Text>> From<T> for Attribute {
     }
 }
 
+/// The attributes of a span.
 pub type Attributes = Vec<(&'static str, Attribute)>;
 
-/// Where in a trace something is done.
+/// The current position in a trace.
 #[derive(Clone, Debug)]
 struct SpanContext {
-    /// `None`: nobody collects it, and it is only passed on.
+    /// `None` if spans are not collected and the context is only propagated.
     tracer: Option<Arc<Tracer>>,
     trace: [u8; 16],
     id: [u8; 8],
@@ -87,20 +89,21 @@ tokio::task_local! {
 }
 
 impl Tracer {
-    /// One that tells of so many in a million, and what it tells.
+    /// A tracer with this sampling rate per million, and the receiver of its spans.
     pub fn new(rate: u32, clock: Arc<dyn Clock>) -> (Arc<Self>, mpsc::Receiver<Span>) {
         let (queue, spans) = mpsc::channel(WAITING);
         (Arc::new(Self { queue, rate, clock }), spans)
     }
 
-    /// As others decide it too, by the end of the trace's name.
+    /// Samples by the trace id, like OpenTelemetry's TraceIDRatioBased, so that other services
+    /// decide alike.
     fn samples(&self, trace: &[u8; 16]) -> bool {
         let end = trace[8..].iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte)) >> 1;
         u128::from(end) < (u128::from(self.rate) << 63) / 1_000_000
     }
 }
 
-/// Does a part of what is under way, as a span of its own where somebody collects them.
+/// Runs `work` in a child span, if the current request is sampled.
 pub async fn span<T>(
     name: &'static str,
     attributes: impl FnOnce() -> Attributes,
@@ -125,11 +128,11 @@ pub async fn span<T>(
         attributes: attributes(),
         failed: false,
     };
-    let _ = tracer.queue.try_send(span); // nobody waits for those who collect
+    let _ = tracer.queue.try_send(span); // the exporter must not delay requests
     done
 }
 
-/// Names the trace that is under way to somebody else.
+/// Adds the current trace context to the headers of an outgoing request.
 pub fn inject_trace_context(headers: &mut HeaderMap) {
     let _ = CURRENT.try_with(|place| {
         let text =
@@ -141,7 +144,7 @@ pub fn inject_trace_context(headers: &mut HeaderMap) {
     });
 }
 
-/// A request that is traced, from its beginning.
+/// The span of a request.
 pub(crate) struct RequestSpan {
     place: SpanContext,
     parent: Option<[u8; 8]>,
@@ -151,7 +154,7 @@ pub(crate) struct RequestSpan {
 }
 
 impl RequestSpan {
-    /// `None`: nobody wants to know, and the caller names no trace.
+    /// `None` if there is no tracer and the request has no trace context.
     fn new(tracer: Option<&Arc<Tracer>>, headers: &HeaderMap, user: &UserInfo) -> Option<Self> {
         let named = headers.get(PARENT).and_then(|named| parse(named.to_str().ok()?));
         if tracer.is_none() && named.is_none() {
@@ -172,7 +175,8 @@ impl RequestSpan {
             let (trace, id, sampled) = named?;
             return Some(Self::at(place(trace, id, sampled), None, None));
         };
-        // Who asks for a trace makes work: only those who look after the cluster may.
+        // Sampling costs resources, so the trace context of a request is only trusted from
+        // administrators and monitoring.
         let believed = user.in_group("system:masters") || user.in_group("system:monitoring");
         Some(match named {
             Some((trace, parent, sampled)) if believed => {
@@ -191,7 +195,7 @@ impl RequestSpan {
         Self { place, parent, link, name: Text::default(), attributes: Vec::new() }
     }
 
-    /// The same, with what it is called and known of it.
+    /// The span of a request, with name and attributes.
     pub(crate) fn of(
         tracer: Option<&Arc<Tracer>>,
         (head, info, user): (&Parts, &RequestInfo, &UserInfo),
@@ -203,7 +207,7 @@ impl RequestSpan {
         Some(Self { name: name(head.method.as_str(), info), attributes, ..begun })
     }
 
-    /// Runs the request; `code` says how it was answered.
+    /// Runs the request; `code` returns the status of its response.
     pub(crate) async fn run<T>(
         self,
         began: i64,
@@ -228,7 +232,7 @@ impl RequestSpan {
     }
 }
 
-/// What a request's span is called: the path without what differs from one to the next.
+/// The span name of a request: the path with placeholders for names.
 fn name(method: &str, info: &RequestInfo) -> Text {
     if !info.is_resource {
         return method.into();
@@ -249,7 +253,7 @@ fn name(method: &str, info: &RequestInfo) -> Text {
     format!("{method} {path}").into()
 }
 
-/// What is known of a request before it is answered.
+/// The attributes of a request.
 fn about(head: &Parts, id: &str, address: &str) -> Attributes {
     let text = |value: Option<&HeaderValue>| {
         value.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
@@ -276,7 +280,8 @@ fn about(head: &Parts, id: &str, address: &str) -> Attributes {
     ]
 }
 
-/// What is done with objects, as a span of its own; `None`: nothing, or nobody collects it.
+/// Name and attributes of the child span for the operation on objects; `None` if there is none or
+/// the request is not sampled.
 pub(crate) fn part(request: &Request) -> Option<(&'static str, Attributes)> {
     let collected = CURRENT.try_with(|place| place.sampled && place.tracer.is_some());
     let info = &request.info;
@@ -308,7 +313,7 @@ pub(crate) fn part(request: &Request) -> Option<(&'static str, Attributes)> {
     Some((name, attributes))
 }
 
-/// `00-TRACE-SPAN-FLAGS`, in hexadecimal digits.
+/// Parses `00-TRACE-SPAN-FLAGS`, in hexadecimal digits.
 fn parse(text: &str) -> Option<([u8; 16], [u8; 8], bool)> {
     let mut parts = text.split('-');
     let (version, trace, id, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);

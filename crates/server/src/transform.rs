@@ -1,11 +1,11 @@
-//! What happens to a value between the server and the store: encryption.
+//! Transformation of values between server and storage: encryption at rest.
 
 use std::fmt;
 
 use bytes::Bytes;
 use object::Status;
 
-/// Both directions for one value. The key is what the value is bound to, so that
+/// Encrypts and decrypts stored values. The key can be authenticated along with the value, so that
 /// stored bytes cannot be moved to another object.
 pub trait Transformer: fmt::Debug + Send + Sync {
     fn to_storage(&self, key: &str, bytes: Bytes) -> Result<Bytes, Status>;
@@ -13,7 +13,7 @@ pub trait Transformer: fmt::Debug + Send + Sync {
     fn from_storage(&self, key: &str, bytes: &Bytes) -> Result<Bytes, Status>;
 }
 
-/// Leaves values as they are.
+/// Stores values unencrypted.
 #[derive(Clone, Copy, Debug)]
 pub struct IdentityTransformer;
 

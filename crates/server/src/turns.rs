@@ -1,9 +1,11 @@
-//! Turns on the processors: all that is done for a caller waits in the queue of its account, and the account that
-//! has used the least time goes on next. Tasks would otherwise run in the order in which they were woken, and a
-//! caller with a thousand requests would make each other caller wait for a thousand.
+//! Fair scheduling of CPU time between callers. Futures of a caller wait in the queue of its
+//! account, and the account that has used the least time runs next. Tokio would otherwise run tasks
+//! in the order in which they were woken, and a caller with a thousand requests would make every
+//! other caller wait for a thousand polls.
 //!
-//! A turn is one poll of a future. As many as there are processors are given at a time, so that no more than these
-//! stand in the runtime's own queue. While nobody waits, a turn costs a lock and no change of tasks.
+//! A turn is one poll of a future. At most as many turns are granted at a time as there are
+//! processors, so that no more tasks are in the runtime's own queue. Without contention a turn
+//! costs a lock and no task switch.
 
 mod queue;
 
@@ -23,36 +25,37 @@ use crate::UserInfo;
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
 thread_local! {
-    /// The turn that this thread runs.
+    /// The turn that runs on this thread.
     static CURRENT: RefCell<Option<Arc<Turn>>> = const { RefCell::new(None) };
 }
 
-/// Who is charged for the time that a turn takes: the hash of an address or of a user.
+/// The account that a turn is charged to: the hash of an address or a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Account(u64);
 
 impl Account {
-    /// Callers cannot choose names that have the same hash: its keys are random.
+    /// Hashes a name. The hash keys are random, so callers cannot choose colliding names.
     pub(crate) fn new(name: impl Hash) -> Self {
         static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         Self(KEYS.hash_one(name))
     }
 }
 
-/// The turns of a server.
+/// The scheduler of a server's turns.
 #[derive(Debug)]
 pub(crate) struct Turns {
     state: Mutex<State>,
-    /// So many go on at a time.
+    /// Maximum number of concurrent turns.
     most: usize,
 }
 
+/// Waiting and granted turns.
 #[derive(Debug, Default)]
 struct State {
     waiting: FairQueue<Account, Arc<Turn>>,
-    /// Those that have a turn, begun or not.
+    /// Granted turns, running or not.
     going: usize,
-    /// Those of them that are of accounts with long turns.
+    /// Granted turns of accounts with long turns.
     going_long: usize,
 }
 
@@ -62,43 +65,45 @@ impl Default for Turns {
     }
 }
 
-/// The place of one future among all.
+/// The scheduling state of one future.
 #[derive(Debug)]
 pub(crate) struct Turn {
     turns: Arc<Turns>,
     place: Mutex<Place>,
     /// Wakes the task that polls the future.
     task: Mutex<Option<Waker>>,
-    /// Of a request: that of its connection.
+    /// For a request: the turn of its connection.
     connection: Option<Arc<Turn>>,
 }
 
+/// Phase and account of a turn.
 #[derive(Debug)]
 struct Place {
     phase: Phase,
-    /// Who is charged; `None`: it never waits.
+    /// The account to charge; `None` means that it never waits.
     account: Option<Account>,
-    /// As what it is one of `State::going`.
+    /// How it is counted in `State::going`.
     counted: Option<Length>,
 }
 
+/// The phase of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Not polled yet.
     New,
-    /// Nothing has happened that it waits for.
+    /// Waits for an event.
     Idle,
-    /// It can go on, and waits for its turn.
+    /// Ready, and waits for its turn.
     Queued,
-    /// It has a turn that has not begun.
+    /// Has a turn, but has not been polled yet.
     Granted,
     Running,
-    /// Woken while it ran.
+    /// Woken while it was running.
     Again,
     Over,
 }
 
-/// A future that goes on when it has a turn.
+/// A future that is only polled when it has a turn.
 pub(crate) struct InTurn<F> {
     work: F,
     turn: Arc<Turn>,
@@ -110,7 +115,7 @@ impl Turns {
         Self { state: Mutex::default(), most: most.max(1) }
     }
 
-    /// A place for a future that is done for this account.
+    /// The turn of a future that is charged to this account.
     pub(crate) fn turn(self: &Arc<Self>, account: Account) -> Arc<Turn> {
         self.turn_in(Some(account), None)
     }
@@ -128,7 +133,7 @@ impl Turns {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives turns to those who wait, as long as there are any to give.
+    /// Grants turns to waiting futures while there is capacity.
     fn dispatch(&self) {
         loop {
             let next = self.state().next(self.most);
@@ -141,14 +146,14 @@ impl Turns {
 }
 
 impl State {
-    /// Whether there is a turn to give, for an account with turns of this length. Those with long ones get half of the
-    /// processors, so that others find one that is free, or soon will be.
+    /// Whether a turn can be granted to an account with turns of this length. Accounts with long
+    /// turns get half of the processors, so that others find a free one soon.
     fn has_room(&self, length: Length, most: usize) -> bool {
         let is_room = length == Length::Short || self.going_long < (most / 2).max(1);
         self.going < most && is_room
     }
 
-    /// Gives a turn to whoever can go on, or lets it wait; whether it was given.
+    /// Grants a turn, or queues the future; returns whether it was granted.
     fn arrange(&mut self, turn: &Arc<Turn>, place: &mut Place, most: usize) -> bool {
         let Some(account) = place.account else {
             place.phase = Phase::Granted;
@@ -193,17 +198,18 @@ impl State {
 }
 
 impl Turn {
+    /// Wraps a future, so that it runs in turns.
     pub(crate) fn run<F: Future + Unpin>(self: Arc<Self>, work: F) -> InTurn<F> {
         InTurn { work, waker: Waker::from(self.clone()), turn: self }
     }
 
-    /// A place for a request on this connection, which is charged to the same account at first.
+    /// The turn of a request on this connection, charged to the connection's account at first.
     pub(crate) fn request(self: &Arc<Self>) -> Arc<Self> {
         let account = self.place().account;
         self.turns.turn_in(account, Some(self.clone()))
     }
 
-    /// From now on another account is charged; without one it does not wait any more.
+    /// Changes the account; with `None` it does not wait any more.
     pub(crate) fn charge_to(&self, account: Option<Account>) {
         self.place().account = account;
     }
@@ -223,17 +229,17 @@ impl Turn {
         }
     }
 
-    /// Remembers who polls.
+    /// Stores the waker of the polling task.
     fn polled_by(&self, waker: &Waker) {
         let mut task = self.task();
         if !task.as_ref().is_some_and(|own| own.will_wake(waker)) {
             let old = task.replace(waker.clone());
             drop(task);
-            drop(old); // this may end a task, which takes locks
+            drop(old); // this may drop a task, which takes locks
         }
     }
 
-    /// Whether it may go on now.
+    /// Whether it may run now.
     fn begins(self: &Arc<Self>) -> bool {
         let mut state = self.turns.state();
         let mut place = self.place();
@@ -248,7 +254,7 @@ impl Turn {
         has_turn
     }
 
-    /// Ends a turn.
+    /// Ends a turn and charges its time.
     fn ends(self: &Arc<Self>, began: Instant, is_over: bool) {
         let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let (has_turn, others_wait) = {
@@ -271,7 +277,7 @@ impl Turn {
         }
     }
 
-    /// Leaves its place for good.
+    /// Releases the turn when the future is dropped.
     fn leaves(&self) {
         {
             let mut state = self.turns.state();
@@ -284,7 +290,7 @@ impl Turn {
         self.turns.dispatch();
     }
 
-    /// Lets another go on while this thread does what takes long.
+    /// Releases the turn while this thread does blocking work.
     fn pauses(&self) {
         {
             let mut state = self.turns.state();
@@ -295,8 +301,8 @@ impl Turn {
     }
 }
 
-/// The account of a user. Those of a namespace share one: whoever has a namespace can make any number of them.
-/// Administrators never wait.
+/// The account of a user. All service accounts of a namespace share one, because whoever owns the
+/// namespace can create any number of them. `system:masters` never wait.
 pub(crate) fn account(user: &UserInfo) -> Option<Account> {
     if user.in_group("system:masters") {
         return None;
@@ -308,7 +314,7 @@ pub(crate) fn account(user: &UserInfo) -> Option<Account> {
     )
 }
 
-/// Charges the request that this thread handles to whom it is for, and its connection to who authenticated.
+/// Charges the current request to its effective user, and its connection to the authenticated user.
 pub(crate) fn charge(authenticated: &UserInfo, user: &UserInfo) {
     CURRENT.with_borrow(|current| {
         let Some(turn) = current else { return };
@@ -319,7 +325,7 @@ pub(crate) fn charge(authenticated: &UserInfo, user: &UserInfo) {
     });
 }
 
-/// Gives the turn of this thread to another: what follows runs beside the workers.
+/// Releases the current turn: what follows runs outside the async workers.
 pub(crate) fn pause() {
     let current = CURRENT.with_borrow(Clone::clone);
     if let Some(turn) = current {
@@ -373,7 +379,7 @@ impl<F> Drop for InTurn<F> {
     }
 }
 
-/// A turn that is under way; it ends also with a panic.
+/// A running turn; it also ends on a panic.
 struct Running {
     turn: Arc<Turn>,
     before: Option<Arc<Turn>>,

@@ -1,5 +1,5 @@
-//! Passing a request on to somebody behind the server: kubelets, pods, services.
-//! Answers stream, and upgraded connections become a pipe.
+//! Reverse proxy to kubelets, pods and services. Responses are streamed, and upgraded connections
+//! are tunnelled.
 
 use std::{io, num::NonZeroU64, sync::Arc, time::Duration};
 
@@ -15,8 +15,8 @@ use tracing::debug;
 
 use crate::{Peer, Reply, Request, Server, status_reply};
 
-/// Headers that are about one connection and not about the request. Those that `Connection`
-/// names are too.
+/// Headers that concern a single connection (hop-by-hop), in addition to those that `Connection`
+/// lists.
 const HOP_BY_HOP: [&str; 9] = [
     "connection",
     "keep-alive",
@@ -30,9 +30,9 @@ const HOP_BY_HOP: [&str; 9] = [
 ];
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// Sends `request` to `uri` over `io` and answers with what comes back. Redirects
-/// are answers like any other: nobody follows them. The connection becomes a tunnel only if a
-/// tunnel was asked for and the other end has agreed (101); otherwise it ends with this answer.
+/// Sends `request` to `uri` over `io` and returns the response. Redirects are not followed. The
+/// connection becomes a tunnel only if the client requested an upgrade and the backend agreed
+/// (101); otherwise it ends with this response.
 pub async fn proxy(
     server: &Arc<Server>,
     request: Request,
@@ -69,7 +69,7 @@ pub async fn proxy(
             server.spawn(async move { tunnel(upgrade, theirs, limit).await });
         }
         (code, Some(_)) if code.is_client_error() || code.is_server_error() => {
-            // What the client sends next was meant for the tunnel.
+            // What the client sends next is meant for the tunnel, not for this server.
             answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         (code, Some(_)) => return Ok(no_tunnel(500, code)),
@@ -86,8 +86,8 @@ fn failed(error: hyper::Error) -> Status {
     Status::failure(502, "ServiceUnavailable", why)
 }
 
-/// Answers a request for a tunnel that nobody agreed to, or an agreement that nobody asked for.
-/// The connection ends.
+/// The response if the backend did not agree to a requested upgrade, or agreed to one that was not
+/// requested. The connection is closed.
 fn no_tunnel(code: u16, theirs: StatusCode) -> Reply {
     let why = format!("invalid upgrade response: status code {}", theirs.as_u16());
     let mut reply = status_reply(&Status::failure(code.into(), "InternalError", why));
@@ -95,7 +95,7 @@ fn no_tunnel(code: u16, theirs: StatusCode) -> Reply {
     reply
 }
 
-/// Whether a request asks for a tunnel.
+/// Whether a request asks for a protocol upgrade.
 pub fn is_upgrade(headers: &HeaderMap) -> bool {
     headers.contains_key(header::UPGRADE)
         && connection_options(headers).any(|option| option.eq_ignore_ascii_case("upgrade"))
@@ -113,7 +113,7 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// Says whom it is for, and who has asked.
+/// Sets Host and X-Forwarded-For.
 fn forward(headers: &mut HeaderMap, uri: &Uri, peer: &Peer) {
     let host = uri.authority().map(ToString::to_string).unwrap_or_default();
     headers.remove(header::HOST);
@@ -128,7 +128,7 @@ fn forward(headers: &mut HeaderMap, uri: &Uri, peer: &Peer) {
     }
 }
 
-/// Joins two upgraded connections until either ends, at so many bytes a second.
+/// Copies between two upgraded connections until either ends, limited to `limit` bytes per second.
 async fn tunnel(
     ours: hyper::upgrade::OnUpgrade,
     theirs: hyper::upgrade::OnUpgrade,
@@ -156,7 +156,7 @@ async fn tunnel(
     }
 }
 
-/// Copies until the end, in pieces of at most a tenth of a second.
+/// Copies until the end, in chunks of at most a tenth of a second.
 async fn copy_slowly(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,

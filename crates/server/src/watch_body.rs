@@ -1,5 +1,5 @@
-//! A watch as the body of an answer. It has no task and no buffer: it is polled
-//! when the connection can take more.
+//! The body of a watch response. It has no task and no buffer: it is polled when the connection can
+//! send.
 
 use std::{
     io,
@@ -33,15 +33,16 @@ use crate::{
     timer_queue::{Timer, TimerQueue},
 };
 
-/// How often a client that wants bookmarks gets one.
+/// Interval of bookmarks.
 const BOOKMARK: Duration = Duration::from_mins(1);
-/// When it gets the first after it was told of what there was.
+/// Delay of the first bookmark after the initial events.
 const FIRST: Duration = Duration::from_millis(900);
-/// How long before the end it gets the last.
+/// How long before the timeout the last bookmark is sent.
 const LAST: Duration = Duration::from_secs(2);
-/// As much is put into one frame, if it is there already.
+/// Maximum size of a frame; available events are combined up to it.
 const FRAME: usize = 64 << 10;
 
+/// The body of a watch response.
 pub(crate) struct WatchBody {
     watch: Watch,
     form: MediaTypeOptions,
@@ -67,6 +68,7 @@ impl std::fmt::Debug for WatchBody {
     }
 }
 
+/// Options and dependencies of a watch response.
 pub(crate) struct WatchParams {
     pub(crate) form: MediaTypeOptions,
     pub(crate) bookmarks: bool,
@@ -77,6 +79,7 @@ pub(crate) struct WatchParams {
     pub(crate) watched: Arc<WatchMetrics>,
 }
 
+/// Builds the response of a watch.
 pub(crate) fn reply(watch: Watch, terms: WatchParams) -> Reply {
     let WatchParams { form, bookmarks, timeout, bell, clock, encodings, watched } = terms;
     watched.open.fetch_add(1, Relaxed);
@@ -98,7 +101,7 @@ pub(crate) fn reply(watch: Watch, terms: WatchParams) -> Reply {
     streaming(media_type(form), body)
 }
 
-/// A watch that ends before it begins, as upstream's cache has it: with an event that says why.
+/// A watch that only has an ERROR event, as upstream's watch cache responds.
 pub(crate) fn error_watch(served: &ServedResource, form: MediaTypeOptions, why: Status) -> Reply {
     let mut out = Vec::new();
     put(served, form, ("ERROR", &named(why)), &mut out);
@@ -114,7 +117,7 @@ fn media_type(form: MediaTypeOptions) -> &'static str {
 }
 
 impl WatchBody {
-    /// Until the next bookmark, or the end.
+    /// Sets the timer to the next bookmark, or to the end of the watch.
     fn rearm(&mut self, wait: Duration) {
         let now = Instant::now();
         let next = (now + wait).min(self.ends.checked_sub(LAST).unwrap_or(now));
@@ -148,7 +151,7 @@ impl WatchBody {
     ) {
         let served = self.watch.served();
         if self.form.representation == Representation::Metadata && self.form.list {
-            self.over = true; // what happens is no list
+            self.over = true; // an event cannot be a list
             return;
         }
         let object = match self.form.representation {
@@ -161,7 +164,7 @@ impl WatchBody {
                 let rows = [(revision, &version.object)];
                 let mut table = table::table(served, &rows, self.form, now);
                 if std::mem::replace(&mut self.columns_sent, true) {
-                    table["columnDefinitions"] = Value::Null; // only the first event names them
+                    table["columnDefinitions"] = Value::Null; // only the first event has them
                 }
                 table
             }
@@ -169,7 +172,8 @@ impl WatchBody {
         self.put(event, &object, out);
     }
 
-    /// The object itself: many watch in this form, so its bytes are shared.
+    /// Writes an event with the whole object. Many watches use this form, so its encoding is
+    /// cached.
     fn whole(
         &self,
         event: &'static str,
@@ -225,14 +229,14 @@ impl WatchBody {
         put(self.watch.served(), self.form, (event, object), out);
     }
 
-    /// Tells why the watch ends.
+    /// Ends the watch with an ERROR event.
     fn error(&mut self, status: Status, out: &mut Vec<u8>) {
         self.put("ERROR", &named(status), out);
         self.over = true;
     }
 }
 
-/// A bookmark is no object: it has what is always there, and no defaults.
+/// Removes defaults: the object of a bookmark has none.
 fn undefault(value: &mut Value) {
     value.retain(|_, inner| {
         undefault(inner);
@@ -278,7 +282,7 @@ fn put(
     out.push(b'\n');
 }
 
-/// An event in protobuf, behind its length.
+/// Writes a length-prefixed protobuf event.
 fn frame(event: &str, sealed: &[u8], out: &mut Vec<u8>) {
     let frame = encode_event(event, sealed);
     out.extend_from_slice(&u32::try_from(frame.len()).unwrap_or(u32::MAX).to_be_bytes());
@@ -289,7 +293,7 @@ impl HttpBody for WatchBody {
     type Data = Bytes;
     type Error = io::Error;
 
-    /// A watch that panics breaks alone, and its client begins anew.
+    /// A panic ends only this watch; its client starts a new one.
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! From the API's objects to packets.
+//! Tests from API objects to packets.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::world::{CLUSTER_IP, World, ask, this_node};
 
-/// Only a failing test waits this long.
+/// Timeout; only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 const SERVICE: &str = "
@@ -36,7 +36,7 @@ spec: {type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 31
   clusterIP: 10.96.0.11, ports: [{name: http, port: 80, protocol: TCP}]}
 ";
 
-/// The runtime's threads are made within the node's namespace, and so stay in it.
+/// The runtime's threads are created within the node's network namespace, and so stay in it.
 #[test]
 fn rules_follow_the_api() {
     let world = World::new();
@@ -81,7 +81,7 @@ fn listeners() -> proxy::Listeners {
     }
 }
 
-/// One request; the status and the body.
+/// Sends one request; returns status and body.
 async fn get(address: &str, path: &str) -> (u16, String) {
     let mut stream = tokio::net::TcpStream::connect(address).await.expect("somebody listens");
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -93,7 +93,7 @@ async fn get(address: &str, path: &str) -> (u16, String) {
     (status.unwrap_or_else(|| panic!("{answer}")), body.unwrap_or_default())
 }
 
-/// Health depends on the node's object, metrics count what was written.
+/// Health depends on the Node object; metrics count what was written.
 async fn observes(admin: &Client) {
     assert_eq!(get("127.0.0.1:10256", "/healthz").await.0, 503, "the node is not there");
     let nodes = Api::<Node>::new(admin);
@@ -108,7 +108,7 @@ async fn observes(admin: &Client) {
     assert!(configuration.contains("kubeproxy.config.k8s.io"), "{configuration}");
 }
 
-/// Whatever somebody removes comes back.
+/// The proxy restores what another process removes.
 async fn repairs(world: &World) {
     for command in ["flush ruleset"] {
         let done = std::process::Command::new("nft").arg(command).status().expect("nft runs");
@@ -118,7 +118,7 @@ async fn repairs(world: &World) {
     }
 }
 
-/// The node says on the service's port how many endpoints it has.
+/// The node reports the number of local endpoints on the health check node port.
 async fn checks_health(admin: &Client) {
     let services = Api::<Service>::new(admin);
     services.create(from_yaml(BALANCED).expect("yaml").into()).await.expect("made");
@@ -146,7 +146,7 @@ async fn checks_health(admin: &Client) {
     }
 }
 
-/// Waits for an answer with this status.
+/// Waits for a response with this status.
 async fn answers(address: &str, path: &str, status: u16) -> (u16, String) {
     let begin = Instant::now();
     loop {
@@ -166,7 +166,7 @@ async fn add_slice(client: &Client) {
     slices.create(from_yaml(SLICE).expect("a slice").into()).await.expect("made");
 }
 
-/// Waits until the service answers a pod, or does not.
+/// Waits until a pod can reach the service, or cannot.
 async fn becomes(world: &World, reached: bool) {
     let begin = Instant::now();
     while ask(&world.pods[0], (CLUSTER_IP, 80)).is_ok() != reached {

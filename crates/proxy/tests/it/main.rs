@@ -1,4 +1,4 @@
-//! Real packets through the proxy's rules, between namespaces of our own.
+//! Tests with real packets through the proxy's rules, between network namespaces.
 
 mod follow;
 mod packets;

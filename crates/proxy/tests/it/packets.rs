@@ -1,3 +1,6 @@
+//! Tests of the rules with packets: cluster IPs, node ports, traffic policies, session affinity,
+//! load balancer IPs, and stale conntrack entries.
+
 use crate::world::{CLIENT, CLUSTER_IP, NODE, PODS, World, ask, ask_udp, port, service};
 use proxy::Protocol;
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
-//! Many services: how long the load takes, and what one endpoint's change touches, by our
-//! own count and by what the kernel tells whoever listens.
+//! Tests with many services: how long loading takes, and how many elements the change of one
+//! endpoint touches, by the proxy's count and by `nft monitor`.
 
 use crate::world::{service, this_node};
 use proxy::{Endpoint, Proxier, Service};
@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use sys::netlink::{NetworkNamespace, run_in_netns};
 
-/// Only a failing test waits this long.
+/// Timeout; only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 fn services(count: u16) -> Vec<Service> {
@@ -42,7 +42,7 @@ fn one_endpoint_among_five_thousand_services() {
     });
 }
 
-/// Fewer, since the monitor itself reads all tables again and again.
+/// Fewer services, because the monitor itself reads all tables repeatedly.
 #[test]
 fn the_kernel_tells_of_few_elements() {
     inside(|| {
@@ -73,21 +73,21 @@ fn loaded(count: u16) -> (Proxier, Vec<Service>) {
     (proxy, all)
 }
 
-/// Replaces one endpoint of one service; says how many elements that took.
+/// Replaces one endpoint of one service; returns the number of changed elements.
 fn change(proxy: &mut Proxier, all: &mut [Service], n: u8) -> usize {
     let it = &mut all[100 + usize::from(n)];
     it.ports[0].endpoints[1] = Endpoint::ready([10, 245, 0, n].into(), 8080, true);
     proxy.update(&[(it.name.clone(), Some(it.clone()))]).expect("written")
 }
 
-/// What `nft monitor` says in this network namespace.
+/// The output of `nft monitor` in this network namespace.
 struct Monitor {
     program: Child,
     lines: Receiver<String>,
 }
 
 impl Monitor {
-    /// Listens for certain once this returns.
+    /// Starts the monitor; it is listening once this returns.
     fn start() -> Self {
         let mut command = Command::new("nft");
         let program = command.arg("monitor").stdout(Stdio::piped()).spawn();
@@ -115,7 +115,7 @@ impl Monitor {
         }
     }
 
-    /// All changes until one that is made now.
+    /// All changes up to a marker that is added now.
     fn until_marked(&self, mark: &str) -> Vec<String> {
         nft(&format!("add table ip {mark}"));
         let mut told = Vec::new();
@@ -143,7 +143,7 @@ fn nft(command: &str) {
     assert!(done.expect("nft runs").success(), "{command}");
 }
 
-/// How many things one line adds or deletes: a rule, a chain, or each element in braces.
+/// How many items one line adds or deletes: a rule, a chain, or each element in braces.
 fn elements(line: &str) -> usize {
     match line.split_once(" element ") {
         Some((_, listed)) => listed.split(", ").count(),

@@ -67,7 +67,7 @@ pub(crate) fn this_node() -> NodeConfig {
     }
 }
 
-/// A service of both pods; the first is on this node.
+/// A service with both pods as endpoints; the first is on this node.
 pub(crate) fn service(name: &str) -> Service {
     Service {
         name: ServiceName { namespace: "default".to_owned(), name: name.to_owned() },
@@ -95,7 +95,7 @@ pub(crate) fn port(name: &str, protocol: Protocol) -> ServicePort {
     }
 }
 
-/// Connects; gives who answered and whom it saw.
+/// Connects; returns which server answered and which client address it saw.
 pub(crate) fn ask(
     from: &NetworkNamespace,
     to: impl Into<SocketAddr>,

@@ -1,9 +1,11 @@
-//! A node must have what the pod asks for; the emptier and the more even, the better.
+//! NodeResourcesFit and NodeResourcesBalancedAllocation: filter by free resources; score by least
+//! allocated and by balance.
 
 use object::Text;
 
 use crate::{FilterError, NodeEvaluator, NodeInfo, Plugin, PodInfo, Resources, Snapshot};
 
+/// Filters nodes without enough free resources; prefers the least allocated ones.
 #[derive(Debug)]
 pub(crate) struct NodeResourcesFit;
 
@@ -29,12 +31,12 @@ impl NodeEvaluator for FitEvaluator<'_> {
         if reasons.is_empty() {
             return Ok(());
         }
-        // Nobody need go if the node would be too small even when empty.
+        // Preemption does not help if the pod would not even fit the empty node.
         let when_empty = insufficient_resources(self.0, &node.allocatable, &Resources::default());
         Err(FilterError { reasons, resolvable: when_empty.is_empty() })
     }
 
-    /// The larger the free part, the better.
+    /// LeastAllocated: the larger the free fraction, the higher the score.
     fn score(&self, node: &NodeInfo) -> Option<i64> {
         let free = |has: i64, used: i64| match has {
             1.. if used <= has => has.saturating_sub(used).saturating_mul(100) / has,
@@ -48,6 +50,7 @@ impl NodeEvaluator for FitEvaluator<'_> {
     }
 }
 
+/// Prefers nodes where CPU and memory are used in balance.
 #[derive(Debug)]
 pub(crate) struct NodeResourcesBalancedAllocation;
 
@@ -69,7 +72,8 @@ impl Plugin for NodeResourcesBalancedAllocation {
 struct BalancedAllocationEvaluator<'a>(&'a PodInfo);
 
 impl NodeEvaluator for BalancedAllocationEvaluator<'_> {
-    /// Cpu and memory should run out together: 75 where the pod changes nothing in that.
+    /// Scores how balanced CPU and memory use is with the pod; 75 if the pod does not change the
+    /// balance.
     fn score(&self, node: &NodeInfo) -> Option<i64> {
         let (has, used, asked) = (&node.allocatable, &node.requested, &self.0.requests);
         let before = balance_score(used.milli_cpu, used.memory, has);
@@ -82,18 +86,20 @@ impl NodeEvaluator for BalancedAllocationEvaluator<'_> {
     }
 }
 
-/// From 50, where one is used up and the other not at all, to 100.
+/// Balance of CPU and memory: 100 if both are used to the same fraction, 50 if one is exhausted and
+/// the other unused.
 #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a part of 100")]
 fn balance_score(cpu: i64, memory: i64, has: &Resources) -> i64 {
     if has.milli_cpu <= 0 || has.memory <= 0 {
-        return 100; // only one to look at
+        return 100; // only one resource to consider
     }
     let part = |used: i64, has: i64| (used as f64 / has as f64).min(1.0);
     let deviation = (part(cpu, has.milli_cpu) - part(memory, has.memory)).abs() / 2.0;
     ((1.0 - deviation) * 100.0) as i64
 }
 
-/// Cpu and memory that are taken to be used with the pod on the node.
+/// CPU and memory requested on the node including the pod, with defaults for containers without
+/// requests.
 fn non_zero_requested_with(pod: &PodInfo, node: &NodeInfo) -> (i64, i64) {
     (
         node.non_zero_requested.0.saturating_add(pod.non_zero_requests.0),

@@ -1,4 +1,4 @@
-//! A node that has the pod's images starts it sooner.
+//! ImageLocality: prefers nodes that already have the pod's images.
 
 use api::core::ContainerImage;
 
@@ -7,6 +7,7 @@ use crate::{NodeEvaluator, NodeInfo, Plugin, PodInfo, Snapshot};
 const MIN_THRESHOLD: i64 = 23 * 1024 * 1024;
 const MAX_CONTAINER_THRESHOLD: i64 = 1000 * 1024 * 1024;
 
+/// Prefers nodes that have the pod's images.
 #[derive(Debug)]
 pub(crate) struct ImageLocality;
 
@@ -43,7 +44,7 @@ impl NodeEvaluator for ImageLocalityEvaluator {
     }
 }
 
-/// The name with its tag.
+/// The image name with its tag, `latest` by default.
 fn normalized_image_name(image: &str) -> String {
     let last = image.rsplit('/').next().unwrap_or(image);
     if last.contains([':', '@']) { image.into() } else { format!("{image}:latest") }

@@ -1,4 +1,4 @@
-//! One file per concern.
+//! The scheduler plugins, grouped by topic.
 
 pub(crate) mod fit;
 pub(crate) mod images;

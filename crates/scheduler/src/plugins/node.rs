@@ -1,4 +1,4 @@
-//! What the pod says of the node: its name, its labels; and whether it takes any.
+//! NodeName, NodeUnschedulable and NodeAffinity (with nodeSelector).
 
 use api::core::Toleration;
 
@@ -9,6 +9,7 @@ use crate::{
 
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
+/// Filters by `spec.nodeName`.
 #[derive(Debug)]
 pub(crate) struct NodeName;
 
@@ -38,6 +39,7 @@ impl NodeEvaluator for NodeNameEvaluator<'_> {
     }
 }
 
+/// Filters cordoned nodes (`spec.unschedulable`).
 #[derive(Debug)]
 pub(crate) struct NodeUnschedulable;
 
@@ -69,6 +71,7 @@ impl NodeEvaluator for NodeUnschedulableEvaluator {
     }
 }
 
+/// Filters and scores by node affinity, and filters by nodeSelector.
 #[derive(Debug)]
 pub(crate) struct NodeAffinity;
 

@@ -1,4 +1,4 @@
-//! Pods that want to be near others, or apart from them.
+//! InterPodAffinity: pod affinity and anti-affinity.
 
 use std::collections::HashMap;
 
@@ -8,6 +8,7 @@ use crate::{
     FilterError, NodeEvaluator, NodeInfo, Plugin, PodInfo, Snapshot, affinity_terms::AffinityTerm,
 };
 
+/// Filters and scores by pod affinity and anti-affinity.
 #[derive(Debug)]
 pub(crate) struct InterPodAffinity;
 
@@ -32,19 +33,20 @@ impl Plugin for InterPodAffinity {
     }
 }
 
-/// How much there is of something in each part of a topology: by key and value.
+/// Counts or weights per topology domain: by topology key and value.
 type TopologyCounts<'a> = HashMap<(&'a str, &'a str), i64>;
 
+/// The terms of the incoming and of existing pods, counted by topology domain.
 struct InterPodAffinityEvaluator<'a> {
     pod: &'a PodInfo,
     all: &'a Snapshot,
-    /// Pods that are all what the pod wants near.
+    /// Existing pods that match all required affinity terms of the incoming pod.
     affinity_counts: TopologyCounts<'a>,
-    /// Pods it wants to be apart from.
+    /// Existing pods that match one of its required anti-affinity terms.
     anti_affinity_counts: TopologyCounts<'a>,
-    /// Pods that want to be apart from it.
+    /// Existing pods with a required anti-affinity term that matches the incoming pod.
     existing_anti_affinity_counts: TopologyCounts<'a>,
-    /// The sum of the weights of what is preferred, on either side.
+    /// Sums of the weights of preferred terms, of the incoming and of existing pods.
     topology_score: TopologyCounts<'a>,
 }
 
@@ -94,7 +96,8 @@ impl<'a> InterPodAffinityEvaluator<'a> {
         if let Some(theirs) = &other.affinity_terms {
             let apart = theirs.required_anti_affinity.iter().filter(|term| means(term, &pod.pod));
             apart.for_each(|term| put(&mut self.existing_anti_affinity_counts, term, 1));
-            // Who must be near us would like it if we came near, too.
+            // Required affinity terms of existing pods also count for the score (upstream's
+            // hardPodAffinityWeight, 1).
             let near = theirs.required_affinity.iter().filter(|term| means(term, &pod.pod));
             near.for_each(|term| put(&mut self.topology_score, term, 1));
             let soft = theirs.preferred.iter().filter(|(_, term)| means(term, &pod.pod));
@@ -102,7 +105,8 @@ impl<'a> InterPodAffinityEvaluator<'a> {
         }
     }
 
-    /// Whether all it wants near is there, or it is the first of its own kind.
+    /// Whether the required affinity terms are satisfied. A pod that matches its own terms may be
+    /// the first of its group.
     fn satisfies_affinity(&self, node: &NodeInfo, terms: &[AffinityTerm]) -> bool {
         let there = |term: &AffinityTerm| topology_value(node, term).is_some();
         let near = |term: &AffinityTerm| contains_topology_of(&self.affinity_counts, node, term);
@@ -161,7 +165,7 @@ impl NodeEvaluator for InterPodAffinityEvaluator<'_> {
     }
 }
 
-/// Which part of the term's topology the node is in.
+/// The topology domain of the node for the term.
 fn topology_value<'a>(node: &'a NodeInfo, term: &AffinityTerm) -> Option<&'a str> {
     node.node.metadata().labels().get(&term.topology_key)
 }

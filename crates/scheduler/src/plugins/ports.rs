@@ -1,7 +1,8 @@
-//! A port of the node serves one pod.
+//! NodePorts: a host port can be used by one pod of a node.
 
 use crate::{FilterError, NodeEvaluator, NodeInfo, Plugin, PodInfo, Snapshot};
 
+/// Filters nodes whose host ports are in use.
 #[derive(Debug)]
 pub(crate) struct NodePorts;
 

@@ -1,4 +1,4 @@
-//! Pods of one kind are to be spread evenly over the parts of a topology: zones, nodes.
+//! PodTopologySpread: spreads matching pods evenly over topology domains, such as zones or nodes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,6 +19,7 @@ const REASON_MISSING_LABEL: &str =
     "node(s) didn't match pod topology spread constraints (missing required label)";
 const REASON_MAX_SKEW: &str = "node(s) didn't match pod topology spread constraints";
 
+/// Filters and scores by topology spread constraints.
 #[derive(Debug)]
 pub(crate) struct PodTopologySpread;
 
@@ -62,6 +63,7 @@ impl Plugin for PodTopologySpread {
     }
 }
 
+/// A parsed topology spread constraint.
 struct Constraint {
     max_skew: i64,
     topology_key: Text,
@@ -89,7 +91,7 @@ impl Constraint {
         }
     }
 
-    /// What holds for pods that say nothing themselves.
+    /// The default constraints, for pods that have none.
     fn default(topology: &str, max_skew: i64, peers: &Selector) -> Self {
         Self {
             max_skew,
@@ -101,7 +103,7 @@ impl Constraint {
         }
     }
 
-    /// Whether pods on this node count.
+    /// Whether the pods of this node are counted (nodeAffinityPolicy, nodeTaintsPolicy).
     fn includes_node(&self, pod: &PodInfo, node: &NodeInfo) -> bool {
         let spec = pod.pod.spec();
         let effects = ["NoSchedule", "NoExecute"];
@@ -114,7 +116,7 @@ impl Constraint {
         node.node.metadata().labels().get(&self.topology_key)
     }
 
-    /// How many of the pods to be spread are on the node.
+    /// The number of matching pods on the node.
     fn count_matching_pods(&self, pod: &PodInfo, node: &NodeInfo) -> i64 {
         let namespace = pod.pod.metadata().namespace();
         let those = node.pods.iter().filter(|other| {
@@ -127,11 +129,11 @@ impl Constraint {
     }
 }
 
-/// How many pods each part has.
+/// The number of matching pods in each topology domain.
 struct DomainCounts<'a> {
     topology: Text,
     max_skew: i64,
-    /// 1 if the pod itself will count.
+    /// 1 if the incoming pod matches its own constraint.
     self_match: i64,
     min_match: i64,
     counts: HashMap<&'a str, i64>,
@@ -159,18 +161,19 @@ impl<'a> DomainCounts<'a> {
     }
 }
 
+/// The constraints of a pod, with the counts for filtering and scoring.
 struct TopologySpreadEvaluator<'a> {
     pod: &'a PodInfo,
     all: &'a Snapshot,
     hard: Vec<DomainCounts<'a>>,
     soft: Vec<Constraint>,
     uses_default_constraints: bool,
-    /// For each soft constraint: the pods of each part, and how much they count.
+    /// For each soft constraint: the pods of each domain, and the weight of their number.
     score_state: Vec<(HashMap<&'a str, i64>, f64)>,
 }
 
 impl TopologySpreadEvaluator<'_> {
-    /// Nodes outside of a topology are no good, unless nobody asked for it.
+    /// Nodes without a topology label are ignored in scoring, except for default constraints.
     fn is_ignored(&self, node: &NodeInfo) -> bool {
         !self.uses_default_constraints
             && self.soft.iter().any(|soft| soft.topology_value(node).is_none())

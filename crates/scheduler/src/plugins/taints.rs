@@ -1,4 +1,5 @@
-//! A taint keeps away pods that do not tolerate it, or makes the node a poor choice.
+//! TaintToleration: filters nodes with taints that the pod does not tolerate; PreferNoSchedule
+//! taints lower the score.
 
 use api::core::untolerated;
 
@@ -7,6 +8,7 @@ use crate::{
     plugin::default_normalize_score,
 };
 
+/// Filters and scores by taints.
 #[derive(Debug)]
 pub(crate) struct TaintToleration;
 

@@ -1,4 +1,4 @@
-//! One table for all plugins: a cluster, a pod, and what comes of it.
+//! Table-driven tests of all plugins: a cluster, a pod, and the expected result.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use object::{NamespacedName, from_json};
 
 use crate::{NodeInfo, PodInfo, PodVolumeClaims, Snapshot, schedule};
 
-/// Two zones, three nodes; `c` is tainted, softly.
+/// Two zones, three nodes; `c` has a PreferNoSchedule taint.
 const NODES: [&str; 3] = [
     r#"{"metadata":{"name":"a","labels":{"kubernetes.io/hostname":"a","zone":"x","disk":"ssd"}},
         "status":{"allocatable":{"cpu":"4","memory":"8Gi","pods":"3","example.com/gpu":"1"},
@@ -23,7 +23,7 @@ fn pod(json: &str) -> PodInfo {
     PodInfo::new(&Pod::from(from_json(json.as_bytes()).expect("a pod")))
 }
 
-/// Where the pod may go, or what is said if nowhere; `placed`: nodes and pods.
+/// The feasible nodes, or the failure message; `placed` lists nodes and the pods on them.
 fn outcome(placed: &[(&str, &str)], wanted: &str) -> Result<Vec<String>, String> {
     nodes_for(placed, &pod(wanted))
 }
@@ -51,7 +51,7 @@ fn nodes_for(placed: &[(&str, &str)], wanted: &PodInfo) -> Result<Vec<String>, S
     }
 }
 
-/// The nodes that will do, the best first where that is certain.
+/// The feasible nodes, best first where the order is determined.
 fn nodes(placed: &[(&str, &str)], wanted: &str) -> String {
     outcome(placed, wanted).unwrap_or_else(|why| vec![why]).join(" ")
 }

@@ -1,7 +1,8 @@
-//! A node must be able to reach the volumes that the pod claims.
+//! VolumeBinding: a node must satisfy the node affinity of the pod's volumes.
 
 use crate::{FilterError, NodeEvaluator, NodeInfo, Plugin, PodInfo, PodVolumeClaims, Snapshot};
 
+/// Filters by the pod's persistent volumes.
 #[derive(Debug)]
 pub(crate) struct VolumeBinding;
 

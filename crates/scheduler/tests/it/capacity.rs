@@ -1,4 +1,4 @@
-//! Many pods at once: what is decided counts before the API has heard of it.
+//! Tests with many pods at once: assumed pods count before the API server confirms them.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,8 @@ async fn no_node_is_given_more_than_it_has() {
     for at in 0..26 {
         world.pod(&format!("p{at}"), "500m", "").await;
     }
-    // All wait by now, and are tried together. By CPU, by the number of pods, by both.
+    // All pods are pending by now and scheduled together. Limited by CPU, by the number of pods, by
+    // both.
     for (name, room) in [
         ("cpu", r#""cpu":"5","pods":"99""#),
         ("pods", r#""cpu":"99","pods":"7""#),
@@ -56,7 +57,7 @@ async fn no_node_is_given_more_than_it_has() {
     world.stop().await;
 }
 
-/// Pods that exclude each other, and pods that merely should not stand together.
+/// Required pod anti-affinity, and the default topology spreading of a service's pods.
 #[tokio::test]
 async fn pods_are_kept_apart() {
     let world = World::start().await;

@@ -1,4 +1,4 @@
-//! The scheduler on a real API server: what it decides, and what it writes about it.
+//! Integration tests of the scheduler with a real API server.
 
 mod capacity;
 mod placement;

@@ -1,4 +1,4 @@
-//! Which node a pod gets, which pods are left alone, and what is tried again when.
+//! Tests of node selection, ignored pods, and retries.
 
 use api::core::{Node, Pod};
 use scheduler::Config;
@@ -19,7 +19,7 @@ async fn a_pod_goes_where_it_fits_and_both_hear_of_it() {
     world.stop().await;
 }
 
-/// One pod for each field of a spec that decides about nodes.
+/// One pod for each field of a spec that restricts the nodes.
 #[tokio::test]
 async fn each_rule_leads_to_its_node() {
     let world = World::start().await;
@@ -80,7 +80,7 @@ async fn pods_of_others_and_gated_pods_are_left_alone() {
     world
         .pod("gated", "1", &format!(r#"{ours}"schedulingGates":[{{"name":"example.com/wait"}}],"#))
         .await;
-    // Made last and placed: the others before it were seen, and left.
+    // It was created last and is scheduled: the pods before it were seen and ignored.
     world.pod("ours", "1", ours).await;
     world.until_placed("ours", "n").await;
     for (name, expected) in [("theirs", None), ("usual", None), ("gated", Some("SchedulingGated"))]
@@ -96,7 +96,7 @@ async fn pods_of_others_and_gated_pods_are_left_alone() {
     world.stop().await;
 }
 
-/// A pod for which there is no node gets one as soon as something changes that helps.
+/// An unschedulable pod is scheduled as soon as a helpful change occurs.
 #[tokio::test]
 async fn what_changes_brings_pods_back() {
     let world = World::start().await;

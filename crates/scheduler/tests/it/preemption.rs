@@ -1,4 +1,4 @@
-//! Pods of lower priority go for one of higher, and nobody else gets what they leave.
+//! Tests of preemption: victims are deleted, and their room is kept for the nominated pod.
 
 use api::{core::Pod, policy::PodDisruptionBudget, scheduling::PriorityClass};
 use testkit::condition;
@@ -57,7 +57,7 @@ async fn the_least_important_goes_and_its_place_is_kept() {
     assert_eq!(waiting.spec().node_name(), "", "not before the other has gone");
     assert!(!world.get::<Pod>("other").await.metadata().is_terminating(), "one is enough");
 
-    // Somebody less important asks for the same room at the moment it becomes free.
+    // A pod of lower priority requests the same room at the moment it becomes free.
     world.pod("late", "1", LOW).await;
     world.until_event("late", "FailedScheduling").await;
     world.delete_now::<Pod>("low").await;
@@ -66,7 +66,8 @@ async fn the_least_important_goes_and_its_place_is_kept() {
     world.stop().await;
 }
 
-/// Of two nodes, the one where no budget is broken; and where all of a kind are too important, nobody goes.
+/// Of two nodes the one without a PDB violation is selected; if all pods are too important, none is
+/// preempted.
 #[tokio::test]
 async fn budgets_choose_the_victim() {
     let world = start().await;
@@ -79,7 +80,7 @@ async fn budgets_choose_the_victim() {
     let budget = r#"{"metadata":{"name":"guard"},"spec":{"minAvailable":1,
         "selector":{"matchLabels":{"app":"guarded"}}}}"#;
     world.create::<PodDisruptionBudget>(budget).await;
-    // Both are known to the scheduler once it has placed a pod that was made after them.
+    // The scheduler knows both once it has scheduled a pod that was created after them.
     world.create_node("c", r#""name":"c""#, r#""cpu":"1","pods":"10""#).await;
     world.pod("c", "1", &format!(r#"{HIGH}"nodeSelector":{{"name":"c"}},"#)).await;
     world.until_placed("c", "c").await;

@@ -1,4 +1,4 @@
-//! Pods that claim volumes: they wait for their claims, and follow their volumes.
+//! Tests of pods with PersistentVolumeClaims.
 
 use api::{
     core::{PersistentVolume, PersistentVolumeClaim},
@@ -54,7 +54,8 @@ async fn a_pod_waits_for_its_claims_and_follows_its_volume() {
     );
     world.until_unschedulable("by-hand", &none).await;
 
-    // The node is chosen first, then the volume is made for it, and only then the pod is bound.
+    // The node is selected first, then the volume is provisioned for it, and only then the pod is
+    // bound.
     world.create::<PersistentVolumeClaim>(&claim("later", "later")).await;
     world.pod("later", "1", &format!(r#"{}"nodeSelector":{{"name":"b"}},"#, claims("later"))).await;
     let selected = |claim: &PersistentVolumeClaim| {

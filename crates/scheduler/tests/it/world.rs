@@ -1,4 +1,5 @@
-//! A cluster with a scheduler. Nodes are objects only: nothing runs, and pods end when the test deletes them.
+//! A cluster with a scheduler. Nodes are API objects only: no pod runs, and pods end when the test
+//! deletes them.
 
 use std::ops::Deref;
 
@@ -18,7 +19,7 @@ impl World {
         Self::start_with(Config::default()).await
     }
 
-    /// The scheduler has the rights of upstream's: those of the user `system:kube-scheduler`.
+    /// The scheduler runs as the user `system:kube-scheduler`, with upstream's permissions.
     pub(crate) async fn start_with(config: Config) -> Self {
         let cluster = TestCluster::start().await;
         let objects = Objects::new(&cluster.admin_client());
@@ -44,7 +45,7 @@ impl World {
         self.until::<Pod>(name, what, move |pod| pod.spec().node_name() == node)
     }
 
-    /// Waits until the scheduler has said that no node will do, and why.
+    /// Waits until the scheduler has reported that no node fits, and why.
     #[track_caller]
     pub(crate) fn until_unschedulable(
         &self,

@@ -1,5 +1,5 @@
-//! From bytes to trees. First the whole is looked through without keeping anything, so
-//! that nothing is built of what does not even hold together.
+//! CBOR decoder. The document is first checked for well-formedness without building anything, so
+//! that malformed input allocates no values.
 
 use std::{collections::HashSet, fmt, str};
 
@@ -12,17 +12,17 @@ use object::{StructSchema, Text, Time, Type, Value};
 use super::{later, major};
 use crate::codec::hex;
 
-/// How deep items may nest, as in JSON.
+/// Maximum nesting depth, as in JSON.
 const DEPTH: usize = object::depth::MAX_DOCUMENT;
 
-/// What is wrong with a document.
+/// Why a document cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Error {
-    /// Not even its kind can be told.
+    /// Not well-formed: its kind cannot be determined.
     Unreadable(String),
-    /// It is no object, but this.
+    /// The document is not a map but an item of this type.
     NoMap(&'static str),
-    /// Something within is not what it can be.
+    /// A value inside the document has the wrong type or is not accepted.
     Misfit(String),
 }
 
@@ -39,15 +39,15 @@ impl fmt::Display for Error {
     }
 }
 
-/// A document that has been read.
+/// A decoded document.
 #[derive(Clone, Debug)]
 pub(crate) struct DecodedDocument {
     pub(crate) tree: Value,
-    /// The place, within its map, of the first name that the shape does not have.
+    /// Index within its map of the first field that the schema does not have.
     pub(crate) unknown: Option<usize>,
 }
 
-/// Reads a document. The shape tells which texts are bytes, and which names are known.
+/// Decodes a document. The schema determines which strings are bytes and which fields are known.
 pub(crate) fn read(shape: Option<&StructSchema>, bytes: &[u8]) -> Result<DecodedDocument, Error> {
     if bytes.is_empty() {
         return Err(Error::Unreadable("EOF".to_owned()));
@@ -63,20 +63,21 @@ pub(crate) fn read(shape: Option<&StructSchema>, bytes: &[u8]) -> Result<Decoded
     reader.top(shape).map(|tree| DecodedDocument { tree, unknown: reader.unknown })
 }
 
+/// The decoder, with its position in the input.
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
     unknown: Option<usize>,
 }
 
-/// The beginning of an item. A number of `None` means that its end is marked.
+/// The head of an item. `n` is `None` for an item of indefinite length.
 struct Head {
     major: u8,
     info: u8,
     n: Option<u64>,
 }
 
-/// Where an item stands, and what is expected there.
+/// The schema position of an item.
 #[derive(Clone, Copy)]
 enum Place<'a> {
     Any,
@@ -112,14 +113,14 @@ impl<'a> Reader<'a> {
         Ok(Head { major, info, n })
     }
 
-    /// Whether the end of an item without a number comes next; then it is passed.
+    /// Consumes a "break" code if one is next, which ends an item of indefinite length.
     fn ends(&mut self) -> Result<bool, String> {
         let ends = self.bytes.get(self.at).ok_or("unexpected EOF")? == &0xff;
         self.at += usize::from(ends);
         Ok(ends)
     }
 
-    /// Passes an item, if it is one.
+    /// Skips an item and checks that it is well-formed.
     fn skip(&mut self, depth: usize) -> Result<(), String> {
         let Head { major, info, n } = self.head()?;
         let nests = matches!(major, major::ARRAY | major::MAP | major::TAG);
@@ -175,7 +176,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The document itself, of which the kind is looked for first.
+    /// Decodes the top-level map.
     fn top(&mut self, shape: Option<&StructSchema>) -> Result<Value, Error> {
         let head = loop {
             let head = self.head().map_err(Error::Unreadable)?;
@@ -192,7 +193,8 @@ impl<'a> Reader<'a> {
         let before = self.at;
         let read = self.map(head.n, place);
         read.map_err(|why| {
-            // Of what is wrong only a name of its own that is there twice keeps it from being known.
+            // Upstream decodes kind and version first. Of all errors, only a duplicate top-level
+            // key prevents that.
             self.at = before;
             match self.twice(head.n) {
                 Some(why) => Error::Unreadable(why),
@@ -201,7 +203,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// What is said if a name is there twice in the map itself.
+    /// The error of a duplicate key in the top-level map, if there is one.
     fn twice(&mut self, n: Option<u64>) -> Option<String> {
         let mut seen = HashSet::new();
         while self.more(n, seen.len()).ok()? {
@@ -272,7 +274,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Of names that are there twice none counts.
+    /// Decodes a map; a duplicate key is an error.
     fn map(&mut self, n: Option<u64>, place: Place<'_>) -> Result<Value, String> {
         let mut entries: Vec<(Text, Value)> = Vec::new();
         let mut seen = HashSet::new();
@@ -325,7 +327,7 @@ impl<'a> Reader<'a> {
         self.take(fitting(n)?).map(<[u8]>::to_vec)
     }
 
-    /// Bytes that are text of some encoding where text is wanted.
+    /// Decodes a byte string with an expected later encoding to text in that encoding.
     fn encoded(&mut self, tag: u64, place: Place<'_>) -> Result<Value, String> {
         let before = self.at;
         let head = self.head()?;
@@ -382,7 +384,7 @@ fn duplicate(key: &str, at: usize) -> String {
     format!("cbor: found duplicate map key {key:?} at map element index {at}")
 }
 
-/// A number of 16, 32 or 64 bits.
+/// Decodes a floating-point number of 16, 32 or 64 bits.
 fn number(info: u8, bits: u64) -> f64 {
     match info {
         25 => {
@@ -403,7 +405,7 @@ fn number(info: u8, bits: u64) -> f64 {
     }
 }
 
-/// Seconds since 1970, as text.
+/// Formats an epoch-based time (tag 1: seconds since 1970) as RFC 3339.
 fn moment(seconds: &Value) -> Result<Value, String> {
     let n = seconds.as_f64().filter(|n| (-62_135_596_800.0..253_402_300_800.0).contains(n));
     let n = n.ok_or("cbor: invalid time tag")?;

@@ -1,18 +1,19 @@
-//! From trees to bytes: names sorted, numbers as short as they can be.
+//! CBOR encoder. Output is deterministic: map keys are sorted, and numbers take their shortest
+//! form.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use object::{StructSchema, Type, Value};
 
 use super::{MAGIC, later, major};
 
-/// A whole document. The shape tells which texts are bytes.
+/// Encodes a document. The schema determines which strings are bytes.
 pub(crate) fn encode_document(shape: Option<&StructSchema>, tree: &Value) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     object(shape, tree, &mut out);
     out
 }
 
-/// A list of objects of a shape.
+/// Encodes a list of objects of one schema.
 pub(crate) fn list(
     shape: Option<&StructSchema>,
     (api_version, kind): (&str, &str),
@@ -31,7 +32,7 @@ pub(crate) fn list(
     out
 }
 
-/// An event of a watch: a document of its own, with another in it.
+/// Encodes a watch event around an already encoded object.
 pub(crate) fn event(ty: &str, sealed: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(MAGIC);
     head(major::MAP, 2, out);
@@ -69,7 +70,7 @@ fn any(ty: Option<&Type>, value: &Value, out: &mut Vec<u8>) {
                 head(major::TAG, later::BASE64, out);
                 string(&bytes, out);
             }
-            Err(_) => text(base64, out), // who reads it says what is wrong with it
+            Err(_) => text(base64, out), // not valid base64: the reader reports the error
         },
         (Value::Text(value), _) => text(value, out),
         (Value::List(items), ty) => {
@@ -94,7 +95,7 @@ fn any(ty: Option<&Type>, value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// A map, in the order of its names as they are written: the short ones first.
+/// Encodes a map with its keys sorted by length, then by bytes.
 fn entries(tree: &Value, out: &mut Vec<u8>, mut each: impl FnMut(&str, &Value, &mut Vec<u8>)) {
     let mut sorted: Vec<(&str, &Value)> = tree.entries().collect();
     sorted.sort_unstable_by_key(|(name, _)| (name.len(), *name));
@@ -114,7 +115,7 @@ fn string(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// The type of an item, and its number in as few bytes as hold it.
+/// Writes the head of an item, with its number in as few bytes as possible.
 fn head(major: u8, n: u64, out: &mut Vec<u8>) {
     let first = major << 5;
     let bytes = n.to_be_bytes();
@@ -136,7 +137,7 @@ fn head(major: u8, n: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// In as few bytes as hold just this number.
+/// Encodes a floating-point number in the fewest bytes that keep its exact value.
 fn float(n: f64, out: &mut Vec<u8>) {
     #[expect(clippy::cast_possible_truncation, reason = "compared with what it was")]
     let single = n as f32;
@@ -152,7 +153,7 @@ fn float(n: f64, out: &mut Vec<u8>) {
     }
 }
 
-/// A number in 16 bits, if it fits without loss.
+/// The number as a half-precision float, if that loses nothing.
 fn half(n: f32) -> Option<u16> {
     let bits = n.to_bits();
     let sign = u16::try_from(bits >> 16 & 0x8000).ok()?;
@@ -167,7 +168,7 @@ fn half(n: f32) -> Option<u16> {
             Some(sign | biased << 10 | u16::try_from(mantissa >> 13).ok()?)
         }
         -24..=-15 => {
-            // What is that small has no leading bit of its own.
+            // Subnormal half-precision numbers have no implicit leading bit.
             let shift = u32::try_from(-1 - exponent).ok()?;
             let whole = mantissa | 0x80_0000;
             let lost = whole & ((1 << shift) - 1) != 0;

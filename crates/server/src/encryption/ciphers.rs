@@ -1,4 +1,4 @@
-//! The ciphers, each as upstream stores it.
+//! The ciphers of the providers, with upstream's storage formats.
 
 use std::{fmt, sync::Arc};
 
@@ -16,7 +16,7 @@ use salsa20::XSalsa20;
 
 use super::kms::Kms;
 
-/// One key of a provider.
+/// A provider with one of its keys.
 #[derive(Clone)]
 pub(super) enum Cipher {
     Identity,
@@ -32,11 +32,11 @@ pub(super) enum Cipher {
         prefix: String,
         key: [u8; 32],
     },
-    /// Somebody else has the key.
+    /// The key is in a KMS.
     Kms(Arc<Kms>),
 }
 
-/// Keys are not for logs.
+/// Omits the key, which must not be logged.
 impl fmt::Debug for Cipher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.prefix())
@@ -54,7 +54,8 @@ impl Cipher {
         }
     }
 
-    /// `at` is where the value is stored: `aesgcm` binds it there.
+    /// Encrypts a value. `at` is its storage key: `aesgcm` authenticates it, so that the ciphertext
+    /// cannot be moved to another key.
     pub(super) fn seal(&self, at: &str, text: &[u8]) -> Option<Vec<u8>> {
         let mut out = self.prefix().as_bytes().to_vec();
         match self {
@@ -89,7 +90,7 @@ impl Cipher {
         Some(out)
     }
 
-    /// `None`: another has sealed it, or nobody.
+    /// Decrypts a value; `None` if it has another prefix or was modified.
     pub(super) fn open(&self, at: &str, stored: &[u8]) -> Option<Vec<u8>> {
         let sealed = stored.strip_prefix(self.prefix().as_bytes())?;
         match self {
@@ -117,7 +118,7 @@ impl Cipher {
                 let (mut stream, mac) = secretbox(key, nonce.try_into().ok()?);
                 let mut opened = sealed.to_vec();
                 let is = mac.compute_unpadded(sealed);
-                // Every byte is looked at, wherever the first difference is.
+                // Constant-time comparison.
                 let different = is.iter().zip(tag).fold(0, |different, (a, b)| different | (a ^ b));
                 (different == 0).then_some(())?;
                 stream.apply_keystream(&mut opened);
@@ -127,7 +128,7 @@ impl Cipher {
     }
 }
 
-/// A nonce, and what AES-GCM makes of the text, bound to its place.
+/// Encrypts with AES-GCM and a random nonce, which the result begins with. `at` is authenticated.
 pub(super) fn seal_gcm(key: &[u8], at: &str, text: &[u8]) -> Option<Vec<u8>> {
     let nonce = random::<12>()?;
     let sealed = gcm(key, &nonce, Payload { msg: text, aad: at.as_bytes() }, true)?;
@@ -160,8 +161,8 @@ fn gcm(key: &[u8], nonce: &[u8], payload: Payload<'_, '_>, seals: bool) -> Optio
     }
 }
 
-/// XSalsa20 and Poly1305 as NaCl joins them: the first 32 bytes of the stream are the
-/// key of the sum, and the text begins behind them.
+/// XSalsa20 and Poly1305 combined as in NaCl: the first 32 bytes of the stream are the key of the
+/// MAC, and the text is encrypted with what follows.
 fn secretbox(key: &[u8; 32], nonce: &[u8; 24]) -> (XSalsa20, Poly1305) {
     let mut stream = XSalsa20::new(key.into(), nonce.into());
     let mut first = [0; 32];

@@ -1,4 +1,4 @@
-//! The configuration: which kinds, which providers, which keys.
+//! Parses and writes the `EncryptionConfiguration`: resources, providers and keys.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,14 +17,14 @@ use super::{
 const API_VERSION: &str = "apiserver.config.k8s.io/v1";
 const KIND: &str = "EncryptionConfiguration";
 
-/// A configuration that makes sense. It keeps secrets: it has no text but `to_yaml`.
+/// A valid configuration. It contains secrets, so only `to_yaml` prints them.
 #[derive(Clone)]
 pub struct EncryptionConfig {
-    /// Names of kinds, and the keys of their providers in order.
+    /// Names of resources, and the ciphers of their providers in order.
     pub(super) resources: Vec<(Vec<String>, Vec<Cipher>)>,
 }
 
-/// What is wrong with a configuration, and where.
+/// An error in a configuration, and its field.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{at}: {what}")]
 pub struct ConfigError {
@@ -43,13 +43,14 @@ impl std::fmt::Debug for EncryptionConfig {
 }
 
 impl EncryptionConfig {
-    /// A new key for secrets; what was written before can be read.
+    /// A configuration with a new key for Secrets. Secrets written unencrypted before stay
+    /// readable.
     pub fn generate() -> Result<Self, ConfigError> {
         let ciphers = vec![new_key(1)?, Cipher::Identity];
         Ok(Self { resources: vec![(vec!["secrets".into()], ciphers)] })
     }
 
-    /// A new key before all others, for each list of kinds that is encrypted.
+    /// Adds a new key in front of the others, for each list of resources that is encrypted.
     pub fn rotate(&mut self) -> Result<(), ConfigError> {
         let of_kms = |cipher: &Cipher| matches!(cipher, Cipher::Kms(_));
         if self.resources.iter().any(|(_, ciphers)| ciphers.first().is_some_and(of_kms)) {
@@ -68,6 +69,7 @@ impl EncryptionConfig {
         Ok(())
     }
 
+    /// Parses and validates a configuration file.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let config = from_yaml(text).map_err(|error| wrong("the file", error.to_string()))?;
         let is = |name: &str, value: &str| match config.get(name).as_str() {
@@ -101,7 +103,7 @@ impl EncryptionConfig {
         ciphers.filter_map(|cipher| if let Cipher::Kms(kms) = cipher { Some(kms) } else { None })
     }
 
-    /// The same as a file.
+    /// Formats the configuration as a file, including the keys.
     pub fn to_yaml(&self) -> String {
         let mut file = Value::object();
         file["apiVersion"] = API_VERSION.into();
@@ -251,7 +253,7 @@ fn keys(provider: &str, value: &Value, at: &str) -> Result<Vec<Cipher>, ConfigEr
     keys.iter().enumerate().map(one).collect()
 }
 
-/// No field is passed over in silence.
+/// Rejects unknown fields.
 fn only(value: &Value, at: &str, known: &[&str]) -> Result<(), ConfigError> {
     match value.entries().find(|(name, _)| !known.contains(name)) {
         Some((name, _)) => Err(wrong(at, format!("unknown field {name:?}"))),

@@ -1,13 +1,14 @@
-//! Keys that somebody else keeps: KMS v2, gRPC over a unix socket.
+//! KMS v2 provider: envelope encryption with a key management service, reached by gRPC over a unix
+//! socket.
 //!
 //! ```text
-//!  KMS      keeps a key that never leaves it, and says its id
-//!  seed     drawn here, sealed by the KMS once and written with every value
-//!  value    AES-GCM with a key derived from the seed and 32 bytes of its own
+//!  KMS      has a key that never leaves it, and reports its id
+//!  seed     random, encrypted by the KMS once, and stored with every value
+//!  value    AES-GCM with a key derived from the seed and 32 random bytes of the value
 //! ```
 //!
-//! So a write asks nobody, and a read asks once for each seed. Values are written and read
-//! where nobody can wait for a future, so whoever asks is a thread.
+//! A write therefore needs no request to the KMS, and a read needs one for each new seed. Values
+//! are encrypted and decrypted in synchronous code, so a separate thread sends the requests.
 
 mod messages;
 mod plugin;
@@ -29,12 +30,12 @@ use self::{
 };
 use super::ciphers::{open_gcm, random, seal_gcm};
 
-/// What each value has of its own.
+/// Length of the random HKDF info that each value has.
 const INFO: usize = 32;
-/// How many seeds are remembered.
+/// Maximum number of cached seeds.
 const SEEDS: usize = 4_096;
 
-/// Where a KMS is, as the configuration says.
+/// A KMS of the configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Config {
     pub(super) name: String,
@@ -43,7 +44,7 @@ pub(super) struct Config {
     pub(super) timeout: Duration,
 }
 
-/// A KMS, asked from when it is first needed.
+/// A KMS provider. Its thread starts on first use.
 pub(super) struct Kms {
     pub(super) config: Config,
     pub(super) prefix: String,
@@ -51,36 +52,38 @@ pub(super) struct Kms {
     plugin: OnceLock<Option<mpsc::SyncSender<DecryptJob>>>,
 }
 
-/// What the thread that asks tells the others.
+/// State shared with the thread that calls the KMS.
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
 }
 
+/// What is known of a KMS.
 #[derive(Default)]
 struct State {
-    /// What is written with, until the KMS has been silent for too long.
+    /// The seed for writes; it expires if the KMS stops responding.
     writing: Option<ActiveSeed>,
-    /// Why the last question had no good answer.
+    /// The error of the last status poll.
     last_error: Option<String>,
-    /// By how they are sealed.
+    /// Cached seeds, by their encrypted form.
     seeds: HashMap<Vec<u8>, Arc<DekSource>>,
 }
 
+/// The seed that new values are encrypted with.
 #[derive(Clone)]
 struct ActiveSeed {
     secret: Arc<DekSource>,
-    /// All of it but the data.
+    /// The stored form, without data.
     object: EncryptedObject,
     until: Instant,
 }
 
-/// What a KMS has sealed.
+/// The secret that a KMS has encrypted (the DEK source).
 enum DekSource {
-    /// Keys are derived from it.
+    /// A seed from which data encryption keys are derived.
     Seed(Vec<u8>),
-    /// A key itself, as older releases wrote.
+    /// A data encryption key, as older releases wrote.
     Key(Vec<u8>),
 }
 
@@ -90,7 +93,7 @@ impl Kms {
         Self { config, prefix, shared: Arc::default(), plugin: OnceLock::new() }
     }
 
-    /// Begins to ask, if nobody does yet.
+    /// Starts the thread that calls the KMS, if it is not running.
     pub(super) fn start(&self) {
         self.plugin();
     }
@@ -103,7 +106,7 @@ impl Kms {
         plugin.as_ref()
     }
 
-    /// Why it cannot be written with.
+    /// Why values cannot be encrypted: the error of the last status poll.
     pub(super) fn health(&self) -> Result<(), String> {
         self.start();
         let state = self.shared.state();
@@ -128,7 +131,7 @@ impl Kms {
         Some(out)
     }
 
-    /// `None`: another has sealed it, or it cannot be opened.
+    /// Decrypts a value; `None` if it has another prefix or cannot be decrypted.
     pub(super) fn open(&self, at: &str, stored: &[u8]) -> Option<Vec<u8>> {
         let object = EncryptedObject::decode(stored.strip_prefix(self.prefix.as_bytes())?).ok()?;
         if let Err(wrong) = object.check() {
@@ -144,7 +147,7 @@ impl Kms {
         }
     }
 
-    /// What to write with. The first who asks waits for the first answer.
+    /// The seed to encrypt with. The first call waits for the first status poll.
     fn writing(&self) -> Option<ActiveSeed> {
         self.plugin()?;
         let state = self.shared.state();
@@ -154,7 +157,7 @@ impl Kms {
         state.writing.clone().filter(|writing| Instant::now() < writing.until)
     }
 
-    /// What a value was sealed with; the KMS is asked if that is not known.
+    /// The secret that a value was encrypted with; calls the KMS if it is not cached.
     fn secret(&self, object: &EncryptedObject) -> Option<Arc<DekSource>> {
         let sealed = object.sealed();
         if let Some(known) = self.shared.state().seeds.get(&sealed) {
@@ -168,7 +171,7 @@ impl Kms {
             annotations: object.annotations.clone(),
         };
         self.plugin()?.try_send(DecryptJob { request, answer }).ok()?;
-        // One question may be before it, and each has its own deadline.
+        // Another call may be in progress, and each has its own timeout.
         let plain = answered.recv_timeout(self.config.timeout * 3).ok()?;
         let plain = plain
             .inspect_err(|error| warn!(kms = self.config.name, error, "it does not decrypt"))
@@ -187,7 +190,7 @@ impl Kms {
 impl State {
     fn remember(&mut self, sealed: Vec<u8>, secret: Arc<DekSource>) {
         if self.seeds.len() >= SEEDS {
-            self.seeds.clear(); // they are asked for again
+            self.seeds.clear(); // they are decrypted again when needed
         }
         self.seeds.insert(sealed, secret);
     }
@@ -209,14 +212,14 @@ impl DekSource {
     }
 }
 
-/// Secrets are not for logs.
+/// Omits secrets, which must not be logged.
 impl fmt::Debug for Kms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Kms").field(&self.config).finish()
     }
 }
 
-/// HKDF-Expand with SHA-256: one block of it is a key.
+/// HKDF-Expand with SHA-256; its first block is the key.
 fn derived(seed: &[u8], info: &[u8]) -> Vec<u8> {
     let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, seed));
     context.update(info);

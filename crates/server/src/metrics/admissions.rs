@@ -1,4 +1,4 @@
-//! How long admission takes, plugin by plugin and as a whole, under upstream's names.
+//! Admission latency, by plugin and in total, under upstream's names.
 
 use std::{array, fmt::Write as _};
 
@@ -11,16 +11,17 @@ const SECONDS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
 const OPERATIONS: [&str; 4] = ["CREATE", "UPDATE", "DELETE", "CONNECT"];
 const TYPES: [&str; 2] = ["admit", "validate"];
 
-/// Whether objects may still be changed.
+/// The phase of admission: mutating (`admit`) or validating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Admit,
     Validate,
 }
 
-/// By operation, by type, and by whether it was refused.
+/// Histograms by operation, phase, and whether the request was rejected.
 type Times = [Histogram; 16];
 
+/// Latency of each admission plugin and of each phase.
 #[derive(Debug)]
 pub(crate) struct AdmissionMetrics {
     plugins: Vec<(&'static str, Times)>,
@@ -54,7 +55,7 @@ impl AdmissionMetrics {
     }
 }
 
-/// One round of all plugins, each beginning when the one before it ends.
+/// Measures one phase: each plugin starts when the one before it ends.
 #[derive(Debug)]
 pub(crate) struct AdmissionTimer<'a> {
     of: &'a AdmissionMetrics,
@@ -64,7 +65,7 @@ pub(crate) struct AdmissionTimer<'a> {
 }
 
 impl AdmissionTimer<'_> {
-    /// A plugin has decided.
+    /// Records that a plugin has decided.
     pub(crate) fn observe_plugin(&mut self, plugin: usize, refused: bool) {
         let now = Instant::now();
         let times = &self.of.plugins[plugin].1;
@@ -72,7 +73,7 @@ impl AdmissionTimer<'_> {
         self.last = now;
     }
 
-    /// All have.
+    /// Records the end of the phase.
     pub(crate) fn end(self, refused: bool) {
         let taken = (self.last - self.began).as_secs_f64();
         self.of.steps[self.place + usize::from(refused)].observe(taken);

@@ -1,16 +1,17 @@
-//! The values that labels may have, where somebody says so: none makes a metric grow.
+//! The label allow-list (`--allow-metric-labels`): a value that is not allowed is replaced by
+//! "unexpected", so that a metric does not get too many series.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     fmt::Write as _,
 };
 
-/// By metric and label.
+/// The allowed values by metric and label.
 #[derive(Clone, Debug, Default)]
 pub struct AllowedLabels(pub BTreeMap<(String, String), BTreeSet<String>>);
 
 impl AllowedLabels {
-    /// The same metrics; what has become alike is added up.
+    /// Applies the allow-list to the text format; series that become equal are added up.
     pub(crate) fn apply(&self, text: String) -> String {
         if self.0.is_empty() {
             return text;
@@ -34,7 +35,7 @@ impl AllowedLabels {
         out
     }
 
-    /// A line of a metric that is restricted: its series as it is told, and its number.
+    /// Parses a line of a restricted metric: its series with replaced labels, and its value.
     fn changed(&self, line: &str) -> Option<(String, f64)> {
         let (name, rest) = line.split_once('{').filter(|_| !line.starts_with('#'))?;
         let parts = ["_bucket", "_sum", "_count"];
@@ -61,7 +62,7 @@ fn tell(sums: &mut HashMap<String, f64>, order: &mut Vec<String>, out: &mut Stri
     }
 }
 
-/// Names and values of labels as they are written: without quotes, values still escaped.
+/// Splits labels into names and values, without quotes; the values stay escaped.
 pub(super) fn split(labels: &str) -> Vec<(&str, &str)> {
     let (mut all, mut rest) = (Vec::new(), labels);
     while let Some((label, value)) = rest.split_once("=\"") {

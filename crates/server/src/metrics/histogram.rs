@@ -1,4 +1,4 @@
-//! How often something was how large.
+//! Histogram metric.
 
 use std::{
     fmt::{Display, Write},
@@ -10,14 +10,14 @@ use std::{
 
 use super::native_histogram::NativeHistogram;
 
-/// Counts by upper bounds; many may count at once.
+/// Counts observations by upper bounds; can be updated concurrently.
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [f64],
     buckets: Box<[AtomicU64]>,
-    /// As the bits of a number.
+    /// The bits of an `f64`.
     sum: AtomicU64,
-    /// The same observations in exponential buckets, for the protobuf form.
+    /// The observations in exponential buckets, for the protobuf format.
     native: Option<Mutex<NativeHistogram>>,
 }
 
@@ -27,42 +27,44 @@ impl Histogram {
         Self { bounds, buckets, sum: AtomicU64::new(0f64.to_bits()), native: None }
     }
 
-    /// A histogram that counts in exponential buckets too.
+    /// A histogram that also counts in exponential buckets.
     pub(super) fn with_native(bounds: &'static [f64]) -> Self {
         Self { native: Some(Mutex::default()), ..Self::new(bounds) }
     }
 
-    /// The counts in exponential buckets, if they are kept.
+    /// The native histogram, if this histogram has one.
     pub(super) fn native(&self) -> Option<NativeHistogram> {
         let native = self.native.as_ref()?;
         Some(native.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
+    /// Adds an observation.
     pub fn observe(&self, size: f64) {
         let at = self.bounds.partition_point(|bound| *bound < size);
         self.buckets[at].fetch_add(1, Relaxed);
         let add = |bits| Some((f64::from_bits(bits) + size).to_bits());
-        let _ = self.sum.fetch_update(Relaxed, Relaxed, add); // never refuses
+        let _ = self.sum.fetch_update(Relaxed, Relaxed, add); // the update function never returns None
         if let Some(native) = &self.native {
             native.lock().unwrap_or_else(PoisonError::into_inner).observe(size);
         }
     }
 
-    /// Counts what another, with the same bounds, has counted.
+    /// Adds the counts of another histogram with the same bounds.
     pub(super) fn add(&self, other: &Self) {
         for (own, other) in self.buckets.iter().zip(&other.buckets) {
             own.fetch_add(other.load(Relaxed), Relaxed);
         }
         let sum = f64::from_bits(other.sum.load(Relaxed));
         let add = |bits| Some((f64::from_bits(bits) + sum).to_bits());
-        let _ = self.sum.fetch_update(Relaxed, Relaxed, add); // never refuses
+        let _ = self.sum.fetch_update(Relaxed, Relaxed, add); // the update function never returns None
     }
 
+    /// The number of observations.
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|bucket| bucket.load(Relaxed)).sum()
     }
 
-    /// Writes the lines of a histogram with these labels.
+    /// Writes the lines of the histogram with these labels.
     pub fn write(&self, name: &str, labels: impl Display, out: &mut String) {
         let labels = labels.to_string();
         let comma = if labels.is_empty() { "" } else { "," };
@@ -80,7 +82,7 @@ impl Histogram {
     }
 }
 
-/// A number as Prometheus' own library writes it.
+/// Formats a number as Prometheus' Go library does.
 fn number(n: f64) -> String {
     if n.abs() < 1e6 {
         return n.to_string();

@@ -1,4 +1,4 @@
-//! What a request is counted as.
+//! The labels of request metrics.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use object::Text;
 
 use crate::RequestInfo;
 
-/// What is no resource and counted by itself.
+/// Non-resource paths that are counted separately.
 const PLAIN: &[&str] = &[
     "/readyz",
     "/livez",
@@ -19,8 +19,8 @@ const PLAIN: &[&str] = &[
     "/api",
 ];
 
-/// What a request was about. Names are those of kinds that are served, so that nobody
-/// can make up new ones.
+/// The labels of a request. Group and resource are only set for served resources, so that clients
+/// cannot create new series.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Labels {
     pub(crate) verb: &'static str,
@@ -32,6 +32,7 @@ pub(crate) struct Labels {
     pub(crate) dry_run: bool,
 }
 
+/// The verb label of an HTTP method.
 pub(crate) fn method_verb(method: &str) -> &'static str {
     match method {
         "GET" => "GET",
@@ -48,7 +49,7 @@ pub(crate) fn method_verb(method: &str) -> &'static str {
 }
 
 impl Labels {
-    /// What is counted for a request; of a kind that nobody serves only the verb.
+    /// The labels of a request; if the resource is not served, only verb and path.
     pub(crate) fn of(info: &RequestInfo, verb: &'static str, served: bool, dry_run: bool) -> Self {
         if !served {
             let path = &*info.path;
@@ -78,7 +79,7 @@ impl Labels {
         }
     }
 
-    /// How rights call a write of a resource; `None`: it is none.
+    /// The authorization verb of a write to a resource; `None` for other requests.
     pub(super) fn writes(&self) -> Option<&'static str> {
         let verb = match self.verb {
             "POST" => "create",

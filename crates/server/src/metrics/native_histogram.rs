@@ -1,8 +1,8 @@
-//! The native form of a histogram: exponential buckets that exist once something fell into them.
+//! Native histograms: exponential buckets, which exist only once they have an observation.
 
 use std::collections::BTreeMap;
 
-/// Each bucket is at most a tenth wider than the one below: 2^(1/8).
+/// Each bucket is wider than the one below by the factor 2^(1/8), less than a tenth.
 const SCHEMA: i32 = 3;
 /// With more buckets than this, neighbours are merged.
 const MAX_BUCKETS: usize = 160;

@@ -1,14 +1,14 @@
-//! What the process uses, as the kernel counts it.
+//! Metrics of the process, read from /proc.
 
 use std::fmt::Write;
 
 use super::head;
 
-/// As /proc counts.
+/// Clock ticks per second in /proc (USER_HZ).
 const TICKS: f64 = 100.0;
 const PAGE: u64 = 4096;
 
-/// Adds what this process uses to a report of metrics.
+/// Writes the metrics of this process.
 pub fn report_process(out: &mut String) {
     panics::report(out);
     let read =

@@ -1,4 +1,4 @@
-//! Metrics in Prometheus' protobuf form: `io.prometheus.client.MetricFamily`, each preceded by its length.
+//! The Prometheus protobuf format: length-delimited `io.prometheus.client.MetricFamily` messages.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,7 +10,7 @@ use super::{
 pub(crate) const CONTENT_TYPE: &str = "application/vnd.google.protobuf; \
      proto=io.prometheus.client.MetricFamily; encoding=delimited; escaping=underscores";
 
-/// Whether a client that sends this `Accept` prefers the protobuf form to text.
+/// Whether a client with this `Accept` header prefers protobuf to text.
 pub(crate) fn is_accepted(accept: &str) -> bool {
     let mut best = (false, 0.0);
     for range in accept.split(',') {
@@ -30,7 +30,8 @@ pub(crate) fn is_accepted(accept: &str) -> bool {
     best.0
 }
 
-/// Converts the text form. `native` holds the native histograms by series: name and labels in braces.
+/// Converts the text format to protobuf. `native` has the native histograms by series: name and
+/// labels in braces.
 pub(crate) fn encode(text: &str, native: &HashMap<String, NativeHistogram>) -> Vec<u8> {
     let mut out = Message::default();
     let mut family = Family::default();
@@ -49,16 +50,17 @@ pub(crate) fn encode(text: &str, native: &HashMap<String, NativeHistogram>) -> V
     out.0
 }
 
-/// The lines of one metric.
+/// A metric with all of its series.
 #[derive(Default)]
 struct Family<'a> {
     name: &'a str,
     help: &'a str,
     kind: &'a str,
-    /// By labels, without the bound of a bucket.
+    /// Series by labels, without the `le` label of buckets.
     series: BTreeMap<String, Series>,
 }
 
+/// The values of one series.
 #[derive(Default)]
 struct Series {
     value: f64,
@@ -93,7 +95,7 @@ impl Family<'_> {
         if self.series.is_empty() {
             return;
         }
-        // The number of the type, and the field of a Metric that holds its value.
+        // The MetricType, and the field of Metric that holds its value.
         let (kind, field) = match self.kind {
             "counter" => (0, 3),
             "gauge" => (1, 2),
@@ -174,11 +176,12 @@ fn whole(count: f64) -> u64 {
     count as u64
 }
 
-/// A signed number as protobuf's sint types have it.
+/// ZigZag encoding of a signed number, as for protobuf's sint types.
 fn zigzag(n: i64) -> u64 {
     ((n << 1) ^ (n >> 63)).cast_unsigned()
 }
 
+/// A protobuf message under construction.
 #[derive(Default)]
 struct Message(Vec<u8>);
 

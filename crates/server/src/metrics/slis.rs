@@ -1,5 +1,4 @@
-//! `/metrics/slis`: how often the checks of the server's health held, for those who promise
-//! something about it.
+//! `/metrics/slis`: how often each health check succeeded, for availability SLIs.
 
 use std::{
     collections::BTreeMap,
@@ -7,10 +6,11 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+/// Results of health checks, by check and endpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Slis(Mutex<BTreeMap<(&'static str, &'static str), Seen>>);
 
-/// What came of a check: how often, and the last time.
+/// The results of a check: counts, and the last one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     held: u64,
@@ -19,7 +19,7 @@ struct Seen {
 }
 
 impl Slis {
-    /// A check was made, for one of the paths that tell of the server's health.
+    /// Records the result of a check that ran for an endpoint (livez, readyz or healthz).
     pub(crate) fn observe(&self, name: &'static str, path: &'static str, held: bool) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = all.entry((name, path)).or_default();

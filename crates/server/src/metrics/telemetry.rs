@@ -1,4 +1,4 @@
-//! Numbers by labels, as `/metrics` tells them under upstream's names.
+//! Metrics with labels: counters, gauges and histograms.
 
 use std::{
     collections::BTreeMap,
@@ -8,10 +8,10 @@ use std::{
 
 use super::Histogram;
 
-/// Nobody can make the server remember more than so many different ones.
+/// Maximum number of series of a metric, so that clients cannot exhaust the memory.
 const MAX_SERIES: usize = 1000;
 
-/// What a number is called.
+/// Name, help and labels of a metric.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricDesc {
     pub name: &'static str,
@@ -19,21 +19,21 @@ pub struct MetricDesc {
     pub labels: &'static [&'static str],
 }
 
-/// How often something has happened.
+/// A counter with labels.
 #[derive(Debug)]
 pub struct CounterVec {
     name: MetricDesc,
     counts: Mutex<BTreeMap<Vec<String>, u64>>,
 }
 
-/// What something is now.
+/// A gauge with labels.
 #[derive(Debug)]
 pub struct GaugeVec {
     name: MetricDesc,
     values: Mutex<BTreeMap<Vec<String>, f64>>,
 }
 
-/// How long something took.
+/// A histogram of durations with labels.
 #[derive(Debug)]
 pub struct HistogramVec {
     name: MetricDesc,
@@ -46,7 +46,7 @@ impl CounterVec {
         Self { name, counts: Mutex::default() }
     }
 
-    /// One more, with the values of its labels.
+    /// Increments the counter with these label values.
     pub fn count(&self, values: &[&str]) {
         let mut counts = lock(&self.counts);
         let key: Vec<String> = values.iter().map(ToString::to_string).collect();
@@ -80,7 +80,7 @@ impl GaugeVec {
         }
     }
 
-    /// Forgets those whose labels are others.
+    /// Drops the series whose labels `keep` does not accept.
     pub fn retain(&self, keep: impl Fn(&[String]) -> bool) {
         lock(&self.values).retain(|labels, _| keep(labels));
     }

@@ -1,29 +1,31 @@
-//! The older OpenAPI document as protobuf, in the messages that the clients of
-//! Kubernetes have for it (gnostic's openapi.v2).
+//! Protobuf encoding of the OpenAPI v2 document, with the messages of gnostic's openapi.v2 that
+//! Kubernetes clients use.
 
 use object::{Value, yaml::to_yaml};
 
 pub(super) const MEDIA_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-/// As clients ask for it.
+/// The media type in clients' Accept headers.
 pub(super) const ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
-/// What a field of a document is, and its number.
+/// The type and tag of a protobuf field.
 enum Field {
     Text(u64),
     Texts(u64),
     Bool(u64),
     Number(u64),
     Double(u64),
-    /// Anything, as YAML.
+    /// Any value, encoded as YAML.
     Any(u64),
     Anys(u64),
     Part(u64, Write),
     Parts(u64, Write),
-    /// A message of its own that has a part for each name.
+    /// A message with a named entry for each property.
     Named(u64, u64, Write),
 }
 
+/// Writes a value as a message.
 type Write = fn(&Value, &mut Vec<u8>);
+/// The fields of a message, by their JSON names.
 type Fields = &'static [(&'static str, Field)];
 
 use Field::{Any, Anys, Bool, Double, Named, Number, Part, Parts, Text, Texts};
@@ -41,7 +43,7 @@ const DOCUMENT: Fields = &[
     (
         "securityDefinitions",
         Named(13, 1, |value, out| {
-            message(2, out, |out| write(API_KEY, 5, value, out)); // the only kind that there is
+            message(2, out, |out| write(API_KEY, 5, value, out)); // the only type in use
         }),
     ),
 ];
@@ -157,7 +159,7 @@ const SCHEMA: Fields = &[
     ("example", Any(30)),
 ];
 
-/// The document as one message.
+/// Encodes the document.
 pub(super) fn encode(document: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(1 << 20);
     write(DOCUMENT, 16, document, &mut out);
@@ -205,7 +207,7 @@ fn requirement(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// The fields of a message, and its extensions under the number `extensions`.
+/// Writes the fields of a message, and its `x-` extensions under the tag `extensions`.
 fn write(fields: Fields, extensions: u64, value: &Value, out: &mut Vec<u8>) {
     for (name, field) in fields {
         let value = value.get(name);

@@ -1,4 +1,4 @@
-//! Connections to others, kept for the next request as long as they are of use.
+//! Pool of HTTP/1.1 connections to webhooks.
 
 use std::{
     fmt::{self, Write as _},
@@ -19,56 +19,60 @@ use tokio::time::{Instant, sleep_until};
 use super::rest_client_metrics::RestClientMetrics;
 use crate::MetricsSource;
 
-/// Nobody has more to say than this.
+/// Maximum response size in bytes.
 const LARGEST: usize = 10 << 20;
-/// So many wait for the next request to one target.
+/// Maximum number of idle connections to one target.
 const MOST: usize = 25;
-/// So long they wait.
+/// Idle connections are closed after this time.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-/// So old they become: then names are resolved and certificates read again.
+/// Connections are not reused beyond this age, so that DNS names and certificates are read again.
 const MAX_CONNECTION_AGE: Duration = Duration::from_mins(5);
 
+/// A request body.
 type Whole = Full<Bytes>;
 type Connection = http1::Connection<TokioIo<Box<dyn Io>>, Whole>;
 
-/// The connections that nobody uses at the moment, to whomever they are.
+/// The idle connections to all targets.
 #[derive(Clone, Default)]
 pub struct ConnectionPool(Arc<Shared>);
 
+/// The state of the pool.
 #[derive(Default)]
 struct Shared {
     kept: Mutex<IdleConnections>,
     tally: RestClientMetrics,
 }
 
+/// The idle connections of a pool.
 #[derive(Default)]
 struct IdleConnections {
-    /// In the order in which they were used.
+    /// In the order of their last use.
     idle: Vec<Idle>,
-    /// Whether somebody closes those that wait too long.
+    /// Whether a task runs that closes expired connections.
     swept: bool,
 }
 
+/// An idle connection, its target, and when it expires.
 struct Idle {
     to: TcpConnector,
     line: PooledConnection,
     until: Instant,
 }
 
-/// One connection. It does nothing while nobody asks over it.
+/// A connection. No task drives it while it is idle.
 struct PooledConnection {
     sender: http1::SendRequest<Whole>,
-    /// `None`: it has ended.
+    /// `None` once the connection has ended.
     connection: Option<Pin<Box<Connection>>>,
     opened: Instant,
 }
 
-/// Why there is no answer.
+/// Why a request has no response.
 struct ExchangeError {
     why: String,
-    /// The request, if nothing of it has been sent.
+    /// The request, if nothing of it was sent.
     unsent: Option<Request<Whole>>,
-    /// Whether the other side has said anything.
+    /// Whether the server sent anything.
     answered: bool,
 }
 
@@ -91,9 +95,9 @@ impl MetricsSource for ConnectionPool {
 }
 
 impl ConnectionPool {
-    /// Sends a request and gives what comes back. A connection that was kept may have ended
-    /// meanwhile: then a new one is made. What may have arrived is not sent again, unless it only
-    /// reads: whoever is asked may do something for each request.
+    /// Sends a request and returns the response. If a pooled connection turns out to be closed, a
+    /// new one is opened. A request that the server may have received is not sent again unless it
+    /// is a GET, because webhooks may have side effects.
     pub(super) async fn ask(
         &self,
         to: &TcpConnector,
@@ -126,7 +130,7 @@ impl ConnectionPool {
         Ok(answer)
     }
 
-    /// The one to a target that was used last.
+    /// The most recently used idle connection to a target.
     fn take(&self, to: &TcpConnector) -> Option<PooledConnection> {
         loop {
             let mut kept = self.kept();
@@ -161,7 +165,7 @@ impl ConnectionPool {
     }
 }
 
-/// Closes what waits too long, until nothing waits.
+/// Closes expired connections, until none is idle.
 async fn sweep(lines: Weak<Shared>) {
     while let Some(shared) = lines.upgrade() {
         let next = {
@@ -215,7 +219,7 @@ impl PooledConnection {
         Ok(Response::from_parts(head, body.to_bytes()))
     }
 
-    /// Whether it takes another request, as far as is known here.
+    /// Whether the connection accepts another request, as far as is known.
     fn is_free(&mut self) -> bool {
         let Some(connection) = &mut self.connection else { return false };
         let looked = connection.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -223,7 +227,7 @@ impl PooledConnection {
     }
 }
 
-/// Does something while a connection moves.
+/// Runs `work` while driving the connection.
 async fn drive<T, E>(
     connection: &mut Option<Pin<Box<Connection>>>,
     work: impl Future<Output = Result<T, E>>,
@@ -233,7 +237,7 @@ async fn drive<T, E>(
         if let Some(open) = connection
             && open.as_mut().poll(context).is_ready()
         {
-            *connection = None; // who waits for an answer is told why
+            *connection = None; // the sender then fails with the reason
         }
         work.as_mut().poll(context)
     })

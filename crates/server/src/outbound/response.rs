@@ -1,4 +1,4 @@
-//! What came back, told as clients of Kubernetes tell it.
+//! Interprets responses with client-go's error messages.
 
 use bytes::Bytes;
 use http::{Response, StatusCode, header::CONTENT_TYPE};
@@ -9,10 +9,10 @@ use object::{
 
 use crate::codec::typed;
 
-/// So much of a text is repeated.
+/// Maximum length of a response body in an error message.
 const LONGEST: usize = 2048;
 
-/// The object that was answered, in JSON or YAML.
+/// Decodes the object of a response, in JSON or YAML.
 pub(super) fn read(answer: &Response<Bytes>) -> Result<Value, String> {
     let (code, body) = (answer.status(), answer.body());
     if !(StatusCode::OK..=StatusCode::PARTIAL_CONTENT).contains(&code) {
@@ -39,7 +39,7 @@ fn tree(body: &[u8]) -> Result<Value, String> {
     Ok(tree)
 }
 
-/// A refusal in its own words, if it is one of Kubernetes.
+/// The error message of a failed response: that of its Status, or a generic one.
 fn refused(answer: &Response<Bytes>) -> String {
     if let Ok(tree) = tree(answer.body())
         && Object::view(&tree).kind() == "Status"
@@ -54,8 +54,8 @@ fn refused(answer: &Response<Bytes>) -> String {
     reason_and_message(answer.status().as_u16(), said).1
 }
 
-/// The Status of an answer that is no object, as client-go's `NewGenericServerResponse` makes it where the verb is
-/// not known.
+/// The Status for a response that is not a Kubernetes object, as client-go's
+/// `NewGenericServerResponse` builds it if the verb is not known.
 pub fn server_response(code: u16, subject: ResourceRef, body: &str) -> Status {
     let (reason, message) = reason_and_message(code, body);
     let ResourceRef { group, resource, name } = subject;

@@ -1,4 +1,4 @@
-//! What was asked of others, under the names that clients of Kubernetes use.
+//! Metrics of webhook requests, under client-go's names (`rest_client_*`).
 
 use std::time::Duration;
 
@@ -22,17 +22,18 @@ const SIZES: &[f64] = &[
     16_777_216.0,
 ];
 
+/// Metrics of webhook requests.
 #[derive(Debug)]
 pub(super) struct RestClientMetrics {
     requests: CounterVec,
     seconds: HistogramVec,
     sent: HistogramVec,
     received: HistogramVec,
-    /// Connections: found again, or made.
+    /// Uses of the pool: `hit` for a reused connection, `miss` for a new one.
     pub(super) connections: CounterVec,
 }
 
-/// A request, as it is counted.
+/// A request, for the metrics.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestLabels<'a> {
     pub(super) host: &'a str,

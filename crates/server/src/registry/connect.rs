@@ -1,5 +1,5 @@
-//! Parts of objects that have a kind of their own: connections, bindings, evictions, scales,
-//! tokens. Plugins see what is asked; what becomes of it is the handler's matter.
+//! Admission for subresources with a kind of their own: connect requests, bindings, evictions,
+//! scales, tokens. Their handlers do everything else.
 
 use std::sync::Mutex;
 
@@ -8,20 +8,20 @@ use object::{Status, Text, Value};
 use super::{Registry, RequestContext};
 use crate::{AdmissionAttributes, Operation, Reinvocation, ServedResource};
 
-/// What is asked of a part of an object.
+/// A request to a subresource, for admission.
 #[derive(Debug)]
 pub struct SubresourceRequest<'a> {
     pub operation: Operation,
     pub namespace: &'a str,
     pub name: &'a str,
     pub subresource: &'a str,
-    /// What is there, if anything is: the part, and the object's revision.
+    /// The existing subresource, if any, and the object's revision.
     pub old: Option<(&'a Value, u64)>,
     pub object: Value,
 }
 
 impl Registry {
-    /// Lets plugins change what is asked, then decide about what `checked` makes of it.
+    /// Runs mutating admission, then `checked`, then validating admission on the result.
     pub async fn admit_subresource(
         &self,
         call: &mut RequestContext,

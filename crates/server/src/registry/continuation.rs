@@ -1,5 +1,5 @@
-//! Where the next page of a list begins, in upstream's form, so that a client may
-//! ask another server for it.
+//! Continue tokens of paginated lists, in upstream's format, so that a client can get the next page
+//! from another API server.
 
 use base64::{
     Engine as _,
@@ -8,15 +8,16 @@ use base64::{
 };
 use object::{Status, Value, from_json, to_json};
 
-/// Go does not look at bits behind the last byte.
+/// Go's base64 decoder ignores trailing bits.
 const LENIENT: GeneralPurpose =
     GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
+/// The position of the next page of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ContinueToken {
-    /// The revision that all pages show; 0: each the newest.
+    /// The revision that all pages are read at; 0 means the latest for each.
     pub(super) revision: u64,
-    /// The key behind which the next page begins, without the prefix.
+    /// The key after which the next page begins, without the prefix.
     pub(super) after: String,
 }
 
@@ -58,7 +59,7 @@ impl ContinueToken {
     }
 }
 
-/// Where Go's decoder gives up.
+/// The position at which Go's base64 decoder fails.
 fn bad(token: &str) -> usize {
     let good = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_');
     token.bytes().position(|c| !good(c)).unwrap_or(token.len().saturating_sub(1))

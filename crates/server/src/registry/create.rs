@@ -1,4 +1,4 @@
-//! Creation.
+//! Create requests.
 
 use object::{Object, Status, StatusDetails, Value, View};
 use ref_cast::RefCast;
@@ -15,11 +15,11 @@ use super::{
 };
 use crate::{Operation, ServedResource, WriteOutcome};
 
-/// How often a generated name that is taken is made anew.
+/// Maximum attempts to generate a unique name.
 const TRIES: usize = 8;
 
 impl Registry {
-    /// Stores a new object. It comes decoded, in the request's version.
+    /// Creates an object from its decoded form, which is in the version of the request.
     pub async fn create(
         &self,
         call: &mut RequestContext,
@@ -35,11 +35,11 @@ impl Registry {
                 done => return done,
             }
         }
-        // The last try has the object to itself: what it changes is not copied before.
+        // The last attempt owns the object, so its changes need no copy.
         self.create_once(call, served, namespace, object).await
     }
 
-    /// Makes what somebody wants to update and is not there, where the kind allows that.
+    /// Creates the object of an update if it does not exist, for kinds that allow create on update.
     pub async fn create_on_update(
         &self,
         call: &mut RequestContext,
@@ -71,7 +71,7 @@ impl Registry {
         namespace: &str,
         mut object: Value,
     ) -> Result<Version<Value>, Status> {
-        // What is no number says nothing.
+        // A resourceVersion that is not a number is ignored.
         let asked = revision(Object::view(&object).metadata().resource_version()).unwrap_or(0);
         dedup_owner_references(&mut object, call, "");
         default_and_convert(served, &mut object);
@@ -88,7 +88,7 @@ impl Registry {
             with_empty_fields: None,
             delete: None,
         };
-        // What plugins, the server and the kind itself set is nobody's.
+        // Fields that admission plugins, the server or the strategy set have no manager.
         let object = self.update_managed_fields(call, served, "", None, object).await?;
         let mut object = self.mutate(call, step, object).await?;
         dedup_owner_references(&mut object, call, AFTER_PLUGINS);
@@ -129,8 +129,8 @@ impl Registry {
         Ok(if call.dry_run { Version { revision: asked, ..made } } else { made })
     }
 
-    /// Why there cannot be another of a name: nobody found a free one, or the old one is still
-    /// about to go.
+    /// Completes an AlreadyExists error: no unique name could be generated, or the existing object
+    /// is still being deleted.
     fn already_exists_error(
         &self,
         served: &ServedResource,
@@ -155,7 +155,7 @@ impl Registry {
     }
 }
 
-/// Fills defaults in the request's version, then goes over to the stored one.
+/// Applies defaults in the version of the request, then converts to the internal version.
 pub(super) fn default_and_convert(served: &ServedResource, object: &mut Value) {
     served.definition.apply_defaults(object);
     served.to_internal_version(object);

@@ -1,4 +1,5 @@
-//! Deletion: at once, or marked and left to those who must let go first.
+//! Delete requests. An object is removed at once, or marked with a deletionTimestamp while a grace
+//! period runs or finalizers remain.
 
 use std::pin::Pin;
 
@@ -18,44 +19,48 @@ const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 const TRIES: usize = 16;
 
-/// What somebody asked for.
+/// A deletion as requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteRequest {
     pub grace_seconds: Option<i64>,
-    /// What must hold.
+    /// Preconditions.
     pub uid: Option<Text>,
     pub revision: Option<Text>,
-    /// Orphan, Background, Foreground, or nothing said.
+    /// Orphan, Background, Foreground, or empty if not set.
     pub propagation: Text,
-    /// Whether it was said in the old way that dependents go too.
+    /// Whether the deprecated `orphanDependents` was set to false.
     pub orphan_dependents_false: bool,
-    /// Only if the stored object cannot be read.
+    /// Whether to delete an object that cannot be decoded, and only such an object.
     pub ignore_read_errors: bool,
-    /// With others, none of which was named.
+    /// Whether it is part of a deletecollection request.
     pub is_collection: bool,
 }
 
-/// What came of it.
+/// The result of a deletion.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DeleteOutcome {
-    /// Still there, marked.
+    /// The object still exists, with a deletionTimestamp.
     Terminating(Version<Value>),
     Gone(Version<Value>),
-    /// Gone too, and nobody knows what it was.
+    /// The object was removed without having been decoded.
     GoneUnreadable,
 }
 
+/// What to do with the stored object.
 enum DeleteAction {
-    /// It is on its way already, and not slower than asked.
+    /// Nothing: it is already terminating, and its remaining grace period is not longer than
+    /// requested.
     Same,
     Mark(Value),
     Remove,
-    /// As `Remove`, but those who watch see it marked first: kinds that go gracefully
-    /// always do.
+    /// Like `Remove`, but watches see the object marked first, as always for kinds with graceful
+    /// deletion.
     MarkAndRemove(Value),
 }
 
 impl Registry {
+    /// Deletes an object. Conflicts with concurrent writes are retried, unless a resourceVersion is
+    /// required.
     pub async fn delete(
         &self,
         call: &mut RequestContext,
@@ -73,7 +78,7 @@ impl Registry {
                 Err(status)
                     if status.has_reason("Conflict") && delete.revision.is_none() && tries > 1 =>
                 {
-                    tries -= 1; // it has changed; to go it still has
+                    tries -= 1; // the object has changed: retry with the new version
                 }
                 done => return done,
             }
@@ -88,7 +93,7 @@ impl Registry {
         delete: &DeleteRequest,
     ) -> Result<DeleteOutcome, Status> {
         preconditions(served, old, delete)?;
-        // Plugins see how long the object really has.
+        // Admission plugins get the effective grace period.
         let mut meant = delete.clone();
         if let GracefulDeletion::Seconds(seconds) =
             served.internal.strategy.check_graceful_delete(&old.object, delete.grace_seconds)
@@ -114,7 +119,7 @@ impl Registry {
         self.finish_allocation(claimed, done.map(with)).await
     }
 
-    /// Deletes what cannot be read, and of which nobody can be asked therefore.
+    /// Deletes an object that cannot be decoded. Admission cannot run without it.
     async fn delete_unread(
         &self,
         call: &RequestContext,
@@ -157,7 +162,7 @@ impl Registry {
                 let marked = self.put(call, served, old.revision, marked).await?;
                 let object = marked.object.clone();
                 match self.remove(call, served, marked.revision, object).await {
-                    // who saw the mark may have been quicker
+                    // a client that saw the mark may have removed it first
                     Err(status) if status.code() == 404 => Ok(DeleteOutcome::Gone(marked)),
                     done => done.map(DeleteOutcome::Gone),
                 }
@@ -181,8 +186,8 @@ impl Registry {
         decided
     }
 
-    /// Deletes everything that is selected, or a page of it, so many at once. One that is gone
-    /// meanwhile is gone.
+    /// Deletes all selected objects, or a page of them, `at_once` concurrently. An object that has
+    /// been deleted meanwhile is no error.
     pub async fn delete_collection(
         &self,
         call: &mut RequestContext,
@@ -209,7 +214,7 @@ impl Registry {
         }
     }
 
-    /// One of many; gives what is to be told.
+    /// Deletes one object of a collection; returns its warnings.
     fn delete_listed<'a>(
         &'a self,
         mut call: RequestContext,
@@ -243,7 +248,7 @@ impl Registry {
         let mut object = old.clone();
         let marked = Object::ref_cast_mut(&mut object).metadata_mut();
         let orphans = served.definition.orphan_by_default.is_some();
-        // The garbage collector does not look at what goes by itself.
+        // The garbage collector ignores resources with a TTL (events).
         let fleeting = served.internal.ttl.is_some();
         let propagation = if fleeting { "Background" } else { &delete.propagation };
         finalizers(marked, propagation, orphans);
@@ -279,7 +284,7 @@ impl Registry {
 
 const NANOS: i64 = 1_000_000_000;
 
-/// So many seconds as Go counts them: in nanoseconds, and from the other end if they are too many.
+/// Converts seconds to nanoseconds with wrapping overflow, as Go's `time.Duration` does.
 pub(crate) fn nanos(seconds: i64) -> i64 {
     seconds.wrapping_mul(NANOS)
 }
@@ -301,7 +306,8 @@ fn preconditions(
     delete: &DeleteRequest,
 ) -> Result<(), Status> {
     let meta = Object::view(&old.object).metadata();
-    // Upstream names the kind here, not the resource, unless the kind has its own way to go.
+    // Upstream's message names the kind instead of the resource, except for kinds with a `finalize`
+    // subresource (namespaces).
     let own = served.internal.subresource("finalize").is_some();
     let mut subject = served.subject(meta.name());
     if !own {
@@ -340,7 +346,7 @@ fn preconditions(
     Ok(())
 }
 
-/// Dependents are the garbage collector's matter: a finalizer tells it what to do.
+/// Sets the finalizer that tells the garbage collector what to do with the dependents.
 fn finalizers(meta: &mut object::ObjectMeta, propagation: &str, orphans: bool) {
     let has = |name| meta.finalizers().iter().any(|finalizer| finalizer == name);
     let (orphan, foreground) = (has(ORPHAN), has(FOREGROUND));

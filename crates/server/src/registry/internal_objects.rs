@@ -1,4 +1,4 @@
-//! Objects that are the servers' own matter, in nobody's API: no plugin is asked about them.
+//! Objects that only API servers use and that are not part of the API. They bypass admission.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{Registry, store_status};
 use crate::{ServedResource, served_resources::resource};
 
 impl Registry {
-    /// A kind that only this server and others like it know.
+    /// Opens the storage of an internal kind.
     pub fn open_own(&self, definition: ResourceDefinition) -> Result<ServedResource, store::Error> {
         let hub = Arc::new(definition);
         let objects = resource(&hub, &*self.engine, &self.mirror, &self.transform)?;
@@ -23,7 +23,7 @@ impl Registry {
         })
     }
 
-    /// Writes an object of the server's own, whatever was there before.
+    /// Writes an internal object, whatever its current revision is.
     pub async fn put_internal(
         &self,
         served: &ServedResource,
@@ -37,7 +37,7 @@ impl Registry {
         self.engine.write(write).await.map(drop).map_err(|error| store_status(&error))
     }
 
-    /// Writes an object of the server's own, if it is still at revision `expect`.
+    /// Writes an internal object if it is still at revision `expect`.
     pub async fn replace_own(
         &self,
         served: &ServedResource,
@@ -51,7 +51,7 @@ impl Registry {
         self.engine.write(Write::put(key, expect, bytes, object)).await
     }
 
-    /// Removes one, if it is there.
+    /// Deletes an internal object, if it exists.
     pub async fn remove_own(&self, served: &ServedResource, name: &str) -> Result<(), Status> {
         let key = served.path("", name);
         let Some(version) = served.objects()?.get(&key) else { return Ok(()) };

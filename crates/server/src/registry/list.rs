@@ -1,4 +1,4 @@
-//! Lists: all objects of a kind that are selected, as of one revision.
+//! Lists: all selected objects of a kind at one revision.
 
 use std::sync::Arc;
 
@@ -8,31 +8,33 @@ use store::{CacheSnapshot, Version};
 use super::{Registry, Selection, continuation::ContinueToken, store_status, unreadable};
 use crate::ServedResource;
 
-/// So many objects are asked for at once, at least, where a page wants only some of them.
+/// Minimum chunk size when objects must be converted before it is known whether they are selected.
 const CHUNK: usize = 500;
 
-/// Which part of the list, and as of when.
+/// Limit, continue token and revision of a list.
 #[derive(Clone, Debug, Default)]
 pub struct ListOptions {
-    /// 0: all.
+    /// Maximum number of objects; 0 means all.
     pub limit: usize,
-    /// What the page before ended with.
+    /// The continue token of the previous page.
     pub token: String,
-    /// As of just this revision; `None`: the newest.
+    /// The exact revision to list at; `None` means the latest.
     pub exact_revision: Option<u64>,
 }
 
+/// A page of a list.
 #[derive(Clone, Debug)]
 pub struct ListResult {
     pub revision: u64,
     pub items: Vec<Arc<Version<Value>>>,
-    /// Where the next page begins; empty after the last.
+    /// Continue token of the next page; empty on the last.
     pub token: String,
-    /// How many objects follow; known only where nothing is left out.
+    /// `remainingItemCount`: only known for lists without selectors.
     pub remaining: Option<usize>,
 }
 
 impl Registry {
+    /// Lists objects in the stored version.
     pub fn list(
         &self,
         served: &ServedResource,
@@ -57,14 +59,14 @@ impl Registry {
                 remaining: None,
             });
         }
-        let whole = selection.is_whole(); // then the key alone tells, and no object is looked at
+        let whole = selection.is_whole(); // then the key decides, and no object is read
         let mut range = pinned.range(&prefix, after.as_deref());
         while let Some((key, version)) = range.next() {
             if !whole && !selection.matches(served, &version.object) {
                 continue;
             }
             items.push(version.into_version());
-            // Whatever follows makes another page, even if nothing of it is selected.
+            // If any key follows there is another page, even if no object of it is selected.
             if items.len() == page.limit && range.next().is_some() {
                 let remaining = whole.then(|| pinned.count(&prefix, Some(key)));
                 let after = key.strip_prefix(&*prefix).unwrap_or(key).to_owned();
@@ -77,8 +79,8 @@ impl Registry {
 }
 
 impl Registry {
-    /// The same in the request's version. Where somebody else must be asked for that, only
-    /// then it is known what is selected.
+    /// Lists objects in the version of the request. If a webhook has to convert them, selectors are
+    /// applied after the conversion.
     pub async fn list_converted(
         &self,
         served: &ServedResource,
@@ -120,14 +122,14 @@ impl Registry {
     }
 }
 
-/// The key of an object below those that are listed, as tokens name it.
+/// The key of an object relative to the listed prefix, for continue tokens.
 fn place(served: &ServedResource, selection: &Selection, version: &Version<Value>) -> String {
     let meta = Object::view(&version.object).metadata();
     let path = served.path(meta.namespace(), meta.name());
     path.strip_prefix(&*served.prefix(&selection.namespace)).unwrap_or(&path).to_owned()
 }
 
-/// The key of the only object that can be meant, where it is known.
+/// The key of the only object that can be selected, if the selection names it.
 pub(crate) fn path(served: &ServedResource, selection: &Selection) -> Option<Text> {
     let known = !served.internal.is_namespaced() || !selection.namespace.is_empty();
     let name = selection.name().filter(|_| known)?;
@@ -135,7 +137,7 @@ pub(crate) fn path(served: &ServedResource, selection: &Selection) -> Option<Tex
 }
 
 impl Registry {
-    /// The objects as of the page's revision, and the key behind which it begins.
+    /// The snapshot to list, and the key after which the page begins.
     fn snapshot(
         &self,
         served: &ServedResource,
@@ -165,7 +167,8 @@ impl Registry {
     }
 }
 
-/// The list as of then is gone; the token lets the client go on as of now.
+/// The error for a continue token whose revision was compacted. It contains a token that continues
+/// at the current revision.
 fn expired(revision: u64, after: &str) -> Status {
     let token = ContinueToken { revision, after: after.to_owned() }.encode();
     Status::expired(

@@ -1,4 +1,4 @@
-//! Who set which fields: kept with every write, and decided by on apply.
+//! Field management: updates `managedFields` on every write, and merges server-side apply requests.
 
 use object::{Object, Status, Time, Value, View};
 use schema::{
@@ -20,17 +20,18 @@ use crate::{
     respond::to_response_object,
 };
 
-/// What an applier sends.
+/// An apply request.
 #[derive(Clone, Copy, Debug)]
 pub struct ApplyRequest<'a> {
     pub object: &'a Value,
     pub force: bool,
-    /// Whether it may be made where it is not there.
+    /// Whether the object may be created if it does not exist.
     pub creates: bool,
 }
 
 impl Registry {
-    /// Notes the manager of what this write has changed.
+    /// Updates `managedFields`: the manager of this write becomes the owner of the fields it
+    /// changed.
     #[expect(clippy::too_many_arguments, reason = "who, what kind, which object, which part, how")]
     pub(super) async fn update_managed_fields(
         &self,
@@ -41,10 +42,11 @@ impl Registry {
         new: Value,
     ) -> Result<Value, Status> {
         if call.is_apply {
-            return Ok(new); // who applies has said so already
+            return Ok(new); // apply has already updated managedFields
         }
         let now = Time::format(self.clock().now());
-        // Fields are named as the request names them, and none is held that would not be sent.
+        // Ownership is recorded with the field names of the request version, and not for empty
+        // fields, which the API would not return.
         let seen = |object: &Value| {
             let mut object = object.clone();
             if served.storage_version.is_none() {
@@ -57,7 +59,7 @@ impl Registry {
         };
         let (old, mut asked) = (old.map(seen), seen(&new));
         if let books @ Value::List(_) = new.get("metadata").get("managedFields") {
-            asked["metadata"]["managedFields"] = books.clone(); // an empty list says something
+            asked["metadata"]["managedFields"] = books.clone(); // an explicitly empty list resets managedFields
         }
         let mut others = WebhookVersionConverter::of(served, subresource);
         let managed = others.resolve(self, |others| {
@@ -75,7 +77,7 @@ impl Registry {
         Ok(new.into())
     }
 
-    /// Server-side apply. Gives 201 with an object that this has made.
+    /// Server-side apply. Returns 201 if it created the object.
     #[expect(clippy::too_many_arguments, reason = "who, what kind, which object, which part, how")]
     pub async fn apply(
         &self,
@@ -113,7 +115,7 @@ impl Registry {
             let books = object["metadata"]["managedFields"].clone();
             live["metadata"]["managedFields"] = books.clone();
             if object == live {
-                // Where nothing is changed, all stays as it was written.
+                // If no field changes, the stored object is kept unconverted.
                 object = old.object.clone();
                 object["metadata"]["managedFields"] = books;
             } else {
@@ -126,7 +128,7 @@ impl Registry {
         }
     }
 
-    /// What is applied, laid over what is there, in the request's version.
+    /// Merges the applied fields into the live object, in the version of the request.
     #[expect(clippy::too_many_arguments, reason = "who, what kind, which object, which part, how")]
     async fn merge_applied(
         &self,
@@ -146,7 +148,8 @@ impl Registry {
         });
         let laid = laid.await.map_err(|error| error.status())?;
         let mut object = laid.clone();
-        // Custom kinds were checked as they were laid; a `null` is for their rules to see.
+        // Custom resources were validated during the merge; their `null` values are left for the
+        // validation rules.
         if served.definition.custom_resource.is_none() {
             let fits = |object: &mut Value| {
                 coerce_body(
@@ -197,7 +200,7 @@ fn write<'a>(
     }
 }
 
-/// The fields that a write through this path does not set, whatever it says.
+/// The fields that a write to this resource or subresource cannot set (upstream's reset fields).
 pub(super) fn reset_of(
     served: &ServedResource,
     subresource: &str,

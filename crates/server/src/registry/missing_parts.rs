@@ -1,5 +1,5 @@
-//! Parts that the cluster lacks: whoever writes an object that needs one hears that nothing will
-//! come of it.
+//! Cluster components that are not running. Writing an object that needs one of them produces a
+//! warning that the object will have no effect.
 
 use std::{
     collections::BTreeSet,
@@ -11,22 +11,23 @@ use schema::Part;
 
 use crate::{Registry, ServedResource};
 
+/// The names of the missing components.
 #[derive(Debug, Default)]
 pub(super) struct Lacking(RwLock<BTreeSet<Text>>);
 
 impl Registry {
-    /// The cluster lacks these parts, by name.
+    /// Declares components as missing, by name.
     pub fn lack<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
         let names = names.into_iter().map(Text::from);
         self.lacking.0.write().unwrap_or_else(PoisonError::into_inner).extend(names);
     }
 
-    /// A part of this name runs from now on.
+    /// Declares that a component is running.
     pub fn implement(&self, name: &str) {
         self.lacking.0.write().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    /// What is to be said about an object that needs what is not there.
+    /// The warning for an object that needs a missing component.
     pub(super) fn unmet(&self, served: &ServedResource, object: &Value) -> Option<&'static str> {
         let part = served.internal.strategy.needs(object)?;
         self.lacks(part).then_some(part.lacking)
@@ -37,7 +38,7 @@ impl Registry {
         known.contains(part.name) && !self.is_announced(part)
     }
 
-    /// Whether somebody has brought the part, as an object says.
+    /// Whether a third-party implementation is installed: an object of the announcing kind exists.
     fn is_announced(&self, part: &Part) -> bool {
         part.announced_by.is_some_and(|(group, plural)| {
             let kind = self.kind(group, plural);

@@ -1,5 +1,4 @@
-//! The same few functions for every kind: create, update, patch, delete, get,
-//! list, watch.
+//! The registry: create, update, patch, delete, get, list and watch for objects of every kind.
 
 mod connect;
 mod continuation;
@@ -56,7 +55,7 @@ use crate::{
     metrics::AdmissionMetrics,
 };
 
-/// Every object, whatever its kind.
+/// Access to the stored objects of all kinds.
 #[derive(Debug)]
 pub struct Registry {
     engine: Arc<dyn Engine<Value>>,
@@ -73,35 +72,38 @@ pub struct Registry {
     history: OnceLock<u64>,
 }
 
-/// Who asks, on whose behalf, and how seriously.
+/// Context of one write: user, field manager, request options, dry run and cause. Collects the
+/// warnings for the response.
 #[derive(Clone, Debug, Default)]
 pub struct RequestContext {
     pub user: UserInfo,
-    /// In whose name fields are set.
+    /// The field manager.
     pub manager: Text,
-    /// What the request itself said of that, and of fields that nobody knows.
+    /// The `fieldManager` and `fieldValidation` options as given in the request.
     pub options: WriteOptions,
     pub dry_run: bool,
     pub cause: Option<WriteCause>,
-    /// Whether this is an apply, which keeps its own books of fields.
+    /// Whether this is an apply, which updates `managedFields` itself.
     pub(crate) is_apply: bool,
-    /// Whether plugins have agreed already: what follows is how it is done.
+    /// Whether admission is skipped, because it has already run for the request that this write is
+    /// part of.
     pub(crate) skip_admission: bool,
-    /// Filled on the way: what the caller shall be told besides.
+    /// Warnings for the response, collected while the request is handled.
     pub warnings: Vec<String>,
 }
 
 impl RequestContext {
+    /// A context with default options.
     pub fn new(user: UserInfo, manager: &str) -> Self {
         Self { user, manager: manager.into(), ..Self::default() }
     }
 
-    /// The caller itself says who set which fields.
+    /// Leaves `managedFields` as the caller has set them.
     pub fn skip_managed_fields(&mut self) {
         self.is_apply = true;
     }
 
-    /// The same for the writes that an admitted request consists of.
+    /// The context for the writes that an already admitted request consists of.
     #[must_use]
     pub fn admitted(mut self) -> Self {
         self.skip_admission = true;
@@ -120,6 +122,7 @@ impl RequestContext {
 }
 
 impl Registry {
+    /// Opens the storage of all given kinds.
     pub fn open(
         definitions: Vec<ResourceDefinition>,
         engine: Arc<dyn Engine<Value>>,
@@ -144,35 +147,35 @@ impl Registry {
         }))
     }
 
-    /// Serves a custom kind, anew if it was served before: watches of the earlier form end.
+    /// Serves a custom resource. If it was served before, watches of the previous definition end.
     pub fn register_custom(&self, declared: CrdDefinitions) -> Result<(), store::Error> {
         self.kinds.register_custom(declared, &*self.engine, &self.mirror, &self.transform)
     }
 
-    /// Serves a custom kind no more. What is stored of it stays there.
+    /// Stops serving a custom resource. Its stored objects are kept.
     pub fn unregister_custom(&self, group: &str, plural: &str) {
         self.kinds.unregister_custom(group, plural, &self.mirror);
     }
 
-    /// Gives the admission plugins, in the order in which they run. They may need
-    /// the registry themselves, so they come after it; once.
+    /// Sets the admission plugins, in the order in which they run. They may need the registry, so
+    /// they are set after it is built, once.
     pub fn set_admission_plugins(&self, plugins: Vec<Arc<dyn AdmissionPlugin>>) {
         let times = AdmissionMetrics::new(plugins.iter().map(|plugin| plugin.name()));
         assert!(self.admission.set((plugins, times)).is_ok(), "admission is set up once");
     }
 
-    /// Says who has what writes take for their objects; once.
+    /// Sets the allocator of cluster-wide values, once.
     pub fn set_allocator(&self, claims: Arc<dyn Allocator>) {
         assert!(self.claims.set(claims).is_ok(), "claims are set up once");
     }
 
-    /// From now on custom objects are stored as CBOR. They are read in either form.
+    /// Stores custom resources as CBOR from now on. Either encoding can be read.
     pub fn store_cbor(&self) {
         self.cbor.get_or_init(|| ());
     }
 
-    /// Nobody can have heard of anything before this revision: watches begin there at the
-    /// earliest.
+    /// Sets the oldest revision that a watch can start from, because no client can have seen an
+    /// earlier one.
     pub fn set_oldest_revision(&self, revision: u64) {
         self.history.get_or_init(|| revision);
     }
@@ -189,7 +192,7 @@ impl Registry {
         &self.engine
     }
 
-    /// Forgets the events that no watch can reasonably want any more.
+    /// Drops the watch cache events that no watch is likely to need.
     pub(crate) fn trim(&self) {
         self.mirror.trim(self.clock.now(), &*self.engine);
     }
@@ -202,12 +205,12 @@ impl Registry {
         self.admission.get().map_or(&[], |(plugins, _)| plugins)
     }
 
-    /// How long plugins take; `None`: there are none.
+    /// Admission metrics; `None` if no plugins are set.
     pub(crate) fn admissions(&self) -> Option<&AdmissionMetrics> {
         self.admission.get().map(|(_, times)| times)
     }
 
-    /// The newest version of an object.
+    /// The latest version of an object.
     pub fn get(
         &self,
         served: &ServedResource,
@@ -220,7 +223,8 @@ impl Registry {
         Ok(renamed(served, found))
     }
 
-    /// The same, in the request's version, whoever must be asked for that.
+    /// The latest version of an object, in the version of the request; calls the conversion webhook
+    /// if needed.
     pub async fn get_converted(
         &self,
         served: &ServedResource,
@@ -231,7 +235,7 @@ impl Registry {
         self.convert_stored(served, found).await
     }
 
-    /// An object as it is stored, in the request's version.
+    /// Converts a stored object to the version of the request.
     async fn convert_stored(
         &self,
         served: &ServedResource,
@@ -244,12 +248,12 @@ impl Registry {
         Ok(told.unwrap_or(stored))
     }
 
-    /// Says who converts custom objects where that takes more than a name; once.
+    /// Sets the caller of conversion webhooks, once.
     pub fn set_converter(&self, converter: Arc<dyn Converter>) {
         assert!(self.converter.set(converter).is_ok(), "conversion is set up once");
     }
 
-    /// Objects as they are stored, in the version that the request speaks.
+    /// Converts stored objects to the version of the request.
     pub(crate) async fn converted(
         &self,
         served: &ServedResource,
@@ -258,7 +262,7 @@ impl Registry {
         convert::converted(self.converter.get(), &served.definition, versions).await
     }
 
-    /// A kind by group and plural, for those inside who need one.
+    /// A kind by group and plural, in its preferred version.
     pub fn kind(&self, group: &str, plural: &str) -> Result<ServedResource, Status> {
         self.kinds.preferred(group, plural).ok_or_else(Status::unknown_resource)
     }
@@ -275,7 +279,8 @@ impl Registry {
     }
 }
 
-/// A custom object in the request's version, where nobody needs to be asked for that.
+/// Converts a custom resource to the version of the request, if that needs no webhook (strategy
+/// `None`).
 fn renamed(served: &ServedResource, stored: Arc<Version<Value>>) -> Arc<Version<Value>> {
     if served.storage_version.is_none()
         || served.is_storage_version()
@@ -288,7 +293,7 @@ fn renamed(served: &ServedResource, stored: Arc<Version<Value>>) -> Arc<Version<
     Arc::new(version)
 }
 
-/// What a failure of the store means to a client.
+/// The Status for a storage error.
 pub(crate) fn store_status(error: &store::Error) -> Status {
     match error {
         store::Error::Compacted { floor } => {

@@ -1,4 +1,4 @@
-//! Patches: read, change the tree, then as any update; again if somebody was faster.
+//! Patch requests: reads the object, applies the patch, then updates it; retried on a conflict.
 
 use object::{Object, Status, StrictError, StructSchema, Value, View, from_json_strict};
 use schema::{ErrorList, FieldPath, ResourceDefinition, patch};
@@ -18,6 +18,7 @@ use crate::{
     respond::to_response_object,
 };
 
+/// The patch formats other than apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchType {
     Json,
@@ -26,7 +27,7 @@ pub enum PatchType {
 }
 
 impl PatchType {
-    /// By the content type of the request.
+    /// The patch type of a content type.
     pub fn of(media_type: &str) -> Option<Self> {
         match media_type {
             "application/json-patch+json" => Some(Self::Json),
@@ -37,19 +38,20 @@ impl PatchType {
     }
 }
 
-/// A patch to an object or a part of it.
+/// A patch of an object or a subresource.
 #[derive(Clone, Debug)]
 pub struct Patch<'a> {
     ty: PatchType,
     patch: Value,
-    /// The same, as it was sent.
+    /// The patch as it was sent.
     text: String,
-    /// The paths that the patch has twice.
+    /// The paths of duplicate fields in the patch.
     duplicate_fields: Vec<String>,
     query: &'a Query,
 }
 
 impl<'a> Patch<'a> {
+    /// Decodes a patch from a request body.
     pub fn read(ty: PatchType, bytes: &[u8], query: &'a Query) -> Result<Self, Status> {
         let malformed = || Status::bad_request("invalid JSON patch");
         let bytes = replace_invalid_utf8(bytes);
@@ -63,6 +65,7 @@ impl<'a> Patch<'a> {
 }
 
 impl Registry {
+    /// Patches an object or a subresource.
     #[expect(clippy::too_many_arguments, reason = "who, what kind, which object, which part, how")]
     pub async fn patch(
         &self,
@@ -89,11 +92,11 @@ impl Registry {
                 Ok(object)
             })
             .await;
-        call.warnings.splice(0..0, warnings); // they were seen first
+        call.warnings.splice(0..0, warnings); // they were found first
         done
     }
 
-    /// The object as the patch wants it, in the request's version, and what is odd.
+    /// The patched object in the version of the request, and its warnings.
     fn patched(
         &self,
         served: &ServedResource,
@@ -104,7 +107,8 @@ impl Registry {
         self.apply_patch(&served.definition, before, patch)
     }
 
-    /// The same of what is no object by itself, or of its own kind.
+    /// Applies a patch to a value that is not the stored object, such as the Scale of a
+    /// subresource, or that has another kind.
     pub fn apply_patch(
         &self,
         kind: &ResourceDefinition,
@@ -112,7 +116,8 @@ impl Registry {
         patch: &Patch<'_>,
     ) -> Result<(Value, Vec<String>), Status> {
         let shape = &kind.schema;
-        // What the version does not know stays out of sight, as it was before.
+        // Fields that this version does not have are dropped before patching, as if they did not
+        // exist.
         kind.coerce(&mut before, &mut Vec::new()).map_err(|error| {
             Status::internal(format!("the stored object is not right: {error}"))
         })?;
@@ -132,7 +137,7 @@ impl Registry {
         if let Some(why) = self.another_kind(kind, &given, patch.ty) {
             return Err(misfit(&why));
         }
-        // Without a version upstream reads its inner form, which has no such fields.
+        // Without an apiVersion upstream decodes into its internal type, which has no JSON fields.
         if kind.custom_resource.is_none()
             && patch.ty != PatchType::Strategic
             && Object::view(&given).api_version().is_empty()
@@ -158,7 +163,7 @@ impl Registry {
             })
         };
         let odd = match conform(&mut object) {
-            // What is merged from maps is restored from maps.
+            // Upstream converts the result of a strategic merge from an unstructured map.
             Err(_) if patch.ty == PatchType::Strategic => {
                 object = given.clone();
                 patch::from_unstructured(kind.names.version, shape, &mut object)
@@ -188,7 +193,7 @@ impl Registry {
         }
     }
 
-    /// What is wrong when a patch makes an object of another kind, or of none.
+    /// The error if a patch changes the object to another kind, or to no object.
     fn another_kind(
         &self,
         own: &ResourceDefinition,
@@ -220,7 +225,7 @@ impl Registry {
         }
         let (names, given) = (&own.names, Object::view(given));
         let (version, kind) = (given.api_version(), given.kind());
-        // A strategic patch is laid over a typed object, which stays what it is.
+        // A strategic merge patch is applied to a typed object, whose kind cannot change.
         if own.custom_resource.is_some()
             || ty == PatchType::Strategic
             || (version, kind) == (&*names.api_version(), names.kind)
@@ -244,7 +249,7 @@ impl Registry {
     }
 }
 
-/// What is kept as it was written goes through maps like all else: by name.
+/// Expands raw JSON values to maps, so that a strategic merge patch can merge them by field name.
 pub(super) fn open(value: &mut Value) {
     match value {
         Value::Raw(_) => *value = value.with_raw_expanded(),
@@ -265,10 +270,11 @@ fn has_raw(value: &Value) -> bool {
         || value.entries().any(|(name, value)| name != MANAGED_FIELDS && has_raw(value))
 }
 
-/// Who holds which fields is always as it was written.
+/// `managedFields` stays raw.
 const MANAGED_FIELDS: &str = "managedFields";
 
-/// What comes of the patch, the text that stands for it where it is refused, and what is odd.
+/// The result of the patch, the text that represents it in an error message, and the findings of
+/// strict decoding.
 fn merged(
     shape: &StructSchema,
     before: &Value,
@@ -299,7 +305,7 @@ fn merged(
     Ok((given.map_err(|why| Status::bad_request(why.to_string()))?, text, odd))
 }
 
-/// A patch changes an object, it does not make another of it.
+/// Checks that a patch does not change the name or namespace.
 pub(super) fn check_identity(
     served: &ServedResource,
     object: &Value,

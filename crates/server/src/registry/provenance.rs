@@ -1,10 +1,12 @@
-//! What is kept beside each write: who made it, and why. `why` reads it back.
+//! Provenance of writes: the user, field manager and cause that are stored with each write. `tiphys
+//! why` reads it.
 
 use bytes::Bytes;
 use object::{NamespacedName, Text, Value, WriteCause, from_json, to_json};
 
 use super::RequestContext;
 
+/// Who made a write, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteProvenance {
     pub uid: Text,
@@ -27,6 +29,7 @@ impl WriteProvenance {
         to_json(&self.to_tree()).into_boxed_slice().into()
     }
 
+    /// The JSON form, as stored.
     pub fn to_tree(&self) -> Value {
         let mut note = Value::object();
         note["uid"] = self.uid.clone().into();
@@ -45,7 +48,7 @@ impl WriteProvenance {
         note
     }
 
-    /// `None` if the bytes are no note.
+    /// Decodes a provenance note; `None` if the bytes are not one.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let note = from_json(bytes).ok()?;
         let text =

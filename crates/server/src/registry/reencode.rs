@@ -1,4 +1,4 @@
-//! Objects written again as they are, for another form at rest.
+//! Rewrites stored objects unchanged, to apply another encoding or encryption key.
 
 use object::Status;
 use store::Write;
@@ -6,8 +6,8 @@ use store::Write;
 use super::{Registry, store_status};
 
 impl Registry {
-    /// Writes every object of a kind again. Gives how many; one that somebody else
-    /// writes meanwhile has its new form by that.
+    /// Rewrites every object of a kind and returns how many. An object that is written concurrently
+    /// is skipped: that write already uses the new form.
     pub async fn rewrite(&self, group: &str, plural: &str) -> Result<usize, Status> {
         let served = self.kind(group, plural)?;
         let pinned = served.objects()?.snapshot();

@@ -1,4 +1,4 @@
-//! Which objects are meant.
+//! Selection of objects by namespace, labels and fields.
 
 use object::{
     Object, Text, Value, View,
@@ -9,7 +9,7 @@ use store::Topic;
 
 use crate::ServedResource;
 
-/// Everything, unless a field says less.
+/// Selects objects; the default selects all of them.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     pub namespace: Text,
@@ -18,6 +18,7 @@ pub struct Selection {
 }
 
 impl Selection {
+    /// Selects all objects of a namespace.
     pub fn namespace(namespace: &str) -> Self {
         Self { namespace: namespace.into(), ..Self::default() }
     }
@@ -30,24 +31,24 @@ impl Selection {
             && (self.fields.is_empty() || self.fields.matches(field))
     }
 
-    /// Whether it takes everything there is in its namespace.
+    /// Whether it selects everything in its namespace.
     pub(crate) fn is_whole(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// What of it holds in every version of an object: its name and namespace.
+    /// The part of the selection that holds in every version of an object: name and namespace.
     pub(crate) fn lasting(&self) -> Self {
         let mut fields = self.fields.clone();
         fields.terms.retain(|term| matches!(&*term.field, "metadata.name" | "metadata.namespace"));
         Self { namespace: self.namespace.clone(), labels: Selector::default(), fields }
     }
 
-    /// The name, where the selection asks for one.
+    /// The name, if the selection requires one.
     pub(crate) fn name(&self) -> Option<&str> {
         self.fields.required_value("metadata.name")
     }
 
-    /// The narrowest topic that has every event of the selection.
+    /// The narrowest watch topic that includes every event of the selection.
     pub(crate) fn topic(&self, kind: &ResourceDefinition) -> Topic {
         for index in kind.strategy.watch_topic_fields() {
             if let Some(value) = self.fields.required_value(index) {
@@ -68,14 +69,14 @@ impl Selection {
     }
 }
 
-/// A field by the name that selectors have for it.
+/// The value of a selectable field.
 fn field(served: &ServedResource, object: &Value, name: &str) -> Option<Text> {
     let meta = Object::view(object).metadata();
     match name {
         "metadata.name" => Some(meta.name().into()),
         "metadata.namespace" => Some(meta.namespace().into()),
         name => served.internal.strategy.selectable_field_value(object, name).or_else(|| {
-            // The request's version may have another name for it.
+            // The version of the request may have another name for the field.
             let mut object = object.clone();
             served.to_request_version(&mut object);
             served.definition.strategy.selectable_field_value(&object, name)

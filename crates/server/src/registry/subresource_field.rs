@@ -1,8 +1,8 @@
-//! Subresources that change one part of an object and nothing else.
+//! Subresources that update a single field of an object.
 
 use object::Value;
 
-/// The old object with that field of the new one, and its metadata.
+/// The old object with this field and the metadata of the new one.
 pub(super) fn with_subresource_field(old: &Value, new: &Value, parent: &str, field: &str) -> Value {
     let mut object = old.clone();
     match new.get(parent).get(field) {

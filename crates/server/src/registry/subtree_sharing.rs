@@ -1,5 +1,5 @@
-//! Objects of one owner look alike, as the pods of a template do: what a new one has in common
-//! with the last one of the same owner is held once.
+//! Sharing of equal subtrees between objects of one owner, such as the pods of a ReplicaSet, to
+//! save memory.
 
 use std::{
     collections::HashMap,
@@ -8,15 +8,15 @@ use std::{
 
 use object::{Object, Value, View};
 
-/// How many owners are remembered.
+/// Maximum number of owners in the cache.
 const OWNERS: usize = 256;
 
-/// The last objects that owners were given, by kind and owner.
+/// The last object of each owner, by kind and owner uid.
 #[derive(Debug, Default)]
 pub(super) struct SubtreeSharing(Mutex<HashMap<String, Value>>);
 
 impl SubtreeSharing {
-    /// Lets a new object share what it has in common with its last sibling.
+    /// Shares the equal subtrees of a new object with its last sibling.
     pub(super) fn share(&self, object: &mut Value) {
         let seen = Object::view(object);
         let Some(owner) = seen.metadata().controller_ref() else { return };

@@ -1,4 +1,4 @@
-//! What the server itself puts on an object.
+//! Metadata that the server sets: name, uid, timestamps, generation.
 
 use std::{cell::RefCell, collections::HashSet};
 
@@ -9,22 +9,23 @@ use ring::rand::{SecureRandom, SystemRandom};
 use super::RequestContext;
 use crate::{Operation, ServedResource, codec::digits};
 
-/// Letters and digits that make no words and are not mistaken for each other.
+/// Upstream's alphabet for generated names: no vowels, and no characters that look alike.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-/// Random bytes that are drawn at once.
+/// Random bytes are requested from the kernel in chunks of this size.
 const DRAW: usize = 512;
-/// A generated name is at most this long.
+/// Maximum length of a generated name.
 const NAME: usize = 63;
 
-/// When an owner was named twice, if not by the request.
+/// Suffix of the warning about duplicate owner references that admission plugins added.
 pub(super) const AFTER_PLUGINS: &str = " after mutating admission happens";
 
-/// Where the object belongs is said by the request.
+/// Sets the namespace of the request.
 pub(super) fn set_namespace(served: &ServedResource, namespace: &str, object: &mut Value) {
     let meta = Object::ref_cast_mut(object).metadata_mut();
     meta.set_namespace(if served.definition.is_namespaced() { namespace } else { "" });
 }
 
+/// Sets name, uid, creationTimestamp and generation of a new object.
 pub(super) fn fill_system_fields(served: &ServedResource, object: &mut Value, clock: &dyn Clock) {
     let meta = Object::ref_cast_mut(object).metadata_mut();
     if meta.name().is_empty() && !meta.generate_name().is_empty() {
@@ -42,14 +43,14 @@ pub(super) fn fill_system_fields(served: &ServedResource, object: &mut Value, cl
     clear_deletion_fields(object);
 }
 
-/// What is new is not about to go.
+/// Clears the deletion fields, which a new object cannot have.
 pub(super) fn clear_deletion_fields(object: &mut Value) {
     let meta = Object::ref_cast_mut(object).metadata_mut();
     meta.clear_deletion_timestamp();
     meta.clear_deletion_grace_period_seconds();
 }
 
-/// An owner is named once; who names it again is told, and `when` that was seen.
+/// Removes duplicate owner references, with a warning; `when` is part of its text.
 pub(super) fn dedup_owner_references(object: &mut Value, call: &mut RequestContext, when: &str) {
     let meta = Object::view(object).metadata();
     let (mut owners, mut twice) = (Vec::new(), Vec::new());
@@ -76,8 +77,8 @@ pub(super) fn dedup_owner_references(object: &mut Value, call: &mut RequestConte
     Object::ref_cast_mut(object).metadata_mut().set_owner_references(owners);
 }
 
-/// Takes over from the stored object what no client decides. What a client may not
-/// change either, but tries to, is left for the rules to tell.
+/// Copies the metadata that clients cannot set from the stored object. Changes of immutable
+/// metadata are left in place for validation to report.
 pub(super) fn preserve_system_fields(object: &mut Value, old: &Value) {
     let old = Object::view(old).metadata();
     let meta = Object::ref_cast_mut(object).metadata_mut();
@@ -99,8 +100,8 @@ pub(super) fn preserve_system_fields(object: &mut Value, old: &Value) {
     }
 }
 
-/// A plugin may change an object, not replace it by one of another kind, or move it to another
-/// namespace. It may rename what is created, unless the request's path names it (`named`).
+/// Checks that mutating admission changed neither kind, namespace nor uid. It may change the name
+/// of an object to be created, unless the request path contains it (`named`).
 pub(super) fn keep_given_identity(
     operation: Operation,
     named: bool,
@@ -138,7 +139,7 @@ pub(super) fn keep_given_identity(
     Ok(())
 }
 
-/// Counts one more change of the desired state, if there is one; `sure`: there is.
+/// Increments the generation if the desired state has changed; `sure` means that it has.
 pub(super) fn bump_generation(
     served: &ServedResource,
     subresource: &str,
@@ -152,12 +153,13 @@ pub(super) fn bump_generation(
     }
 }
 
-/// Whether objects of the kind have a generation: those that have a status apart
-/// from their desired state.
+/// Whether objects of the kind have a generation: those whose status is separate from their desired
+/// state.
 fn counts(served: &ServedResource) -> bool {
     served.internal.tracks_generation
 }
 
+/// Appends a random suffix to a `generateName`, as upstream does.
 pub(super) fn generate_name(prefix: &str) -> Text {
     let mut kept = prefix.len().min(NAME - 5);
     while !prefix.is_char_boundary(kept) {
@@ -182,13 +184,13 @@ pub fn uid() -> Text {
     text
 }
 
-/// Between 0 and 1.
+/// A random number from 0 up to, but not including, 1.
 pub(crate) fn random_fraction() -> f64 {
     f64::from(u32::from_le_bytes(random())) / (f64::from(u32::MAX) + 1.0)
 }
 
-/// Bytes that nobody can guess. The system is asked for many at once: each asking is a call
-/// into the kernel, and every request takes a few.
+/// Cryptographically random bytes. They are requested from the kernel in larger chunks, because
+/// every request needs a few and each call is a system call.
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     thread_local! {
         static DRAWN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };

@@ -1,4 +1,4 @@
-//! What is stored and cannot be read, told in upstream's words.
+//! Errors for stored objects that cannot be decoded, with upstream's messages.
 
 use object::{Status, StatusCause, StatusDetails};
 use store::Error;
@@ -6,13 +6,13 @@ use store::Error;
 use super::store_status;
 use crate::ServedResource;
 
-/// How many a list names.
+/// Maximum number of objects that the error of a list names.
 const NAMED: usize = 100;
 
-/// What begins so could not even be decrypted.
+/// Prefix of the error of an object that cannot be decrypted.
 pub(crate) const NOT_TRANSFORMABLE: &str = "data from the storage is not transformable";
 
-/// The answer to who wants to see it, or to delete it.
+/// The error of a get or delete.
 pub(super) fn read(error: &Error) -> Status {
     match error {
         Error::Corrupt { key, revision, why } => {
@@ -23,7 +23,7 @@ pub(super) fn read(error: &Error) -> Status {
     }
 }
 
-/// The answer to who wants to change it.
+/// The error of an update.
 pub(super) fn change(error: &Error) -> Status {
     match error {
         Error::Corrupt { revision, why, .. } => Status::failure(500, "", reason(*revision, why)),
@@ -31,7 +31,7 @@ pub(super) fn change(error: &Error) -> Status {
     }
 }
 
-/// The answer to who wants to list it among others.
+/// The error of a list.
 pub(super) fn list(served: &ServedResource, errors: &[Error]) -> Status {
     let corrupt = |error: &Error| match error {
         Error::Corrupt { key, revision, why } => (key.clone(), storage_error(key, *revision, why)),
@@ -65,7 +65,7 @@ pub(super) fn list(served: &ServedResource, errors: &[Error]) -> Status {
     )
 }
 
-/// The answer to who has deleted it.
+/// The response to the deletion of such an object.
 pub(crate) fn deleted(served: &ServedResource, name: &str) -> Status {
     let names = &served.definition.names;
     let details =

@@ -1,4 +1,4 @@
-//! Changes of what is there: the object, or its status.
+//! Update requests: to an object or a subresource.
 
 use std::sync::Arc;
 
@@ -18,12 +18,11 @@ use super::{
 };
 use crate::{Operation, ServedResource, WriteOutcome};
 
-/// How often a write that names no version is tried again when somebody was faster.
+/// Maximum attempts of an unconditional update that conflicts with other writes.
 pub(super) const TRIES: usize = 16;
 
 impl Registry {
-    /// Replaces an object, or with the subresource `status` that part of it.
-    /// `object` comes decoded, in the request's version.
+    /// Updates an object or a subresource. `object` is decoded, in the version of the request.
     #[expect(clippy::too_many_arguments, reason = "who, what kind, which object, which part, how")]
     pub async fn update(
         &self,
@@ -57,8 +56,8 @@ impl Registry {
         .await
     }
 
-    /// Changes an object by `change`, which sees the newest version and gives the
-    /// new one, both in the stored version. It is called again if somebody was faster.
+    /// Updates an object by `change`, which gets the latest version and returns the new one, both
+    /// in the internal version. It is called again after a conflict.
     #[expect(clippy::too_many_arguments, reason = "who, what kind, which object, which part, how")]
     pub async fn guaranteed_update(
         &self,
@@ -79,7 +78,7 @@ impl Registry {
         }
     }
 
-    /// What is there to be changed, in the request's version.
+    /// The object to update, in the version of the request.
     pub(super) async fn get_for_update(
         &self,
         served: &ServedResource,
@@ -101,7 +100,7 @@ impl Registry {
     ) -> Result<Version<Value>, Status> {
         preserve_system_fields(&mut new, &old.object);
         served.internal.strategy.default_from_request(&mut new, &self.writer(call));
-        // Who writes holds what it has sent, even what the kind then puts right.
+        // The manager owns what the request contains, even if the strategy resets it afterwards.
         new = self.update_managed_fields(call, served, subresource, Some(&old.object), new).await?;
         let given = served.internal.snapshot_if_has_empty(&new);
         let (hollow, operation) = (given.as_ref(), Operation::Update);
@@ -121,7 +120,7 @@ impl Registry {
                 new = with_status(served, &old.object, &new);
                 served.internal.strategy.prepare_status(&mut new, &old.object);
             }
-            "binding" => {} // made from the old object by who handles it
+            "binding" => {} // the handler built it from the old object
             "finalize" => new = with_subresource_field(&old.object, &new, "spec", "finalizers"),
             "approval" => new = with_subresource_field(&old.object, &new, "status", "conditions"),
             "resize" | "ephemeralcontainers" => {
@@ -170,21 +169,21 @@ impl Registry {
         let mut new = self.validate_and_admit(call, step, new).await?;
         served.internal.normalize_for_storage(&mut new);
         if !call.dry_run && !Object::view(&new).metadata().self_link().is_empty() {
-            new["metadata"].remove("selfLink"); // is never kept
+            new["metadata"].remove("selfLink"); // is never stored
         }
-        new.share_subtrees_with(&old.object); // the ring then holds a difference, not a copy
+        new.share_subtrees_with(&old.object); // the event ring then stores a difference, not a copy
         if new == old.object {
-            return Ok((old.clone(), WriteOutcome::Stored)); // a no-op writes nothing and wakes nobody
+            return Ok((old.clone(), WriteOutcome::Stored)); // a no-op is not stored and sends no event
         }
         if Self::is_final(served, &new) {
-            let gone = self.remove(call, served, old.revision, new).await?; // of its last finalizer
+            let gone = self.remove(call, served, old.revision, new).await?; // the last finalizer was removed
             return Ok((gone, WriteOutcome::Gone));
         }
         Ok((self.put(call, served, old.revision, new).await?, WriteOutcome::Stored))
     }
 
-    /// Whether nothing holds the object back any more. Kinds with a `finalize`
-    /// subresource have finalizers in their spec as well.
+    /// Whether the object is being deleted and nothing blocks its removal. Kinds with a `finalize`
+    /// subresource also have finalizers in their spec.
     pub(super) fn is_final(served: &ServedResource, object: &Value) -> bool {
         let held = served.internal.subresource("finalize").is_some()
             && !object.get("spec").get("finalizers").items().is_empty();
@@ -192,8 +191,7 @@ impl Registry {
     }
 }
 
-/// The old object with the new one's status, and what of its metadata may be
-/// changed along with a status.
+/// The old object with the status of the new one, and the metadata that a status update may change.
 fn with_status(served: &ServedResource, old: &Value, new: &Value) -> Value {
     let mut object = old.clone();
     match new.get("status") {
@@ -216,7 +214,7 @@ fn with_status(served: &ServedResource, old: &Value, new: &Value) -> Value {
     object
 }
 
-/// An update must say which version it is based on.
+/// The error for an update without the required resourceVersion.
 pub(super) fn missing_resource_version(served: &ServedResource, name: &str) -> Status {
     let mut errs = ErrorList::default();
     let at = FieldPath::Root.field("metadata");
@@ -233,7 +231,7 @@ fn keeping_status(mut new: Value, old: &Value) -> Value {
     new
 }
 
-/// The version that a write is based on; 0: any.
+/// The resourceVersion that a write requires; 0 means any.
 pub(super) fn parse_precondition(text: &str) -> Result<u64, Status> {
     revision(text).map_err(|_| {
         let why = format!("strconv.ParseUint: parsing {text:?}: {}", unparsed(text));
@@ -241,7 +239,7 @@ pub(super) fn parse_precondition(text: &str) -> Result<u64, Status> {
     })
 }
 
-/// The object is not the one that was meant, but another of the same name.
+/// The conflict error for a uid that differs: the object was deleted and recreated.
 pub fn uid_conflict(
     served: &ServedResource,
     key: (&str, &str),
@@ -250,7 +248,7 @@ pub fn uid_conflict(
     dry_run: bool,
 ) -> Status {
     let path = served.path(key.0, key.1);
-    // A dry run never gets to the store, which puts its prefix in front.
+    // A dry run does not reach the storage layer, which adds the prefix upstream.
     let path = if dry_run { path.trim_start_matches("/registry") } else { &path };
     let why = format!(
         "StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, \
@@ -260,13 +258,13 @@ pub fn uid_conflict(
     Status::conflict(served.subject(key.1), &why)
 }
 
-/// Why a text is not the number of a version, in Go's words.
+/// Why a text is not a resourceVersion, with Go's message.
 pub(crate) fn unparsed(text: &str) -> &'static str {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if digits { "value out of range" } else { "invalid syntax" }
 }
 
-/// The number behind a resource version; 0: none.
+/// Parses a resourceVersion; 0 if it is empty.
 pub fn revision(text: &str) -> Result<u64, Status> {
     if text.is_empty() {
         return Ok(0);

@@ -1,4 +1,5 @@
-//! Managers that speak another version of a kind: what an object is to them.
+//! Conversion between versions for field management: managers may own fields in other versions of a
+//! kind.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use schema::{
 use super::{Registry, managed_fields::reset_of};
 use crate::{ServedResource, convert};
 
-/// The versions of a kind, and what somebody has said that objects are in them.
+/// Converts objects between the versions of a kind, with the webhook's answers so far.
 #[derive(Debug)]
 pub(super) struct WebhookVersionConverter<'a> {
     served: &'a ServedResource,
@@ -19,6 +20,7 @@ pub(super) struct WebhookVersionConverter<'a> {
     told: Vec<CachedConversion>,
 }
 
+/// The webhook's answer for one object and version.
 #[derive(Debug)]
 struct CachedConversion {
     object: Value,
@@ -31,7 +33,8 @@ impl<'a> WebhookVersionConverter<'a> {
         Self { served, subresource, told: Vec::new() }
     }
 
-    /// What is decided as soon as all is known that it takes.
+    /// Runs `decide`, and repeats it after calling the webhook as long as it needs a further
+    /// conversion.
     pub(super) async fn resolve<T>(
         &mut self,
         registry: &Registry,
@@ -60,7 +63,8 @@ impl<'a> WebhookVersionConverter<'a> {
         Some(ServedResource { definition, ..self.served.clone() })
     }
 
-    /// A custom object in another version. All of them go through the one that the request speaks.
+    /// Converts a custom resource. Conversions between two other versions go through the version of
+    /// the request.
     fn custom(&self, object: &Value, api_version: &str) -> Result<Value, ApplyError> {
         let (own, from) =
             (self.served.definition.names.api_version(), Object::view(object).api_version());

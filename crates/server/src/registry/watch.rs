@@ -1,4 +1,4 @@
-//! A watch: a cursor, and what the selection makes of its events.
+//! A watch: a cursor in the event ring, filtered by a selection.
 
 use std::{
     pin::Pin,
@@ -16,40 +16,41 @@ use crate::{
     convert::{self, Converter},
 };
 
-/// Where a watch begins.
+/// Where a watch starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchStart {
-    /// With all there is now, as `Added`; then, if asked for, a bookmark that says so.
+    /// With all current objects as `Added`; then, if requested, a bookmark that marks their end.
     List { bookmark: bool },
-    /// With what happened after this revision.
+    /// After this revision.
     After(u64),
 }
 
-/// What a watch says, with the revision of the event.
+/// An event of a watch, with its revision.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WatchEvent {
     Added(u64, Arc<Version<Value>>),
     Modified(u64, Arc<Version<Value>>),
-    /// Gone, or no longer selected: what it last was.
+    /// The object was deleted or is no longer selected; contains its last state.
     Deleted(u64, Arc<Version<Value>>),
-    /// All that there was in the beginning has been told.
+    /// The bookmark after all initial objects have been sent.
     InitialEventsEnd(u64),
 }
 
+/// An open watch.
 #[derive(Debug)]
 pub struct Watch {
     scope: Arc<WatchScope>,
     listed: vec::IntoIter<WatchEvent>,
-    /// Where it began. What is no later is known to the client, even if it is new to
-    /// this server, which may lag behind the one that told the client.
+    /// The start revision. Events up to it are known to the client, even if this server receives
+    /// them later than the server that the client read from.
     after: u64,
     cursor: Cursor<Value>,
-    /// Notices about objects that somebody else is asked for.
+    /// Events whose objects are being converted by the webhook.
     pending_conversion: Option<Asked>,
     tells_all: bool,
 }
 
-/// What is watched, and who is asked for it in another version.
+/// What is watched, and the converter for its objects.
 #[derive(Debug)]
 struct WatchScope {
     served: ServedResource,
@@ -60,6 +61,7 @@ struct WatchScope {
 type Stored = Arc<Version<Value>>;
 type Asking = Pin<Box<dyn Future<Output = Result<Vec<WatchEvent>, Status>> + Send>>;
 
+/// A conversion in progress.
 struct Asked(Asking);
 
 impl std::fmt::Debug for Asked {
@@ -69,6 +71,7 @@ impl std::fmt::Debug for Asked {
 }
 
 impl Registry {
+    /// Opens a watch.
     pub fn watch(
         &self,
         served: &ServedResource,
@@ -117,21 +120,22 @@ impl Registry {
 }
 
 impl Watch {
+    /// The watched resource.
     pub fn served(&self) -> &ServedResource {
         &self.scope.served
     }
 
-    /// Whether it begins with all there is, and says where that ends.
+    /// Whether it sends all initial objects and then a bookmark.
     pub(crate) fn sends_initial_events(&self) -> bool {
         self.tells_all
     }
 
-    /// No event up to this revision is still to come, once the watch is idle.
+    /// The revision up to which all events have been sent, once the watch is idle.
     pub fn complete_through(&self) -> u64 {
         self.served().cache.as_ref().map_or(0, |objects| objects.progress_revision())
     }
 
-    /// The next notice; `None`: the kind is served in another form now, or no more.
+    /// The next event; `None` if the kind is no longer served, or by another definition.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<WatchEvent, Status>>> {
         loop {
             if let Some(notice) = self.listed.next() {
@@ -162,14 +166,14 @@ impl Watch {
         }
     }
 
-    /// The same, to wait for.
+    /// Waits for the next event.
     pub async fn next(&mut self) -> Option<Result<WatchEvent, Status>> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
 }
 
 impl WatchScope {
-    /// What a watch begins with.
+    /// The initial events of a watch.
     async fn first(
         self: Arc<Self>,
         mut list: ListResult,
@@ -180,7 +184,7 @@ impl WatchScope {
         Ok(added(list, bookmark))
     }
 
-    /// What an event means, once its objects are in the version that is watched.
+    /// Converts the objects of an event, then filters it.
     async fn ask(self: Arc<Self>, event: Arc<Event<Value>>) -> Result<Vec<WatchEvent>, Status> {
         let both = event.old.iter().chain(&event.new).cloned().collect();
         let mut made = self.converted(both).await?.into_iter();
@@ -193,8 +197,8 @@ impl WatchScope {
         convert::converted(self.converter.as_ref(), &self.served.definition, versions).await
     }
 
-    /// An object that comes into the selection is added to it, one that leaves is
-    /// deleted from it, whatever has really happened to it.
+    /// Filters an event. An object that starts to match the selection is `Added`, one that stops
+    /// matching is `Deleted`, whatever the write was.
     fn notice(
         &self,
         revision: u64,

@@ -1,4 +1,4 @@
-//! The last steps of every write: admission, rules, the store.
+//! The final steps of every write: admission, validation, storage.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,14 +15,14 @@ use crate::{
     WriteOutcome, convert, expensive, metrics::Phase,
 };
 
-/// A write on its way.
+/// A write in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WriteStep<'a> {
     pub(super) served: &'a ServedResource,
     pub(super) operation: Operation,
     pub(super) subresource: &'a str,
     pub(super) old: Option<&'a Version<Value>>,
-    /// What was sent, if it holds something empty that counts as nothing.
+    /// The object as sent, if it has explicitly empty fields that are treated as absent.
     pub(super) with_empty_fields: Option<&'a Value>,
     pub(super) delete: Option<&'a DeleteRequest>,
 }
@@ -33,7 +33,7 @@ impl Registry {
         WriteContext { now: self.clock().now(), user: name, uid, groups, extra }
     }
 
-    /// Lets the mutating plugins see the object.
+    /// Runs mutating admission on the object.
     pub(super) async fn mutate(
         &self,
         call: &mut RequestContext,
@@ -64,7 +64,7 @@ impl Registry {
         Ok(object)
     }
 
-    /// All in their order; again, if one of them asks for it.
+    /// Runs all mutating plugins in order, and a second time if one of them requires reinvocation.
     pub(super) async fn run_mutating(
         &self,
         admission: &mut AdmissionAttributes<'_>,
@@ -91,7 +91,7 @@ impl Registry {
         decided
     }
 
-    /// All in their order, until one refuses.
+    /// Runs all validating plugins in order, until one rejects.
     pub(super) async fn run_validating(
         &self,
         admission: &AdmissionAttributes<'_>,
@@ -110,7 +110,7 @@ impl Registry {
         decided
     }
 
-    /// Takes for the object what it needs of what all share.
+    /// Allocates the cluster-wide values that the object needs.
     pub(super) async fn claim(
         &self,
         call: &RequestContext,
@@ -127,8 +127,8 @@ impl Registry {
         Ok((admission.object, Some(claimed)))
     }
 
-    /// Refuses what the rules will refuse, before anything is taken for it: they see the object
-    /// as a dry run would make it. Where not even that is possible, the claim itself says why.
+    /// Validates the object before anything is allocated for it, with the values that a dry run
+    /// would allocate. If even that fails, the allocation reports the error.
     async fn check_before_claim(
         &self,
         claims: &dyn Allocator,
@@ -145,7 +145,7 @@ impl Registry {
         refuse_invalid(step.served, &object, errs)
     }
 
-    /// Says what came of the write for which it was taken.
+    /// Commits or releases an allocation, according to the result of the write.
     pub(super) async fn finish_allocation<T>(
         &self,
         claimed: Option<Box<dyn Allocation>>,
@@ -159,7 +159,7 @@ impl Registry {
         done.map(|(version, _)| version)
     }
 
-    /// What is wrong with an object that is in no request but in a file. It gets its defaults.
+    /// Validates an object from a file instead of a request, after applying defaults.
     pub fn validate_manifest(&self, served: &ServedResource, object: &mut Value) -> ErrorList {
         default_and_convert(served, object);
         let mut errs = ErrorList::default();
@@ -171,7 +171,7 @@ impl Registry {
         errs
     }
 
-    /// Checks the object, and lets the validating plugins see it.
+    /// Validates the object and runs validating admission.
     pub(super) async fn validate_and_admit(
         &self,
         call: &mut RequestContext,
@@ -204,7 +204,7 @@ impl Registry {
         decided.map(|()| object)
     }
 
-    /// What is wrong with the object by the rules of its kind and of the plugins.
+    /// The validation errors of the object, by its kind and by the plugins.
     async fn errors(
         &self,
         call: &RequestContext,
@@ -225,8 +225,8 @@ impl Registry {
         (object, errs)
     }
 
-    /// Tells values as they were given, and what is wrong because something was given empty:
-    /// that is wrong even where nothing has changed.
+    /// Validates the object with its explicitly empty fields: errors quote the values as sent, and
+    /// an empty field can be an error even if nothing has changed.
     fn validate_with_empty_fields(
         &self,
         step: WriteStep,
@@ -255,12 +255,12 @@ impl Registry {
         }
     }
 
-    /// Finds what is wrong with the object.
+    /// Validates the object.
     fn validate(&self, step: WriteStep, object: &Value, errs: &mut ErrorList) {
         let WriteStep { served, subresource, .. } = step;
         let (old, hooks) = (step.old.map(|old| &old.object), &served.internal.strategy);
         if subresource == "binding" {
-            return; // a handler has looked at what it was given
+            return; // the handler has validated the Binding
         }
         validate_object_meta(object, old, served.internal.scope, errs);
         if matches!(subresource, "" | "status" | "approval") {
@@ -313,7 +313,7 @@ impl Registry {
         }
     }
 
-    /// Stores the object, if its key is still at revision `expect`.
+    /// Stores the object if its key is still at revision `expect`.
     pub(super) async fn put(
         &self,
         call: &RequestContext,
@@ -347,13 +347,14 @@ impl Registry {
             .with_note(Some(note));
         let revision = self.engine.write(write).await.map_err(|e| failed(served, &object, &e))?;
         let Some(kept) = kept else { return Ok(Version { revision, object }) };
-        // What is told is what was stored: the other version may have less.
+        // The response is converted from what was stored, because the storage version may have lost
+        // fields.
         let stored = Arc::new(Version { revision, object: kept });
         let told = self.convert_stored(served, stored).await?;
         Ok(Arc::unwrap_or_clone(told))
     }
 
-    /// A custom object in the version that is stored, where that is another.
+    /// Converts a custom resource to the storage version, if that is a different one.
     async fn to_storage_version(
         &self,
         served: &ServedResource,
@@ -375,7 +376,7 @@ impl Registry {
         Ok(made.pop().map(|version| version.object.clone()))
     }
 
-    /// Deletes for good. The answer is the last object with the new revision.
+    /// Removes an object from storage. Returns its last state with the revision of the deletion.
     pub(super) async fn remove(
         &self,
         call: &RequestContext,
@@ -410,10 +411,11 @@ fn refuse_invalid(
     Err(errs.into_status(names.group, names.kind, Object::view(object).metadata().name()))
 }
 
-/// No larger object is stored, whichever engine stores it.
+/// Maximum size of a stored object in bytes, for every storage engine.
 const LARGEST: usize = 8 << 20;
 
-/// What is stored must be readable for all, wherever it was made deeper than it was sent.
+/// Rejects objects that are nested too deeply to be decoded again; defaulting, admission or
+/// conversion may have made them deeper.
 fn check_depth(object: &Value) -> Result<(), Status> {
     if !depth::exceeds(object, depth::MAX) {
         return Ok(());
@@ -422,7 +424,7 @@ fn check_depth(object: &Value) -> Result<(), Status> {
     Err(Status::bad_request(why))
 }
 
-/// Checks what the fields declare, in the request's version, whose paths messages name.
+/// Runs declarative validation in the version of the request, because errors name its fields.
 fn validate_declarative(
     served: &ServedResource,
     object: &Value,

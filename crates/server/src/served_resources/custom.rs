@@ -1,4 +1,4 @@
-//! Custom kinds come and go while the server runs.
+//! Registration of custom resources while the server runs.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use super::{ServedResource, ServedResources, State, name_of, resource};
 use crate::Transformer;
 
 impl ServedResources {
-    /// Serves a custom kind, anew if it was served before: watches of the earlier form
-    /// end. What a built-in kind has taken stays with it.
+    /// Serves a custom resource. If it was served before, watches of the previous definition end.
+    /// It cannot replace a built-in kind.
     pub(crate) fn register_custom(
         &self,
         declared: CrdDefinitions,
@@ -51,12 +51,12 @@ impl ServedResources {
         Ok(())
     }
 
-    /// A custom kind in the version in which it is stored, be that served or not.
+    /// A custom resource in its storage version, served or not.
     pub fn stored(&self, group: &str, plural: &str) -> Option<ServedResource> {
         self.read().stored.get(&(group.into(), plural.into())).cloned()
     }
 
-    /// Serves a custom kind no more; its watches end.
+    /// Stops serving a custom resource; its watches end.
     pub(crate) fn unregister_custom(
         &self,
         group: &str,
@@ -70,7 +70,7 @@ impl ServedResources {
 }
 
 impl State {
-    /// Whether a built-in kind is kept where this one would be.
+    /// Whether a built-in kind uses the same storage prefix.
     fn is_taken(&self, hub: &ResourceDefinition) -> bool {
         self.order.iter().any(|served| {
             served.definition.custom_resource.is_none()
@@ -92,7 +92,8 @@ impl State {
         gone
     }
 
-    /// Built-in kinds first and as they are; then groups by name, versions by rank.
+    /// Sorts built-in kinds first, in their order; then custom groups by name and versions by
+    /// priority.
     fn sort(&mut self) {
         self.order.sort_by(|a, b| {
             let key = |served: &ServedResource| served.definition.custom_resource.is_some();

@@ -1,9 +1,9 @@
-//! Versions that objects may be stored in, served or not: what says that it is something else
-//! is not guessed at.
+//! The API versions that stored objects may have, served or not. An object with another group,
+//! version or kind is not decoded.
 
 use schema::{ResourceDefinition, ResourceNames};
 
-/// Of each group the versions besides v1 that ever were stored and can still be read.
+/// The versions other than v1 of each group that were ever stored and can still be decoded.
 const VERSIONS: &[(&str, &[&str])] = &[
     ("admissionregistration.k8s.io", &["v1alpha1", "v1beta1"]),
     ("apiextensions.k8s.io", &["v1beta1"]),
@@ -31,7 +31,7 @@ const VERSIONS: &[(&str, &[&str])] = &[
     ("storagemigration.k8s.io", &["v1beta1"]),
 ];
 
-/// Kinds that were in another group before, and those.
+/// Kinds that were moved from another group, by that group.
 const MOVED: &[(&str, &[&str])] = &[
     ("extensions", &["DaemonSet", "Deployment", "Ingress", "NetworkPolicy", "ReplicaSet", "Scale"]),
     ("apps", &["Scale"]),
@@ -39,7 +39,7 @@ const MOVED: &[(&str, &[&str])] = &[
     ("", &["Event"]),
 ];
 
-/// The kinds that were not in such a version.
+/// Kinds that did not exist in such a version.
 const NOT_IN_VERSION: &[(&str, &[&str])] = &[
     (
         "admissionregistration.k8s.io/v1alpha1",
@@ -61,7 +61,7 @@ const NOT_IN_VERSION: &[(&str, &[&str])] = &[
     ("storage.k8s.io/v1alpha1", &["CSIDriver", "CSINode", "StorageClass"]),
 ];
 
-/// Whether the kind was once served in this version: it is known still.
+/// Whether the kind was once served in this version and is still registered.
 pub(crate) fn was_registered(names: &ResourceNames, api_version: &str) -> bool {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let among = |all: &[(&str, &[&str])], key: &str, word: &str| {
@@ -72,7 +72,7 @@ pub(crate) fn was_registered(names: &ResourceNames, api_version: &str) -> bool {
         && !among(NOT_IN_VERSION, api_version, names.kind)
 }
 
-/// Whether something that says of itself what it is can be one of `hub`. What says nothing is.
+/// Checks that a stored object's apiVersion and kind are compatible with `hub`; empty ones are.
 pub(super) fn check(hub: &ResourceDefinition, api_version: &str, kind: &str) -> Result<(), String> {
     let names = &hub.names;
     if api_version.is_empty() || (kind == names.kind && api_version == names.api_version()) {

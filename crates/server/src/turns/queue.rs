@@ -1,43 +1,46 @@
-//! Which account goes on next: the one that has used the least processor time.
+//! Fair queue: the account that has used the least CPU time is next.
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     hash::Hash,
 };
 
-/// How far behind the others an account may be, in nanoseconds: one that was idle goes on before the busy ones, but
-/// does not save up more than this.
+/// How far an account may be behind the others, in nanoseconds: one that was idle runs before busy
+/// ones, but cannot save up more than this.
 const CREDIT: u64 = 20_000_000;
-/// A longer turn is one that others would notice if they had to wait for it. Unoptimized builds are ten times as slow.
+/// A turn longer than this, in nanoseconds, delays others noticeably. Debug builds are ten times as
+/// slow.
 const LONG: u64 = if cfg!(debug_assertions) { 20_000_000 } else { 2_000_000 };
-/// An account has long turns until it has used so much time in shorter ones.
+/// An account counts as long until it has used this much time in short turns.
 const CALM: u64 = 50 * LONG;
-/// More accounts are not kept, unless they wait.
+/// Maximum number of accounts without waiting items.
 const KEPT: usize = 1024;
 
-/// Whether turns of an account are so long that they may take only a part of the processors.
+/// Whether an account has long turns, which may use only a part of the processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Length {
     Short,
     Long,
 }
 
-/// Queues of waiting items, one for each account. Virtual time is the time used by those who were served last.
+/// Queues of waiting items, one for each account. Virtual time is the used time of the account that
+/// was served last.
 #[derive(Debug)]
 pub(super) struct FairQueue<K, T> {
     accounts: HashMap<K, Account<T>>,
-    /// Accounts with something that waits, by used time.
+    /// Accounts with waiting items, by used time.
     short: BTreeSet<(u64, K)>,
     long: BTreeSet<(u64, K)>,
     virtual_time: u64,
-    /// With so many accounts those that do not matter are forgotten.
+    /// Number of accounts at which unimportant ones are dropped.
     forget_at: usize,
 }
 
+/// An account with its waiting items.
 #[derive(Debug)]
 struct Account<T> {
     used: u64,
-    /// The time used since the last long turn.
+    /// Time used since the last long turn.
     since_long: u64,
     waiting: VecDeque<T>,
 }
@@ -60,7 +63,7 @@ impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
         self.short.is_empty() && self.long.is_empty()
     }
 
-    /// Whether an account with turns of this length waits.
+    /// Whether an account with turns of this length is waiting.
     pub(super) fn waits(&self, length: Length) -> bool {
         match length {
             Length::Short => !self.short.is_empty(),
@@ -77,7 +80,7 @@ impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
         }
     }
 
-    /// Takes the next item, of an account with long turns only if there `is_room` for these.
+    /// Takes the next item; from accounts with long turns only if there `is_room`.
     pub(super) fn pop(&mut self, is_room: bool) -> Option<(T, Length)> {
         let short = self.short.first().copied();
         let long = self.long.first().copied().filter(|_| is_room);
@@ -94,7 +97,7 @@ impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
         Some((item, length))
     }
 
-    /// Notes that an account goes on without having waited.
+    /// Records that an account runs without having waited.
     pub(super) fn begin(&mut self, key: K) {
         let used = self.account(key).used;
         self.virtual_time = self.virtual_time.max(used);
@@ -127,7 +130,8 @@ impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
         }
     }
 
-    /// Forgets accounts that do not wait; those that have used much more than others only if there are many of them.
+    /// Drops accounts without waiting items; those that have used much more than others only if
+    /// there are too many.
     fn forget(&mut self) {
         let much = self.virtual_time.saturating_add(CREDIT);
         self.accounts.retain(|_, own| !own.waiting.is_empty() || own.used > much);
@@ -137,7 +141,8 @@ impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
         self.forget_at = KEPT.max(2 * self.accounts.len());
     }
 
-    /// An account; one that has not waited is brought forward to the present.
+    /// The account; if nothing of it waits, its used time is raised to the present minus the
+    /// credit.
     fn account(&mut self, key: K) -> &mut Account<T> {
         let least = self.virtual_time.saturating_sub(CREDIT);
         let account = self.accounts.entry(key).or_insert_with(|| Account {
@@ -156,7 +161,8 @@ impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
 mod tests {
     use super::*;
 
-    /// Serves so many items of a cost each; gives the accounts in the order in which they were served.
+    /// Serves `count` items with this cost each; returns the accounts in the order in which they
+    /// were served.
     fn serve(queue: &mut FairQueue<&'static str, &'static str>, count: usize, cost: u64) -> String {
         let mut served = String::new();
         for _ in 0..count {

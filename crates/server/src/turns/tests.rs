@@ -1,3 +1,5 @@
+//! Tests of fairness, of released turns and panics, and of concurrent wake-ups.
+
 use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
     time::Duration,
@@ -15,7 +17,7 @@ fn work() {
     while began.elapsed() < Duration::from_micros(300) {}
 }
 
-/// A caller alone is not held up by one with many requests, however many have been there before.
+/// A single caller is not delayed by one with many requests, however many came before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_passes_those_of_a_busy_account() {
     let turns = Arc::new(Turns::new(2));
@@ -36,7 +38,7 @@ async fn a_request_passes_those_of_a_busy_account() {
                 .await;
         }));
     }
-    // the flood is under way
+    // the flood has started
     timeout(PATIENCE, async {
         while done.load(Relaxed) < 50 {
             yield_now().await;
@@ -69,7 +71,7 @@ async fn whoever_gives_up_leaves_the_turn_to_others() {
     };
     assert!(polled(&mut stuck).await);
     assert_eq!(turns.state().going, 0, "one that waits for something has no turn");
-    // one that is woken has a turn, and another waits for it
+    // one future that was woken has a turn, and another waits for it
     stuck.turn.wake_by_ref();
     assert_eq!(turns.state().going, 1);
     let other = tokio::spawn(turns.turn(Account::new("b")).run(Box::pin(async { 7 })));
@@ -104,7 +106,7 @@ async fn others_go_on_while_one_works_beside_the_workers() {
     assert_eq!(turns.state().going, 0);
 }
 
-/// Wakes from other threads, at any moment, lose nobody.
+/// Concurrent wakes from other threads lose no future.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_forgotten() {
     let turns = Arc::new(Turns::new(2));

@@ -1,4 +1,5 @@
-//! Pages, what is deleted by pages, and what a watch says where they end.
+//! Tests of pagination, deletecollection by pages, and the bookmark that ends a watch's initial
+//! events.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ async fn ask(admin: &Client, method: Method, path: &str, body: &str) -> Value {
     from_json(&answer.bytes().await.expect("whole")).expect("JSON")
 }
 
-/// Makes a and c of one sort, b and d of another.
+/// Creates a and c with one label, b and d with another.
 async fn make_four(admin: &Client) {
     for (name, sort) in [("a", "x"), ("b", "y"), ("c", "x"), ("d", "y")] {
         let body = format!(r#"{{"metadata":{{"name":"{name}","labels":{{"sort":"{sort}"}}}}}}"#);

@@ -1,4 +1,4 @@
-//! Connections that keep the server busy for nothing: their neighbours do not notice.
+//! Tests of floods: connections that waste the server's time do not affect others.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const RESET: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const CONTINUATION: u8 = 9;
-/// More than any flood may take: a leak takes more.
+/// More memory than any flood may use; a leak uses more.
 const ROOM: u64 = 96 << 20;
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn streams_that_are_reset_at_once() {
 async fn headers_without_an_end() {
     let cluster = TestCluster::start().await;
     let mut flood = frame(HEADERS, 1, 1, GET);
-    // A literal header of 16 KiB, again and again.
+    // A literal header of 16 KiB, repeated.
     let mut header = vec![0, 1, b'x', 0x7f, 0x80, 0x7f];
     header.resize(16_000, b'y');
     for _ in 0..2_000 {
@@ -83,7 +83,7 @@ async fn bodies_that_never_come() {
     served(&cluster).await;
 }
 
-/// Sends a flood over HTTP/2, and sees that others are served while it goes on and after it.
+/// Sends a flood over HTTP/2, and checks that other clients are served during and after it.
 async fn flooded(cluster: &TestCluster, flood: Vec<u8>) {
     served(cluster).await;
     let before = resident();
@@ -93,7 +93,7 @@ async fn flooded(cluster: &TestCluster, flood: Vec<u8>) {
         let _ = io.write_all(&frame(SETTINGS, 0, 0, &[])).await;
         let (mut read, mut write) = tokio::io::split(io);
         let send = async {
-            let _ = write.write_all(&flood).await; // the server may have heard enough
+            let _ = write.write_all(&flood).await; // the server may have closed the connection
             let _ = write.shutdown().await;
         };
         let listen = async {

@@ -1,4 +1,4 @@
-//! Requests that nobody means well, with upstream's answers to them.
+//! Hostile requests, compared with upstream's responses.
 //!
 //! Each line of the table is a request and an answer of kube-apiserver 1.37.1: name, method, path,
 //! headers, body, code, message. `$repeat(n|text)` stands for the text n times, `$hex(…)`
@@ -11,7 +11,7 @@ use crate::raw::send;
 const TABLE: &str = include_str!("hostile.tsv");
 const SHOWN: usize = 300;
 
-/// What is answered otherwise, by what is different.
+/// Known differences, by reason.
 const DIFFERENT: &[(&str, &[&str])] = &[
     (
         "values of patches are read to a depth of 500, YAML to 200; Go's limit is 10,000",
@@ -42,7 +42,7 @@ const DIFFERENT: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Some nest as deep as may be, and the frames of a build that is not optimised are large.
+/// Some requests nest as deep as allowed, and the stack frames of a debug build are large.
 #[test]
 fn every_request_gets_its_answer() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -1,4 +1,4 @@
-//! The machinery as a whole, with real kinds behind it.
+//! Tests of the whole server with real kinds.
 
 mod collections;
 mod floods;

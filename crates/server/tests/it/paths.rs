@@ -1,4 +1,4 @@
-//! What is no resource: which methods and forms it takes.
+//! Tests of non-resource paths: methods and media types.
 
 use testkit::TestCluster;
 

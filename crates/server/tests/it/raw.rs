@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hand, for requests that no client would send.
+//! Raw HTTP/1.1, for requests that no client library would send.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::{
 
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: u16,
@@ -22,7 +22,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// What a Status says, or else the text of a failure; and every warning behind it.
+    /// The message of a Status, or the text of an error, followed by all warnings.
     pub(crate) fn message(&self) -> String {
         let tree = from_json(&self.body).unwrap_or_default();
         let mut said = match (tree["kind"].as_str(), self.code) {
@@ -41,7 +41,7 @@ impl Answer {
     }
 }
 
-/// Sends these bytes as an administrator, and reads until the server closes.
+/// Sends these bytes as an administrator, and reads until the server closes the connection.
 pub(crate) async fn send(cluster: &TestCluster, bytes: &[u8]) -> Answer {
     let mut user = UserInfo::new("admin", &["system:masters", "system:authenticated"]);
     user.uid = "admin".into();
@@ -49,7 +49,7 @@ pub(crate) async fn send(cluster: &TestCluster, bytes: &[u8]) -> Answer {
     let mut io = pipe.connect(ConnectionUse::Upgrade).await.expect("the server runs").io;
     let mut read = Vec::new();
     let talk = async {
-        let _ = io.write_all(bytes).await; // the server may have heard enough
+        let _ = io.write_all(bytes).await; // the server may have closed the connection
         let _ = io.read_to_end(&mut read).await;
     };
     timeout(PATIENCE, talk).await.expect("an answer in time");
@@ -73,7 +73,7 @@ fn parse(read: &[u8]) -> Answer {
     Answer { code, headers, body }
 }
 
-/// A body that came in chunks.
+/// Decodes a chunked body.
 fn joined(mut rest: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     while let Some(at) = rest.windows(2).position(|two| two == b"\r\n") {

@@ -1,4 +1,4 @@
-//! Watches over WebSockets, documents that clients keep, and the end of a server.
+//! Tests of watches over WebSockets, cached documents, names of metrics, and shutdown.
 
 use std::{sync::Arc, time::Duration};
 

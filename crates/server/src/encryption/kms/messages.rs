@@ -1,8 +1,8 @@
-//! What is said to a KMS, and what lies in the store.
+//! Messages of the KMS v2 gRPC API, and the stored form of values.
 
 use std::collections::BTreeMap;
 
-/// Keys are derived from what is sealed.
+/// `EncryptedDEKSourceType` HKDF_SHA256_XNONCE_AES_GCM_SEED: the DEK source is a seed.
 pub(super) const SEED: i32 = 1;
 
 const LARGEST_ID: usize = 1_024;
@@ -58,7 +58,7 @@ pub(super) struct DecryptResponse {
     pub(super) plaintext: Vec<u8>,
 }
 
-/// A value as it is stored, behind the name of its KMS.
+/// A stored value, after its prefix.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct EncryptedObject {
     #[prost(bytes = "vec", tag = "1")]
@@ -74,7 +74,7 @@ pub(super) struct EncryptedObject {
 }
 
 impl EncryptedObject {
-    /// What is wrong with it.
+    /// Validates the fields, as upstream does.
     pub(super) fn check(&self) -> Result<(), &'static str> {
         let annotations = self.annotations.iter().map(|(name, value)| name.len() + value.len());
         if !(0..=SEED).contains(&self.encrypted_dek_source_type) {
@@ -94,14 +94,14 @@ impl EncryptedObject {
         }
     }
 
-    /// All that says which secret it was sealed with.
+    /// Everything except the data: the cache key of its secret.
     pub(super) fn sealed(&self) -> Vec<u8> {
         let all = Self { encrypted_data: Vec::new(), ..self.clone() };
         prost::Message::encode_to_vec(&all)
     }
 }
 
-/// Lower case, with at least one dot.
+/// Whether an annotation's name is a domain name in lower case, with at least one dot.
 fn is_domain(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     let label = |label: &str| {

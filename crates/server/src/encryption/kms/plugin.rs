@@ -1,5 +1,5 @@
-//! Who asks a KMS: how it is, once a minute; for a new seed when its key is another; and
-//! for seeds that others have written with.
+//! The thread that calls a KMS: polls its status once a minute, encrypts a new seed when the key id
+//! changes, and decrypts the seeds of stored values.
 
 use std::{
     io,
@@ -26,20 +26,21 @@ use super::{
 };
 use crate::encryption::ciphers::random;
 
-/// How often it is asked how it is: while it is well, and while it is not.
+/// Interval of status polls: while the KMS is healthy, and while it is not.
 const HEALTHY_POLL: Duration = Duration::from_mins(1);
 const UNHEALTHY_POLL: Duration = Duration::from_secs(10);
-/// How long is written on though it does not answer.
+/// How long a seed is used for writes after the last successful status poll.
 const SEED_GRACE_PERIOD: Duration = Duration::from_mins(3);
-/// How many may wait for an answer.
+/// Maximum number of queued decryptions.
 const WAITING: usize = 256;
 
-/// A seed that somebody wants to know.
+/// A seed to decrypt, and where to send the result.
 pub(super) struct DecryptJob {
     pub(super) request: DecryptRequest,
     pub(super) answer: mpsc::SyncSender<Result<Vec<u8>, String>>,
 }
 
+/// The thread's connection to the KMS.
 pub(super) struct Plugin {
     config: Config,
     shared: Arc<Shared>,
@@ -48,7 +49,7 @@ pub(super) struct Plugin {
 }
 
 impl Plugin {
-    /// It ends when nobody can ask any more.
+    /// Starts the thread. It ends when the returned sender is dropped.
     pub(super) fn start(
         config: &Config,
         shared: Arc<Shared>,
@@ -82,7 +83,7 @@ impl Plugin {
                         let plain = panics::catch("kms", || self.call("Decrypt", request));
                         let plain = plain.unwrap_or_else(|panicked| Err(panicked.to_string()));
                         let plain = plain.map(|plain: DecryptResponse| plain.plaintext);
-                        let _ = answer.send(plain); // who asked may have given up
+                        let _ = answer.send(plain); // the caller may have timed out
                     }
                     Err(mpsc::RecvTimeoutError::Timeout) => break,
                     Err(mpsc::RecvTimeoutError::Disconnected) => return,
@@ -91,7 +92,7 @@ impl Plugin {
         }
     }
 
-    /// Asks how it is, and for a new seed if it has another key than before.
+    /// Polls the status, and has a new seed encrypted if the key id has changed.
     fn poll_status(&mut self) -> Result<(), String> {
         let status: StatusResponse = self.call("Status", StatusRequest {})?;
         if status.healthz != "ok" {
@@ -150,7 +151,7 @@ impl Plugin {
     }
 }
 
-/// A number for the KMS's own log.
+/// A random uid that identifies the request in the logs of the KMS.
 pub(super) fn uid() -> String {
     let bytes = random::<16>().unwrap_or_default();
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();

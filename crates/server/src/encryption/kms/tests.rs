@@ -1,3 +1,5 @@
+//! Tests with a KMS plugin on a unix socket.
+
 use std::{
     convert::Infallible,
     future::Ready,
@@ -17,7 +19,7 @@ use super::{
     *,
 };
 
-/// A KMS that turns every byte over. Its key is a number.
+/// A KMS that inverts every byte. Its key id is a number.
 #[derive(Default)]
 struct Toy {
     key: AtomicU32,
@@ -98,7 +100,7 @@ async fn answer(
     })
 }
 
-/// Answers on a socket, until the test ends.
+/// Serves the KMS on a socket until the test ends.
 fn serve(socket: &Path) -> Arc<Toy> {
     let toy = Arc::new(Toy::default());
     let (socket, served) = (socket.to_owned(), toy.clone());

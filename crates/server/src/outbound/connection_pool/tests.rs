@@ -1,3 +1,5 @@
+//! Tests with a target that closes connections at chosen requests.
+
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use tokio::{
@@ -8,7 +10,7 @@ use tokio::{
 
 use super::*;
 
-/// What a target does with a connection, by how many requests came on it.
+/// What a target does after a request, by the number of the connection and of the request on it.
 type Manner = fn(connection: usize, request: usize) -> After;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -79,7 +81,7 @@ async fn serve(mut stream: TcpStream, connection: usize, manner: Manner) {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 async fn until(so: impl Fn() -> bool) {
     while !so() {
         tokio::task::yield_now().await;
@@ -111,7 +113,7 @@ async fn a_target_may_close_after_each_answer() {
 
 #[tokio::test]
 async fn what_may_have_arrived_is_not_sent_again() {
-    // The first takes one request, and closes at the second.
+    // The first connection accepts one request, and closes at the second.
     let target = Target::start(|connection, nth| match (connection, nth) {
         (0, 1) => After::Close,
         _ => After::Answer,
