@@ -1,4 +1,4 @@
-//! The policy: the first rule that matches a request says how much is told of it.
+//! The audit policy: the first rule that matches a request sets its level.
 
 use std::{fs, path::Path};
 
@@ -87,14 +87,14 @@ fn stages(list: &Value) -> Result<Vec<AuditStage>> {
             "RequestReceived" => stages.push(AuditStage::RequestReceived),
             "ResponseStarted" => stages.push(AuditStage::ResponseStarted),
             "ResponseComplete" => stages.push(AuditStage::ResponseComplete),
-            "Panic" => {} // this server has none
+            "Panic" => {} // this server has no such stage
             other => bail!("omitStages: {other:?} is no stage"),
         }
     }
     Ok(stages)
 }
 
-/// Whether a rule is about this request. A list that is not there means anything.
+/// Whether a rule matches this request. An empty list matches everything.
 fn matches(rule: &Value, user: &UserInfo, info: &RequestInfo) -> bool {
     let any = |name: &str, is: &dyn Fn(&str) -> bool| {
         let list = rule.get(name).items();

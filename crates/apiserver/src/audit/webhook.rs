@@ -1,4 +1,4 @@
-//! `--audit-webhook-config-file`: events are sent to somebody else, many at a time.
+//! `--audit-webhook-config-file`: sends batches of audit events to a webhook.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,12 +18,12 @@ pub(crate) struct AuditWebhook {
     queue: mpsc::Sender<Value>,
 }
 
-/// What sends the events of the webhook, until there are no more.
+/// The task that sends the batches, until the queue is closed.
 #[derive(Debug)]
 pub(crate) struct Sender {
     remote: WebhookClient,
     batches: BatchReceiver,
-    /// How long it waits before it tries again, at first.
+    /// Initial back-off before a failed batch is sent again.
     backoff: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! `--authorization-policy-file`: one policy a line, each a JSON object.
+//! The ABAC authorizer (`--authorization-policy-file`): one policy per line, each a JSON object.
 
 use anyhow::{Context, Result, ensure};
 use object::{Value, from_json};

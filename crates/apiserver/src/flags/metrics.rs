@@ -1,4 +1,4 @@
-//! What `/metrics` tells.
+//! Flags about the labels of metrics.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -64,7 +64,7 @@ fn add(all: &mut All, key: &str, values: &str) -> Result<()> {
     Ok(())
 }
 
-/// A single pair may have commas; of several each is quoted.
+/// Splits the flag's value. A single pair may contain commas; several pairs are quoted each.
 fn pairs(said: &str) -> Vec<String> {
     if said.matches('=').count() == 1 {
         return vec![said.trim_matches('"').to_owned()];

@@ -1,4 +1,4 @@
-//! A FlowSchema: which requests are of a flow, and what tells flows apart.
+//! Matching of FlowSchemas: which requests belong to a schema, and to which of its flows.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -16,12 +16,12 @@ pub(super) struct FlowSchemaMatcher {
     pub(super) level: Text,
     by: Text,
     rules: Value,
-    /// What became of its requests.
+    /// Metrics of its requests.
     pub(super) tally: Arc<FlowMetrics>,
 }
 
 impl FlowSchemaMatcher {
-    /// What was counted before goes on.
+    /// Takes over the metrics of an earlier version of the same schema.
     pub(super) fn of(schema: &FlowSchema, tallies: &HashMap<&Text, &Arc<FlowMetrics>>) -> Self {
         let (meta, tree) = (schema.metadata(), schema.tree());
         let spec = tree.get("spec");
@@ -51,7 +51,7 @@ impl FlowSchemaMatcher {
         })
     }
 
-    /// What tells the flows of this schema apart.
+    /// The flow distinguisher of a request: the user, the namespace, or nothing.
     pub(super) fn distinguisher(&self, user: &UserInfo, info: &RequestInfo) -> String {
         match &*self.by {
             "ByUser" => user.name.to_string(),

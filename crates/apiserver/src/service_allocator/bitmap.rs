@@ -1,9 +1,9 @@
-//! Which places of a row are taken, in the bytes that upstream keeps: one large number, the
-//! highest byte first, without zeros in front.
+//! The allocation bitmap in upstream's encoding: one large big-endian number without leading zeros.
 
+/// Which offsets of a range are allocated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bitmap {
-    /// The lowest byte first; never a zero at the end.
+    /// In little-endian order, without trailing zeros.
     bytes: Vec<u8>,
 }
 

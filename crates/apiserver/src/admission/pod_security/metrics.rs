@@ -1,4 +1,4 @@
-//! How often rules were looked at, and what came of it, under upstream's names.
+//! Metrics of Pod Security evaluations, with upstream's names.
 
 use server::{AdmissionAttributes, CounterVec, MetricDesc, MetricsSource, Operation};
 
@@ -72,7 +72,7 @@ impl MetricsSource for PodSecurityMetrics {
     }
 }
 
-/// What a request does, to what, and to which part.
+/// The labels of a request: operation, resource and subresource.
 fn request<'a>(admission: &AdmissionAttributes<'a>) -> [&'a str; 3] {
     let operation = if admission.operation == Operation::Create { "create" } else { "update" };
     let resource = match admission.served.definition.names.plural {
@@ -83,7 +83,8 @@ fn request<'a>(admission: &AdmissionAttributes<'a>) -> [&'a str; 3] {
     [operation, resource, admission.subresource]
 }
 
-/// Versions that are not there yet are one: who labels namespaces cannot fill the list.
+/// The version label. All versions that do not exist yet are reported as `future`, so that labels
+/// of namespaces cannot create an unlimited number of series.
 fn version(rules: LevelVersion) -> String {
     match rules.minor {
         Some(minor) if rules.level != Level::Privileged => {

@@ -1,4 +1,4 @@
-//! What became of the questions to hooks, under upstream's names.
+//! Metrics of admission webhooks, with upstream's names.
 
 use server::{CounterVec, HistogramVec, MetricDesc, MetricsSource, Operation};
 
@@ -46,7 +46,7 @@ impl Default for WebhookMetrics {
 }
 
 impl WebhookMetrics {
-    /// A hook was asked; `None`: it said yes.
+    /// Records a call of a webhook; `failure` is `None` if the webhook admitted the request.
     #[expect(clippy::too_many_arguments, reason = "all that is known of a question")]
     pub(super) fn asked(
         &self,
