@@ -27,6 +27,8 @@ pub(crate) struct TokenSigning {
 }
 
 impl TokenSigning {
+    /// Connects to the external signer, if one is configured, and limits the lifetime to its
+    /// maximum.
     pub(crate) async fn open(config: &Config, clock: &Arc<dyn Clock>) -> Result<Self> {
         let flags = &config.flags;
         let longest = flags.accounts.max_expiration()?;

@@ -54,8 +54,8 @@ impl EncryptionAtRest {
         })
     }
 
-    /// Watches the configuration for ever; when it has changed, rewrites all encrypted resources
-    /// with the first key.
+    /// Polls the configuration, if reloading is enabled; when it has changed, rewrites all
+    /// encrypted resources with the first key.
     pub(crate) async fn run_reload(mut self, registry: Arc<Registry>) {
         while self.reloads {
             tokio::time::sleep(PERIOD).await;

@@ -59,6 +59,7 @@ impl Emulation {
         Ok(Self { version, min_compatibility: compatible })
     }
 
+    /// Whether an older release than this one is emulated.
     pub(crate) fn is_older(self) -> bool {
         self.version < NOW
     }
@@ -129,6 +130,7 @@ fn minor(text: &str) -> Result<u32> {
     minor.parse().context("a version is written 1.MINOR")
 }
 
+/// Group, version, kinds, and the minor version that introduced them.
 type Introduced = (&'static str, &'static str, &'static [&'static str], u32);
 
 /// Versions introduced since the oldest release that can be emulated.

@@ -52,6 +52,7 @@ pub(crate) struct ExternalSigner {
     tally: ExternalSignerMetrics,
 }
 
+/// The public keys of the signer, and when to fetch them again.
 #[derive(Debug)]
 struct Keys {
     /// All keys that may have signed a token.
@@ -116,7 +117,8 @@ impl ExternalSigner {
         Ok(format!("{header}.{claims}.{signature}"))
     }
 
-    /// Checks the header that the signer returned: only known fields, and a known key.
+    /// Checks the header that the signer returned: only known fields, a supported algorithm, and no
+    /// key that is excluded from OIDC discovery.
     async fn check(&self, header: &str) -> Result<()> {
         let header = URL_SAFE_NO_PAD.decode(header).context("while unwrapping header")?;
         let header = from_json(&header).context("while parsing header JSON")?;

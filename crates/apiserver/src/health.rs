@@ -1,5 +1,5 @@
-//! Startup checks of `/readyz` and `/healthz`, with the names of upstream's poststarthooks: each
-//! step of the start reports when it is done.
+//! Health checks of the server and of its start, with upstream's names (`poststarthook/…`): each
+//! startup step reports when it is done.
 
 use std::sync::{
     Arc,
@@ -70,6 +70,7 @@ const PARTS: &[(StartupStep, &str)] = &[
 pub(crate) struct StartupProgress(Arc<AtomicU64>);
 
 impl StartupProgress {
+    /// Marks startup steps as done.
     pub(crate) fn done(&self, parts: &[StartupStep]) {
         let bits = parts.iter().fold(0, |bits, part| bits | 1 << *part as u64);
         self.0.fetch_or(bits, Ordering::Release);

@@ -12,6 +12,7 @@ const SECONDS: &[f64] = &[
     10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
 ];
 
+/// Wraps an engine, and measures its writes.
 #[derive(Debug)]
 pub(crate) struct InstrumentedEngine<V> {
     engine: Arc<dyn Engine<V>>,

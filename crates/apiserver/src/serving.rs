@@ -60,6 +60,8 @@ pub(crate) struct ServingCertificates {
 }
 
 impl ServingCertificates {
+    /// Loads or creates the certificates; writes the administrator's kubeconfig if `admin` is a
+    /// port.
     pub(crate) fn open(
         config: &Config,
         names: ServerNames,

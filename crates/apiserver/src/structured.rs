@@ -176,6 +176,7 @@ pub(crate) fn aggregate(errors: &ErrorList) -> String {
     all(errors.0.iter().map(ToString::to_string).collect())
 }
 
+/// Joins errors to one message, as upstream's aggregate does.
 pub(crate) fn all(mut errors: Vec<String>) -> String {
     match errors.len() {
         1 => errors.remove(0),
@@ -183,10 +184,12 @@ pub(crate) fn all(mut errors: Vec<String>) -> String {
     }
 }
 
+/// A string field; empty if it is missing.
 pub(crate) fn text<'a>(tree: &'a Value, name: &str) -> &'a str {
     tree.get(name).as_str().unwrap_or_default()
 }
 
+/// The strings of a list.
 pub(crate) fn texts(tree: &Value) -> Vec<String> {
     tree.items().iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }

@@ -217,6 +217,7 @@ fn pair(key: &str, value: &Attribute) -> KeyValue {
     KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) }
 }
 
+/// OTLP's `ExportTraceServiceRequest`; the messages below are those it contains.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Export {
     #[prost(message, repeated, tag = "1")]

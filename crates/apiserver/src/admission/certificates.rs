@@ -22,14 +22,19 @@ pub(super) struct SignerAuthorization {
 }
 
 impl SignerAuthorization {
+    /// CertificateApproval: the verb `approve`, for updates of
+    /// `certificatesigningrequests/approval`.
     pub(super) fn approval(rights: &AuthorizerChain) -> Self {
         Self { name: "CertificateApproval", verb: "approve", rights: rights.clone() }
     }
 
+    /// CertificateSigning: the verb `sign`, for updates of the certificate or conditions in the
+    /// status.
     pub(super) fn signing(rights: &AuthorizerChain) -> Self {
         Self { name: "CertificateSigning", verb: "sign", rights: rights.clone() }
     }
 
+    /// ClusterTrustBundleAttest: the verb `attest`, for ClusterTrustBundles of a signer.
     pub(super) fn attest(rights: &AuthorizerChain) -> Self {
         Self { name: "ClusterTrustBundleAttest", verb: "attest", rights: rights.clone() }
     }

@@ -11,6 +11,7 @@ use super::{aggregate, all};
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
+/// Quantities by resource name.
 type ResourceList = BTreeMap<Text, Quantity>;
 
 #[derive(Debug)]

@@ -53,6 +53,7 @@ pub(super) struct ManifestDir {
     loads: AtomicU64,
 }
 
+/// The loaded objects, sorted by name, and the hash of the files.
 #[derive(Debug, Default)]
 struct Loaded {
     objects: Vec<Arc<Version<Value>>>,
@@ -77,6 +78,7 @@ impl ManifestSources {
         Self { configs, registry, tally, opened: Mutex::default() }
     }
 
+    /// The metrics of all directories.
     pub(crate) fn report(&self) -> Arc<dyn MetricsSource> {
         self.tally.clone()
     }

@@ -71,7 +71,7 @@ fn selects_object(resources: &Value, admission: &AdmissionAttributes<'_>) -> boo
     is(&admission.object) || admission.old.is_some_and(is)
 }
 
-/// Parses a label selector; `None` if it matches everything.
+/// Parses a label selector; `None` if it is invalid or matches everything.
 fn selector(tree: &Value) -> Option<Selector> {
     if tree.entries().len() == 0 {
         return None;

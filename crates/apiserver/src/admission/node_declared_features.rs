@@ -123,7 +123,7 @@ mod tests {
         let old = spec("1", "1Gi", "2");
         for (new, wanted) in [
             (spec("1", "1Gi", "2"), None),
-            (spec("1", "1024Mi", "2"), None), // another way to say it
+            (spec("1", "1024Mi", "2"), None), // the same amount in another notation
             (spec("2", "1Gi", "2"), Some("InPlacePodVerticalScalingInitContainers")),
             (spec("1", "2Gi", "2"), Some("InPlacePodVerticalScalingMemoryBackedVolumes")),
             (spec("1", "1Gi", "3"), Some("InPlacePodLevelResourcesVerticalScaling")),

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use object::{Value, yaml::from_yaml};
 use server::{AuditLevel, AuditStage, RequestInfo, UserInfo};
 
+/// A decoded audit policy.
 #[derive(Debug)]
 pub(crate) struct Policy {
     rules: Vec<Rule>,
@@ -13,6 +14,7 @@ pub(crate) struct Policy {
     omit_managers: bool,
 }
 
+/// One rule; `tree` has its match fields.
 #[derive(Debug)]
 struct Rule {
     level: AuditLevel,
@@ -68,12 +70,14 @@ impl Policy {
         self.rules.iter().find(|rule| matches(&rule.tree, user, info))
     }
 
+    /// The level of a request, and whether managedFields are omitted from its events.
     pub(crate) fn level(&self, user: &UserInfo, info: &RequestInfo) -> (AuditLevel, bool) {
         self.rule(user, info).map_or((AuditLevel::None, false), |rule| {
             (rule.level, rule.omit_managers.unwrap_or(self.omit_managers))
         })
     }
 
+    /// Whether the request has no event at this stage.
     pub(super) fn omits(&self, user: &UserInfo, info: &RequestInfo, stage: AuditStage) -> bool {
         self.omit_stages.contains(&stage)
             || self.rule(user, info).is_some_and(|rule| rule.omit_stages.contains(&stage))

@@ -8,6 +8,7 @@ use tracing::warn;
 
 use super::{AuditSink, Batching, batches::BatchReceiver};
 
+/// A sink that queues events; it drops them when the queue is full.
 #[derive(Debug)]
 pub(crate) struct BufferedSink {
     queue: mpsc::Sender<Value>,

@@ -8,6 +8,7 @@ use tracing::warn;
 
 use super::AuditSink;
 
+/// A sink that truncates events before it passes them on.
 #[derive(Debug)]
 pub(crate) struct TruncatingSink {
     pub(crate) to: Arc<dyn AuditSink>,

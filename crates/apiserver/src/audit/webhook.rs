@@ -13,6 +13,7 @@ const WITHIN: Duration = Duration::from_secs(30);
 const TRIES: u32 = 5;
 const GROWS: f32 = 1.5;
 
+/// A sink that queues events for the webhook; it drops them when the queue is full.
 #[derive(Debug)]
 pub(crate) struct AuditWebhook {
     queue: mpsc::Sender<Value>,

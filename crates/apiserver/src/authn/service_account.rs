@@ -21,6 +21,7 @@ use crate::external_signer::ExternalSigner;
 /// to, while the object still exists.
 const LEEWAY: i64 = 60;
 
+/// Authenticates bearer tokens of service accounts.
 #[derive(Debug)]
 pub(crate) struct ServiceAccountAuthenticator {
     pub(crate) verifier: TokenVerifier,

@@ -16,6 +16,7 @@ use tracing::warn;
 const CACHE: usize = 4096;
 const WITHIN: Duration = Duration::from_secs(10);
 
+/// Authenticates bearer tokens by TokenReviews, and caches the responses.
 pub(crate) struct TokenWebhook {
     remote: WebhookClient,
     /// The version of TokenReview.

@@ -4,6 +4,7 @@ use anyhow::{Context, Result, ensure};
 use object::{Value, from_json};
 use server::{Attributes, AuthorizeFuture, Authorizer, Decision, UserInfo};
 
+/// The policies of the file.
 #[derive(Debug)]
 pub(crate) struct Abac {
     policies: Vec<Value>,

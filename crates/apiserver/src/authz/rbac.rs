@@ -9,6 +9,7 @@ use store::Cursor;
 
 use super::{grants::BindingIndex, rules::allows};
 
+/// Authorizes by roles and bindings; clones share the cached index.
 #[derive(Clone, Debug)]
 pub(crate) struct Rbac {
     /// Weak, because the registry's admission plugins use this authorizer.
@@ -16,6 +17,7 @@ pub(crate) struct Rbac {
     known: Arc<Mutex<Option<CachedBindings>>>,
 }
 
+/// The index of the bindings, and cursors that report when it is out of date.
 #[derive(Debug)]
 struct CachedBindings {
     grants: Arc<BindingIndex>,
@@ -27,7 +29,7 @@ impl Rbac {
         Self { registry: Arc::downgrade(registry), known: Arc::default() }
     }
 
-    /// All rules that apply to the user in a namespace; in the whole cluster if it is empty.
+    /// All rules that apply to the user in a namespace; only the cluster-wide ones if it is empty.
     pub(crate) fn rules(&self, user: &UserInfo, namespace: &str) -> Vec<PolicyRule> {
         let Some(grants) = self.grants() else { return Vec::new() };
         let rules = grants.of(user, namespace).filter_map(|(grant, _)| grant.rules.as_deref());

@@ -36,6 +36,7 @@ pub(crate) struct WebhookSettings {
     pub(crate) conditions: AuthorizerMatchConditions,
 }
 
+/// An authorization webhook, and the cache of its decisions.
 pub(crate) struct WebhookAuthorizer {
     remote: WebhookClient,
     terms: WebhookSettings,

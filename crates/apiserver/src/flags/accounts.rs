@@ -44,6 +44,7 @@ impl ServiceAccountFlags {
         Ok((!longest.is_zero()).then_some(longest))
     }
 
+    /// The socket of the external signer, if one is configured.
     pub(crate) fn signing_endpoint(&self) -> Option<&str> {
         self.service_account_signing_endpoint.as_deref().filter(|path| !path.is_empty())
     }

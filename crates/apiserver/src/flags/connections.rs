@@ -75,6 +75,7 @@ impl ConnectionFlags {
         self.handshakes().map(drop)
     }
 
+    /// CORS, HSTS and GOAWAY settings.
     pub(crate) fn edge(&self) -> Result<HttpPolicy> {
         ensure!(
             (0.0..=0.02).contains(&self.goaway_chance),
@@ -109,6 +110,7 @@ impl ConnectionFlags {
         })
     }
 
+    /// Delays of a graceful shutdown.
     pub(crate) fn shutdown(&self) -> Result<Shutdown> {
         let watches = &self.shutdown_watch_termination_grace_period;
         Ok(Shutdown {
@@ -119,6 +121,7 @@ impl ConnectionFlags {
         })
     }
 
+    /// TLS versions, cipher suites and curves.
     pub(crate) fn handshakes(&self) -> Result<TlsSettings> {
         let versions = [("VersionTLS12", false), ("VersionTLS13", true)];
         let newest_only = versions.iter().find(|(name, _)| *name == self.tls_min_version);

@@ -75,6 +75,7 @@ pub(crate) fn set_verbosity(level: u8) -> bool {
 }
 
 impl LogFlags {
+    /// Validates the logging flags.
     pub(crate) fn logging(&self, gates: &FeatureGates) -> Result<Logging> {
         let mut errors = ErrorList::default();
         let flush = duration(&self.log_flush_frequency).context("--log-flush-frequency")?;

@@ -25,6 +25,7 @@ pub struct MetricFlags {
 }
 
 impl MetricFlags {
+    /// The allowed label values of the flag and of the manifest.
     pub(crate) fn allowed(&self) -> Result<AllowedLabels> {
         let mut all = BTreeMap::new();
         if let Some(path) = &self.allow_metric_labels_manifest {
@@ -46,6 +47,7 @@ impl MetricFlags {
     }
 }
 
+/// Allowed values by metric and label.
 type All = BTreeMap<(String, String), BTreeSet<String>>;
 
 fn add(all: &mut All, key: &str, values: &str) -> Result<()> {

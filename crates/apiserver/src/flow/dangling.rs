@@ -38,6 +38,7 @@ pub(crate) async fn run(registry: Weak<Registry>) {
     }
 }
 
+/// Reports changes of a resource.
 type Changes = Cursor<Value>;
 
 /// Writes the conditions that have changed. The cursors report further changes of schemas and

@@ -10,6 +10,7 @@ use server::{EndpointHandler, Request, ResponseFuture, Server, plain_reply, text
 
 use super::{PriorityAndFairness, metrics::RejectReason, priority_level::LevelSnapshot};
 
+/// The handler of the debug tables.
 #[derive(Debug)]
 pub(crate) struct Dump(pub(crate) Arc<PriorityAndFairness>);
 

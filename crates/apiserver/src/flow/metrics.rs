@@ -52,17 +52,20 @@ impl Default for FlowMetrics {
 }
 
 impl FlowMetrics {
+    /// Counts a request whose execution begins, after this many seconds in a queue.
     pub(super) fn begins(&self, waited: f64) {
         self.dispatched.fetch_add(1, Relaxed);
         self.executing.fetch_add(1, Relaxed);
         self.waited[0].observe(waited);
     }
 
+    /// Counts a request whose execution has ended, after this many seconds.
     pub(super) fn ends(&self, lasted: f64) {
         self.executing.fetch_sub(1, Relaxed);
         self.lasted.observe(lasted);
     }
 
+    /// Counts a rejected request, after this many seconds in a queue.
     pub(super) fn refuses(&self, why: RejectReason, waited: f64) {
         self.rejected[why as usize].fetch_add(1, Relaxed);
         self.waited[1].observe(waited);
@@ -120,6 +123,7 @@ pub(super) fn report(tallies: &[(&str, &str, &FlowMetrics)], out: &mut String) {
     }
 }
 
+/// Writes the HELP and TYPE lines of a metric.
 pub(super) fn head(name: &str, kind: &str, help: &str, out: &mut String) {
     let _ = writeln!(out, "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {kind}");
 }

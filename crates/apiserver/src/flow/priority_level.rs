@@ -91,6 +91,7 @@ pub(super) struct PriorityLevel {
     began: Instant,
 }
 
+/// The state of a level: seats, queues and demand.
 #[derive(Debug, Default)]
 struct State {
     shape: LevelConfig,
@@ -250,6 +251,7 @@ impl PriorityLevel {
         state.dispatch(self);
     }
 
+    /// A snapshot of the state.
     pub(super) fn sight(&self) -> LevelSnapshot {
         let state = self.state();
         let queues = state.queues.iter().map(|queue| queue.iter().map(|own| own.who.clone()));

@@ -8,6 +8,7 @@ use server::{RequestInfo, UserInfo};
 
 use super::metrics::FlowMetrics;
 
+/// A FlowSchema, prepared for matching, with its metrics.
 #[derive(Debug)]
 pub(super) struct FlowSchemaMatcher {
     pub(super) name: Text,
@@ -40,6 +41,7 @@ impl FlowSchemaMatcher {
         }
     }
 
+    /// Whether the schema matches a request of this user.
     pub(super) fn matches(&self, user: &UserInfo, info: &RequestInfo) -> bool {
         self.rules.items().iter().any(|rule| {
             rule.get("subjects").items().iter().any(|subject| is_subject(subject, user))

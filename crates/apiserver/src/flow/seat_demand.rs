@@ -43,6 +43,7 @@ pub(super) struct BorrowingTarget {
 }
 
 impl SeatDemand {
+    /// Records that the level needs this many seats from now on.
     pub(super) fn set(&mut self, now: f64, wanted: usize) {
         self.pass(now);
         self.wanted = float(wanted);

@@ -14,6 +14,7 @@ const ATTACH: Fields = (&["stdin", "stdout", "stderr", "tty"], &["container"], &
 const FORWARD: Fields = (&[], &[], &["ports"]);
 const PROXY: Fields = (&[], &["path"], &[]);
 
+/// Names of boolean, string and list options.
 type Fields = (&'static [&'static str], &'static [&'static str], &'static [&'static str]);
 
 /// Runs the admission plugins for a connection. Afterwards the query contains only the options that

@@ -16,6 +16,7 @@ use super::{
 /// Value of `spec.replicas` while the field is not set.
 const UNSET: i64 = i32::MIN as i64;
 
+/// Handles a request for the scale subresource of a custom resource.
 pub(super) async fn handle(
     server: &Arc<Server>,
     request: Request,

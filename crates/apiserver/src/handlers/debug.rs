@@ -18,6 +18,7 @@ const FLAGS: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<bod
     full flags configurable<br>\n</body>\n</html>\n";
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 
+/// The handler of `/debug/`.
 #[derive(Debug)]
 pub(crate) struct Debug {
     /// Whether the paths of profiles are served at all.

@@ -13,6 +13,7 @@ use server::{
 
 use crate::authn::ServiceAccountAuthenticator;
 
+/// The handler of `/.well-known/openid-configuration` and `/openid/v1/jwks`.
 #[derive(Clone, Debug)]
 pub(crate) struct Issuer {
     pub(crate) name: String,

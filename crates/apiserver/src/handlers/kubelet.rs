@@ -79,14 +79,17 @@ impl MetricsSource for PodLogMetrics {
 }
 
 impl KubeletClient {
+    /// The handler of a pod's log, exec, attach, portforward or proxy subresource.
     pub(super) fn pods(&self, verb: &'static str) -> PodProxyHandler {
         PodProxyHandler { kubelets: self.clone(), verb }
     }
 
+    /// The handler of `nodes/proxy`.
     pub(super) fn nodes(&self) -> NodeProxyHandler {
         NodeProxyHandler { kubelets: self.clone() }
     }
 
+    /// The handler of `services/proxy`.
     pub(super) fn services(&self) -> ServiceProxyHandler {
         ServiceProxyHandler { through: self.egress_proxy.clone() }
     }
@@ -267,6 +270,7 @@ fn nothing(code: StatusCode) -> Reply {
     reply
 }
 
+/// Proxies a subresource of a pod, named by `verb`.
 #[derive(Debug)]
 pub(super) struct PodProxyHandler {
     kubelets: KubeletClient,
@@ -447,6 +451,7 @@ fn container(pod: &Pod, named: &str) -> Result<String, Status> {
     }
 }
 
+/// Proxies requests to a node.
 #[derive(Debug)]
 pub(super) struct NodeProxyHandler {
     kubelets: KubeletClient,

@@ -22,6 +22,7 @@ use tokio::{
 /// Size of the read buffer, in bytes.
 const PIECE: usize = 64 << 10;
 
+/// The handler of `/logs/`.
 #[derive(Debug)]
 pub(crate) struct Logs {
     pub(crate) folder: PathBuf,

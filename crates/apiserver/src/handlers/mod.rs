@@ -45,6 +45,7 @@ pub(crate) use self::{
 };
 use crate::{authn::ServiceAccountAuthenticator, authz::Rbac};
 
+/// Handlers by group, resource and subresource.
 type Handlers = HashMap<(&'static str, &'static str, &'static str), HandlerRef>;
 
 /// The dependencies of the handlers.

@@ -164,6 +164,7 @@ pub(super) struct ScaleWriteResult {
 }
 
 impl ScaleFieldManager<'_> {
+    /// Applies a write to the Scale `before`, and computes the managedFields of the object.
     pub(super) fn after(
         &self,
         wanted: &ScaleWrite,

@@ -19,12 +19,14 @@ const PATHS: [&str; 7] =
 const UNSTABLE: &str = "Warning: This endpoint is not meant to be machine parseable, has no \
                         formatting compatibility guarantees and is for debugging purposes only.";
 
+/// The handler of `/statusz`.
 #[derive(Debug)]
 pub(super) struct Statusz {
     /// Start time, in seconds since 1970.
     pub(super) since: i64,
 }
 
+/// The handler of `/flagz`.
 #[derive(Debug)]
 pub(super) struct Flagz {
     pub(super) flags: BTreeMap<String, String>,

@@ -13,6 +13,7 @@ const LABEL: &str = "apiserver.kubernetes.io/identity";
 /// Lease duration in seconds, after which a server that has not renewed counts as gone.
 const LASTS: i64 = 3600;
 
+/// The identity of an API server: its host, the name of its Lease, and the holder of this run.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerIdentity {
     host: String,

@@ -82,6 +82,7 @@ impl NodePorts {
         .await
     }
 
+    /// The stored state, from the watch cache.
     pub(super) fn stored(&self) -> Result<PortAllocationState, Status> {
         let Some(version) = self.kind.objects()?.get(&self.kind.path("", NAME)) else {
             return Ok(PortAllocationState::default());

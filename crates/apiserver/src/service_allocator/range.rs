@@ -4,6 +4,7 @@ use std::{fmt, net::IpAddr, str::FromStr};
 
 use ring::rand::{SecureRandom, SystemRandom};
 
+/// A service CIDR: network address and number of host bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ServiceCidr {
     base: u128,
@@ -56,6 +57,7 @@ impl ServiceCidr {
         if self.ipv4 { "IPv4" } else { "IPv6" }
     }
 
+    /// Whether the address can be allocated from this CIDR.
     pub(crate) fn contains(&self, ip: IpAddr) -> bool {
         let value = match ip {
             IpAddr::V4(ip) if self.ipv4 => u128::from(u32::from(ip)),

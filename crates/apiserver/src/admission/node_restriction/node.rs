@@ -29,6 +29,7 @@ const DOMAINS: &[&str] = &["kubelet.kubernetes.io", "node.kubernetes.io"];
 const RESERVED: &str = "node-restriction.kubernetes.io";
 
 impl KubeletRequest<'_> {
+    /// Checks a request for a Node: it must be the kubelet's own.
     pub(super) fn own_node(&self) -> Result<(), Status> {
         let (admission, node) = (self.admission, quote(self.node));
         if admission.name != self.node {

@@ -8,6 +8,7 @@ use server::Operation;
 use super::{super::pod_references, KubeletRequest, MIRROR, is_mirror, uid};
 
 impl KubeletRequest<'_> {
+    /// Checks a request for a pod or its subresource `part`.
     pub(super) fn pod(&self, part: &str) -> Result<(), Status> {
         let (admission, node) = (self.admission, quote(self.node));
         match (part, admission.operation, admission.old) {

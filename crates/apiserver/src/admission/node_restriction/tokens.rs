@@ -18,6 +18,7 @@ const MOVED: &[(&str, &str)] = &[
 ];
 
 impl KubeletRequest<'_> {
+    /// Checks a TokenRequest: it must be bound to a pod of this node, by name and uid.
     pub(super) async fn token(&self) -> Result<(), Status> {
         let spec = TokenRequest::view(&self.admission.object).spec();
         let bound = spec.bound_object_ref().filter(|own| {

@@ -7,6 +7,7 @@ use server::Operation;
 use super::KubeletRequest;
 
 impl KubeletRequest<'_> {
+    /// Checks an update of a claim's status.
     pub(super) fn claim_status(&self) -> Result<(), Status> {
         let (Operation::Update, Some(old)) = (self.admission.operation, self.admission.old) else {
             return self.unexpected();

@@ -17,6 +17,7 @@ struct Pod<'a> {
     minor: u32,
 }
 
+/// A check; `None` if the pod passes it.
 type Check = fn(&Pod) -> Option<Violation>;
 
 /// The baseline checks in the order in which they are reported, each with the first minor version

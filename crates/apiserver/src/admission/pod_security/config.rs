@@ -10,6 +10,7 @@ use crate::structured::{aggregate, strict, text, texts};
 
 const GROUP: &str = "pod-security.admission.config.k8s.io";
 
+/// The default policy and the exemptions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Configuration {
     pub(super) defaults: Policy,
@@ -19,6 +20,7 @@ pub(super) struct Configuration {
 }
 
 impl Configuration {
+    /// Decodes and validates a `PodSecurityConfiguration`; null means the defaults.
     pub(super) fn read(tree: &Value) -> Result<Self> {
         if tree.is_null() {
             return Ok(Self::default());

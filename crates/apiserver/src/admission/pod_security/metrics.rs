@@ -4,6 +4,7 @@ use server::{AdmissionAttributes, CounterVec, MetricDesc, MetricsSource, Operati
 
 use super::policy::{LATEST, Level, LevelVersion};
 
+/// Counters of evaluations, exemptions and errors.
 #[derive(Debug)]
 pub(crate) struct PodSecurityMetrics {
     evaluations: CounterVec,
@@ -42,6 +43,7 @@ impl Default for PodSecurityMetrics {
 }
 
 impl PodSecurityMetrics {
+    /// Counts an evaluation of one mode.
     pub(super) fn evaluated(
         &self,
         admission: &AdmissionAttributes,
@@ -55,10 +57,12 @@ impl PodSecurityMetrics {
         self.evaluations.count(&[decision, mode, level, &version, operation, resource, part]);
     }
 
+    /// Counts an exempt request.
     pub(super) fn exempted(&self, admission: &AdmissionAttributes) {
         self.exemptions.count(&request(admission));
     }
 
+    /// Counts a request that could not be evaluated.
     pub(super) fn failed(&self, admission: &AdmissionAttributes, fatal: bool) {
         let [operation, resource, part] = request(admission);
         let fatal = if fatal { "true" } else { "false" };

@@ -13,6 +13,8 @@ use super::{Configuration, Level, LevelVersion, PodSecurity, Policy, violation, 
 const MOST_PODS: usize = 3000;
 
 impl PodSecurity {
+    /// Validates the labels of a namespace, and warns about existing pods when its level becomes
+    /// stricter.
     pub(super) fn namespace(&self, admission: &AdmissionAttributes) -> Result<(), Status> {
         let (mut errs, mut before) = (ErrorList::default(), ErrorList::default());
         let defaults = self.config.defaults;

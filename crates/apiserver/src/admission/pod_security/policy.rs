@@ -10,6 +10,7 @@ use schema::{ErrorList, FieldPath};
 pub(super) const LATEST: u32 = 37;
 const LABELS: &str = "pod-security.kubernetes.io";
 
+/// A level of the Pod Security Standards; a greater one is stricter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     #[default]
@@ -31,6 +32,7 @@ impl Level {
         })
     }
 
+    /// The name of the level in labels.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Privileged => "privileged",
@@ -48,6 +50,7 @@ pub(super) struct LevelVersion {
 }
 
 impl LevelVersion {
+    /// The minor version whose checks apply, at most the latest.
     pub(super) fn version(self) -> u32 {
         self.minor.unwrap_or(LATEST).min(LATEST)
     }

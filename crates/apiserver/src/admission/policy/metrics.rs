@@ -8,6 +8,7 @@ const SECONDS: &[f64] = &[0.000_000_5, 0.001, 0.01, 0.1, 1.0];
 const VALIDATING: &[&str] = &["enforcement_action", "error_type", "policy", "policy_binding"];
 const MUTATING: &[&str] = &["error_type", "policy", "policy_binding"];
 
+/// The number and duration of policy evaluations, for validating and for mutating policies.
 #[derive(Debug)]
 pub(crate) struct PolicyMetrics {
     validating: (CounterVec, HistogramVec),

@@ -99,6 +99,7 @@ impl CelTypeCache {
     }
 }
 
+/// A policy or binding with its revision.
 type Stored = Arc<Version<Value>>;
 /// A policy and its bindings.
 type PolicyWithBindings = (Stored, Vec<Stored>);

@@ -9,6 +9,7 @@ use api::core::{
 use object::{Quantity, Text, Time, Value, View, quantity::Format};
 use server::{AdmissionAttributes, Operation};
 
+/// Quantities by quota resource name.
 pub(super) type ResourceList = BTreeMap<Text, Quantity>;
 
 const BY_CLASS: &str = ".storageclass.storage.k8s.io/";

@@ -6,6 +6,7 @@ use super::{Webhook, WebhookError};
 
 const SECONDS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
 
+/// Duration, requests, rejections and ignored failures of webhook calls.
 #[derive(Debug)]
 pub(crate) struct WebhookMetrics {
     seconds: HistogramVec,

@@ -32,9 +32,11 @@ const MUTATING: (&str, &str) = ("MutatingWebhookConfiguration", "mutatingwebhook
 const VALIDATING: (&str, &str) =
     ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations");
 
+/// The MutatingAdmissionWebhook plugin.
 #[derive(Debug)]
 pub(super) struct Mutating(pub(super) WebhookDispatcher);
 
+/// The ValidatingAdmissionWebhook plugin.
 #[derive(Debug)]
 pub(super) struct Validating(pub(super) WebhookDispatcher);
 

@@ -91,6 +91,7 @@ fn shown(served: &ServedResource, object: &Value, revision: u64) -> Value {
 }
 
 impl ReviewResult {
+    /// Decodes and validates a response with this uid; the error is upstream's text.
     pub(crate) fn read(
         answer: &Value,
         uid: &str,

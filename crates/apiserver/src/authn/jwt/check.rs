@@ -9,6 +9,7 @@ use schema::{ErrorList, FieldPath};
 use super::mapping::{ClaimSource, Expression, JwtValidationRule};
 use crate::structured::{text, texts};
 
+/// Validates the `issuer` of a JWT authenticator; `own` are the issuers of this server itself.
 pub(super) fn check_issuer(
     issuer: &Value,
     path: &FieldPath<'_>,
@@ -97,6 +98,7 @@ fn check_url(url: &str, own: &[String], path: &FieldPath<'_>, errors: &mut Error
     }
 }
 
+/// Validates the key of an `extra` mapping.
 pub(super) fn check_key(key: &str, path: &FieldPath<'_>, errors: &mut ErrorList) {
     match key.split_once('/') {
         _ if key.is_empty() => errors.required(path, ""),

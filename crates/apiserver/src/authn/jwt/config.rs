@@ -45,6 +45,8 @@ impl AuthenticationConfiguration {
         Self::read(&file, own, &algorithms)
     }
 
+    /// Validates and compiles a decoded configuration; `algorithms` are the signing algorithms that
+    /// are accepted.
     pub(crate) fn read(file: &Value, own: &[String], algorithms: &[String]) -> Result<Self> {
         let mut errors = ErrorList::default();
         let all = file.get("jwt").items();

@@ -20,6 +20,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Minimum interval after a failed fetch.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(5);
 
+/// The public keys of one issuer.
 #[derive(Debug)]
 pub(super) struct RemoteKeySet {
     issuer: String,

@@ -14,6 +14,7 @@ use server::{Attributes, AuthorizeFuture, Authorizer, Decision, Registry, UserIn
 
 use self::graph::NodeGraph;
 
+/// Authorizes the requests of kubelets; it has no opinion on other users.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeAuthorizer {
     /// Weak, because the registry's admission plugins use this authorizer.
