@@ -69,8 +69,7 @@ fn amounts(map: &Map<Quantity>) -> ResourceList {
     map.iter().map(|(name, amount)| (name.into(), amount)).collect()
 }
 
-/// Sets the default requests and limits of each container that has none, and records that in an
-/// annotation.
+/// Sets the default requests and limits that a container lacks, and records that in an annotation.
 fn apply_default_resources(pod: &mut Value, requests: &ResourceList, limits: &ResourceList) {
     let mut notes = Vec::new();
     for (list, what) in [("containers", "container"), ("initContainers", "init container")] {

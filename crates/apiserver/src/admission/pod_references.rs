@@ -2,7 +2,7 @@
 
 use object::Value;
 
-/// Volume types that refer to no API object.
+/// Volume types that refer to no API object except Secrets, which `uses_secrets` checks.
 const LOCAL: &[&str] = &[
     "awsElasticBlockStore",
     "azureDisk",

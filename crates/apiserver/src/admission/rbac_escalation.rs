@@ -12,7 +12,7 @@ use crate::authz::{Rbac, go_quoted_list, uncovered_rules};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// The last mutating plugin, so that it sees the role as it will be validated.
+/// Runs as the last mutating plugin, so that escalation is checked before the role is validated.
 #[derive(Debug)]
 pub(super) struct EscalationCheck {
     pub(super) rbac: Rbac,

@@ -99,8 +99,8 @@ impl ResourceClaimStatus {
     }
 }
 
-/// The verbs that permit a driver's update. The driver's pod on the node of the allocation may use
-/// `associated-node:` verbs; any other user needs `arbitrary-node:`.
+/// The verbs that permit a driver's update. The driver's pod on the node of the allocation may also
+/// use the `associated-node:` verbs; any other user needs an `arbitrary-node:` verb.
 fn driver_verbs(user: &UserInfo, allocation: &Value) -> &'static [&'static str] {
     const BOTH: &[&str] = &[
         "associated-node:update",

@@ -337,7 +337,7 @@ fn check_connection(tree: &Value, path: &FieldPath<'_>, errors: &mut ErrorList) 
     }
 }
 
-/// The authorizer types of a file other than Webhook, which a reload may not change.
+/// The authorizer types of a file other than Webhook, which a reload may not remove.
 fn plain_types(file: &[Value]) -> HashSet<String> {
     let types = file.iter().map(|entry| text(entry, "type").to_owned());
     types.filter(|mode| mode != "Webhook").collect()

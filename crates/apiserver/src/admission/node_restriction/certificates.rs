@@ -85,7 +85,7 @@ impl KubeletRequest<'_> {
         self.account(&asked, &found.object, &for_pod)?;
         let (signer, account) = (asked.text("signerName"), asked.text("serviceAccountName"));
         let verb = "request-serviceaccounts-podcertificate-signer";
-        // RBAC resource names cannot contain slashes.
+        // The signer is the resource of the check, and a resource cannot contain slashes.
         if mounts(&found.object, signer)
             || self.is_authorized(verb, &signer.replace('/', ":"), account).await
         {

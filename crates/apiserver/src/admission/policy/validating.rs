@@ -19,7 +19,7 @@ const KINDS: (&str, &str, &str) = (
     "validatingadmissionpolicybindings",
 );
 
-/// Maximum length of an audit annotation value, in bytes.
+/// Maximum length of an audit annotation value, in characters.
 const LONGEST: usize = 10 * 1024;
 
 #[derive(Debug)]
