@@ -1,5 +1,5 @@
-//! Tokens of service accounts: who signs them, how they are checked, and what others are told
-//! of the keys.
+//! Service account tokens: which key signs them, how they are authenticated, and how the public
+//! keys are published (OIDC discovery).
 
 use std::{
     fs,
@@ -20,13 +20,15 @@ use crate::{
     handlers::{AnyTokenSigner, Issuer, TokenRequestHandler},
 };
 
-/// Who else signs tokens, if anybody, and how long tokens are good at most.
+/// The external token signer, if one is configured, and the maximum lifetime of a token.
 pub(crate) struct TokenSigning {
     pub(crate) external: Option<Arc<ExternalSigner>>,
     max_expiration: Option<Duration>,
 }
 
 impl TokenSigning {
+    /// Connects to the external signer, if one is configured, and limits the lifetime to its
+    /// maximum.
     pub(crate) async fn open(config: &Config, clock: &Arc<dyn Clock>) -> Result<Self> {
         let flags = &config.flags;
         let longest = flags.accounts.max_expiration()?;
@@ -49,7 +51,7 @@ impl TokenSigning {
         Ok(Self { external: Some(Arc::new(signer)), max_expiration: Some(longest) })
     }
 
-    /// Whose tokens are believed.
+    /// The authenticator of service account tokens, with all keys that verify them.
     pub(crate) fn authenticator(
         &self,
         config: &Config,
@@ -79,7 +81,7 @@ impl TokenSigning {
         }))
     }
 
-    /// Who gives new ones.
+    /// The handler of TokenRequest, which issues new tokens.
     pub(crate) fn token_request_handler(&self, config: &Config) -> Result<TokenRequestHandler> {
         let flags = &config.flags;
         let signer = if let Some(external) = &self.external {
@@ -99,7 +101,7 @@ impl TokenSigning {
     }
 }
 
-/// Who tells others how to check tokens.
+/// The handler of OIDC discovery, which publishes the issuer and where its keys are.
 pub(crate) fn issuer(
     flags: &Flags,
     accounts: Arc<ServiceAccountAuthenticator>,
@@ -112,7 +114,7 @@ pub(crate) fn issuer(
     }
 }
 
-/// What tokens must be meant for.
+/// The audiences that a token must have one of: `--api-audiences`, by default the issuer.
 fn audiences(flags: &Flags) -> Vec<String> {
     match &flags.accounts.api_audiences[..] {
         [] => vec![flags.service_account_issuer[0].clone()],
@@ -120,7 +122,7 @@ fn audiences(flags: &Flags) -> Vec<String> {
     }
 }
 
-/// Where the keys are that sign tokens.
+/// The `jwks_uri` of the OIDC discovery document: where the public keys can be fetched.
 fn keys_at(flags: &Flags, address: SocketAddr) -> String {
     if let Some(given) = &flags.accounts.service_account_jwks_uri {
         return given.clone();

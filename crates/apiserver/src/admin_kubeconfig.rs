@@ -1,17 +1,18 @@
-//! The administrator's kubeconfig of a cluster on this machine. It is written at each start, and again
+//! The administrator's kubeconfig of a cluster on this host. It is written at each start, and again
 //! when its certificate is renewed; what the administrator added to the file stays.
 
 use object::{Value, yaml};
 
-/// The name of the cluster entry.
+/// Name of the cluster entry in the kubeconfig.
 pub(crate) const CLUSTER: &str = "tiphys";
 
-/// The file with the entries of `new` in place of those with the same names.
+/// Merges the entries of `new` into the existing kubeconfig file, replacing those with the same
+/// names.
 ///
-/// Clusters and users are replaced whole: a server's address and a certificate cannot be kept. Of a context
-/// only the cluster and the user are, so that a namespace chosen by `kubectl config set-context` stays. Other
-/// entries, the current context and everything else are the administrator's. A file that is no kubeconfig is
-/// replaced.
+/// Clusters and users are replaced whole, because an old server address or certificate would not
+/// work. Of a context only the cluster and the user are replaced, so that a namespace set by
+/// `kubectl config set-context` stays. Other entries, the current context and all other fields
+/// belong to the administrator and stay. A file that is not a kubeconfig is replaced.
 pub(crate) fn merge(existing: &[u8], new: &Value) -> Value {
     let existing = std::str::from_utf8(existing).ok().and_then(|text| yaml::from_yaml(text).ok());
     let Some(mut file) = existing.filter(|file| file["kind"].as_str() == Some("Config")) else {

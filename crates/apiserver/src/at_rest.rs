@@ -1,4 +1,5 @@
-//! Values at rest: who encrypts them, and what happens when there is a new key.
+//! Encryption at rest: loads the encryption configuration, and rewrites stored objects when it has
+//! a new key.
 
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
@@ -13,13 +14,13 @@ use tracing::{error, info, warn};
 
 use crate::Config;
 
-/// Where the keys are when no flag says so.
+/// Name of the default encryption configuration in the pki directory.
 pub const ENCRYPTION: &str = "encryption.yaml";
 
-/// How often a changed configuration is looked for.
+/// Interval at which the configuration is checked for changes.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// The file that the keys come from, and what it said last.
+/// The encryption transformer, and the file that it was configured from.
 #[derive(Debug)]
 pub(crate) struct EncryptionAtRest {
     pub(crate) encryption: Arc<EncryptionTransformer>,
@@ -29,7 +30,8 @@ pub(crate) struct EncryptionAtRest {
 }
 
 impl EncryptionAtRest {
-    /// By the flags; without one, by a key of our own for secrets, made when missing.
+    /// Opens the configuration that the flag names; without the flag, the server's own, which
+    /// encrypts Secrets and is generated if it is missing.
     pub(crate) fn open(config: &Config, kinds: &[ResourceDefinition]) -> Result<Self> {
         let pki = config.flags.data_dir.join("pki");
         let (file, reloads) = match &config.flags.encryption_provider_config {
@@ -52,8 +54,8 @@ impl EncryptionAtRest {
         })
     }
 
-    /// Looks for other keys for ever; when there are, everything is written anew with
-    /// the first of them.
+    /// Polls the configuration, if reloading is enabled; when it has changed, rewrites all
+    /// encrypted resources with the first key.
     pub(crate) async fn run_reload(mut self, registry: Arc<Registry>) {
         while self.reloads {
             tokio::time::sleep(PERIOD).await;
@@ -91,7 +93,8 @@ impl EncryptionAtRest {
 }
 
 /// How many of these stored values are encrypted with keys that this configuration lacks; without
-/// one, how many are encrypted. Those of a KMS are not counted: only the KMS knows.
+/// one, how many are encrypted. Values encrypted by a KMS are not counted, because only the KMS can
+/// tell.
 pub fn unreadable<'a>(
     encryption: Option<&str>,
     items: impl Iterator<Item = (&'a Bytes, &'a Bytes)>,

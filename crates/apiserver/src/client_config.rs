@@ -1,5 +1,5 @@
-//! Whom an object tells the server to ask, as `clientConfig` says it: at an address, or at
-//! an endpoint of a service, which the server finds itself.
+//! Webhook clients from a `clientConfig`: the webhook is at a URL, or at an endpoint of a Service,
+//! which the server resolves itself.
 
 use std::{
     sync::{
@@ -17,22 +17,22 @@ use server::{ListOptions, Registry, Selection, WebhookClient};
 
 use crate::{egress::EgressSelector, remote::CredentialsByHost};
 
-/// Endpoints take turns, so that none bears all.
+/// Counter for round-robin over the endpoints of a Service.
 static TURN: AtomicUsize = AtomicUsize::new(0);
 
-/// Who asks, as they are told.
+/// The User-Agent of webhook requests.
 const AGENT: HeaderValue = HeaderValue::from_static("kube-apiserver-admission");
 
-/// How they are asked.
+/// Credentials and proxies for webhook requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WebhookClientSettings {
-    /// Who this server is to whom.
+    /// The credentials of this server, by webhook host.
     pub(crate) users: CredentialsByHost,
-    /// Who stands between.
+    /// The proxies between this server and webhooks.
     pub(crate) egress: EgressSelector,
 }
 
-/// Whom a `clientConfig` names, asked to answer within a time.
+/// The client for a `clientConfig`; `within` is the timeout that is sent along.
 pub(crate) fn webhook_client(
     registry: &Registry,
     config: &Value,
@@ -87,8 +87,8 @@ pub(crate) fn webhook_client(
     })
 }
 
-/// Where a port of a service is really served: this server needs no route to the
-/// addresses of services.
+/// Resolves a port of a Service to one of its endpoints, because this server needs no route to
+/// cluster IPs.
 pub(crate) fn resolve_service(
     registry: &Registry,
     namespace: &str,
@@ -116,7 +116,7 @@ pub(crate) fn resolve_service(
     for slice in &slices.items {
         let slice = EndpointSlice::view(&slice.object);
         if slice.address_type() == "FQDN" {
-            continue; // anybody could name this machine
+            continue; // a name could resolve to this host
         }
         let port = slice.ports().find(|target| target.name() == own.name());
         let Some(port) = port.and_then(api::discovery::EndpointPort::port) else { continue };

@@ -1,10 +1,10 @@
-//! Conditions that this server itself writes into objects.
+//! Status conditions that this server itself writes.
 
 use object::{Object, Status, Time, Value, View};
 use server::{ApplyRequest, Registry, RequestContext, ServedResource, UserInfo};
 use store::Version;
 
-/// What is so, and why.
+/// A condition to set.
 #[derive(Clone, Debug)]
 pub(crate) struct ConditionUpdate<'a> {
     pub(crate) kind: &'a str,
@@ -14,7 +14,7 @@ pub(crate) struct ConditionUpdate<'a> {
 }
 
 impl ConditionUpdate<'_> {
-    /// Writes it into the status of an object, unless it is there already.
+    /// Writes the condition to the status of an object, unless it is already there.
     pub(crate) async fn write_if_changed(
         &self,
         registry: &Registry,
@@ -36,7 +36,7 @@ impl ConditionUpdate<'_> {
         registry.guaranteed_update(&mut call, served, ("", name), "status", change).await.map(drop)
     }
 
-    /// The same by server-side apply, in the name of this manager.
+    /// Like `write_if_changed`, by server-side apply with this field manager.
     pub(crate) async fn apply(
         &self,
         registry: &Registry,
@@ -72,7 +72,7 @@ impl ConditionUpdate<'_> {
         })
     }
 
-    /// In place of the one of its type; since when it is so changes with the status only.
+    /// Replaces the condition of the same type. `lastTransitionTime` changes only with the status.
     fn put(&self, object: &mut Value, now: &str) {
         let old = self.find(object).filter(|own| own.get("status").as_str() == Some(self.status));
         let since = old.and_then(|own| own.get("lastTransitionTime").as_str()).unwrap_or(now);

@@ -1,4 +1,4 @@
-//! What can be chosen, under upstream's flag names.
+//! The flags of the API server, with upstream's names, and the validated configuration.
 
 use std::{
     ffi::OsStr,
@@ -279,7 +279,7 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// What holds when nothing else is said.
+    /// The default flags, with this data directory.
     pub fn new(data_dir: &Path) -> Self {
         #[derive(clap::Parser)]
         struct Defaults {
@@ -291,30 +291,30 @@ impl Flags {
     }
 }
 
-/// The same, checked.
+/// The validated flags, and what they refer to.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub(crate) flags: Flags,
-    /// One range of addresses, or one of each family; the first is that of who says nothing.
+    /// The service CIDRs: one, or one of each IP family. The first is the default family.
     pub(crate) services: Vec<ServiceCidr>,
     pub(crate) node_ports: RangeInclusive<i32>,
-    /// `None`: old revisions are kept as long as there is room.
+    /// `None` if revisions are not compacted by time.
     pub(crate) compaction: Option<Duration>,
     pub(crate) gates: FeatureGates,
     pub(crate) plugins: PluginConfigs,
     pub(crate) tracing: Option<TracingConfig>,
     pub(crate) egress: EgressSelector,
     pub(crate) emulation: Emulation,
-    /// Whether kubelets prove who they are by their node's name instead of by the address that
-    /// is called.
+    /// Whether a kubelet's serving certificate is verified for the node's name instead of the
+    /// address.
     pub kubelets_by_name: bool,
-    /// Parts that the cluster lacks, by name: objects that need one are taken with a warning.
-    /// Unknown to a server that runs alone.
+    /// Components that the cluster lacks, by name: objects that need one are accepted with a
+    /// warning. Empty for a server that runs alone.
     pub lacking: Vec<&'static str>,
     /// Names and addresses in this server's own certificate, in addition to those that it always has.
     pub further_names: Vec<String>,
-    /// The ports of the scheduler and the controller manager on this machine, for
-    /// componentstatuses; none: upstream's.
+    /// Ports of the scheduler and the controller manager on this host, for componentstatuses;
+    /// `None` means upstream's.
     pub component_ports: Option<(u16, u16)>,
     event_ttl: Duration,
 }
@@ -386,12 +386,12 @@ impl Config {
         Ok(config)
     }
 
-    /// How the process shall say what it does.
+    /// The logging configuration of the process.
     pub fn logging(&self) -> Result<Logging> {
         self.flags.logs.logging(&self.gates)
     }
 
-    /// How etcd is reached.
+    /// The client configuration of etcd.
     pub(crate) fn etcd(&self) -> Result<EtcdConfig> {
         let flags = &self.flags;
         let read = |path: &PathBuf| {
@@ -436,7 +436,7 @@ impl Config {
         })
     }
 
-    /// Every kind, each knowing whether it is served and which features are on.
+    /// Every built-in resource, with whether it is served and with the feature gates.
     pub(crate) fn kinds(&self) -> Vec<ResourceDefinition> {
         let kinds = api::builtin_resources().into_iter().map(|mut kind| {
             let names = &kind.names;
@@ -445,14 +445,14 @@ impl Config {
                 && self.is_emulated(&kind);
             kind.feature_gates = self.gates.clone();
             if kind.ttl.is_some() {
-                kind.ttl = Some(self.event_ttl); // only events have one
+                kind.ttl = Some(self.event_ttl); // only events have a TTL
             }
             kind
         });
         kinds.collect()
     }
 
-    /// Whether a version is served.
+    /// Whether `--runtime-config` enables a group version.
     pub(crate) fn serves(&self, group: &str, version: &str, default: bool) -> bool {
         let group = if group.is_empty() { "api".to_owned() } else { group.to_owned() };
         let exact = format!("{group}/{version}");
@@ -473,7 +473,7 @@ impl Config {
     }
 }
 
-/// What each group of flags must hold to, and what flags must hold to together.
+/// Validates each group of flags, and the combinations.
 fn check(flags: &Flags) -> Result<()> {
     for mode in &flags.authorization_mode {
         ensure!(
@@ -509,7 +509,7 @@ fn check(flags: &Flags) -> Result<()> {
     Ok(())
 }
 
-/// `--admission-control` names all that run.
+/// Applies `--admission-control`, which names all plugins that run.
 fn only_plugins(flags: &mut Flags) -> Result<()> {
     if flags.admission_control.is_empty() {
         return Ok(());
@@ -541,7 +541,8 @@ fn issuers(issuers: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Whoever has a certificate for himself must not be able to be a proxy for others.
+/// Rejects a CA that is both a client CA and the front proxies' CA without allowed names: every
+/// client could then act as a proxy for any user.
 fn check_ca_overlap(flags: &Flags) -> Result<()> {
     let (Some(clients), Some(proxies)) =
         (&flags.client_ca_file, &flags.requestheader_client_ca_file)
@@ -558,14 +559,14 @@ fn check_ca_overlap(flags: &Flags) -> Result<()> {
     Ok(())
 }
 
-/// As Go writes durations: `2m0s`.
+/// Parses a duration in Go's format, such as `2m0s`.
 pub(crate) fn duration(text: &str) -> Result<Duration> {
     let nanos =
         object::Duration::parse_nanos(text).map_err(|why| anyhow::anyhow!("{text:?}: {why}"))?;
     Ok(Duration::from_nanos(u64::try_from(nanos).context("a duration cannot be negative")?))
 }
 
-/// The same; 0 is none.
+/// Parses `--etcd-compaction-interval`; 0 means `None`.
 fn compaction(text: &str) -> Result<Option<Duration>> {
     let wrong = |why| anyhow::anyhow!("--etcd-compaction-interval: {why}");
     let nanos = if text == "0" { 0 } else { object::Duration::parse_nanos(text).map_err(wrong)? };

@@ -1,5 +1,5 @@
-//! `--egress-selector-config-file`: who stands between this server and those whom it calls:
-//! the cluster's nodes, pods and services, the control plane, and etcd.
+//! `--egress-selector-config-file`: the proxies through which this server reaches the cluster
+//! (nodes, pods and services), the control plane, and etcd.
 
 use std::{path::Path, sync::Arc};
 
@@ -17,15 +17,15 @@ use crate::{
 const PROTOCOLS: [&str; 3] = ["Direct", "GRPC", "HTTPConnect"];
 const NAMES: [&str; 3] = ["cluster", "controlplane", "etcd"];
 
-/// `None`: nobody stands between.
+/// The proxy of each destination; `None` means a direct connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EgressSelector {
-    /// To nodes, pods and services.
+    /// For nodes, pods and services.
     pub(crate) cluster: Option<Proxy>,
-    /// To webhooks at addresses, collectors and issuers.
+    /// For webhooks by URL, trace collectors and token issuers.
     pub(crate) control_plane: Option<Proxy>,
     pub(crate) etcd: Option<Proxy>,
-    /// The connections to those who are asked again and again.
+    /// Reusable connections to webhooks.
     pub(crate) pool: ConnectionPool,
 }
 
@@ -37,7 +37,7 @@ impl EgressSelector {
             format!("unable to read egress selector configuration from {shown:?}")
         })?;
         let mut file = from_yaml(&file)?;
-        // The only kind of these files that is in a group of its own.
+        // Only this kind of configuration file has a group of its own.
         if let Some(version) = text(&file, "apiVersion").strip_prefix("apiserver.k8s.io/") {
             file["apiVersion"] = format!("apiserver.config.k8s.io/{version}").into();
         }
@@ -76,7 +76,7 @@ impl EgressSelector {
         Ok(egress)
     }
 
-    /// By the name that issuers of tokens say.
+    /// The proxy by the `egressSelectorType` of a JWT issuer.
     pub(crate) fn named(&self, name: &str) -> Option<Proxy> {
         match name {
             "cluster" => self.cluster.clone(),
@@ -149,7 +149,7 @@ fn check_tcp(tcp: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Whom a connection that has been checked names.
+/// The proxy of a validated connection.
 fn proxy(connection: &Value) -> Result<Option<Proxy>> {
     let transport = connection.get("transport");
     match text(connection, "proxyProtocol") {

@@ -1,20 +1,20 @@
-//! `--emulated-version`: this release as an older one would be. Versions of kinds that came
-//! later are not served, and features are as they were.
+//! `--emulated-version`: this release behaves like an older one. API versions that were introduced
+//! later are not served, and feature gates have their former defaults.
 
 use anyhow::{Context as _, Result, ensure};
 use schema::ResourceDefinition;
 
 use crate::Config;
 
-/// The minor number of this release, and of the oldest that can be emulated.
+/// Minor version of this release; `OLDEST` is that of the oldest release that can be emulated.
 const NOW: u32 = 37;
 const OLDEST: u32 = 34;
 
-/// By their minor numbers.
+/// The emulated version, by minor number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Emulation {
     pub(crate) version: u32,
-    /// The oldest release that may run beside this one.
+    /// The oldest release that may run beside this one (`--min-compatibility-version`).
     pub(crate) min_compatibility: u32,
 }
 
@@ -24,18 +24,18 @@ impl Default for Emulation {
     }
 }
 
-/// How far a feature had come, and whether it was on.
+/// The stage and default of a feature gate in an emulated release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EmulatedStage {
-    /// Nobody had heard of it.
+    /// The feature did not exist.
     Unknown,
     Alpha,
-    /// Beta, and off or on.
+    /// Beta, with its default.
     Beta(bool),
 }
 
 impl Emulation {
-    /// What the flags say: `1.36` or `kube=1.36`.
+    /// Parses the flags: `1.36` or `kube=1.36`.
     pub(crate) fn new(version: &[String], compatible: &[String]) -> Result<Self> {
         let version = match version.last() {
             Some(text) => minor(text).with_context(|| format!("--emulated-version {text}"))?,
@@ -59,11 +59,12 @@ impl Emulation {
         Ok(Self { version, min_compatibility: compatible })
     }
 
+    /// Whether an older release than this one is emulated.
     pub(crate) fn is_older(self) -> bool {
         self.version < NOW
     }
 
-    /// Since when a version of a kind is there, if that is later.
+    /// The release that introduced a version of a kind, if that is later than the emulated one.
     pub(crate) fn introduced(self, kind: &ResourceDefinition) -> Option<u32> {
         let names = &kind.names;
         let found = INTRODUCED.iter().find(|(group, version, kinds, _)| {
@@ -72,7 +73,7 @@ impl Emulation {
         found.map(|(.., since)| *since).filter(|since| *since > self.version)
     }
 
-    /// What a feature was then; `None`: the same as now.
+    /// The stage of a feature in the emulated release; `None` if it is as it is now.
     pub(crate) fn feature(self, name: &str) -> Option<EmulatedStage> {
         let (_, history) = FEATURES.iter().find(|(names, _)| names.contains(&name))?;
         let nth = usize::try_from(self.version - OLDEST).ok()?;
@@ -81,7 +82,8 @@ impl Emulation {
 }
 
 impl Config {
-    /// Whether the emulated release has this version of a kind, or it is served all the same.
+    /// Whether the emulated release has this version of a kind, or the forward-compatible flags
+    /// enable it.
     pub(crate) fn is_emulated(&self, kind: &ResourceDefinition) -> bool {
         let (flags, emulation, names) = (&self.flags.general, self.emulation, &kind.names);
         if emulation.introduced(kind).is_none() {
@@ -97,7 +99,7 @@ impl Config {
             || (flags.emulation_forward_compatible && api::builtin_resources().iter().any(older))
     }
 
-    /// Nobody asks for what the emulated release does not have.
+    /// Rejects a `--runtime-config` that enables what the emulated release does not have.
     pub(crate) fn check_emulated(&self) -> Result<()> {
         for kind in api::builtin_resources() {
             let Some(since) = self.emulation.introduced(&kind) else { continue };
@@ -113,7 +115,7 @@ impl Config {
         Ok(())
     }
 
-    /// Whether `--runtime-config` asks for exactly this version.
+    /// Whether `--runtime-config` enables exactly this version.
     fn is_named(&self, kind: &ResourceDefinition) -> bool {
         let exact = format!("{}/{}=true", kind.names.group, kind.names.version);
         self.flags.runtime_config.contains(&exact)
@@ -128,9 +130,10 @@ fn minor(text: &str) -> Result<u32> {
     minor.parse().context("a version is written 1.MINOR")
 }
 
+/// Group, version, kinds, and the minor version that introduced them.
 type Introduced = (&'static str, &'static str, &'static [&'static str], u32);
 
-/// What has come since the oldest release that can be emulated.
+/// Versions introduced since the oldest release that can be emulated.
 const INTRODUCED: &[Introduced] = &[
     (
         "admissionregistration.k8s.io",
@@ -149,7 +152,7 @@ const INTRODUCED: &[Introduced] = &[
     ("storagemigration.k8s.io", "v1beta1", &["StorageVersionMigration"], 35),
 ];
 
-/// Features that this server heeds, in the releases from the oldest on.
+/// Features that this server implements, in the releases from the oldest on.
 const FEATURES: &[(&[&str], [EmulatedStage; 3])] = &[
     (
         &["DRAPartitionableDevices", "DRAConsumableCapacity", "DRADeviceBindingConditions"],

@@ -1,4 +1,4 @@
-//! What a server stands on besides its flags: storage, a way in, time.
+//! The inputs of a server that are not flags: storage, listener and clock.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
     instrumented_engine::InstrumentedEngine,
 };
 
-/// Usually what the flags say; tests and supervisors bring their own.
+/// By default as the flags say; tests and in-process supervisors inject their own.
 #[derive(Debug)]
 pub struct ServerEnvironment {
     pub storage: StorageBackend,
@@ -24,37 +24,38 @@ pub struct ServerEnvironment {
     pub clock: Arc<dyn Clock>,
 }
 
+/// Where objects are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorageBackend {
-    /// In the data folder.
+    /// In the data directory, or in etcd if the flags name it.
     Disk,
-    /// Forgotten when the server ends.
+    /// In memory: lost when the server ends.
     Memory,
 }
 
-/// How others get in.
+/// How clients connect.
 #[derive(Debug)]
 pub enum ListenerSource {
-    /// By the port of the flags.
+    /// On the port of the flags.
     Port,
-    /// By a port that somebody has opened already.
+    /// On a listener that is already open.
     Listener(TcpListener),
     /// Only from within the process.
     Pipes,
 }
 
-/// Storage that is open, and what must be seen to while it is.
+/// The opened storage, and the values that its background tasks need.
 pub(crate) struct OpenStorage {
     pub(crate) registry: Arc<Registry>,
     pub(crate) mirror: Arc<WatchCacheSet<Value>>,
-    /// `None`: nothing is kept.
+    /// `None` for storage in memory.
     pub(crate) at_rest: Option<EncryptionAtRest>,
-    /// What it was asked.
+    /// Metrics of the storage.
     pub(crate) reports: Vec<Arc<dyn MetricsSource>>,
 }
 
 impl OpenStorage {
-    /// Lets go of old revisions for ever: each time, of those before the last time.
+    /// Compacts old revisions for ever: each time those before the previous time.
     pub(crate) fn run_compaction(&self, interval: Duration) -> impl Future<Output = ()> + use<> {
         let (mirror, engine) = (self.mirror.clone(), self.registry.engine().clone());
         async move {
@@ -79,7 +80,7 @@ impl Default for ServerEnvironment {
 }
 
 impl ListenerSource {
-    /// The open port, if there is one.
+    /// Opens the listener; `None` for `Pipes`.
     pub(crate) fn listen(self, config: &Config) -> Result<Option<TcpListener>> {
         match self {
             Self::Pipes => Ok(None),
@@ -95,13 +96,13 @@ impl ListenerSource {
     }
 }
 
-/// Waiting connections: more are turned away.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
 fn bind(address: SocketAddr, config: &Config) -> std::io::Result<TcpListener> {
     let flags = &config.flags.connections;
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // As anywhere: a port that a server has just left can be taken again.
+    // Allows the port to be bound again right after another server has closed it.
     socket.set_reuseaddr(true)?;
     socket.set_reuseport(flags.permit_port_sharing)?;
     socket.bind(address)?;
@@ -109,7 +110,7 @@ fn bind(address: SocketAddr, config: &Config) -> std::io::Result<TcpListener> {
 }
 
 impl StorageBackend {
-    /// Every kind that the configuration serves, on this storage.
+    /// Opens the storage for every resource that the configuration serves.
     pub(crate) fn open(
         self,
         config: &Config,

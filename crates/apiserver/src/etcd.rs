@@ -1,4 +1,4 @@
-//! The etcd that keeps the data, and those that keep some resources apart.
+//! Connections to etcd, and to the etcd clusters of single resources (`--etcd-servers-overrides`).
 
 use std::{
     collections::HashMap,
@@ -14,10 +14,11 @@ use tracing::warn;
 
 use crate::Config;
 
-/// How long until etcd is called again that was not there.
+/// Interval between attempts to connect.
 const AGAIN: Duration = Duration::from_secs(1);
 const FLAG: &str = "--etcd-servers-overrides";
 
+/// Connects to etcd, waiting for it up to the initialization timeout.
 pub(crate) fn connect(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Engine<Value>>> {
     let remote = config.etcd()?;
     let until = Instant::now() + config.flags.storage.initialization_timeout()?;
@@ -55,7 +56,7 @@ pub(crate) fn connect(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<dyn
     Ok(Arc::new(RoutedEngine::new(rest, apart)))
 }
 
-/// Group, resource, and the servers of `group/resource#url;url`.
+/// Parses `group/resource#url;url` into group, resource and servers.
 fn parse(said: &str) -> Result<(&str, &str, Vec<&str>)> {
     let parts = said.split_once('#').and_then(|(resource, servers)| {
         let (group, resource) = resource.split_once('/')?;

@@ -1,5 +1,5 @@
-//! The compiler behind the expressions of policies: what `api` names by the value that an
-//! expression must give becomes an environment of the language.
+//! The CEL compiler for the `api` crate: maps the expected result type of an expression to a CEL
+//! environment.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use cel::{
 };
 use schema::ErrorType;
 
-/// Starts to compile the expressions of one object.
+/// Starts compiling the expressions of one object.
 pub(crate) fn start() -> Box<dyn Compiler> {
     Box::new(Expressions::default())
 }
 
-/// Like `start`, where attributes of devices may be lists.
+/// Like `start`, where device attributes may be lists.
 pub(crate) fn start_with_lists() -> Box<dyn Compiler> {
     Box::new(Expressions { lists: true, ..Expressions::default() })
 }
 
-/// The expressions of one object: of a policy, a webhook or a claim for devices.
+/// The expressions of one object: a policy, a webhook or a ResourceClaim.
 #[derive(Default)]
 struct Expressions {
     lists: bool,
     variables: Variables,
-    /// The environment of the last expression: most expressions of a policy share one.
+    /// The environment of the last expression, since most expressions of a policy share one.
     last: Option<(VariableScope, Arc<cel::Environment>)>,
 }
 
@@ -71,7 +71,7 @@ impl Expressions {
     }
 }
 
-/// What cannot even begin is upstream's own fault, it says.
+/// An instantiation failure is reported as an internal error, as upstream does.
 fn wrong(detail: String) -> CompileError {
     let internal = detail.starts_with(cel::INSTANTIATION_FAILED);
     CompileError { error: if internal { ErrorType::Internal } else { ErrorType::Invalid }, detail }

@@ -1,6 +1,6 @@
-//! Somebody else who signs the tokens of service accounts: `ExternalJWTSigner` v1, gRPC over
-//! a unix socket. Its keys are kept here, and fetched again when it says so or when a token
-//! names one that is not known.
+//! External signer of service account tokens: `ExternalJWTSigner` v1, gRPC over a unix socket. Its
+//! public keys are cached here, and fetched again at the interval that it asks for, or when a token
+//! has an unknown key.
 
 use std::{
     sync::{Arc, PoisonError, RwLock},
@@ -27,35 +27,37 @@ use tracing::warn;
 
 use crate::grpc_connector::GrpcConnector;
 
-/// How long it may take until it gives its keys.
+/// Timeout of FetchKeys.
 const KEYS: Duration = Duration::from_mins(1);
-/// How long anything else may take.
+/// Timeout of all other calls.
 const WITHIN: Duration = Duration::from_secs(10);
-/// How long until it is asked again after it gave no keys, or was not there.
+/// Interval before a failed fetch is retried.
 const AGAIN: Duration = Duration::from_secs(10);
 const LONGEST_ID: usize = 1024;
-/// The shortest life of a token, in seconds.
+/// Minimum lifetime of a token, in seconds.
 const SHORTEST: i64 = 600;
 const SECONDS: &[f64] =
     &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
+/// Client of the external signer, with its cached keys.
 pub(crate) struct ExternalSigner {
     grpc: Grpc<Channel>,
     issuer: String,
     clock: Arc<dyn Clock>,
     keys: RwLock<Arc<Keys>>,
-    /// Whoever fetches keys; the others wait for what comes.
+    /// Held while keys are fetched; other requests wait for the same response.
     fetching: Mutex<()>,
-    /// How long the tokens live that it signs, at most.
+    /// Maximum lifetime of the tokens that it signs.
     pub(crate) max_expiration: Duration,
     tally: ExternalSignerMetrics,
 }
 
+/// The public keys of the signer, and when to fetch them again.
 #[derive(Debug)]
 struct Keys {
-    /// All that may have signed a token.
+    /// All keys that may have signed a token.
     all: Vec<PublicKey>,
-    /// Those that others are told of.
+    /// The keys for OIDC discovery.
     shown: Vec<PublicKey>,
     refresh: Instant,
 }
@@ -67,7 +69,7 @@ impl std::fmt::Debug for ExternalSigner {
 }
 
 impl ExternalSigner {
-    /// Asks the one at a socket for its keys, and for what it can do.
+    /// Connects to the signer at a socket, and fetches its keys and metadata.
     pub(crate) async fn open(path: &str, issuer: &str, clock: &Arc<dyn Clock>) -> Result<Self> {
         let endpoint = Endpoint::from_static("http://localhost").connect_timeout(WITHIN);
         let channel = endpoint.connect_with_connector_lazy(GrpcConnector::socket(path));
@@ -97,7 +99,7 @@ impl ExternalSigner {
         Ok(signer)
     }
 
-    /// A token of these claims.
+    /// Signs a token with these claims.
     pub(crate) async fn sign(&self, claims: ServiceAccountClaims) -> Result<String> {
         let signed = self.signed(claims).await;
         self.tally.signed.count(&[code_of(signed.as_ref().err())]);
@@ -115,7 +117,8 @@ impl ExternalSigner {
         Ok(format!("{header}.{claims}.{signature}"))
     }
 
-    /// What it says of a token must be what everybody expects there, and no more.
+    /// Checks the header that the signer returned: only known fields, a supported algorithm, and no
+    /// key that is excluded from OIDC discovery.
     async fn check(&self, header: &str) -> Result<()> {
         let header = URL_SAFE_NO_PAD.decode(header).context("while unwrapping header")?;
         let header = from_json(&header).context("while parsing header JSON")?;
@@ -151,7 +154,7 @@ impl ExternalSigner {
         self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Calls `verify` with the keys, and again with new ones if it does not know its own.
+    /// Calls `verify` with the cached keys, and again with new ones if the token's key is unknown.
     pub(crate) async fn with_keys<T>(
         &self,
         verify: impl Fn(&[PublicKey]) -> Result<T, pki::TokenError>,
@@ -167,13 +170,13 @@ impl ExternalSigner {
         verify(&self.keys().all)
     }
 
-    /// The keys that others may know, and for how many seconds they may keep them.
+    /// The keys for OIDC discovery, and for how many seconds clients may cache them.
     pub(crate) fn published_keys(&self) -> (Vec<PublicKey>, u64) {
         let keys = self.keys();
         (keys.shown.clone(), keys.refresh.saturating_duration_since(Instant::now()).as_secs())
     }
 
-    /// Fetches keys whenever it says that there may be others, for ever.
+    /// Fetches the keys at the interval that the signer asks for, for ever.
     pub(crate) async fn run_key_refresh(self: Arc<Self>) {
         loop {
             tokio::time::sleep_until(self.keys().refresh).await;
@@ -184,7 +187,7 @@ impl ExternalSigner {
         }
     }
 
-    /// The same, unless somebody has done so since.
+    /// Fetches the keys, unless that has been done since `than`.
     async fn fetch_newer(&self, than: Instant) -> Result<()> {
         let _alone = self.fetching.lock().await;
         match self.keys().refresh > than {
@@ -227,14 +230,14 @@ impl ExternalSigner {
             }
             all.push(key);
         }
-        // What is to be kept for ages is kept for a day: nothing overflows.
+        // At most a day, so that the time cannot overflow.
         let refresh = Instant::now() + Duration::from_secs(refresh.min(24 * 3600));
         #[expect(clippy::cast_precision_loss, reason = "seconds of a date fit")]
         let moment = seconds as f64 + f64::from(nanos) / 1e9;
         Ok((Keys { all, shown, refresh }, moment))
     }
 
-    /// One question. While nobody listens, it is asked again until its time is over.
+    /// Calls a method. While nothing listens on the socket, retries until the timeout.
     async fn call<Q, A>(&self, method: &str, question: Q, within: Duration) -> Result<A, Status>
     where
         Q: prost::Message + Clone + 'static,
@@ -279,7 +282,7 @@ impl MetricsSource for ExternalSigner {
     }
 }
 
-/// What it was asked, under upstream's names.
+/// Metrics of the external signer, with upstream's names.
 struct ExternalSignerMetrics {
     last: GaugeVec,
     data: GaugeVec,
@@ -324,7 +327,7 @@ impl Default for ExternalSignerMetrics {
     }
 }
 
-/// A refusal as Go's client shows it.
+/// A gRPC error, formatted as Go's client does.
 fn said(status: Status) -> anyhow::Error {
     let shown = format!("rpc error: code = {} desc = {}", go_code(status.code()), status.message());
     anyhow::Error::new(status).context(shown)
@@ -336,7 +339,7 @@ fn code_of(error: Option<&anyhow::Error>) -> &'static str {
     status.map_or("unknown-non-grpc", |status| go_code(status.code()))
 }
 
-/// A code by the name that Go gives it.
+/// The name of a gRPC code in Go.
 fn go_code(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",

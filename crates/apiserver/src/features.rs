@@ -1,4 +1,4 @@
-//! `--feature-gates`: the features that upstream's server knows at this version.
+//! `--feature-gates`: the feature gates of upstream's API server at this version.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -8,7 +8,7 @@ use server::MetricsSource;
 
 use crate::emulation::{EmulatedStage, Emulation};
 
-/// How far a feature has come.
+/// The maturity of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Alpha,
@@ -17,7 +17,7 @@ enum Stage {
     Deprecated,
 }
 
-/// Features of one stage that are on or off alike, and perhaps cannot be changed.
+/// Features with the same stage and default; a locked one cannot be changed.
 struct FeatureGroup {
     stage: Stage,
     on: bool,
@@ -26,7 +26,7 @@ struct FeatureGroup {
 }
 
 impl FeatureGroup {
-    /// What one of them was in the emulated release.
+    /// The stage and default of one of the features in the emulated release.
     fn then(&self, name: &str, emulation: Emulation) -> Self {
         let (stage, on, locked) = match emulation.feature(name) {
             None => (self.stage, self.on, self.locked),
@@ -38,8 +38,8 @@ impl FeatureGroup {
     }
 }
 
-/// What the flag says. Names are checked; a feature that the flag changes must be one
-/// that a kind or field belongs to or the server heeds, since all others would be changed in name only.
+/// Parses the flag. A feature that the flag changes must be implemented here (by a kind, a field or
+/// the server), since any other would be changed in name only.
 pub(crate) fn gates(
     said: &[String],
     kinds: &[ResourceDefinition],
@@ -106,7 +106,7 @@ pub(crate) fn gates(
     Ok(FeatureGates::with_disabled(off))
 }
 
-/// Which features are on, as metrics tell it.
+/// Metrics of the feature gates and of the version.
 #[derive(Debug)]
 pub(crate) struct FeatureMetrics {
     pub(crate) gates: FeatureGates,
@@ -137,7 +137,7 @@ impl MetricsSource for FeatureMetrics {
 }
 
 impl FeatureMetrics {
-    /// Which version this is, and as which it behaves.
+    /// Writes `version_info`: the binary and the emulated version.
     fn versions(&self, out: &mut String) {
         const NAME: &str = "version_info";
         let binary = server::VERSION.trim_start_matches('v');
@@ -158,36 +158,36 @@ fn find(name: &str) -> Option<(&'static FeatureGroup, &'static str)> {
     })
 }
 
-/// CBOR as a form of objects, and the one that custom objects are stored in.
+/// CBOR as a request and response encoding, and as the storage encoding of custom resources.
 pub(crate) const CBOR: &str = "CBORServingAndStorage";
 
-/// Policies and hooks from files.
+/// Admission policies and webhook configurations from files.
 pub(crate) const MANIFESTS: &str = "ManifestBasedAdmissionControlConfig";
 
-/// What is logged may go to two streams, and wait there.
+/// Logs may be split into two streams, and buffered.
 pub(crate) const LOG_STREAMS: &str = "LoggingAlphaOptions";
-/// What is logged may be JSON.
+/// Logs may be JSON.
 pub(crate) const LOG_JSON: &str = "LoggingBetaOptions";
 
-/// A stream into a pod needs the right to create one, even where it begins with GET.
+/// exec, attach and portforward need the verb `create`, even where the request is a GET.
 pub(crate) const STREAMS_NEED_CREATE: &str = "AuthorizePodWebsocketUpgradeCreatePermission";
-/// Who shows nothing gets one request for each connection of HTTP/2.
+/// An unauthenticated HTTP/2 connection is closed after one request.
 pub(crate) const CLOSE_ANONYMOUS: &str = "UnauthenticatedHTTP2DOSMitigation";
-/// A certificate may say a user's UID.
+/// A user's UID may be read from the client certificate.
 pub(crate) const CERTIFICATE_UID: &str = "AllowParsingUserUIDFromCertAuth";
 
 /// Metrics in protobuf have native histograms.
 pub(crate) const NATIVE_HISTOGRAMS: &str = "NativeHistograms";
 
-/// Parts of a ResourceClaim's status need rights of their own.
+/// Parts of a ResourceClaim's status need permissions of their own.
 pub(crate) const CLAIM_STATUS_RIGHTS: &str = "DRAResourceClaimGranularStatusAuthorization";
 
-/// What upstream's API server does by default and this one does not. They are off, say so, and
-/// cannot be turned on.
+/// Features that upstream's API server enables by default and this one does not implement. They are
+/// reported as disabled and cannot be enabled.
 const NOT_DONE: &[&str] =
     &["PersistentVolumeClaimUnusedSinceTime", "UnknownVersionInteroperabilityProxy"];
 
-/// What this server itself can do or leave.
+/// Features that this server itself implements, apart from kinds and fields.
 const SERVER_GATES: &[&str] = &[
     CBOR,
     MANIFESTS,
@@ -203,7 +203,7 @@ const SERVER_GATES: &[&str] = &[
     "ServiceAccountNodeAudienceRestriction",
 ];
 
-/// Whether a kind or a field comes and goes with the feature, or the server heeds it.
+/// Whether a kind or a field depends on the feature, or the server implements it.
 fn is_implemented(name: &str, kinds: &[ResourceDefinition]) -> bool {
     SERVER_GATES.contains(&name)
         || kinds.iter().any(|kind| {

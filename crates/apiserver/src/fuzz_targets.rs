@@ -1,4 +1,4 @@
-//! What reads words of strangers, apart from any server: for those who try to break it.
+//! Fuzz targets: parsers of untrusted input, without a server.
 
 use http::HeaderMap;
 use object::Value;
@@ -10,7 +10,7 @@ use crate::{
     audit::Policy,
 };
 
-/// Whether a hook's answer to a review can be understood.
+/// Whether a webhook's AdmissionReview response can be parsed.
 pub fn hook_answer(answer: &Value) -> bool {
     let uid = answer.get("response").get("uid").as_str().unwrap_or_default();
     [true, false].into_iter().any(|mutating| {
@@ -21,7 +21,7 @@ pub fn hook_answer(answer: &Value) -> bool {
     })
 }
 
-/// Whether this is a policy of audits.
+/// Whether this is a valid audit policy.
 pub fn audit_policy(file: &Value) -> bool {
     Policy::parse(file).is_ok_and(|policy| {
         let info = RequestInfo {
@@ -42,7 +42,7 @@ pub fn audit_policy(file: &Value) -> bool {
     })
 }
 
-/// Who a proxy in front says that calls.
+/// The user in the headers of a front proxy.
 pub fn front_proxy(headers: &HeaderMap) -> Option<UserInfo> {
     let name = |name: &str| vec![name.to_owned()];
     let names = ProxyHeaders {

@@ -1,4 +1,4 @@
-//! Ways to those who are asked by gRPC.
+//! Connectors for gRPC clients.
 
 use std::{
     ffi::OsString,
@@ -13,12 +13,12 @@ use std::{
 use client::{ConnectionUse, Connector, Io, TcpConnector, UnixConnector};
 use hyper_util::rt::TokioIo;
 
-/// Goes one way, whatever the address says.
+/// A connector with a fixed destination; it ignores the URI.
 #[derive(Clone, Debug)]
 pub(crate) struct GrpcConnector(Arc<dyn Connector>);
 
 impl GrpcConnector {
-    /// To the socket at a path; after `@`, to one in no folder.
+    /// Connects to the unix socket at a path; after `@`, to an abstract socket.
     pub(crate) fn socket(path: &str) -> Self {
         let path = match path.strip_prefix('@') {
             Some(name) => OsString::from_vec([b"\0", name.as_bytes()].concat()),

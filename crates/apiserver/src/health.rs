@@ -1,5 +1,5 @@
-//! What must be done before a server is ready, by upstream's names: each part of the start
-//! says when it is.
+//! Health checks of the server and of its start, with upstream's names (`poststarthook/…`): each
+//! startup step reports when it is done.
 
 use std::sync::{
     Arc,
@@ -8,7 +8,7 @@ use std::sync::{
 
 use server::{HealthCheck, ProbeScope, Registry};
 
-/// Parts of the start, in upstream's order. Those that are not parts of ours have no line.
+/// Steps of the start, in upstream's order. Upstream's steps that do not exist here have no entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartupStep {
     Admission,
@@ -65,11 +65,12 @@ const PARTS: &[(StartupStep, &str)] = &[
     (StartupStep::RemoteServices, "poststarthook/apiservice-openapiv3-controller"),
 ];
 
-/// How far the start has come.
+/// The startup steps that are done.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StartupProgress(Arc<AtomicU64>);
 
 impl StartupProgress {
+    /// Marks startup steps as done.
     pub(crate) fn done(&self, parts: &[StartupStep]) {
         let bits = parts.iter().fold(0, |bits, part| bits | 1 << *part as u64);
         self.0.fetch_or(bits, Ordering::Release);
@@ -79,8 +80,8 @@ impl StartupProgress {
         self.0.load(Ordering::Acquire) & 1 << part as u64 != 0
     }
 
-    /// All that is looked at; `expiry` says whether the certificate that is shown still holds.
-    /// Another's certificate for aggregated servers is a part only where there is one.
+    /// All health checks. `expiry` checks the serving certificate; `proxied` is whether there is a
+    /// configured client certificate for aggregated servers, which has a check of its own.
     pub(crate) fn checks(
         &self,
         registry: &Arc<Registry>,

@@ -1,4 +1,4 @@
-//! The ways in which the server learns who calls, as the flags say.
+//! The authenticators that the flags configure.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,11 +20,11 @@ use crate::{
     serving::TrustedCas,
 };
 
-/// Those who tell who calls, and what follows their file.
+/// The authenticators in order, and the task that reloads their configuration.
 type Authenticating = (Vec<Arc<dyn Authenticator>>, Option<Task>);
 
-/// The first that understands a request decides who calls. The task follows the
-/// AuthenticationConfiguration, if there is one.
+/// Builds the authenticators; the first one that recognizes a request's credentials decides. The
+/// task reloads the AuthenticationConfiguration, if there is one.
 pub(crate) fn authenticators(
     config: &Config,
     believed: &TrustedCas,
@@ -93,7 +93,7 @@ pub(crate) fn authenticators(
     Ok((all, task))
 }
 
-/// Whose tokens are believed besides our own, and how their issuers are reached.
+/// The JWT issuers and the anonymous configuration, with the proxies to the issuers.
 fn configured(config: &Config) -> Result<AuthenticationConfiguration> {
     let mut read = read(config)?;
     for issuer in &mut read.issuers {

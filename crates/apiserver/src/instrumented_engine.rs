@@ -1,4 +1,4 @@
-//! An engine whose writes are timed: those to an etcd somewhere else.
+//! A storage engine whose writes are measured, for a remote etcd.
 
 use std::sync::Arc;
 
@@ -12,13 +12,14 @@ const SECONDS: &[f64] = &[
     10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
 ];
 
+/// Wraps an engine, and measures its writes.
 #[derive(Debug)]
 pub(crate) struct InstrumentedEngine<V> {
     engine: Arc<dyn Engine<V>>,
     tally: Arc<EtcdRequestMetrics>,
 }
 
-/// What was asked of etcd.
+/// Metrics of requests to etcd.
 #[derive(Debug)]
 pub(crate) struct EtcdRequestMetrics {
     seconds: HistogramVec,
@@ -127,7 +128,7 @@ impl<V: std::fmt::Debug + Send + Sync> Engine<V> for InstrumentedEngine<V> {
     }
 }
 
-/// Group and resource of what is kept at a key; built-in groups are not in it.
+/// Group and resource of a storage key; keys of built-in resources have no group.
 fn of_key(key: &str) -> (&str, &str) {
     let mut parts = key.trim_start_matches("/registry/").split('/');
     match (parts.next().unwrap_or_default(), parts.next()) {

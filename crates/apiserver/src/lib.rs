@@ -1,5 +1,5 @@
-//! The Kubernetes API server: the machinery of `server` with every built-in kind,
-//! identities, rights, admission, and the subresources that are no plain objects.
+//! The Kubernetes API server: the `server` crate with every built-in kind, authentication,
+//! authorization, admission, and the subresources that are not plain objects.
 
 mod accounts;
 mod admin_kubeconfig;

@@ -1,5 +1,5 @@
-//! Files that may change while the server runs. They are looked at every few seconds, as
-//! symbolic links and mounts that are replaced tell nobody.
+//! Configuration files that may change while the server runs. They are polled, because replaced
+//! symbolic links and mounts cause no inotify event.
 
 use std::{
     fs, io,
@@ -11,22 +11,22 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 
-/// What goes on for as long as the server does.
+/// A background task that runs as long as the server.
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// How often files are looked at.
+/// Interval at which files are polled.
 pub(crate) const PERIOD: Duration = Duration::from_secs(2);
-/// Nobody configures more than this.
+/// Maximum size of a configuration file, in bytes.
 const LARGEST: u64 = 8 << 20;
 
-/// The content of files, or of all files of folders, and whether it is still the same.
+/// Files, and directories with all their files, that are watched for changes.
 #[derive(Debug)]
 pub(crate) struct WatchedFiles {
     files: Vec<PathBuf>,
     seen: Vec<Option<FileStamp>>,
 }
 
-/// What changes when a file does.
+/// The attributes of a file that change with its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileStamp {
     inode: u64,
@@ -41,8 +41,8 @@ impl WatchedFiles {
         Self { files, seen }
     }
 
-    /// Calls `change` whenever one of the files has changed, for ever; with none, never. If
-    /// it fails, that is told, and what held before goes on.
+    /// Calls `change` whenever one of the files has changed, for ever; without files, returns at
+    /// once. An error is logged, and the previous configuration stays in effect.
     pub(crate) async fn watch(mut self, mut change: impl FnMut() -> Result<()> + Send) {
         while !self.files.is_empty() {
             tokio::time::sleep(PERIOD).await;
@@ -66,7 +66,7 @@ impl WatchedFiles {
         }
     }
 
-    /// Whether one of them is another than when this was last asked.
+    /// Whether one of the files has changed since the last call.
     pub(crate) fn changed(&mut self) -> bool {
         let now = marks(&self.files);
         let changed = now != self.seen;
@@ -75,7 +75,7 @@ impl WatchedFiles {
     }
 }
 
-/// The content of a file of the configuration.
+/// Reads a configuration file.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     let shown = || format!("cannot read {}", path.display());
     ensure!(
@@ -86,12 +86,12 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(shown)
 }
 
-/// The same, as text.
+/// Reads a configuration file as text.
 pub(crate) fn text(path: &Path) -> Result<String> {
     String::from_utf8(read(path)?).with_context(|| format!("{} is no text", path.display()))
 }
 
-/// A folder has its own, and those of what is in it.
+/// The stamps of the files; of a directory, its own and those of its entries.
 fn marks(paths: &[PathBuf]) -> Vec<Option<FileStamp>> {
     let mut all = Vec::new();
     for path in paths {

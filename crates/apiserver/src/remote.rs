@@ -1,4 +1,5 @@
-//! Whom the server asks about tokens, rights and images: said by a kubeconfig.
+//! Clients of webhooks that a kubeconfig configures: for tokens, authorization, images and audit
+//! events.
 
 use std::{
     collections::BTreeMap,
@@ -15,8 +16,8 @@ use server::{ConnectionPool, WebhookClient};
 
 use crate::{egress::EgressSelector, reload, structured::text};
 
-/// The server that the current context of a kubeconfig names, who we are there, and who
-/// stands between.
+/// The client for the server of the current context of a kubeconfig, with its credentials and the
+/// proxy.
 pub(crate) fn from_kubeconfig(path: &Path, egress: &EgressSelector) -> Result<WebhookClient> {
     let file = Kubeconfig::read(path)?;
     let shown = path.display();
@@ -38,14 +39,14 @@ pub(crate) fn from_kubeconfig(path: &Path, egress: &EgressSelector) -> Result<We
     Ok(WebhookClient { headers, to, pool: egress.pool.clone(), ..remote })
 }
 
-/// Who we are to others.
+/// Client certificate and headers that this server presents.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientCredentials {
     pub(crate) pair: Option<(Pem, Pem)>,
     pub(crate) headers: HeaderMap,
 }
 
-/// Who we are to whom: the users of a kubeconfig that are named after hosts.
+/// Credentials by webhook host: the users of a kubeconfig that are named after hosts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CredentialsByHost {
     by_name: BTreeMap<String, ClientCredentials>,
@@ -63,7 +64,8 @@ impl CredentialsByHost {
         Ok(Self { by_name, usual: text(&context, "user").to_owned() })
     }
 
-    /// Who we are to a host: its own name says so, `*.` and the end of it, or `*` for all.
+    /// The credentials for a host: the user with its name, then `*.` and a suffix of it, then `*`,
+    /// then the user of the current context.
     pub(crate) fn for_host(&self, host: &str, port: u16) -> ClientCredentials {
         let known = |name: &str| self.by_name.get(name);
         let either = |target: &str| {
@@ -78,7 +80,7 @@ impl CredentialsByHost {
     }
 }
 
-/// A kubeconfig, as far as it says who we are.
+/// A kubeconfig file.
 struct Kubeconfig<'a> {
     path: &'a Path,
     tree: Value,
@@ -91,7 +93,7 @@ impl<'a> Kubeconfig<'a> {
         Ok(Self { path, tree: tree.with_context(|| format!("{shown} is not readable"))? })
     }
 
-    /// A part of the entry of a list that has this name.
+    /// The field `part` of the entry with this name in a list.
     fn named(&self, list: &str, name: &str, part: &str) -> Value {
         let all = self.tree.get(list).items();
         let found = all.iter().find(|entry| text(entry, "name") == name);
@@ -142,7 +144,7 @@ impl<'a> Kubeconfig<'a> {
     }
 }
 
-/// An address of the form `https://host:port/path`.
+/// The client for a URL of the form `https://host:port/path`.
 pub(crate) fn at(address: &str, tls: TlsOptions) -> Result<WebhookClient> {
     let uri: Uri = address.parse().with_context(|| format!("{address:?} is no address"))?;
     let host = uri.host().with_context(|| format!("{address:?} names no host"))?;

@@ -1,5 +1,5 @@
-//! What the server shows and whom it believes: its own files and those that flags name,
-//! taken over when they change, and renewed before they end. No restart is needed.
+//! Serving certificates and trusted CAs: loaded from the data directory and from the files that
+//! flags name, reloaded when they change, and renewed before they expire, without a restart.
 
 use std::{
     fs,
@@ -30,35 +30,38 @@ use crate::{
     reload::{self, PERIOD, WatchedFiles},
 };
 
-/// How often others are told whom this server believes, in seconds.
+/// Interval at which the CA bundles are published, in seconds.
 const AGAIN: i64 = 60;
 
-/// Whose certificates are believed: clients', and proxies'.
+/// The CAs that sign client certificates, and those that sign front proxies' certificates.
 #[derive(Clone, Debug)]
 pub(crate) struct TrustedCas {
     pub(crate) clients: Arc<Reloadable<ClientCaVerifier>>,
     pub(crate) proxies: Arc<Reloadable<ClientCaVerifier>>,
-    /// How long the certificates of clients still hold.
+    /// Metric of the remaining lifetime of client certificates.
     pub(crate) left: Arc<CertExpirationMetrics>,
 }
 
+/// The certificates of this server, kept up to date.
 #[derive(Debug)]
 pub(crate) struct ServingCertificates {
     flags: Flags,
     names: ServerNames,
-    /// For which port an administrator's kubeconfig is kept; `None`: for none.
+    /// The port in the administrator's kubeconfig; `None` if none is written.
     admin: Option<u16>,
     clock: Arc<dyn Clock>,
     pub(crate) cluster: Arc<ClusterPki>,
     pub(crate) believed: TrustedCas,
     pub(crate) tls: ReloadableTls,
-    /// When the certificate that is shown ends.
+    /// When the serving certificate expires.
     pub(crate) ends: Arc<AtomicI64>,
-    /// When something of our own must be renewed.
+    /// When the next of our own certificates must be renewed.
     due: i64,
 }
 
 impl ServingCertificates {
+    /// Loads or creates the certificates; writes the administrator's kubeconfig if `admin` is a
+    /// port.
     pub(crate) fn open(
         config: &Config,
         names: ServerNames,
@@ -93,7 +96,7 @@ impl ServingCertificates {
         Ok(serving)
     }
 
-    /// Takes over what changes and renews what ends, for ever.
+    /// Reloads changed files and renews expiring certificates, for ever.
     pub(crate) async fn run(mut self, registry: Weak<Registry>) {
         let own =
             ["ca", "apiserver"].map(|name| self.flags.data_dir.join(format!("pki/{name}.crt")));
@@ -103,7 +106,7 @@ impl ServingCertificates {
             tokio::time::sleep(PERIOD).await;
             let (changed, now) = (files.changed(), self.clock.now());
             if now - told >= AGAIN {
-                told = now; // somebody may have taken it away
+                told = now; // someone may have deleted it
                 self.publish_cas(&registry).await;
             }
             if !changed && now <= self.due {
@@ -127,7 +130,7 @@ impl ServingCertificates {
         }
     }
 
-    /// Tells others whom this server believes now.
+    /// Publishes the CA bundles that this server trusts now.
     async fn publish_cas(&self, registry: &Weak<Registry>) {
         let Some(registry) = registry.upgrade() else { return };
         let told = match authorities(&self.flags, &self.cluster) {
@@ -141,7 +144,7 @@ impl ServingCertificates {
         }
     }
 
-    /// Reads everything again; what is our own and ends soon is renewed.
+    /// Loads everything again; our own certificates are renewed if they expire soon.
     fn refresh(&mut self, now: i64) -> Result<()> {
         let dir = Dir::open(&self.flags.data_dir.join("pki"))?;
         let cluster = ClusterPki::load_or_create(&dir, self.names.clone(), now)?;
@@ -157,14 +160,14 @@ impl ServingCertificates {
         if renewed { self.write_admin() } else { Ok(()) }
     }
 
-    /// The administrator's kubeconfig, for this machine, with a new certificate.
+    /// Writes the administrator's kubeconfig for this host, with a new certificate.
     fn write_admin(&self) -> Result<()> {
         let Some(port) = self.admin else { return Ok(()) };
         let server = format!("https://127.0.0.1:{port}");
         let (groups, now) = (["system:masters"], self.clock.now());
         let new = kubeconfig(&self.cluster, "kubernetes-admin", &groups, (&server, now))?;
         let dir = Dir::open(&self.flags.data_dir.join("kubeconfig"))?;
-        // one that cannot be read is replaced: the administrator needs the new certificate
+        // A file that cannot be read is replaced: the administrator needs the new certificate.
         let existing = dir.read("admin").unwrap_or_else(|error| {
             warn!(%error, "the administrator's kubeconfig is written anew");
             None
@@ -208,8 +211,8 @@ pub(crate) fn kubeconfig(
     Ok(file)
 }
 
-/// How kubelets are told who calls. Files are read for each connection, so that what is
-/// renewed is used.
+/// The TLS options for kubelets. The files are read for each connection, so that renewed
+/// certificates are used.
 pub(crate) fn to_kubelets(flags: &Flags) -> Arc<ClientTls> {
     let authorities = flags.kubelet_certificate_authority.clone().map(Pem::File);
     Arc::new(ClientTls {
@@ -218,14 +221,14 @@ pub(crate) fn to_kubelets(flags: &Flags) -> Arc<ClientTls> {
             (&flags.kubelet_client_certificate, &flags.kubelet_client_key),
             "apiserver-kubelet-client",
         )),
-        // As upstream does where nobody says who signs kubelets' certificates.
+        // Without a CA, kubelets' certificates are not verified, as upstream does.
         insecure: authorities.is_none(),
         ca: authorities,
         ..ClientTls::default()
     })
 }
 
-/// What aggregated servers are shown.
+/// The client certificate and key for aggregated servers.
 pub(crate) fn to_aggregated(flags: &Flags) -> (Pem, Pem) {
     let given = (&flags.proxy_client_cert_file, &flags.proxy_client_key_file);
     pair_files(flags, given, "front-proxy-client")
@@ -239,7 +242,7 @@ fn pair_files(flags: &Flags, given: (&Option<PathBuf>, &Option<PathBuf>), own: &
     (file(given.0, "crt"), file(given.1, "key"))
 }
 
-/// The names of the server in its own certificate.
+/// The names and addresses in the server's own certificate.
 pub(crate) fn server_names(
     advertise: IpAddr,
     services: impl IntoIterator<Item = IpAddr>,
@@ -257,7 +260,7 @@ pub(crate) fn server_names(
     ServerNames { dns: dns.map(str::to_owned).to_vec(), ips }
 }
 
-/// What the authorities are, in PEM, for those who believe the same as this server.
+/// The CA bundles that this server trusts, in PEM.
 pub(crate) fn authorities(flags: &Flags, cluster: &ClusterPki) -> Result<CaBundles> {
     let mut clients = cluster.ca.certificate_pem();
     if let Some(path) = &flags.client_ca_file {
@@ -270,7 +273,7 @@ pub(crate) fn authorities(flags: &Flags, cluster: &ClusterPki) -> Result<CaBundl
     Ok(CaBundles { clients, proxies })
 }
 
-/// The files that flags name.
+/// The certificate files that flags name.
 fn named(flags: &Flags) -> Vec<PathBuf> {
     let single = [
         &flags.client_ca_file,
@@ -287,7 +290,7 @@ fn named(flags: &Flags) -> Vec<PathBuf> {
     files
 }
 
-/// The authorities of clients: the cluster's own, and those of `--client-ca-file`.
+/// The client CAs: the cluster's own, and those of `--client-ca-file`.
 fn client_trust(flags: &Flags, cluster: &ClusterPki) -> Result<ClientCaVerifier> {
     let mut all = vec![cluster.ca.certificate().clone()];
     if let Some(path) = &flags.client_ca_file {
@@ -296,7 +299,7 @@ fn client_trust(flags: &Flags, cluster: &ClusterPki) -> Result<ClientCaVerifier>
     Ok(ClientCaVerifier::new(&all)?)
 }
 
-/// The authorities of proxies in front.
+/// The CAs of front proxies.
 fn proxy_trust(flags: &Flags, cluster: &ClusterPki) -> Result<ClientCaVerifier> {
     Ok(match &flags.requestheader_client_ca_file {
         Some(path) => ClientCaVerifier::new(&pki::certificates(&reload::read(path)?)?)?,
@@ -304,8 +307,8 @@ fn proxy_trust(flags: &Flags, cluster: &ClusterPki) -> Result<ClientCaVerifier> 
     })
 }
 
-/// What the server shows, whose certificates it looks at (clients' and proxies'), and when
-/// its own ends.
+/// The TLS configuration with the serving certificate and the CAs of clients and proxies, and when
+/// the certificate expires.
 fn serving_tls_config(flags: &Flags, cluster: &ClusterPki) -> Result<(rustls::ServerConfig, i64)> {
     let mut authorities =
         vec![cluster.ca.certificate().clone(), cluster.front_proxy_ca.certificate().clone()];
@@ -321,7 +324,7 @@ fn serving_tls_config(flags: &Flags, cluster: &ClusterPki) -> Result<(rustls::Se
         let Sni { certificate, key, mut names } =
             sni(entry).with_context(|| format!("--tls-sni-cert-key {entry}"))?;
         let pair = pair(&certificate, &key)?;
-        // Names that are given come before those that certificates say.
+        // Names that are given come before those in certificates.
         let at = if names.is_empty() { by_name.len() } else { 0 };
         if names.is_empty() {
             let identity = pair.identity()?;
@@ -336,7 +339,7 @@ fn serving_tls_config(flags: &Flags, cluster: &ClusterPki) -> Result<(rustls::Se
     Ok((config, pair.identity()?.not_after))
 }
 
-/// A certificate and its key in a folder, made by nobody known if they are not there.
+/// The certificate and key in a directory; created and self-signed if they are missing.
 fn self_signed(folder: &Path, names: &ServerNames, now: i64) -> Result<(PathBuf, PathBuf)> {
     let (certificate, key) = (folder.join("apiserver.crt"), folder.join("apiserver.key"));
     if certificate.exists() && key.exists() {

@@ -1,4 +1,4 @@
-//! From a configuration to a running server.
+//! Starts a server from its configuration.
 
 use std::{
     fs,
@@ -44,48 +44,49 @@ use crate::{
     traces,
 };
 
-/// How long others are told that a server goes away.
+/// Timeout for removing this server from the endpoints when it stops.
 const GOODBYE: Duration = Duration::from_secs(3);
 
-/// A server that runs, and what others in the process need of it.
+/// A running server, and what other components in the process need of it.
 #[derive(Debug)]
 pub struct RunningServer {
     pub server: Arc<Server>,
     pub cluster: Arc<ClusterPki>,
     pub advertise: IpAddr,
     pub port: u16,
-    /// The address of the `kubernetes` service.
+    /// The cluster IP of the `kubernetes` Service.
     pub service_ip: IpAddr,
     peer: PeerRegistration,
 }
 
 impl RunningServer {
-    /// A connection within the process, as this user.
+    /// A connection within the process, authenticated as this user.
     pub fn pipe(&self, user: UserInfo) -> PipeConnector {
         let (pipe, ends) = PipeConnector::new();
         self.server.listen(Listener::Pipe(ends, Some(Arc::new(user))));
         pipe
     }
 
-    /// A connection within the process whose caller says who it is, or is nobody.
+    /// A connection within the process that is not authenticated; requests need credentials or are
+    /// anonymous.
     pub fn open_pipe(&self) -> PipeConnector {
         let (pipe, ends) = PipeConnector::new();
         self.server.listen(Listener::Pipe(ends, None));
         pipe
     }
 
-    /// A socket whose callers, if they have this uid, are this user.
+    /// Serves a unix socket; connections of this uid are authenticated as this user.
     pub fn socket(&self, listener: UnixListener, user: UserInfo, uid: u32) {
         self.server.listen(Listener::Unix(listener, Arc::new(user), uid));
     }
 
-    /// A kubeconfig that shows a new certificate of this user.
+    /// A kubeconfig with a new client certificate of this user.
     pub fn kubeconfig(&self, user: &str, groups: &[&str], server: &str) -> Result<String> {
         let file = serving::kubeconfig(&self.cluster, user, groups, (server, SystemClock.now()))?;
         Ok(object::yaml::to_yaml(&file))
     }
 
-    /// Tells the others that this server goes away, and ends it.
+    /// Removes this server from the endpoints, and stops it.
     pub async fn stop(&self) {
         let left = timeout(GOODBYE, self.peer.leave(&self.server.registry)).await;
         if !matches!(left, Ok(Ok(()))) {
@@ -95,18 +96,18 @@ impl RunningServer {
     }
 }
 
-/// Starts a server. It answers when this returns.
+/// Starts a server. It serves requests when this returns.
 pub async fn start(config: Config) -> Result<RunningServer> {
     start_with(config, ServerEnvironment::default()).await
 }
 
-/// The same, on a port that somebody has opened already.
+/// Like `start`, on a listener that is already open.
 pub async fn start_on(config: Config, listener: Option<TcpListener>) -> Result<RunningServer> {
     let entry = listener.map_or(ListenerSource::Port, ListenerSource::Listener);
     start_with(config, ServerEnvironment { entry, ..ServerEnvironment::default() }).await
 }
 
-/// The same, on other ground than the flags say.
+/// Like `start`, with another environment than the flags say.
 #[expect(clippy::too_many_lines, reason = "all parts, one after the other")]
 pub async fn start_with(config: Config, ground: ServerEnvironment) -> Result<RunningServer> {
     let ServerEnvironment { storage, entry, clock } = ground;
@@ -209,7 +210,7 @@ pub async fn start_with(config: Config, ground: ServerEnvironment) -> Result<Run
     Ok(RunningServer { server, cluster, advertise, port, service_ip, peer })
 }
 
-/// Gives the kinds what their rules need of others.
+/// Installs the CEL compiler and the verifier that validation in the `api` crate needs.
 fn install_cel_compiler(config: &Config) {
     let lists = config.gates.is_enabled("DRAListTypeAttributes");
     let start = if lists { expressions::start_with_lists } else { expressions::start };
@@ -217,7 +218,8 @@ fn install_cel_compiler(config: &Config) {
     api::possession::install_verifier(pki::verify_proof_of_possession);
 }
 
-/// A server with all who decide on its requests, and what follows their files.
+/// Builds the server with authentication, authorization and admission, and the tasks that reload
+/// their files.
 fn build_server(
     config: &Config,
     registry: &Arc<Registry>,
@@ -304,7 +306,7 @@ fn build_server(
     Ok((server, followers.chain(manifests.watch_tasks()).collect()))
 }
 
-/// How kubelets are reached.
+/// The client for kubelets.
 fn kubelets(config: &Config, logs: Arc<handlers::PodLogMetrics>) -> Result<KubeletClient> {
     let flags = &config.flags;
     Ok(KubeletClient {
@@ -318,7 +320,7 @@ fn kubelets(config: &Config, logs: Arc<handlers::PodLogMetrics>) -> Result<Kubel
     })
 }
 
-/// Says how the server is: first of all, how far its start has come.
+/// Adds the health checks; returns the progress of the start, which they report.
 fn add_health_checks(
     server: &mut Server,
     flags: &Flags,
@@ -337,7 +339,7 @@ fn add_health_checks(
     progress
 }
 
-/// Serves what others do.
+/// Enables the aggregation layer.
 fn aggregate(server: &mut Server, config: &Config) {
     let rejects = config.flags.general.aggregator_reject_forwarding_redirect;
     let aggregation = Arc::new(ApiAggregator::new(
@@ -350,7 +352,7 @@ fn aggregate(server: &mut Server, config: &Config) {
     server.background(aggregation::run(aggregation));
 }
 
-/// Has requests traced, if somebody collects spans; gives what sends them.
+/// Enables tracing, if it is configured; returns the exporter of the spans.
 fn traced(
     server: &mut Server,
     config: &Config,
@@ -363,7 +365,7 @@ fn traced(
     Ok(Some(spans))
 }
 
-/// Says whose turn it is when more is asked than can be done at once.
+/// Enables API Priority and Fairness.
 fn enable_priority_and_fairness(server: &mut Server, flags: &Flags) {
     let registry = server.registry.clone();
     let mut debug = Debug { profiling: flags.general.profiling, fairness: None };
@@ -379,7 +381,7 @@ fn enable_priority_and_fairness(server: &mut Server, flags: &Flags) {
     server.background(flow::tell_dangling(Arc::downgrade(&registry)));
 }
 
-/// Sees to the keys with which what is stored is encrypted.
+/// Starts reloading of the encryption configuration, and adds the health check of the KMS.
 fn start_encryption_reload(server: &mut Server, at_rest: EncryptionAtRest) {
     let encryption = at_rest.encryption.clone();
     if encryption.uses_kms() {
@@ -393,12 +395,12 @@ fn start_encryption_reload(server: &mut Server, at_rest: EncryptionAtRest) {
     server.background(at_rest.run_reload(server.registry.clone()));
 }
 
-/// What a step of the start could not do.
+/// Converts the failure of a startup step to an error.
 fn failed(what: &'static str) -> impl FnOnce(Status) -> anyhow::Error {
     move |status| anyhow::anyhow!("{what}: {}", status.message())
 }
 
-/// Makes what every cluster has, and tells the others that this server is there.
+/// Creates the bootstrap objects, and registers this server among its peers.
 async fn bootstrap_cluster(
     config: &Config,
     registry: &Arc<Registry>,
@@ -435,7 +437,8 @@ async fn bootstrap_cluster(
             published();
             None
         }
-        // A hook may refuse it, perhaps since it is not there yet: it would never come.
+        // A webhook may reject it, perhaps because it is not running yet; so this is retried in the
+        // background.
         Err(status) => {
             warn!(error = status.message(), "not all is there that every cluster has");
             Some(Box::pin(publish_with_retry(Arc::downgrade(registry), facts, published)))
@@ -455,7 +458,7 @@ async fn bootstrap_cluster(
     Ok((peer, later))
 }
 
-/// Who keeps what is told, and what sends and writes what waits.
+/// The audit backend, and the tasks that send and write its queued events.
 #[derive(Debug, Default)]
 struct Auditing {
     auditor: Option<Arc<audit::Auditor>>,
@@ -463,7 +466,7 @@ struct Auditing {
     drain: Option<audit::BufferedWriter>,
 }
 
-/// Who is told what is done, and what sends it to others.
+/// Builds the audit backend that the flags configure.
 fn auditor(config: &Config) -> Result<Auditing> {
     let flags = &config.flags;
     let mut auditing = Auditing::default();
@@ -501,7 +504,7 @@ fn auditor(config: &Config) -> Result<Auditing> {
     Ok(auditing)
 }
 
-/// The same, of events that are no larger than they may be.
+/// Truncates the events for a sink, if sizes are given.
 fn cut(to: Arc<dyn audit::AuditSink>, sizes: Option<(usize, usize)>) -> Arc<dyn audit::AuditSink> {
     match sizes {
         Some((_, largest)) => Arc::new(audit::TruncatingSink { to, largest }),
@@ -509,7 +512,7 @@ fn cut(to: Arc<dyn audit::AuditSink>, sizes: Option<(usize, usize)>) -> Arc<dyn 
     }
 }
 
-/// A folder that nobody else can look into.
+/// Creates a directory that only this user can access.
 fn private(path: &Path) -> Result<()> {
     use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
     fs::DirBuilder::new()
@@ -521,11 +524,11 @@ fn private(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The address that others reach this machine at: the source of its default route.
+/// The address of this host on the network: the source address of its default route.
 fn own_address() -> IpAddr {
     let probe = || {
         let socket = UdpSocket::bind("0.0.0.0:0")?;
-        socket.connect("192.0.2.1:9")?; // sends nothing: only asks for the route
+        socket.connect("192.0.2.1:9")?; // sends nothing, only looks up the route
         socket.local_addr()
     };
     probe().map_or(IpAddr::from([127, 0, 0, 1]), |address| address.ip())
@@ -549,7 +552,7 @@ fn server_config(config: &Config, advertise: SocketAddr) -> Result<server::Confi
     };
     Ok(server::Config {
         limits,
-        anonymous: false, // an authenticator of its own lets them in
+        anonymous: false, // the anonymous authenticator handles them
         advertise: advertise.to_string(),
         http_policy: connections.edge()?,
         identity_headers,
@@ -566,7 +569,7 @@ fn server_config(config: &Config, advertise: SocketAddr) -> Result<server::Confi
     })
 }
 
-/// Who this server is among all: by its host, and by its port where that is another than usual.
+/// The identity of this server: its host name, and its port if that is not 6443.
 fn own_identity(port: u16) -> ServerIdentity {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let more = if port == 6443 { String::new() } else { format!(":{port}") };

@@ -1,4 +1,4 @@
-//! Files of the group `apiserver.config.k8s.io`: what all of them have in common.
+//! Strict decoding of the configuration files of the group `apiserver.config.k8s.io`.
 
 use anyhow::{Result, bail, ensure};
 use object::{Value, yaml::from_yaml};
@@ -6,7 +6,7 @@ use schema::{ErrorList, FieldPath};
 
 use crate::config::duration;
 
-/// What a field of a file holds.
+/// The type of a field.
 #[derive(Clone, Copy)]
 pub(crate) enum FieldKind {
     Text,
@@ -17,7 +17,7 @@ pub(crate) enum FieldKind {
     List(&'static ConfigSchema),
 }
 
-/// The fields of an object, and what Go calls it.
+/// The Go name of a type, and its fields.
 pub(crate) struct ConfigSchema(
     pub(crate) &'static str,
     pub(crate) &'static [(&'static str, FieldKind)],
@@ -33,8 +33,8 @@ const KINDS: [&str; 6] = [
     "TracingConfiguration",
 ];
 
-/// Reads a file that must be of this kind, in one of these versions, without any field that
-/// it does not have. What is wrong is told in Go's words.
+/// Decodes a file that must have this kind and one of these versions, and no unknown fields. Errors
+/// are in the words of Go's decoder.
 pub(crate) fn read(yaml: &str, of: &ConfigSchema, versions: &[&str]) -> Result<Value> {
     let file = from_yaml(yaml).map_err(|error| {
         let why = error.to_string();
@@ -64,13 +64,14 @@ pub(crate) fn read(yaml: &str, of: &ConfigSchema, versions: &[&str]) -> Result<V
     Ok(file)
 }
 
+/// Checks the types of all fields, and collects the unknown ones.
 struct Reader<'a> {
     version: &'a str,
     unknown: Vec<String>,
 }
 
 impl Reader<'_> {
-    /// `names`: the names of fields from the root to here; `place`: the same with indices.
+    /// `names` is the path of field names from the root; `place` is the same with indices.
     fn object(
         &mut self,
         tree: &Value,
@@ -137,7 +138,7 @@ impl Reader<'_> {
     }
 }
 
-/// What JSON calls the type of a value, if that is not the one.
+/// The JSON type of a value, if it is not the wanted one.
 fn wrong_type(value: &Value, wanted: &str) -> Option<&'static str> {
     let given = match value {
         Value::Null => "null",
@@ -150,7 +151,7 @@ fn wrong_type(value: &Value, wanted: &str) -> Option<&'static str> {
     (given != wanted).then_some(given)
 }
 
-/// Whether a file is of this kind, in one of these versions.
+/// Checks that a file has this kind and one of these versions.
 pub(crate) fn known(file: &Value, kind: &str, versions: &[&str]) -> Result<()> {
     let (said, version) = (text(file, "kind"), text(file, "apiVersion"));
     let right = version.strip_prefix("apiserver.config.k8s.io/");
@@ -161,7 +162,7 @@ pub(crate) fn known(file: &Value, kind: &str, versions: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Notes fields that are none of these.
+/// Reports the fields that are not among these.
 pub(crate) fn strict(tree: &Value, path: &FieldPath<'_>, fields: &[&str], errors: &mut ErrorList) {
     for (name, _) in tree.entries() {
         if !fields.contains(&name) {
@@ -170,11 +171,12 @@ pub(crate) fn strict(tree: &Value, path: &FieldPath<'_>, fields: &[&str], errors
     }
 }
 
-/// All that is wrong, in one message.
+/// All errors in one message.
 pub(crate) fn aggregate(errors: &ErrorList) -> String {
     all(errors.0.iter().map(ToString::to_string).collect())
 }
 
+/// Joins errors to one message, as upstream's aggregate does.
 pub(crate) fn all(mut errors: Vec<String>) -> String {
     match errors.len() {
         1 => errors.remove(0),
@@ -182,10 +184,12 @@ pub(crate) fn all(mut errors: Vec<String>) -> String {
     }
 }
 
+/// A string field; empty if it is missing.
 pub(crate) fn text<'a>(tree: &'a Value, name: &str) -> &'a str {
     tree.get(name).as_str().unwrap_or_default()
 }
 
+/// The strings of a list.
 pub(crate) fn texts(tree: &Value) -> Vec<String> {
     tree.items().iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }

@@ -1,5 +1,5 @@
-//! `--tracing-config-file`: spans are sent to a collector, as OTLP over gRPC. What it does not
-//! take in time is lost: nobody waits for it.
+//! `--tracing-config-file`: exports spans to a collector, as OTLP over gRPC. Spans that the
+//! collector does not accept in time are dropped, so that requests never wait for it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,14 +27,14 @@ use crate::{
     structured::{aggregate, known, strict, text},
 };
 
-/// How many spans are sent at once, and how long they wait for others.
+/// Maximum number of spans in a batch; `WAIT` is how long a batch waits to be full.
 const BATCH: usize = 512;
 const WAIT: Duration = Duration::from_secs(5);
-/// How long the collector may take.
+/// Timeout of an export.
 const WITHIN: Duration = Duration::from_secs(10);
 const RATE: i64 = 1_000_000;
 
-/// Where spans go, and how many.
+/// The collector's endpoint, and the sampling rate per million.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TracingConfig {
     endpoint: String,
@@ -78,7 +78,7 @@ impl TracingConfig {
         Ok(Self { endpoint: endpoint.to_owned(), rate: u32::try_from(rate)? })
     }
 
-    /// Who decides what is told, and who tells it.
+    /// Creates the tracer, which samples requests, and the exporter of its spans.
     pub(crate) fn open(
         &self,
         server: &str,
@@ -111,16 +111,16 @@ impl TracingConfig {
     }
 }
 
-/// Sends spans as they come, several at once.
+/// Exports spans in batches.
 pub(crate) struct SpanExporter {
     grpc: Grpc<Channel>,
     spans: mpsc::Receiver<Span>,
-    /// Which server they are of.
+    /// The identity of this server (`service.instance.id`).
     server: String,
 }
 
 impl SpanExporter {
-    /// Until the server ends, and then what is left.
+    /// Exports spans until the server ends, and then those that are left.
     pub(crate) async fn run(mut self, ended: impl Future<Output = ()>) {
         tokio::pin!(ended);
         loop {
@@ -217,6 +217,7 @@ fn pair(key: &str, value: &Attribute) -> KeyValue {
     KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) }
 }
 
+/// OTLP's `ExportTraceServiceRequest`; the messages below are those it contains.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Export {
     #[prost(message, repeated, tag = "1")]

@@ -1,4 +1,5 @@
-//! AlwaysAdmit and AlwaysDeny: no opinion, and one opinion on everything.
+//! The AlwaysAdmit and AlwaysDeny admission plugins: the one admits, the other rejects every
+//! request.
 
 use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin};
 
@@ -23,7 +24,7 @@ impl AdmissionPlugin for AlwaysDeny {
 
     fn validate<'a>(&'a self, admission: &'a AdmissionAttributes<'_>) -> AdmissionFuture<'a> {
         Box::pin(async move {
-            // What the server itself cannot be without is not a modification by anybody.
+            // The server's own writes are admitted, because it cannot start without them.
             if is_own_write(admission) {
                 return Ok(());
             }

@@ -1,4 +1,5 @@
-//! AlwaysPullImages: nobody runs an image that they have no right to pull.
+//! The AlwaysPullImages admission plugin: sets `imagePullPolicy: Always` on every container, so
+//! that a pod cannot use a cached image without the credentials to pull it.
 
 use object::{Status, Value};
 use schema::{ErrorList, FieldPath};
@@ -64,8 +65,8 @@ impl AdmissionPlugin for AlwaysPullImages {
     }
 }
 
-/// Containers that are added to a pod that runs. Upstream lets these by, so that an image that another pod has pulled
-/// runs without the right to pull it.
+/// Whether the request adds ephemeral containers to a running pod. Upstream does not handle these,
+/// so that there an image that another pod has pulled runs without the credentials to pull it.
 fn adds_containers(admission: &AdmissionAttributes) -> bool {
     let names = &admission.served.definition.names;
     let is_pod = names.group.is_empty() && names.plural == "pods";
@@ -77,7 +78,7 @@ fn is_new(admission: &AdmissionAttributes, container: &Value) -> bool {
     !old.iter().any(|own| own.get("name") == container.get("name"))
 }
 
-/// New pods, and changes that bring new images.
+/// Whether the plugin applies: to the creation of a pod, and to an update that adds an image.
 fn applies(admission: &AdmissionAttributes) -> bool {
     if admission.operation == Operation::Create {
         return admission.is_resource("", "pods");

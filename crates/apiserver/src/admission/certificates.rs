@@ -1,6 +1,6 @@
-//! CertificateApproval, CertificateSigning, CertificateSubjectRestriction and
-//! ClusterTrustBundleAttest: who may do what in a signer's name. And requests keep who
-//! asked, whatever they say.
+//! The CertificateApproval, CertificateSigning, CertificateSubjectRestriction and
+//! ClusterTrustBundleAttest admission plugins, which authorize a user to act for a signer; and
+//! `CertificateRequester`, which records the user who created a CertificateSigningRequest.
 
 use api::certificates::CertificateSigningRequest;
 use object::{Status, Value, View};
@@ -12,7 +12,8 @@ use super::AuthorizerChain;
 const GROUP: &str = "certificates.k8s.io";
 const CLIENTS: &str = "kubernetes.io/kube-apiserver-client";
 
-/// One of the three that ask whether somebody may act for a signer.
+/// The plugin that checks that the user has the verb `approve`, `sign` or `attest` on the resource
+/// `signers`.
 #[derive(Debug)]
 pub(super) struct SignerAuthorization {
     name: &'static str,
@@ -21,19 +22,24 @@ pub(super) struct SignerAuthorization {
 }
 
 impl SignerAuthorization {
+    /// CertificateApproval: the verb `approve`, for updates of
+    /// `certificatesigningrequests/approval`.
     pub(super) fn approval(rights: &AuthorizerChain) -> Self {
         Self { name: "CertificateApproval", verb: "approve", rights: rights.clone() }
     }
 
+    /// CertificateSigning: the verb `sign`, for updates of the certificate or conditions in the
+    /// status.
     pub(super) fn signing(rights: &AuthorizerChain) -> Self {
         Self { name: "CertificateSigning", verb: "sign", rights: rights.clone() }
     }
 
+    /// ClusterTrustBundleAttest: the verb `attest`, for ClusterTrustBundles of a signer.
     pub(super) fn attest(rights: &AuthorizerChain) -> Self {
         Self { name: "ClusterTrustBundleAttest", verb: "attest", rights: rights.clone() }
     }
 
-    /// The signer in whose name this is done, if it is done in one's.
+    /// The signer that the request acts for; `None` if the request needs no such permission.
     fn signer(&self, admission: &AdmissionAttributes) -> Option<String> {
         let names = &admission.served.definition.names;
         let of = |tree: &Value| tree.get("spec").get("signerName").as_str().map(str::to_owned);
@@ -89,7 +95,7 @@ impl AdmissionPlugin for SignerAuthorization {
     }
 }
 
-/// An object without what those change who collect garbage or store it anew.
+/// The object without the metadata that garbage collection and storage migration change.
 fn rest(object: &Value) -> Value {
     let mut rest = object.clone();
     for field in ["ownerReferences", "finalizers", "managedFields", "resourceVersion"] {
@@ -98,7 +104,8 @@ fn rest(object: &Value) -> Value {
     rest
 }
 
-/// Nobody becomes an administrator by a certificate that they asked for.
+/// CertificateSubjectRestriction: rejects requests for a client certificate of the group
+/// `system:masters`.
 #[derive(Debug)]
 pub(super) struct SubjectRestriction;
 
@@ -129,7 +136,7 @@ fn restrict(admission: &AdmissionAttributes) -> Result<(), Status> {
     Ok(())
 }
 
-/// What a request asks to be signed, or what is wrong with that.
+/// Parses the PKCS#10 request in `spec.request`; the error is upstream's text.
 pub(super) fn parsed(
     request: &CertificateSigningRequest,
 ) -> Result<pki::CertificateRequest, String> {
@@ -140,7 +147,8 @@ pub(super) fn parsed(
     })
 }
 
-/// What a request says about who asks is what the server knows.
+/// Sets username, uid, groups and extra of a new CertificateSigningRequest to those of the
+/// authenticated user, whatever the client sent.
 #[derive(Debug)]
 pub(super) struct CertificateRequester;
 

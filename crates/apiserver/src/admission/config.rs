@@ -1,4 +1,5 @@
-//! The configuration of plugins: one file that holds or names that of each.
+//! Configuration of the admission plugins (`--admission-control-config-file`): one file that
+//! contains each plugin's configuration or names the file it is in.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -12,6 +13,7 @@ use crate::{
     structured::{aggregate, known, strict, text},
 };
 
+/// The configuration of each plugin, by plugin name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PluginConfigs(BTreeMap<String, Value>);
 
@@ -40,11 +42,13 @@ impl PluginConfigs {
         Ok(Self(all))
     }
 
+    /// The configuration of the plugin; null if it has none.
     pub(super) fn get(&self, plugin: &str) -> Value {
         self.0.get(plugin).cloned().unwrap_or_default()
     }
 
-    /// Who the server is to the hooks of a plugin.
+    /// The credentials, by webhook host, that the server presents to the webhooks of a plugin
+    /// (`kubeConfigFile`).
     pub(super) fn webhook_credentials(&self, plugin: &str) -> Result<CredentialsByHost> {
         match text(&self.get(plugin), "kubeConfigFile") {
             "" => Ok(CredentialsByHost::default()),
@@ -53,7 +57,7 @@ impl PluginConfigs {
     }
 }
 
-/// What those may be told that ask policies and hooks.
+/// Validates the configuration of the webhook and policy plugins.
 fn check(plugin: &str, config: &Value, gates: &FeatureGates) -> Result<()> {
     let hooks = plugin.ends_with("AdmissionWebhook");
     if config.is_null() || !(hooks || plugin.ends_with("AdmissionPolicy")) {

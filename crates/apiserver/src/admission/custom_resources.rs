@@ -1,4 +1,5 @@
-//! No object of a kind is made whose definition is going.
+//! Admission plugin that rejects new custom resources while their CustomResourceDefinition is being
+//! deleted.
 
 use api::apiextensions::CustomResourceDefinition;
 use object::{Status, View};

@@ -1,5 +1,5 @@
-//! DefaultStorageClass and DefaultIngressClass: who names no class gets the one that is
-//! marked, the newest if there are several.
+//! The DefaultStorageClass and DefaultIngressClass admission plugins: an object without a class
+//! gets the class that is annotated as default; of several, the newest.
 
 use std::cmp::Reverse;
 
@@ -8,7 +8,8 @@ use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};
 
 use super::all;
 
-/// Which objects get which class.
+/// A default class plugin: the resource it applies to, the field it sets, and the resource of the
+/// classes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DefaultClass {
     name: &'static str,
@@ -16,8 +17,9 @@ pub(super) struct DefaultClass {
     plural: &'static str,
     field: &'static str,
     classes: &'static str,
-    /// What marks a class; and what an object may name one by instead of the field.
+    /// The annotations that mark a class as default.
     default_annotations: &'static [&'static str],
+    /// The annotation by which an object may name its class instead of the field.
     legacy_annotation: &'static str,
 }
 

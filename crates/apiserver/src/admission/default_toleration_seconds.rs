@@ -1,4 +1,5 @@
-//! DefaultTolerationSeconds: pods stay for a while, usually five minutes, on a node that is lost.
+//! The DefaultTolerationSeconds admission plugin: pods tolerate the taints of a not-ready or
+//! unreachable node for a limited time, by default 300 seconds.
 
 use api::core::{Pod, Toleration};
 use object::View;
@@ -7,7 +8,7 @@ use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};
 
 const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
-/// How long for each of the taints.
+/// The toleration seconds for each of `TAINTS`.
 #[derive(Debug)]
 pub(super) struct DefaultTolerationSeconds(pub(super) [i64; 2]);
 

@@ -1,4 +1,5 @@
-//! DenyServiceExternalIPs: nobody takes over traffic by naming an address.
+//! The DenyServiceExternalIPs admission plugin: rejects new `externalIPs`, with which a Service
+//! could intercept traffic to any address.
 
 use api::core::Service;
 use object::View;

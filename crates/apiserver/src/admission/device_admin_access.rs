@@ -1,4 +1,5 @@
-//! Devices that are in use may be looked at only from namespaces that are marked for it.
+//! Admission plugin for `adminAccess` to devices that are in use (DRA): it is allowed only in
+//! namespaces with the label `resource.kubernetes.io/admin-access: "true"`.
 
 use object::{Object, Value, View};
 use schema::{ErrorList, FieldPath};
@@ -43,13 +44,13 @@ impl AdmissionPlugin for DeviceAdminAccess {
 const REQUESTS: &str = "spec.devices.requests";
 const RESULTS: &str = "status.allocation.devices.results";
 
-/// The first request for such access.
+/// Index of the first device request with `adminAccess`.
 fn requested(spec: &Value) -> Option<usize> {
     let requests = spec.get("devices").get("requests").items();
     requests.iter().position(|request| asks(request.get("exactly")))
 }
 
-/// The first device that such access is given to.
+/// Index of the first allocation result with `adminAccess`.
 fn given(claim: &Value) -> Option<usize> {
     let devices = claim.get("status").get("allocation").get("devices");
     devices.get("results").items().iter().position(asks)

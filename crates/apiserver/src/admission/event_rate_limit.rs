@@ -1,4 +1,5 @@
-//! EventRateLimit: a flood of events does not fill the store.
+//! The EventRateLimit admission plugin: limits the rate of Event writes, so that a flood of events
+//! cannot fill the store.
 
 use std::{
     collections::HashMap,
@@ -12,15 +13,17 @@ use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};
 
 use super::aggregate;
 
-/// So many keys of one limit are remembered, if its configuration does not say.
+/// Default `cacheSize`: how many keys of one limit are tracked.
 const CACHE: usize = 4096;
 
-/// Events per second by server, namespace, user, or source and object.
+/// Token bucket limits on Events: for the server, per namespace, per user, or per source and
+/// object.
 #[derive(Debug)]
 pub(super) struct EventRateLimit {
     limits: Vec<Limit>,
 }
 
+/// One entry of `limits`, with a token bucket per key.
 #[derive(Debug)]
 struct Limit {
     ty: String,
@@ -30,6 +33,7 @@ struct Limit {
     buckets: Mutex<HashMap<String, Bucket>>,
 }
 
+/// A token bucket: the tokens left, and when they were last refilled.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     left: f64,
@@ -37,7 +41,7 @@ struct Bucket {
 }
 
 impl EventRateLimit {
-    /// From the `limits` of a `Configuration` of eventratelimit.admission.k8s.io.
+    /// Reads the `limits` of a `Configuration` of eventratelimit.admission.k8s.io.
     pub(super) fn new(config: &Value) -> Result<Self> {
         let mut limits = Vec::new();
         for limit in config.get("limits").items() {
@@ -115,7 +119,8 @@ impl Limit {
         }
     }
 
-    /// Takes one of the key's tokens, which come back with time.
+    /// Takes one token from the key's bucket; false if it is empty. A full cache drops the bucket
+    /// that has not been used for the longest time.
     fn take(&self, key: &str, now: Instant) -> bool {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= self.cache && !buckets.contains_key(key) {

@@ -1,5 +1,5 @@
-//! ExtendedResourceToleration: pods that ask for a device tolerate the taint of nodes
-//! that are kept for it.
+//! The ExtendedResourceToleration admission plugin: a pod that requests an extended resource, such
+//! as a GPU, tolerates the taint of the nodes dedicated to it.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,8 @@ impl AdmissionPlugin for ExtendedResourceToleration {
     }
 }
 
-/// Whether a resource is somebody else's than Kubernetes's, and may be counted.
+/// Whether the name is that of an extended resource: outside the kubernetes.io domain, and valid in
+/// a quota.
 fn is_extended(name: &str) -> bool {
     name.contains('/')
         && !name.contains("kubernetes.io/")
@@ -44,7 +45,7 @@ fn is_extended(name: &str) -> bool {
         && names::qualified_name(&format!("requests.{name}")).is_empty()
 }
 
-/// Whether both are about the same taint.
+/// Whether both tolerations have the same key, effect, operator and value.
 fn is_same(own: &Toleration, other: &Toleration) -> bool {
     (own.key(), own.effect(), own.operator(), own.value())
         == (other.key(), other.effect(), other.operator(), other.value())

@@ -1,4 +1,5 @@
-//! ImagePolicyWebhook: somebody else says which images may run.
+//! The ImagePolicyWebhook admission plugin: a webhook decides by ImageReview whether a pod's images
+//! may run.
 
 use std::{
     collections::HashMap,
@@ -17,7 +18,7 @@ use crate::{egress::EgressSelector, remote::from_kubeconfig, structured::text};
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 const TRIES: u32 = 5;
-/// So many answers are remembered.
+/// Maximum number of cached responses.
 const CACHE: usize = 1024;
 const AUDIT: &str = "imagepolicywebhook.image-policy.k8s.io";
 
@@ -26,15 +27,15 @@ pub(super) struct ImagePolicyWebhook {
     remote: WebhookClient,
     allow_ttl: Duration,
     deny_ttl: Duration,
-    /// How long to wait before it is asked again; doubled each time.
+    /// Initial back-off before the webhook is called again; doubled with each attempt.
     backoff: Duration,
-    /// What no answer means.
+    /// Whether pods are admitted when the webhook does not respond.
     default_allow: bool,
     cache: Mutex<HashMap<Vec<u8>, (Instant, Value)>>,
 }
 
 impl ImagePolicyWebhook {
-    /// From `imagePolicy` of the plugin's configuration.
+    /// Reads `imagePolicy` of the plugin's configuration.
     pub(super) fn new(config: &Value, lines: ConnectionPool) -> Result<Self> {
         let config = config.get("imagePolicy");
         ensure!(config.is_object(), "ImagePolicyWebhook: no config specified");
@@ -89,7 +90,7 @@ impl ImagePolicyWebhook {
         }
     }
 
-    /// The status of the review.
+    /// Sends the ImageReview to the webhook, or finds it in the cache, and returns its `status`.
     async fn ask(&self, review: &[u8]) -> Result<Value, String> {
         let now = Instant::now();
         {
@@ -156,7 +157,7 @@ fn review(admission: &AdmissionAttributes<'_>, lists: &[&str]) -> Value {
     review
 }
 
-/// A number of seconds (of milliseconds, for the backoff); 0: the default, -1: none.
+/// Reads a duration in seconds (`retryBackoff`: milliseconds); 0 means the default, -1 means zero.
 fn period(
     config: &Value,
     name: &str,

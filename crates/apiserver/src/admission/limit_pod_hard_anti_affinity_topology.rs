@@ -1,4 +1,5 @@
-//! LimitPodHardAntiAffinityTopology: a pod keeps others off its node, not off a zone.
+//! The LimitPodHardAntiAffinityTopology admission plugin: required pod anti-affinity may only use
+//! the topology key `kubernetes.io/hostname`, so that a pod cannot block a whole zone.
 
 use object::{Status, Value};
 use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};

@@ -1,5 +1,5 @@
-//! LimitRanger: what a namespace says about sizes: defaults, least, most, and how far
-//! a limit may be above a request.
+//! The LimitRanger admission plugin: applies the defaults of a namespace's LimitRanges, and
+//! enforces their minimum, maximum and limit-to-request ratio.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +11,7 @@ use super::{aggregate, all};
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
+/// Quantities by resource name.
 type ResourceList = BTreeMap<Text, Quantity>;
 
 #[derive(Debug)]
@@ -32,7 +33,8 @@ impl AdmissionPlugin for LimitRanger {
     }
 }
 
-/// Whether sizes are looked at: a pod's when it is made or resized, a claim's always.
+/// Whether limits apply: to the creation and the resize of a pod, and to the creation and update of
+/// a claim.
 fn applies(admission: &AdmissionAttributes) -> bool {
     let names = &admission.served.definition.names;
     let going =
@@ -67,7 +69,7 @@ fn amounts(map: &Map<Quantity>) -> ResourceList {
     map.iter().map(|(name, amount)| (name.into(), amount)).collect()
 }
 
-/// Gives each container what it does not say itself, and notes that.
+/// Sets the default requests and limits that a container lacks, and records that in an annotation.
 fn apply_default_resources(pod: &mut Value, requests: &ResourceList, limits: &ResourceList) {
     let mut notes = Vec::new();
     for (list, what) in [("containers", "container"), ("initContainers", "init container")] {

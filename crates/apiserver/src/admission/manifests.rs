@@ -1,5 +1,6 @@
-//! Policies and hooks that come from files: they hold before the API answers, and nobody
-//! can change or delete them through it.
+//! Static admission policies and webhook configurations, loaded from a directory
+//! (`staticManifestsDir`). They are enforced from the first request on, and cannot be changed or
+//! deleted through the API.
 
 use std::{
     collections::HashMap,
@@ -26,12 +27,12 @@ use crate::{
     structured::{aggregate, text},
 };
 
-/// What the names of all these objects end with, and of no others.
+/// Name suffix of every static object; objects in the API may not have it.
 pub(super) const SUFFIX: &str = ".static.k8s.io";
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-/// All folders of such files, each opened by the plugin that it is for.
+/// The manifest directories of all plugins; each plugin opens its own.
 #[derive(Debug)]
 pub(crate) struct ManifestSources {
     configs: PluginConfigs,
@@ -40,25 +41,26 @@ pub(crate) struct ManifestSources {
     opened: Mutex<Vec<Arc<ManifestDir>>>,
 }
 
-/// The objects of one folder, as they were when it last made sense.
+/// The objects of one directory, as of the last time that it was loaded without an error.
 #[derive(Debug)]
 pub(super) struct ManifestDir {
     plugin: &'static str,
     folder: PathBuf,
-    /// The registry holds this, by its plugin.
+    /// Weak, because the registry owns this value through its admission plugin.
     registry: Weak<Registry>,
     tally: Arc<ManifestMetrics>,
     loaded: RwLock<Loaded>,
     loads: AtomicU64,
 }
 
+/// The loaded objects, sorted by name, and the hash of the files.
 #[derive(Debug, Default)]
 struct Loaded {
     objects: Vec<Arc<Version<Value>>>,
     hash: String,
 }
 
-/// What became of the folders, under upstream's names.
+/// Metrics of manifest loading, with upstream's names.
 #[derive(Debug)]
 pub(crate) struct ManifestMetrics {
     server: String,
@@ -69,17 +71,19 @@ pub(crate) struct ManifestMetrics {
 }
 
 impl ManifestSources {
-    /// `server` is the identity that this one has among others.
+    /// `server` is the identity of this API server among its peers, reported as
+    /// `apiserver_id_hash`.
     pub(crate) fn new(configs: PluginConfigs, registry: Arc<Registry>, server: &str) -> Self {
         let tally = Arc::new(ManifestMetrics::new(server, registry.clock().clone()));
         Self { configs, registry, tally, opened: Mutex::default() }
     }
 
+    /// The metrics of all directories.
     pub(crate) fn report(&self) -> Arc<dyn MetricsSource> {
         self.tally.clone()
     }
 
-    /// The objects of a plugin whose configuration names a folder.
+    /// Opens and loads the plugin's `staticManifestsDir`; `None` if it has none.
     pub(super) fn open(&self, plugin: &'static str) -> Result<Option<Arc<ManifestDir>>> {
         let config = self.configs.get(plugin);
         let folder = text(&config, "staticManifestsDir");
@@ -105,7 +109,7 @@ impl ManifestSources {
         Ok(Some(manifests))
     }
 
-    /// What looks for changes in the folders, for ever.
+    /// Tasks that watch the directories for changes; they never end.
     pub(crate) fn watch_tasks(&self) -> Vec<Task> {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let task = |manifests: &Arc<ManifestDir>| -> Task {
@@ -120,14 +124,14 @@ impl ManifestSources {
 }
 
 impl ManifestDir {
-    /// Those of one kind, by name.
+    /// The loaded objects of one kind, sorted by name.
     pub(super) fn objects(&self, kind: &str) -> Vec<Arc<Version<Value>>> {
         let loaded = self.loaded.read().unwrap_or_else(PoisonError::into_inner);
         let is = |object: &&Arc<Version<Value>>| Object::view(&object.object).kind() == kind;
         loaded.objects.iter().filter(is).cloned().collect()
     }
 
-    /// Reads the folder. If anything in it is wrong, nothing is taken over.
+    /// Loads the directory. If anything in it is invalid, the previous objects stay.
     fn load(&self) -> Result<()> {
         let (documents, hash) = documents(&self.folder)?;
         if self.loads.load(Ordering::Acquire) > 0 && self.hash() == hash {
@@ -144,7 +148,8 @@ impl ManifestDir {
         validate_bindings(&objects)?;
         let name = |object: &Value| Object::view(object).metadata().name().to_owned();
         objects.sort_by_key(&name);
-        // Whoever compiles them knows them by their revision, and no stored object has this one.
+        // Compiled policies are cached by revision. These revisions count down from the maximum, so
+        // that no stored object has the same one.
         let revision = u64::MAX - self.loads.fetch_add(1, Ordering::AcqRel);
         let version = |object| Arc::new(Version { revision, object });
         let objects = objects.into_iter().map(version).collect();
@@ -157,7 +162,7 @@ impl ManifestDir {
         self.loaded.read().unwrap_or_else(PoisonError::into_inner).hash.clone()
     }
 
-    /// Adds an object, or all of a list.
+    /// Validates and adds an object, or all items of a list.
     fn take(
         &self,
         tree: Value,
@@ -219,8 +224,8 @@ impl ManifestDir {
     }
 }
 
-/// The documents of all files of a folder, in the order of their names, and what tells
-/// whether one of them has changed.
+/// The YAML documents of all files in a directory, sorted by file name, and a hash that changes
+/// when one of them does.
 fn documents(folder: &Path) -> Result<(Vec<(String, String)>, String)> {
     let listed = fs::read_dir(folder)
         .with_context(|| format!("failed to read manifest directory \"{}\"", folder.display()))?;
@@ -266,7 +271,7 @@ fn check_name(
     Ok(())
 }
 
-/// It must not need anything that is in the API.
+/// Checks that a static object needs no object of the API, such as a param or a Service.
 fn validate_standalone(object: &Value, name: &str, path: &str) -> Result<()> {
     let kind = Object::view(object).kind();
     let spec = object.get("spec");
@@ -303,7 +308,7 @@ fn validate_standalone(object: &Value, name: &str, path: &str) -> Result<()> {
     Ok(())
 }
 
-/// A binding whose policy is not in the same folder binds nothing.
+/// Checks that the policy of every binding is in the same directory.
 fn validate_bindings(objects: &[Value]) -> Result<()> {
     let name = |object: &Value| Object::view(object).metadata().name().to_owned();
     let is_binding = |object: &&Value| Object::view(object).kind().ends_with("Binding");

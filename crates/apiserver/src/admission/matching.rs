@@ -1,11 +1,11 @@
-//! Which requests a webhook, a policy or a binding is about.
+//! Matching of requests to webhooks, policies and bindings: selectors and resource rules.
 
 use std::sync::Arc;
 
 use object::{Object, Status, Value, View, selector::Selector};
 use server::{AdmissionAttributes, ServedResource};
 
-/// Whether its selectors take the namespace and the object of the request.
+/// Whether `namespaceSelector` and `objectSelector` match the request.
 pub(super) fn matches_selectors(
     by: &Value,
     admission: &AdmissionAttributes<'_>,
@@ -13,8 +13,8 @@ pub(super) fn matches_selectors(
     Ok(selects_namespace(by, admission)? && selects_object(by, admission))
 }
 
-/// The version of the resource that a rule names: the request's own first; then, if they are
-/// as good, others of the same objects.
+/// The version of the resource that the rules match: the request's own if possible; with
+/// `matchPolicy: Equivalent` (`equivalent`) also another version of the same resource.
 pub(super) fn matching_version(
     rules: &[Value],
     equivalent: bool,
@@ -71,7 +71,7 @@ fn selects_object(resources: &Value, admission: &AdmissionAttributes<'_>) -> boo
     is(&admission.object) || admission.old.is_some_and(is)
 }
 
-/// A selector that leaves anything out.
+/// Parses a label selector; `None` if it is invalid or matches everything.
 fn selector(tree: &Value) -> Option<Selector> {
     if tree.entries().len() == 0 {
         return None;
@@ -79,7 +79,7 @@ fn selector(tree: &Value) -> Option<Selector> {
     Selector::from_label_selector(tree).ok().filter(|selector| !selector.is_empty())
 }
 
-/// Whether a rule is about this operation on this version of the resource.
+/// Whether a rule matches this operation, resource version, scope and subresource.
 fn names(rule: &Value, admission: &AdmissionAttributes<'_>, served: &ServedResource) -> bool {
     let any = |field: &str, is: &dyn Fn(&str) -> bool| {
         rule.get(field).items().iter().filter_map(Value::as_str).any(is)

@@ -1,4 +1,4 @@
-//! Admission: one ordered list, each plugin in a file of its own.
+//! Admission plugins: one ordered list, and each plugin in its own file.
 
 mod always_admit;
 mod always_pull_images;
@@ -63,14 +63,14 @@ pub(crate) use self::{
 };
 use crate::{authz::Rbac, egress::EgressSelector, features::CLAIM_STATUS_RIGHTS};
 
-/// What plugins work with.
+/// The dependencies that plugins are constructed with.
 #[derive(Clone, Debug)]
 pub(crate) struct PluginDependencies {
-    /// What hooks said.
+    /// Metrics of admission webhooks.
     pub(crate) hooks: Arc<HookTally>,
     pub(crate) policies: Arc<PolicyTally>,
     pub(crate) pod_security: Arc<PodSecurityTally>,
-    /// How many seconds pods stay on a node that is not ready, or cannot be reached.
+    /// Default toleration seconds for not-ready and for unreachable nodes.
     pub(crate) tolerations: [i64; 2],
     pub(crate) rbac: Rbac,
     pub(crate) authorizer: AuthorizerChain,
@@ -81,7 +81,7 @@ pub(crate) struct PluginDependencies {
     pub(crate) egress: EgressSelector,
 }
 
-/// What somebody may do, as the whole server sees it.
+/// All authorizers of the server, in order; the first one with an opinion decides.
 #[derive(Clone, Debug)]
 pub(crate) struct AuthorizerChain(pub(crate) Vec<Arc<dyn Authorizer>>);
 
@@ -98,7 +98,7 @@ impl AuthorizerChain {
     }
 }
 
-/// A plugin, and whether it is on when nobody says.
+/// An entry of the plugin list: name, whether the plugin is enabled by default, and constructor.
 struct PluginRegistration {
     name: &'static str,
     on: bool,
@@ -119,7 +119,7 @@ const fn off(
     PluginRegistration { name, on: false, make }
 }
 
-/// All of them in the order in which they run, by upstream's names.
+/// All plugins in the order in which they run, with upstream's names.
 const PLUGINS: &[PluginRegistration] = &[
     off("AlwaysAdmit", |_| Ok(Arc::new(always_admit::AlwaysAdmit))),
     off("NamespaceAutoProvision", |_| Ok(Arc::new(namespace_existence::NamespaceAutoProvision))),
@@ -130,7 +130,7 @@ const PLUGINS: &[PluginRegistration] = &[
     }),
     on("LimitRanger", |_| Ok(Arc::new(limit_ranger::LimitRanger))),
     on("ServiceAccount", |_| Ok(Arc::new(service_account::ServiceAccount))),
-    // Upstream leaves it off; whoever runs kubelets wants it.
+    // Upstream disables it by default; every cluster with kubelets needs it.
     on("NodeRestriction", |tools| {
         let (gates, rights) = (tools.gates.clone(), tools.authorizer.clone());
         Ok(Arc::new(node_restriction::NodeRestriction { gates, rights }))
@@ -239,8 +239,8 @@ const PLUGINS: &[PluginRegistration] = &[
     off("AlwaysDeny", |_| Ok(Arc::new(always_admit::AlwaysDeny))),
 ];
 
-/// The plugins that run, in their order: those that are on and not disabled, those that
-/// are enabled, and what is the server's own business.
+/// The enabled plugins in order: the defaults without `disabled`, plus `enabled`, plus the built-in
+/// ones that are not configurable.
 pub(crate) fn plugins(
     tools: &PluginDependencies,
     enabled: &[String],
@@ -266,19 +266,20 @@ pub(crate) fn plugins(
     Ok(all)
 }
 
-/// The names that `--enable-admission-plugins` and its opposite may say.
+/// The plugin names that `--enable-admission-plugins` and `--disable-admission-plugins` accept.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     PLUGINS.iter().map(|entry| entry.name)
 }
 
-/// Whether the server itself writes, in its own name: what it cannot be without (roles, namespaces,
-/// its lease and its service) does not depend on hooks and policies, which may hang or forbid all.
+/// Whether the server itself makes this write, as `system:apiserver`. The objects it needs (roles,
+/// namespaces, its lease and its Service) must not depend on webhooks and policies, which may hang
+/// or reject everything.
 fn is_own_write(admission: &AdmissionAttributes) -> bool {
     let UserInfo { name, groups, .. } = admission.user;
     name == "system:apiserver" && groups.iter().any(|group| group == "system:masters")
 }
 
-/// All objects of a kind, in one namespace or in all.
+/// Lists the objects of a resource in one namespace, or in all if it is empty.
 fn all(
     admission: &AdmissionAttributes,
     group: &str,
@@ -294,7 +295,7 @@ fn all(
     Ok(list.items)
 }
 
-/// Everything that is wrong, each once, as one text; `None`: nothing is.
+/// Joins the errors to one message, without duplicates; `None` if there are none.
 fn aggregate(errors: Vec<String>) -> Option<String> {
     let mut all: Vec<String> = Vec::new();
     for error in errors {
@@ -309,7 +310,7 @@ fn aggregate(errors: Vec<String>) -> Option<String> {
     }
 }
 
-/// Why upstream's client asks for nothing of this name.
+/// The error that upstream's client returns for an invalid name, before it sends a request.
 fn invalid_name_error(name: &str) -> Option<String> {
     let wrong = object::names::path_segment_name(name);
     match name {

@@ -1,12 +1,12 @@
-//! NamespaceExists and NamespaceAutoProvision: what happens to objects whose namespace
-//! is not there.
+//! The NamespaceExists and NamespaceAutoProvision admission plugins: reject a write to a missing
+//! namespace, or create the namespace.
 
 use object::{Object, Status, Value};
 use server::{
     AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation, RequestContext, UserInfo,
 };
 
-/// Whether the namespace of a write is missing.
+/// Whether the namespace of the object does not exist.
 fn is_missing(admission: &AdmissionAttributes) -> bool {
     let names = &admission.served.definition.names;
     let own = names.group.is_empty() && names.plural == "namespaces";

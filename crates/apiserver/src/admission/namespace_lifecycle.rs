@@ -1,5 +1,5 @@
-//! NamespaceLifecycle: nothing is made in a namespace that is not there or is
-//! going, and some namespaces never go.
+//! The NamespaceLifecycle admission plugin: rejects new objects in a namespace that is missing or
+//! terminating, and the deletion of the system namespaces.
 
 use api::core::Namespace;
 use object::{Status, StatusCause, StatusDetails, View};
@@ -34,7 +34,7 @@ fn decide(admission: &AdmissionAttributes) -> Result<(), Status> {
     if admission.namespace.is_empty() || admission.operation != Operation::Create {
         return Ok(());
     }
-    // To ask what one may do takes no namespace.
+    // An access review does not need its namespace to exist.
     if admission.served.definition.names.plural == "localsubjectaccessreviews" {
         return Ok(());
     }

@@ -1,13 +1,14 @@
-//! NodeDeclaredFeatureValidator: what a change of a running pod needs, its node must have declared.
+//! The NodeDeclaredFeatureValidator admission plugin: rejects an update of a running pod that needs
+//! a feature its node has not declared.
 
 use api::core::{Node, Pod};
 use object::{Lens, Object, Quantity, Status, Value, View};
 use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};
 
-/// Whether a change needs something.
+/// Whether the update from the first to the second pod needs a feature.
 type Needed = fn(&Pod, &Pod) -> bool;
 
-/// What a change may need, and how that is seen.
+/// The features that an update may need, each with the function that detects it.
 const FEATURES: &[(&str, Needed)] = &[
     ("InPlacePodLevelResourcesVerticalScaling", |old, new| {
         old.spec().resources().map(Lens::tree) != new.spec().resources().map(Lens::tree)
@@ -35,7 +36,7 @@ impl AdmissionPlugin for NodeDeclaredFeatureValidator {
     }
 }
 
-/// The old and the new form of a pod on a node whose spec changes.
+/// The old and the new pod, if the request changes the spec of a scheduled pod.
 pub(super) fn changed_pod<'a>(
     admission: &'a AdmissionAttributes<'_>,
 ) -> Option<(&'a Pod, &'a Pod)> {
@@ -49,7 +50,7 @@ pub(super) fn changed_pod<'a>(
     (changes && new.is_scheduled()).then_some((old, new))
 }
 
-/// The node that the pod is on.
+/// The node that the pod is scheduled to.
 pub(super) fn node(admission: &AdmissionAttributes, pod: &Pod) -> Result<Value, Status> {
     let name = pod.spec().node_name();
     let kind = admission.registry.kind("", "nodes")?;
@@ -84,7 +85,7 @@ fn needed(old: &Pod, new: &Pod) -> Vec<&'static str> {
     FEATURES.iter().filter(|(_, needed)| needed(old, new)).map(|(name, _)| *name).collect()
 }
 
-/// Whether a volume in memory gets another size.
+/// Whether the size of a memory-backed emptyDir changes.
 fn memory_changes(old: &Pod, new: &Pod) -> bool {
     let (old, new) = (old.spec().volumes(), new.spec().volumes());
     let size = |tree: &Value| -> Option<Quantity> {
@@ -122,7 +123,7 @@ mod tests {
         let old = spec("1", "1Gi", "2");
         for (new, wanted) in [
             (spec("1", "1Gi", "2"), None),
-            (spec("1", "1024Mi", "2"), None), // another way to say it
+            (spec("1", "1024Mi", "2"), None), // the same amount in another notation
             (spec("2", "1Gi", "2"), Some("InPlacePodVerticalScalingInitContainers")),
             (spec("1", "2Gi", "2"), Some("InPlacePodVerticalScalingMemoryBackedVolumes")),
             (spec("1", "1Gi", "3"), Some("InPlacePodLevelResourcesVerticalScaling")),

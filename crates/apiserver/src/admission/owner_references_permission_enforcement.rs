@@ -1,5 +1,6 @@
-//! OwnerReferencesPermissionEnforcement: who makes an object depend on another must be
-//! allowed to delete the one, and to hold back the deletion of the other.
+//! The OwnerReferencesPermissionEnforcement admission plugin: to add an owner reference, a user
+//! must be allowed to delete the object; to set `blockOwnerDeletion`, to update the owner's
+//! finalizers.
 
 use object::{Object, OwnerReference, Status, View};
 use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Attributes, Operation};
@@ -48,7 +49,7 @@ impl OwnerReferencesPermissionEnforcement {
             is_resource: true,
             ..Attributes::default()
         };
-        // Who makes an object could as well not make it.
+        // On create, no permission to delete is needed.
         let makes = admission.operation == Operation::Create;
         if !makes && !self.rights.is_allowed(admission.user, &wanted).await {
             return Err(admission

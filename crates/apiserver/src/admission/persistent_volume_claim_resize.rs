@@ -1,4 +1,5 @@
-//! PersistentVolumeClaimResize: a claim grows only where its class can grow volumes.
+//! The PersistentVolumeClaimResize admission plugin: a claim may grow only if its StorageClass has
+//! `allowVolumeExpansion`.
 
 use api::{core::PersistentVolumeClaim, storage::StorageClass};
 use object::{Quantity, Status, View};
@@ -52,7 +53,7 @@ fn decide(admission: &AdmissionAttributes) -> Result<(), Status> {
     ))
 }
 
-/// The class of a claim, by annotation or field.
+/// The StorageClass of a claim, from the annotation or the field.
 fn class(claim: &PersistentVolumeClaim) -> String {
     let annotated = claim.metadata().annotations().get("volume.beta.kubernetes.io/storage-class");
     annotated.or(claim.spec().storage_class_name()).unwrap_or_default().to_owned()

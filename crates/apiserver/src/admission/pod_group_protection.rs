@@ -1,4 +1,5 @@
-//! PodGroupProtection: a new group of pods stays until no pod needs it any more.
+//! The PodGroupProtection admission plugin: adds a finalizer to a new PodGroup, which keeps it
+//! until no pod uses it.
 
 use object::Object;
 use ref_cast::RefCast;

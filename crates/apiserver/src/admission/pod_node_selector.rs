@@ -1,4 +1,4 @@
-//! PodNodeSelector: the pods of a namespace go where the namespace says.
+//! The PodNodeSelector admission plugin: adds the node selector of the namespace to its pods.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,8 @@ use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation};
 
 const ANNOTATION: &str = "scheduler.alpha.kubernetes.io/node-selector";
 
-/// What namespaces that say nothing get, and what others may ask for at most.
+/// The node selector of namespaces without the annotation, and the labels that each namespace may
+/// select by.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PodNodeSelector {
     cluster_default: String,
@@ -17,7 +18,7 @@ pub(super) struct PodNodeSelector {
 }
 
 impl PodNodeSelector {
-    /// From `podNodeSelectorPluginConfig` of the plugin's configuration.
+    /// Reads `podNodeSelectorPluginConfig` of the plugin's configuration.
     pub(super) fn new(config: &Value) -> Self {
         let config = config.get("podNodeSelectorPluginConfig");
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -101,7 +102,7 @@ impl PodNodeSelector {
     }
 }
 
-/// `a=b,c=d`.
+/// Parses a selector of the form `a=b,c=d`.
 fn labels(text: &str) -> Result<BTreeMap<String, String>, String> {
     let mut all = BTreeMap::new();
     for pair in text.split(',').filter(|_| !text.is_empty()) {

@@ -1,8 +1,8 @@
-//! What of the API a pod makes use of: a mirror pod uses nothing.
+//! The API objects that a pod refers to. A mirror pod may refer to none.
 
 use object::Value;
 
-/// Volumes that need nothing but the node, or their own servers.
+/// Volume types that refer to no API object except Secrets, which `uses_secrets` checks.
 const LOCAL: &[&str] = &[
     "awsElasticBlockStore",
     "azureDisk",
@@ -28,7 +28,7 @@ const LOCAL: &[&str] = &[
     "vsphereVolume",
 ];
 
-/// Volumes that need something of the API, and what.
+/// Volume types that refer to an API object, and the text that names it.
 const VOLUMES: &[(&str, &str)] = &[
     ("configMap", "configmaps (via configmap volumes)"),
     ("secret", "secrets (via secret volumes)"),
@@ -39,7 +39,7 @@ const VOLUMES: &[(&str, &str)] = &[
     ("azureFile", "secrets (via azureFile volumes)"),
 ];
 
-/// The same for what is put together in one volume.
+/// Sources of projected volumes that refer to an API object, and the text that names it.
 const SOURCES: &[(&str, &str)] = &[
     ("configMap", "configmaps (via projected volumes)"),
     ("secret", "secrets (via projected volumes)"),
@@ -48,7 +48,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("podCertificate", "podcertificates"),
 ];
 
-/// The first kind of object that a pod refers to; an error if that cannot be told.
+/// The first kind of API object that the pod refers to; an error if a volume has an unknown type.
 pub(super) fn first_api_reference(pod: &Value) -> Result<Option<&'static str>, String> {
     let spec = pod.get("spec");
     if names(spec.get("serviceAccountName")) {
@@ -98,7 +98,8 @@ fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
     lists.into_iter().flat_map(|list| spec.get(list).items())
 }
 
-/// Whether a variable of a container is read from an object.
+/// Whether an environment variable of a container comes from such an object (`envFrom` or
+/// `valueFrom`).
 fn reads(spec: &Value, whole: &str, key: &str) -> bool {
     containers(spec).any(|container| {
         let all = container.get("envFrom").items().iter().map(|from| from.get(whole));
@@ -107,6 +108,7 @@ fn reads(spec: &Value, whole: &str, key: &str) -> bool {
     })
 }
 
+/// Whether the pod refers to a Secret.
 pub(super) fn uses_secrets(spec: &Value) -> bool {
     const REFERENCES: &[&str] =
         &["cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", "storageos"];

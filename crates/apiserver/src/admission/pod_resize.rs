@@ -1,4 +1,5 @@
-//! PodResizeValidator: what a pod on a node may grow to is what the node has.
+//! The PodResizeValidator admission plugin: rejects a resize of a running pod beyond the node's
+//! allocatable resources.
 
 use api::core::{Node, Pod};
 use object::{Object, Status, StatusCause, StatusDetails, View};
@@ -43,7 +44,7 @@ fn check(admission: &AdmissionAttributes) -> Result<(), Status> {
     }
 }
 
-/// What of the pod's requests the node has not got at all.
+/// The message for the requests that exceed the node's allocatable resources; `None` if none does.
 fn too_much(pod: &Pod, node: &Node) -> Option<String> {
     let (requests, has) = (pod.requests(), node.status().allocatable());
     let of = |name: &str| {

@@ -1,4 +1,5 @@
-//! PodTolerationRestriction: the pods of a namespace tolerate what it says, and no more.
+//! The PodTolerationRestriction admission plugin: adds the default tolerations of a namespace to
+//! its pods, and rejects those that are not on its whitelist.
 
 use anyhow::{Result as Configured, ensure};
 use api::core::{Pod, Toleration};
@@ -13,7 +14,7 @@ const DEFAULT: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";
 const ALLOWED: &str = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
 const VERSION: &str = "podtolerationrestriction.admission.k8s.io/v1alpha1";
 
-/// What holds where namespaces say nothing.
+/// The tolerations for namespaces without the annotations.
 #[derive(Debug, Default)]
 pub(super) struct PodTolerationRestriction {
     default: Vec<Toleration>,
@@ -21,7 +22,7 @@ pub(super) struct PodTolerationRestriction {
 }
 
 impl PodTolerationRestriction {
-    /// From the plugin's configuration, if it has one.
+    /// Reads the plugin's configuration, if it has one.
     pub(super) fn new(config: &Value) -> Configured<Self> {
         if config.is_null() {
             return Ok(Self::default());
@@ -97,7 +98,7 @@ fn applies(admission: &AdmissionAttributes) -> bool {
         && admission.is_resource("", "pods")
 }
 
-/// The tolerations that a namespace names in an annotation; `None`: it has none.
+/// The tolerations in an annotation of the namespace; `None` if it lacks the annotation.
 fn named(
     admission: &AdmissionAttributes,
     annotation: &str,

@@ -1,4 +1,5 @@
-//! PodTopologyLabels: a pod says where its node is.
+//! The PodTopologyLabels admission plugin: copies the region and zone labels of the node to the pod
+//! when it is bound.
 
 use api::core::{Binding, Pod};
 use object::{Object, View};
@@ -26,7 +27,7 @@ impl AdmissionPlugin for PodTopologyLabels {
     }
 }
 
-/// A node that is not known yet says nothing.
+/// Copies the labels; does nothing if the node does not exist.
 fn copy(admission: &mut AdmissionAttributes) {
     let names = &admission.served.definition.names;
     let pods = names.group.is_empty() && names.plural == "pods";

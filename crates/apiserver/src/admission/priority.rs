@@ -1,4 +1,5 @@
-//! Priority: the class of a pod, or of a group of pods, becomes a number.
+//! The Priority admission plugin: resolves the PriorityClass of a pod or pod group to its priority
+//! value and preemption policy.
 
 use api::{core::Pod, scheduling::PriorityClass};
 use object::{Status, View};
@@ -51,7 +52,7 @@ impl Priority {
     }
 }
 
-/// A group has a class and a number in its spec, of whichever kind it is.
+/// Sets the priority of a pod group; `what` is its kind, for messages.
 fn mutate_group(
     admission: &mut AdmissionAttributes,
     what: &str,
@@ -89,7 +90,7 @@ fn other_policy(asked: &str, place: &str, policy: &str) -> String {
     )
 }
 
-/// The class of this name, or the default one: its name, its number, its policy.
+/// The PriorityClass of this name, or the default one: name, value and preemption policy.
 fn class_of(admission: &AdmissionAttributes, name: &str) -> Result<(String, i32, String), Status> {
     if name.is_empty() {
         return Ok(default_class(admission));
@@ -102,7 +103,7 @@ fn class_of(admission: &AdmissionAttributes, name: &str) -> Result<(String, i32,
     Ok((name.to_owned(), class.value(), policy_of(class)))
 }
 
-/// What a pod was given stays, where an update says nothing of it.
+/// Keeps the old priority and preemption policy if an update leaves them out.
 fn keep_priority(admission: &mut AdmissionAttributes) {
     let Some(old) = admission.old.map(|old| Pod::view(old).spec()) else { return };
     let spec = Pod::view(&admission.object).spec();
@@ -136,7 +137,8 @@ fn mutate_pod(admission: &mut AdmissionAttributes) -> Result<(), Status> {
     Ok(())
 }
 
-/// The class that pods without one have; with none, 0.
+/// The global default PriorityClass, of several the one with the lowest value; without any,
+/// priority 0.
 fn default_class(admission: &AdmissionAttributes) -> (String, i32, String) {
     let none = (String::new(), 0, PREEMPTS.to_owned());
     let Ok(kind) = admission.registry.kind("scheduling.k8s.io", "priorityclasses") else {

@@ -1,4 +1,5 @@
-//! Nobody gives rights that they do not have, unless they may `escalate` or `bind`.
+//! RBAC escalation check: a user may only grant permissions that they have, unless they have the
+//! verb `escalate` on the role or `bind` on the referenced role.
 
 use api::rbac::{PolicyRule, RoleRef};
 use object::{List, Status, Value, View};
@@ -11,7 +12,7 @@ use crate::authz::{Rbac, go_quoted_list, uncovered_rules};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// The last of those who may change a role: what is given is looked at before it is checked.
+/// Runs as the last mutating plugin, so that escalation is checked before the role is validated.
 #[derive(Debug)]
 pub(super) struct EscalationCheck {
     pub(super) rbac: Rbac,
@@ -52,7 +53,7 @@ impl EscalationCheck {
         self.check(admission, &rules.iter().cloned().collect::<Vec<_>>())?;
         let gathers = |object: &Value| !object.get("aggregationRule").is_null();
         if gathers(&admission.object) || admission.old.is_some_and(gathers) {
-            // It can gather anything.
+            // An aggregated role may collect any rule.
             let all = ["*"];
             let rules = [
                 PolicyRule::new().with_verbs(all).with_api_groups(all).with_resources(all),
@@ -82,7 +83,7 @@ impl EscalationCheck {
         self.check(admission, &rules)
     }
 
-    /// Whether somebody may do it without having what is given.
+    /// Whether RBAC allows the user the verb `escalate` or `bind` on the role.
     async fn may(&self, admission: &AdmissionAttributes<'_>, verb: &str, of: (&str, &str)) -> bool {
         let wanted = Attributes {
             verb: verb.into(),
@@ -117,7 +118,7 @@ impl EscalationCheck {
     }
 }
 
-/// Whether an update changes nothing but who holds the object back.
+/// Whether an update changes only finalizers and owner references.
 fn changes_only_finalizers(old: &Value, new: &Value) -> bool {
     let rest = |object: &Value| {
         let mut object = object.clone();

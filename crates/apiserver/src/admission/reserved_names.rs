@@ -1,4 +1,5 @@
-//! Names that only policies and hooks of files have.
+//! Admission plugin that reserves the name suffix `.static.k8s.io` for policies and webhook
+//! configurations from files.
 
 use object::{Object, Status, View};
 use schema::{ErrorList, FeatureGates, FieldPath};

@@ -1,7 +1,7 @@
-//! Who may write what of a ResourceClaim's status: who binds claims writes the allocation and
-//! for whom it is, each driver the state of its own devices. Beside the right to the status
-//! itself, upstream asks for rights to `resourceclaims/binding` and `resourceclaims/driver`,
-//! which are no subresources that anybody could call.
+//! Fine-grained authorization of ResourceClaim status updates: the scheduler writes the allocation
+//! and `reservedFor`, each driver the status of its own devices. In addition to
+//! `resourceclaims/status`, upstream requires permission on `resourceclaims/binding` and
+//! `resourceclaims/driver`, which exist for authorization only and are not served.
 
 use std::collections::BTreeSet;
 
@@ -71,7 +71,7 @@ impl ResourceClaimStatus {
         }
     }
 
-    /// Whether the caller has one of these rights.
+    /// Whether the user is authorized for one of these verbs.
     async fn may(
         &self,
         admission: &AdmissionAttributes<'_>,
@@ -99,7 +99,8 @@ impl ResourceClaimStatus {
     }
 }
 
-/// A driver's own pod on the node of the allocation needs less of a right than one elsewhere.
+/// The verbs that permit a driver's update. The driver's pod on the node of the allocation may also
+/// use the `associated-node:` verbs; any other user needs an `arbitrary-node:` verb.
 fn driver_verbs(user: &UserInfo, allocation: &Value) -> &'static [&'static str] {
     const BOTH: &[&str] = &[
         "associated-node:update",
@@ -118,7 +119,7 @@ fn driver_verbs(user: &UserInfo, allocation: &Value) -> &'static [&'static str] 
     }
 }
 
-/// The only node that an allocation can be used on.
+/// The only node on which an allocation can be used; `None` if it is not bound to one node by name.
 fn allocated_node(allocation: &Value) -> Option<&str> {
     let [term] = allocation.get("nodeSelector").get("nodeSelectorTerms").items() else {
         return None;
@@ -131,7 +132,7 @@ fn allocated_node(allocation: &Value) -> Option<&str> {
     node.as_str().filter(|node| by_name && !node.is_empty())
 }
 
-/// The drivers of devices whose state comes, goes or changes.
+/// The drivers of devices whose status is added, removed or changed.
 fn changed_drivers<'a>(old: &'a Value, new: &'a Value) -> BTreeSet<&'a str> {
     let key = |device: &'a Value| {
         ["driver", "pool", "device", "shareID"].map(|name| device.get(name).as_str())

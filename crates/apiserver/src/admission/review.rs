@@ -1,9 +1,9 @@
-//! What an AdmissionReview says of a request, for webhooks and for expressions.
+//! The `request` of an AdmissionReview, for webhooks and for CEL expressions.
 
 use object::{Object, Text, Value, View};
 use server::{AdmissionAttributes, Operation, ServedResource, UserInfo};
 
-/// The request; `shown` gives its objects as they are looked at, in the version `seen`.
+/// Builds the request in the version `seen`; `shown` converts its objects to that version.
 pub(super) fn request(
     admission: &AdmissionAttributes<'_>,
     seen: &ServedResource,
@@ -42,7 +42,7 @@ pub(super) fn request(
     request
 }
 
-/// How the write is meant.
+/// The options of the operation, such as CreateOptions.
 fn options(admission: &AdmissionAttributes<'_>) -> Value {
     let kind = match admission.operation {
         Operation::Create => "CreateOptions",
@@ -78,7 +78,7 @@ fn options(admission: &AdmissionAttributes<'_>) -> Value {
     options
 }
 
-/// The kind of the object: that of the resource, or what a part of it takes.
+/// The kind of the object: that of the resource, or that of a subresource's body.
 fn kind(served: &ServedResource, object: &Value) -> Value {
     let (names, view) = (&served.definition.names, Object::view(object));
     let (group, version) = match view.api_version().split_once('/') {

@@ -1,4 +1,5 @@
-//! RuntimeClass: pods get the overhead of their runtime, and go where it is.
+//! The RuntimeClass admission plugin: sets a pod's overhead, node selector and tolerations from its
+//! RuntimeClass.
 
 use api::{core::Pod, node::RuntimeClass as Class};
 use object::{Status, Value, View};
@@ -28,7 +29,7 @@ impl AdmissionPlugin for RuntimeClass {
 
 const OTHER: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
 
-/// The class of a new pod, if it names one.
+/// The RuntimeClass of a new pod, if it names one.
 fn class(admission: &AdmissionAttributes) -> Result<Option<Class>, Status> {
     if !admission.is_resource("", "pods") || admission.operation != Operation::Create {
         return Ok(None);

@@ -1,4 +1,5 @@
-//! StorageObjectInUseProtection: volumes and claims stay while somebody uses them.
+//! The StorageObjectInUseProtection admission plugin: adds the finalizers that keep volumes and
+//! claims while they are in use.
 
 use object::Object;
 use ref_cast::RefCast;

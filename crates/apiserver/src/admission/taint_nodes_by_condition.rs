@@ -1,4 +1,5 @@
-//! TaintNodesByCondition: a new node takes no pods before it is known to be ready.
+//! The TaintNodesByCondition admission plugin: taints a new node as not ready, so that no pod is
+//! scheduled to it before it is.
 
 use api::core::{Node, Taint};
 use object::View;

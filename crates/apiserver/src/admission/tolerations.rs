@@ -1,9 +1,9 @@
-//! Lists of tolerations: what covers what, and how two become one.
+//! Comparing and merging lists of tolerations.
 
 use api::core::Toleration;
 use object::{Lens, List};
 
-/// Puts the second list behind the first; what another one covers is left out.
+/// Appends the second list to the first, without the tolerations that another one covers.
 pub(super) fn merged(first: &List<Toleration>, second: &[Toleration]) -> List<Toleration> {
     let all: Vec<&Toleration> = first.iter().chain(second).collect();
     let mut merged: Vec<&Toleration> = Vec::new();
@@ -19,7 +19,7 @@ pub(super) fn merged(first: &List<Toleration>, second: &[Toleration]) -> List<To
     merged.into_iter().cloned().collect()
 }
 
-/// Whether what the other tolerates is tolerated already.
+/// Whether `own` tolerates everything that `other` does.
 pub(super) fn is_superset(own: &Toleration, other: &Toleration) -> bool {
     if own.tree() == other.tree() {
         return true;

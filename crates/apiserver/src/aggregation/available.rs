@@ -45,7 +45,7 @@ pub(crate) async fn run(aggregation: Arc<ApiAggregator>) {
     }
 }
 
-/// Checks all of them concurrently: one that does not answer delays no other.
+/// Checks all servers concurrently, so that one that does not respond delays no other.
 async fn check_all(aggregation: &ApiAggregator, services: Vec<APIService>) {
     let checks = services.into_iter().map(|service| async move {
         let checked = async {
@@ -136,8 +136,8 @@ impl ApiAggregator {
         }
     }
 
-    /// The documents of a version, where its server has any: asked for again only when they
-    /// have changed.
+    /// The OpenAPI documents of a version, if its server has any; fetched again only when they have
+    /// changed.
     async fn describe(
         &self,
         remote: &WebhookClient,
@@ -174,7 +174,7 @@ impl ApiAggregator {
     }
 }
 
-/// This server itself asks, as somebody who may read what is served.
+/// The identity that this server presents when it checks an aggregated server.
 fn aggregator_identity_headers() -> http::HeaderMap {
     let mut headers = http::HeaderMap::new();
     headers.insert("x-remote-user", http::HeaderValue::from_static("system:kube-aggregator"));

@@ -1,5 +1,5 @@
-//! Each version that this server serves itself has an APIService too, so that all
-//! versions are found in one place.
+//! The local APIServices: every group version that this server serves itself has one, so that
+//! clients find all versions in one list.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::GROUP;
 
 const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 
-/// How groups are ordered, as upstream orders them.
+/// `groupPriorityMinimum` of the built-in groups, as upstream sets it.
 const PRIORITIES: &[(&str, i32)] = &[
     ("", 18_000),
     ("apps", 17_800),
@@ -35,7 +35,7 @@ const PRIORITIES: &[(&str, i32)] = &[
     ("internal.apiserver.k8s.io", 16_000),
 ];
 
-/// Makes what is missing and removes what is served no more.
+/// Creates the missing local APIServices, and deletes those whose version is no longer served.
 pub(super) async fn reconcile(registry: &Registry) -> Result<(), Status> {
     let kind = registry.kind(GROUP, "apiservices")?;
     let own = UserInfo::new("system:apiserver", &["system:masters"]);
@@ -95,7 +95,7 @@ fn service(group: &str, version: &str) -> Value {
     service
 }
 
-/// Versions that are finished come before those that are not.
+/// `versionPriority`: stable versions come before beta and alpha ones.
 fn priority(group: &str, version: &str) -> i32 {
     match (group, version) {
         ("", _) => 1,

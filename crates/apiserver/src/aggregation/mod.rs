@@ -1,5 +1,6 @@
-//! APIServices: groups that others serve. Requests are passed on with the caller's name,
-//! and it is kept track of who answers.
+//! The API aggregation layer: APIServices register group versions that other servers serve.
+//! Requests are proxied with the caller's identity in headers, and the Available condition is kept
+//! up to date.
 
 mod available;
 mod local_api_services;
@@ -28,32 +29,33 @@ use crate::{client_config::resolve_service, egress::EgressSelector};
 
 const GROUP: &str = "apiregistration.k8s.io";
 
+/// Proxies requests to aggregated servers, and caches their discovery and OpenAPI documents.
 #[derive(Debug)]
 pub(crate) struct ApiAggregator {
     registry: Arc<Registry>,
-    /// What this server shows to those behind it.
+    /// The client certificate and key that this server presents to aggregated servers.
     pair: (Pem, Pem),
-    /// Whether they may not send callers elsewhere.
+    /// Whether redirects from an aggregated server are rejected.
     reject_redirects: bool,
-    /// Who stands between.
+    /// The proxy between this server and the aggregated ones, if one is configured.
     egress: EgressSelector,
-    /// What they serve, by group and version.
+    /// Discovery and OpenAPI documents, by group and version.
     known: Mutex<BTreeMap<(String, String), RemoteVersion>>,
-    /// How often documents have changed.
+    /// How often OpenAPI documents have changed.
     edition: AtomicU64,
 }
 
-/// What another server says of a version that it serves.
+/// The documents of one version of an aggregated server.
 #[derive(Clone, Debug)]
 struct RemoteVersion {
     resources: Value,
     described: Option<RemoteOpenApi>,
 }
 
-/// Its documents.
+/// The OpenAPI documents of one version.
 #[derive(Clone, Debug)]
 struct RemoteOpenApi {
-    /// Where the newer one is; it names the content.
+    /// Path of the v3 document, which contains a hash of its content.
     url: String,
     v2: Arc<Value>,
     v3: bytes::Bytes,
@@ -91,7 +93,7 @@ impl ApiAggregator {
         }
     }
 
-    /// The services that stand for a version, those of others only.
+    /// The APIServices that name a Service, that is, the remote ones.
     fn remote(&self) -> Vec<APIService> {
         let Ok(kind) = self.registry.kind(GROUP, "apiservices") else { return Vec::new() };
         let all = self.registry.list(&kind, &Selection::default(), &ListOptions::default());
@@ -107,7 +109,7 @@ impl ApiAggregator {
         service.spec().service().is_some().then(|| service.clone())
     }
 
-    /// Where a service is reached, and by which name.
+    /// The connector to the Service of an APIService, and the host name to send.
     fn resolve(&self, service: &APIService) -> Result<(TcpConnector, String), String> {
         let spec = service.spec();
         let target = spec.service().ok_or("no service is named")?;
@@ -141,13 +143,13 @@ impl ApiAggregator {
         }
     }
 
-    /// The documents as they were last time.
+    /// The OpenAPI documents as of the last check.
     fn described(&self, group: &str, version: &str) -> Option<RemoteOpenApi> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(&(group.to_owned(), version.to_owned()))?.described.clone()
     }
 
-    /// Forgets versions that nobody stands for any more.
+    /// Drops the versions that no APIService registers any more.
     fn forget(&self, services: &[APIService]) {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let stands = |(group, version): &(String, String)| {
@@ -201,8 +203,9 @@ impl ApiAggregator {
     }
 }
 
-/// Says in headers who calls; what the caller said there is not believed. Whoever cannot be
-/// named is not passed on: without a name, this server itself would seem to call.
+/// Sets the `X-Remote-*` headers to the caller's identity, and removes those that the caller sent.
+/// Fails if the identity cannot be a header: without one, the request would seem to come from this
+/// server itself.
 fn set_identity_headers(headers: &mut HeaderMap, user: &UserInfo) -> Result<(), http::Error> {
     let own: Vec<HeaderName> =
         headers.keys().filter(|name| name.as_str().starts_with("x-remote-")).cloned().collect();

@@ -7,7 +7,7 @@ use object::Value;
 
 /// Maximum number of resources in one version; further ones are left out.
 const MOST: usize = 2_000;
-/// Names and words that are longer are left out.
+/// Maximum length of a name; longer ones are left out.
 const LONGEST: usize = 253;
 
 /// The `APIResourceList` of a version with known and valid fields only.
@@ -44,7 +44,7 @@ fn resource(said: &Value) -> Option<Value> {
     Some(entry)
 }
 
-/// A text without control characters, which a terminal would interpret.
+/// The text, unless it is too long or has control characters, which a terminal would interpret.
 fn word(value: &Value) -> Option<&str> {
     let text = value.as_str().filter(|text| text.len() <= LONGEST)?;
     (!text.chars().any(char::is_control)).then_some(text)

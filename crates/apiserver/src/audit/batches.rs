@@ -1,5 +1,5 @@
-//! Events that go away several at a time: gathered until there are enough or until they have
-//! waited long enough, and not too often.
+//! Batching of audit events: a batch is complete when it is full or has waited long enough, and the
+//! rate of batches is limited.
 
 use std::time::Duration;
 
@@ -9,25 +9,25 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-/// When a batch goes: when it is full, or when it has waited long enough.
+/// The limits of a batch, and of the queue before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Batching {
     pub(crate) max_size: usize,
     pub(crate) wait: Duration,
-    /// So many wait; more are lost.
+    /// Capacity of the queue; further events are dropped.
     pub(crate) buffer_size: usize,
-    /// How large it may be, in bytes.
+    /// Maximum size of a batch, in bytes.
     pub(crate) largest: Option<usize>,
-    /// How many a second, and how many at once after a pause.
+    /// Batches per second, and the burst.
     pub(crate) pace: Option<(f32, u32)>,
 }
 
-/// Gathers what comes.
+/// Receives events, and groups them into batches.
 #[derive(Debug)]
 pub(super) struct BatchReceiver {
     batching: Batching,
     queue: mpsc::Receiver<Value>,
-    /// What did not fit into the last batch.
+    /// The event that did not fit into the last batch.
     left: Option<Value>,
     pace: Option<Throttle>,
 }
@@ -39,7 +39,7 @@ impl BatchReceiver {
         (sender, Self { batching, queue, left: None, pace })
     }
 
-    /// The next batch; `None` when no more come.
+    /// The next batch; `None` when the queue is closed.
     pub(super) async fn next(&mut self) -> Option<Vec<Value>> {
         let first = match self.left.take() {
             Some(left) => left,
@@ -70,7 +70,7 @@ impl BatchReceiver {
         Some(batch)
     }
 
-    /// All that is there, without waiting.
+    /// All queued events, without waiting.
     pub(super) fn rest(&mut self) -> Vec<Value> {
         let mut rest: Vec<Value> = self.left.take().into_iter().collect();
         while let Ok(event) = self.queue.try_recv() {
@@ -84,12 +84,12 @@ impl BatchReceiver {
     }
 }
 
-/// Lets through so many a second.
+/// Rate limit of batches.
 #[derive(Debug)]
 struct Throttle {
     each: Duration,
     burst: u32,
-    /// When there will be room again, if nothing comes until then.
+    /// When the whole burst is available again, if no batch is sent until then.
     full: Instant,
 }
 
@@ -99,7 +99,7 @@ impl Throttle {
         Self { each, burst: burst.max(1), full: Instant::now() }
     }
 
-    /// When the next may go.
+    /// When the next batch may be sent.
     fn next(&mut self, now: Instant) -> Instant {
         let room = self.each * (self.burst - 1);
         let at = (self.full.max(now)).checked_sub(room).map_or(now, |at| at.max(now));

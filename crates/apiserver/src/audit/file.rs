@@ -1,4 +1,4 @@
-//! `--audit-log-path`: a line for each event, in files that do not grow for ever.
+//! `--audit-log-path`: the audit log file, with one line per event, and its rotation.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -15,22 +15,23 @@ use tracing::error;
 
 use super::AuditSink;
 
-/// When a file is put aside, and how long it is kept there; 0: for ever.
+/// When the log file is rotated, and how many backups are kept for how long; 0 means no limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rotation {
     pub(crate) megabytes: u64,
     pub(crate) backups: usize,
     pub(crate) days: u64,
-    /// Whether what is put aside is compressed.
+    /// Whether backups are compressed.
     pub(crate) compress: bool,
 }
 
+/// The audit log file.
 #[derive(Debug)]
 pub(crate) struct LogFile {
-    /// `-`: standard output.
+    /// `-` means standard output.
     path: PathBuf,
     rotation: Rotation,
-    /// Whether events are lines of text.
+    /// Whether events are in the legacy text format instead of JSON.
     legacy: bool,
     open: Mutex<Option<(File, u64)>>,
 }
@@ -65,7 +66,8 @@ impl LogFile {
         Ok(())
     }
 
-    /// `audit-2026-01-02T03-04-05.678.log`, as others name them.
+    /// The name of a backup, such as `audit-2026-01-02T03-04-05.678.log`, which is lumberjack's
+    /// format.
     fn backup_name(&self) -> PathBuf {
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let now = object::MicroTime::format(object::Clock::now_micros(&object::SystemClock));
@@ -77,7 +79,7 @@ impl LogFile {
         self.path.with_file_name(name)
     }
 
-    /// Removes what is too old or too much.
+    /// Deletes backups that are too old or too many.
     fn clean(&self) {
         let Some(folder) = self.path.parent() else { return };
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -103,7 +105,7 @@ impl LogFile {
     }
 }
 
-/// The same, smaller, under a longer name.
+/// Replaces a file by its gzip-compressed copy, with the suffix `.gz`.
 fn compress(path: &Path) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".gz");

@@ -1,8 +1,8 @@
-//! An event as a line of text, for those who have always read it so.
+//! The `legacy` format of audit events: one line of text each.
 
 use object::{Text, Value};
 
-/// The line, without its end.
+/// Formats an event, without the newline.
 pub(super) fn line(event: &Value) -> String {
     let text = |tree: &Value, name: &str| {
         Text::from(tree.get(name).as_str().filter(|text| !text.is_empty()).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! Audit: a policy says how much of which request is told, a file and a webhook keep it.
+//! Auditing: a policy sets the level of each request; a log file and a webhook receive the events.
 
 mod batches;
 mod file;
@@ -33,18 +33,20 @@ pub(crate) use self::{
     webhook::{AuditWebhook, Sender},
 };
 
-/// Somebody who keeps events.
+/// A destination of audit events.
 pub(crate) trait AuditSink: std::fmt::Debug + Send + Sync {
-    /// What metrics call it.
+    /// The name that metrics use as the `plugin` label.
     fn name(&self) -> &'static str;
-    /// Whether the event is kept, or will be, as far as is known.
+    /// Writes or queues the event; returns false if it was dropped.
     fn write(&self, event: &Value) -> bool;
 }
 
+/// The audit backend: applies the policy, and passes events on to all sinks.
 #[derive(Debug)]
 pub(crate) struct Auditor {
     policy: Policy,
-    /// Who keeps events, and whether what one of them cannot keep must not happen.
+    /// The sinks, each with whether a request must fail if the sink drops its event
+    /// (`blocking-strict`).
     sinks: Vec<(Arc<dyn AuditSink>, bool)>,
     events: AtomicU64,
     levels: CounterVec,

@@ -1,4 +1,4 @@
-//! The policy: the first rule that matches a request says how much is told of it.
+//! The audit policy: the first rule that matches a request sets its level.
 
 use std::{fs, path::Path};
 
@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use object::{Value, yaml::from_yaml};
 use server::{AuditLevel, AuditStage, RequestInfo, UserInfo};
 
+/// A decoded audit policy.
 #[derive(Debug)]
 pub(crate) struct Policy {
     rules: Vec<Rule>,
@@ -13,6 +14,7 @@ pub(crate) struct Policy {
     omit_managers: bool,
 }
 
+/// One rule; `tree` has its match fields.
 #[derive(Debug)]
 struct Rule {
     level: AuditLevel,
@@ -68,12 +70,14 @@ impl Policy {
         self.rules.iter().find(|rule| matches(&rule.tree, user, info))
     }
 
+    /// The level of a request, and whether managedFields are omitted from its events.
     pub(crate) fn level(&self, user: &UserInfo, info: &RequestInfo) -> (AuditLevel, bool) {
         self.rule(user, info).map_or((AuditLevel::None, false), |rule| {
             (rule.level, rule.omit_managers.unwrap_or(self.omit_managers))
         })
     }
 
+    /// Whether the request has no event at this stage.
     pub(super) fn omits(&self, user: &UserInfo, info: &RequestInfo, stage: AuditStage) -> bool {
         self.omit_stages.contains(&stage)
             || self.rule(user, info).is_some_and(|rule| rule.omit_stages.contains(&stage))
@@ -87,14 +91,14 @@ fn stages(list: &Value) -> Result<Vec<AuditStage>> {
             "RequestReceived" => stages.push(AuditStage::RequestReceived),
             "ResponseStarted" => stages.push(AuditStage::ResponseStarted),
             "ResponseComplete" => stages.push(AuditStage::ResponseComplete),
-            "Panic" => {} // this server has none
+            "Panic" => {} // this server has no such stage
             other => bail!("omitStages: {other:?} is no stage"),
         }
     }
     Ok(stages)
 }
 
-/// Whether a rule is about this request. A list that is not there means anything.
+/// Whether a rule matches this request. An empty list matches everything.
 fn matches(rule: &Value, user: &UserInfo, info: &RequestInfo) -> bool {
     let any = |name: &str, is: &dyn Fn(&str) -> bool| {
         let list = rule.get(name).items();

@@ -1,4 +1,4 @@
-//! Events wait here for a file, so that requests do not.
+//! Buffering of audit events before a sink, so that requests do not wait for it.
 
 use std::sync::Arc;
 
@@ -8,12 +8,13 @@ use tracing::warn;
 
 use super::{AuditSink, Batching, batches::BatchReceiver};
 
+/// A sink that queues events; it drops them when the queue is full.
 #[derive(Debug)]
 pub(crate) struct BufferedSink {
     queue: mpsc::Sender<Value>,
 }
 
-/// What writes the events that wait, until the end.
+/// The task that writes queued events to the sink.
 #[derive(Debug)]
 pub(crate) struct BufferedWriter {
     to: Arc<dyn AuditSink>,
@@ -42,7 +43,7 @@ impl AuditSink for BufferedSink {
 }
 
 impl BufferedWriter {
-    /// Writes until `ended`, and then what is left.
+    /// Writes events until `ended` completes, and then those that are left in the queue.
     pub(crate) async fn run(mut self, ended: impl Future<Output = ()>) {
         tokio::pin!(ended);
         loop {
@@ -57,7 +58,7 @@ impl BufferedWriter {
             }
         }
         for event in self.batches.rest() {
-            let _ = self.to.write(&event); // what is lost, the file itself has told
+            let _ = self.to.write(&event); // the file logs what it drops
         }
     }
 }

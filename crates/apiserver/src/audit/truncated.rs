@@ -1,5 +1,5 @@
-//! Events that are too large lose the objects in them; those that are still too large are
-//! left out.
+//! Truncation of audit events: an event that is too large loses its request and response objects;
+//! one that is still too large is dropped.
 
 use std::sync::Arc;
 
@@ -8,10 +8,11 @@ use tracing::warn;
 
 use super::AuditSink;
 
+/// A sink that truncates events before it passes them on.
 #[derive(Debug)]
 pub(crate) struct TruncatingSink {
     pub(crate) to: Arc<dyn AuditSink>,
-    /// In bytes.
+    /// Maximum size of an event, in bytes.
     pub(crate) largest: usize,
 }
 

@@ -1,4 +1,4 @@
-//! `--audit-webhook-config-file`: events are sent to somebody else, many at a time.
+//! `--audit-webhook-config-file`: sends batches of audit events to a webhook.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,17 +13,18 @@ const WITHIN: Duration = Duration::from_secs(30);
 const TRIES: u32 = 5;
 const GROWS: f32 = 1.5;
 
+/// A sink that queues events for the webhook; it drops them when the queue is full.
 #[derive(Debug)]
 pub(crate) struct AuditWebhook {
     queue: mpsc::Sender<Value>,
 }
 
-/// What sends the events of the webhook, until there are no more.
+/// The task that sends the batches, until the queue is closed.
 #[derive(Debug)]
 pub(crate) struct Sender {
     remote: WebhookClient,
     batches: BatchReceiver,
-    /// How long it waits before it tries again, at first.
+    /// Initial back-off before a failed batch is sent again.
     backoff: Duration,
 }
 

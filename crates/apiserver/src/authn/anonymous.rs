@@ -1,11 +1,12 @@
-//! Callers that say nothing about themselves.
+//! The anonymous authenticator, for requests without credentials.
 
 use http::{header::AUTHORIZATION, request::Parts};
 use server::{AuthenticateFuture, Authenticator, Peer, UserInfo};
 
 use super::jwt::AnonymousConfig;
 
-/// The last authenticator: whoever shows nothing is nobody, where nobody is let in.
+/// The last authenticator: a request without credentials is `system:anonymous`, if anonymous
+/// requests are enabled for its path.
 #[derive(Debug)]
 pub(crate) struct Anonymous(pub(crate) AnonymousConfig);
 

@@ -1,4 +1,4 @@
-//! Bootstrap tokens: secrets in kube-system that let a new node in for a while.
+//! The bootstrap token authenticator: Secrets in kube-system with which new nodes join the cluster.
 
 use std::sync::{Arc, OnceLock};
 
@@ -47,14 +47,14 @@ impl BootstrapTokenAuthenticator {
     }
 }
 
-/// `abcdef.0123456789abcdef`.
+/// Splits a token of the form `abcdef.0123456789abcdef` into id and secret.
 fn parts(token: &str) -> Option<(&str, &str)> {
     let (id, secret) = token.split_once('.')?;
     let plain = |text: &str| text.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
     (id.len() == 6 && secret.len() == 16 && plain(id) && plain(secret)).then_some((id, secret))
 }
 
-/// Compares in a time that does not tell where they differ.
+/// Compares in constant time, so that the time does not reveal where they differ.
 fn same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }

@@ -1,4 +1,5 @@
-//! Client certificates: the common name is the user, organizations are groups.
+//! The client certificate authenticator: the common name is the user, the organizations are the
+//! groups.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -15,11 +16,11 @@ pub(crate) struct ClientCertAuthenticator {
     pub(crate) trust: Arc<Reloadable<ClientCaVerifier>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) left: Arc<CertExpirationMetrics>,
-    /// Whether a certificate may say the user's UID.
+    /// Whether the user's UID is read from the certificate.
     pub(crate) with_uid: bool,
 }
 
-/// How long certificates hold that clients show.
+/// Metric of the remaining lifetime of client certificates.
 #[derive(Debug)]
 pub(crate) struct CertExpirationMetrics(HistogramVec);
 
@@ -37,7 +38,7 @@ impl MetricsSource for CertExpirationMetrics {
     }
 }
 
-/// From half an hour to a year.
+/// Histogram buckets, from half an hour to a year.
 const SECONDS: &[f64] = &[
     0.0,
     1800.0,
@@ -60,9 +61,9 @@ impl Authenticator for ClientCertAuthenticator {
         Box::pin(async move {
             let Some(certificate) = &peer.certificate else { return Ok(None) };
             let identity = self.trust.current().identify(&peer.chain(), self.clock.now());
-            let Ok(identity) = identity else { return Ok(None) }; // a proxy's, perhaps
+            let Ok(identity) = identity else { return Ok(None) }; // perhaps that of a front proxy
             if identity.common_name.is_empty() {
-                return Ok(None); // of nobody, whatever the groups
+                return Ok(None); // a certificate without a name is nobody's
             }
             let uid = match &*identity.uids {
                 _ if !self.with_uid => "",
@@ -79,7 +80,7 @@ impl Authenticator for ClientCertAuthenticator {
             let id = digest(&SHA256, certificate).as_ref().iter().fold(
                 String::from("X509SHA256="),
                 |mut id, byte| {
-                    let _ = write!(id, "{byte:02x}"); // into memory
+                    let _ = write!(id, "{byte:02x}"); // writing to a String cannot fail
                     id
                 },
             );
@@ -95,7 +96,8 @@ mod tests {
 
     use super::*;
 
-    /// Jane's certificate, that of who has signed it, and that of whom the server trusts.
+    /// Jane's certificate, the intermediate CA that signed it, and the root CA that the server
+    /// trusts.
     const CHAIN: &[u8] = include_bytes!("testdata/chain.pem");
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! Who calls: certificates, tokens of every sort, passwords, proxies in front.
+//! Authentication: client certificates, tokens of all kinds, password files and front proxies.
 
 mod anonymous;
 mod bootstrap_token;
@@ -27,7 +27,7 @@ pub(crate) use self::{
 };
 pub use self::{jwt::OidcFlags, request_header::ProxyHeaders};
 
-/// The bearer token of a request.
+/// The bearer token in the Authorization header.
 fn bearer(request: &Parts) -> Option<&str> {
     let value = request.headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;

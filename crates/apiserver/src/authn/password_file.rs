@@ -11,7 +11,7 @@ use server::{AuthenticateFuture, Authenticator, Peer, UserInfo};
 
 use super::user_file;
 
-/// Users by name, each with the digest of the password.
+/// Users by name, each with the digest of their password.
 pub(crate) struct PasswordFile {
     users: HashMap<String, (Vec<u8>, UserInfo)>,
 }
@@ -44,7 +44,7 @@ impl Authenticator for PasswordFile {
     }
 }
 
-/// Name and password of a request.
+/// User name and password of HTTP basic authentication.
 fn basic(request: &Parts) -> Option<(String, String)> {
     let value = request.headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, text) = value.split_once(' ')?;

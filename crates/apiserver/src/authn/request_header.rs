@@ -1,5 +1,5 @@
-//! A proxy in front that has asked for the password already: it shows a certificate of
-//! its own, and says in headers who calls.
+//! The request header authenticator, for an authenticating front proxy: the proxy presents its own
+//! client certificate, and names the user in headers.
 
 use std::sync::Arc;
 
@@ -12,16 +12,17 @@ use server::{
 };
 use tracing::debug;
 
+/// Authenticates users by the headers of a front proxy.
 #[derive(Debug)]
 pub(crate) struct RequestHeader {
     pub(crate) trust: Arc<Reloadable<ClientCaVerifier>>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Common names that are believed; empty: any.
+    /// Common names of the proxies that are trusted; empty means any.
     pub(crate) allowed: Vec<String>,
     pub(crate) headers: ProxyHeaders,
 }
 
-/// In which headers a proxy says what.
+/// Names of the headers in which a proxy sends user, uid, groups and extra.
 #[derive(Clone, Debug)]
 pub struct ProxyHeaders {
     pub names: Vec<String>,
@@ -45,7 +46,8 @@ impl Authenticator for RequestHeader {
             if !self.allowed.is_empty() && !self.allowed.contains(&proxy.common_name) {
                 return Ok(None);
             }
-            // A proxy whose words cannot be read is not taken for who calls.
+            // Headers that cannot be decoded are an error: the proxy itself must not be taken for
+            // the user.
             user.map_err(|why| {
                 debug!(%why, proxy = proxy.common_name, "a proxy's user cannot be read");
                 Status::unauthorized()
@@ -55,7 +57,7 @@ impl Authenticator for RequestHeader {
 }
 
 impl ProxyHeaders {
-    /// Who calls, if a proxy says so. Whoever says something about a user must name one.
+    /// The user that the headers name. Headers about a user without a user name are an error.
     pub fn user(&self, headers: &HeaderMap) -> Result<Option<UserInfo>, Unusable> {
         let (name, named) = first(headers, &self.names)?;
         let (uid, _) = first(headers, &self.uids)?;
@@ -75,7 +77,7 @@ impl ProxyHeaders {
     }
 }
 
-/// The first value that is not empty, and whether any of the headers is there.
+/// The first value that is not empty, and whether any of the headers is present.
 fn first<'a>(headers: &'a HeaderMap, names: &[String]) -> Result<(&'a str, bool), Unusable> {
     let (mut found, mut any) = ("", false);
     for name in names {

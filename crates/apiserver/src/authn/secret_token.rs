@@ -1,5 +1,6 @@
-//! Tokens that live in secrets: they end with them, and when they were last used is kept, so
-//! that those that nobody uses can be removed.
+//! Legacy service account tokens, which are stored in Secrets: a token is valid as long as its
+//! Secret exists. The day of its last use is recorded as a label, so that unused tokens can be
+//! cleaned up.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,8 +14,8 @@ use tracing::warn;
 const USED: &str = "kubernetes.io/legacy-token-last-used";
 const INVALID: &str = "kubernetes.io/legacy-token-invalid-since";
 
-/// How often such tokens were used: at all, of secrets that somebody or the cluster has made,
-/// and though they were marked as invalid.
+/// How often legacy tokens were used: in total, of manually created and of auto-generated Secrets,
+/// and after they were marked invalid.
 #[derive(Debug, Default)]
 pub(crate) struct LegacyTokenMetrics {
     pub(super) all: AtomicU64,
@@ -24,7 +25,7 @@ pub(crate) struct LegacyTokenMetrics {
 }
 
 impl LegacyTokenMetrics {
-    /// Whether the secret that a token lives in is still there, holds it, and is not marked.
+    /// Checks that the Secret still exists, contains this token, and is not marked invalid.
     pub(super) async fn check(
         &self,
         registry: &Registry,
@@ -59,7 +60,7 @@ impl LegacyTokenMetrics {
     }
 }
 
-/// Whether a service account names a secret: those are what the cluster has made.
+/// Whether the service account lists the Secret, which means that it was auto-generated.
 fn is_named(registry: &Registry, (namespace, name): (&str, &str), secret: &str) -> bool {
     let kind = registry.kind("", "serviceaccounts");
     let account = kind.and_then(|kind| registry.get(&kind, namespace, name));
@@ -67,7 +68,8 @@ fn is_named(registry: &Registry, (namespace, name): (&str, &str), secret: &str) 
     account.is_ok_and(|account| account.object.get("secrets").items().iter().any(own))
 }
 
-/// Keeps the day, unless it is kept. Clocks of several servers may differ by a day.
+/// Records today as the day of the last use, unless it is already recorded. Another server's clock
+/// may be a day ahead.
 async fn note_use(registry: &Registry, secrets: &ServedResource, secret: &Value) {
     let day = |seconds: i64| Text::from(Time::format(seconds).get(..10).unwrap_or_default());
     let now = registry.clock().now();

@@ -1,4 +1,5 @@
-//! Tokens of service accounts. A token dies with what it is bound to.
+//! The service account token authenticator. A token is valid as long as the object that it is bound
+//! to exists.
 
 use std::{
     fmt::Write as _,
@@ -16,23 +17,24 @@ use server::{AuthenticateFuture, Authenticator, MetricsSource, Peer, Registry, U
 use super::secret_token::LegacyTokenMetrics;
 use crate::external_signer::ExternalSigner;
 
-/// So many seconds after the time at which something should be gone a token that is bound to it
-/// still counts, though it is there yet.
+/// How many seconds a token stays valid after the deletionTimestamp of the object that it is bound
+/// to, while the object still exists.
 const LEEWAY: i64 = 60;
 
+/// Authenticates bearer tokens of service accounts.
 #[derive(Debug)]
 pub(crate) struct ServiceAccountAuthenticator {
     pub(crate) verifier: TokenVerifier,
-    /// Whose keys count instead of the verifier's.
+    /// The external signer, whose keys are used instead of the verifier's.
     pub(crate) external: Option<Arc<ExternalSigner>>,
     pub(crate) registry: Arc<OnceLock<Arc<Registry>>>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Whether a token that lives in a secret ends with it.
+    /// Whether a legacy token is checked against its Secret (`--service-account-lookup`).
     pub(crate) lookup: bool,
     pub(crate) used: TokenMetrics,
 }
 
-/// How often tokens were used: at all, and after they should have been replaced.
+/// How often tokens were used: in total, and after they should have been refreshed.
 #[derive(Debug, Default)]
 pub(crate) struct TokenMetrics {
     valid: AtomicU64,
@@ -70,7 +72,7 @@ impl MetricsSource for ServiceAccountAuthenticator {
 }
 
 impl ServiceAccountAuthenticator {
-    /// The keys that others may check tokens with, and for how many seconds they may keep them.
+    /// The public keys for OIDC discovery, and for how many seconds clients may cache them.
     pub(crate) fn published_keys(&self) -> (Vec<PublicKey>, u64) {
         match &self.external {
             Some(external) => external.published_keys(),
@@ -78,12 +80,13 @@ impl ServiceAccountAuthenticator {
         }
     }
 
-    /// Whom tokens are for that are shown to this server.
+    /// The audiences of this server.
     pub(crate) fn audiences(&self) -> &[String] {
         &self.verifier.audiences
     }
 
-    /// Whose token this is, if it is good for one of these audiences (none: ours).
+    /// Authenticates a token for one of these audiences (this server's own if empty); returns the
+    /// user and the matching audiences.
     pub(crate) async fn identify(
         &self,
         token: &str,
@@ -109,7 +112,8 @@ impl ServiceAccountAuthenticator {
         Ok((user(claims), verified.audiences))
     }
 
-    /// What the token is bound to must still be there, and be the same.
+    /// Checks that the service account and the object that the token is bound to still exist, with
+    /// the same uid.
     async fn check(&self, claims: &ServiceAccountClaims, token: &str) -> Result<(), TokenError> {
         if claims.is_legacy() && !self.lookup {
             return Ok(());
@@ -147,7 +151,7 @@ impl ServiceAccountAuthenticator {
     }
 }
 
-/// A service account as a user.
+/// The user of a service account, with the node and pod of the token as extra.
 pub(crate) fn user(claims: &ServiceAccountClaims) -> UserInfo {
     let (namespace, name, uid) = claims.service_account();
     let mut user = UserInfo::new(

@@ -9,8 +9,8 @@ use server::{AuthenticateFuture, Authenticator, Peer, UserInfo};
 
 use super::user_file;
 
-/// Users by the digest of their token, so that looking one up takes as long
-/// whatever was guessed.
+/// Users by the digest of their token, so that the time of a lookup does not depend on how much of
+/// a token was guessed.
 pub(crate) struct TokenFile {
     users: HashMap<Vec<u8>, UserInfo>,
 }

@@ -5,7 +5,8 @@ use object::Text;
 use ring::digest::{SHA256, digest};
 use server::UserInfo;
 
-/// Users, each with the digest of what proves who they are; `secret` is what a file calls it.
+/// Parses the users, each with the digest of their token or password; `secret` is the name of that
+/// column in messages.
 pub(super) fn parse(text: &str, secret: &str) -> Result<Vec<(Vec<u8>, UserInfo)>> {
     let mut users = Vec::new();
     for (at, line) in text.lines().enumerate() {
@@ -33,7 +34,7 @@ fn user(line: &str, secret: &str) -> Result<(Vec<u8>, UserInfo)> {
     Ok((digest(&SHA256, own.as_bytes()).as_ref().to_vec(), user))
 }
 
-/// The columns of a line; quotes keep commas together.
+/// Splits a line into columns; quoted columns may contain commas.
 fn fields(line: &str) -> Result<Vec<String>> {
     let (mut fields, mut field, mut quoted) = (Vec::new(), String::new(), false);
     for c in line.chars() {

@@ -1,4 +1,5 @@
-//! `--authentication-token-webhook-config-file`: somebody else knows whose token it is.
+//! The token webhook authenticator (`--authentication-token-webhook-config-file`): sends each token
+//! in a TokenReview.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -11,21 +12,22 @@ use ring::digest::{SHA256, digest};
 use server::{AuthenticateFuture, Authenticator, Peer, UserInfo, WebhookClient};
 use tracing::warn;
 
-/// So many answers are remembered.
+/// Maximum number of cached responses.
 const CACHE: usize = 4096;
 const WITHIN: Duration = Duration::from_secs(10);
 
+/// Authenticates bearer tokens by TokenReviews, and caches the responses.
 pub(crate) struct TokenWebhook {
     remote: WebhookClient,
-    /// Of the reviews.
+    /// The version of TokenReview.
     version: String,
-    /// How long an answer counts.
+    /// How long a response is cached.
     ttl: Duration,
     /// By the digest of the token.
     cache: Mutex<Recent<Vec<u8>, Answer>>,
 }
 
-/// Until when it counts, and whose token it is.
+/// When the cached response expires, and the user; `None` if the token was rejected.
 type Answer = (Instant, Option<UserInfo>);
 
 impl std::fmt::Debug for TokenWebhook {
@@ -69,7 +71,7 @@ impl TokenWebhook {
     }
 }
 
-/// A user as reviews write one.
+/// The user in the status of a TokenReview.
 fn user(info: &Value) -> UserInfo {
     let text = |name: &str| info.get(name).as_str().unwrap_or_default();
     let strings = |tree: &Value| -> Vec<String> {

@@ -1,9 +1,10 @@
-//! `--authorization-policy-file`: one policy a line, each a JSON object.
+//! The ABAC authorizer (`--authorization-policy-file`): one policy per line, each a JSON object.
 
 use anyhow::{Context, Result, ensure};
 use object::{Value, from_json};
 use server::{Attributes, AuthorizeFuture, Authorizer, Decision, UserInfo};
 
+/// The policies of the file.
 #[derive(Debug)]
 pub(crate) struct Abac {
     policies: Vec<Value>,

@@ -1,4 +1,5 @@
-//! `matchConditions` of authorization webhooks: expressions decide whether one is asked.
+//! `matchConditions` of authorization webhooks: CEL expressions that decide whether a webhook is
+//! called.
 
 use std::collections::HashSet;
 
@@ -11,15 +12,15 @@ use schema::{ErrorList, ErrorType, FieldPath};
 
 use crate::structured::text;
 
-/// More than anybody has.
+/// Maximum number of conditions.
 const MOST: usize = 64;
 
-/// All must hold.
+/// The compiled conditions of one webhook; all must hold.
 #[derive(Debug, Default)]
 pub(crate) struct AuthorizerMatchConditions(Vec<Expression>);
 
 impl AuthorizerMatchConditions {
-    /// Compiles them; what is wrong is noted below `path`.
+    /// Compiles the conditions; errors are reported below `path`.
     pub(crate) fn compile(all: &Value, path: &FieldPath<'_>, errors: &mut ErrorList) -> Self {
         let (root, all) = (path.field("matchConditions"), all.items());
         if all.len() > MOST {
@@ -50,7 +51,8 @@ impl AuthorizerMatchConditions {
         Self(compiled)
     }
 
-    /// Whether all hold for the spec of a review. `Err`: some failed, and none is false.
+    /// Whether all conditions hold for the spec of a SubjectAccessReview. An error means that some
+    /// failed and none was false.
     pub(crate) fn matches(&self, spec: &Value) -> Result<bool, String> {
         let (mut errors, shown) = (Vec::new(), shown(spec));
         let bindings = Bindings::new().tree("request", &shown, None);
@@ -70,7 +72,7 @@ impl AuthorizerMatchConditions {
     }
 }
 
-/// The spec with every text that it may have: conditions need not ask whether it has one.
+/// The spec with every string field set, so that conditions need not test whether a field exists.
 fn shown(spec: &Value) -> Value {
     let fill = |tree: &mut Value, names: &[&str]| {
         for name in names {

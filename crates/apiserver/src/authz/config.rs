@@ -1,5 +1,5 @@
-//! Who decides, in which order: by the flags, or by an AuthorizationConfiguration, which may
-//! change while the server runs.
+//! Configuration of the authorizers and their order: by the flags, or by an
+//! `AuthorizationConfiguration`, which is reloaded while the server runs.
 
 use std::{collections::HashSet, fmt, path::Path as File, sync::Arc, time::Duration};
 
@@ -22,15 +22,15 @@ use crate::{
     structured::{self, ConfigSchema, FieldKind, aggregate, text},
 };
 
-/// Who may decide what callers may do, as upstream orders them in messages.
+/// The values of `--authorization-mode`, in the order in which upstream's messages list them.
 pub(crate) const MODES: &[&str] = &["ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"];
 
-/// A webhook may not take longer.
+/// Maximum timeout of an authorization webhook.
 const LONGEST: Duration = Duration::from_secs(30);
 
 type Authorizers = Vec<Arc<dyn Authorizer>>;
 
-/// What those who decide are made of.
+/// What authorizers are built from.
 #[derive(Clone)]
 pub(crate) struct AuthorizerBuilder {
     pub(crate) config: Config,
@@ -38,7 +38,7 @@ pub(crate) struct AuthorizerBuilder {
     pub(crate) registry: Arc<Registry>,
 }
 
-/// Those that a file names: the first that has an opinion decides.
+/// The authorizers of an `AuthorizationConfiguration`; the first one with an opinion decides.
 pub(crate) struct ReloadableAuthorizer(Reloadable<Authorizers>);
 
 impl fmt::Debug for ReloadableAuthorizer {
@@ -69,8 +69,8 @@ impl Authorizer for ReloadableAuthorizer {
 }
 
 impl AuthorizerBuilder {
-    /// The first that has an opinion decides. The task follows the file, if one says who
-    /// they are.
+    /// The authorizers in order; the first one with an opinion decides. The task reloads the
+    /// configuration file, if there is one.
     pub(crate) fn build(self) -> Result<(Authorizers, Option<Task>)> {
         let mut all: Authorizers = vec![Arc::new(SystemMasters)];
         let Some(path) = self.config.flags.authorization_config.clone() else {
@@ -145,7 +145,7 @@ impl AuthorizerBuilder {
     }
 }
 
-/// A webhook that has been checked.
+/// The authorizer of a validated webhook entry.
 fn webhook(tree: &Value, egress: &EgressSelector) -> Result<WebhookAuthorizer> {
     let file = File::new(text(tree.get("connectionInfo"), "kubeConfigFile"));
     let remote = from_kubeconfig(file, egress)?;
@@ -172,7 +172,7 @@ fn webhook(tree: &Value, egress: &EgressSelector) -> Result<WebhookAuthorizer> {
     Ok(WebhookAuthorizer::new(remote, terms))
 }
 
-/// The authorizers of a file, checked in upstream's words.
+/// Parses and validates the authorizers of a file, with upstream's messages.
 fn parse(yaml: &str) -> Result<Vec<Value>> {
     let file = structured::read(yaml, &CONFIGURATION, &["v1", "v1beta1", "v1alpha1"])?;
     let mut errors = ErrorList::default();
@@ -271,7 +271,7 @@ fn check_webhook(tree: &Value, path: &FieldPath<'_>, errors: &mut ErrorList) {
     for name in ["timeout", "authorizedTTL", "unauthorizedTTL"] {
         let (place, given) = (path.field(name), text(tree, name));
         let most = if name == "timeout" { LONGEST } else { Duration::MAX };
-        // A time of nothing is one that nobody gave, and all but the first have defaults.
+        // Zero counts as unset. Only the timeout has no default.
         match given {
             given if given.is_empty() || duration(given).is_ok_and(|own| own.is_zero()) => {
                 if name == "timeout" {
@@ -320,7 +320,7 @@ fn check_connection(tree: &Value, path: &FieldPath<'_>, errors: &mut ErrorList) 
         "InClusterConfig" if !file.is_empty() => {
             errors.invalid(&place, file, "can only be set when type=KubeConfigFile");
         }
-        // Upstream finds itself in a pod then; this server is none.
+        // Upstream uses the service account of its pod here; this server does not run in a pod.
         "InClusterConfig" => errors.invalid(
             &path.field("type"),
             "InClusterConfig",
@@ -337,7 +337,7 @@ fn check_connection(tree: &Value, path: &FieldPath<'_>, errors: &mut ErrorList) 
     }
 }
 
-/// The types that a file may not lose while the server runs.
+/// The authorizer types of a file other than Webhook, which a reload may not remove.
 fn plain_types(file: &[Value]) -> HashSet<String> {
     let types = file.iter().map(|entry| text(entry, "type").to_owned());
     types.filter(|mode| mode != "Webhook").collect()
@@ -385,7 +385,7 @@ mod tests {
         }
     }
 
-    /// What is said of a webhook with another field.
+    /// The error message for a webhook with another field.
     fn of_webhook(field: &str) -> String {
         refusal(&format!(
             "[{{type: Webhook, name: w, webhook: {{timeout: 3s, subjectAccessReviewVersion: v1, \

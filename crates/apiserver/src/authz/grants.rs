@@ -1,5 +1,5 @@
-//! What all roles and bindings together give, by whom they give it to. Made anew
-//! when one of them changes, which is seldom; asked with every request.
+//! Index of all RBAC roles and bindings by subject. It is rebuilt when one of them changes, which
+//! is rare, and queried by every request.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -11,30 +11,32 @@ use store::{Cursor, Topic, Version};
 const GROUP: &str = "rbac.authorization.k8s.io";
 const PLURALS: [&str; 4] = ["clusterrolebindings", "rolebindings", "clusterroles", "roles"];
 
-/// One binding of one role.
+/// One binding with the rules of its role.
 #[derive(Debug)]
 pub(super) struct ResolvedBinding {
-    /// Where it holds; empty: everywhere.
+    /// The namespace in which it applies; empty means the whole cluster.
     pub(super) namespace: Text,
-    /// `None`: there is no such role.
+    /// `None` if the role does not exist.
     pub(super) rules: Option<Arc<Vec<PolicyRule>>>,
     /// The binding and the role, in upstream's words.
     pub(super) why: String,
-    /// The role, as one that is not there is spoken of.
+    /// The role, as the NotFound message names it.
     pub(super) role: String,
 }
 
-/// Whom a binding names.
+/// A subject of a binding; a service account is a user.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum SubjectKey {
     User(Text),
     Group(Text),
 }
 
+/// All bindings and roles, indexed by subject.
 pub(super) struct BindingIndex {
-    /// Bindings for the cluster first, each in the order of their names.
+    /// ClusterRoleBindings first, then RoleBindings, each sorted by name.
     all: Vec<ResolvedBinding>,
-    /// Which bindings name somebody, at which place among their subjects, and how.
+    /// By subject: the index of the binding, the position among its subjects, and the subject as
+    /// text.
     by: HashMap<SubjectKey, Vec<(usize, usize, String)>>,
     roles: HashMap<(Text, Text), Arc<Vec<PolicyRule>>>,
 }
@@ -46,7 +48,7 @@ impl fmt::Debug for BindingIndex {
 }
 
 impl BindingIndex {
-    /// Reads them, and gives cursors that tell when they are no longer right.
+    /// Reads all roles and bindings. The cursors report any later change.
     pub(super) fn read(registry: &Registry) -> Result<(Self, Vec<Cursor<Value>>), Status> {
         let (mut lists, mut cursors) = (Vec::new(), Vec::new());
         for plural in PLURALS {
@@ -73,7 +75,8 @@ impl BindingIndex {
         Ok((this, cursors))
     }
 
-    /// The bindings that name the user or one of its groups and hold in the namespace.
+    /// The bindings that apply to the user or one of its groups in the namespace, each with the
+    /// subject as text.
     pub(super) fn of<'a>(
         &'a self,
         user: &UserInfo,
@@ -82,7 +85,7 @@ impl BindingIndex {
         let groups = user.groups.iter().map(|group| SubjectKey::Group(group.clone()));
         let who = groups.chain([SubjectKey::User(user.name.clone())]);
         let mut found: Vec<_> = who.filter_map(|who| self.by.get(&who)).flatten().collect();
-        // The first of a binding's subjects that is the user's is the one that is told.
+        // The reason names the first subject of a binding that matches the user.
         found.sort_unstable_by_key(|(at, place, _)| (*at, *place));
         found.dedup_by_key(|(at, ..)| *at);
         let holds = move |grant: &ResolvedBinding| {
@@ -92,7 +95,7 @@ impl BindingIndex {
         found.filter(move |(grant, _)| holds(grant))
     }
 
-    /// The rules of the role that a binding in the namespace names.
+    /// The rules of the role that a binding in the namespace refers to.
     pub(super) fn role(
         &self,
         reference: &RoleRef,

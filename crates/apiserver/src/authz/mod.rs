@@ -1,4 +1,4 @@
-//! What callers may do.
+//! Authorization: RBAC, Node, ABAC and webhook authorizers.
 
 mod abac;
 mod conditions;
@@ -19,7 +19,8 @@ pub(crate) use self::{
 };
 use server::{Attributes, AuthorizeFuture, Authorizer, Decision, UserInfo};
 
-/// Those who may do everything, whatever the roles say: nobody can lock them out.
+/// Allows everything to the group `system:masters`, whatever the roles say, so that administrators
+/// cannot be locked out.
 #[derive(Debug)]
 pub(crate) struct SystemMasters;
 
@@ -34,7 +35,7 @@ impl Authorizer for SystemMasters {
     }
 }
 
-/// `--authorization-mode=AlwaysAllow`, and nothing else, says so.
+/// `--authorization-mode=AlwaysAllow`: allows every request.
 #[derive(Debug)]
 pub(crate) struct AlwaysAllow;
 
@@ -44,6 +45,7 @@ impl Authorizer for AlwaysAllow {
     }
 }
 
+/// `--authorization-mode=AlwaysDeny`: allows no request.
 #[derive(Debug)]
 pub(crate) struct AlwaysDeny;
 

@@ -1,4 +1,4 @@
-//! Rights by role: what the roles bound to a user or to one of its groups allow.
+//! The RBAC authorizer: allows what the roles bound to a user or to one of its groups allow.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -9,13 +9,15 @@ use store::Cursor;
 
 use super::{grants::BindingIndex, rules::allows};
 
+/// Authorizes by roles and bindings; clones share the cached index.
 #[derive(Clone, Debug)]
 pub(crate) struct Rbac {
-    /// Weak: the registry's own plugins ask here.
+    /// Weak, because the registry's admission plugins use this authorizer.
     registry: Weak<Registry>,
     known: Arc<Mutex<Option<CachedBindings>>>,
 }
 
+/// The index of the bindings, and cursors that report when it is out of date.
 #[derive(Debug)]
 struct CachedBindings {
     grants: Arc<BindingIndex>,
@@ -27,14 +29,15 @@ impl Rbac {
         Self { registry: Arc::downgrade(registry), known: Arc::default() }
     }
 
-    /// All rules that hold for the user in a namespace (empty: in the cluster).
+    /// All rules that apply to the user in a namespace; only the cluster-wide ones if it is empty.
     pub(crate) fn rules(&self, user: &UserInfo, namespace: &str) -> Vec<PolicyRule> {
         let Some(grants) = self.grants() else { return Vec::new() };
         let rules = grants.of(user, namespace).filter_map(|(grant, _)| grant.rules.as_deref());
         rules.flatten().cloned().collect()
     }
 
-    /// What the first rule that allows it says, or what is wrong with the bindings.
+    /// Allows the request if a rule does, and names the binding; otherwise reports the roles that
+    /// do not exist.
     fn decide(&self, user: &UserInfo, wanted: &Attributes) -> Decision {
         let Some(grants) = self.grants() else { return Decision::NoOpinion(String::new()) };
         let mut missing = Vec::new();
@@ -59,13 +62,13 @@ impl Rbac {
         })
     }
 
-    /// The rules of the role that a binding names, if it is there.
+    /// The rules of the role that a binding refers to, if the role exists.
     pub(crate) fn rules_of(&self, reference: &RoleRef, namespace: &str) -> Option<Vec<PolicyRule>> {
         let role = self.grants().and_then(|grants| grants.role(reference, namespace));
         role.map(|rules| rules.to_vec())
     }
 
-    /// What holds now: read anew if anything has happened since it was read.
+    /// The current index; rebuilt if a role or binding has changed.
     fn grants(&self) -> Option<Arc<BindingIndex>> {
         let registry = self.registry.upgrade()?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Whether one rule of a role allows something.
+//! Matching of RBAC policy rules: whether a rule allows a request, and whether rules cover others.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -9,6 +9,7 @@ use api::rbac::PolicyRule;
 use object::{List, quote::quote};
 use server::Attributes;
 
+/// Whether the rule allows the request.
 pub(crate) fn allows(rule: &PolicyRule, wanted: &Attributes) -> bool {
     if !names(rule.verbs(), &wanted.verb) {
         return false;
@@ -19,7 +20,7 @@ pub(crate) fn allows(rule: &PolicyRule, wanted: &Attributes) -> bool {
     names(rule.api_groups(), &wanted.group) && allows_resource(rule, wanted)
 }
 
-/// Whether the rule is about that resource, and that object of it.
+/// Whether the rule matches the resource and the object's name.
 fn allows_resource(rule: &PolicyRule, wanted: &Attributes) -> bool {
     let full = match &*wanted.subresource {
         "" => wanted.resource.to_string(),
@@ -35,15 +36,15 @@ fn allows_resource(rule: &PolicyRule, wanted: &Attributes) -> bool {
     resource && named
 }
 
-/// How many rights the rules of one role may stand for. A rule stands for each combination of its
-/// groups, resources, names and verbs, so that a few kilobytes can mean billions.
+/// Maximum number of permissions in the rules of one role. A rule stands for each combination of
+/// its groups, resources, names and verbs, so that a few kilobytes can mean billions.
 const MOST_RIGHTS: usize = 100_000;
-/// How often a right may be compared with a rule that is held.
+/// Maximum number of comparisons of a permission with a rule that the user has.
 const MOST_COMPARISONS: usize = 10_000_000;
-/// How many missing rights a refusal names.
+/// Maximum number of missing permissions that a message lists.
 const MOST_MISSING: usize = 1_000;
 
-/// Rules that stand for more rights than are compared one by one.
+/// The rules stand for more permissions than can be compared one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooManyRights;
 
@@ -56,7 +57,7 @@ impl fmt::Display for TooManyRights {
     }
 }
 
-/// The rights of `rules` that are not among those of `held`, as they are told of: one resource
+/// The permissions of `rules` that `held` does not cover, formatted for the message: one resource
 /// or path each, with its verbs.
 pub(crate) fn uncovered_rules(
     held: &[PolicyRule],
@@ -91,7 +92,7 @@ pub(crate) fn uncovered_rules(
     Ok(missing)
 }
 
-/// Whether somebody may do everything, to resources and to paths.
+/// Whether the rules allow everything, for resources and for paths.
 fn covers_all(held: &[PolicyRule]) -> bool {
     let all = |list: &List<String>| list.iter().any(|own| own == "*");
     held.iter().any(|own| {
@@ -102,7 +103,7 @@ fn covers_all(held: &[PolicyRule]) -> bool {
     }) && held.iter().any(|own| all(own.verbs()) && all(own.non_resource_urls()))
 }
 
-/// How many rights a rule stands for.
+/// How many permissions a rule stands for.
 fn count(rule: &PolicyRule) -> usize {
     let [groups, resources, names] = [rule.api_groups(), rule.resources(), rule.resource_names()]
         .map(|list| list.iter().count());
@@ -111,14 +112,14 @@ fn count(rule: &PolicyRule) -> usize {
     all.saturating_mul(rule.verbs().iter().count())
 }
 
-/// What somebody may do something to.
+/// The resource or path of a permission.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum RuleTarget<'a> {
     Path(&'a str),
     Resource { group: &'a str, resource: &'a str, name: Option<&'a str> },
 }
 
-/// A rule in its smallest parts, each with one verb.
+/// Splits a rule into single permissions, each with one verb.
 fn broken_down(rule: &PolicyRule) -> impl Iterator<Item = (RuleTarget<'_>, &str)> {
     let names: Vec<_> = match rule.resource_names().is_empty() {
         true => vec![None],
@@ -136,7 +137,7 @@ fn broken_down(rule: &PolicyRule) -> impl Iterator<Item = (RuleTarget<'_>, &str)
     rights.flat_map(|right| rule.verbs().iter().map(move |verb| (right, verb)))
 }
 
-/// A rule that is held, for many comparisons.
+/// A rule that the user has, prepared for many comparisons.
 struct Held<'a> {
     verbs: HashSet<&'a str>,
     groups: HashSet<&'a str>,
@@ -193,7 +194,7 @@ impl RuleTarget<'_> {
     }
 }
 
-/// A list of texts, as Go quotes it.
+/// Formats a list of strings like Go's `%q`.
 pub(crate) fn go_quoted_list<T: AsRef<str>>(texts: &[T]) -> String {
     let quoted: Vec<_> = texts.iter().map(|text| quote(text.as_ref())).collect();
     format!("[{}]", quoted.join(" "))

@@ -1,5 +1,4 @@
-//! Authorization by somebody else: a SubjectAccessReview is posted, the answer is kept
-//! for a while.
+//! The webhook authorizer: posts a SubjectAccessReview, and caches the decision.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -16,27 +15,28 @@ use tracing::warn;
 
 use super::conditions::AuthorizerMatchConditions;
 
-/// How many bytes of questions are remembered, with their answers.
+/// Maximum size of the cache in bytes, with requests and decisions.
 const CACHE: usize = 8 << 20;
-/// A longer question is not: users choose how long it is.
+/// Maximum length of a cached request; users control how long one is.
 const LONGEST: usize = 10_000;
-/// What an answer takes.
+/// Estimated size of a decision in the cache.
 const ANSWER: usize = 256;
 
-/// How to ask, and what no answer means.
+/// Settings of an authorization webhook.
 #[derive(Debug)]
 pub(crate) struct WebhookSettings {
-    /// Of the reviews.
+    /// The version of SubjectAccessReview.
     pub(crate) version: String,
     pub(crate) within: Duration,
     pub(crate) authorized_ttl: Duration,
     pub(crate) unauthorized_ttl: Duration,
-    /// No answer is no, rather than no opinion.
+    /// Whether a failed call means Deny instead of NoOpinion.
     pub(crate) deny_on_failure: bool,
-    /// Whether it is asked at all.
+    /// The conditions under which the webhook is called at all.
     pub(crate) conditions: AuthorizerMatchConditions,
 }
 
+/// An authorization webhook, and the cache of its decisions.
 pub(crate) struct WebhookAuthorizer {
     remote: WebhookClient,
     terms: WebhookSettings,
@@ -131,7 +131,7 @@ fn review(user: &UserInfo, attributes: &Attributes, version: &str) -> Value {
     let mut spec = Value::object();
     spec["user"] = user.name.clone().into();
     spec["uid"] = user.uid.clone().into();
-    // The beta version calls it so.
+    // v1beta1 names the field `group`.
     let groups = if version == "v1beta1" { "group" } else { "groups" };
     spec[groups] = user.groups.iter().map(Text::as_str).collect();
     for (key, values) in &user.extra {
@@ -187,7 +187,8 @@ fn labels_of(attributes: &Attributes) -> Vec<Value> {
             Operator::NotEquals | Operator::NotIn => "NotIn",
             Operator::Exists => "Exists",
             Operator::DoesNotExist => "DoesNotExist",
-            // What is not told makes the question broader, never narrower.
+            // A review has no such operator. Without the requirement it asks for more, never for
+            // less.
             Operator::GreaterThan | Operator::LessThan => return None,
         };
         Some(requirement(&own.key, operator, &own.values))

@@ -1,5 +1,6 @@
-//! What extension servers must know to believe whom this server believes: added to what
-//! other servers have said, since any of them may pass a request on.
+//! The ConfigMap `extension-apiserver-authentication`, from which extension API servers learn the
+//! CAs and header names that this server trusts. It is merged with the data of other API servers,
+//! since any of them may proxy a request.
 
 use object::{Status, Value, from_json, to_json};
 use server::Registry;
@@ -9,17 +10,17 @@ use super::{create_if_missing, internal_context};
 use crate::Flags;
 
 const MAP: (&str, &str) = ("kube-system", "extension-apiserver-authentication");
-/// Certificates; all else is lists of names.
+/// Entries that contain certificates; all others are lists of names.
 const CERTIFICATES: [&str; 2] = ["client-ca-file", "requestheader-client-ca-file"];
 
-/// Whose certificates this server believes, in PEM.
+/// The CA bundles that this server trusts, in PEM.
 #[derive(Clone, Debug)]
 pub(crate) struct CaBundles {
     pub(crate) clients: String,
     pub(crate) proxies: String,
 }
 
-/// Tells extension servers whom to believe, as this server does.
+/// Publishes the CAs and header names that this server trusts.
 pub(crate) async fn publish_ca_bundles(
     registry: &Registry,
     flags: &Flags,
@@ -44,7 +45,8 @@ pub(crate) async fn publish_ca_bundles(
         Ok(new)
     };
     match registry.guaranteed_update(&mut internal_context(), &served, MAP, "", change).await {
-        // With what others have said it is too much: whoever still means it says it again.
+        // Merged with the data of other servers it is too large. The running ones will add their
+        // data again.
         Err(status) if matches!(status.code(), 413 | 422) => {
             warn!(message = status.message(), "extension servers are told of this server alone");
             let anew = |old: &store::Version<Value>| {
@@ -61,7 +63,7 @@ pub(crate) async fn publish_ca_bundles(
     }
 }
 
-/// What this server itself believes.
+/// The data of this server alone.
 fn own(flags: &Flags, authorities: &CaBundles) -> Value {
     let mut data = Value::object();
     data["client-ca-file"] = authorities.clients.as_str().into();
@@ -82,7 +84,7 @@ fn own(flags: &Flags, authorities: &CaBundles) -> Value {
     data
 }
 
-/// What is there and what is to be, each once; certificates that have ended go.
+/// Merges the existing data and this server's own without duplicates; drops expired certificates.
 fn combined(there: &Value, own: &Value, now: i64) -> Value {
     let mut data = own.clone();
     let text = |data: &Value, name: &str| data.get(name).as_str().unwrap_or_default().to_owned();

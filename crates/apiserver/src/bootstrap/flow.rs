@@ -1,10 +1,10 @@
-//! The flow control that every cluster begins with, as objects: upstream's levels
-//! and schemas, so that what selects or edits them by name finds them.
+//! The default FlowSchemas and PriorityLevelConfigurations, with upstream's names, so that users
+//! who select or edit them by name find them.
 
 use object::{Value, from_json};
 
-/// A level, its shares, what of them others may borrow, its queues and how many of
-/// them a flow is dealt. Without queues it refuses what it cannot take.
+/// A level: name, nominal shares, lendable percent, queues and hand size. A level without queues
+/// rejects what exceeds its limit.
 const LEVELS: &[(&str, i64, i64, i64, i64)] = &[
     ("catch-all", 5, 0, 0, 0),
     ("system", 30, 33, 64, 6),
@@ -16,15 +16,16 @@ const LEVELS: &[(&str, i64, i64, i64, i64)] = &[
 ];
 const LONGEST_QUEUE: i64 = 50;
 
-/// A schema, its level, its place, what tells flows apart, whom it is for, and what.
+/// A schema: name, priority level, matching precedence, distinguisher, subjects and rules.
 type Schema = (&'static str, &'static str, i64, &'static str, &'static [&'static str], What);
 
+/// The requests that a schema matches.
 #[derive(Clone, Copy)]
 enum What {
     All,
-    /// Paths, to read.
+    /// Non-resource paths, for reading.
     Paths(&'static [&'static str]),
-    /// Group, resources, verbs, and whether they may be of no namespace.
+    /// Group, resources, verbs, and whether cluster-scoped requests match.
     Some(&'static [(&'static str, &'static [&'static str], &'static [&'static str], bool)]),
 }
 
@@ -120,7 +121,7 @@ fn schema(&(name, level, place, by, whom, what): &Schema) -> Value {
     object
 }
 
-/// `u:` a user, `g:` a group, `s:` a service account of kube-system.
+/// Parses a subject: `u:` is a user, `g:` a group, `s:` a service account of kube-system.
 fn subject(whom: &str) -> Value {
     let (kind, name) = whom.split_once(':').unwrap_or(("u", whom));
     let mut subject = Value::object();

@@ -1,5 +1,6 @@
-//! What every cluster has from its first moment: namespaces, roles, priority
-//! classes, the `kubernetes` service and what clients must know of this server.
+//! Bootstrap objects, which every cluster has from its first start: namespaces, roles, priority
+//! classes, flow control, the `kubernetes` Service, and what clients need to know about this
+//! server.
 
 mod authentication;
 mod flow;
@@ -16,13 +17,13 @@ pub(crate) use self::{
     system::{PublishedInfo, publish, publish_with_retry},
 };
 
-/// The server acting for itself.
+/// The request context in which the server acts for itself, as `system:apiserver`.
 pub(crate) fn internal_context() -> RequestContext {
     RequestContext::new(UserInfo::new("system:apiserver", &["system:masters"]), "kube-apiserver")
 }
 
-/// Makes what is missing. What is there already is a user's matter, except that
-/// bootstrap roles get back what they lack.
+/// Creates the missing bootstrap objects. Existing ones stay as users changed them, except that
+/// bootstrap roles get their missing rules back.
 pub(crate) async fn bootstrap(registry: &Arc<Registry>) -> Result<(), Status> {
     for object in system::objects().into_iter().chain(flow::objects()) {
         create_if_missing(registry, object).await?;
@@ -33,7 +34,7 @@ pub(crate) async fn bootstrap(registry: &Arc<Registry>) -> Result<(), Status> {
     Ok(())
 }
 
-/// Creates an object, unless one of its name is there.
+/// Creates the object, unless it exists.
 pub(crate) async fn create_if_missing(registry: &Registry, object: Value) -> Result<(), Status> {
     let named = Object::view(&object);
     let group = named.api_version().rsplit_once('/').map_or("", |(group, _)| group);
@@ -50,7 +51,7 @@ pub(crate) async fn create_if_missing(registry: &Registry, object: Value) -> Res
     }
 }
 
-/// Good for the kinds that are made here.
+/// The plural of a kind; correct for the kinds that are created here.
 fn plural(kind: &str) -> String {
     if kind == "Endpoints" {
         return "endpoints".to_owned();

@@ -1,4 +1,4 @@
-//! Upstream's bootstrap roles, read from a table of facts.
+//! Upstream's bootstrap roles and bindings, read from the table `roles.txt`.
 
 use api::rbac::{ClusterRole, PolicyRule};
 use object::{List, Object, Status, Value, View};
@@ -10,7 +10,7 @@ use crate::authz::uncovered_rules;
 const TABLE: &str = include_str!("roles.txt");
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// All roles, then all bindings.
+/// All roles and bindings, in the order of the table.
 pub(super) fn objects() -> Vec<Value> {
     let mut objects: Vec<Value> = Vec::new();
     for line in TABLE.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
@@ -25,7 +25,8 @@ pub(super) fn objects() -> Vec<Value> {
     objects
 }
 
-/// Makes the object, or gives a bootstrap role back the rules that it lacks.
+/// Creates the object if it is missing, or adds the missing rules to an existing bootstrap
+/// ClusterRole.
 pub(super) async fn reconcile(registry: &Registry, object: Value) -> Result<(), Status> {
     let named = Object::view(&object);
     let name = named.metadata().name().to_owned();
@@ -61,7 +62,7 @@ pub(super) async fn reconcile(registry: &Registry, object: Value) -> Result<(), 
         .map(drop)
 }
 
-/// `NAME [in NAMESPACE] [label=value …]`.
+/// Parses the head of a role: `NAME [in NAMESPACE] [label=value …]`.
 fn role_of(head: &str) -> Value {
     let (mut object, namespace) = named(head, "Role");
     if namespace.is_empty() {
@@ -131,7 +132,7 @@ fn list(part: &str) -> Value {
     part.trim().split(',').map(|word| if word == "core" { "" } else { word }).collect()
 }
 
-/// `NAME [in NAMESPACE] -> KIND ROLE : subjects`.
+/// Parses a binding: `NAME [in NAMESPACE] -> KIND ROLE : subjects`.
 fn binding_of(line: &str) -> Value {
     let (head, rest) = line.split_once(" -> ").unwrap_or((line, ""));
     let (role, subjects) = rest.split_once(" : ").unwrap_or((rest.trim_end_matches(" :"), ""));

@@ -1,4 +1,4 @@
-//! Namespaces, priority classes, and what this server says about itself.
+//! System namespaces, priority classes, and the objects that describe this server.
 
 use std::{net::IpAddr, sync::Weak, time::Duration};
 
@@ -9,10 +9,10 @@ use tracing::warn;
 use super::{CaBundles, create_if_missing, internal_context, publish_ca_bundles};
 use crate::Flags;
 
-/// How long until what was refused is tried again.
+/// Interval between attempts to publish.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// What is known only once the server has an address.
+/// What is published once the server has an address.
 #[derive(Clone, Debug)]
 pub(crate) struct PublishedInfo {
     pub(crate) port: u16,
@@ -22,6 +22,7 @@ pub(crate) struct PublishedInfo {
     pub(crate) flags: Flags,
 }
 
+/// The system namespaces and priority classes.
 pub(super) fn objects() -> Vec<Value> {
     let namespaces = ["default", "kube-system", "kube-public", "kube-node-lease"];
     let namespaces = namespaces.map(|name| {
@@ -39,8 +40,8 @@ pub(super) fn objects() -> Vec<Value> {
     namespaces.iter().chain(&classes).map(|text| tree(text)).collect()
 }
 
-/// Makes the `kubernetes` service, the service range, the configuration that extension
-/// servers read, and the day since which it is noted when tokens in secrets are used.
+/// Creates the `kubernetes` Service and ServiceCIDR, the ConfigMap for extension API servers, and
+/// the ConfigMap that says since when the use of legacy tokens is tracked.
 pub(crate) async fn publish(registry: &Registry, facts: &PublishedInfo) -> Result<(), Status> {
     let PublishedInfo { port, service_ip, service_ranges, .. } = facts;
     let mut range = tree(
@@ -75,7 +76,7 @@ pub(crate) async fn publish(registry: &Registry, facts: &PublishedInfo) -> Resul
     create_if_missing(registry, tracking).await
 }
 
-/// Tries the same until it is done.
+/// Retries `publish` until it succeeds, then calls `done`.
 pub(crate) async fn publish_with_retry(
     registry: Weak<Registry>,
     facts: PublishedInfo,
@@ -91,7 +92,7 @@ pub(crate) async fn publish_with_retry(
     }
 }
 
-/// A cluster may get a second family of addresses later.
+/// Adds a secondary CIDR to the default ServiceCIDR, when a cluster becomes dual-stack.
 async fn second_range(registry: &Registry, ranges: &[String]) -> Result<(), Status> {
     let kind = registry.kind("networking.k8s.io", "servicecidrs")?;
     let wanted: Value = ranges.iter().map(String::as_str).collect();
@@ -107,8 +108,7 @@ async fn second_range(registry: &Registry, ranges: &[String]) -> Result<(), Stat
     registry.guaranteed_update(&mut internal_context(), &kind, key, "", change).await.map(drop)
 }
 
-/// Says that services may have addresses of the ranges, which needs nobody's help. What was
-/// made with other ranges is its makers' matter.
+/// Sets the Ready condition of the default ServiceCIDR, unless it has other CIDRs than this server.
 async fn ready(registry: &Registry, ranges: &[String]) -> Result<(), Status> {
     let kind = registry.kind("networking.k8s.io", "servicecidrs")?;
     let now = Time::format(registry.clock().now());

@@ -1,4 +1,4 @@
-//! Conversion by webhook: a review is sent to whom the definition names.
+//! Conversion webhooks of CustomResourceDefinitions.
 
 use std::{
     sync::{Arc, Weak},
@@ -13,15 +13,15 @@ use crate::{
     egress::EgressSelector,
 };
 
-/// How long a webhook may take.
+/// Timeout of a conversion webhook.
 const WITHIN: Duration = Duration::from_secs(30);
-/// The forms of a review that this server speaks.
+/// The versions of ConversionReview that this server supports.
 const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
 
-/// Asks the webhooks of definitions.
+/// Calls the conversion webhooks.
 #[derive(Debug)]
 pub(crate) struct ConversionWebhooks {
-    /// The registry holds this.
+    /// Weak, because the registry owns this value.
     registry: Weak<Registry>,
     manner: WebhookClientSettings,
 }
@@ -66,7 +66,7 @@ fn request(version: &str, uid: &str, objects: Vec<Value>, wanted: &str) -> Value
     review
 }
 
-/// The converted objects, if that is what was answered.
+/// The converted objects of a response, or why it is invalid.
 fn response(version: &str, uid: &str, review: &Value) -> Result<Vec<Value>, String> {
     let text = |tree: &Value, name: &str| tree.get(name).as_str().unwrap_or_default().to_owned();
     let wanted = (format!("apiextensions.k8s.io/{version}"), "ConversionReview".to_owned());

@@ -1,9 +1,9 @@
-//! Custom kinds: what a CustomResourceDefinition declares is served, and said to be; and
-//! when it goes, its objects go first.
+//! The CustomResourceDefinition controller: serves the declared kinds, writes the status, and
+//! deletes the custom resources before their definition.
 //!
 //! ```text
 //!  CRD event ─► plan: names, conditions ─► serve the kind ─► write the status
-//!                └─ terminating ─► delete its objects ─► let go of the CRD ─► withdraw
+//!                └─ terminating ─► delete its objects ─► remove the finalizer ─► withdraw
 //! ```
 
 mod convert;
@@ -32,21 +32,21 @@ use tracing::{error, warn};
 use self::plan::{NextStep, plan};
 pub(crate) use self::{convert::ConversionWebhooks, rules::with_rules};
 
-/// How long to wait before what could not be finished is tried again.
+/// Interval before an unfinished reconcile is retried.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Keeps the served kinds as the definitions want them.
+/// Keeps the served custom resources in line with the definitions.
 #[derive(Debug)]
 pub(crate) struct CrdController {
     registry: Arc<Registry>,
     compile: Arc<dyn CelRuleCompiler>,
     kind: ServedResource,
-    /// What each kind is served by: spec and accepted names.
+    /// The spec and accepted names that each CRD is served with.
     served_specs: HashMap<String, (Value, Value)>,
 }
 
 impl CrdController {
-    /// Serves every kind that is established, so that none is missing at the first request.
+    /// Serves every established CRD, so that none is missing at the first request.
     pub(crate) fn open(
         registry: &Arc<Registry>,
         compile: Arc<dyn CelRuleCompiler>,
@@ -57,13 +57,13 @@ impl CrdController {
             Self { registry: registry.clone(), compile, kind, served_specs: HashMap::new() };
         for crd in this.all()? {
             if crd.is_true("Established") {
-                let _ = panics::catch("definition", || this.serve(&crd)); // others start
+                let _ = panics::catch("definition", || this.serve(&crd)); // a panic does not stop the others
             }
         }
         Ok(this)
     }
 
-    /// Follows the definitions for as long as the server runs.
+    /// Watches the definitions while the server runs.
     pub(crate) fn run(self, server: &Arc<Server>) {
         let stopped = server.stopped();
         server.spawn(async move {
@@ -90,7 +90,7 @@ impl CrdController {
         }
     }
 
-    /// Until the watch ends. `left`: what is to be tried again.
+    /// Reconciles until the watch ends. `left` contains the CRDs to retry.
     async fn watch(&mut self, watch: &mut Watch, left: &mut BTreeSet<String>) {
         loop {
             let notice = tokio::select! {
@@ -125,7 +125,7 @@ impl CrdController {
         }
     }
 
-    /// Brings everything to where a definition wants it. `false`: it takes longer.
+    /// Reconciles one CRD. Returns false if it must be retried.
     async fn reconcile(&mut self, name: &str) -> Result<bool, Status> {
         loop {
             let found = match self.registry.get(&self.kind, "", name) {
@@ -169,7 +169,8 @@ impl CrdController {
         Ok(plan(crd, accept_names(crd, others), self.registry.clock().now()))
     }
 
-    /// Writes what the plan says of the newest version; serves first what is then said to be.
+    /// Writes the planned status of the newest version; a CRD is served before it is reported as
+    /// established.
     async fn write(&mut self, name: &str) -> Result<(), Status> {
         let found = self.registry.get(&self.kind, "", name)?;
         let (planned, _) = self.planned(CustomResourceDefinition::view(&found.object))?;
@@ -207,7 +208,7 @@ impl CrdController {
         }
     }
 
-    /// Deletes the objects of a kind; whether none is left.
+    /// Deletes the custom resources of a CRD; returns whether none is left.
     async fn delete_instances(&self, crd: &CustomResourceDefinition) -> Result<bool, Status> {
         let (group, plural) = (crd.spec().group(), crd.status().accepted_names().plural());
         let Some(kind) = self.registry.kinds().stored(group, plural) else { return Ok(true) };
@@ -226,7 +227,7 @@ impl CrdController {
         Ok(all(&self.registry)?.items.is_empty())
     }
 
-    /// Serves what a definition declares, unless it is served so already.
+    /// Serves the CRD, unless it is already served like this.
     fn serve(&mut self, crd: &CustomResourceDefinition) {
         let name = crd.metadata().name().to_owned();
         let names = crd.status().accepted_names().tree().clone();
@@ -254,7 +255,7 @@ impl CrdController {
         }
     }
 
-    /// The definitions of a group that wait for names.
+    /// The CRDs of a group whose names are not accepted.
     fn name_conflicts(&self, group: &str) -> Vec<String> {
         let all = self.all().unwrap_or_default();
         let waits =

@@ -1,4 +1,4 @@
-//! What is to be said of a definition, and what is to be done next.
+//! Computes the status of a CustomResourceDefinition and the next step for it.
 
 use api::apiextensions::{
     CLEANUP_FINALIZER, CrdConditionUpdate, CustomResourceDefinition, NamesResult, schemas,
@@ -6,17 +6,17 @@ use api::apiextensions::{
 use object::Lens;
 use schema::{ErrorList, FieldPath, custom::validate_structural};
 
-/// What comes next for a definition.
+/// The next step for a CRD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextStep {
     Done,
-    /// Its status is not what it should say.
+    /// The status must be written.
     Status,
-    /// Its objects are to go.
+    /// The custom resources must be deleted.
     DeleteInstances,
 }
 
-/// The definition as it should be, given the names that it may have.
+/// The CRD with the status that it should have, given its accepted names.
 pub(super) fn plan(
     crd: &CustomResourceDefinition,
     accepted: NamesResult,
@@ -43,7 +43,7 @@ pub(super) fn plan(
     (planned, next)
 }
 
-/// The definition when its objects are gone: nothing holds it any more.
+/// The CRD after its custom resources are deleted: without the cleanup finalizer.
 pub(super) fn after_instance_deletion(
     crd: &CustomResourceDefinition,
     now: i64,
@@ -89,7 +89,7 @@ fn name(crd: &mut CustomResourceDefinition, accepted: NamesResult, now: i64) {
     };
     crd.set_condition(condition, now);
     if established {
-        return; // once served, it stays so
+        return; // once established, it stays so
     }
     let ty = "Established";
     let condition = match good {
@@ -109,7 +109,7 @@ fn name(crd: &mut CustomResourceDefinition, accepted: NamesResult, now: i64) {
     crd.set_condition(condition, now);
 }
 
-/// Schemas from before they had to be structural.
+/// Sets or removes NonStructuralSchema, for schemas from before structural schemas were required.
 fn structure(crd: &mut CustomResourceDefinition, now: i64) {
     let mut errs = ErrorList::default();
     for (at, schema, _) in schemas(crd) {
@@ -135,7 +135,8 @@ fn structure(crd: &mut CustomResourceDefinition, now: i64) {
     crd.set_condition(condition, now);
 }
 
-/// Groups of the community say whether it has agreed.
+/// Sets KubernetesAPIApprovalPolicyConformant for groups in k8s.io and kubernetes.io, by the
+/// approval annotation.
 fn approval(crd: &mut CustomResourceDefinition, now: i64) {
     let group = crd.spec().group();
     let within = |domain: &str| group == domain || group.ends_with(&format!(".{domain}"));

@@ -1,4 +1,5 @@
-//! The rules in CEL of a definition's schemas are read when it is written.
+//! Validation of the CEL rules (`x-kubernetes-validations`) in the schemas of a
+//! CustomResourceDefinition.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use schema::{
     custom::{CelRuleCompiler, JsonSchema},
 };
 
-/// The kind of definitions, whose schemas' rules are compiled along with its own rules.
+/// Adds the compilation of CEL rules to the validation of CustomResourceDefinitions.
 pub(crate) fn with_rules(
     kind: ResourceDefinition,
     compile: &Arc<dyn CelRuleCompiler>,
@@ -23,6 +24,7 @@ pub(crate) fn with_rules(
     ResourceDefinition { strategy: hooks, ..kind }
 }
 
+/// The strategy of CRDs, with the CEL check added to `validate`.
 #[derive(Debug)]
 struct CelCheckedStrategy {
     inner: Arc<dyn Strategy>,
@@ -34,7 +36,7 @@ impl CelCheckedStrategy {
         let before =
             old.map(|old| schemas(CustomResourceDefinition::view(old))).unwrap_or_default();
         for (at, schema, version) in schemas(CustomResourceDefinition::view(object)) {
-            // What is wrong with a schema makes what is wrong with its rules hard to tell.
+            // CEL rules are checked only in a schema that is otherwise valid.
             let mine = |error: &&FieldError| error.path.starts_with(&at);
             let rule = |error: &FieldError| error.path.contains("x-kubernetes-validations");
             if errs.0.iter().filter(mine).all(rule) {
@@ -49,7 +51,7 @@ impl CelCheckedStrategy {
         }
     }
 
-    /// Defaults keep the rules as well.
+    /// Checks that defaults satisfy the rules.
     fn check_defaults(&self, schema: &JsonSchema, at: &FieldPath, errs: &mut ErrorList) {
         let rules = schema
             .default_value()

@@ -1,4 +1,4 @@
-//! Tokens of service accounts: whom they are for, how long they are good.
+//! Flags about service account tokens.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub struct ServiceAccountFlags {
 }
 
 impl ServiceAccountFlags {
-    /// How long tokens are good at most; `None`: as long as is asked for.
+    /// Maximum lifetime of a token; `None` if there is no limit.
     pub(crate) fn max_expiration(&self) -> Result<Option<Duration>> {
         let longest = duration(&self.service_account_max_token_expiration)?;
         let bounds = Duration::from_hours(1)..=Duration::from_secs(1 << 32);
@@ -44,6 +44,7 @@ impl ServiceAccountFlags {
         Ok((!longest.is_zero()).then_some(longest))
     }
 
+    /// The socket of the external signer, if one is configured.
     pub(crate) fn signing_endpoint(&self) -> Option<&str> {
         self.service_account_signing_endpoint.as_deref().filter(|path| !path.is_empty())
     }

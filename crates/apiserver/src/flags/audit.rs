@@ -1,4 +1,4 @@
-//! Audit events: how they are written, and who waits for that.
+//! Flags about the audit log and the audit webhook.
 
 use std::time::Duration;
 
@@ -120,7 +120,7 @@ impl AuditFlags {
         self.backoff().map(drop)
     }
 
-    /// How events go to the file; `None`: requests wait for that.
+    /// Batching of the log file; `None` if requests wait for each write.
     pub(crate) fn log_batching(&self) -> Result<Option<audit::Batching>> {
         if self.audit_log_mode != "batch" {
             return Ok(None);
@@ -137,7 +137,7 @@ impl AuditFlags {
         }))
     }
 
-    /// The same of the webhook.
+    /// Batching of the webhook.
     pub(crate) fn webhook_batching(&self, most: usize, wait: Duration) -> Result<audit::Batching> {
         Ok(audit::Batching {
             max_size: most.max(1),
@@ -151,14 +151,16 @@ impl AuditFlags {
         })
     }
 
-    /// How large batches and events may be that go to the file.
+    /// Maximum size of a batch and of an event in the log file, in bytes; `None` if events are not
+    /// truncated.
     pub(crate) fn log_largest(&self) -> Option<(usize, usize)> {
         let sizes =
             (self.audit_log_truncate_max_batch_size, self.audit_log_truncate_max_event_size);
         self.audit_log_truncate_enabled.then_some(sizes)
     }
 
-    /// The same of the webhook.
+    /// Maximum size of a batch and of an event for the webhook, in bytes; `None` if events are not
+    /// truncated.
     pub(crate) fn webhook_largest(&self) -> Option<(usize, usize)> {
         let sizes = (
             self.audit_webhook_truncate_max_batch_size,

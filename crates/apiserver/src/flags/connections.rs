@@ -1,4 +1,4 @@
-//! Connections and requests: who may call from where, how long they take, how they end.
+//! Flags about connections and requests: CORS, TLS, HTTP/2, timeouts and shutdown.
 
 use std::{num::NonZeroU64, time::Duration};
 
@@ -75,6 +75,7 @@ impl ConnectionFlags {
         self.handshakes().map(drop)
     }
 
+    /// CORS, HSTS and GOAWAY settings.
     pub(crate) fn edge(&self) -> Result<HttpPolicy> {
         ensure!(
             (0.0..=0.02).contains(&self.goaway_chance),
@@ -97,7 +98,7 @@ impl ConnectionFlags {
         })
     }
 
-    /// What is bounded, beside the seats.
+    /// All limits except the number of concurrent requests.
     pub(crate) fn limits(&self) -> Result<Limits> {
         let http2 = (!self.disable_http2_serving).then_some(self.http2_max_streams_per_connection);
         Ok(Limits {
@@ -109,6 +110,7 @@ impl ConnectionFlags {
         })
     }
 
+    /// Delays of a graceful shutdown.
     pub(crate) fn shutdown(&self) -> Result<Shutdown> {
         let watches = &self.shutdown_watch_termination_grace_period;
         Ok(Shutdown {
@@ -119,6 +121,7 @@ impl ConnectionFlags {
         })
     }
 
+    /// TLS versions, cipher suites and curves.
     pub(crate) fn handshakes(&self) -> Result<TlsSettings> {
         let versions = [("VersionTLS12", false), ("VersionTLS13", true)];
         let newest_only = versions.iter().find(|(name, _)| *name == self.tls_min_version);
@@ -133,8 +136,8 @@ impl ConnectionFlags {
     }
 }
 
-/// An expression that holds for whole hosts: one that matches a part of a name would let
-/// strangers in who have a name like it.
+/// Parses an allowed origin. The expression must be anchored to the whole host: otherwise it would
+/// also match hosts that merely contain the name.
 fn origin(text: &str) -> Result<Regex> {
     ensure!(!text.is_empty(), "empty value in --cors-allowed-origins");
     let wrong = "--cors-allowed-origins has an invalid regular expression";

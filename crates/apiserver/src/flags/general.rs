@@ -1,4 +1,4 @@
-//! The server as a whole: what it does for nodes, pods and events, and what it says of itself.
+//! Flags about the server as a whole.
 
 use std::time::Duration;
 
@@ -146,7 +146,7 @@ impl GeneralFlags {
         Emulation::new(&self.emulated_version, &self.min_compatibility_version)
     }
 
-    /// The version that is told.
+    /// The version that the server reports.
     pub(crate) fn reported_version(&self) -> Result<&str> {
         let said = self.version.as_str();
         let ours = ["true", "false", "raw"].contains(&said);

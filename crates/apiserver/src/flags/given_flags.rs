@@ -1,16 +1,16 @@
-//! The flags as text, for those who ask a running server how it was started.
+//! The flags as text, for `/flagz`.
 
 use std::collections::BTreeMap;
 
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-/// What each flag was given or is without that, as it is written. Stands before all other
-/// flags: they take theirs away when they are read.
+/// The value of each flag, given or default, as text. It must be the first field of the flags: the
+/// others remove their values from the matches.
 #[derive(Clone, Debug, Default)]
 pub struct GivenFlags(BTreeMap<String, Vec<String>>);
 
 impl GivenFlags {
-    /// Every flag of the command that has these, by its name.
+    /// Every flag of `T` with its value, by name.
     pub(crate) fn all<T: Args>(&self) -> BTreeMap<String, String> {
         let command = T::augment_args(Command::new(""));
         let flags = command.get_arguments().map(|flag| {

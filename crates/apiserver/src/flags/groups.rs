@@ -1,11 +1,11 @@
-//! The groups that help shows flags in: upstream's, in its order.
+//! The sections in which `--help` lists the flags: upstream's, in its order.
 
 use clap::{Arg, Command};
 
-/// A group, and its flags; what ends with `-`, all that begin so.
+/// A section and its flags; a name that ends with `-` is a prefix.
 type Group = (&'static str, &'static [&'static str]);
 
-/// The first that fits counts; those of no other group are `Generic`.
+/// The first section that matches counts; all other flags are in `Generic flags`.
 const GROUPS: &[Group] = &[
     ("Generic flags", &[]),
     (
@@ -82,7 +82,7 @@ const GROUPS: &[Group] = &[
     ("Global flags", &["version"]),
 ];
 
-/// A command whose help shows the flags of another in groups.
+/// A copy of the command whose help lists the flags in sections.
 pub fn grouped(command: &Command) -> Command {
     let mut flags: Vec<(usize, Arg)> =
         command.get_arguments().map(|flag| (group(&long(flag)), flag.clone())).collect();

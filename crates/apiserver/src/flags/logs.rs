@@ -1,4 +1,4 @@
-//! What the process says of what it does, and how.
+//! Flags about logging.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -43,29 +43,31 @@ pub struct LogFlags {
     pub log_text_split_stream: bool,
 }
 
-/// The same, checked.
+/// The validated logging flags.
 #[derive(Clone, Debug)]
 pub struct Logging {
     pub json: bool,
     pub level: u8,
-    /// Patterns of names of files of the source, without their ending, and levels.
+    /// Patterns of source file names without extension, and their levels (`--vmodule`).
     pub modules: Vec<(String, u8)>,
-    /// Whether what is no error goes to standard output.
+    /// Whether everything except errors goes to standard output.
     pub split: bool,
-    /// How many bytes of that may wait, and for how long.
+    /// Size of the buffer for messages that are not errors, in bytes.
     pub buffer: usize,
+    /// Interval at which the buffer is flushed.
     pub flush: Duration,
 }
 
-/// What changes how much this process logs.
+/// The function that changes the log level of this process.
 static SET_VERBOSITY: OnceLock<Box<dyn Fn(u8) + Send + Sync>> = OnceLock::new();
 
-/// From now on the level may be changed while the process runs. The first call counts.
+/// Registers the function that changes the log level while the process runs. Only the first call
+/// counts.
 pub fn register_verbosity_setter(set: impl Fn(u8) + Send + Sync + 'static) {
     let _ = SET_VERBOSITY.set(Box::new(set));
 }
 
-/// Logs at this level; whether it could.
+/// Changes the log level; returns false if no setter is registered.
 pub(crate) fn set_verbosity(level: u8) -> bool {
     let set = SET_VERBOSITY.get();
     set.into_iter().for_each(|set| set(level));
@@ -73,6 +75,7 @@ pub(crate) fn set_verbosity(level: u8) -> bool {
 }
 
 impl LogFlags {
+    /// Validates the logging flags.
     pub(crate) fn logging(&self, gates: &FeatureGates) -> Result<Logging> {
         let mut errors = ErrorList::default();
         let flush = duration(&self.log_flush_frequency).context("--log-flush-frequency")?;

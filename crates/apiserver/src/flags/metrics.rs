@@ -1,4 +1,4 @@
-//! What `/metrics` tells.
+//! Flags about the labels of metrics.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,6 +25,7 @@ pub struct MetricFlags {
 }
 
 impl MetricFlags {
+    /// The allowed label values of the flag and of the manifest.
     pub(crate) fn allowed(&self) -> Result<AllowedLabels> {
         let mut all = BTreeMap::new();
         if let Some(path) = &self.allow_metric_labels_manifest {
@@ -46,6 +47,7 @@ impl MetricFlags {
     }
 }
 
+/// Allowed values by metric and label.
 type All = BTreeMap<(String, String), BTreeSet<String>>;
 
 fn add(all: &mut All, key: &str, values: &str) -> Result<()> {
@@ -64,7 +66,7 @@ fn add(all: &mut All, key: &str, values: &str) -> Result<()> {
     Ok(())
 }
 
-/// A single pair may have commas; of several each is quoted.
+/// Splits the flag's value. A single pair may contain commas; several pairs are quoted each.
 fn pairs(said: &str) -> Vec<String> {
     if said.matches('=').count() == 1 {
         return vec![said.trim_matches('"').to_owned()];

@@ -1,4 +1,4 @@
-//! Flags that belong together, beside those in `config.rs`.
+//! Groups of flags, in addition to those in `config.rs`.
 
 mod accounts;
 mod audit;

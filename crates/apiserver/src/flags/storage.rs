@@ -1,4 +1,4 @@
-//! How storage is asked, and how much at once.
+//! Flags about storage and etcd.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ impl StorageFlags {
         self.export_object_counts().map(drop)
     }
 
-    /// How long etcd may take before the server counts as ill, and as not ready.
+    /// Timeouts of the etcd checks of `/livez` and of `/readyz`.
     pub(crate) fn health_timeouts(&self) -> Result<[Duration; 2]> {
         Ok([
             duration(&self.etcd_healthcheck_timeout).context("--etcd-healthcheck-timeout")?,
@@ -57,7 +57,7 @@ impl StorageFlags {
         ])
     }
 
-    /// How often etcd is asked how much it keeps.
+    /// Interval at which etcd's database size is queried; `None` means never.
     pub(crate) fn size_poll_interval(&self) -> Result<Option<Duration>> {
         let period = period(&self.etcd_db_metric_poll_interval);
         Ok(Some(period.context("--etcd-db-metric-poll-interval")?).filter(|time| !time.is_zero()))
@@ -67,7 +67,7 @@ impl StorageFlags {
         duration(&self.storage_initialization_timeout).context("--storage-initialization-timeout")
     }
 
-    /// Whether objects are counted.
+    /// Whether metrics report the number of objects.
     pub(crate) fn export_object_counts(&self) -> Result<bool> {
         let period = period(&self.etcd_count_metric_poll_period);
         Ok(!period.context("--etcd-count-metric-poll-period")?.is_zero())

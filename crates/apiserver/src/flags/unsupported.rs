@@ -1,10 +1,10 @@
-//! Flags of upstream's server that ask for what is not here. They are known, so that what
-//! changes nothing can be said, and all else is refused by name and with the reason.
+//! Flags of upstream's server whose function is missing here. A value that changes nothing is
+//! accepted; any other is rejected with the reason.
 
 use anyhow::{Result, bail};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-/// A flag, what may be said because it is so anyway, and why nothing else.
+/// A flag, the values that it may have, and why no other is supported.
 #[derive(Clone, Copy, Debug)]
 pub struct UnsupportedFlag {
     pub name: &'static str,
@@ -23,6 +23,7 @@ const fn flag(
 const PEERS: &str = "requests are not passed on to servers of other versions";
 const LEADERS: &str = "there is no coordinated leader election";
 
+/// All unsupported flags.
 pub const ABSENT_FLAGS: &[UnsupportedFlag] = &[
     flag("coordinated-leadership-lease-duration", &["15s"], LEADERS),
     flag("coordinated-leadership-renew-deadline", &["10s"], LEADERS),
@@ -33,7 +34,7 @@ pub const ABSENT_FLAGS: &[UnsupportedFlag] = &[
     flag("peer-ca-file", &[], PEERS),
 ];
 
-/// Those of them that were said, with their values.
+/// The unsupported flags that were given, with their values.
 #[derive(Clone, Debug, Default)]
 pub struct UnsupportedFlags(Vec<(&'static str, String)>);
 

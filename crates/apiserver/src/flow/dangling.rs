@@ -1,4 +1,5 @@
-//! Whether the level that a FlowSchema names is there: its condition `Dangling`.
+//! The `Dangling` condition of FlowSchemas: whether the PriorityLevelConfiguration that they name
+//! is missing.
 
 use std::{collections::HashSet, sync::Weak, time::Duration};
 
@@ -13,18 +14,18 @@ use tracing::warn;
 use super::GROUP;
 use crate::condition::ConditionUpdate;
 
-/// Who writes the condition, in the books.
+/// The field manager of the condition.
 const MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Keeps the conditions true, until the registry is gone.
+/// Keeps the conditions up to date until the registry is dropped.
 pub(crate) async fn run(registry: Weak<Registry>) {
     while let Some(known) = registry.upgrade() {
         let told = panics::contain("flow schemas", tell(&known)).await;
         let told = told.unwrap_or_else(|why| Err(Status::internal(why.to_string())));
         drop(known);
         match told {
-            // an error says that too much has changed to tell it one by one
+            // An error means that the cursor missed changes; everything is read again.
             Ok((mut schemas, mut levels)) => tokio::select! {
                 _ = schemas.next() => {}
                 _ = levels.next() => {}
@@ -37,9 +38,11 @@ pub(crate) async fn run(registry: Weak<Registry>) {
     }
 }
 
+/// Reports changes of a resource.
 type Changes = Cursor<Value>;
 
-/// Writes what has changed; gives where further changes of schemas and levels will show.
+/// Writes the conditions that have changed. The cursors report further changes of schemas and
+/// levels.
 async fn tell(registry: &Registry) -> Result<(Changes, Changes), Status> {
     let all = |plural: &str| {
         let kind = registry.kind(GROUP, plural)?;

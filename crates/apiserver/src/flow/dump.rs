@@ -1,4 +1,4 @@
-//! `/debug/api_priority_and_fairness/`: what the levels are doing, as tables.
+//! `/debug/api_priority_and_fairness/`: the state of the priority levels, as tables.
 
 use std::{
     fmt::Write as _,
@@ -10,6 +10,7 @@ use server::{EndpointHandler, Request, ResponseFuture, Server, plain_reply, text
 
 use super::{PriorityAndFairness, metrics::RejectReason, priority_level::LevelSnapshot};
 
+/// The handler of the debug tables.
 #[derive(Debug)]
 pub(crate) struct Dump(pub(crate) Arc<PriorityAndFairness>);
 
@@ -86,7 +87,7 @@ impl PriorityAndFairness {
         rows
     }
 
-    /// Those who wait.
+    /// The table of waiting requests.
     fn requests(&self) -> Vec<Vec<String>> {
         let heads = [
             "PriorityLevelName",
@@ -115,7 +116,7 @@ impl PriorityAndFairness {
     }
 }
 
-/// Columns one below the other, with a comma behind each but the last.
+/// Aligns the columns, with a comma behind each cell but the last.
 fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width = |at: usize| {

@@ -1,4 +1,4 @@
-//! What became of the requests of a flow schema, as metrics tell it.
+//! Metrics of API Priority and Fairness.
 
 use std::{
     fmt::Write as _,
@@ -10,19 +10,19 @@ use server::Histogram;
 const SECONDS: &[f64] = &[0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
 const PREFIX: &str = "apiserver_flowcontrol_";
 
-/// Many count at once.
+/// Counters of one FlowSchema.
 #[derive(Debug)]
 pub(super) struct FlowMetrics {
     pub(super) waiting: AtomicU64,
     pub(super) executing: AtomicU64,
     pub(super) dispatched: AtomicU64,
     pub(super) rejected: [AtomicU64; 4],
-    /// How long who was handled had waited, and who was not.
+    /// How long requests waited: those that were executed, and those that were rejected.
     waited: [Histogram; 2],
     lasted: Histogram,
 }
 
-/// Why a request is turned away.
+/// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RejectReason {
     QueueFull,
@@ -52,24 +52,27 @@ impl Default for FlowMetrics {
 }
 
 impl FlowMetrics {
+    /// Counts a request whose execution begins, after this many seconds in a queue.
     pub(super) fn begins(&self, waited: f64) {
         self.dispatched.fetch_add(1, Relaxed);
         self.executing.fetch_add(1, Relaxed);
         self.waited[0].observe(waited);
     }
 
+    /// Counts a request whose execution has ended, after this many seconds.
     pub(super) fn ends(&self, lasted: f64) {
         self.executing.fetch_sub(1, Relaxed);
         self.lasted.observe(lasted);
     }
 
+    /// Counts a rejected request, after this many seconds in a queue.
     pub(super) fn refuses(&self, why: RejectReason, waited: f64) {
         self.rejected[why as usize].fetch_add(1, Relaxed);
         self.waited[1].observe(waited);
     }
 }
 
-/// What is told: by flow schema and priority level.
+/// Writes all metrics, by FlowSchema and priority level.
 pub(super) fn report(tallies: &[(&str, &str, &FlowMetrics)], out: &mut String) {
     type Count = fn(&FlowMetrics) -> &AtomicU64;
     let counts: [(&str, &str, &str, Count); 4] = [
@@ -120,11 +123,12 @@ pub(super) fn report(tallies: &[(&str, &str, &FlowMetrics)], out: &mut String) {
     }
 }
 
+/// Writes the HELP and TYPE lines of a metric.
 pub(super) fn head(name: &str, kind: &str, help: &str, out: &mut String) {
     let _ = writeln!(out, "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {kind}");
 }
 
-/// One line of a level.
+/// Writes one sample of a priority level.
 pub(super) fn line(name: &str, level: &str, value: f64, out: &mut String) {
     let _ = writeln!(out, "{PREFIX}{name}{{priority_level=\"{level}\"}} {value}");
 }

@@ -1,6 +1,6 @@
-//! API Priority and Fairness: FlowSchemas say which priority level a request belongs to,
-//! and levels how many are handled at once and who waits where. What a level does not need
-//! others may borrow.
+//! API Priority and Fairness: a FlowSchema assigns a request to a priority level, and the level
+//! limits how many requests are executed at once and queues the others. Levels may borrow seats
+//! that other levels do not need.
 
 mod dangling;
 mod dump;
@@ -36,29 +36,30 @@ use self::{
 };
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
-/// How often seats are lent anew.
+/// Interval at which seats are borrowed anew.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Seats by the stored objects.
+/// Flow control by the stored FlowSchemas and PriorityLevelConfigurations.
 #[derive(Debug)]
 pub(crate) struct PriorityAndFairness {
-    /// Weak: the registry outlives nobody.
+    /// Weak, because flow control must not keep the registry alive.
     registry: Weak<Registry>,
-    /// How many requests are handled at once, of all levels together.
+    /// Total number of seats of all levels (the server's concurrency limit).
     seats: usize,
     known: Mutex<FlowConfig>,
 }
 
+/// The schemas and levels as last read.
 #[derive(Debug, Default)]
 struct FlowConfig {
     schemas: Arc<Vec<FlowSchemaMatcher>>,
     levels: BTreeMap<Text, PriorityLevel>,
     cursors: Vec<Cursor<Value>>,
-    /// What part of what they could use levels have.
+    /// The fraction of their borrowing targets that levels get.
     fair_fraction: f64,
 }
 
-/// A seat that is taken, until it is dropped.
+/// An occupied seat; dropping it frees the seat.
 struct OccupiedSeat {
     _held: SeatGuard,
     tally: Arc<FlowMetrics>,
@@ -76,7 +77,7 @@ impl PriorityAndFairness {
         Self { registry: Arc::downgrade(registry), seats, known: Mutex::default() }
     }
 
-    /// Lends seats anew, again and again.
+    /// Redistributes the seats at each interval, for ever.
     pub(crate) async fn run_borrowing(self: Arc<Self>) {
         loop {
             tokio::time::sleep(AGAIN).await;
@@ -85,7 +86,7 @@ impl PriorityAndFairness {
         }
     }
 
-    /// The schema and level of a request. Objects are read again when any has changed.
+    /// The schema and level of a request. The stored objects are read again when any has changed.
     fn classify(
         &self,
         user: &UserInfo,
@@ -147,7 +148,7 @@ impl FlowConfig {
         Ok(())
     }
 
-    /// Divides all seats anew, by what each level needed since the last time.
+    /// Redistributes all seats by the demand of each level since the last time.
     fn lend(&mut self) {
         let wishes: Vec<(&PriorityLevel, bool, BorrowingTarget)> = self
             .levels
@@ -159,7 +160,7 @@ impl FlowConfig {
             .collect();
         let sights: Vec<_> = wishes.iter().map(|(level, ..)| level.sight()).collect();
         let all: usize = sights.iter().map(|sight| sight.bounds.nominal).sum();
-        // Whoever is exempt takes what he needs first.
+        // Exempt levels take what they need first.
         let taken: f64 = wishes.iter().filter(|own| own.1).map(|own| own.2.lower).sum();
         let left = all.saturating_sub(seats(taken));
         let limited = || wishes.iter().zip(&sights).filter(|((_, exempt, _), _)| !exempt);
@@ -193,7 +194,7 @@ impl FlowConfig {
 impl FlowControl for PriorityAndFairness {
     fn acquire_seat<'a>(&'a self, user: &'a UserInfo, info: &'a RequestInfo) -> SeatFuture<'a> {
         Box::pin(async move {
-            // Without objects nobody is held back: the server is starting.
+            // Without stored objects nothing is limited: the server is starting.
             let Some((schemas, at, level)) = self.classify(user, info) else {
                 return Ok(Seat { classification: None, guard: None });
             };
@@ -216,7 +217,7 @@ impl FlowControl for PriorityAndFairness {
     }
 }
 
-/// A figure of a level.
+/// A value of a level for the metrics.
 type Of = fn(&priority_level::LevelSnapshot) -> f64;
 
 impl MetricsSource for PriorityAndFairness {

@@ -1,5 +1,6 @@
-//! A priority level: so many at once; others wait in queues, dealt so that a flow with
-//! many requests does not stand in the way of all others, and served in turn.
+//! A priority level. It executes as many requests at once as it has seats; further requests wait in
+//! queues. Shuffle sharding assigns each flow to a few queues, so that one busy flow cannot starve
+//! the others, and the queues are served round-robin.
 
 use std::{
     collections::VecDeque,
@@ -19,20 +20,20 @@ use super::{
     seat_demand::{BorrowingTarget, ConcurrencyBounds, SeatDemand, SeatDemandStats, float},
 };
 
-/// Nobody waits longer.
+/// Maximum time that a request waits in a queue.
 const LONGEST: Duration = Duration::from_secs(15);
 const BUSY: &str = "Too many requests, please try again later.";
 
-/// What a configuration says.
+/// The settings of a PriorityLevelConfiguration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LevelConfig {
     uid: Text,
     pub(super) exempt: bool,
     pub(super) shares: i64,
-    /// How much of its seats may be lent, and how much may be borrowed: in percent of its own.
+    /// How many of its seats may be lent, and how many borrowed, in percent of its nominal seats.
     lendable_percent: i64,
     borrowing_limit_percent: Option<i64>,
-    /// 0: nobody waits.
+    /// 0 means that no request waits.
     queues: usize,
     hand_size: usize,
     queue_length_limit: usize,
@@ -66,8 +67,8 @@ impl LevelConfig {
         }
     }
 
-    /// This level's part of all seats, at least one if it has a share at all, and between
-    /// what that may change.
+    /// The nominal seats of this level, at least one if it has a share, and the range within which
+    /// borrowing may change them.
     pub(super) fn bounds(&self, seats: usize, shares: i64) -> ConcurrencyBounds {
         let (own, all) = (self.shares, shares.max(1));
         let part = i64::try_from(seats).unwrap_or(i64::MAX).saturating_mul(own);
@@ -83,35 +84,38 @@ impl LevelConfig {
     }
 }
 
+/// A priority level; clones share its state.
 #[derive(Clone, Debug)]
 pub(super) struct PriorityLevel {
     state: Arc<Mutex<State>>,
     began: Instant,
 }
 
+/// The state of a level: seats, queues and demand.
 #[derive(Debug, Default)]
 struct State {
     shape: LevelConfig,
     bounds: ConcurrencyBounds,
-    /// What it has now.
+    /// The current number of seats.
     limit: usize,
     executing: usize,
-    /// In all queues.
+    /// Number of waiting requests in all queues.
     waiting: usize,
     queues: Vec<VecDeque<QueuedRequest>>,
-    /// The queue whose turn is next.
+    /// The queue that is served next.
     next: usize,
     demand: SeatDemand,
     seen: SeatDemandStats,
 }
 
+/// A waiting request, and the channel over which it gets its seat.
 #[derive(Debug)]
 struct QueuedRequest {
     turn: oneshot::Sender<SeatGuard>,
     who: RequestDescriptor,
 }
 
-/// A request that waits.
+/// Description of a waiting request, for the debug tables.
 #[derive(Clone, Debug)]
 pub(super) struct RequestDescriptor {
     pub(super) schema: Text,
@@ -120,12 +124,12 @@ pub(super) struct RequestDescriptor {
     pub(super) arrived: i64,
 }
 
-/// A place among those that are handled; given on when dropped, wherever that happens: in
-/// the hands of who has it, or on the way to who has gone meanwhile.
+/// A seat. Dropping it passes the seat on, whether the request has ended or was cancelled before it
+/// received the seat.
 #[derive(Debug)]
 pub(super) struct SeatGuard(Option<PriorityLevel>);
 
-/// What is told of a level.
+/// The state of a level, for metrics and the debug tables.
 #[derive(Clone, Debug)]
 pub(super) struct LevelSnapshot {
     pub(super) bounds: ConcurrencyBounds,
@@ -144,13 +148,13 @@ impl Drop for SeatGuard {
 }
 
 impl State {
-    /// Gives the place to who waits next, or takes it back.
+    /// Frees a seat and dispatches the next waiting request.
     fn release(&mut self, own: &PriorityLevel) {
         self.executing = self.executing.saturating_sub(1);
         self.dispatch(own);
     }
 
-    /// Lets those in who have waited and for whom there is a place, in turn by queue.
+    /// Dispatches waiting requests while there are free seats, round-robin over the queues.
     fn dispatch(&mut self, own: &PriorityLevel) {
         while self.executing < self.limit && self.admit_one(own) {}
         self.count(own);
@@ -167,7 +171,7 @@ impl State {
                     self.next = (at + 1) % count;
                     return true;
                 };
-                held.0 = None; // who waited has gone; the place is still here
+                held.0 = None; // the request was cancelled; its seat is still free
                 self.executing -= 1;
             }
         }
@@ -179,7 +183,7 @@ impl State {
         self.demand.set(own.began.elapsed().as_secs_f64(), wanted);
     }
 
-    /// The shortest of the queues that a flow is dealt.
+    /// The shortest of the queues that shuffle sharding deals to a flow.
     fn choose_queue(&self, flow: u64) -> usize {
         let count = self.queues.len();
         let mut deck: Vec<usize> = (0..count).collect();
@@ -208,7 +212,7 @@ impl PriorityLevel {
         self.state().shape.uid.clone()
     }
 
-    /// Takes over a configuration; those who wait go on waiting.
+    /// Applies a configuration; waiting requests stay queued.
     pub(super) fn set(&self, shape: LevelConfig, bounds: ConcurrencyBounds) {
         let mut state = self.state();
         let waiting = state.queues.iter().skip(shape.queues).any(|queue| !queue.is_empty());
@@ -222,7 +226,7 @@ impl PriorityLevel {
         state.dispatch(self);
     }
 
-    /// What it could use, by what it needed since the last time this was asked.
+    /// Whether the level is exempt, and its borrowing target by its demand since the last call.
     pub(super) fn borrowing_target(&self) -> (bool, BorrowingTarget) {
         let mut state = self.state();
         let before = state.seen;
@@ -240,13 +244,14 @@ impl PriorityLevel {
         )
     }
 
-    /// So many seats it has from now on.
+    /// Sets the current number of seats.
     pub(super) fn set_limit(&self, limit: usize) {
         let mut state = self.state();
         state.limit = limit;
         state.dispatch(self);
     }
 
+    /// A snapshot of the state.
     pub(super) fn sight(&self) -> LevelSnapshot {
         let state = self.state();
         let queues = state.queues.iter().map(|queue| queue.iter().map(|own| own.who.clone()));
@@ -259,7 +264,7 @@ impl PriorityLevel {
         }
     }
 
-    /// A place, now or after waiting.
+    /// Acquires a seat, at once or after waiting in a queue.
     pub(super) async fn acquire(
         &self,
         flow: u64,
@@ -309,7 +314,7 @@ impl PriorityLevel {
     }
 }
 
-/// Counts who waits, also if he gives up.
+/// Counts a waiting request, and counts it as cancelled if it is dropped early.
 struct QueuedGauge<'a>(Option<&'a FlowMetrics>);
 
 impl<'a> QueuedGauge<'a> {

@@ -1,4 +1,4 @@
-//! A FlowSchema: which requests are of a flow, and what tells flows apart.
+//! Matching of FlowSchemas: which requests belong to a schema, and to which of its flows.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -8,6 +8,7 @@ use server::{RequestInfo, UserInfo};
 
 use super::metrics::FlowMetrics;
 
+/// A FlowSchema, prepared for matching, with its metrics.
 #[derive(Debug)]
 pub(super) struct FlowSchemaMatcher {
     pub(super) name: Text,
@@ -16,12 +17,12 @@ pub(super) struct FlowSchemaMatcher {
     pub(super) level: Text,
     by: Text,
     rules: Value,
-    /// What became of its requests.
+    /// Metrics of its requests.
     pub(super) tally: Arc<FlowMetrics>,
 }
 
 impl FlowSchemaMatcher {
-    /// What was counted before goes on.
+    /// Takes over the metrics of an earlier version of the same schema.
     pub(super) fn of(schema: &FlowSchema, tallies: &HashMap<&Text, &Arc<FlowMetrics>>) -> Self {
         let (meta, tree) = (schema.metadata(), schema.tree());
         let spec = tree.get("spec");
@@ -40,6 +41,7 @@ impl FlowSchemaMatcher {
         }
     }
 
+    /// Whether the schema matches a request of this user.
     pub(super) fn matches(&self, user: &UserInfo, info: &RequestInfo) -> bool {
         self.rules.items().iter().any(|rule| {
             rule.get("subjects").items().iter().any(|subject| is_subject(subject, user))
@@ -51,7 +53,7 @@ impl FlowSchemaMatcher {
         })
     }
 
-    /// What tells the flows of this schema apart.
+    /// The flow distinguisher of a request: the user, the namespace, or nothing.
     pub(super) fn distinguisher(&self, user: &UserInfo, info: &RequestInfo) -> String {
         match &*self.by {
             "ByUser" => user.name.to_string(),

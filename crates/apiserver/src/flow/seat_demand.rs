@@ -1,14 +1,14 @@
-//! What levels need, and how the seats that some do not need are lent to others.
+//! Seat demand of priority levels, and the division of seats between them by borrowing.
 
-/// How much of the last estimate stays in the next one.
+/// How much of the last smoothed demand stays in the next one.
 const SMOOTHING: f64 = 0.977;
-/// A level that needs nothing still has a share when there is more than enough.
+/// Minimum target, so that a level without demand still gets a share of spare seats.
 const LEAST: f64 = 0.001;
 
-/// How many seats were wanted in a while: counted when that changes.
+/// Statistics of the seats that a level needs, updated at each change.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SeatDemand {
-    /// Since when, and until when it is counted, in seconds.
+    /// Beginning and end of the current period, in seconds.
     since: f64,
     until: f64,
     wanted: f64,
@@ -17,7 +17,7 @@ pub(super) struct SeatDemand {
     squares: f64,
 }
 
-/// What a while was like, as metrics tell it.
+/// The demand of a past period, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct SeatDemandStats {
     pub(super) most: f64,
@@ -26,7 +26,7 @@ pub(super) struct SeatDemandStats {
     pub(super) smoothed: f64,
 }
 
-/// The seats of a level: what it has by its share, and between what that may change.
+/// The seats of a level: the nominal number, and the range within which borrowing may change it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ConcurrencyBounds {
     pub(super) nominal: usize,
@@ -34,7 +34,7 @@ pub(super) struct ConcurrencyBounds {
     pub(super) upper: usize,
 }
 
-/// What a level could use.
+/// How many seats a level could use, and within which range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct BorrowingTarget {
     pub(super) target: f64,
@@ -43,13 +43,14 @@ pub(super) struct BorrowingTarget {
 }
 
 impl SeatDemand {
+    /// Records that the level needs this many seats from now on.
     pub(super) fn set(&mut self, now: f64, wanted: usize) {
         self.pass(now);
         self.wanted = float(wanted);
         self.most = self.most.max(self.wanted);
     }
 
-    /// What it was since the last time, smoothed with what it was before; begins anew.
+    /// The statistics since the last call, smoothed with the earlier ones; starts a new period.
     pub(super) fn take(&mut self, now: f64, before: SeatDemandStats) -> SeatDemandStats {
         self.pass(now);
         let time = self.until - self.since;
@@ -74,8 +75,8 @@ impl SeatDemand {
     }
 }
 
-/// Divides seats so that each gets the same part of what it could use, within its bounds.
-/// `None`: the bounds allow no such division.
+/// Divides the seats so that each level gets the same fraction of its target, within its bounds;
+/// returns the seats and the fraction. `None` if the bounds allow no such division.
 pub(super) fn allocate_concurrency(
     seats: usize,
     wishes: &[BorrowingTarget],
@@ -103,11 +104,11 @@ pub(super) fn float(n: usize) -> f64 {
     f64::from(u32::try_from(n).unwrap_or(u32::MAX))
 }
 
-/// The nearest number of seats.
+/// Rounds to a number of seats.
 pub(super) fn seats(n: f64) -> usize {
     let mut whole = n.round().clamp(0.0, f64::from(u32::MAX));
     let mut seats = 0;
-    // Exact for all numbers in that range.
+    // Exact for all numbers in this range.
     for bit in (0..32).rev() {
         let weight = f64::from(1_u32 << bit);
         if whole >= weight {

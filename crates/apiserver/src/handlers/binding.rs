@@ -1,4 +1,4 @@
-//! Binding: gives a pod its node. A pod is bound once.
+//! The Binding handler: assigns a pod to a node. A pod is bound only once.
 
 use std::sync::Arc;
 
@@ -100,7 +100,7 @@ fn bound(old: &Value, binding: &Binding, now: i64) -> Result<Value, Status> {
     }
     pod.spec_mut().set_node_name(binding.target().name());
     if !pod.status().nominated_node_name().is_empty() {
-        pod.status_mut().set_nominated_node_name(""); // who hoped for a node has one
+        pod.status_mut().set_nominated_node_name(""); // the nomination is no longer needed
     }
     let meta = pod.metadata_mut();
     for (name, value) in binding.metadata().annotations().iter() {
@@ -117,7 +117,7 @@ fn bound(old: &Value, binding: &Binding, now: i64) -> Result<Value, Status> {
     Ok(pod.into())
 }
 
-/// A binding names a pod, and one of its own namespace.
+/// Checks that the binding names a pod in the namespace of the request.
 fn check_binding_names(binding: &Binding, namespace: &str, name: &str) -> Result<(), Status> {
     same_namespace(binding.metadata().namespace(), namespace)?;
     if name != binding.metadata().name() {
@@ -136,7 +136,7 @@ fn check_binding_names(binding: &Binding, namespace: &str, name: &str) -> Result
     }
 }
 
-/// What is wrong with a binding is said without saying that it is invalid.
+/// Validates the binding. Upstream reports these errors as 500 and not as Invalid.
 fn check(binding: &Binding, name: &str) -> Result<(), Status> {
     if binding.metadata().name() != name {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));

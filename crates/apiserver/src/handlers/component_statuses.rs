@@ -1,5 +1,5 @@
-//! componentstatuses: the scheduler and the controller manager of this machine are asked
-//! how they are, and so is the store. Old, and still what `kubectl get cs` shows.
+//! componentstatuses: probes the scheduler and the controller manager on this host, and the store.
+//! Deprecated, and still what `kubectl get cs` shows.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ const SCHEDULER: &str = "scheduler";
 const CONTROLLER_MANAGER: &str = "controller-manager";
 const STORE: &str = "etcd-0";
 
-/// The ports where components of this machine say how they are.
+/// The ports where the components on this host serve `/healthz`.
 #[derive(Debug)]
 pub(super) struct ComponentStatuses {
     pub(super) scheduler: u16,
@@ -29,7 +29,7 @@ pub(super) struct ComponentStatuses {
 }
 
 impl ComponentStatuses {
-    /// Where upstream looks for them, unless they are known to be elsewhere.
+    /// Uses upstream's default ports, unless others are given.
     pub(super) fn new(ports: Option<(u16, u16)>) -> Self {
         let (scheduler, controller_manager) = ports.unwrap_or((10_259, 10_257));
         Self { scheduler, controller_manager }
@@ -62,7 +62,7 @@ impl EndpointHandler for ComponentStatuses {
     }
 }
 
-/// Whether the request wants to hear of a component.
+/// The label and field selectors of the request, as a predicate.
 fn selects(request: &Request) -> Result<impl Fn(&Value) -> bool, Status> {
     let said = |name: &str| request.query.get(name).unwrap_or_default().to_owned();
     let labels = Selector::parse(&said("labelSelector"))
@@ -80,7 +80,7 @@ fn selects(request: &Request) -> Result<impl Fn(&Value) -> bool, Status> {
 }
 
 impl ComponentStatuses {
-    /// How a component is; `None`: nobody knows one of that name.
+    /// The ComponentStatus of a component; `None` if there is none of that name.
     async fn component(&self, server: &Server, name: &str) -> Option<Value> {
         let health = match name {
             SCHEDULER => probe(self.scheduler).await,
@@ -102,7 +102,7 @@ impl ComponentStatuses {
     }
 }
 
-/// What a component of this machine says of itself.
+/// Gets `/healthz` of a component on this host.
 async fn probe(port: u16) -> Result<String, String> {
     let tls = TlsOptions { insecure: true, ..TlsOptions::default() };
     let to = TcpConnector::new("127.0.0.1", port, Some(Arc::new(tls)));

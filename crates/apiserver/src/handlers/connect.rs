@@ -1,4 +1,5 @@
-//! What is asked of a connection, as plugins see it: the options that the query says.
+//! Admission of connections (exec, attach, portforward, proxy): the options in the query become an
+//! object such as PodExecOptions.
 
 use std::sync::Arc;
 
@@ -7,16 +8,17 @@ use server::{Operation, Query, Request, Server};
 
 use super::{asking, request_context, served};
 
-/// Options of connections by subresource: flags, texts, lists.
+/// Options of connections by subresource: booleans, strings and lists.
 const EXEC: Fields = (&["stdin", "stdout", "stderr", "tty"], &["container"], &["command"]);
 const ATTACH: Fields = (&["stdin", "stdout", "stderr", "tty"], &["container"], &[]);
 const FORWARD: Fields = (&[], &[], &["ports"]);
 const PROXY: Fields = (&[], &["path"], &[]);
 
+/// Names of boolean, string and list options.
 type Fields = (&'static [&'static str], &'static [&'static str], &'static [&'static str]);
 
-/// Lets plugins decide on a connection. From then on the query says what they saw and nothing
-/// else: kubelets know options by other names too, which plugins have not seen.
+/// Runs the admission plugins for a connection. Afterwards the query contains only the options that
+/// they saw: kubelets accept further names for some options, which the plugins have not seen.
 pub(super) async fn admit(server: &Arc<Server>, request: &mut Request) -> Result<(), Status> {
     let info = request.info.clone();
     let (kind, fields) = match (&*info.resource, &*info.subresource) {
@@ -77,7 +79,7 @@ fn options(query: &Query, (flags, texts, lists): Fields) -> Value {
     options
 }
 
-/// The options as a query.
+/// Encodes the options as a query.
 fn said(options: &Value, (flags, texts, lists): Fields) -> String {
     let mut parts = Vec::new();
     for name in flags.iter().filter(|name| options.get(name).as_bool() == Some(true)) {

@@ -1,4 +1,4 @@
-//! The scale of a custom object: its definition says where the numbers are.
+//! The scale subresource of custom resources: the CRD names the JSON paths of the replica counts.
 
 use std::sync::Arc;
 
@@ -13,9 +13,10 @@ use super::{
     warned,
 };
 
-/// What the number reads as while nobody has set it.
+/// Value of `spec.replicas` while the field is not set.
 const UNSET: i64 = i32::MIN as i64;
 
+/// Handles a request for the scale subresource of a custom resource.
 pub(super) async fn handle(
     server: &Arc<Server>,
     request: Request,
@@ -80,7 +81,7 @@ pub(super) async fn handle(
         let mut object = old.object.clone();
         paths.set_replicas(&mut object, replicas);
         object["metadata"]["managedFields"] = books;
-        // What the schema has no place for is not kept, once it is known to be right.
+        // Prunes fields that the schema does not have, once the replica count is known to be valid.
         if replicas >= 0 {
             let kept = served.definition.coerce(&mut object, &mut Vec::new());
             kept.map_err(Status::bad_request)?;
@@ -94,7 +95,7 @@ pub(super) async fn handle(
     Ok(warned(asked.reply(server, &kind, (200, &scale))?, &call))
 }
 
-/// The object seen as a scale.
+/// The Scale of a custom resource.
 fn scale_of(paths: &custom::ScalePaths, revision: u64, object: &Value) -> Result<Value, Status> {
     let (wants, has) = paths.replicas(object).map_err(internal)?;
     let meta = Object::view(object).metadata();

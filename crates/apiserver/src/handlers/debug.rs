@@ -1,6 +1,5 @@
-//! `/debug/`: what the levels of fairness do, how much is logged, and where profiles of Go's
-//! runtime are asked for: this server has none, and says so as upstream says it of one that it
-//! does not know.
+//! `/debug/`: the state of API Priority and Fairness, the log level, and the paths of Go's
+//! profiles. This server has no profiles, and answers like upstream does for an unknown profile.
 
 use std::{num::IntErrorKind, sync::Arc};
 
@@ -13,15 +12,16 @@ use server::{
     EndpointHandler, HandlerRef, Reply, Request, ResponseFuture, Server, plain_reply, text_reply,
 };
 
-/// What can be changed while the server runs.
+/// The page of flags that can be changed while the server runs.
 const FLAGS: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n\
     /debug/flags/<br>\n<br>\nflags:<br>\n<table>\n<tr>v<br>\n</table>\n<br>\n\
     full flags configurable<br>\n</body>\n</html>\n";
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 
+/// The handler of `/debug/`.
 #[derive(Debug)]
 pub(crate) struct Debug {
-    /// Whether profiles are served at all.
+    /// Whether the paths of profiles are served at all.
     pub(crate) profiling: bool,
     pub(crate) fairness: Option<HandlerRef>,
 }
@@ -56,7 +56,7 @@ impl EndpointHandler for Debug {
     }
 }
 
-/// Changes how much is logged.
+/// Changes the log level.
 async fn verbosity(server: &Server, request: Request) -> Result<Reply, Status> {
     let said = |code, text: &str| {
         let mut reply = plain_reply(format!("{text}\n"));

@@ -1,4 +1,4 @@
-//! Eviction: a deletion that asks first whether a disruption budget allows it.
+//! The Eviction handler: deletes a pod if its PodDisruptionBudget allows that.
 
 use std::sync::Arc;
 
@@ -24,7 +24,8 @@ use super::{
 };
 
 const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
-/// More evictions than this that nobody has confirmed are too many.
+/// Maximum number of evictions in `disruptedPods` that the disruption controller has not yet
+/// confirmed.
 const MOST_DISRUPTED: usize = 2000;
 
 #[derive(Debug)]
@@ -75,7 +76,7 @@ fn check_options(eviction: &Eviction, name: &str) -> Result<(), Status> {
     Ok(())
 }
 
-/// What the request says of it, and what is in it, must not differ.
+/// Checks that the dry-run options of the query and of the body do not differ.
 fn check_dry_run(options: Option<&DeleteOptions>, asked: bool) -> Result<(), Status> {
     let within: Vec<&str> = options.map(|own| own.dry_run().iter().collect()).unwrap_or_default();
     if !asked || within.is_empty() || within == ["All"] {
@@ -85,7 +86,7 @@ fn check_dry_run(options: Option<&DeleteOptions>, asked: bool) -> Result<(), Sta
     Err(Status::failure(500, "", format!("{why}: [All] and [{}]", within.join(" "))))
 }
 
-/// The eviction, in the version that is served or the one that once was.
+/// Decodes the Eviction, in version v1 or v1beta1.
 async fn body(
     server: &Server,
     request: Request,
@@ -129,7 +130,7 @@ async fn evict(
     server.registry.delete(call, &pods, key, &delete).await.map(drop)
 }
 
-/// The pod with the reason why it goes, if it is the one that is meant.
+/// The pod with the condition DisruptionTarget, if the preconditions match.
 fn marked(
     old: &Version<Value>,
     uid: Option<&str>,
@@ -165,7 +166,7 @@ fn marked(
     Ok(object)
 }
 
-/// Takes one disruption from the budget that the pod belongs to.
+/// Takes one disruption from the PodDisruptionBudget that selects the pod.
 async fn allow(server: &Server, call: &mut RequestContext, pod: &Pod) -> Result<(), Status> {
     let budgets = server.registry.kind("policy", "poddisruptionbudgets")?;
     let namespace = pod.metadata().namespace();
@@ -188,7 +189,8 @@ async fn allow(server: &Server, call: &mut RequestContext, pod: &Pod) -> Result<
     }
     let budget = PodDisruptionBudget::view(&budget.object);
     if !pod.is_ready() {
-        // What is not healthy anyway can go, unless that would hide how bad it is.
+        // A pod that is not ready may be evicted, if the budget is met or its policy is
+        // AlwaysAllow.
         let status = budget.status();
         let enough =
             status.current_healthy() >= status.desired_healthy() && status.desired_healthy() > 0;

@@ -1,4 +1,4 @@
-//! Who issues the tokens of service accounts, for those who check them elsewhere.
+//! OIDC discovery of the service account issuer: the discovery document and the public keys.
 
 use std::sync::Arc;
 
@@ -13,11 +13,12 @@ use server::{
 
 use crate::authn::ServiceAccountAuthenticator;
 
+/// The handler of `/.well-known/openid-configuration` and `/openid/v1/jwks`.
 #[derive(Clone, Debug)]
 pub(crate) struct Issuer {
     pub(crate) name: String,
     pub(crate) accounts: Arc<ServiceAccountAuthenticator>,
-    /// Where the keys are, for those who ask.
+    /// The `jwks_uri` of the discovery document.
     pub(crate) keys_at: String,
 }
 

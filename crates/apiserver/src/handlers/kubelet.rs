@@ -1,5 +1,5 @@
-//! What goes on to a kubelet, a pod or a service: logs, exec, attach, port-forward
-//! and proxies.
+//! Requests that are proxied to a kubelet, a pod or a Service: logs, exec, attach, portforward and
+//! proxy.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -27,27 +27,27 @@ use super::{
     targets::{Target, endpoint, escaped},
 };
 
-/// How long it may take to reach a pod or a service.
+/// Connect timeout for pods and Services.
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// How kubelets are called.
+/// How kubelets are reached.
 #[derive(Clone, Debug)]
 pub(crate) struct KubeletClient {
     pub(crate) tls: Arc<TlsOptions>,
-    /// Whether a kubelet's certificate must be for its node's name, whatever address is called.
+    /// Whether a kubelet's certificate must be for the name of its node, instead of the address.
     pub(crate) by_name: bool,
-    /// The kinds of addresses of nodes, the best first.
+    /// Preferred types of node addresses, in order.
     pub(crate) addresses: Vec<String>,
-    /// How long it may take to reach one.
+    /// Connect timeout for kubelets.
     pub(crate) timeout: Duration,
-    /// Who stands between this server and them, and pods and services.
+    /// The proxy to kubelets, pods and Services, if one is configured.
     pub(crate) egress_proxy: Option<Proxy>,
     pub(crate) logs: Arc<PodLogMetrics>,
-    /// Whether a stream needs the right to create one, whatever the method of the request.
+    /// Whether exec, attach and portforward need the verb `create`, whatever the HTTP method.
     pub(crate) streams_need_create: bool,
 }
 
-/// How logs are read: from kubelets that prove who they are, or from anybody.
+/// Metrics of log requests: with and without verification of the kubelet's certificate.
 #[derive(Debug)]
 pub(crate) struct PodLogMetrics {
     usage: CounterVec,
@@ -79,19 +79,22 @@ impl MetricsSource for PodLogMetrics {
 }
 
 impl KubeletClient {
+    /// The handler of a pod's log, exec, attach, portforward or proxy subresource.
     pub(super) fn pods(&self, verb: &'static str) -> PodProxyHandler {
         PodProxyHandler { kubelets: self.clone(), verb }
     }
 
+    /// The handler of `nodes/proxy`.
     pub(super) fn nodes(&self) -> NodeProxyHandler {
         NodeProxyHandler { kubelets: self.clone() }
     }
 
+    /// The handler of `services/proxy`.
     pub(super) fn services(&self) -> ServiceProxyHandler {
         ServiceProxyHandler { through: self.egress_proxy.clone() }
     }
 
-    /// Passes the request on to a port of a node: usually to its kubelet.
+    /// Proxies the request to a port of a node, by default to its kubelet.
     async fn call(&self, server: &Arc<Server>, request: Request) -> Result<Reply, Status> {
         let target = Target::parse("node", &request.info.name)?;
         let kubelet = self.of(server, &target.name)?;
@@ -101,7 +104,7 @@ impl KubeletClient {
                 .with_proxy(self.egress_proxy.clone()),
             None => kubelet,
         };
-        // The kubelet runs commands for whoever gets such a stream.
+        // Through such a stream the kubelet executes commands.
         if port.is_none() && is_upgrade(&request.head.headers) {
             self.may_stream(server, &request).await?;
         }
@@ -110,7 +113,7 @@ impl KubeletClient {
         proxy_request(server, request, (&to, self.timeout), &path).await
     }
 
-    /// A stream is created, even where WebSockets make clients say GET.
+    /// Checks the verb `create` for a stream, because WebSocket clients must use GET.
     async fn may_stream(&self, server: &Server, request: &Request) -> Result<(), Status> {
         let info = &request.info;
         if !self.streams_need_create || info.verb == "create" {
@@ -123,7 +126,8 @@ impl KubeletClient {
         })
     }
 
-    /// A stream of a pod, which is the kubelet's own matter: it fails in other words.
+    /// Proxies a log, exec, attach or portforward request to the kubelet; errors have upstream's
+    /// texts.
     async fn stream(
         &self,
         server: &Arc<Server>,
@@ -160,7 +164,7 @@ impl KubeletClient {
         }
     }
 
-    /// A node's kubelet.
+    /// The connector to a node's kubelet.
     fn of(&self, server: &Server, node: &str) -> Result<TcpConnector, Status> {
         let kind = server.registry.kind("", "nodes")?;
         let found = server.registry.get(&kind, "", node)?;
@@ -175,7 +179,7 @@ impl KubeletClient {
     }
 }
 
-/// Where a node's kubelet listens.
+/// The address and port of a node's kubelet.
 fn address(node: &Node, preferred: &[String]) -> Result<(String, u16), Status> {
     let addresses = node.status().addresses();
     let mut preferred = preferred.iter();
@@ -210,7 +214,7 @@ async fn proxy_request(
     Ok(link_rewrite::through(way, proxy_over(server, request, to, connected, path).await?))
 }
 
-/// How links of what is behind a proxy lead back through it.
+/// How links in pages behind the proxy are rewritten.
 fn way(request: &Request, target: &str) -> LinkRewrite {
     let path = request.head.uri.path().trim_end_matches('/');
     let prefix = path.strip_suffix(request.info.rest.trim_end_matches('/')).unwrap_or(path);
@@ -243,7 +247,8 @@ async fn proxy_over(
     proxy(server, request, connected.io, uri).await
 }
 
-/// The root of what is behind a proxy has a slash: pages there name others relative to it.
+/// The redirect to the path with a trailing slash, which relative links at the root of the target
+/// need.
 fn trailing_slash_redirect(request: &Request) -> Option<HeaderValue> {
     let (head, path) = (&request.head, request.head.uri.path());
     let asks = matches!(head.method, Method::GET | Method::HEAD)
@@ -265,6 +270,7 @@ fn nothing(code: StatusCode) -> Reply {
     reply
 }
 
+/// Proxies a subresource of a pod, named by `verb`.
 #[derive(Debug)]
 pub(super) struct PodProxyHandler {
     kubelets: KubeletClient,
@@ -323,7 +329,7 @@ impl EndpointHandler for PodProxyHandler {
 }
 
 impl PodProxyHandler {
-    /// Passes the request on to a port of the pod.
+    /// Proxies the request to a port of the pod.
     async fn pass(&self, server: &Arc<Server>, request: Request) -> Result<Reply, Status> {
         let target = Target::parse("pod", &request.info.name)?;
         let kind = server.registry.kind("", "pods")?;
@@ -346,7 +352,7 @@ impl PodProxyHandler {
     }
 }
 
-/// What is asked of who is behind a proxy: path and query.
+/// Path and query of the request to the target.
 fn path_of(request: &Request) -> String {
     let (uri, rest) = (&request.head.uri, escaped(&request.info.rest));
     let slash = if !rest.is_empty() && uri.path().ends_with('/') { "/" } else { "" };
@@ -354,7 +360,7 @@ fn path_of(request: &Request) -> String {
     format!("/{rest}{slash}{query}")
 }
 
-/// The query of a stream as kubelets know it.
+/// Translates the query of a stream to the kubelet's option names.
 fn kubelet_query(verb: &str, query: &str) -> String {
     let named = |pair: &str| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -373,7 +379,7 @@ fn kubelet_query(verb: &str, query: &str) -> String {
     if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
 }
 
-/// What may be said about how much of a log is wanted.
+/// Validates the options of a log request.
 fn log_options(query: &Query, pod: &str) -> Result<(), Status> {
     let mut errs = ErrorList::default();
     if let Some(lines) = query.integer("tailLines")? {
@@ -400,7 +406,7 @@ fn log_options(query: &Query, pod: &str) -> Result<(), Status> {
     if errs.is_empty() { Ok(()) } else { Err(errs.into_status("", "PodLogOptions", pod)) }
 }
 
-/// The container that is meant: the one named, or the only one.
+/// The container that the request names, the annotated default, or the only one.
 fn container(pod: &Pod, named: &str) -> Result<String, Status> {
     let spec = pod.spec();
     let all: Vec<&str> = spec
@@ -445,6 +451,7 @@ fn container(pod: &Pod, named: &str) -> Result<String, Status> {
     }
 }
 
+/// Proxies requests to a node.
 #[derive(Debug)]
 pub(super) struct NodeProxyHandler {
     kubelets: KubeletClient,
@@ -459,8 +466,8 @@ impl EndpointHandler for NodeProxyHandler {
     }
 }
 
-/// Services are reached at one of their ready endpoints: this server needs no route
-/// to their addresses.
+/// Proxies requests to a ready endpoint of a Service, because this server needs no route to cluster
+/// IPs.
 #[derive(Debug)]
 pub(super) struct ServiceProxyHandler {
     through: Option<Proxy>,
@@ -482,7 +489,7 @@ impl EndpointHandler for ServiceProxyHandler {
     }
 }
 
-/// Those behind a proxy are believed as they are: the cluster's network brings us there.
+/// Certificates of targets are not verified, as upstream does: the cluster network is trusted.
 fn tls_for(scheme: &str) -> Option<Arc<TlsOptions>> {
     (scheme == "https").then(|| Arc::new(TlsOptions { insecure: true, ..TlsOptions::default() }))
 }

@@ -1,13 +1,13 @@
-//! The texts with which a kubelet refuses to give logs, as the Status objects that clients of the API read.
+//! Converts the kubelet's error texts for log requests to Status objects.
 
 use http_body_util::BodyExt as _;
 use object::{ResourceRef, Status};
 use server::{Reply, server_response};
 
-/// As much of a kubelet's text is passed on.
+/// Maximum length of a kubelet's text that is passed on, in bytes.
 const LONGEST: usize = 50_000;
 
-/// Passes a log on; makes a Status of anything else that a kubelet answers.
+/// Passes a log on; converts any other response of the kubelet to a Status.
 pub(super) async fn check(reply: Reply, pod: &str) -> Result<Reply, Status> {
     let code = reply.status().as_u16();
     if (200..=206).contains(&code) {

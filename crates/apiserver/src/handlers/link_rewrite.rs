@@ -1,5 +1,5 @@
-//! Pages behind a proxy name their links from the root of their own server. On their way to the
-//! browser these are made to lead back through the proxy.
+//! Rewriting of links in pages behind a proxy: links from the root of the target are made to lead
+//! back through the proxy.
 
 use std::{
     io::{self, Write as _},
@@ -21,9 +21,9 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame};
 use server::{Body, Reply};
 
-/// A longer tag is passed on as it is.
+/// Maximum length of a tag in bytes; a longer one is passed on unchanged.
 const LONGEST: usize = 64 << 10;
-/// Which attributes of which tags are links.
+/// Attributes that are links, by tag.
 const ATTRIBUTES: [(&str, &[&str]); 26] = [
     ("a", &["href"]),
     ("applet", &["codebase"]),
@@ -52,7 +52,8 @@ const ATTRIBUTES: [(&str, &[&str]); 26] = [
     ("track", &["src"]),
     ("video", &["poster", "src"]),
 ];
-/// What a server says to browsers about other pages, which is not its to say here.
+/// CORS headers of the target, which are removed, because the target must not decide them for this
+/// server's origin.
 const CORS: [http::HeaderName; 4] = [
     ACCESS_CONTROL_ALLOW_CREDENTIALS,
     ACCESS_CONTROL_ALLOW_HEADERS,
@@ -60,16 +61,16 @@ const CORS: [http::HeaderName; 4] = [
     ACCESS_CONTROL_ALLOW_ORIGIN,
 ];
 
-/// Where links lead now.
+/// How links are rewritten.
 #[derive(Clone, Debug)]
 pub(super) struct LinkRewrite {
-    /// The path to the proxy, without a slash at its end.
+    /// Path of the proxy, without a trailing slash.
     pub(super) prefix: String,
-    /// Hosts that mean the server behind the proxy.
+    /// Hosts that mean the target.
     pub(super) hosts: [String; 2],
 }
 
-/// The answer of what is behind a proxy, as the client sees it.
+/// Rewrites the response of a proxied target: the Location header, and the links of an HTML page.
 pub(super) fn through(way: LinkRewrite, mut reply: Reply) -> Reply {
     let headers = reply.headers_mut();
     for name in CORS {
@@ -89,7 +90,7 @@ pub(super) fn through(way: LinkRewrite, mut reply: Reply) -> Reply {
     let unpack = match &*text(headers, CONTENT_ENCODING) {
         "" | "identity" => None,
         "gzip" => Some(GzDecoder::new(Vec::new())),
-        _ => return reply, // in a form that is not ours to read
+        _ => return reply, // an encoding that is not supported
     };
     if text(headers, CONTENT_TYPE) != "text/html" {
         return reply;
@@ -100,7 +101,7 @@ pub(super) fn through(way: LinkRewrite, mut reply: Reply) -> Reply {
 }
 
 impl LinkRewrite {
-    /// Where a link leads now; `None`: where it did.
+    /// The rewritten link; `None` if it stays as it is.
     fn link(&self, url: &str) -> Option<String> {
         let rest = match url.split_once("://") {
             Some((scheme, rest)) if !scheme.contains(['/', '?', '#']) => Some(rest),
@@ -127,15 +128,16 @@ impl LinkRewrite {
     }
 }
 
-/// Rewrites a page as it comes, byte by byte: what is no tag, or too long to be one, passes as it is.
+/// Rewrites a page as a stream. Text, and tags that are too long, pass unchanged.
 #[derive(Debug)]
 struct HtmlRewriter {
     way: LinkRewrite,
-    /// The beginning of a tag whose end has not come yet.
+    /// The beginning of a tag whose end has not arrived yet.
     kept: Vec<u8>,
-    /// How far its end has been looked for.
+    /// The state of the search for its end.
     scan: TagScan,
-    /// The tag whose text is no page: nothing is a tag before its end.
+    /// The element whose content is not HTML (script or style): no tag is recognized before its
+    /// end.
     raw: Option<&'static str>,
 }
 
@@ -165,7 +167,7 @@ impl HtmlRewriter {
         }
     }
 
-    /// Writes a tag, from `<` to `>`, with its links changed.
+    /// Writes a tag, from `<` to `>`, with its links rewritten.
     fn tag(&mut self, tag: &[u8], out: &mut Vec<u8>) {
         let start = tag.iter().position(|byte| *byte != b'<').unwrap_or(tag.len());
         let inner = &tag[start..];
@@ -218,22 +220,22 @@ impl HtmlRewriter {
     }
 }
 
-/// The letters and digits that a tag begins with.
+/// The tag name: the letters and digits that it begins with.
 fn name_of(tag: &[u8]) -> &[u8] {
     let end = tag.iter().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(tag.len());
     &tag[..end]
 }
 
-/// Looks for the `>` that ends a tag: one in quotes does not.
+/// Searches for the `>` that ends a tag, ignoring those in quotes.
 #[derive(Debug, Default)]
 struct TagScan {
     quote: Option<u8>,
-    /// Whether a value may begin: white space aside, `=` was the last.
+    /// Whether a value may begin: the last byte that was not white space was `=`.
     assigns: bool,
 }
 
 impl TagScan {
-    /// Goes on with these bytes; behind the end, if it is among them.
+    /// Continues with these bytes; returns the position behind the end, if it is among them.
     fn end(&mut self, bytes: &[u8]) -> Option<usize> {
         for (at, byte) in bytes.iter().enumerate() {
             match (*byte, self.quote) {
@@ -250,13 +252,14 @@ impl TagScan {
     }
 }
 
-/// So much of a packed page is unpacked at a time: it may become a thousand times as long.
+/// How many bytes of a compressed page are decompressed at a time: they may expand a thousandfold.
 const PACKED: usize = 512;
 
+/// A response body whose links are rewritten.
 struct RewrittenBody {
     body: Body,
     unpack: Option<GzDecoder<Vec<u8>>>,
-    /// What has come and is not unpacked yet.
+    /// Compressed bytes that have arrived and are not decompressed yet.
     packed: Bytes,
     links: HtmlRewriter,
     over: bool,
@@ -267,7 +270,7 @@ impl RewrittenBody {
         Self { body, unpack, packed: Bytes::new(), links: HtmlRewriter::new(way), over: false }
     }
 
-    /// Rewrites what has come; of what is packed only the beginning.
+    /// Rewrites the bytes; of compressed ones only the first part.
     fn read(&mut self, mut bytes: Bytes) -> io::Result<Vec<u8>> {
         let mut out = Vec::new();
         match &mut self.unpack {

@@ -1,4 +1,4 @@
-//! `/logs/`: the files of a folder, for those who may read them.
+//! `/logs/`: serves the files of a directory.
 
 use std::{
     io,
@@ -19,9 +19,10 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt as _, ReadBuf},
 };
 
-/// What is read at once.
+/// Size of the read buffer, in bytes.
 const PIECE: usize = 64 << 10;
 
+/// The handler of `/logs/`.
 #[derive(Debug)]
 pub(crate) struct Logs {
     pub(crate) folder: PathBuf,
@@ -90,7 +91,7 @@ fn typed(form: &'static str, begin: Bytes, rest: Option<File>) -> Reply {
     reply
 }
 
-/// The names in a folder, as Go's file server shows them.
+/// The entries of a directory, formatted as Go's file server does.
 async fn listing(folder: &Path) -> io::Result<String> {
     let mut names = Vec::new();
     let mut entries = tokio::fs::read_dir(folder).await?;
@@ -120,7 +121,7 @@ fn escaped(name: &str) -> String {
     name.bytes().map(one).collect()
 }
 
-/// What is known already, and then a file to its end.
+/// A response body: the first bytes, and then a file to its end.
 struct Content {
     begin: Option<Bytes>,
     rest: Option<File>,

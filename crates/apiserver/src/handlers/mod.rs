@@ -1,4 +1,5 @@
-//! Subresources and kinds that are no plain objects, each in a file of its own.
+//! Handlers of subresources, of kinds that are not stored, and of paths outside the API groups;
+//! each in its own file.
 
 mod binding;
 mod component_statuses;
@@ -44,20 +45,21 @@ pub(crate) use self::{
 };
 use crate::{authn::ServiceAccountAuthenticator, authz::Rbac};
 
+/// Handlers by group, resource and subresource.
 type Handlers = HashMap<(&'static str, &'static str, &'static str), HandlerRef>;
 
-/// What the handlers work with.
+/// The dependencies of the handlers.
 #[derive(Clone, Debug)]
 pub(crate) struct HandlerDependencies {
     pub(crate) accounts: Arc<ServiceAccountAuthenticator>,
     pub(crate) tokens: TokenRequestHandler,
     pub(crate) rbac: Rbac,
     pub(crate) kubelets: KubeletClient,
-    /// The ports of the scheduler and the controller manager, where they are known.
+    /// Ports of the scheduler and the controller manager, where they are known.
     pub(crate) component_ports: Option<(u16, u16)>,
 }
 
-/// By group, resource and subresource.
+/// The handlers by group, resource and subresource.
 pub(crate) fn handlers(tools: &HandlerDependencies) -> Handlers {
     let HandlerDependencies { accounts, tokens, rbac, kubelets, component_ports } = tools;
     let mut all: Handlers = HashMap::new();
@@ -97,7 +99,7 @@ pub(crate) fn handlers(tools: &HandlerDependencies) -> Handlers {
     all
 }
 
-/// By the first part of the path.
+/// The handlers by the first segment of the path.
 pub(crate) fn paths(
     issuer: Issuer,
     since: i64,
@@ -116,14 +118,14 @@ pub(crate) fn paths(
     ])
 }
 
-/// The kind that a request is about.
+/// The resource that a request is about.
 fn served(server: &Server, request: &Request) -> Result<ServedResource, Status> {
     let info = &request.info;
     let found = server.registry.kinds().get(&info.group, &info.version, &info.resource);
     found.ok_or_else(Status::unknown_resource)
 }
 
-/// How an answer shall look.
+/// The parameters that determine the encoding of a response.
 struct ResponseParams {
     headers: HeaderMap,
     query: Query,
@@ -143,25 +145,25 @@ impl ResponseParams {
         reply_as(&self.headers, &self.query, kind, answer, server.registry.clock().now())
     }
 
-    /// That it is done, and nothing more.
+    /// The response to a successful create without an object, with the warnings.
     fn created(&self, call: &RequestContext) -> Reply {
         let done = Status::success().with_code(201);
         warned(status_reply_as(&self.headers, &self.query, &done), call)
     }
 
-    /// That it is not done, and what else there is to tell.
+    /// The response to a failed request, with the warnings.
     fn failure(&self, why: &Status, call: &RequestContext) -> Reply {
         warned(status_reply_as(&self.headers, &self.query, why), call)
     }
 }
 
-/// An answer with what else there is to tell.
+/// Adds the warnings of the request to the response.
 fn warned(mut reply: Reply, call: &RequestContext) -> Reply {
     server::warn(reply.headers_mut(), &call.warnings);
     reply
 }
 
-/// A kind that only subresources take and give.
+/// The definition of a kind that exists only as the body of a subresource.
 fn subresource_kind(
     group: &'static str,
     kind: &'static str,
@@ -179,7 +181,7 @@ fn subresource_kind(
     ResourceDefinition::without_resource(names, shape)
 }
 
-/// What the subresources here take and give.
+/// The kinds that exist only as bodies of subresources.
 pub(crate) fn subresource_kinds() -> Vec<ResourceDefinition> {
     vec![
         ResourceDefinition::from_kind::<api::autoscaling::v1::Scale>(),
@@ -192,8 +194,8 @@ pub(crate) fn subresource_kinds() -> Vec<ResourceDefinition> {
     ]
 }
 
-/// Reads the body as an object of this kind, whatever kind the path is about. The call hears
-/// what is odd about it.
+/// Decodes the body as an object of this kind, whatever kind the path is about. Warnings about the
+/// body are added to `call`.
 async fn body_of(
     server: &Server,
     call: &mut RequestContext,
@@ -205,7 +207,7 @@ async fn body_of(
     Ok(read.object)
 }
 
-/// What is sent, with who set which fields of it.
+/// Sets the managedFields of the sent object.
 fn with_managed_fields(
     server: &Server,
     call: &RequestContext,
@@ -226,7 +228,7 @@ fn with_managed_fields(
     apply::update_managed_fields(&write, None, given).map_err(|error| error.status())
 }
 
-/// The same, with what is odd about it.
+/// Like `body_of`, but returns the warnings with the object.
 async fn decode_request(
     server: &Server,
     request: Request,
@@ -237,13 +239,13 @@ async fn decode_request(
     decode_body(server.registry.kinds(), kind, &asked.headers, &asked.query, &bytes)
 }
 
-/// Nothing is made in a namespace that is not there, whatever else is missing.
+/// Checks that the namespace exists, before anything else is reported as missing.
 fn in_namespace(server: &Server, namespace: &str) -> Result<(), Status> {
     let namespaces = server.registry.kind("", "namespaces")?;
     server.registry.get(&namespaces, "", namespace).map(drop)
 }
 
-/// A namespace in the body must be that of the path.
+/// Checks that the namespace in the body is that of the path.
 fn same_namespace(own: &str, namespace: &str) -> Result<(), Status> {
     if own.is_empty() || own == namespace {
         return Ok(());
@@ -253,7 +255,7 @@ fn same_namespace(own: &str, namespace: &str) -> Result<(), Status> {
     ))
 }
 
-/// The names in the body must be those of the path.
+/// Checks that name and namespace in the body are those of the path.
 fn same_name(object: &Value, (namespace, name): (&str, &str)) -> Result<(), Status> {
     let meta = Object::view(object).metadata();
     same_namespace(meta.namespace(), namespace)?;
@@ -272,8 +274,7 @@ async fn bytes_of(server: &Server, request: Request) -> Result<bytes::Bytes, Sta
     server::read(request.body, server.config.limits.body).await
 }
 
-/// What somebody wants to be made of a part, as plugins see it: with its kind, its namespace,
-/// and who has set its fields.
+/// The body of a subresource as admission plugins see it: with kind, namespace and managedFields.
 fn prepare_subresource(
     server: &Server,
     (call, info): (&RequestContext, &RequestInfo),
@@ -286,13 +287,13 @@ fn prepare_subresource(
     with_managed_fields(server, call, (&kind.names, &kind.schema), &info.subresource, object.into())
 }
 
-/// The object with its kind named, as an answer needs it.
+/// The object with `apiVersion` and `kind` set, for a response.
 fn typed<K: schema::Kind>(object: impl Into<Value>) -> Value {
     let object = Object::from(object.into());
     object.with_api_version(K::NAMES.api_version()).with_kind(K::NAMES.kind).into()
 }
 
-/// What a request asks of a part of an object, as plugins see it.
+/// The subresource request as admission plugins see it.
 fn asking(info: &RequestInfo, operation: Operation, object: Value) -> SubresourceRequest<'_> {
     SubresourceRequest {
         operation,

@@ -1,4 +1,5 @@
-//! Reviews: who is this, and may they do that?
+//! The review handlers: TokenReview, SelfSubjectReview, SubjectAccessReview and its variants, and
+//! SelfSubjectRulesReview.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -57,7 +58,7 @@ impl EndpointHandler for ReviewHandler {
 }
 
 impl ReviewHandler {
-    /// What a review gives.
+    /// Evaluates a review.
     async fn answer(
         &self,
         server: &Server,
@@ -102,9 +103,9 @@ impl ReviewHandler {
         }
     }
 
-    /// Asks all who know tokens, as for a request that shows it.
+    /// Authenticates the token of a TokenReview with all authenticators, like that of a request.
     async fn token(&self, server: &Server, mut given: Value) -> Result<Value, Status> {
-        // What else it says of itself stays, unless it is known better.
+        // Other fields of the sent status stay, unless they are overwritten.
         if given.get("status").is_object() {
             given["status"].remove("authenticated");
         }
@@ -119,7 +120,7 @@ impl ReviewHandler {
         if let Err(pki::TokenError::NotOurToken) = known
             && let Some(user) = other_token(server, &token).await
         {
-            // Such a token names no audience: it is good for this server's own.
+            // Such a token has no audience; it is valid for this server's own audiences.
             let own = self.accounts.audiences().iter();
             let own = own.filter(|own| wanted.is_empty() || wanted.contains(own));
             let good: Vec<String> = own.cloned().collect();
@@ -144,7 +145,7 @@ impl ReviewHandler {
         }
         let mut review = typed::<TokenReview>(review);
         if review.get("status").get("user").is_null() {
-            review["status"]["user"] = Value::object(); // as upstream writes it
+            review["status"]["user"] = Value::object(); // as upstream does
         }
         Ok(review)
     }
@@ -183,13 +184,13 @@ impl ReviewHandler {
             status.set_evaluation_error(unknown.join(", "));
         }
         let mut answer = typed::<SelfSubjectRulesReview>(review);
-        answer["spec"] = Value::object(); // as upstream answers
+        answer["spec"] = Value::object(); // as upstream does
         answer.remove("metadata");
         Ok(answer)
     }
 }
 
-/// Whoever the other authenticators take the bearer of a token for.
+/// The user of a token by the other authenticators.
 async fn other_token(server: &Server, token: &str) -> Option<UserInfo> {
     let request = http::Request::builder().header("authorization", format!("Bearer {token}"));
     let (head, ()) = request.body(()).ok()?.into_parts();
@@ -218,10 +219,10 @@ fn told(user: &UserInfo) -> authentication::UserInfo {
     info
 }
 
-/// Who asks, and where.
+/// The context and the request of a review.
 type Asking<'a> = (&'a RequestContext, &'a RequestInfo);
 
-/// Checks a review of access.
+/// Validates an access review.
 fn check<K: schema::Kind>(
     server: &Server,
     asking: Asking<'_>,
@@ -233,19 +234,19 @@ fn check<K: schema::Kind>(
     if errs.is_empty() { Ok(given) } else { Err(errs.into_status(GROUP, "", "")) }
 }
 
-/// A review as it is looked at, with who set which fields.
+/// Normalizes a review, and sets its namespace and managedFields.
 fn begun<K: schema::Kind>(
     server: &Server,
     (call, info): Asking<'_>,
     mut given: Value,
 ) -> Result<Value, Status> {
     schema::normalize(K::SHAPE, &mut given);
-    // What only the server sets is not looked at.
+    // Fields that only the server sets are ignored.
     for name in SYSTEM {
         given["metadata"].remove(name);
     }
     if info.namespace.is_empty() {
-        given["metadata"].remove("namespace"); // a review in none has none
+        given["metadata"].remove("namespace"); // a cluster-scoped review has no namespace
     } else {
         same_namespace(Object::view(&given).metadata().namespace(), &info.namespace)?;
         given["metadata"]["namespace"] = info.namespace.clone().into();
@@ -314,7 +315,7 @@ async fn decide(
     Ok(told(SubjectAccessReviewStatus::new().with_allowed(false).with_reason(reasons.join("\n"))))
 }
 
-/// The fields that narrow what a review asks for.
+/// The field selector of a review, in the form of a query.
 fn fields(resource: &Value) -> String {
     let selector = resource.get("fieldSelector");
     let raw = selector.get("rawSelector").as_str().unwrap_or_default().to_owned();
@@ -333,7 +334,7 @@ fn fields(resource: &Value) -> String {
     }
 }
 
-/// What of the selectors that a review names cannot be understood, and so does not narrow it.
+/// The parse errors of the selectors of a review; such a selector does not narrow it.
 fn selector_parse_errors(resource: &Value) -> String {
     let by_field = |one: &Value| {
         matches!(one.get("operator").as_str(), Some("In" | "NotIn"))

@@ -1,4 +1,4 @@
-//! Scale: the number of replicas of anything that has one, by itself.
+//! The scale subresource: reads and writes the replica count of a workload.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl EndpointHandler for ScaleHandler {
             let wanted = if info.verb == "update" {
                 ScaleWrite::Whole(body_of(server, &mut call, request, &kind).await?)
             } else {
-                server.registry.get(&served, key.0, key.1)?; // there is something to patch
+                server.registry.get(&served, key.0, key.1)?; // NotFound comes before errors in the patch
                 patch_of(server, request, &asked.query).await?
             };
             if let ScaleWrite::Whole(scale) = &wanted {
@@ -110,7 +110,7 @@ impl EndpointHandler for ScaleHandler {
     }
 }
 
-/// Lets plugins see the scale, before and after; gives it if they want another.
+/// Runs the admission plugins with the Scale before and after; returns it if they changed it.
 pub(super) async fn admitted(
     server: &Server,
     call: &mut RequestContext,
@@ -122,7 +122,7 @@ pub(super) async fn admitted(
     let old = Some((before, revision));
     let asking = SubresourceRequest { old, ..asking(info, Operation::Update, after.clone()) };
     let mut wanted = Value::Null;
-    // Who decides sees what the object will be as a scale, not what was sent.
+    // Validating plugins see the Scale that the object will have, not the one that was sent.
     let checked = |scale: &mut Value| {
         checked(scale)?;
         wanted = scale.clone();
@@ -135,35 +135,36 @@ pub(super) async fn admitted(
     Ok((wanted != after).then_some(wanted))
 }
 
-/// What a write to a scale asks for.
+/// A write to a Scale.
 pub(super) enum ScaleWrite<'q> {
     Whole(Value),
-    /// It is patched anew whenever somebody was faster.
+    /// A patch, applied again after each conflict.
     Patched(Patch<'q>),
-    /// Only what the applier cares for; whether it takes it from others.
+    /// An apply configuration, and whether conflicts are forced.
     Applied(Value, bool),
 }
 
-/// An object whose scale is written: who holds what of it.
+/// Tracks the managedFields of an object whose Scale is written.
 pub(super) struct ScaleFieldManager<'a> {
     pub(super) server: &'a Server,
     pub(super) object: &'a Value,
-    /// Where the object has its number.
+    /// Path of the replica count in the object.
     pub(super) path: &'a [&'a str],
     pub(super) api_version: &'a str,
 }
 
-/// What a write makes of an object whose scale is written.
+/// The result of a write to a Scale.
 pub(super) struct ScaleWriteResult {
-    /// The scale as it is wanted.
+    /// The new Scale.
     pub(super) scale: Value,
-    /// Who then holds which fields of the object.
+    /// The managedFields of the object.
     pub(super) managed_fields: Value,
-    /// What is odd about the patch.
+    /// Warnings about the patch.
     pub(super) odd: Vec<String>,
 }
 
 impl ScaleFieldManager<'_> {
+    /// Applies a write to the Scale `before`, and computes the managedFields of the object.
     pub(super) fn after(
         &self,
         wanted: &ScaleWrite,
@@ -205,7 +206,7 @@ impl ScaleFieldManager<'_> {
     }
 }
 
-/// Whether what came of an applied scale is one.
+/// Checks that the result of an apply is a valid Scale.
 fn fits(laid: &Value, applied: &Value) -> Result<(), ApplyError> {
     patch::from_unstructured("v1", Scale::SHAPE, &mut laid.clone()).map_err(|why| {
         let (meta, of) = (Object::view(applied).metadata(), "autoscaling/v1, Kind=Scale");
@@ -224,7 +225,7 @@ fn check(scale: &Value, name: &str) -> Result<(), Status> {
     if errs.is_empty() { Ok(()) } else { Err(errs.into_status("autoscaling", "Scale", name)) }
 }
 
-/// The object whose scale is meant is another one of that name.
+/// The conflict of a write whose uid is that of another object.
 fn other_uid(served: &ServedResource, name: &str, wanted: &str, have: &str) -> Status {
     let subject = served.subject(name);
     let resource = format!("{}/scale", subject.resource);
@@ -233,7 +234,7 @@ fn other_uid(served: &ServedResource, name: &str, wanted: &str, have: &str) -> S
     Status::conflict(ResourceRef { resource: &resource, ..subject }, &why)
 }
 
-/// The object seen as a scale.
+/// The Scale of an object.
 fn scale_of(revision: u64, object: &Value) -> Value {
     let meta = Object::view(object).metadata();
     let own = ObjectMeta::new()
@@ -263,7 +264,7 @@ fn scale_of(revision: u64, object: &Value) -> Value {
     scale
 }
 
-/// What a patch asks for.
+/// Decodes a patch or an apply configuration.
 pub(super) async fn patch_of<'q>(
     server: &Server,
     request: Request,

@@ -1,5 +1,5 @@
-//! `/statusz` and `/flagz`: what this process is and how it was started, for people, and as
-//! objects for those who ask for one.
+//! `/statusz` and `/flagz`: the state and the flags of this process, as text, and as an object if
+//! the client accepts one.
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
@@ -19,12 +19,14 @@ const PATHS: [&str; 7] =
 const UNSTABLE: &str = "Warning: This endpoint is not meant to be machine parseable, has no \
                         formatting compatibility guarantees and is for debugging purposes only.";
 
+/// The handler of `/statusz`.
 #[derive(Debug)]
 pub(super) struct Statusz {
-    /// Since when it runs, in seconds since 1970.
+    /// Start time, in seconds since 1970.
     pub(super) since: i64,
 }
 
+/// The handler of `/flagz`.
 #[derive(Debug)]
 pub(super) struct Flagz {
     pub(super) flags: BTreeMap<String, String>,
@@ -82,7 +84,7 @@ impl EndpointHandler for Flagz {
     }
 }
 
-/// An object instead of text.
+/// The encoding and version of the response object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ZpageFormat {
     yaml: bool,
@@ -90,7 +92,7 @@ struct ZpageFormat {
 }
 
 impl ZpageFormat {
-    /// What the client wants; `None`: text.
+    /// The format that the Accept header asks for; `None` means text.
     fn asked(headers: &HeaderMap, kind: &str) -> Result<Option<Self>, Status> {
         let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         if accept.trim().is_empty() {

@@ -1,5 +1,5 @@
-//! Whom a proxy calls, found as upstream finds it: a pod at its own address, a service at a pod
-//! of its own namespace, a node at its kubelet's address.
+//! Targets of the proxy subresources, resolved as upstream does: a pod at its own address, a
+//! Service at a pod of its namespace, a node at its kubelet's address.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,10 +10,10 @@ use api::{
 use object::{Lens as _, Status, View, selector::Selector};
 use server::{ListOptions, Registry, Selection};
 
-/// Endpoints take turns, so that none bears all.
+/// Counter for round-robin over the endpoints of a Service.
 static TURN: AtomicUsize = AtomicUsize::new(0);
 
-/// `[scheme:]name[:port]`, as the path names what to call.
+/// The target in the path: `[scheme:]name[:port]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) scheme: String,
@@ -22,7 +22,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// `what` is said of one that cannot be read.
+    /// `what` names the kind of target in the error message.
     pub(super) fn parse(what: &str, id: &str) -> Result<Self, Status> {
         let parts: Vec<&str> = id.split(':').collect();
         let (scheme, name, port) = match &*parts {
@@ -37,7 +37,7 @@ impl Target {
         Ok(Self { scheme: scheme.to_owned(), name: name.to_owned(), port: port.to_owned() })
     }
 
-    /// The number of the port; `None`: the path names none.
+    /// The port number; `None` if the path has none.
     pub(super) fn number(&self) -> Result<Option<u16>, Status> {
         if self.port.is_empty() {
             return Ok(None);
@@ -49,8 +49,8 @@ impl Target {
     }
 }
 
-/// A ready endpoint of a service that is a pod of the same namespace: address and port. Whoever
-/// may write EndpointSlices could name any other address there.
+/// Address and port of a ready endpoint of a Service, which must be a pod of the same namespace: a
+/// user who can write EndpointSlices could otherwise name any address.
 pub(super) fn endpoint(
     registry: &Registry,
     namespace: &str,
@@ -84,14 +84,14 @@ pub(super) fn endpoint(
     found.next().ok_or_else(unavailable)
 }
 
-/// The pods of a namespace.
+/// Looks up pods of a namespace.
 struct Pods<'a> {
     registry: &'a Registry,
     namespace: &'a str,
 }
 
 impl Pods<'_> {
-    /// One that a slice lists as ready, by turns.
+    /// A ready endpoint of the slice, round-robin.
     fn of(&self, slice: &EndpointSlice, port: &str) -> Option<(String, u16)> {
         let port = slice.ports().find(|own| own.name() == port).and_then(EndpointPort::port)?;
         let port = u16::try_from(port).ok()?;
@@ -102,7 +102,7 @@ impl Pods<'_> {
         ready.find_map(|endpoint| Some((self.address(endpoint)?, port)))
     }
 
-    /// The address of an endpoint, if it is that of the pod which it names.
+    /// The address of an endpoint, if it is really that of the pod in its targetRef.
     fn address(&self, endpoint: &Endpoint) -> Option<String> {
         let address = endpoint.addresses().iter().next()?;
         let target = endpoint.tree().get("targetRef");
@@ -117,7 +117,7 @@ impl Pods<'_> {
     }
 }
 
-/// A path as a URL writes it, as Go escapes one.
+/// Escapes a path for a URL, as Go does.
 pub(super) fn escaped(path: &str) -> String {
     let plain = |c: u8| c.is_ascii_alphanumeric() || b"-._~$&+,/:;=@".contains(&c);
     let each = path.bytes().map(|c| match c {

@@ -1,5 +1,5 @@
-//! TokenRequest: a token of a service account, for a time, for an audience, and
-//! bound to a pod if asked for.
+//! The TokenRequest handler: issues a service account token with a lifetime and audiences,
+//! optionally bound to a pod, Secret or node.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,22 +20,24 @@ const SHORTEST: i64 = 600;
 const LONGEST: i64 = 1 << 32;
 const DEFAULT: i64 = 3600;
 
-/// A pod that says nothing else asks for a token of this many seconds.
+/// The `expirationSeconds` of the token volume that the ServiceAccount admission plugin adds to
+/// pods.
 const POD_TOKEN_SECONDS: i64 = 3607;
 const YEAR: i64 = 365 * 24 * 3600;
 
 #[derive(Clone, Debug)]
 pub(crate) struct TokenRequestHandler {
     pub(crate) signer: Arc<AnyTokenSigner>,
-    /// Who this server is: what a token is for that names nobody.
+    /// The audiences of this server, which a token gets if the request names none.
     pub(crate) audiences: Vec<String>,
-    /// How long tokens are good at most; `None`: as long as is asked for.
+    /// Maximum lifetime of a token; `None` if there is no limit.
     pub(crate) max_expiration: Option<Duration>,
-    /// Whether the usual tokens of pods are good for a year, and only noted as old before.
+    /// Whether tokens of the default token volume are valid for a year
+    /// (`--service-account-extend-token-expiration`).
     pub(crate) extends: bool,
 }
 
-/// Who signs tokens.
+/// The signer: this server's key, or an external one.
 #[derive(Debug)]
 pub(crate) enum AnyTokenSigner {
     Own(TokenSigner),
@@ -53,7 +55,7 @@ impl AnyTokenSigner {
         }
     }
 
-    /// A year, or how long tokens live at most.
+    /// A year, or the external signer's maximum lifetime if that is shorter.
     fn year(&self) -> i64 {
         match self {
             Self::Own(_) => YEAR,
@@ -93,7 +95,7 @@ impl EndpointHandler for TokenRequestHandler {
             bound.service_account = reference;
             let now = server.registry.clock().now();
             let mut given = prepare_subresource(server, (&call, &info), &kind, request.into())?;
-            // As upstream writes what is not there.
+            // The fields that upstream writes even if they are empty.
             if given.get("spec").get("boundObjectRef").is_null() {
                 given["spec"]["boundObjectRef"] = Value::Null;
             }
@@ -130,7 +132,7 @@ impl EndpointHandler for TokenRequestHandler {
 }
 
 impl TokenRequestHandler {
-    /// What nobody said, and what only we say.
+    /// Sets the default audiences, and the metadata that only the server sets.
     fn complete(&self, request: &mut TokenRequest, account: &ObjectMeta, now: i64) {
         if request.spec().audiences().is_empty() {
             let list: List<String> = self.audiences.iter().map(String::as_str).collect();
@@ -143,7 +145,7 @@ impl TokenRequestHandler {
         meta.set_creation_timestamp(Time::format(now));
     }
 
-    /// No longer than is allowed; and what is said if that is less than was asked for.
+    /// Limits the lifetime; returns a warning if it was shortened.
     fn cap_expiration(&self, seconds: i64) -> (i64, Option<String>) {
         let longest = self.max_expiration.and_then(|own| i64::try_from(own.as_secs()).ok());
         let Some(longest) = longest.filter(|longest| seconds > *longest) else {
@@ -154,7 +156,8 @@ impl TokenRequestHandler {
         (longest, Some(why))
     }
 
-    /// How long a token is really good: what pods have always had does not end when it says.
+    /// The real lifetime: tokens of the default token volume are extended, and only reported as
+    /// stale after the requested time.
     fn effective_expiration(
         &self,
         seconds: i64,
@@ -191,7 +194,7 @@ fn check(request: &TokenRequest) -> Result<(), Status> {
     Err(errs.into_status("authentication.k8s.io", "TokenRequest", ""))
 }
 
-/// What the body says about the account must be true.
+/// Checks that name and uid in the body are those of the service account.
 fn same(request: &TokenRequest, name: &str, uid: &str) -> Result<(), Status> {
     let (meta, at) = (request.metadata(), FieldPath::Root.field("metadata"));
     if !meta.name().is_empty() && meta.name() != name {
@@ -214,7 +217,7 @@ fn same(request: &TokenRequest, name: &str, uid: &str) -> Result<(), Status> {
     Ok(())
 }
 
-/// A token that is bound to a pod says so, and where the pod runs.
+/// Binds the token to the requested object; for a pod, also records its node.
 fn bind(server: &Server, request: &TokenRequest, bound: &mut BoundObjects) -> Result<(), Status> {
     let Some(object) = request.spec().bound_object_ref() else { return Ok(()) };
     let core = !object.api_version().contains('/');

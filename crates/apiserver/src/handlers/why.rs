@@ -1,11 +1,11 @@
-//! `/tiphys/why`: the notes of writes, for those who ask what happened and why.
+//! `/tiphys/why`: the provenance of writes, from which `tiphys why` shows the chain of causes.
 
 use std::sync::Arc;
 
 use object::Value;
 use server::{EndpointHandler, Request, ResponseFuture, Server, WriteProvenance, object_reply};
 
-/// So many notes are told at once, the newest.
+/// Maximum number of entries in a response; the newest ones are returned.
 const MOST: usize = 1000;
 
 #[derive(Debug)]

@@ -1,4 +1,5 @@
-//! Which servers there are, and the endpoints of the `kubernetes` service that follow them.
+//! Leases of the API servers' addresses, and the endpoints of the `kubernetes` Service, which are
+//! derived from them.
 
 use std::net::IpAddr;
 
@@ -7,7 +8,7 @@ use server::{ListOptions, Registry, Selection, ServedResource};
 
 use crate::bootstrap::{create_if_missing, internal_context};
 
-/// Says that the server at this address is there.
+/// Renews the lease of the server at this address.
 pub(super) async fn renew(
     registry: &Registry,
     leases: &ServedResource,
@@ -22,12 +23,12 @@ pub(super) async fn renew(
     let mut subset = Value::object();
     subset["addresses"] = [address_of(&name)].into_iter().collect();
     lease["subsets"] = [subset].into_iter().collect();
-    // Upstream's servers renew by changing something, too.
+    // Upstream's servers also renew their lease by incrementing the generation.
     lease["metadata"]["generation"] = (generation + 1).into();
     registry.put_internal(leases, &name, lease).await
 }
 
-/// The addresses of all who are there.
+/// The addresses of all servers with a lease.
 fn addresses(registry: &Registry, leases: &ServedResource) -> Result<Vec<String>, Status> {
     let list = registry.list(leases, &Selection::default(), &ListOptions::default())?;
     let ip = |lease: &Value| {
@@ -40,7 +41,8 @@ fn addresses(registry: &Registry, leases: &ServedResource) -> Result<Vec<String>
     Ok(all)
 }
 
-/// Brings Endpoints and EndpointSlice in line. `last`: there may be nobody left.
+/// Updates the Endpoints and EndpointSlice of the `kubernetes` Service. `last` permits that no
+/// server is left.
 pub(super) async fn reconcile(
     registry: &Registry,
     leases: &ServedResource,
@@ -87,7 +89,7 @@ fn slice(all: &[String], port: u16) -> Value {
     object
 }
 
-/// An object that is about the `kubernetes` service.
+/// An object with the name and namespace of the `kubernetes` Service.
 fn kubernetes(api_version: &str, kind: &str) -> Value {
     let mut object = Value::object();
     object["apiVersion"] = api_version.into();
@@ -111,7 +113,7 @@ fn address_of(ip: &str) -> Value {
     address
 }
 
-/// Makes the object, or gives it these fields, unless it has them.
+/// Creates the object, or sets these fields if they differ.
 async fn put(
     registry: &Registry,
     object: Value,

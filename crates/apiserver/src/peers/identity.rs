@@ -1,4 +1,5 @@
-//! Leases of API servers: one for each, by a name that stays the same over restarts.
+//! Identity leases of API servers in kube-system: one for each, with a name that stays the same
+//! over restarts.
 
 use object::{MicroTime, Object, Status, Value, View, from_json};
 use ring::digest::{SHA256, digest};
@@ -9,9 +10,10 @@ use crate::bootstrap::internal_context;
 const GROUP: &str = "coordination.k8s.io";
 const NAMESPACE: &str = "kube-system";
 const LABEL: &str = "apiserver.kubernetes.io/identity";
-/// How long a server that says nothing is still one, in seconds.
+/// Lease duration in seconds, after which a server that has not renewed counts as gone.
 const LASTS: i64 = 3600;
 
+/// The identity of an API server: its host, the name of its Lease, and the holder of this run.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerIdentity {
     host: String,
@@ -20,7 +22,7 @@ pub(crate) struct ServerIdentity {
 }
 
 impl ServerIdentity {
-    /// That of the server on this host, where several are told apart by what `more` says.
+    /// The identity of the server on this host; `more` distinguishes several servers on one host.
     pub(crate) fn new(host: &str, more: &str) -> Self {
         let name = format!("apiserver-{}", hash(&format!("{host}{more}")));
         let holder = format!("{name}_{}", server::uid());
@@ -31,7 +33,7 @@ impl ServerIdentity {
         &self.name
     }
 
-    /// Says that it is there.
+    /// Creates or renews the Lease.
     pub(super) async fn renew(&self, registry: &Registry) -> Result<(), Status> {
         let kind = registry.kind(GROUP, "leases")?;
         let now = MicroTime::format(registry.clock().now_micros());
@@ -60,7 +62,7 @@ impl ServerIdentity {
         registry.create(call, &kind, NAMESPACE, lease).await.map(drop)
     }
 
-    /// Forgets servers that have said nothing for too long.
+    /// Deletes the expired Leases of API servers.
     pub(super) async fn delete_expired(&self, registry: &Registry) -> Result<(), Status> {
         let kind = registry.kind(GROUP, "leases")?;
         let list =
@@ -89,7 +91,7 @@ fn is_over(spec: &Value, now: i64) -> bool {
     renewed.is_none_or(|renewed| renewed + lasts * 1_000_000 < now)
 }
 
-/// As upstream's servers are named: by host and by what they are.
+/// Upstream's hash of the host name and the component.
 fn hash(host: &str) -> String {
     let mut data = Vec::new();
     for part in [host, "kube-apiserver"] {
@@ -99,7 +101,7 @@ fn hash(host: &str) -> String {
     base32(&digest(&SHA256, &data).as_ref()[..16])
 }
 
-/// RFC 4648 in lower case, without padding.
+/// Base32 of RFC 4648 in lower case, without padding.
 fn base32(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let (mut text, mut bits, mut count) = (String::new(), 0_u32, 0);

@@ -1,6 +1,6 @@
-//! Several API servers on one store: each tells that it is there, and the endpoints of the
-//! `kubernetes` service are those that do. Keys and objects are upstream's, whose servers may
-//! be among them.
+//! Several API servers on one store: each renews a lease, and the servers with a lease are the
+//! endpoints of the `kubernetes` Service. Keys and objects are the same as upstream's, whose
+//! servers may be among them.
 
 mod endpoints;
 mod identity;
@@ -15,24 +15,24 @@ use tracing::warn;
 
 pub(crate) use self::identity::ServerIdentity;
 
-/// How often a server says that it is there.
+/// Interval at which a server renews its lease.
 const AGAIN: Duration = Duration::from_secs(10);
-/// How long it is believed.
+/// Lifetime of a lease.
 const LEASE_TTL: Duration = Duration::from_secs(15);
 const LEASES: &str = "masterleases";
 
-/// This server among all.
+/// The registration of this server among its peers.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerRegistration {
     address: IpAddr,
     port: u16,
     identity: ServerIdentity,
     leases: ServedResource,
-    /// Whether it is among the endpoints of the `kubernetes` service.
+    /// Whether this server is an endpoint of the `kubernetes` Service.
     pub(crate) is_endpoint: bool,
 }
 
-/// The kind in which servers say that they are there: nobody can ask for it.
+/// The internal resource of the leases, which is not served.
 fn kind() -> ResourceDefinition {
     let names = ResourceNames {
         group: "",
@@ -61,7 +61,7 @@ impl PeerRegistration {
         Ok(Self { address, port, identity, leases: registry.open_own(kind())?, is_endpoint: true })
     }
 
-    /// Says that this server is there, and brings the endpoints in line.
+    /// Renews the leases of this server, and updates the endpoints.
     pub(crate) async fn join(&self, registry: &Registry) -> Result<(), Status> {
         if self.is_endpoint {
             endpoints::renew(registry, &self.leases, self.address).await?;
@@ -70,7 +70,7 @@ impl PeerRegistration {
         self.identity.renew(registry).await
     }
 
-    /// The same, for as long as the registry is there.
+    /// Renews the leases at each interval, until the registry is dropped.
     pub(crate) async fn run(self, registry: Weak<Registry>) {
         loop {
             tokio::time::sleep(AGAIN).await;
@@ -86,7 +86,7 @@ impl PeerRegistration {
         }
     }
 
-    /// Says that this server goes away.
+    /// Removes this server from the endpoints.
     pub(crate) async fn leave(&self, registry: &Registry) -> Result<(), Status> {
         if !self.is_endpoint {
             return Ok(());

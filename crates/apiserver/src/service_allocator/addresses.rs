@@ -1,4 +1,5 @@
-//! Addresses of Services: whoever creates the IPAddress object of that name has it.
+//! Allocation of cluster IPs: a Service owns an address once its IPAddress object of that name is
+//! created.
 
 use std::net::IpAddr;
 
@@ -12,21 +13,21 @@ pub(super) const GROUP: &str = "networking.k8s.io";
 pub(super) const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
 pub(super) const MANAGED: (&str, &str) =
     ("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io");
-/// The Service that every server makes when it begins, maybe several at once.
+/// The Service that every server creates at its start, perhaps several at once.
 const KUBERNETES: (&str, &str) = ("default", "kubernetes");
 
-/// Where the addresses of one Service come from.
+/// Allocates cluster IPs for one Service.
 #[derive(Debug)]
 pub(super) struct IpAllocator<'a> {
     pub(super) registry: &'a Registry,
     /// Namespace and name of the Service.
     pub(super) owner: (&'a str, &'a str),
-    /// Those that are ready.
+    /// The CIDRs that are ready.
     pub(super) ranges: Vec<ServiceCidr>,
     pub(super) dry_run: bool,
 }
 
-/// Why there is no address.
+/// Why no address was allocated.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AllocateError {
     Full,
@@ -34,7 +35,7 @@ pub(super) enum AllocateError {
 }
 
 impl IpAllocator<'_> {
-    /// Takes this address. Gives its name, unless it is this Service's already.
+    /// Allocates this address. Returns its name, unless the Service already has it.
     pub(super) async fn allocate(&self, ip: IpAddr) -> Result<Option<String>, String> {
         if self.dry_run {
             let own = |range: &&ServiceCidr| range.is_ipv4() == ip.is_ipv4();
@@ -59,7 +60,7 @@ impl IpAllocator<'_> {
         }
     }
 
-    /// Takes any address of a family.
+    /// Allocates any free address of a family.
     pub(super) async fn allocate_next(&self, family: &str) -> Result<IpAddr, AllocateError> {
         let kind = self.registry.kind(GROUP, "ipaddresses");
         let kind = kind.map_err(|status| AllocateError::For(status.message().to_owned()))?;
@@ -95,7 +96,7 @@ impl IpAllocator<'_> {
     }
 }
 
-/// Gives an address back, if it is this Service's.
+/// Releases an address, if it belongs to this Service.
 pub(super) async fn release(
     registry: &Registry,
     owner: (&str, &str),
@@ -109,7 +110,7 @@ pub(super) async fn release(
     remove(registry, name).await
 }
 
-/// Removes the object of an address, unless somebody else has.
+/// Deletes the IPAddress object, if it still exists.
 pub(super) async fn remove(registry: &Registry, name: &str) -> Result<(), Status> {
     let kind = registry.kind(GROUP, "ipaddresses")?;
     match registry
@@ -121,7 +122,7 @@ pub(super) async fn remove(registry: &Registry, name: &str) -> Result<(), Status
     }
 }
 
-/// The ranges of all ServiceCIDRs; of those only that are ready and there to stay, if `ready`.
+/// The CIDRs of all ServiceCIDRs; with `ready`, only of those that are ready and not being deleted.
 pub(super) fn ranges(registry: &Registry, ready: bool) -> Result<Vec<ServiceCidr>, Status> {
     let kind = registry.kind(GROUP, "servicecidrs")?;
     let list = registry.list(&kind, &Selection::default(), &ListOptions::default())?;
@@ -138,7 +139,8 @@ pub(super) fn ranges(registry: &Registry, ready: bool) -> Result<Vec<ServiceCidr
     Ok(ranges)
 }
 
-/// The Service that an address is for: namespace and name. `None`: it is for something else.
+/// The Service that an IPAddress belongs to: namespace and name. `None` if it belongs to something
+/// else.
 pub(super) fn parent(address: &Value) -> Option<(&str, &str)> {
     let parent = address.get("spec").get("parentRef");
     let text = |name: &str| parent.get(name).as_str().unwrap_or_default();
@@ -146,7 +148,7 @@ pub(super) fn parent(address: &Value) -> Option<(&str, &str)> {
     is_service.then(|| (text("namespace"), text("name")))
 }
 
-/// The object of an address.
+/// The IPAddress object of an address.
 pub(super) fn object(ip: &str, (namespace, name): (&str, &str)) -> Value {
     let mut object = Value::object();
     object["apiVersion"] = "networking.k8s.io/v1".into();
@@ -165,8 +167,8 @@ pub(super) fn family(ip: &str) -> &'static str {
     if ip.contains(':') { "IPv6" } else { "IPv4" }
 }
 
-/// A range about which nobody has said anything is taken to be ready: there may be nobody who
-/// would say it.
+/// Whether a ServiceCIDR is ready. One without a Ready condition counts as ready, because no
+/// controller may be running to set it.
 fn is_ready(range: &Value) -> bool {
     let conditions = range.get("status").get("conditions").items();
     let ready = conditions.iter().find(|own| own.get("type").as_str() == Some("Ready"));

@@ -1,27 +1,31 @@
-//! Which places of a row are taken, in the bytes that upstream keeps: one large number, the
-//! highest byte first, without zeros in front.
+//! The allocation bitmap in upstream's encoding: one large big-endian number without leading zeros.
 
+/// Which offsets of a range are allocated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bitmap {
-    /// The lowest byte first; never a zero at the end.
+    /// In little-endian order, without trailing zeros.
     bytes: Vec<u8>,
 }
 
 impl Bitmap {
+    /// Decodes upstream's encoding.
     pub(super) fn from_bytes(bytes: &[u8]) -> Self {
         let mut own = Self { bytes: bytes.iter().rev().copied().collect() };
         own.trim();
         own
     }
 
+    /// Encodes as upstream does.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         self.bytes.iter().rev().copied().collect()
     }
 
+    /// Whether an offset is allocated.
     pub(super) fn has(&self, place: usize) -> bool {
         self.bytes.get(place / 8).is_some_and(|byte| byte >> (place % 8) & 1 == 1)
     }
 
+    /// Marks an offset as allocated or free.
     pub(super) fn set(&mut self, place: usize, taken: bool) {
         if !taken && !self.has(place) {
             return;
@@ -38,6 +42,7 @@ impl Bitmap {
         self.trim();
     }
 
+    /// The allocated offsets.
     pub(super) fn taken(&self) -> impl Iterator<Item = usize> {
         (0..self.bytes.len() * 8).filter(|place| self.has(*place))
     }

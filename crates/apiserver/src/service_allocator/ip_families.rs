@@ -1,4 +1,5 @@
-//! Which families of addresses a Service has, and how many.
+//! IP families of a Service: defaulting and validation of `ipFamilyPolicy`, `ipFamilies` and
+//! `clusterIPs`.
 
 use api::core::{Service, ServiceSpec};
 use object::{List, Value};
@@ -6,8 +7,8 @@ use schema::{ErrorList, FieldPath};
 
 const SPEC: FieldPath = FieldPath::Root.field("spec");
 
-/// Fills in what follows from what is given; says what does not fit. The cluster has
-/// addresses of these families, one or two; the first is that of who says nothing.
+/// Sets the defaults, and returns what is invalid. `families` are the cluster's one or two IP
+/// families, the default one first.
 pub(super) fn default_families(
     service: &mut Service,
     old: Option<&Service>,
@@ -48,7 +49,7 @@ pub(super) fn default_families(
     errs
 }
 
-/// The addresses that a Service must get: where in its list, and of which family.
+/// The addresses that must be allocated: the index in `clusterIPs`, and the family.
 pub(super) fn missing_ips(service: &Service, old: Option<&Service>) -> Vec<(usize, String)> {
     let spec = service.spec();
     let before = old.map(Service::spec).filter(|spec| spec.needs_cluster_ip());
@@ -60,7 +61,7 @@ pub(super) fn missing_ips(service: &Service, old: Option<&Service>) -> Vec<(usiz
         {
             return Vec::new();
         }
-        // Of two, one may be let go, and it may come again; the first stays.
+        // The secondary address may be released and allocated again; the primary one stays.
         Some(before) if before.ip_families().len() == 1 => 1,
         Some(_) => 2,
     };
@@ -68,7 +69,8 @@ pub(super) fn missing_ips(service: &Service, old: Option<&Service>) -> Vec<(usiz
     families.enumerate().skip(given).collect()
 }
 
-/// Who prefers two families keeps what there was when he asked, whatever the cluster has now.
+/// Whether an update leaves a PreferDualStack Service as it is. It then keeps its families,
+/// whatever the cluster supports now.
 fn keeps_families(service: &Service, old: &Service) -> bool {
     let (spec, before) = (service.spec(), old.spec());
     let prefers = |policy: Option<&str>| policy.is_some_and(|own| own == "PreferDualStack");
@@ -83,7 +85,7 @@ fn is_headless(spec: &ServiceSpec) -> bool {
     spec.cluster_ips().iter().next() == Some("None")
 }
 
-/// Who says nothing wants what was before, or one family.
+/// Sets the default policy: that of the old Service, or SingleStack.
 fn default_policy(service: &mut Service, before: Option<&ServiceSpec>) {
     let spec = service.spec_mut();
     if spec.ip_family_policy().is_some() {
@@ -98,7 +100,8 @@ fn default_policy(service: &mut Service, before: Option<&ServiceSpec>) {
     spec.set_ip_family_policy(policy);
 }
 
-/// One family, and what is given for two; two, and what is taken away.
+/// Checks that a SingleStack Service has one address and family, and that a dual-stack Service does
+/// not lose its secondary ones.
 fn check_policy(spec: &mut ServiceSpec, before: Option<&ServiceSpec>, errs: &mut ErrorList) {
     let at = SPEC.field("ipFamilyPolicy");
     let policy = spec.ip_family_policy().unwrap_or_default().to_owned();
@@ -136,7 +139,7 @@ fn check_policy(spec: &mut ServiceSpec, before: Option<&ServiceSpec>, errs: &mut
     }
 }
 
-/// An address tells its family.
+/// Infers missing families from the addresses.
 fn infer(spec: &mut ServiceSpec, all: &[&str], errs: &mut ErrorList) {
     let addresses = spec.cluster_ips().clone();
     let mut families: Vec<String> = spec.ip_families().iter().map(str::to_owned).collect();

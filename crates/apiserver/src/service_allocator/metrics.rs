@@ -1,4 +1,4 @@
-//! How many addresses and ports of Services are given, under upstream's names.
+//! Metrics of the allocation of cluster IPs and node ports, with upstream's names.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -12,7 +12,7 @@ use super::{ServiceAllocator, ServiceCidr, addresses};
 
 const SECONDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// What was given.
+/// Counters of allocations.
 #[derive(Debug)]
 pub(super) struct AllocatorMetrics {
     given: CounterVec,
@@ -20,7 +20,7 @@ pub(super) struct AllocatorMetrics {
     seconds: HistogramVec,
 }
 
-/// The same, and what there is.
+/// The counters, and the numbers of allocated and available addresses and ports.
 #[derive(Debug)]
 pub(crate) struct AllocatorMetricsSource {
     pub(crate) registry: Arc<Registry>,
@@ -53,7 +53,7 @@ impl Default for AllocatorMetrics {
 }
 
 impl AllocatorMetrics {
-    /// An address of a range was given, or none; `named`: a certain one was asked for.
+    /// Counts an allocation or a failed one; `named` means that a specific address was requested.
     pub(super) fn count(&self, range: &ServiceCidr, named: bool, given: bool, began: Instant) {
         let (cidr, scope) = (range.to_string(), if named { "static" } else { "dynamic" });
         let count = if given { &self.given } else { &self.refused };
@@ -118,7 +118,7 @@ impl AllocatorMetricsSource {
     }
 }
 
-/// As far as it is told: nobody counts further.
+/// Converts a number; larger ones than `u32::MAX` are reported as that.
 fn number(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }

@@ -1,7 +1,7 @@
-//! Addresses and ports of Services. They are taken before a Service is stored, where every
-//! server sees it: an address by the creation of its IPAddress object, ports in one object for
-//! all. It is better to lose some for a while than to give one twice: what was taken for a
-//! write that nobody knows the end of is found and freed by the repair.
+//! Allocation of cluster IPs and node ports of Services. They are allocated before a Service is
+//! stored, visibly to every server: an address by creating its IPAddress object, ports in one
+//! shared bitmap. Leaking one for a while is better than allocating it twice: what was allocated
+//! for a write with an unknown outcome is found and released by the repair.
 
 mod addresses;
 mod bitmap;
@@ -34,23 +34,24 @@ pub(crate) use self::{
     metrics::AllocatorMetricsSource, range::ServiceCidr, repair::AllocationRepair,
 };
 
-/// Gives Services what they need and have not asked for by name, and refuses what another has.
+/// Allocates the addresses and ports that a Service needs, and rejects requested ones that another
+/// Service has.
 #[derive(Debug)]
 pub(crate) struct ServiceAllocator {
-    /// The families of addresses that the cluster has; the first is that of who says nothing.
+    /// The IP families of the cluster, the default one first.
     families: Vec<&'static str>,
     ports: Arc<NodePorts>,
     tally: AllocatorMetrics,
 }
 
-/// What a Service has.
+/// The addresses and ports of a Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ServiceResources {
     addresses: Vec<String>,
     ports: Vec<i32>,
 }
 
-/// What one write takes and frees.
+/// The allocation of one write: what it allocates, and what the Service had and will have.
 #[derive(Debug)]
 struct ServiceAllocation {
     all: Arc<NodePorts>,
@@ -97,7 +98,7 @@ impl ServiceAllocator {
         }
         taken.has = ServiceResources::of(&service);
         if write.dry_run {
-            // Nothing changes hands.
+            // A dry run allocates and releases nothing.
             (taken.has, taken.taken) = (ServiceResources::default(), ServiceResources::default());
         }
         write.object = service.into();
@@ -145,7 +146,7 @@ impl ServiceAllocator {
     }
 }
 
-/// Takes one address and writes it into the Service. Gives it, unless the Service had it before.
+/// Allocates one address and sets it in the Service. Returns it, unless the Service already had it.
 async fn address(
     addresses: &IpAllocator<'_>,
     service: &mut Service,
@@ -209,7 +210,8 @@ impl Allocation for ServiceAllocation {
                 WriteOutcome::Unknown => return,
             };
             let owner = (self.owner.0.as_str(), self.owner.1.as_str());
-            // Of two who make the same Service one fails, but its places are the other's too.
+            // Of two concurrent creates of the same Service one fails, but its allocations may
+            // belong to the other.
             if let Ok(held) = stored(registry, owner) {
                 free = free.without(&held);
             }
@@ -224,7 +226,7 @@ impl Allocation for ServiceAllocation {
     }
 }
 
-/// What the stored Service has.
+/// The addresses and ports of the stored Service.
 fn stored(
     registry: &Registry,
     (namespace, name): (&str, &str),

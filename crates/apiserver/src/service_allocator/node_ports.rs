@@ -1,5 +1,5 @@
-//! The node ports that are taken, in one object that all servers change by compare and swap,
-//! upstream's among them: the same key, the same bytes.
+//! The allocated node ports, stored in one object that all servers update by compare-and-swap. Key
+//! and encoding are upstream's, whose servers may be among them.
 
 use std::ops::RangeInclusive;
 
@@ -15,18 +15,19 @@ use super::{
 };
 
 const NAME: &str = "servicenodeports";
-/// How often others may be faster.
+/// Maximum number of conflicts with other servers.
 const TRIES: usize = 64;
 
+/// The stored bitmap of node ports.
 #[derive(Debug)]
 pub(crate) struct NodePorts {
     pub(super) range: RangeInclusive<i32>,
     kind: ServedResource,
-    /// One at a time: of several at once all but one would have to begin anew.
+    /// Serializes updates of this server, since concurrent ones would only conflict.
     lock: Semaphore,
 }
 
-/// What is stored: nothing yet, or a range and what of it is taken.
+/// The stored state: nothing yet (revision 0), or a range and its bitmap.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PortAllocationState {
     pub(super) revision: u64,
@@ -42,7 +43,7 @@ impl NodePorts {
         Ok(Self { range, kind: registry.open_own(kind())?, lock: Semaphore::new(1) })
     }
 
-    /// Changes what is taken; `change` is called again if another server was faster.
+    /// Updates the bitmap; `change` is called again after a conflict.
     pub(super) async fn change<T>(
         &self,
         registry: &Registry,
@@ -68,7 +69,7 @@ impl NodePorts {
         Err(Status::unavailable("node ports: other servers were faster too often"))
     }
 
-    /// Gives ports back.
+    /// Releases ports.
     pub(super) async fn release(&self, registry: &Registry, ports: &[i32]) -> Result<(), Status> {
         if ports.is_empty() {
             return Ok(());
@@ -81,6 +82,7 @@ impl NodePorts {
         .await
     }
 
+    /// The stored state, from the watch cache.
     pub(super) fn stored(&self) -> Result<PortAllocationState, Status> {
         let Some(version) = self.kind.objects()?.get(&self.kind.path("", NAME)) else {
             return Ok(PortAllocationState::default());
@@ -91,7 +93,7 @@ impl NodePorts {
         Ok(PortAllocationState { revision, range, map: Bitmap::from_bytes(&bytes) })
     }
 
-    /// Whether it could be stored: nobody was faster.
+    /// Stores the state; returns false after a conflict.
     pub(super) async fn replace(
         &self,
         registry: &Registry,
@@ -111,7 +113,7 @@ impl NodePorts {
     }
 }
 
-/// A kind that nobody can ask for.
+/// The internal resource of the bitmap, which is not served.
 fn kind() -> ResourceDefinition {
     let names = ResourceNames {
         group: "",

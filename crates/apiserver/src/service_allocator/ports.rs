@@ -1,4 +1,4 @@
-//! Which ports on all nodes a Service gets.
+//! Allocation of node ports to a Service.
 
 use std::{collections::HashMap, ops::RangeInclusive};
 
@@ -8,17 +8,17 @@ use schema::{ErrorList, FieldPath};
 
 use super::{bitmap::Bitmap, range::random};
 
-/// What is taken of the range while one Service gets its part. A dry run takes nothing.
+/// The allocation of one Service's ports in the bitmap. A dry run allocates nothing.
 #[derive(Debug)]
 pub(super) struct PortAllocation<'a> {
     range: &'a RangeInclusive<i32>,
     map: &'a mut Bitmap,
     dry_run: bool,
-    /// What this Service has taken.
+    /// The ports that were allocated for this Service.
     pub(super) own: Vec<i32>,
 }
 
-/// The number before the first port that a dry run gives: none that is ever given.
+/// The number before the first port that a dry run returns; such ports are never allocated.
 const DRY_RUN: i32 = 32_768;
 const ALLOCATED: &str = "provided port is already allocated";
 
@@ -27,8 +27,7 @@ impl<'a> PortAllocation<'a> {
         Self { range, map, dry_run, own: Vec::new() }
     }
 
-    /// Gives a Service the ports that it needs, also the one where a load balancer asks for the
-    /// state of a node.
+    /// Allocates the node ports that a Service needs, including the health check node port.
     pub(super) fn allocate_for(
         &mut self,
         service: &mut Service,
@@ -57,7 +56,7 @@ impl<'a> PortAllocation<'a> {
         Ok(())
     }
 
-    /// To a new Service: what has the same port in the Service has it on the nodes.
+    /// Allocates the ports of a new Service. Entries with the same port share a node port.
     fn give(&mut self, service: &mut Service, name: &str) -> Result<(), Status> {
         let (more, spec) = (gets_more(service), service.spec_mut());
         let wanted: Vec<_> =
@@ -88,7 +87,7 @@ impl<'a> PortAllocation<'a> {
         Ok(())
     }
 
-    /// To a Service that has some already.
+    /// Allocates the further ports of an existing Service.
     fn keep(&mut self, service: &mut Service, old: &Service, name: &str) -> Result<(), Status> {
         let before: Vec<i32> = old.spec().ports().iter().map(ServicePort::node_port).collect();
         let more = gets_more(service);
@@ -137,7 +136,7 @@ impl<'a> PortAllocation<'a> {
 
     fn next(&mut self, what: &str) -> Result<i32, Status> {
         if self.dry_run {
-            // A dry run sees ports before they are validated. Upstream's number wraps, too.
+            // In a dry run the ports are not validated yet. Upstream's number wraps, too.
             let port = self.own.iter().max().unwrap_or(&DRY_RUN).wrapping_add(1);
             self.own.push(port);
             return Ok(port);
@@ -154,17 +153,17 @@ impl<'a> PortAllocation<'a> {
     }
 }
 
-/// As upstream writes a range.
+/// Formats a range as upstream does.
 pub(super) fn text(range: &RangeInclusive<i32>) -> String {
     format!("{}-{}", range.start(), range.end())
 }
 
-/// The place of a port in the range.
+/// The offset of a port in the range.
 pub(super) fn place(range: &RangeInclusive<i32>, port: i32) -> Option<usize> {
     range.contains(&port).then(|| usize::try_from(port - range.start()).unwrap_or_default())
 }
 
-/// Whether a Service gets ports that it has not asked for.
+/// Whether ports are allocated that the Service does not name.
 fn gets_more(service: &Service) -> bool {
     let spec = service.spec();
     spec.type_() == "NodePort" || spec.allocate_load_balancer_node_ports().unwrap_or(true)
@@ -177,8 +176,8 @@ fn refused(name: &str, at: usize, port: i32, why: String) -> Status {
     errs.into_status("", "Service", name)
 }
 
-/// All places, from a random one of the upper band on and then of the lower one, which users
-/// pick from by hand.
+/// All offsets, beginning at a random one of the upper band, and then those of the lower band,
+/// which is for ports that users choose.
 fn dynamic_band_order(range: &RangeInclusive<i32>) -> impl Iterator<Item = usize> {
     let size = usize::try_from(range.end() - range.start() + 1).unwrap_or_default();
     let band = if size <= 16 { 0 } else { (size / 32).clamp(16, 128) };

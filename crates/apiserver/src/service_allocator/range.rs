@@ -1,9 +1,10 @@
-//! A range of addresses, as `--service-cluster-ip-range` gives it.
+//! A service CIDR, as in `--service-cluster-ip-range`.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
 use ring::rand::{SecureRandom, SystemRandom};
 
+/// A service CIDR: network address and number of host bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ServiceCidr {
     base: u128,
@@ -42,12 +43,12 @@ impl ServiceCidr {
         self.ipv4
     }
 
-    /// The address of the `kubernetes` service.
+    /// The address of the `kubernetes` Service.
     pub(crate) fn first(&self) -> IpAddr {
         self.nth(1)
     }
 
-    /// The address of the range itself, which nobody gets.
+    /// The network address, which is never allocated.
     pub(crate) fn base(&self) -> IpAddr {
         self.nth(0)
     }
@@ -56,6 +57,7 @@ impl ServiceCidr {
         if self.ipv4 { "IPv4" } else { "IPv6" }
     }
 
+    /// Whether the address can be allocated from this CIDR.
     pub(crate) fn contains(&self, ip: IpAddr) -> bool {
         let value = match ip {
             IpAddr::V4(ip) if self.ipv4 => u128::from(u32::from(ip)),
@@ -66,8 +68,8 @@ impl ServiceCidr {
         offset > 0 && offset <= self.usable()
     }
 
-    /// Every address that may be given (of very many: some), from a random one of the upper
-    /// band on and then of the lower one, which users pick from by hand.
+    /// The addresses to try (of a large range, some), beginning at a random one of the upper band,
+    /// and then those of the lower band, which is for addresses that users choose.
     pub(crate) fn dynamic(&self) -> impl Iterator<Item = IpAddr> {
         let (usable, this) = (self.usable(), *self);
         let band = match usable + if self.ipv4 { 2 } else { 1 } {
@@ -91,14 +93,14 @@ impl ServiceCidr {
         }
     }
 
-    /// How many addresses can be given: not the first, and of v4 not the last.
+    /// Number of addresses that can be allocated: without the first, and for IPv4 without the last.
     pub(super) fn usable(&self) -> u128 {
         let size = 1 << self.bits.min(64);
         size - if self.ipv4 { 2 } else { 1 }
     }
 }
 
-/// So many addresses of one range are tried.
+/// Maximum number of addresses of one range that are tried.
 const LOOKED_AT: u128 = 1 << 20;
 
 pub(super) fn random() -> u64 {

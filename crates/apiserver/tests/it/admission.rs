@@ -1,4 +1,4 @@
-//! What is changed or refused between a request and the store.
+//! Admission plugins: defaulting, Pod Security, limits and quotas.
 
 use api::core::{ConfigMap, LimitRange, Namespace, Pod, ResourceQuota};
 use client::Patch;

@@ -1,4 +1,4 @@
-//! What others serve is found and reached through this server.
+//! The aggregation layer: groups of another server are discovered and reached through this one.
 
 use std::time::Duration;
 
@@ -58,9 +58,9 @@ async fn callers_are_not_sent_elsewhere() {
     }
 }
 
-/// Has a backend serve a group, and waits until it does.
+/// Registers a backend as the server of a group, and waits until it is available.
 async fn register(admin: &client::Client, backend: &Backend) {
-    // Endpoints cannot be on the loopback; a name can.
+    // Endpoints cannot have loopback addresses; an ExternalName can resolve to one.
     let service = r#"{"metadata":{"name":"extra"},"spec":{"type":"ExternalName","externalName":"localhost"}}"#;
     of::<Service>(admin).create(tree(service)).await.unwrap();
     let registration = format!(

@@ -1,4 +1,4 @@
-//! Addresses and node ports of Services.
+//! Allocation of cluster IPs and node ports.
 
 use std::{collections::HashSet, path::Path, sync::Arc, time::Duration};
 
@@ -67,7 +67,7 @@ async fn what_one_has_another_gets_only_when_it_is_free_again() {
     assert_eq!(made["spec"]["clusterIP"].as_str(), Some(address.as_str()));
 }
 
-/// A server with 30 addresses and 32 ports to give.
+/// A server with 30 addresses and 32 ports to allocate.
 async fn small(folder: &Path, etcd: &str) -> RunningServer {
     let mut flags = Flags::new(folder);
     flags.advertise_address = Some([192, 0, 2, 10].into());
@@ -95,7 +95,7 @@ async fn two_servers_give_nothing_twice_and_all_of_it() {
     let etcd = Etcd::start();
     let one = small(&folder.path().join("one"), &etcd.url).await;
     let two = small(&folder.path().join("two"), &etcd.url).await;
-    // Twice: what is freed can be had again, by either.
+    // Two rounds: either server can allocate what was released.
     for round in 0..2 {
         let mut tasks = JoinSet::new();
         for at in 0..16 {
@@ -117,7 +117,7 @@ async fn two_servers_give_nothing_twice_and_all_of_it() {
         assert!(full.ends_with("failed to allocate a nodePort: range is full"), "{full}");
         assert!(address_names(&client).await.is_superset(&addresses));
         for at in 0..16 {
-            // By the other server than the one that made it.
+            // Deleted through the other server than the one that created it.
             let services = of::<Service>(&admin(if at % 2 == 0 { &two } else { &one }));
             let key = NamespacedName::new("default", &format!("s{at}-{round}"));
             while services.get(&key).await.is_err() {
@@ -127,7 +127,7 @@ async fn two_servers_give_nothing_twice_and_all_of_it() {
         }
         let client = admin(&two);
         while address_names(&client).await.len() > 1 {
-            tokio::time::sleep(Duration::from_millis(20)).await; // only that of `kubernetes` stays
+            tokio::time::sleep(Duration::from_millis(20)).await; // only the address of `kubernetes` stays
         }
     }
 }
@@ -156,7 +156,7 @@ async fn what_comes_to_nothing_takes_nothing() {
         full.ends_with("failed to allocate a serviceIP for Service \"b\": range is full"),
         "{full}"
     );
-    // As another type it needs neither.
+    // A Service of type ExternalName needs neither.
     let mut other = made.clone();
     other["spec"] = tree(r#"{"type":"ExternalName","externalName":"example.com"}"#);
     let other = services.update(other).await.unwrap();

@@ -1,4 +1,4 @@
-//! What somebody without credentials can reach: exactly what the role system:public-info-viewer names.
+//! What an anonymous user can reach: exactly what the role system:public-info-viewer allows.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use http::{HeaderMap, Method};
 use object::{Value, from_json};
 use testkit::TestCluster;
 
-/// Served without being told of by `/` or OpenAPI, here or by components of upstream.
+/// Paths that are served but not listed by `/` or OpenAPI, here or by upstream's components.
 const UNLISTED: [&str; 30] = [
     "/healthz/",
     "/healthz/ping",
@@ -73,7 +73,7 @@ async fn public_paths(admin: &Client) -> Vec<String> {
     urls.map(|url| url.as_str().expect("a text").to_owned()).collect()
 }
 
-/// What `/` and OpenAPI tell of, with names in place of parameters.
+/// The paths that `/` and OpenAPI list, with names in place of parameters.
 async fn discovered_paths(admin: &Client) -> BTreeSet<String> {
     let mut paths = BTreeSet::new();
     for path in get(admin, "/").await["paths"].items() {

@@ -1,4 +1,4 @@
-//! What was done is told, as much of it as the policy says.
+//! Auditing: events have the level that the policy sets.
 
 use std::{fs, sync::Arc};
 
@@ -52,7 +52,7 @@ async fn a_policy_says_how_much_is_told() {
     assert_eq!(decision, Some("forbid"));
 }
 
-/// A server that tells of everything at a level, and what it has told.
+/// A server that audits everything at a level, and a function that reads its events.
 async fn telling(level: &str) -> (TestCluster, impl Fn() -> Vec<Value>) {
     let folder = tempfile::TempDir::new().unwrap();
     let (policy, log) = (folder.path().join("policy"), folder.path().join("audit.log"));
@@ -105,7 +105,8 @@ async fn who_does_not_get_in_is_told_too() {
     assert_eq!(said, Some("Authentication failed, attempted: bearer"));
 }
 
-/// A hook may take its time, and note something under keys that are some.
+/// A slow webhook is explained by its latency annotation; its own annotations are kept if their
+/// keys are valid.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_slow_is_explained() {
     let backend = Backend::start(|_, request| {
@@ -295,7 +296,7 @@ async fn how_events_are_written() {
     })
     .await;
     of::<ConfigMap>(&cluster.admin_client()).create(config_map("a")).await.unwrap();
-    cluster.stop().await; // what waits is written
+    cluster.stop().await; // queued events are written
     let text = fs::read_to_string(&log).unwrap();
     let line = text.lines().find(|line| line.contains("method=\"create\"")).expect("it is told");
     assert!(line.contains(" AUDIT: id=") && line.contains("user=\"admin\""), "{line}");
@@ -372,7 +373,8 @@ async fn large_events_lose_their_objects() {
     assert!(said.contains("--audit-webhook-truncate-max-event-size"), "{said}");
 }
 
-/// Where nothing may happen that cannot be told, a request is refused when the disk is full.
+/// With `blocking-strict`, a request is rejected when its event cannot be written because the disk
+/// is full.
 #[tokio::test]
 async fn what_cannot_be_told_does_not_happen_where_that_is_asked_for() {
     let folder = tempfile::TempDir::new().unwrap();

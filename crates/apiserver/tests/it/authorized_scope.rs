@@ -1,4 +1,4 @@
-//! What is done is what was authorized: in that scope, with that verb.
+//! A request does only what was authorized: in that scope, with that verb.
 
 use api::{
     core::{ConfigMap, Node},
@@ -19,7 +19,7 @@ async fn ask(client: &Client, method: Method, path: &str, form: &str, body: &str
     client.request(method, path, head, body).await.unwrap().status.as_u16()
 }
 
-/// Whoever may do everything in a namespace does nothing to what is in none.
+/// A user who may do everything in a namespace can do nothing to cluster-scoped objects.
 #[tokio::test]
 async fn a_namespace_is_no_way_to_what_is_in_none() {
     let cluster = TestCluster::start().await;
@@ -66,7 +66,7 @@ async fn a_namespace_is_no_way_to_what_is_in_none() {
     assert_eq!(ask(&bob, Method::GET, signers, json, "").await, 404);
 }
 
-/// To make an object takes the right to create, by whatever verb it is made.
+/// Creating an object needs the verb `create`, whatever verb the request has.
 #[tokio::test]
 async fn a_patch_does_not_create() {
     let cluster = TestCluster::start().await;
@@ -85,7 +85,7 @@ async fn a_patch_does_not_create() {
     assert!(of::<ConfigMap>(&admin).get(&NamespacedName::new("default", "a")).await.is_err());
     of::<ConfigMap>(&admin).create(tree(object)).await.unwrap();
     assert_eq!(ask(&bob, Method::PATCH, &path, applied, object).await, 200, "it is there");
-    // What is made by an update is made as well.
+    // An update that creates needs it as well.
     let lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l";
     let rules = r#"{"rules":[{"apiGroups":["","coordination.k8s.io"],
         "resources":["configmaps","leases"],"verbs":["patch","update"]}]}"#;
@@ -97,7 +97,7 @@ async fn a_patch_does_not_create() {
     assert_eq!(code(maps.create(tree(r#"{"metadata":{"name":"b"}}"#)).await), 403);
 }
 
-/// Who writes a claim's status does not thereby give out devices.
+/// Permission to write a claim's status does not include allocating devices.
 #[tokio::test]
 async fn a_claims_devices_are_given_by_who_binds_claims() {
     let cluster = TestCluster::start().await;

@@ -1,4 +1,4 @@
-//! Somebody outside whom the server asks: a small HTTPS server on the loopback.
+//! A test backend that the server calls: a small HTTPS server on the loopback.
 
 use std::sync::{
     Arc, Mutex,
@@ -14,14 +14,14 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// Answers every body by a function of it, until it is dropped.
+/// Responds to every body by a function of it, until it is dropped.
 pub(crate) struct Backend {
     pub(crate) port: u16,
-    /// In PEM: who vouches for it.
+    /// The CA certificate, in PEM.
     pub(crate) authority: String,
-    /// The common names of clients that showed a certificate, where they are asked for one.
+    /// Common names of the client certificates, where they are requested.
     pub(crate) clients: Arc<Mutex<Vec<String>>>,
-    /// How many connections were made to it.
+    /// Number of connections that were accepted.
     pub(crate) connections: Arc<AtomicUsize>,
     _tasks: JoinSet<()>,
 }
@@ -33,7 +33,7 @@ impl Backend {
         Self::named("localhost", answer).await
     }
 
-    /// The same, known by another name.
+    /// Starts a backend whose certificate has this name.
     pub(crate) async fn named(
         name: &str,
         answer: impl Fn(&str, Value) -> Value + Send + Sync + 'static,
@@ -41,7 +41,7 @@ impl Backend {
         Self::asking(name, None, answer).await
     }
 
-    /// The same, and clients are asked for certificates of an authority.
+    /// Starts a backend that also requests client certificates of this CA.
     pub(crate) async fn asking(
         name: &str,
         of: Option<&CertificateAuthority>,
@@ -77,7 +77,7 @@ impl Backend {
                     }
                     while let Some((path, body)) = request(&mut stream).await {
                         let said = answer(&path, body);
-                        // One that knows better sends its callers there.
+                        // A `location` in the response becomes a redirect.
                         let begin = match said.get("location").as_str() {
                             Some(place) => format!("302 Found\r\nlocation: {place}"),
                             None => "200 OK".to_owned(),
@@ -90,7 +90,7 @@ impl Backend {
                         let _ = stream.write_all(head.as_bytes()).await;
                         let _ = stream.write_all(&body).await;
                         if said.get("closes").as_bool() == Some(true) {
-                            break; // without having said so
+                            break; // without a `connection: close` header
                         }
                     }
                     let _ = stream.shutdown().await;

@@ -1,5 +1,5 @@
-//! CBOR, where its feature is on: objects in it and out of it, watches, applies, and custom
-//! objects at rest.
+//! CBOR, with its feature gate enabled: requests and responses, watches, apply, and stored custom
+//! resources.
 
 use bytes::Bytes;
 use client::Client;
@@ -12,8 +12,9 @@ use crate::{config_map, flags::with, of};
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const CBOR: &str = "application/cbor";
 
-/// `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":NAME},"data":{"k":VALUE},
-/// "binaryData":{"b":h'010203'}}`, the last as bytes.
+/// The CBOR of
+/// `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":NAME},"data":{"k":VALUE},"binaryData":{"b":h'010203'}}`,
+/// with a byte string at the end.
 fn map(name: &str, value: &str) -> Bytes {
     let text = |text: &str| {
         let size = u8::try_from(text.len()).expect("written in a test");
@@ -30,7 +31,7 @@ fn map(name: &str, value: &str) -> Bytes {
     out.into()
 }
 
-/// Asks, and gives the code, the form and the body of the answer.
+/// Sends a request; returns the code, the content type and the body of the response.
 async fn ask(
     admin: &Client,
     method: Method,

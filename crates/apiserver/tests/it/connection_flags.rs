@@ -1,4 +1,4 @@
-//! Flags about connections and requests, each with what it changes.
+//! Flags about connections and requests, each with its effect.
 
 use std::{sync::Arc, time::Duration};
 
@@ -58,7 +58,7 @@ async fn cors_allowed_origins_and_strict_transport_security_directives() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn request_timeout() {
-    // A hook that takes longer than requests may.
+    // A webhook that takes longer than the request timeout.
     let slow = Backend::start(|_, review| {
         tokio::task::block_in_place(|| std::thread::sleep(Duration::from_secs(8)));
         review
@@ -84,12 +84,12 @@ async fn min_request_timeout() {
     let cluster = with(|flags| flags.connections.min_request_timeout = 0).await;
     let (admin, path) = (cluster.admin_client(), "/api/v1/configmaps?watch=true");
     let watch = admin.request(Method::GET, path, HeaderMap::new(), Bytes::new()).await.unwrap();
-    // Nobody says how long: with the usual half an hour this would not end.
+    // The request has no timeout: with the default of half an hour, the watch would not end.
     let ended = tokio::time::timeout(Duration::from_mins(2), watch.bytes()).await;
     assert!(ended.is_ok_and(|whole| whole.is_ok()));
 }
 
-/// A server behind a port.
+/// A server that listens on a port.
 pub(crate) async fn behind_port(
     folder: &TempDir,
     change: impl FnOnce(&mut Flags),
@@ -103,7 +103,7 @@ pub(crate) async fn behind_port(
     start_with(Config::new(flags).unwrap(), ground).await.unwrap()
 }
 
-/// What is agreed on with a client that speaks only this version: suite and protocol.
+/// The cipher suite and the ALPN protocol that are negotiated with a client of this TLS version.
 async fn agreed(
     running: &RunningServer,
     version: &'static rustls::SupportedProtocolVersion,
@@ -205,11 +205,11 @@ async fn the_end_is_told_before_it_comes() {
         let Ok(answer) =
             admin.request(Method::GET, "/readyz", HeaderMap::new(), Bytes::new()).await
         else {
-            break; // it is over
+            break; // the server has stopped
         };
         if answer.status == 500 {
             unready = true;
-            // It still serves, or says that one should come again.
+            // It still serves, or asks the client to retry.
             let made = maps.create(config_map(&format!("m{at}"))).await;
             let again = |error: client::Error| error.status().is_some_and(|own| own.code() == 429);
             assert!(made.map_or_else(again, |_| true));

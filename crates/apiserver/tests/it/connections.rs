@@ -1,4 +1,4 @@
-//! Connections are admitted as writes are, and go where the server sends them only.
+//! Connections (exec, portforward, proxy, log) pass admission, and reach only the kubelet.
 
 use std::sync::{Arc, Mutex};
 
@@ -54,7 +54,7 @@ async fn a_policy_refuses_a_shell() {
              request: PodExecOptions of p wants a shell"
         )
     );
-    // The node is not there: that is found out after the policy was asked.
+    // The node does not exist, which is found only after admission.
     let (code, _) = ask(&admin, Method::POST, &format!("{pods}/exec?command=ls&stdout=1")).await;
     assert_eq!(code, 404);
     let (code, _) = ask(&admin, Method::POST, &format!("{pods}/portforward?ports=22")).await;
@@ -63,12 +63,12 @@ async fn a_policy_refuses_a_shell() {
     assert_eq!(code, 404);
 }
 
-/// A kubelet on the loopback that notes what it is asked, and a pod on its node.
+/// Registers a backend on the loopback as the kubelet of a node, with a pod on it.
 pub(crate) async fn with_kubelet(backend: &Backend, cluster: &TestCluster) {
     with_kubelet_at(backend.port, cluster).await;
 }
 
-/// The same, where the kubelet listens on this port.
+/// Registers a node whose kubelet listens on this port, with a pod on it.
 async fn with_kubelet_at(port: u16, cluster: &TestCluster) {
     let admin = cluster.admin_client();
     default_account(&admin).await;
@@ -149,7 +149,7 @@ async fn kubelet_certificate_authority() {
     }
 }
 
-/// What a kubelet refuses with is a text; clients read a Status.
+/// A kubelet reports errors as text; clients get a Status.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_that_a_kubelet_refuses_is_a_status() {
     let waits = r#"container "c" in pod "p" is waiting to start: ContainerCreating"#;
@@ -206,7 +206,7 @@ async fn the_root_behind_a_proxy_has_a_slash() {
     assert_eq!(place, format!("{path}/?a=b"));
 }
 
-/// A kubelet knows options by names of its own: who uses those would show plugins nothing.
+/// A kubelet accepts other names for options, which admission plugins would not see.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kubelet_is_asked_for_nothing_that_plugins_have_not_seen() {
     let asked = Arc::new(Mutex::new(Vec::new()));

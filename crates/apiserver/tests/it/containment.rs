@@ -1,4 +1,4 @@
-//! A request that panics fails alone: it is answered, and what else goes on is not disturbed.
+//! A request that panics gets an error response and disturbs no other request.
 
 use std::{
     sync::{
@@ -17,8 +17,8 @@ use object::{Clock, SystemClock, from_json};
 use testkit::TestCluster;
 use tokio::time::timeout;
 
-/// A clock that panics while it is broken, except for who commits to the store: nothing could
-/// contain that.
+/// A clock that panics while it is broken, except in the thread that commits to the store, where
+/// nothing could contain the panic.
 #[derive(Debug, Default)]
 struct Broken(AtomicBool);
 

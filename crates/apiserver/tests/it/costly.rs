@@ -1,4 +1,4 @@
-//! Small requests that stand for much work. Each is answered within bounds, whoever sends it.
+//! Small requests that could cause much work: each is answered within bounds.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use testkit::TestCluster;
 
 use crate::{code, default_account, hostile_names::allow, message, of, tree};
 
-/// Only a failing test waits this long.
+/// Only reached if the test fails.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 fn texts(count: usize) -> Value {

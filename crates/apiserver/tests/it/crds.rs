@@ -1,4 +1,4 @@
-//! Custom kinds: declared, served, changed and taken away while the server runs.
+//! CustomResourceDefinitions: created, served, changed and deleted while the server runs.
 
 use std::{
     sync::{
@@ -94,7 +94,7 @@ async fn a_whole_number_is_the_same_however_it_was_written() {
     let admin = cluster.admin_client();
     declare(&admin, THINGS).await;
     let things = things(&admin, "v1");
-    // As it is written: our own client would write it as `1`.
+    // Sent as raw text, because our own client would write it as `1`.
     let body = r#"{"apiVersion":"kit.example.com/v1","kind":"Thing","metadata":{"name":"a"},
         "spec":{"ports":[{"name":"x","n":1.0}]}}"#;
     let path = "/apis/kit.example.com/v1/namespaces/default/things";
@@ -223,8 +223,8 @@ async fn each_version_is_checked_by_its_own_schema() {
     assert_eq!(seen["apiVersion"].as_str(), Some("kit.example.com/v2"));
 }
 
-/// Two versions, the stored one with two fields where the other has them in one, as a
-/// webhook converts them.
+/// A CRD with two versions and a conversion webhook: the stored version has two fields where the
+/// other has one.
 async fn declare_hosts(client: &Client, backend: &Backend) {
     let url = backend.url("/convert");
     let bundle = STANDARD.encode(&backend.authority);
@@ -250,7 +250,7 @@ async fn declare_hosts(client: &Client, backend: &Backend) {
     declare(client, &crd).await;
 }
 
-/// Answers a review: `hostPort` of v1 is `host` and `port` of v2.
+/// Converts the objects of a ConversionReview: `hostPort` of v1 is `host` and `port` of v2.
 fn split_hosts(review: &Value) -> Value {
     let request = &review["request"];
     let wanted = request["desiredAPIVersion"].as_str().unwrap_or_default().to_owned();
@@ -370,12 +370,13 @@ async fn managers_may_speak_different_versions() {
     assert!(held(&taken).contains(&"two kit.example.com/v2 f:host".to_owned()), "{taken:?}");
     assert!(!held(&taken).iter().any(|line| line.contains("hostPort")), "{taken:?}");
 
-    // What one of them changes in its words, the other loses in its own.
+    // A change by one manager in its version takes the ownership from the other manager in its
+    // version.
     let joined = Patch::Merge(tree(r#"{"spec":{"hostPort":"third:80"}}"#));
     let changed = first.patch(&key, &joined).await.unwrap();
     assert!(!held(&changed).iter().any(|line| line.starts_with("two")), "{changed:?}");
 
-    // Who held a field in one version and no longer applies it in another gives it up.
+    // A manager that owned a field in one version and no longer applies it in another loses it.
     let joined = apply("three", "v1", r#"{"hostPort":"third:80"}"#, true);
     first.patch(&key, &joined).await.unwrap();
     let left = second.patch(&key, &apply("three", "v2", r#"{"port":"80"}"#, true)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Finalizers, grace, namespaces.
+//! Deletion: finalizers, grace periods, namespaces, collections and evictions.
 
 use std::{
     fs,
@@ -168,7 +168,7 @@ async fn an_eviction_says_how_the_pod_goes() {
     assert_eq!(left["metadata"]["finalizers"].items()[0].as_str(), Some("orphan"));
 }
 
-/// Secrets are encrypted with this key, and none other is known.
+/// An encryption configuration for Secrets with only this key.
 fn encryption(folder: &Path, key: u8) -> PathBuf {
     let secret = STANDARD.encode([key; 32]);
     let text = format!(
@@ -196,7 +196,7 @@ async fn what_cannot_be_read_can_still_be_deleted() {
         let user = server::UserInfo::new("admin", &["system:masters"]);
         Client::new(client::Config::pipe(running.pipe(user)))
     };
-    // Two servers on one store that do not know each other's keys.
+    // Two servers on one store, each without the other's key.
     let (one, two) = (start(1).await, start(2).await);
     let secret = tree(r#"{"metadata":{"name":"s"},"stringData":{"k":"v"}}"#);
     of::<Secret>(&admin(&one)).create(secret).await.unwrap();

@@ -1,4 +1,5 @@
-//! What nests too deep is refused wherever it comes in, and what is stored can be read by all.
+//! Deeply nested input is rejected wherever it comes in, and every stored object can be read by all
+//! clients.
 
 use api::{apiextensions::CustomResourceDefinition, core::ConfigMap};
 use bytes::Bytes;
@@ -29,12 +30,12 @@ async fn ask(
     let status = answer.status.as_u16();
     let bytes = answer.bytes().await.expect("all of it");
     if status == 404 {
-        return (status, Value::Null); // said in plain text where nothing is served yet
+        return (status, Value::Null); // plain text where nothing is served yet
     }
     (status, from_json(&bytes).expect("what any client can read"))
 }
 
-/// A client that reads JSON as all of ours do can list and read what there is.
+/// Checks that a client with our JSON decoder can list and read everything.
 async fn all_can_read(client: &Client) {
     let maps = of::<ConfigMap>(client);
     let list = maps.list(&Selectors::default(), &ListParams::default()).await.expect("a list");
@@ -112,7 +113,7 @@ async fn patches_do_not_build_what_may_not_be_sent() {
     all_can_read(&admin).await;
 }
 
-/// A kind that takes whatever it is sent.
+/// A CRD that preserves all unknown fields.
 const OPEN: &str = r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
     "metadata":{"name":"things.kit.example.com"},"spec":{"group":"kit.example.com","scope":"Namespaced",
     "names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true,"storage":true,
@@ -155,7 +156,7 @@ async fn custom_objects_are_as_deep_as_all_can_read_them() {
     assert!(list.get("items").items().len() > 10, "most of those that are not too deep");
 }
 
-/// Schemas nest twice for each level of an object.
+/// A schema nests twice for each level of an object.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schemas_do_not_nest_without_end() {
     let cluster = TestCluster::start().await;
@@ -194,7 +195,7 @@ async fn schemas_do_not_nest_without_end() {
     }
 }
 
-/// The path to the replicas is made where it is not there.
+/// The path to the replicas is created where it does not exist.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn paths_of_scales_lead_no_deeper_than_objects_nest() {
     let cluster = TestCluster::start().await;

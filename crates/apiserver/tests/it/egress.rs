@@ -1,4 +1,4 @@
-//! Somebody may stand between the server and those whom it calls.
+//! Egress selectors: the server connects through a proxy.
 
 use std::{
     fs,
@@ -24,7 +24,7 @@ use crate::{
     webhooks::{hook, review},
 };
 
-/// Takes CONNECT on a socket, and notes to where.
+/// A proxy that accepts CONNECT on a socket, and records the targets.
 fn between(path: &Path) -> (Arc<Mutex<Vec<String>>>, JoinSet<()>) {
     let listener = UnixListener::bind(path).unwrap();
     let (asked, mut tasks) = (Arc::<Mutex<Vec<String>>>::default(), JoinSet::new());

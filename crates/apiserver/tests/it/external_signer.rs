@@ -1,4 +1,4 @@
-//! Somebody else signs the tokens of service accounts, and says which keys count.
+//! An external signer signs the service account tokens, and provides the keys that verify them.
 
 use std::{
     path::{Path, PathBuf},
@@ -57,7 +57,7 @@ struct Number {
     seconds: i64,
 }
 
-/// Signs with its last key; every key has a name.
+/// An external signer that signs with its last key; every key has an id.
 struct Toy {
     keys: Mutex<Vec<(String, pki::PrivateKey, bool)>>,
     longest: i64,

@@ -1,4 +1,4 @@
-//! A tenant that asks for as much as it can get: its neighbours are answered before most of its own requests.
+//! API Priority and Fairness: a tenant that floods the server does not hold up its neighbours.
 
 use std::{
     sync::{
@@ -23,7 +23,7 @@ use tokio::{
 use crate::{hostile_names::allow, of, tree};
 
 const PATIENCE: Duration = Duration::from_mins(2);
-/// Requests of the tenant at a time.
+/// Concurrent requests of the tenant.
 const FLOOD: usize = 60;
 
 fn account(namespace: &str) -> UserInfo {
@@ -31,7 +31,7 @@ fn account(namespace: &str) -> UserInfo {
     UserInfo::new(&format!("system:serviceaccount:{namespace}:default"), &groups)
 }
 
-/// Sends a request on a connection of HTTP/1.1, and reads the answer to its end.
+/// Sends an HTTP/1.1 request on a connection, and reads the response to its end.
 async fn ask(io: &mut Box<dyn Io>, path: &str) -> String {
     let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\naccept: application/json\r\n\r\n");
     io.write_all(head.as_bytes()).await.expect("the server reads");
@@ -51,7 +51,7 @@ async fn ask(io: &mut Box<dyn Io>, path: &str) -> String {
     }
 }
 
-/// Lists all objects again and again on many connections, from a thread of its own.
+/// Lists all objects again and again on many connections, in its own thread.
 fn flood(
     cluster: &TestCluster,
     stop: Arc<AtomicBool>,
@@ -128,7 +128,7 @@ async fn a_tenant_that_lists_all_day_does_not_hold_up_its_neighbour() {
     println!(
         "lists of the tenant that ended while the neighbour waited, and how long: {measured:?}"
     );
-    // without turns: about as many as there are at a time
+    // Without fair queuing it would be about as many as are concurrent.
     let (median, _) = measured[measured.len() / 2];
     assert!(median <= FLOOD / 6, "{median} of {FLOOD} went first: {measured:?}");
 }

@@ -1,4 +1,4 @@
-//! Every flag changes what the server does; those that no other story is about have theirs here.
+//! Tests of flags: every flag has an effect; those that no other file tests are here.
 
 use std::{
     fs,
@@ -32,7 +32,7 @@ use crate::{
     peers::Etcd, tree, ways_in::kubeconfig,
 };
 
-/// Each flag must be set by a test of this folder.
+/// Checks that each flag is set by a test in this directory.
 #[test]
 fn every_flag_has_a_test() {
     let mut all = String::new();
@@ -46,9 +46,9 @@ fn every_flag_has_a_test() {
     let missing: Vec<String> = command
         .get_arguments()
         .map(|flag| flag.get_id().to_string())
-        // Every test has a folder and an address.
+        // Every test sets a data directory and an address.
         .filter(|id| !matches!(&**id, "data_dir" | "advertise_address"))
-        // What is not there has a test of its own for all.
+        // Unsupported flags have one common test.
         .filter(|id| !ABSENT_FLAGS.iter().any(|flag| flag.name == *id))
         .filter(|id| !all.contains(&format!(".{id} =")) && !all.contains(&format!(".{id}.push")))
         .collect();
@@ -138,7 +138,7 @@ async fn authentication_token_webhook_version_and_cache() {
     }
 }
 
-/// An authority, and a certificate of it in files.
+/// A CA, and a client certificate of it in files.
 fn client_files(folder: &Path, name: &str) -> (CertificateAuthority, PathBuf, PathBuf) {
     let authority = CertificateAuthority::create("clients", SystemClock.now()).unwrap();
     let pair = authority.issue(&CertificateSpec::client(name, &[]), SystemClock.now()).unwrap();
@@ -388,7 +388,7 @@ async fn how_etcd_is_asked() {
     let (running, _folder) = start(&etcd.url, &patient).await.unwrap();
     let user = server::UserInfo::new("admin", &["system:masters"]);
     let admin = Client::new(client::Config::pipe(running.pipe(user)));
-    // No answer comes in no time: it is well, and never ready.
+    // No response can arrive within the timeout: the server is healthy, but never ready.
     for _ in 0..600 {
         if get(&admin, "/readyz/etcd-readiness").await.0 == 500 {
             break;
@@ -446,7 +446,7 @@ async fn encryption_provider_config() {
     }
 }
 
-/// Whether a file in the folder, or below it, has a text.
+/// Whether a file in the directory, or below it, contains the text.
 fn holds(folder: &Path, text: &[u8]) -> bool {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).any(|path| {
         if path.is_dir() {

@@ -1,4 +1,4 @@
-//! Who is handled first, as it is told to those who look.
+//! The debug tables of API Priority and Fairness, and the Dangling condition of FlowSchemas.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ async fn levels_are_told_of() {
     assert!(text(&admin, "/statusz").await.contains("apiserver statusz"));
 }
 
-/// What a schema says about its level.
+/// The first condition of a FlowSchema.
 async fn dangling(client: &Client, name: &str) -> Value {
     let schema = of::<FlowSchema>(client).get(&NamespacedName::new("", name)).await.unwrap();
     schema.get("status").get("conditions").items().first().cloned().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Somebody who is asked by gRPC: a small server on a unix socket.
+//! A test gRPC server on a unix socket.
 
 use std::{convert::Infallible, path::Path, sync::Arc};
 
@@ -8,7 +8,7 @@ use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::{net::UnixListener, task::JoinSet};
 
-/// Answers every message by a function of the method and of it, until it is dropped.
+/// Responds to every message by a function of the method and the message, until it is dropped.
 pub(crate) struct Grpc {
     _tasks: JoinSet<()>,
 }

@@ -1,5 +1,5 @@
-//! Aggregated servers that mean harm: what they answer reaches nobody but those who ask for it,
-//! and no other group waits for them.
+//! Hostile aggregated servers: their responses reach only the clients that request them, and delay
+//! no other group.
 
 use std::{
     sync::Arc,
@@ -21,7 +21,7 @@ use crate::{
 
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Has a server serve a group.
+/// Registers a server for a group.
 async fn register(admin: &Client, group: &str, hostile: &Hostile) {
     let registration = format!(
         r#"{{"metadata":{{"name":"v1.{group}"}},"spec":{{"group":"{group}","version":"v1",
@@ -33,7 +33,7 @@ async fn register(admin: &Client, group: &str, hostile: &Hostile) {
     of::<APIService>(admin).create(tree(&registration)).await.unwrap();
 }
 
-/// The condition of a group: its status, and why.
+/// The Available condition of a group: status and message.
 async fn available(admin: &Client, group: &str) -> (String, String) {
     let service = of::<APIService>(admin)
         .get(&NamespacedName::new("", &format!("v1.{group}")))
@@ -58,7 +58,7 @@ async fn until(admin: &Client, group: &str, wanted: &str) -> String {
 
 async fn get(client: &Client, path: &str) -> (u16, Bytes) {
     let answer = client.request(Method::GET, path, HeaderMap::new(), Bytes::new()).await;
-    let Ok(answer) = answer else { return (0, Bytes::new()) }; // it ended before its body
+    let Ok(answer) = answer else { return (0, Bytes::new()) }; // the response ended before its body
     let code = answer.status.as_u16();
     (code, answer.bytes().await.unwrap_or_default())
 }
@@ -71,7 +71,7 @@ fn good(group: &str) -> String {
 }
 
 async fn with_service(admin: &Client) {
-    // Endpoints cannot be on the loopback; a name can.
+    // Endpoints cannot have loopback addresses; an ExternalName can resolve to one.
     let service = r#"{"metadata":{"name":"extra"},"spec":{"type":"ExternalName","externalName":"localhost"}}"#;
     of::<Service>(admin).create(tree(service)).await.unwrap();
 }
@@ -146,7 +146,7 @@ async fn groups_that_hang_or_lie_hold_up_no_other() {
     }
     assert_eq!(canary.requests(), 0, "nobody went there");
 
-    // What others serve is found as before, whatever these say.
+    // Discovery of all other groups works as before.
     let mut aggregated = HeaderMap::new();
     let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     aggregated.insert("accept", accept.parse().unwrap());
@@ -243,7 +243,7 @@ async fn what_is_passed_on_harms_nobody() {
             }
         }
     };
-    // Somebody reads a body without an end meanwhile; others do not notice.
+    // While one client reads an endless body, other requests are not affected.
     let endless = async {
         let path = format!("{base}/endless?timeout=3s");
         let answer = admin.request(Method::GET, &path, HeaderMap::new(), Bytes::new()).await;

@@ -1,4 +1,4 @@
-//! A server outside that means harm: it answers whatever bytes the test wants, or never ends.
+//! A hostile test server: it responds with any bytes that a test wants, or never ends.
 
 use std::{
     sync::{
@@ -15,20 +15,20 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::backend::request;
 
-/// What it does with a request.
+/// How it responds to a request.
 pub(crate) enum Answer {
-    /// These bytes, and then the end.
+    /// These bytes, and then the connection is closed.
     Bytes(Vec<u8>),
-    /// These bytes, then others as fast as they are taken, without an end.
+    /// The first bytes, then the second ones again and again, without an end.
     Endless(Vec<u8>, Vec<u8>),
-    /// A byte a second.
+    /// One byte per second.
     Slowly(Vec<u8>),
-    /// Nothing, with the connection open.
+    /// Nothing; the connection stays open.
     Nothing,
 }
 
 impl Answer {
-    /// A complete answer with a body.
+    /// A complete response with a body.
     pub(crate) fn whole(status: &str, body: impl AsRef<[u8]>) -> Self {
         let body = body.as_ref();
         let mut bytes = format!(
@@ -41,7 +41,7 @@ impl Answer {
     }
 }
 
-/// A body without an end, in chunks.
+/// A chunked body without an end.
 pub(crate) fn endless_body() -> Answer {
     let head =
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -51,7 +51,7 @@ pub(crate) fn endless_body() -> Answer {
 
 pub(crate) struct Hostile {
     pub(crate) port: u16,
-    /// In PEM.
+    /// The CA certificate, in PEM.
     pub(crate) authority: String,
     pub(crate) requests: Arc<AtomicUsize>,
     _tasks: JoinSet<()>,

@@ -1,4 +1,4 @@
-//! Names and selectors that are made to be more than names and selectors.
+//! Hostile names and selectors, which try to be interpreted as something else.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use testkit::TestCluster;
 
 use crate::{code, message, of, tree};
 
-/// Gives a user a role of its own in the namespace `default`.
+/// Gives a user a role in the namespace `default`.
 pub(crate) async fn allow(admin: &Client, user: &str, rules: &str) {
     let role = tree(&format!(r#"{{"metadata":{{"name":"{user}"}},"rules":{rules}}}"#));
     of::<Role>(admin).create(role).await.unwrap();
@@ -39,7 +39,7 @@ async fn ask(client: &Client, method: Method, path: &str, body: &str) -> u16 {
     client.request(method, path, head, body).await.unwrap().status.as_u16()
 }
 
-/// How often an address was given to a Service.
+/// How often an address was allocated to a Service.
 async fn given(admin: &Client) -> f64 {
     let head = HeaderMap::new();
     let answer = admin.request(Method::GET, "/metrics", head, Bytes::new()).await.unwrap();
@@ -79,7 +79,7 @@ async fn the_name_of_a_service_is_a_name_only() {
     let mut generated = tree(r#"{"spec":{"ports":[{"port":80}]}}"#);
     generated["metadata"]["generateName"] = r#"a"b"#.into();
     assert_eq!(code(services.create(generated).await), 422);
-    // What will be refused is given nothing before.
+    // A Service that is rejected gets no allocation.
     for wrong in [
         r#"{"metadata":{"name":"a"},"spec":{"sessionAffinity":"Sometimes","ports":[{"port":80}]}}"#,
         r#"{"metadata":{"name":"a","labels":{"a":"b c"}},"spec":{"ports":[{"port":80}]}}"#,
@@ -190,7 +190,7 @@ async fn no_endpoint_is_the_machine_itself_or_on_a_link() {
     }
 }
 
-/// Strangers make no series of their own: not by paths, verbs, agents or names.
+/// Clients cannot create new metric series by paths, verbs, user agents or names.
 #[tokio::test]
 async fn metrics_do_not_grow_with_what_is_asked() {
     let cluster = TestCluster::start().await;

@@ -1,5 +1,5 @@
-//! Webhooks that mean harm: they match everything, hang, answer garbage, or want what they must not
-//! have. The server goes on, and its own writes do not depend on them.
+//! Hostile admission webhooks: they match everything, hang, send garbage, or try to change what
+//! they must not. The server keeps running, and its own writes do not depend on them.
 
 use std::{
     collections::BTreeSet,
@@ -29,7 +29,7 @@ const EVERYTHING: &str =
 const MAPS: &str = r#"{"operations":["CREATE","UPDATE"],"apiGroups":[""],"apiVersions":["v1"],
     "resources":["configmaps"]}"#;
 
-/// A configuration of one hook with a rule.
+/// A configuration of one webhook with a rule.
 fn hook(hostile: &Hostile, rule: &str, more: &str) -> Value {
     let (url, bundle) = (hostile.url("/"), STANDARD.encode(&hostile.authority));
     tree(&format!(
@@ -43,14 +43,14 @@ async fn configure<K: Kind>(admin: &Client, configuration: Value) {
     of::<K>(admin).create(configuration).await.expect("it is right");
 }
 
-/// An answer that allows the request with a JSON patch.
+/// A response that allows the request with a JSON patch.
 fn patched(request: &Value, patch: &str) -> Answer {
     let patch = STANDARD.encode(patch);
     let answer = format!(r#""allowed":true,"patchType":"JSONPatch","patch":"{patch}""#);
     Answer::whole("200 OK", to_json(&review(request, &answer)))
 }
 
-/// The code and the message of a request that must be refused.
+/// The code and the message of a request that must be rejected.
 async fn refused(admin: &Client, name: &str) -> (i32, String) {
     let made = of::<ConfigMap>(admin).create(config_map(name)).await;
     let error = made.expect_err("must be refused");
@@ -71,7 +71,7 @@ async fn a_hook_that_hangs_on_everything_does_not_lock_anybody_out() {
     drop(cluster);
     let before = hostile.requests();
 
-    // The server starts, and what it writes itself at that is written without the hooks.
+    // The server starts, and makes its own writes without the webhooks.
     let began = Instant::now();
     let cluster = TestCluster::start_on_disk(folder.path()).await;
     assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
@@ -88,7 +88,7 @@ async fn a_hook_that_hangs_on_everything_does_not_lock_anybody_out() {
         read(&admin, path).await;
     }
     assert_eq!(hostile.requests(), before, "the server's own writes do not ask hooks");
-    // Reads, reviews and the configurations themselves are not in the hooks' hands.
+    // Webhooks are not called for reads, reviews and the configurations themselves.
     let review = r#"{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1",
         "spec":{"resourceAttributes":{"verb":"get","resource":"pods"}}}"#;
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -102,7 +102,7 @@ async fn a_hook_that_hangs_on_everything_does_not_lock_anybody_out() {
     cluster.stop().await;
 }
 
-/// The text at a path, which must be there.
+/// Gets the text at a path, which must exist.
 async fn read(admin: &Client, path: &str) -> String {
     let answer = admin.request(Method::GET, path, HeaderMap::new(), bytes::Bytes::new()).await;
     let answer = answer.unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -210,7 +210,7 @@ async fn answers_are_bounded_in_size_time_and_depth() {
         assert!(message.len() < 20_000, "{name}: a message of {} bytes", message.len());
         assert!(began.elapsed() < Duration::from_secs(40), "{name}: {:?}", began.elapsed());
     }
-    // What the hook is not asked about goes on as before.
+    // Resources that the webhook does not match are not affected.
     of::<Namespace>(&admin).create(tree(r#"{"metadata":{"name":"other"}}"#)).await.unwrap();
 }
 
@@ -368,7 +368,7 @@ async fn a_hook_changes_no_identity_but_the_name_of_what_is_created() {
     assert_eq!(secrets["items"].items().len(), 0);
 }
 
-/// The config maps of all namespaces.
+/// The ConfigMaps of all namespaces.
 async fn names(admin: &Client) -> BTreeSet<String> {
     let list = tree(&read(admin, "/api/v1/configmaps").await);
     let name = |map: &Value| {

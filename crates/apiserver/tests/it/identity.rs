@@ -1,4 +1,4 @@
-//! Who calls, and what they may do.
+//! Authentication and authorization: tokens, roles, kubelets and impersonation.
 
 use std::sync::{
     Arc,
@@ -114,7 +114,7 @@ async fn a_token_dies_with_its_pod() {
     assert_eq!(get(&account, "/api").await, 401);
 }
 
-/// Something keeps the pod there; its token does not live on with it.
+/// A finalizer keeps the pod, but its token becomes invalid after the grace period.
 #[tokio::test]
 async fn a_token_dies_when_its_pod_should_be_gone() {
     let clock = Arc::new(Moving(AtomicI64::new(SystemClock.now())));
@@ -221,7 +221,7 @@ async fn nobody_gives_rights_that_he_does_not_have() {
     assert_eq!(code(refused), 403);
 }
 
-/// What is said to somebody who acts as another.
+/// The response to a request with impersonation headers.
 async fn acting(client: &Client, headers: &[(&'static str, &str)], path: &str) -> (u16, String) {
     let mut all = HeaderMap::new();
     for (name, value) in headers {
@@ -275,7 +275,7 @@ async fn to_act_as_another_takes_a_right_for_whom_and_for_what() {
     let node = [("impersonate-user", "system:node:n1")];
     let (_, said) = acting(&ann, &node, pods).await;
     assert!(said.contains("cannot impersonate-on:arbitrary-node:list"), "{said}");
-    // Who may be anybody may still do everything as such a one.
+    // The legacy verb `impersonate` still permits everything that the impersonated user may do.
     grant("old", r#"{"verbs":["impersonate"],"apiGroups":[""],"resources":["users","groups"]}"#)
         .await;
     assert_eq!(acting(&ann, &masters, "/api/v1/namespaces/default/secrets").await.0, 200);

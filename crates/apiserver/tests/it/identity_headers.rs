@@ -1,4 +1,5 @@
-//! Headers that say who calls: what cannot be read is refused, and never counts as not said.
+//! Impersonation and front-proxy headers: a header that cannot be decoded is rejected, and never
+//! counts as absent.
 
 use std::{fs, sync::Arc};
 
@@ -14,10 +15,10 @@ use crate::rotation::Served;
 type Headers<'a> = &'a [(&'a str, &'a [u8])];
 
 const USER: &str = "impersonate-user";
-/// What is no UTF-8.
+/// Bytes that are not UTF-8.
 const BROKEN: &[u8] = b"r\xff\xfet";
 
-/// Whom the server takes a caller for, or with which code it refuses to.
+/// The user that the server authenticates, or the code with which it rejects the request.
 async fn who(client: &Client, headers: Headers<'_>) -> Result<String, u16> {
     let mut head = HeaderMap::new();
     head.insert("content-type", HeaderValue::from_static("application/json"));
@@ -71,7 +72,7 @@ async fn nobody_stays_himself_since_the_other_cannot_be_read() {
 async fn a_proxy_in_front_is_never_taken_for_its_user() {
     let now = object::Clock::now(&SystemClock);
     let authority = CertificateAuthority::create("both", now).unwrap();
-    // The same authority signs clients and proxies: a proxy is somebody by itself.
+    // The same CA signs clients and proxies, so a proxy is also a user by itself.
     let served = Served::start(Arc::new(SystemClock), |flags, folder| {
         let file = folder.join("both.pem");
         fs::write(&file, authority.certificate_pem()).unwrap();
@@ -102,7 +103,7 @@ async fn a_proxy_in_front_is_never_taken_for_its_user() {
     for (headers, expected) in cases {
         assert_eq!(who(&proxy, headers).await, *expected, "{headers:?}");
     }
-    // What others say there is nothing: they are no proxies.
+    // The headers of other clients are ignored: they are not proxies.
     let bob =
         served.client(&authority.issue(&CertificateSpec::client("bob", &[]), now).unwrap(), &[]);
     assert_eq!(who(&bob, &[(user, b"ann")]).await, is("bob"));

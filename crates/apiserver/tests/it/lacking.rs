@@ -1,4 +1,4 @@
-//! Objects that nothing in the cluster acts on are taken, and whoever writes one is told.
+//! Objects that no component of the cluster acts on are accepted with a warning.
 
 use bytes::Bytes;
 use client::Client;
@@ -25,7 +25,7 @@ fn service(name: &str, spec: &str) -> String {
     format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{"ports":[{{"port":80}}]{spec}}}}}"#)
 }
 
-/// Writes an object; what is said besides.
+/// Writes an object; returns the warnings.
 async fn write(client: &Client, method: Method, path: &str, body: &str) -> Vec<String> {
     let mut headers = HeaderMap::new();
     let form =

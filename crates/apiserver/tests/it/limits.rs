@@ -1,4 +1,4 @@
-//! What the server does not let itself be made to do.
+//! Resource limits: requests that must not exhaust the server.
 
 use std::{
     sync::Arc,
@@ -63,7 +63,7 @@ async fn stored_objects_say_who_is_sent_away() {
     assert!(of::<Lease>(&alice).create(lease).await.is_ok(), "another flow");
 }
 
-/// Somebody who may do everything, like others who may, and has no patience.
+/// A client of a user with all permissions, with a short timeout.
 async fn alice(cluster: &TestCluster) -> Client {
     let binding = tree(
         r#"{"metadata":{"name":"alice"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io",
@@ -76,7 +76,7 @@ async fn alice(cluster: &TestCluster) -> Client {
     Client::new(config)
 }
 
-/// What watches could go back to is limited by what it takes, not by how many changes it was.
+/// The history of a watch is limited by its size, not by the number of changes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_objects_are_forgotten_sooner() {
     let cluster = TestCluster::start().await;
@@ -95,7 +95,8 @@ async fn large_objects_are_forgotten_sooner() {
     assert_eq!(code(told), 410, "100 MiB were kept");
 }
 
-/// Sends bodies side by side; how long the slowest of a neighbour's requests took meanwhile.
+/// Sends bodies concurrently; returns the codes, and how long the slowest request of another client
+/// took meanwhile.
 async fn beside(cluster: &TestCluster, path: &str, bodies: Vec<String>) -> (Vec<u16>, Duration) {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -124,7 +125,7 @@ async fn beside(cluster: &TestCluster, path: &str, bodies: Vec<String>) -> (Vec<
     }
 }
 
-/// Patterns that take long to compile, each of them another.
+/// Different patterns that take long to compile.
 fn patterns(count: usize) -> impl Iterator<Item = String> {
     (0..count).map(|n| format!("^.{{0,{}}}x$", 500 + n % 400))
 }
@@ -180,7 +181,7 @@ async fn expressions_by_the_hundred_keep_nobody_waiting() {
     assert!(slowest < Duration::from_secs(4), "somebody else has waited for {slowest:?}");
 }
 
-/// Metadata with thousands of items, as large as a request may be.
+/// Metadata with thousands of items, up to the maximum size of a request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_lists_in_metadata_keep_nobody_waiting() {
     let cluster = TestCluster::start().await;

@@ -1,4 +1,4 @@
-//! Lists in pages, and what they select.
+//! Lists: pagination and selectors.
 
 use api::core::ConfigMap;
 use client::{DeleteParams, ListParams, Patch, Selectors};

@@ -1,4 +1,4 @@
-//! The API server as its clients see it: real requests through every filter.
+//! Integration tests of the API server as its clients see it: real requests through every filter.
 
 mod admission;
 mod aggregation;
@@ -61,7 +61,7 @@ pub(crate) fn tree(text: &str) -> Value {
     from_json(text.as_bytes()).expect("written in a test")
 }
 
-/// Objects of a kind in the namespace `default`, as trees.
+/// A client for the objects of a kind in the namespace `default`, as untyped values.
 pub(crate) fn of<K: Kind>(client: &Client) -> Api<Value> {
     let api = Api::<Value>::for_resource(client, ApiResource::of::<K>());
     if api.resource().namespaced { api.namespaced("default") } else { api }
@@ -75,7 +75,7 @@ pub(crate) fn labelled(name: &str, label: &str) -> Value {
     tree(&format!(r#"{{"metadata":{{"name":"{name}","labels":{{"app":"{label}"}}}}}}"#))
 }
 
-/// A pod that runs on a node, or nowhere yet.
+/// A pod on a node, or an unscheduled one if `node` is empty.
 pub(crate) fn pod(name: &str, node: &str) -> Value {
     tree(&format!(
         r#"{{"metadata":{{"name":"{name}"}},"spec":{{"nodeName":"{node}","serviceAccountName":"default",
@@ -83,7 +83,7 @@ pub(crate) fn pod(name: &str, node: &str) -> Value {
     ))
 }
 
-/// What a controller makes where one runs: pods need it.
+/// Creates the service account `default`, which pods need and a controller would otherwise create.
 pub(crate) async fn default_account(admin: &Client) {
     let account = tree(r#"{"metadata":{"name":"default"}}"#);
     of::<api::core::ServiceAccount>(admin).create(account).await.expect("it is new");

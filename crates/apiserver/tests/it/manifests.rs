@@ -1,4 +1,5 @@
-//! Policies and hooks that come from files hold from the start, and nobody changes them through the API.
+//! Static admission policies and webhooks from files: enforced from the start, and not changeable
+//! through the API.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -36,7 +37,7 @@ metadata: {name: small.static.k8s.io}
 spec: {policyName: small.static.k8s.io, validationActions: [Deny]}
 "#;
 
-/// A file that gives a plugin a folder of manifests.
+/// A configuration file that gives a plugin a directory of manifests.
 fn configuration(folder: &TempDir, plugin: &str, manifests: &Path) -> std::path::PathBuf {
     let kind = match plugin.ends_with("Webhook") {
         true => "WebhookAdmissionConfiguration".to_owned(),
@@ -61,7 +62,7 @@ async fn cluster(folder: &TempDir, plugin: &str, manifest: &str) -> TestCluster 
     with(|flags| flags.admission_control_config_file = Some(path)).await
 }
 
-/// What the server says instead of starting.
+/// The error with which the server fails to start.
 async fn fails(plugin: &str, manifest: &str) -> String {
     let folder = TempDir::new().unwrap();
     let manifests = folder.path().join("manifests");
@@ -183,7 +184,7 @@ async fn hooks_of_files_are_asked() {
     let mutating = cluster(&folder, "MutatingAdmissionWebhook", &manifest).await;
     let made = of::<ConfigMap>(&mutating.admin_client()).create(config_map("a")).await.unwrap();
     assert_eq!(made["data"]["by"].as_str(), Some("hook"));
-    // This one refuses what the server itself makes, too; it comes up all the same.
+    // This webhook rejects the server's own writes, too; the server starts all the same.
     let folder = TempDir::new().unwrap();
     let manifest = hooks("ValidatingWebhookConfiguration", &at("/check"));
     let manifest = manifest.replace(

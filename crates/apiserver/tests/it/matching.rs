@@ -1,5 +1,5 @@
-//! Which requests a policy is about: a table of what its author can say, and what then is
-//! refused. Each line has a request that is its business and one that is not.
+//! Matching of requests to policies: a table of match constraints. Each line has a request that
+//! matches and one that does not.
 
 use api::{
     admissionregistration::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
@@ -15,7 +15,7 @@ use crate::{config_map, labelled, of, tree};
 const MAPS: &str =
     r#"{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}"#;
 
-/// A policy that refuses all that it is about; bound everywhere, or as `binding` says.
+/// A policy that rejects everything that it matches; bound everywhere, or as `binding` says.
 async fn refuse(admin: &Client, constraints: &str, more: &str, binding: &str) {
     let policy = format!(
         r#"{{"metadata":{{"name":"p"}},"spec":{{"matchConstraints":{{{constraints}}}{more},
@@ -28,7 +28,7 @@ async fn refuse(admin: &Client, constraints: &str, more: &str, binding: &str) {
     of::<ValidatingAdmissionPolicyBinding>(admin).create(tree(&binding)).await.unwrap();
 }
 
-/// Whether maps of these names may be made, in a namespace.
+/// Whether this ConfigMap may be created in a namespace.
 async fn may(admin: &Client, namespace: &str, map: Value) -> bool {
     match of::<ConfigMap>(admin).namespaced(namespace).create(map).await {
         Ok(_) => true,
@@ -128,7 +128,7 @@ async fn a_condition_that_fails_counts_as_the_policy_says() {
         refuse(&admin, &format!(r#""resourceRules":[{MAPS}]"#), &more, "").await;
         let made = of::<ConfigMap>(&admin).create(config_map("a")).await;
         assert_eq!(made.is_ok(), allowed, "{policy}: {made:?}");
-        // One that says no is enough, whatever another fails at.
+        // One condition that is false is enough, whatever another fails at.
         let cluster = TestCluster::start().await;
         let admin = cluster.admin_client();
         let more = more.replace("}]", r#"},{"name":"no","expression":"false"}]"#);

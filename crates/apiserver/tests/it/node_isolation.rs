@@ -1,4 +1,4 @@
-//! What a kubelet that somebody else has taken over can do: nothing beyond its own node.
+//! A compromised kubelet can do nothing beyond its own node.
 
 use api::{
     coordination::Lease,
@@ -62,7 +62,7 @@ async fn a_node_reads_the_pods_that_run_on_it_and_no_others() {
     ] {
         assert_eq!(get(&kubelet, &path).await, code, "{path}");
     }
-    // One whose certificate names no node is none.
+    // A kubelet whose certificate names no node has no permissions.
     let nobody = cluster.client_as("system:node:", &["system:nodes"]);
     for path in ["/api/v1/nodes", "/api/v1/pods?fieldSelector=spec.nodeName%3D", "/api/v1/services"]
     {
@@ -114,7 +114,7 @@ async fn a_node_does_not_shed_what_the_administrator_put_on_it() {
     );
 }
 
-/// A volume belongs to the claim that it names, not to every claim that names it.
+/// A volume belongs to the claim in its `claimRef`, not to every claim that names the volume.
 #[tokio::test]
 async fn a_claim_brings_a_node_no_volume_that_is_another_ones() {
     let cluster = TestCluster::start().await;
@@ -163,8 +163,8 @@ async fn a_claim_brings_a_node_no_volume_that_is_another_ones() {
     assert_eq!(get(&kubelet, attach).await, 403, "it does not attach it");
 }
 
-/// What a node shows of its static pods brings it nothing: they may name no objects, and where
-/// they do all the same, they count for nothing.
+/// A mirror pod gives its node no permissions: it may refer to no objects, and references in
+/// existing ones do not count.
 #[tokio::test]
 async fn a_mirror_pod_brings_a_node_nothing() {
     let cluster = TestCluster::start().await;
@@ -202,7 +202,7 @@ async fn a_mirror_pod_brings_a_node_nothing() {
         hostile["spec"][field] = tree(value);
         assert_eq!(code(of::<Pod>(&kubelet).create(hostile).await), 403, "{field} {value}");
     }
-    // An administrator may have made one before there were rules.
+    // An administrator may have created one before that was enforced.
     let mut old = mirror.clone();
     old["spec"]["nodeName"] = "n1".into();
     old["spec"]["imagePullSecrets"] = tree(r#"[{"name":"s"}]"#);

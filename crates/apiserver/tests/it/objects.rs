@@ -1,4 +1,4 @@
-//! Create, get, update, patch, apply: the same for every kind.
+//! Create, get, update, patch and apply, which work the same for every kind.
 
 use api::{
     admissionregistration::ValidatingWebhookConfiguration,

@@ -1,4 +1,4 @@
-//! Tokens of other issuers: an issuer on the loopback, believed as flags or a file say.
+//! JWT authentication: an OpenID issuer on the loopback, configured by flags or a file.
 
 use std::{
     fs,
@@ -26,15 +26,15 @@ use testkit::TestCluster;
 
 use crate::{backend::Backend, tree};
 
-/// An issuer whose key can be changed.
+/// An issuer whose key can be replaced.
 struct Provider {
     backend: Backend,
     key: Arc<Mutex<PrivateKey>>,
-    /// What is told at `/groups`: another token.
+    /// The response at `/groups`: another token.
     groups: Arc<Mutex<String>>,
-    /// While this is set, requests for its keys are not answered.
+    /// While this is set, requests for its keys get no response.
     slow: Arc<AtomicBool>,
-    /// How often somebody has asked for them.
+    /// How often its keys were requested.
     asked: Arc<AtomicUsize>,
 }
 
@@ -49,7 +49,7 @@ impl Provider {
         let backend = Backend::start(move |path, _| {
             if path == "/keys" {
                 count.fetch_add(1, SeqCst);
-                // other tasks of this worker must not wait too
+                // Other tasks of this worker must not be blocked.
                 tokio::task::block_in_place(|| {
                     let deadline = Instant::now() + Duration::from_secs(30);
                     while late.load(SeqCst) && Instant::now() < deadline {
@@ -78,7 +78,7 @@ impl Provider {
         self.backend.url("")
     }
 
-    /// A token for an hour with these claims besides.
+    /// A token for an hour with these further claims.
     fn token(&self, claims: &str) -> String {
         let mut all = tree(claims);
         let now = SystemClock.now();
@@ -98,7 +98,7 @@ impl Provider {
         format!("{message}.{}", part(signature.as_ref()))
     }
 
-    /// What all flags need to reach it.
+    /// Sets the flags that are needed to reach it.
     fn flags(&self, folder: &TempDir, flags: &mut Flags) {
         let authority = folder.path().join("issuer.pem");
         fs::write(&authority, &self.backend.authority).unwrap();
@@ -113,7 +113,7 @@ async fn with(change: impl FnOnce(&mut Flags)) -> TestCluster {
     TestCluster::start_with_flags(Arc::new(SystemClock), change).await
 }
 
-/// Who the server says that the bearer of a token is; `None`: nobody.
+/// The user of a token according to the server; `None` if it is rejected.
 async fn who(cluster: &TestCluster, token: &str) -> Option<Value> {
     let client = cluster.client_with_auth(Auth::Token(token.to_owned()));
     let answer = review(&client).await;
@@ -195,7 +195,7 @@ async fn a_new_key_of_the_issuer_is_found() {
     assert_eq!(who(&cluster, &old).await, None, "its key is no longer published");
 }
 
-/// Tokens that nobody has signed make the server ask the issuer, which takes its time.
+/// Forged tokens make the server fetch the keys from the issuer, which is slow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn who_is_known_does_not_wait_for_the_issuer() {
     let (provider, folder) = (Provider::start().await, TempDir::new().unwrap());
@@ -289,7 +289,7 @@ async fn an_issuer_must_show_a_certificate_that_is_believed() {
     assert_eq!(who(&cluster, &provider.token(r#"{"sub":"jane","aud":"me"}"#)).await, None);
 }
 
-/// A file for the issuer, with these parts besides.
+/// A configuration file for the issuer, with these further parts.
 fn configuration(provider: &Provider, folder: &TempDir, rest: &str) -> PathBuf {
     let authority = provider.backend.authority.replace('\n', "\n        ");
     let text = format!(
@@ -352,7 +352,7 @@ async fn the_file_is_read_again_when_it_changes() {
     assert_eq!(username(who(&cluster, &token).await.as_ref()), "old:jane");
     configuration(&provider, &folder, &mapping("new:"));
     until(async || username(who(&cluster, &token).await.as_ref()) == "new:jane").await;
-    configuration(&provider, &folder, "  claimMappings: {}\n"); // makes no sense
+    configuration(&provider, &folder, "  claimMappings: {}\n"); // invalid
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(username(who(&cluster, &token).await.as_ref()), "new:jane", "the last one stays");
 }
@@ -406,7 +406,7 @@ fn flags_that_contradict_each_other_are_refused() {
     assert!(odd.contains("unsupported signing alg"), "{odd}");
 }
 
-/// Waits for something that takes a while.
+/// Waits up to two minutes for a condition.
 async fn until(holds: impl AsyncFn() -> bool) {
     for _ in 0..600 {
         if holds().await {

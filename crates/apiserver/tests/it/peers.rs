@@ -50,7 +50,7 @@ async fn addresses(client: &Client) -> Vec<String> {
     let ips: Vec<String> = ips.map(str::to_owned).collect();
     let slice = of::<EndpointSlice>(client).get(&key).await.unwrap();
     let same = slice["endpoints"].items().len() == ips.len();
-    if same { ips } else { Vec::new() } // one of the two is still being written
+    if same { ips } else { Vec::new() } // one of the two is not written yet
 }
 
 async fn until(holds: impl AsyncFn() -> bool) {
@@ -63,7 +63,7 @@ async fn until(holds: impl AsyncFn() -> bool) {
     panic!("it did not happen within two minutes");
 }
 
-/// A store of ours that speaks as etcd does, until it is dropped.
+/// Our store with its etcd server, running until it is dropped.
 pub(crate) struct Etcd {
     pub(crate) url: String,
     stop: Option<oneshot::Sender<()>>,
@@ -75,7 +75,7 @@ impl Etcd {
         Self::start_with(None)
     }
 
-    /// The same, behind TLS.
+    /// Starts it behind TLS, if a configuration is given.
     pub(crate) fn start_with(tls: Option<Arc<rustls::ServerConfig>>) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let scheme = if tls.is_some() { "https" } else { "http" };
@@ -138,7 +138,7 @@ async fn servers_come_and_go() {
     for at in 0..20 {
         of::<ConfigMap>(&one).create(config_map(&format!("m{at}"))).await.unwrap();
     }
-    // Killed: nothing is said, nobody resigns.
+    // Killed: the server does not remove itself from the endpoints.
     first.server.stop(Duration::ZERO).await;
     for at in 0..20 {
         let key = NamespacedName::new("default", &format!("m{at}"));

@@ -1,4 +1,4 @@
-//! Admission plugins that are off unless they are asked for: one story each.
+//! Admission plugins that are disabled by default: one test each.
 
 use std::{fs, sync::Arc};
 
@@ -71,7 +71,7 @@ async fn only_the_plugins_that_are_named() {
         flags.admission_control = vec!["DenyServiceExternalIPs".to_owned()];
     })
     .await;
-    // Neither the namespace nor the account is looked for.
+    // Neither the namespace nor the service account is checked.
     assert!(of::<Pod>(&cluster.admin_client()).create(pod("a", "")).await.is_ok());
     let refused = |names: &[&str], more: &[&str]| {
         let folder = TempDir::new().unwrap();
@@ -223,7 +223,7 @@ async fn a_kubelet_brings_its_static_pods_and_nothing_else() {
     );
 }
 
-/// What a plugin gives a pod counts when its class is found.
+/// Resources that a plugin sets count for the pod's QoS class.
 #[tokio::test]
 async fn defaults_of_a_namespace_make_a_pod_burstable() {
     let cluster = with(|_| {}).await;

@@ -1,4 +1,4 @@
-//! Admission policies: expressions that refuse and change what is written.
+//! Admission policies: CEL expressions that reject and change writes.
 
 use api::{
     admissionregistration::{
@@ -41,7 +41,7 @@ async fn a_policy_refuses_where_it_is_bound() {
         "configmaps \"after\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied \
          request: not v"
     );
-    // A resourceVersion on a new object is an error after that.
+    // A resourceVersion on a new object is an error only after that.
     let mut read = config_map("after");
     read["metadata"]["resourceVersion"] = "7".into();
     assert!(message(maps.create(read.clone()).await).ends_with("denied request: not v"));

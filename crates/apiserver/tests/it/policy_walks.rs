@@ -1,5 +1,5 @@
-//! Policies look at every list of containers and at every way to name a secret: what one of them forbids in a
-//! container, no other list lets through.
+//! Policies apply to every list of containers and to every way to refer to a Secret: what is
+//! forbidden in one list is not permitted in another.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use crate::{default_account, of, tree};
 
 const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// A pod with one container in a list, with this beside name and image; ephemeral ones are added to a pod that runs.
+/// Creates a pod with one container in a list, with these further fields; ephemeral containers are
+/// added to a running pod.
 async fn run(client: &Client, pod: &str, list: &str, with: &str) -> Result<Value, Error> {
     let pods = of::<Pod>(client);
     let container = |name: &str, with: &str| {
@@ -32,7 +33,7 @@ async fn run(client: &Client, pod: &str, list: &str, with: &str) -> Result<Value
         .await
 }
 
-/// What the level `restricted` demands of a container.
+/// What the level `restricted` requires of a container.
 const STRICT: &str = r#""securityContext":{"allowPrivilegeEscalation":false,"runAsNonRoot":true,
     "capabilities":{"drop":["ALL"]},"seccompProfile":{"type":"RuntimeDefault"}}"#;
 
@@ -159,7 +160,7 @@ async fn a_namespace_chooses_the_nodes_and_tolerations_of_its_pods() {
     let mut limits = tree(
         r#"{"metadata":{"annotations":{"scheduler.alpha.kubernetes.io/node-selector":"tenant=a"}}}"#,
     );
-    // What every pod gets must be among them.
+    // The tolerations that every pod gets must be among them.
     let usual = |key: &str| {
         format!(
             r#"{{"key":"{key}","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}}"#

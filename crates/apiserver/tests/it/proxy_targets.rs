@@ -1,5 +1,5 @@
-//! Whom the server calls for its clients, and what comes back: it dials nobody whom they could
-//! not name otherwise, follows nobody elsewhere, and opens a tunnel only to who agreed to one.
+//! Targets of proxied requests: the server connects only to permitted addresses, follows no
+//! redirects, and opens a tunnel only if the target agreed to the upgrade.
 
 use std::{
     path::PathBuf,
@@ -24,18 +24,19 @@ use tokio::{
 
 use crate::{default_account, flags::get, hostile_names::allow, of, pod, tree};
 
-/// Stands between the server and all pods, services and nodes, and answers for them.
+/// An egress proxy between the server and all pods, Services and nodes, which responds in their
+/// place.
 struct Between {
     folder: TempDir,
-    /// To whom connections were asked for.
+    /// The targets of CONNECT.
     asked: Arc<Mutex<Vec<String>>>,
-    /// What was said on them.
+    /// The requests that were received.
     heard: Arc<Mutex<String>>,
     _tasks: JoinSet<()>,
 }
 
 impl Between {
-    /// Every connection gets the same answer, whatever is asked on it.
+    /// Every connection gets the same response, whatever the request.
     fn start(answer: &'static str) -> Self {
         let folder = TempDir::new().unwrap();
         let listener = UnixListener::bind(folder.path().join("proxy.sock")).unwrap();
@@ -109,8 +110,8 @@ async fn read_head(stream: &mut UnixStream) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// Says this on a connection of a user's own, and gives all that comes back until it is closed,
-/// and whether it was.
+/// Sends this on a connection of the user; returns everything that is received, and whether the
+/// server closed the connection.
 async fn raw(cluster: &TestCluster, user: &str, said: &str) -> (String, bool) {
     let groups: &[&str] = if user == "admin" { &["system:masters"] } else { &[] };
     let pipe = cluster.running.pipe(UserInfo::new(user, groups));
@@ -125,7 +126,7 @@ async fn raw(cluster: &TestCluster, user: &str, said: &str) -> (String, bool) {
     }
 }
 
-/// Makes a pod that says that it has these addresses. Some are refused at once.
+/// Creates a pod with these addresses in its status; returns false if they are rejected.
 async fn with_addresses(admin: &Client, name: &str, ips: &[&str]) -> bool {
     of::<Pod>(admin).create(pod(name, "n1")).await.unwrap();
     let list = ips.iter().map(|ip| tree(&format!(r#"{{"ip":"{ip}"}}"#))).collect::<Value>();
@@ -136,7 +137,7 @@ async fn with_addresses(admin: &Client, name: &str, ips: &[&str]) -> bool {
     of::<Pod>(admin).patch_status(&key, &Patch::Merge(status)).await.is_ok()
 }
 
-/// A Service of this name with one endpoint.
+/// Creates a Service with one endpoint.
 async fn service(admin: &Client, name: &str, ip: &str, target: &str) {
     let made = tree(&format!(
         r#"{{"metadata":{{"name":"{name}"}},"spec":{{"ports":[{{"name":"w","port":80}}]}}}}"#
@@ -168,7 +169,7 @@ async fn a_service_leads_to_pods_of_its_own_namespace_only() {
     service(&admin, "foreign", "10.1.0.7", &target("other", "p")).await;
     service(&admin, "gone", "10.1.0.7", &target("default", "q")).await;
     service(&admin, "lying", "10.96.0.1", &target("default", "p")).await;
-    // By hand, as of old: to any address.
+    // Manually created Endpoints, which may name any address.
     let made = r#"{"metadata":{"name":"old"},"spec":{"ports":[{"name":"w","port":80}]}}"#;
     of::<Service>(&admin).create(tree(made)).await.unwrap();
     let endpoints = r#"{"metadata":{"name":"old"},"subsets":[{"addresses":[{"ip":"10.96.0.1"}],
@@ -273,7 +274,7 @@ async fn a_tunnel_opens_only_to_who_agrees() {
     let (said, _) = raw(&cluster, "admin", &format!("{first}tunnelled")).await;
     assert!(said.starts_with("HTTP/1.1 101") && said.ends_with("hello"), "{said}");
     assert!(between.heard.lock().unwrap().ends_with("tunnelled"));
-    // Nobody has asked for one.
+    // The request is not an upgrade.
     for head in ["host: a\r\n", "host: a\r\nupgrade: websocket\r\n"] {
         let plain = format!("GET {PROXIED}/a HTTP/1.1\r\n{head}\r\n{second}");
         let (said, _) = raw(&cluster, "admin", &plain).await;
@@ -358,7 +359,7 @@ async fn a_stream_through_a_node_is_made_not_read() {
     assert_eq!(between.take_asked(), Vec::<String>::new());
 }
 
-/// A hook that sends the server elsewhere is not followed, and what it said is not told.
+/// A redirect by a webhook is not followed, and its body is not shown to the client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_hook_sends_the_server_elsewhere() {
     let canary = crate::backend::Backend::start(|_, _| tree("{}")).await;

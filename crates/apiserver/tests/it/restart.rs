@@ -1,4 +1,4 @@
-//! A server that comes back knows what it knew, and watchers go on.
+//! Restart of a server: objects persist, and watches resume.
 
 use api::core::ConfigMap;
 use client::{Selectors, WatchStart};

@@ -1,4 +1,4 @@
-//! What the server shows and whom it believes changes without a restart.
+//! Rotation of certificates and CAs without a restart.
 
 use std::{
     fs,
@@ -22,7 +22,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
 
-/// A clock that can be put forward.
+/// A clock that can be moved forward.
 #[derive(Debug, Default)]
 struct Late(AtomicI64);
 
@@ -34,7 +34,7 @@ impl Clock for Late {
 
 const DAY: i64 = 24 * 3600;
 
-/// A server behind a port.
+/// A server that listens on a port.
 pub(crate) struct Served {
     running: RunningServer,
     folder: TempDir,
@@ -64,7 +64,7 @@ impl Served {
         fs::read(self.folder.path().join(name)).unwrap()
     }
 
-    /// The certificate that is shown to whoever calls this name and believes this authority.
+    /// The serving certificate for this name, as a client that trusts this CA sees it.
     async fn shown(
         &self,
         authority: &CertificateAuthority,
@@ -85,7 +85,7 @@ impl Served {
         stream.get_ref().1.peer_certificates().map(|chain| chain[0].clone().into_owned())
     }
 
-    /// A new client that shows a certificate and says more in headers.
+    /// A new client with a client certificate and further headers.
     pub(crate) fn client(&self, pair: &CertKeyPair, headers: &[(&'static str, &str)]) -> Client {
         let pem = |text: String| Pem::Data(text.into_bytes());
         let tls = TlsOptions {
@@ -101,7 +101,7 @@ impl Served {
         Client::new(client::Config::new(Arc::new(to)).headers(all))
     }
 
-    /// Whom the server takes somebody for; `None`: nobody, or no connection at all.
+    /// The user that the server authenticates; `None` if there is none, or no connection.
     async fn who(&self, pair: &CertKeyPair, headers: &[(&'static str, &str)]) -> Option<Value> {
         let mut head = HeaderMap::new();
         head.insert("content-type", "application/json".parse().unwrap());
@@ -249,7 +249,7 @@ async fn client_ca_file() {
     assert_eq!(served.who(&jane, &[]).await, None, "her authority is no longer believed");
     let own = client_pair(served.authority(), "kubelet", &[]);
     assert_eq!(served.name(&own, &[]).await, "kubelet", "the cluster's own is still");
-    // Extension servers are told as well.
+    // The CAs are also published for extension API servers.
     let admin = client_pair(served.authority(), "admin", &["system:masters"]);
     let client = served.client(&admin, &[]);
     let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
@@ -257,7 +257,7 @@ async fn client_ca_file() {
         let answer = client.request(Method::GET, path, HeaderMap::new(), Bytes::new()).await;
         let map = from_json(&answer.unwrap().bytes().await.unwrap()).unwrap();
         let told = map["data"]["client-ca-file"].as_str().unwrap();
-        // Another server may still believe the first.
+        // Another server may still trust the first one.
         told.contains(&second.certificate_pem()) && told.contains(&first.certificate_pem())
     })
     .await;

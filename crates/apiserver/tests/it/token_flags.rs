@@ -1,4 +1,4 @@
-//! Flags about the tokens of service accounts.
+//! Flags about service account tokens.
 
 use api::core::{Secret, ServiceAccount};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -129,7 +129,7 @@ async fn tokens_in_secrets() {
         assert!(enters(&cluster, &token).await);
         let key = NamespacedName::new("default", "t");
         if lookup {
-            // That it was used is kept; and who marks it as invalid is heeded.
+            // Its use is recorded; and a token that is marked invalid is rejected.
             let mut kept = of::<Secret>(&admin).get(&key).await.unwrap();
             let used = &kept["metadata"]["labels"]["kubernetes.io/legacy-token-last-used"];
             assert_eq!(used.as_str().map(str::len), Some("2026-01-01".len()), "{used:?}");

@@ -1,4 +1,4 @@
-//! What requests take their time for is told to a collector.
+//! Tracing: spans of requests are exported to a collector.
 
 use std::{
     fs,

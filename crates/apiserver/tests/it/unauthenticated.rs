@@ -1,4 +1,4 @@
-//! What those get who have not shown who they are.
+//! Connections of unauthenticated clients.
 
 use bytes::Bytes;
 use client::{ConnectionUse, Connector as _, PipeConnector};
@@ -12,7 +12,7 @@ use testkit::TestCluster;
 
 use crate::flags::with;
 
-/// Whether the server ends a connection of HTTP/2 after one request.
+/// Whether the server closes an HTTP/2 connection after one request.
 async fn ends(pipe: PipeConnector, path: &str) -> bool {
     let io = TokioIo::new(pipe.connect(ConnectionUse::Requests).await.unwrap().io);
     let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();

@@ -1,4 +1,4 @@
-//! Bodies that nobody reads, over a real socket: the answer comes nevertheless.
+//! Request bodies that are not read, over a real socket: the client gets the response nevertheless.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,7 +36,7 @@ fn request(path: &str, size: usize, more: &str) -> Vec<u8> {
     bytes
 }
 
-/// Reads one answer with its body; its head in small letters.
+/// Reads one response with its body; returns its head in lower case.
 async fn answer(io: &mut (impl AsyncReadExt + Unpin)) -> String {
     let mut read = Vec::new();
     let mut end = None;
@@ -70,7 +70,7 @@ async fn what_is_not_read_does_not_cut_off_the_answer() {
     })
     .await;
     let mut io = connect(&running).await;
-    // Little: the connection goes on, whatever the answer.
+    // Small bodies: the connection stays open, whatever the response.
     for (path, code) in [
         ("/openapi/v2", "200"),
         ("/version", "405"),
@@ -84,15 +84,15 @@ async fn what_is_not_read_does_not_cut_off_the_answer() {
         assert!(head.starts_with(&format!("http/1.1 {code}")), "{path}: {head}");
         assert!(!head.contains("connection: close"), "{path}: {head}");
     }
-    // Much: it is the last, and arrives.
+    // A large body: the response arrives, and the connection is closed.
     let (mut reader, mut writer) = tokio::io::split(connect(&running).await);
     let body = request("/version", 8 << 20, "");
     let send = async {
-        let _ = writer.write_all(&body).await; // the server may have heard enough
+        let _ = writer.write_all(&body).await; // the server may have closed the connection
     };
     let (head, ()) = tokio::join!(answer(&mut reader), send);
     assert!(head.starts_with("http/1.1 405") && head.contains("connection: close"), "{head}");
-    // Nobody is asked for what is not wanted.
+    // With `expect: 100-continue`, no body is requested if it is not needed.
     let mut io = connect(&running).await;
     let body = request("/version", 1 << 10, "expect: 100-continue\r\n");
     let head_only = body.len() - (1 << 10);

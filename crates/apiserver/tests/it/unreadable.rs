@@ -1,5 +1,5 @@
-//! What is stored and cannot be read: told as such, never shown as what it was before, and gone
-//! when somebody says that nobody has to read it.
+//! Stored objects that cannot be decoded: reads report an error and never an older version, and
+//! they can be deleted with `ignoreStoreReadErrorWithClusterBreakingPotential`.
 
 use std::sync::Arc;
 
@@ -90,14 +90,14 @@ async fn it_is_told_and_can_be_deleted() {
     }
 }
 
-/// Somebody else who writes to the same etcd.
+/// Another writer to the same etcd.
 async fn other_writer(etcd: &Etcd) -> EtcdEngine<Bytes> {
     let remote = EtcdConfig { endpoints: vec![etcd.url.clone()], ..EtcdConfig::default() };
     let connect = move || EtcdEngine::<Bytes>::connect(&remote, Arc::new(SystemClock));
     tokio::task::spawn_blocking(connect).await.unwrap().unwrap()
 }
 
-/// What says that it is something else is not taken for what should be there.
+/// A stored object with an unknown version or another kind is not decoded as the expected one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unknown_version_is_not_guessed_at() {
     let (folder, etcd) = (TempDir::new().unwrap(), Etcd::start());

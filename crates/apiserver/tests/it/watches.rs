@@ -1,4 +1,4 @@
-//! What watchers are told, and from where on.
+//! Watches: their events, and where they start.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::{config_map, default_account, labelled, name, of, pod, revision, tree};
 
-/// The next event, as a word and a name.
+/// The next event: its type, and the name of the object.
 pub(crate) async fn next(watch: &mut Watch<Value>) -> (&'static str, String) {
     let notice = timeout(Duration::from_secs(30), watch.next()).await.expect("an event in time");
     match notice.expect("a good event").expect("the watch goes on") {

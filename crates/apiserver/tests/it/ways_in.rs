@@ -1,4 +1,4 @@
-//! The flags that say who is who, and who may do what: each changes what the server does.
+//! Flags about authentication and authorization: each has an effect.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ pub(crate) fn kubeconfig(backend: &Backend) -> String {
     )
 }
 
-/// A file that names a webhook, with more about it, besides RBAC.
+/// An AuthorizationConfiguration with RBAC and a webhook, and further fields of the webhook.
 fn authorization(kubeconfig: &Path, more: &str) -> String {
     format!(
         "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n\
@@ -43,7 +43,7 @@ async fn bootstrap_tokens_count_only_where_they_are_turned_on() {
         let secrets = of::<Secret>(&cluster.admin_client()).namespaced("kube-system");
         secrets.create(tree(secret)).await.unwrap();
         let node = cluster.client_with_auth(Auth::Token("abcdef.0123456789abcdef".to_owned()));
-        // Known, but without rights; or not known at all.
+        // Authenticated without permissions, or not authenticated.
         assert_eq!(code(of::<ConfigMap>(&node).create(config_map("a")).await), expected);
     }
 }
@@ -153,7 +153,7 @@ async fn a_webhook_is_asked_where_its_conditions_hold() {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     assert_eq!(get("other").await, 403, "the file says now that it is not asked about him");
-    // A file that lacks what it had is not taken over.
+    // A file without the previous authorizer types is not loaded.
     let none = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\n\
                 authorizers: [{type: AlwaysAllow, name: alwaysallow}]\n";
     fs::write(&path, none).unwrap();

@@ -1,4 +1,4 @@
-//! Hooks change and refuse what is written, and what happens when they are away.
+//! Admission webhooks: they change and reject writes; and what happens when they do not respond.
 
 use std::sync::{Arc, Mutex, atomic::Ordering};
 
@@ -16,7 +16,7 @@ use testkit::TestCluster;
 
 use crate::{backend::Backend, code, config_map, default_account, of, pod, tree};
 
-/// A configuration of one hook that is asked about new config maps.
+/// A configuration of one webhook that matches new ConfigMaps.
 pub(crate) fn hook(backend: &Backend, path: &str, more: &str) -> Value {
     let (url, bundle) = (backend.url(path), STANDARD.encode(&backend.authority));
     tree(&format!(
@@ -80,7 +80,7 @@ async fn a_hook_refuses_in_its_own_words() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_hook_that_is_away_means_is_its_policy() {
     let mut backend = Backend::start(|_, request| review(&request, r#""allowed":true"#)).await;
-    backend.port = 1; // nobody is there
+    backend.port = 1; // nothing listens there
     let cluster = TestCluster::start().await;
     let admin = cluster.admin_client();
     let closed = hook(&backend, "/", r#","failurePolicy":"Fail","timeoutSeconds":1"#);
@@ -115,7 +115,7 @@ async fn conditions_decide_whether_a_hook_is_asked() {
     assert!(failed.to_string().contains("no such key: missing"), "{failed}");
 }
 
-/// A hook that is asked about a resource, and what else is said of it.
+/// A webhook with this rule and further fields.
 fn about(backend: &Backend, name: &str, rule: &str, more: &str) -> Value {
     let (url, bundle) = (backend.url(&format!("/{name}")), STANDARD.encode(&backend.authority));
     tree(&format!(
@@ -130,7 +130,7 @@ const MAPS: &str =
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hook_is_asked_again_about_what_others_changed() {
-    // The first counts what it sees; the second adds to it.
+    // The first one counts the data entries that it sees; the second one adds an entry.
     let backend = Backend::start(|path, request| {
         let patch = if path.starts_with("/a") {
             let seen = request["request"]["object"]["data"].entries().len();
@@ -193,7 +193,7 @@ async fn a_hook_may_be_a_service() {
     .await;
     let cluster = TestCluster::start().await;
     let admin = cluster.admin_client();
-    // Endpoints cannot be on the loopback; a name can.
+    // Endpoints cannot have loopback addresses; an ExternalName can resolve to one.
     let service = r#"{"metadata":{"name":"hooks"},"spec":{"type":"ExternalName","externalName":"localhost"}}"#;
     of::<api::core::Service>(&admin).create(tree(service)).await.unwrap();
     let mut hook = about(&backend, "s", MAPS, "");
@@ -209,8 +209,8 @@ async fn a_hook_may_be_a_service() {
     assert!(refused.contains("denied the request: /check?timeout=10s"), "{refused}");
 }
 
-/// Hooks that keep their connections are asked over one; those that close them without a word
-/// are asked all the same.
+/// A webhook that keeps its connections is called over one; one that closes them without notice is
+/// called all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_to_hooks_are_used_again() {
     for (closes, connections) in [(false, 1), (true, 10)] {
@@ -230,7 +230,7 @@ async fn connections_to_hooks_are_used_again() {
     }
 }
 
-/// What a connection of its own costs each call.
+/// Measures calls with a new connection each and with reused ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "prints figures, decides nothing"]
 async fn calls_per_second() {
@@ -295,8 +295,8 @@ async fn what_hooks_say_is_counted() {
     }
 }
 
-/// Parts are asked about as what they are, deletions with how they are meant; who may change a
-/// new object sees it before the server has put anything on it.
+/// A webhook sees subresources with their own kind, and deletions with their options. A mutating
+/// webhook sees a new object before the server sets any field.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hook_sees_what_is_asked_for() {
     let heard = Arc::new(Mutex::new(Vec::new()));
@@ -354,7 +354,7 @@ async fn a_hook_sees_what_is_asked_for() {
     assert_eq!((replicas("oldObject"), replicas("object")), (Some(1), Some(3)));
 
     of::<Pod>(&admin).create(pod("p", "")).await.unwrap();
-    // What is only asked for has a namespace, and fields that somebody has set.
+    // A subresource body that is not stored has a namespace and managedFields.
     let held = |one: &Value, field: &str| {
         let meta = &one["object"]["metadata"];
         assert_eq!(meta["namespace"].as_str(), Some("default"));
@@ -375,7 +375,7 @@ async fn a_hook_sees_what_is_asked_for() {
     assert_eq!(asked["object"]["spec"]["expirationSeconds"].as_i64(), Some(3600));
 }
 
-/// Who decides about a scale sees what it will be, whatever was sent.
+/// A validating webhook sees the Scale that the object will have, whatever was sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hook_that_decides_sees_the_whole_scale() {
     let seen = Arc::new(Mutex::new(Value::Null));

@@ -41,7 +41,7 @@ async fn default_tolerations() {
     assert_eq!(seconds, expected);
 }
 
-/// A clock that can be put forward.
+/// A clock that can be moved forward.
 #[derive(Debug, Default)]
 struct Ahead(Mutex<i64>);
 
@@ -66,7 +66,7 @@ async fn event_ttl() {
         *clock.0.lock().unwrap() = 3600;
         let until = std::time::Instant::now() + std::time::Duration::from_secs(90);
         let key = NamespacedName::new("default", "e");
-        // What has passed goes within a while; what has not does not.
+        // An expired event is deleted after a while; an unexpired one is not.
         while !there && events.get(&key).await.is_ok() && std::time::Instant::now() < until {
             events.create(tree(&event.replace("\"e\"", "\"other\""))).await.ok();
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -322,7 +322,7 @@ async fn collections_are_deleted_by_several_at_once() {
     assert!(said.contains("--lease-reuse-duration-seconds"), "{said}");
 }
 
-/// The flags of a command line with one more.
+/// The flags of a command line with one further flag.
 fn parsed(flag: &str) -> Flags {
     #[derive(clap::Parser)]
     struct Line {

@@ -1,4 +1,4 @@
-//! The recorded cases, the objects that they start from, and what has to be there before them.
+//! The recorded cases, the base objects of their requests, and their fixtures.
 
 use std::{collections::HashMap, fs, path::PathBuf};
 
@@ -6,9 +6,10 @@ use regex::Captures;
 
 use super::json::Json;
 
-/// Values that earlier answers gave, by name.
+/// Values of earlier responses, by name.
 pub(crate) type Saved = HashMap<String, Json>;
 
+/// The cases of a corpus, and what they need.
 pub(crate) struct Cases {
     pub(crate) cases: Vec<Json>,
     pub(crate) bases: HashMap<String, Json>,
@@ -33,7 +34,7 @@ fn by_name(rows: Vec<Json>) -> impl Iterator<Item = (String, Json)> {
     rows.into_iter().map(|row| (field(&row, "name").to_owned(), row))
 }
 
-/// A text that every case has.
+/// A string field that every case has.
 pub(crate) fn field<'a>(of: &'a Json, key: &str) -> &'a str {
     of.get(key).and_then(Json::text).unwrap_or_else(|| panic!("no {key} in {}", of.print()))
 }
@@ -67,7 +68,7 @@ impl Cases {
     }
 }
 
-/// The answer that was recorded, with what every failure says.
+/// The recorded response, with the fields that every failure has.
 pub(crate) fn recorded(case: &Json) -> Json {
     let mut answer = case.get("response").cloned().expect("every case has an answer");
     let Some(mut body) = answer.get("failure").cloned() else { return answer };
@@ -81,7 +82,7 @@ pub(crate) fn recorded(case: &Json) -> Json {
     answer
 }
 
-/// Puts saved values in the place of `${name}`, and repeats what shall be repeated.
+/// Replaces `${name}` by saved values, and expands `$repeat`.
 pub(crate) fn substitute(value: &Json, saved: &Saved) -> Json {
     match value {
         Json::Text(text) => {
@@ -117,7 +118,7 @@ fn repeated(repeat: &[Json]) -> Json {
     }
 }
 
-/// A text with saved values in the place of `${name}`.
+/// The text with `${name}` replaced by saved values.
 pub(crate) fn fill(text: &str, saved: &Saved) -> String {
     if !text.contains("${") {
         return text.to_owned();

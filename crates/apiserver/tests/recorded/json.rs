@@ -1,4 +1,5 @@
-//! JSON that keeps the order of keys and the text of numbers: servers quote bodies in their messages.
+//! JSON that keeps the order of keys and the text of numbers, because servers quote bodies in their
+//! messages.
 
 use std::fmt::Write as _;
 
@@ -12,7 +13,7 @@ pub(crate) enum Json {
     Map(Vec<(String, Json)>),
 }
 
-/// Stands for what is not there.
+/// Stands for a missing value in a difference.
 pub(crate) const ABSENT: &str = "<absent>";
 
 impl Json {
@@ -48,7 +49,7 @@ impl Json {
         entries.iter_mut().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
-    /// The value of this key, which is made if it is missing or null.
+    /// The value of this key, which is created if it is missing or null.
     fn make(&mut self, key: &str) -> &mut Json {
         if *self == Self::Null {
             *self = Self::Map(vec![]);
@@ -71,7 +72,7 @@ impl Json {
         }
     }
 
-    /// What a JSON pointer leads to.
+    /// The value at a JSON pointer.
     pub(crate) fn at(&self, pointer: &str) -> Option<&Json> {
         parts(pointer).iter().try_fold(self, |value, part| match value {
             Self::List(items) => items.get(part.parse::<usize>().ok()?),
@@ -79,7 +80,8 @@ impl Json {
         })
     }
 
-    /// A small JSON Patch: `add`, `replace` and `remove`; `add` also makes missing parents.
+    /// Applies a small JSON Patch: `add`, `replace` and `remove`; `add` also creates missing
+    /// parents.
     pub(crate) fn edit(&mut self, steps: &[Json]) {
         for step in steps {
             let path = parts(step.get("path").and_then(Json::text).expect("an edit has a path"));
@@ -107,7 +109,7 @@ impl Json {
         }
     }
 
-    /// As the recorder wrote it: spaces after commas and colons, ASCII alone.
+    /// Formats like the recorder: spaces after commas and colons, and only ASCII.
     pub(crate) fn print(&self) -> String {
         let mut out = String::new();
         self.print_to(&mut out);

@@ -1,7 +1,9 @@
-//! Requests to a real kube-apiserver 1.37.1 and its answers, sent to ours: `tests/recorded/requests`.
+//! Replays requests that were recorded with upstream's kube-apiserver 1.37.1, and compares the
+//! responses: `tests/recorded/requests`.
 //!
-//! A case that differs for a known reason stands in `differences.tsv`, and the test fails when it begins to agree.
-//! `RECORDED=TEXT cargo test -p apiserver --test recorded` runs the cases whose names contain a text.
+//! A case that differs for a known reason is listed in `differences.tsv`, and the test fails when
+//! it begins to agree. `RECORDED=TEXT cargo test -p apiserver --test recorded` runs the cases whose
+//! names contain a text.
 
 #![expect(clippy::disallowed_methods, reason = "a test has no context and no configuration")]
 
@@ -28,10 +30,10 @@ use self::{
     replay::{Replay, TOKEN},
 };
 
-/// How many cases are under way at the same time.
+/// Number of cases that run concurrently.
 const WORKERS: usize = 8;
 
-/// Replays a corpus on a server of its own.
+/// Replays a corpus on its own server.
 async fn replay(corpus: &str, configuration: &str) {
     let folder = tempfile::TempDir::new().expect("a test has room for a file");
     let tokens = folder.path().join("tokens.csv");

@@ -1,5 +1,6 @@
-//! What differs from run to run is replaced, in what was recorded and in what is received: uids, times near now,
-//! tokens, generated names, allocated addresses and ports, resource versions, the order of causes.
+//! Normalization: replaces what differs from run to run in recorded and received responses, such as
+//! uids, recent times, tokens, generated names, allocated addresses and ports, resourceVersions,
+//! and the order of causes.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -8,7 +9,7 @@ use regex::{Captures, Regex};
 
 use super::json::Json;
 
-/// How near to now a time is replaced, in seconds.
+/// Times within this many seconds of now are replaced.
 const NEAR: i64 = 172_800;
 
 struct Replacement(Regex, &'static str);
@@ -66,7 +67,7 @@ pub(crate) fn text(text: &str) -> String {
         .into_owned()
 }
 
-/// The value under `key`, without what differs from run to run.
+/// The value under `key`, normalized.
 pub(crate) fn value(of: &Json, managed: bool, key: &str) -> Json {
     match of {
         Json::Text(found) => Json::Text(match key {
@@ -137,7 +138,7 @@ fn sorted_managers(mut managers: Json) -> Json {
     managers
 }
 
-/// Several causes have no order, and neither has the list of them in the message.
+/// Sorts the causes of a Status and their list in the message, because they have no order.
 fn causes(status: &mut Json) {
     let Some(Json::List(causes)) =
         status.get_mut("details").and_then(|details| details.get_mut("causes"))
@@ -157,7 +158,7 @@ fn causes(status: &mut Json) {
     }
 }
 
-/// A text by which maps of equal content are equal.
+/// Formats a value so that maps with equal content are equal.
 pub(crate) fn sorted_print(value: &Json) -> String {
     let mut value = value.clone();
     if let Json::Map(entries) = &mut value {

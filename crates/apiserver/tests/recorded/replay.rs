@@ -1,4 +1,5 @@
-//! Sends a case's requests to a server, and says where the answer differs from the recorded one.
+//! Sends the requests of a case to a server, and reports where the response differs from the
+//! recorded one.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -28,14 +29,14 @@ pub(crate) const TOKEN: &str = "recorded";
 
 type Sender = http1::SendRequest<Full<Bytes>>;
 
-/// What a server answered.
+/// The response of a server.
 struct Answer {
     code: u16,
     headers: HeaderMap,
     body: Bytes,
 }
 
-/// A fixture, once it is there: what its answers gave, or why it could not be made.
+/// A fixture: the values saved from its responses, or why it could not be created.
 type Fixture = Arc<OnceCell<Result<Saved, String>>>;
 
 pub(crate) struct Replay {
@@ -58,7 +59,7 @@ impl Replay {
         &self.cases
     }
 
-    /// The first difference between the recorded answer and the server's.
+    /// The first difference between the recorded response and the server's.
     pub(crate) async fn run(&self, case: &Json) -> Option<String> {
         match self.answer(case).await {
             Ok(answer) => difference(&recorded(case), &answer, ""),
@@ -95,7 +96,7 @@ impl Replay {
         Ok(normalized(case, &self.send(request, saved).await?, managed))
     }
 
-    /// Makes a fixture, if it is not there yet.
+    /// Creates a fixture, unless it exists.
     async fn need(&self, name: &str) -> Result<Saved, String> {
         let cell = Arc::clone(self.fixtures.lock().await.entry(name.to_owned()).or_default());
         let fixture = self.cases.fixtures.get(name).ok_or_else(|| format!("no fixture {name}"))?;
@@ -139,14 +140,14 @@ impl Replay {
 
     async fn clean(&self, of: &Json, saved: &Saved) {
         for step in list(of, "cleanup") {
-            // What is not there needs no removal.
+            // An object that does not exist needs no deletion.
             if !rested(step).await {
                 drop(self.send(step, saved).await);
             }
         }
     }
 
-    /// Removes all fixtures.
+    /// Deletes all fixtures.
     pub(crate) async fn finish(&self) {
         for (name, fixture) in self.fixtures.lock().await.drain() {
             let saved = fixture.get().and_then(|made| made.as_ref().ok().cloned());
@@ -258,7 +259,8 @@ impl Replay {
         Ok(Some(body.print().into()))
     }
 
-    /// Opens a watch, sends what shall happen meanwhile, and reads events until the server closes it.
+    /// Opens a watch, sends the requests that shall happen meanwhile, and reads events until the
+    /// server closes it.
     async fn watch(
         &self,
         request: &Json,
@@ -291,7 +293,7 @@ impl Replay {
     }
 }
 
-/// Waits, where a step is no request but a pause.
+/// Waits, if the step is a pause; returns whether it was one.
 async fn rested(step: &Json) -> bool {
     let Some(seconds) = step.get("sleep").and_then(Json::number) else { return false };
     sleep(Duration::from_secs_f64(seconds)).await;
@@ -312,7 +314,7 @@ fn save(step: &Json, answer: &Answer, saved: &mut Saved) {
     }
 }
 
-/// What counts of an answer, in the form in which it was recorded.
+/// The normalized response, in the form in which it was recorded.
 fn normalized(case: &Json, answer: &Answer, managed: bool) -> Json {
     let mut out = Json::Null;
     out.set("code", Json::Number(answer.code.to_string()));
@@ -362,7 +364,7 @@ fn normalized(case: &Json, answer: &Answer, managed: bool) -> Json {
     out
 }
 
-/// Where two answers differ first.
+/// The first difference of two responses.
 fn difference(expected: &Json, found: &Json, at: &str) -> Option<String> {
     match (expected, found) {
         (Json::Map(one), Json::Map(other)) => {

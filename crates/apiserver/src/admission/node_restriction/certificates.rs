@@ -1,4 +1,5 @@
-//! Certificates: a kubelet asks for its own, and for those that its pods mount.
+//! NodeRestriction of certificate requests: a kubelet may request certificates for its own node and
+//! for its own pods.
 
 use api::certificates::CertificateSigningRequest;
 use object::{Status, Value, View, quote::quote};
@@ -10,7 +11,8 @@ const NODE_SIGNERS: &[&str] =
     &["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
 
 impl KubeletRequest<'_> {
-    /// A certificate that says who the node is.
+    /// Checks a CertificateSigningRequest for one of the kubelet signers: the subject must be this
+    /// node.
     pub(super) fn certificate(&self) -> Result<(), Status> {
         let insecure = "AllowInsecureKubeletCertificateSigningRequests";
         let request = CertificateSigningRequest::view(&self.admission.object);
@@ -31,7 +33,7 @@ impl KubeletRequest<'_> {
         self.refuse(format!("can only create a node CSR with CN={own}"))
     }
 
-    /// A certificate for a pod: everything that the request says of the pod must be true.
+    /// Checks a PodCertificateRequest: pod, node and service account must be as they really are.
     pub(super) async fn pod_certificate(&self, part: &str) -> Result<(), Status> {
         let admission = self.admission;
         if !self.plugin.gates.is_enabled("PodCertificateRequest") {
@@ -83,7 +85,7 @@ impl KubeletRequest<'_> {
         self.account(&asked, &found.object, &for_pod)?;
         let (signer, account) = (asked.text("signerName"), asked.text("serviceAccountName"));
         let verb = "request-serviceaccounts-podcertificate-signer";
-        // Rights name no resources with slashes.
+        // The signer is the resource of the check, and a resource cannot contain slashes.
         if mounts(&found.object, signer)
             || self.is_authorized(verb, &signer.replace('/', ":"), account).await
         {
@@ -94,7 +96,7 @@ impl KubeletRequest<'_> {
         self.refuse(format!("pod {pod} {what} {signer}"))
     }
 
-    /// What a request says of the pod's account must be true as well.
+    /// Checks the service account of a PodCertificateRequest against that of the pod.
     fn account(&self, asked: &FieldReader, pod: &Value, for_pod: &str) -> Result<(), Status> {
         let name = asked.text("serviceAccountName");
         let real = FieldReader(pod.get("spec")).text("serviceAccountName");
@@ -124,7 +126,7 @@ impl KubeletRequest<'_> {
     }
 }
 
-/// A part of an object, whose texts are read by name.
+/// Reads the string fields of an object.
 struct FieldReader<'a>(&'a Value);
 
 impl<'a> FieldReader<'a> {
@@ -133,7 +135,7 @@ impl<'a> FieldReader<'a> {
     }
 }
 
-/// A refusal that may not last: what the kubelet knows may be newer.
+/// A 500 error, on which the kubelet retries: its view of the pod may be newer than the server's.
 fn retryable_error(why: String) -> Status {
     Status::failure(500, "", why)
 }

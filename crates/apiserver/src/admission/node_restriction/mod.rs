@@ -1,5 +1,5 @@
-//! NodeRestriction: a kubelet changes its own node and its own pods, no others, and asks
-//! for no more than these pods need.
+//! The NodeRestriction admission plugin: a kubelet may modify only its own Node and pods, and
+//! request only the tokens and certificates that its pods need.
 
 mod certificates;
 mod node;
@@ -67,7 +67,7 @@ impl NodeRestriction {
     }
 }
 
-/// What one kubelet is about to do.
+/// A request of one kubelet, which the submodules check.
 struct KubeletRequest<'a> {
     plugin: &'a NodeRestriction,
     admission: &'a AdmissionAttributes<'a>,
@@ -84,7 +84,7 @@ impl KubeletRequest<'_> {
         self.refuse(format!("unexpected operation {}", quote(self.operation)))
     }
 
-    /// What is not there is told by its kind, not by its resource.
+    /// Gets an object. The NotFound error names the kind, not the resource, as upstream's does.
     fn get(&self, kind: &str, namespace: &str, name: &str) -> Result<Arc<Version<Value>>, Status> {
         let group = if kind == "csidriver" { "storage.k8s.io" } else { "" };
         let served = self.admission.registry.kind(group, &format!("{kind}s"))?;
@@ -92,7 +92,7 @@ impl KubeletRequest<'_> {
         found.map_err(|_| Status::not_found(ResourceRef { group, resource: kind, name }))
     }
 
-    /// Refuses what is done to pods of others.
+    /// Rejects the request with `refusal` unless the pod is on this node.
     fn require_own_pod(&self, pod: &Value, refusal: &str) -> Result<(), Status> {
         match Pod::view(pod).spec().node_name() == self.node {
             true => Ok(()),
@@ -100,7 +100,8 @@ impl KubeletRequest<'_> {
         }
     }
 
-    /// Whether the kubelet was given a right that is about a service account.
+    /// Whether the kubelet is authorized to use `verb` on `resource` with the service account's
+    /// name.
     async fn is_authorized(&self, verb: &str, resource: &str, account: &str) -> bool {
         let names = &self.admission.served.definition.names;
         let wanted = Attributes {
@@ -116,7 +117,7 @@ impl KubeletRequest<'_> {
         self.plugin.rights.is_allowed(self.admission.user, &wanted).await
     }
 
-    /// The lease, or the record of drivers, that bears the node's name.
+    /// Checks that the Lease or CSINode has the name of the node.
     fn is_own_name(&self, what: &str) -> Result<(), Status> {
         if self.admission.name == self.node {
             return Ok(());
@@ -151,7 +152,8 @@ impl KubeletRequest<'_> {
         }
     }
 
-    /// What the authorizer cannot see: whose the slices are that come and go.
+    /// Checks the node of a ResourceSlice on create and delete, which the node authorizer cannot
+    /// see.
     fn slice(&self) -> Result<(), Status> {
         let own = |slice: &Value| slice.get("spec").get("nodeName").as_str() == Some(self.node);
         let (slice, verb) = match (self.admission.operation, self.admission.old) {
@@ -168,7 +170,7 @@ impl KubeletRequest<'_> {
     }
 }
 
-/// The operation as messages name it; kubelets connect to nothing that is restricted.
+/// The operation as upstream's messages name it. `None` for CONNECT, which is not restricted.
 fn operation_name(operation: Operation) -> Option<&'static str> {
     match operation {
         Operation::Create => Some("CREATE"),

@@ -1,5 +1,5 @@
-//! The node itself: its kubelet registers it and keeps it up to date, but does not steer
-//! what comes to it.
+//! NodeRestriction of the Node object: a kubelet registers and updates its own Node, but may not
+//! set taints or labels that attract pods to it.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use server::Operation;
 
 use super::KubeletRequest;
 
-/// The labels of Kubernetes itself that a kubelet may put on its node.
+/// The labels in the kubernetes.io and k8s.io domains that a kubelet may set on its Node.
 const LABELS: &[&str] = &[
     "kubernetes.io/hostname",
     "kubernetes.io/arch",
@@ -23,12 +23,13 @@ const LABELS: &[&str] = &[
     "topology.kubernetes.io/region",
     "topology.kubernetes.io/zone",
 ];
-/// Everything below these is the kubelet's as well.
+/// Domains whose labels, including those of subdomains, a kubelet may set.
 const DOMAINS: &[&str] = &["kubelet.kubernetes.io", "node.kubernetes.io"];
-/// Nothing below this is the kubelet's.
+/// The domain whose labels a kubelet may never set.
 const RESERVED: &str = "node-restriction.kubernetes.io";
 
 impl KubeletRequest<'_> {
+    /// Checks a request for a Node: it must be the kubelet's own.
     pub(super) fn own_node(&self) -> Result<(), Status> {
         let (admission, node) = (self.admission, quote(self.node));
         if admission.name != self.node {
@@ -44,7 +45,7 @@ impl KubeletRequest<'_> {
     }
 }
 
-/// Why a node may not begin like this.
+/// Why the kubelet may not create this Node; `None` if it may.
 fn registering(new: &Value, node: &str) -> Option<String> {
     if !new.get("spec").get("configSource").is_null() {
         let why = "is not allowed to create pods with a non-nil configSource";
@@ -55,7 +56,7 @@ fn registering(new: &Value, node: &str) -> Option<String> {
         .then(|| format!("node {node} is not allowed to set the following labels: {labels}"))
 }
 
-/// Why a node may not be changed like this.
+/// Why the kubelet may not update the Node like this; `None` if it may.
 fn updating(old: &Value, new: &Value, node: &str) -> Option<String> {
     let config = |tree: &Value| tree.get("spec").get("configSource").clone();
     let (before, after) = (Node::view(old), Node::view(new));
@@ -71,7 +72,7 @@ fn updating(old: &Value, new: &Value, node: &str) -> Option<String> {
     (!labels.is_empty()).then(|| format!("is not allowed to modify labels: {labels}"))
 }
 
-/// The labels that come, go or change though they are not the kubelet's.
+/// The changed labels that a kubelet may not set, joined by commas.
 fn forbidden(old: Option<&Value>, new: &Value) -> String {
     let labels = |node: &Value| -> BTreeSet<(String, String)> {
         let labels = Node::view(node).metadata().labels();
@@ -84,7 +85,7 @@ fn forbidden(old: Option<&Value>, new: &Value) -> String {
     changed.join(", ")
 }
 
-/// Whether a kubelet may set a label: any that is not Kubernetes's own, and some that are.
+/// Whether a kubelet may set a label: any outside Kubernetes' own domains, and some within.
 fn allowed(label: &str) -> bool {
     let Some((domain, _)) = label.split_once('/') else { return true };
     let is = |parent: &str| {

@@ -1,4 +1,5 @@
-//! Pods: a kubelet shows its static pods, says how its pods are, and ends them.
+//! NodeRestriction of pods: a kubelet may create mirror pods of its static pods, and update the
+//! status of, evict and delete its own pods.
 
 use api::core::Pod;
 use object::{Status, Value, View, quote::quote};
@@ -7,6 +8,7 @@ use server::Operation;
 use super::{super::pod_references, KubeletRequest, MIRROR, is_mirror, uid};
 
 impl KubeletRequest<'_> {
+    /// Checks a request for a pod or its subresource `part`.
     pub(super) fn pod(&self, part: &str) -> Result<(), Status> {
         let (admission, node) = (self.admission, quote(self.node));
         match (part, admission.operation, admission.old) {
@@ -45,7 +47,7 @@ impl KubeletRequest<'_> {
         }
     }
 
-    /// The image of a static pod, which has nothing from the API.
+    /// Checks a mirror pod: it belongs to this node and refers to no other API object.
     fn mirror(&self) -> Result<(), Status> {
         let pod = &self.admission.object;
         if let Err(why) = mirrors(pod, self.node) {
@@ -69,7 +71,7 @@ impl KubeletRequest<'_> {
     }
 }
 
-/// Whether a pod is one that the node itself brought and owns.
+/// Checks that the pod is a mirror pod, bound to and owned by the node.
 fn mirrors(pod: &Value, name: &str) -> Result<(), String> {
     let node = quote(name);
     let mirrors = is_mirror(pod);
@@ -99,7 +101,7 @@ fn mirrors(pod: &Value, name: &str) -> Result<(), String> {
     }
 }
 
-/// What a kubelet says of a pod though it is others' to say.
+/// The first field that a status update changes though a kubelet may not change it.
 fn touched(old: &Value, new: &Value) -> Option<&'static str> {
     let (before, after) = (Pod::view(old), Pod::view(new));
     if before.metadata().labels() != after.metadata().labels() {

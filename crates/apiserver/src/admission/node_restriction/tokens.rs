@@ -1,11 +1,12 @@
-//! Tokens: a kubelet gets those of its own pods, for whom these pods want to show them to.
+//! NodeRestriction of TokenRequest: a kubelet gets tokens of its own pods, with the audiences that
+//! the pods' volumes request.
 
 use api::authentication::TokenRequest;
 use object::{Status, Value, View, quote::quote};
 
 use super::{super::aggregate, KubeletRequest, uid};
 
-/// Volumes of old whose drivers are now outside, and which these are.
+/// In-tree volume types that have been migrated to CSI, and their drivers.
 const MOVED: &[(&str, &str)] = &[
     ("awsElasticBlockStore", "ebs.csi.aws.com"),
     ("azureDisk", "disk.csi.azure.com"),
@@ -17,6 +18,7 @@ const MOVED: &[(&str, &str)] = &[
 ];
 
 impl KubeletRequest<'_> {
+    /// Checks a TokenRequest: it must be bound to a pod of this node, by name and uid.
     pub(super) async fn token(&self) -> Result<(), Status> {
         let spec = TokenRequest::view(&self.admission.object).spec();
         let bound = spec.bound_object_ref().filter(|own| {
@@ -49,7 +51,8 @@ impl KubeletRequest<'_> {
         self.audience(&pod.object, audience).await
     }
 
-    /// Whom a token is for: somebody whom the pod's volumes name, or whom the node may name.
+    /// Checks the audience of a token: one that the pod's volumes request, or one that the node is
+    /// authorized to request.
     async fn audience(&self, pod: &Value, audience: &str) -> Result<(), Status> {
         let quoted = quote(audience);
         match self.wants(pod, audience) {
@@ -65,7 +68,8 @@ impl KubeletRequest<'_> {
         self.refuse(format!("{user} is not authorized to request tokens for audience {quoted}"))
     }
 
-    /// Whether a volume of the pod, or the driver of one, is to have tokens for somebody.
+    /// Whether a projected volume of the pod, or the CSI driver of a volume, requests this
+    /// audience.
     fn wants(&self, pod: &Value, audience: &str) -> Result<bool, String> {
         let mut errors: Vec<String> = Vec::new();
         for volume in pod.get("spec").get("volumes").items() {
@@ -85,7 +89,7 @@ impl KubeletRequest<'_> {
         aggregate(errors).map_or(Ok(false), Err)
     }
 
-    /// The driver that mounts a volume, if one does.
+    /// The CSI driver that mounts a volume; empty if none does.
     fn driver(&self, pod: &Value, volume: &Value) -> Result<String, Status> {
         let text =
             |tree: &Value, name: &str| tree.get(name).as_str().unwrap_or_default().to_owned();
@@ -104,7 +108,7 @@ impl KubeletRequest<'_> {
     }
 }
 
-/// Whether a volume has a token in it that is for somebody.
+/// Whether a projected volume has a service account token for the audience.
 fn projects(volume: &Value, audience: &str) -> bool {
     volume.get("projected").get("sources").items().iter().any(|source| {
         let token = source.get("serviceAccountToken");
@@ -112,13 +116,13 @@ fn projects(volume: &Value, audience: &str) -> bool {
     })
 }
 
-/// Whether a driver is to be given tokens for somebody.
+/// Whether the `tokenRequests` of a CSIDriver contain the audience.
 fn asks(driver: &Value, audience: &str) -> bool {
     let requests = driver.get("spec").get("tokenRequests").items().iter();
     requests.map(|own| own.get("audience").as_str().unwrap_or_default()).any(|own| own == audience)
 }
 
-/// The driver that a volume names, or that took its kind over; empty: none.
+/// The CSI driver that a volume names, or that its in-tree type was migrated to; empty if none.
 fn mounted_by(volume: &Value) -> String {
     let moved = || MOVED.iter().find(|(kind, _)| !volume.get(kind).is_null());
     match volume.get("csi").get("driver").as_str() {

@@ -1,4 +1,5 @@
-//! Claims of volumes: a kubelet that made a volume larger says so, and nothing else.
+//! NodeRestriction of PersistentVolumeClaims: a kubelet may report in the status that it has
+//! expanded a volume, and change nothing else.
 
 use object::{Status, Value, quote::quote};
 use server::Operation;
@@ -6,6 +7,7 @@ use server::Operation;
 use super::KubeletRequest;
 
 impl KubeletRequest<'_> {
+    /// Checks an update of a claim's status.
     pub(super) fn claim_status(&self) -> Result<(), Status> {
         let (Operation::Update, Some(old)) = (self.admission.operation, self.admission.old) else {
             return self.unexpected();
@@ -24,7 +26,7 @@ impl KubeletRequest<'_> {
     }
 }
 
-/// What of a claim a kubelet leaves as it is.
+/// The claim without the fields that a kubelet may change.
 fn rest(claim: &Value, recovers: bool) -> Value {
     let mut rest = claim.clone();
     let mut drop = |part: &str, fields: &[&str]| {
@@ -43,7 +45,7 @@ fn rest(claim: &Value, recovers: bool) -> Value {
     rest
 }
 
-/// The fields of the parts that differ, for people to read.
+/// The fields that differ, formatted like a diff.
 fn difference(old: &Value, new: &Value) -> String {
     let mut lines = String::from("@@ -1 +1 @@\n");
     for part in ["metadata", "spec", "status"] {

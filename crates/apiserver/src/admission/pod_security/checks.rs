@@ -1,4 +1,4 @@
-//! The rules of the levels. Each says who breaks it, in upstream's words.
+//! The checks of the Pod Security Standards. Each reports its violations in upstream's words.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::{
     violation::{Violation, containers, describe_setters, list, plural, quoted},
 };
 
-/// A pod as the rules look at it.
+/// A pod as the checks see it; `minor` is the version of the policy.
 struct Pod<'a> {
     meta: &'a ObjectMeta,
     spec: &'a Value,
@@ -17,9 +17,11 @@ struct Pod<'a> {
     minor: u32,
 }
 
+/// A check; `None` if the pod passes it.
 type Check = fn(&Pod) -> Option<Violation>;
 
-/// In the order in which they are told, each with the first version that has it.
+/// The baseline checks in the order in which they are reported, each with the first minor version
+/// that has it.
 const BASELINE: &[(u32, Check)] = &[
     (0, app_armor),
     (0, capabilities),
@@ -34,7 +36,8 @@ const BASELINE: &[(u32, Check)] = &[
     (0, sysctls),
     (0, windows_host_process),
 ];
-/// Those that a restricted rule says more strictly, from this version on.
+/// Baseline checks that a stricter check replaces at the restricted level, from this minor version
+/// on.
 const OVERRIDDEN_BASELINE: &[(u32, Check)] =
     &[(22, capabilities), (0, host_path), (35, proc_mount), (19, seccomp)];
 const RESTRICTED: &[(u32, Check)] = &[
@@ -47,7 +50,7 @@ const RESTRICTED: &[(u32, Check)] = &[
     (19, seccomp_needed),
 ];
 
-/// What a pod breaks.
+/// The checks of the level and version that the pod violates.
 pub(super) fn violations(rules: LevelVersion, meta: &ObjectMeta, spec: &Value) -> Vec<Violation> {
     let lists = ["initContainers", "containers", "ephemeralContainers"];
     let containers = lists.iter().flat_map(|list| spec.get(list).items()).collect();
@@ -76,7 +79,7 @@ impl Pod<'_> {
         self.spec.get("securityContext")
     }
 
-    /// The names of the containers that are `bad`.
+    /// The names of the containers for which `bad` is true.
     fn containers_where(&self, bad: impl Fn(&Value) -> bool) -> Vec<&str> {
         let bad = self.containers.iter().filter(|container| bad(container));
         bad.map(|container| text(container, "name")).collect()
@@ -86,7 +89,7 @@ impl Pod<'_> {
         text(self.spec.get("os"), "name") == "windows"
     }
 
-    /// Root in a user namespace of its own is nobody outside.
+    /// Whether the pod has its own user namespace, in which root has no rights on the host.
     fn has_own_users(&self) -> bool {
         self.minor >= 35 && self.spec.get("hostUsers").as_bool() == Some(false)
     }
@@ -326,7 +329,7 @@ fn se_linux(pod: &Pod) -> Option<Violation> {
     Violation::new("seLinuxOptions", detail)
 }
 
-/// The seccomp profile's type, where there is one.
+/// The type of the seccomp profile; `None` if there is no profile.
 fn profile(security: &Value) -> Option<&str> {
     let profile = security.get("seccompProfile");
     profile.is_object().then(|| text(profile, "type"))

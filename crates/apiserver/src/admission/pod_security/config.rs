@@ -1,4 +1,4 @@
-//! What holds where namespaces say nothing, and who is let off.
+//! `PodSecurityConfiguration`: the default policy of namespaces without labels, and the exemptions.
 
 use anyhow::{Result, ensure};
 use object::{Value, names};
@@ -10,6 +10,7 @@ use crate::structured::{aggregate, strict, text, texts};
 
 const GROUP: &str = "pod-security.admission.config.k8s.io";
 
+/// The default policy and the exemptions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Configuration {
     pub(super) defaults: Policy,
@@ -19,6 +20,7 @@ pub(super) struct Configuration {
 }
 
 impl Configuration {
+    /// Decodes and validates a `PodSecurityConfiguration`; null means the defaults.
     pub(super) fn read(tree: &Value) -> Result<Self> {
         if tree.is_null() {
             return Ok(Self::default());
@@ -60,7 +62,7 @@ impl Configuration {
         Ok(this)
     }
 
-    /// By what a request is let off whatever it brings; `None`: it is not.
+    /// Whether the request is exempt, and by what: its namespace or its user.
     pub(super) fn exempts(&self, admission: &AdmissionAttributes<'_>) -> Option<&'static str> {
         if self.namespaces.iter().any(|own| *own == *admission.namespace) {
             Some("namespace")
@@ -71,7 +73,7 @@ impl Configuration {
         }
     }
 
-    /// Whether a pod is let off by how it runs.
+    /// Whether the pod is exempt by its RuntimeClass.
     pub(super) fn exempts_class(&self, pod: &Value) -> bool {
         let class = pod.get("spec").get("runtimeClassName").as_str();
         class.is_some_and(|class| self.runtime_classes.iter().any(|own| own == class))

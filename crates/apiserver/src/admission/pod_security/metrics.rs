@@ -1,9 +1,10 @@
-//! How often rules were looked at, and what came of it, under upstream's names.
+//! Metrics of Pod Security evaluations, with upstream's names.
 
 use server::{AdmissionAttributes, CounterVec, MetricDesc, MetricsSource, Operation};
 
 use super::policy::{LATEST, Level, LevelVersion};
 
+/// Counters of evaluations, exemptions and errors.
 #[derive(Debug)]
 pub(crate) struct PodSecurityMetrics {
     evaluations: CounterVec,
@@ -42,6 +43,7 @@ impl Default for PodSecurityMetrics {
 }
 
 impl PodSecurityMetrics {
+    /// Counts an evaluation of one mode.
     pub(super) fn evaluated(
         &self,
         admission: &AdmissionAttributes,
@@ -55,10 +57,12 @@ impl PodSecurityMetrics {
         self.evaluations.count(&[decision, mode, level, &version, operation, resource, part]);
     }
 
+    /// Counts an exempt request.
     pub(super) fn exempted(&self, admission: &AdmissionAttributes) {
         self.exemptions.count(&request(admission));
     }
 
+    /// Counts a request that could not be evaluated.
     pub(super) fn failed(&self, admission: &AdmissionAttributes, fatal: bool) {
         let [operation, resource, part] = request(admission);
         let fatal = if fatal { "true" } else { "false" };
@@ -72,7 +76,7 @@ impl MetricsSource for PodSecurityMetrics {
     }
 }
 
-/// What a request does, to what, and to which part.
+/// The labels of a request: operation, resource and subresource.
 fn request<'a>(admission: &AdmissionAttributes<'a>) -> [&'a str; 3] {
     let operation = if admission.operation == Operation::Create { "create" } else { "update" };
     let resource = match admission.served.definition.names.plural {
@@ -83,7 +87,8 @@ fn request<'a>(admission: &AdmissionAttributes<'a>) -> [&'a str; 3] {
     [operation, resource, admission.subresource]
 }
 
-/// Versions that are not there yet are one: who labels namespaces cannot fill the list.
+/// The version label. All versions that do not exist yet are reported as `future`, so that labels
+/// of namespaces cannot create an unlimited number of series.
 fn version(rules: LevelVersion) -> String {
     match rules.minor {
         Some(minor) if rules.level != Level::Privileged => {

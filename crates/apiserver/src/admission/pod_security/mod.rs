@@ -1,4 +1,5 @@
-//! PodSecurity: pods keep the rules that the labels of their namespace name.
+//! The PodSecurity admission plugin: pods must meet the Pod Security Standard that the labels of
+//! their namespace select.
 
 mod checks;
 mod config;
@@ -25,7 +26,7 @@ use self::{
 };
 use crate::structured::aggregate;
 
-/// Parts of a pod that bring nothing new to run.
+/// Subresources of pods that cannot change what runs.
 const IGNORED_SUBRESOURCES: [&str; 8] =
     ["exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"];
 
@@ -36,7 +37,7 @@ pub(super) struct PodSecurity {
 }
 
 impl PodSecurity {
-    /// From a `PodSecurityConfiguration`; without one, namespaces that say nothing are free.
+    /// Reads a `PodSecurityConfiguration`; without one, namespaces without labels are privileged.
     pub(super) fn new(config: &Value, tally: Arc<PodSecurityMetrics>) -> Configured<Self> {
         Ok(Self { config: Configuration::read(config)?, tally })
     }
@@ -75,7 +76,8 @@ impl PodSecurity {
         }
     }
 
-    /// A pod, or what makes pods: of the latter one only speaks.
+    /// Checks a pod, or the pod template of a controller. For a template (`enforce` is false) there
+    /// are only warnings and audit annotations.
     fn pod(
         &self,
         admission: &AdmissionAttributes,
@@ -116,7 +118,8 @@ impl PodSecurity {
         self.evaluate(admission, policy, pod, enforce)
     }
 
-    /// Tells what a pod breaks of the rules of each mode, and refuses it if it must.
+    /// Evaluates the pod against the policy of each mode: warns, annotates the audit event, and
+    /// rejects the pod if it violates the enforced level.
     fn evaluate(
         &self,
         admission: &AdmissionAttributes,
@@ -159,7 +162,8 @@ impl PodSecurity {
         self.tally.exempted(admission);
     }
 
-    /// Where the namespace is not there, no pod can be; what makes pods does no harm yet.
+    /// Handles a missing namespace: rejects a pod, but only records an audit annotation for a
+    /// controller.
     fn missing_namespace(
         &self,
         admission: &AdmissionAttributes,
@@ -179,12 +183,12 @@ impl PodSecurity {
     }
 }
 
-/// For those who audit.
+/// Adds an annotation to the audit event.
 fn note(admission: &AdmissionAttributes, key: &str, value: String) {
     admission.annotate(&format!("pod-security.kubernetes.io/{key}"), value);
 }
 
-/// Where objects of other kinds keep the pods that will come of them.
+/// The pod template of a controller's object.
 fn template<'a>(group: &str, plural: &str, object: &'a Value) -> Option<&'a Value> {
     match (group, plural) {
         ("", "podtemplates") => Some(object.get("template")),
@@ -198,7 +202,7 @@ fn template<'a>(group: &str, plural: &str, object: &'a Value) -> Option<&'a Valu
     }
 }
 
-/// Whether other images run than before.
+/// Whether an update changes the images that run.
 fn images_changed(new: &Value, old: &Value) -> bool {
     let image = |container: &Value| container.get("image").clone();
     let list = |pod: &Value, list: &str| -> Vec<Value> {

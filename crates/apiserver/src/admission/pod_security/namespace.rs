@@ -1,5 +1,5 @@
-//! Labels of namespaces: they must make sense, and who makes them stricter hears of the
-//! pods that would no longer be let in.
+//! Checks of the Pod Security labels of a namespace. When the enforced level becomes stricter,
+//! warnings list the existing pods that violate it.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -9,10 +9,12 @@ use server::{AdmissionAttributes, ListOptions, Selection};
 
 use super::{Configuration, Level, LevelVersion, PodSecurity, Policy, violation, violations};
 
-/// So many pods are looked at when a namespace becomes stricter.
+/// Maximum number of existing pods that are checked when a namespace becomes stricter.
 const MOST_PODS: usize = 3000;
 
 impl PodSecurity {
+    /// Validates the labels of a namespace, and warns about existing pods when its level becomes
+    /// stricter.
     pub(super) fn namespace(&self, admission: &AdmissionAttributes) -> Result<(), Status> {
         let (mut errs, mut before) = (ErrorList::default(), ErrorList::default());
         let defaults = self.config.defaults;
@@ -42,7 +44,7 @@ impl PodSecurity {
     }
 }
 
-/// What to say to who labels a namespace to which no rules apply.
+/// The warning for setting labels on an exempt namespace, where they have no effect.
 fn exempt_namespace_warning(
     name: &str,
     policy: Policy,
@@ -70,8 +72,8 @@ fn exempt_namespace_warning(
     ))
 }
 
-/// What to say of the pods that are there already. Of those that one controller made,
-/// the first comes first.
+/// The warnings about existing pods that violate the new level. One pod of each controller is
+/// checked before any controller's further pods.
 fn existing_pod_warnings(
     config: &Configuration,
     admission: &AdmissionAttributes,

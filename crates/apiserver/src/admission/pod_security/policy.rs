@@ -1,14 +1,16 @@
-//! What a namespace wants of its pods: a level and a version for each of three modes.
+//! The Pod Security policy of a namespace: a level and a version for each of the modes enforce,
+//! audit and warn.
 
 use std::fmt;
 
 use object::Map;
 use schema::{ErrorList, FieldPath};
 
-/// The newest version of the rules.
+/// The newest minor version of the checks.
 pub(super) const LATEST: u32 = 37;
 const LABELS: &str = "pod-security.kubernetes.io";
 
+/// A level of the Pod Security Standards; a greater one is stricter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     #[default]
@@ -30,6 +32,7 @@ impl Level {
         })
     }
 
+    /// The name of the level in labels.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Privileged => "privileged",
@@ -39,7 +42,7 @@ impl Level {
     }
 }
 
-/// The rules of one level, as they were in one version; `None`: as they are.
+/// A level at a minor version; `None` means the latest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LevelVersion {
     pub(super) level: Level,
@@ -47,6 +50,7 @@ pub(super) struct LevelVersion {
 }
 
 impl LevelVersion {
+    /// The minor version whose checks apply, at most the latest.
     pub(super) fn version(self) -> u32 {
         self.minor.unwrap_or(LATEST).min(LATEST)
     }
@@ -62,6 +66,7 @@ impl fmt::Display for LevelVersion {
     }
 }
 
+/// The level and version of each mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Policy {
     pub(super) enforce: LevelVersion,
@@ -70,9 +75,8 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    /// Reads the labels of a namespace. What cannot be read is as strict as can be where
-    /// it is enforced, and nothing elsewhere.
-    /// What is not said is as `defaults` say.
+    /// Reads the labels of a namespace. Missing labels come from `defaults`. An invalid value means
+    /// restricted for `enforce` and privileged for the other modes.
     pub(super) fn of(labels: &Map<String>, defaults: Self, errs: &mut ErrorList) -> Self {
         let before = errs.0.len();
         let enforce = rules(labels, "enforce", (defaults.enforce, Level::Restricted), errs);
@@ -94,7 +98,8 @@ impl Policy {
         [("enforce", self.enforce), ("audit", self.audit), ("warn", self.warn)]
     }
 
-    /// Whether everything goes; what is not a pod itself is never refused.
+    /// Whether every mode is privileged; `enforce` counts only for pods, because controllers are
+    /// never rejected.
     pub(super) fn is_fully_privileged(self, enforce: bool) -> bool {
         let mut modes = self.modes().into_iter().filter(|(mode, _)| enforce || *mode != "enforce");
         modes.all(|(_, rules)| rules.level == Level::Privileged)
@@ -127,7 +132,7 @@ fn rules(
     rules
 }
 
-/// The version `v1.x`; `None`: the newest. Or what is wrong with it.
+/// Parses `v1.x`, or `latest` as `None`; the error is upstream's text.
 pub(super) fn minor(text: &str) -> Result<Option<u32>, &'static str> {
     if text == "latest" {
         return Ok(None);

@@ -58,7 +58,8 @@ fn fixture(file: &Path) -> Value {
     pod
 }
 
-/// Evaluates all pods of a table at all levels and versions: how many pods, how many evaluations.
+/// Evaluates all pods of a table at all levels and versions; returns the number of pods and of
+/// evaluations.
 fn replay(table: &str) -> (usize, usize) {
     let mut lines = table.lines().map(|line| from_json(line.as_bytes()).expect("JSON"));
     let head = lines.next().expect("a first line");
@@ -92,7 +93,7 @@ fn broken(rules: LevelVersion, pod: &Value) -> String {
     detailed(&violations(rules, Object::view(pod).metadata(), pod.get("spec")))
 }
 
-/// The pod with these values at these JSON pointers; null removes.
+/// The pod with the given values set at their JSON pointers; null removes a field.
 fn changed(base: &Value, set: &Value) -> Value {
     let mut pod = base.clone();
     for (pointer, value) in set.entries() {

@@ -1,8 +1,8 @@
-//! How broken rules are told.
+//! Formatting of Pod Security violations.
 
 use std::collections::BTreeSet;
 
-/// A broken rule: what, and who breaks it.
+/// A violated check: the reason, and the containers and fields that violate it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Violation {
     pub(super) reason: String,
@@ -16,6 +16,7 @@ impl Violation {
     }
 }
 
+/// The violations with their details.
 pub(super) fn detailed(broken: &[Violation]) -> String {
     let each = broken.iter().map(|Violation { reason, detail }| match &**detail {
         "" => reason.clone(),
@@ -24,6 +25,7 @@ pub(super) fn detailed(broken: &[Violation]) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
+/// The violations without their details.
 pub(super) fn plain(broken: &[Violation]) -> String {
     broken.iter().map(|one| &*one.reason).collect::<Vec<_>>().join(", ")
 }
@@ -37,13 +39,13 @@ pub(super) fn plural<'a>(count: usize, one: &'a str, many: &'a str) -> &'a str {
     if count == 1 { one } else { many }
 }
 
-/// `container "a"`, `containers "a", "b"`.
+/// The containers as text: `container "a"` or `containers "a", "b"`.
 pub(super) fn containers(names: &[&str]) -> String {
     let word = plural(names.len(), "container", "containers");
     format!("{word} {}", quoted(names.iter().copied()))
 }
 
-/// Those who set what they must not: the pod, some containers, or both.
+/// The pod, some containers, or both, as the subject of a message.
 pub(super) fn describe_setters(pod: bool, names: &[&str]) -> String {
     let mut all = Vec::new();
     if pod {
@@ -55,7 +57,7 @@ pub(super) fn describe_setters(pod: bool, names: &[&str]) -> String {
     all.join(" and ")
 }
 
-/// Different values in order.
+/// The distinct values, quoted and sorted.
 pub(super) fn list(values: &BTreeSet<String>) -> String {
     quoted(values.iter().map(String::as_str))
 }

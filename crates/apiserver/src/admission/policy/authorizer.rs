@@ -1,7 +1,8 @@
-//! The server's authorizer, as expressions ask it.
+//! The `authorizer` variable of CEL expressions.
 //!
-//! An expression does not wait. Where an authorizer has to ask somebody else, the question is
-//! noted, the evaluation fails, and it is repeated when there is an answer.
+//! CEL evaluation is synchronous. When a check needs an authorizer that does I/O, such as a
+//! webhook, the check is recorded, the evaluation fails, and it is repeated once the decision is
+//! known.
 
 use std::{
     pin::pin,
@@ -14,22 +15,24 @@ use server::{Attributes, Decision, UserInfo};
 
 use crate::admission::AuthorizerChain;
 
-/// How many questions one evaluation may have for those who have to ask elsewhere.
+/// Maximum number of such checks that one evaluation may need.
 const MOST: usize = 64;
 
-/// What the user of a request may do.
+/// Authorization checks of the user of a request, with the decisions known so far.
 pub(super) struct CelAuthorizer<'a> {
     rights: &'a AuthorizerChain,
     user: &'a UserInfo,
     questions: Mutex<Questions>,
 }
 
+/// The checks that have been decided, and the one that made the last evaluation fail.
 #[derive(Default)]
 struct Questions {
     answered: Vec<(Question, cel::Decision)>,
     open: Option<Question>,
 }
 
+/// An authorization check: user and attributes.
 #[derive(Clone, PartialEq)]
 struct Question {
     user: UserInfo,
@@ -41,8 +44,8 @@ impl<'a> CelAuthorizer<'a> {
         Self { rights, user, questions: Mutex::default() }
     }
 
-    /// Finds the answer to what the last evaluation wanted to know; whether there was anything,
-    /// so that it must be repeated.
+    /// Decides the check that made the last evaluation fail. Returns whether there was one, so that
+    /// the evaluation must be repeated.
     pub(super) async fn answer(&self) -> bool {
         let Some(question) = self.questions().open.take() else { return false };
         let decision = decide(self.rights, &question).await;
@@ -55,7 +58,7 @@ impl<'a> CelAuthorizer<'a> {
         self.questions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The answer, if it is known or nobody else need be asked for it.
+    /// The decision, if it is already known or needs no I/O.
     fn at_once(&self, question: &Question) -> Option<cel::Decision> {
         let known = |questions: &Questions| {
             let found = questions.answered.iter().find(|(other, _)| other == question);
@@ -64,7 +67,7 @@ impl<'a> CelAuthorizer<'a> {
         if let Some(decision) = known(&self.questions()) {
             return Some(decision);
         }
-        // Those before the first who has to ask elsewhere may have an opinion already.
+        // Authorizers before the first one that does I/O may already decide.
         let waits = self.rights.0.iter().position(|way| way.asks_elsewhere());
         let here = AuthorizerChain(self.rights.0[..waits.unwrap_or(self.rights.0.len())].to_vec());
         let deciding = pin!(first_opinion(&here, question));
@@ -127,7 +130,7 @@ async fn decide(rights: &AuthorizerChain, question: &Question) -> cel::Decision 
     first_opinion(rights, question).await.0
 }
 
-/// The first opinion, and whether anybody has one.
+/// The first decision, and whether any authorizer had an opinion.
 async fn first_opinion(rights: &AuthorizerChain, question: &Question) -> (cel::Decision, bool) {
     let mut reasons = Vec::new();
     for way in &rights.0 {
@@ -156,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers later, and counts who asks.
+    /// An authorizer that responds later, and counts its calls.
     #[derive(Debug, Default)]
     struct Elsewhere(AtomicUsize);
 

@@ -1,4 +1,4 @@
-//! `matchConditions` of webhooks: expressions decide whether a hook is asked at all.
+//! `matchConditions` of webhooks: CEL expressions that decide whether a webhook is called.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,11 +13,12 @@ use tokio::time::Instant;
 use super::{CelAuthorizer, request_resource_attributes};
 use crate::admission::AuthorizerChain;
 
-/// How many bytes of conditions are kept compiled; more than all hooks of a cluster have.
+/// Maximum size in bytes of the cache of compiled conditions; more than all webhooks of a cluster
+/// have.
 const CACHE: usize = 4 << 20;
 const SECONDS: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25];
 
-/// The conditions of all hooks, each compiled once.
+/// The match conditions of all webhooks, compiled once, and their metrics.
 #[derive(Debug)]
 pub(crate) struct WebhookMatchConditions {
     rights: AuthorizerChain,
@@ -63,8 +64,8 @@ impl WebhookMatchConditions {
         }
     }
 
-    /// Whether all of a hook's hold; `request` is that of the review. `Err`: one failed,
-    /// and the hook's policy is that this matters.
+    /// Whether all conditions of a webhook hold; `request` is the AdmissionReview's. An error means
+    /// that an evaluation failed and the webhook's failurePolicy is Fail.
     pub(crate) async fn matches(
         &self,
         hook: &Value,
@@ -86,7 +87,7 @@ impl WebhookMatchConditions {
                 break held;
             }
         };
-        // Only hooks that may change something are asked again.
+        // Only mutating webhooks have a reinvocationPolicy.
         let mutates = !hook.get("reinvocationPolicy").is_null();
         let name = hook.get("name").as_str().unwrap_or_default();
         let kind = if mutates { "admit" } else { "validating" };

@@ -1,4 +1,4 @@
-//! What became of the questions to policies, under upstream's names.
+//! Metrics of admission policies, with upstream's names.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ const SECONDS: &[f64] = &[0.000_000_5, 0.001, 0.01, 0.1, 1.0];
 const VALIDATING: &[&str] = &["enforcement_action", "error_type", "policy", "policy_binding"];
 const MUTATING: &[&str] = &["error_type", "policy", "policy_binding"];
 
+/// The number and duration of policy evaluations, for validating and for mutating policies.
 #[derive(Debug)]
 pub(crate) struct PolicyMetrics {
     validating: (CounterVec, HistogramVec),
@@ -38,21 +39,21 @@ impl Default for PolicyMetrics {
 }
 
 impl PolicyMetrics {
-    /// A binding has done something because of its policy: deny, audit, warn.
+    /// Counts an enforcement action of a binding: deny, audit or warn.
     pub(super) fn enforced(&self, (policy, binding): (&str, &str), action: &str, took: Duration) {
         let labels = [action, "no_error", policy, binding];
         self.validating.0.count(&labels);
         self.validating.1.observe(&labels, took.as_secs_f64());
     }
 
-    /// A policy could not be evaluated, and that refuses the request.
+    /// Counts a policy whose evaluation failed, so that the request was rejected.
     pub(super) fn failed(&self, (policy, binding): (&str, &str), took: Duration) {
         let labels = ["deny", "invalid_error", policy, binding];
         self.validating.0.count(&labels);
         self.validating.1.observe(&labels, took.as_secs_f64());
     }
 
-    /// A policy has changed an object, or could not.
+    /// Counts a mutating policy that changed an object, or failed to.
     pub(super) fn changed(&self, (policy, binding): (&str, &str), failed: bool, took: Duration) {
         let error = if failed { "invalid_error" } else { "no_error" };
         let labels = [error, policy, binding];

@@ -1,5 +1,5 @@
-//! ValidatingAdmissionPolicy and MutatingAdmissionPolicy: expressions refuse or change
-//! what is written. Policies say how, bindings say where, and both are objects.
+//! ValidatingAdmissionPolicy and MutatingAdmissionPolicy: CEL expressions that reject or change
+//! writes. A policy has the expressions; a binding says where it applies.
 
 mod authorizer;
 mod conditions;
@@ -26,7 +26,7 @@ use super::{AuthorizerChain, is_own_write, manifests::ManifestDir, matching, rev
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-/// What is never asked about: reviews, without which nobody could do anything.
+/// Resources to which no policy applies: access reviews, without which nobody could do anything.
 pub(super) const EXCLUDED: &[&str] = &[
     "selfsubjectreviews",
     "tokenreviews",
@@ -36,7 +36,7 @@ pub(super) const EXCLUDED: &[&str] = &[
     "subjectaccessreviews",
 ];
 
-/// Policies that are compiled once, until they change.
+/// A cache of compiled policies, by name; a new revision is compiled again.
 #[derive(Debug)]
 struct CompiledPolicies<P> {
     make: fn(&Value) -> P,
@@ -66,7 +66,7 @@ impl<P> CompiledPolicies<P> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets those that are no more.
+    /// Drops policies that have been deleted.
     fn keep(&self, policies: &[Arc<Version<Value>>]) {
         let mut made = self.made();
         if made.len() > policies.len() {
@@ -79,7 +79,7 @@ impl<P> CompiledPolicies<P> {
 /// Group, version and kind.
 type Kind = (Text, Text, Text);
 
-/// How expressions read the objects of a kind.
+/// A cache of the CEL types of built-in kinds.
 #[derive(Debug, Default)]
 struct CelTypeCache {
     made: Mutex<HashMap<Kind, Option<Arc<cel::DeclType>>>>,
@@ -99,12 +99,13 @@ impl CelTypeCache {
     }
 }
 
+/// A policy or binding with its revision.
 type Stored = Arc<Version<Value>>;
-/// A policy, and its bindings.
+/// A policy and its bindings.
 type PolicyWithBindings = (Stored, Vec<Stored>);
 
-/// All policies of a kind, each with its bindings: those of files, then those of the API.
-/// None has a say on reviews, and only those of files on policies.
+/// All policies of a kind with their bindings: the static ones, then those in the API. No policy
+/// applies to access reviews, and only static ones to policies.
 fn policies(
     admission: &AdmissionAttributes<'_>,
     (kind, policies, bindings): (&str, &str, &str),
@@ -138,7 +139,7 @@ fn with_bindings(policies: Vec<Stored>, bindings: &[Stored]) -> Vec<PolicyWithBi
     bound.collect()
 }
 
-/// All objects of a kind that is in no namespace; none, if the kind is not served.
+/// Lists the objects of a cluster-scoped resource; empty if the resource is not served.
 fn all(
     admission: &AdmissionAttributes<'_>,
     group: &str,
@@ -153,7 +154,7 @@ fn named(object: &Version<Value>) -> &str {
     Object::view(&object.object).metadata().name()
 }
 
-/// The version in which the request is looked at; `None`: it is none of its business.
+/// The version of the resource in which the policy sees the request; `None` if it does not match.
 fn matches(
     resources: &Value,
     admission: &AdmissionAttributes<'_>,
@@ -172,10 +173,10 @@ fn matches(
     }
 }
 
-/// An object in this version, without what is empty.
+/// The object in the version that the policy sees, without empty fields.
 fn shown(served: &ServedResource, object: &Value) -> Value {
     let mut object = object.clone();
-    // What a subresource takes is no object of the resource.
+    // The body of a subresource is not an object of the resource.
     if Object::view(&object).kind() == served.internal.names.kind {
         served.to_request_version(&mut object);
         if served.definition.custom_resource.is_none() {
@@ -185,7 +186,7 @@ fn shown(served: &ServedResource, object: &Value) -> Value {
     object
 }
 
-/// The namespace that expressions see: none for what is in none, nor for one itself.
+/// The namespace that expressions see; none for a cluster-scoped object and for a Namespace.
 fn namespace(admission: &AdmissionAttributes<'_>) -> Result<Option<Arc<Version<Value>>>, Status> {
     let names = &admission.served.definition.names;
     let is_namespace = names.group.is_empty() && names.kind == "Namespace";
@@ -196,7 +197,7 @@ fn namespace(admission: &AdmissionAttributes<'_>) -> Result<Option<Arc<Version<V
     admission.registry.get(&kind, "", &admission.namespace).map(Some)
 }
 
-/// What both kinds of policies are evaluated with.
+/// What validating and mutating policies share: authorizer, CEL types and metrics.
 #[derive(Debug)]
 struct PolicyEvaluator {
     rights: AuthorizerChain,
@@ -205,8 +206,8 @@ struct PolicyEvaluator {
 }
 
 impl PolicyEvaluator {
-    /// Calls `work` with the request as it is now, in the version that is looked at; again, if
-    /// somebody else had to be asked for it.
+    /// Calls `work` with the current request in the version that the policy sees. Repeats it when
+    /// an authorization check had to be decided by a webhook first.
     async fn with<T>(
         &self,
         admission: &AdmissionAttributes<'_>,
@@ -240,7 +241,7 @@ impl PolicyEvaluator {
     }
 }
 
-/// The request itself, as a question to the authorizer.
+/// The request's own attributes, for `authorizer.requestResource`.
 fn request_resource_attributes(admission: &AdmissionAttributes<'_>) -> cel::ResourceAttributes {
     let names = &admission.served.definition.names;
     cel::ResourceAttributes {

@@ -1,4 +1,4 @@
-//! MutatingAdmissionPolicy.
+//! The MutatingAdmissionPolicy admission plugin.
 
 use std::{sync::Arc, time::Instant};
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::admission::{AuthorizerChain, manifests::ManifestDir};
 
-/// The kind, and the resources of policies and bindings.
+/// The policy kind, and the resources of policies and bindings.
 const KINDS: (&str, &str, &str) =
     ("MutatingAdmissionPolicy", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings");
 
@@ -46,12 +46,12 @@ impl AdmissionPlugin for Mutating {
     }
 }
 
-/// What came of a policy.
+/// The outcome of running a policy.
 #[derive(Default)]
 struct MutationOutcome {
-    /// Whether its conditions held.
+    /// Whether its match conditions held.
     invoked: bool,
-    /// Whether a patch was applied, if only an empty one.
+    /// Whether a patch was applied, even if it changed nothing.
     patched: bool,
     errors: Vec<String>,
 }
@@ -125,7 +125,7 @@ impl Mutating {
             }
         }
         if patched {
-            // Who was asked is asked again even if it was alone, as upstream has it.
+            // A policy that has run is reinvoked even if it was the only one, as upstream does.
             admission.reinvocation.mark_changed();
         }
         let left = admission.object.clone();
@@ -133,7 +133,7 @@ impl Mutating {
         if errors.is_empty() { Ok(()) } else { Err(refusal(admission, &errors)) }
     }
 
-    /// Runs a policy.
+    /// Runs one policy with one param.
     async fn invoke(
         &self,
         policy: &MutatingPolicy,
@@ -170,8 +170,8 @@ impl Mutating {
     }
 }
 
-/// Changes the object in the version that the policy sees. What comes out must still be
-/// an object of its kind; otherwise nothing can be done with it.
+/// Applies a mutation to the object in the version that the policy sees. If the result is not a
+/// valid object of its kind, the request fails whatever the failurePolicy.
 fn apply(
     admission: &mut AdmissionAttributes<'_>,
     served: &ServedResource,
@@ -182,7 +182,7 @@ fn apply(
     let mut object = match mutation {
         Mutation::JsonPatch(operations) => match patch::apply_json_patch(&object, operations) {
             Ok(object) => object,
-            // A test that fails is no error: the patch is not for this object.
+            // A failed `test` operation is not an error: the patch does not apply to this object.
             Err(error) if error.to_string().ends_with("test failed") => return Ok(Ok(())),
             Err(error) => return Ok(Err(format!("JSON Patch: {error}"))),
         },
@@ -205,7 +205,7 @@ fn apply(
     Ok(Ok(()))
 }
 
-/// A patched object is read again, and nothing of it may be unknown.
+/// Rejects a patched object that has another kind or unknown fields.
 fn strict(served: &ServedResource, object: &Value, unknown: &[String]) -> Result<(), Status> {
     let (version, kind) = (object.get("apiVersion").as_str(), object.get("kind").as_str());
     let (version, kind) = (version.unwrap_or_default(), kind.unwrap_or_default());

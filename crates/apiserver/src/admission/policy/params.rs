@@ -1,4 +1,4 @@
-//! The objects that a binding gives its policy as parameters.
+//! The param objects that a binding passes to its policy.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use object::{Value, selector::Selector};
 use server::{AdmissionAttributes, ListOptions, Selection, ServedResource};
 use store::Version;
 
-/// A parameter and its kind; nothing where the policy takes none.
+/// A param and its resource; `None` if the policy is evaluated without one.
 pub(super) type Param = Option<(ServedResource, Arc<Version<Value>>)>;
 
-/// The kind of the parameters of a policy; `None`: it takes none.
+/// The resource of a policy's `paramKind`; `None` if it has none.
 pub(super) fn kind(
     policy: &Value,
     admission: &AdmissionAttributes<'_>,
@@ -32,7 +32,7 @@ pub(super) fn kind(
         .ok_or_else(|| format!("failed to find resource referenced by paramKind: '{}'", shown()))
 }
 
-/// What the policy is evaluated with, once for each.
+/// The params that a binding selects; the policy is evaluated once with each.
 pub(super) fn collect(
     kind: Option<&ServedResource>,
     binding: &Value,

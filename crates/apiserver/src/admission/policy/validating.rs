@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicy.
+//! The ValidatingAdmissionPolicy admission plugin.
 
 use std::{sync::Arc, time::Instant};
 
@@ -12,14 +12,14 @@ use super::{
 };
 use crate::admission::{AuthorizerChain, manifests::ManifestDir};
 
-/// The kind, and the resources of policies and bindings.
+/// The policy kind, and the resources of policies and bindings.
 const KINDS: (&str, &str, &str) = (
     "ValidatingAdmissionPolicy",
     "validatingadmissionpolicies",
     "validatingadmissionpolicybindings",
 );
 
-/// The longest value of an annotation, in bytes.
+/// Maximum length of an audit annotation value, in characters.
 const LONGEST: usize = 10 * 1024;
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl AdmissionPlugin for Validating {
     }
 }
 
-/// The first no, with the policy and the binding that said it.
+/// The first denial: the message, which names the policy and the binding, and the reason.
 struct PolicyDenial {
     message: String,
     reason: Option<String>,
@@ -139,10 +139,11 @@ impl Validating {
     }
 }
 
-/// A policy, one of its bindings, and whom to tell what that does.
+/// A policy's name, one of its bindings, and a callback that counts each enforcement action.
 type Bound<'a> = (&'a str, &'a Version<Value>, &'a dyn Fn(&str));
 
-/// Does with decisions what a binding says; gives the first that denies.
+/// Carries out the binding's `validationActions` for each failed validation; returns the first that
+/// denies.
 fn enforce_actions<'a>(
     admission: &AdmissionAttributes<'_>,
     (policy, binding, enforced): Bound<'_>,
@@ -174,7 +175,7 @@ fn enforce_actions<'a>(
     first
 }
 
-/// The no of a policy, as the caller gets it.
+/// The Status of a request that a policy denied.
 fn refusal(admission: &AdmissionAttributes<'_>, denied: &PolicyDenial) -> Status {
     let reason = denied.reason.as_deref().unwrap_or("Invalid");
     let code = match reason {
@@ -192,7 +193,7 @@ fn refusal(admission: &AdmissionAttributes<'_>, denied: &PolicyDenial) -> Status
     status
 }
 
-/// A failure, as those who audit are told of it.
+/// A validation failure, as the audit annotation describes it.
 fn failure((policy, binding): (&str, &str), at: usize, message: &str, actions: &Value) -> Value {
     let mut failure = Value::object();
     failure["message"] = message.into();

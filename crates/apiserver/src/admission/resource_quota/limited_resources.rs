@@ -1,4 +1,5 @@
-//! What may only be used where a quota covers it.
+//! `limitedResources` of the plugin's configuration: resources that may be used only where a quota
+//! covers them.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +17,7 @@ const VERSIONS: &[(&str, &str)] = &[
     ("resourcequota.admission.k8s.io/v1alpha1", "Configuration"),
 ];
 
-/// One resource, and which of its amounts and scopes are limited.
+/// One limited resource: which of its quota resources (`matchContains`) and scopes are limited.
 #[derive(Clone, Debug)]
 pub(super) struct LimitedResource {
     group: String,
@@ -25,7 +26,7 @@ pub(super) struct LimitedResource {
     scopes: Value,
 }
 
-/// All of a configuration.
+/// Reads all limited resources of a configuration.
 pub(super) fn read(config: &Value) -> Result<Vec<LimitedResource>> {
     if config.is_null() {
         return Ok(Vec::new());
@@ -53,7 +54,7 @@ pub(super) fn read(config: &Value) -> Result<Vec<LimitedResource>> {
     Ok(all)
 }
 
-/// The amounts of an object that a quota must cover.
+/// The resource names used by the object that a quota must cover.
 pub(super) fn amounts(
     all: &[LimitedResource],
     admission: &AdmissionAttributes,
@@ -67,7 +68,8 @@ pub(super) fn amounts(
     used.filter(limited).cloned().collect()
 }
 
-/// The scopes of an object that quotas must cover and do not, as messages show them.
+/// The scopes of the object that quotas must cover and do not, formatted for the message; `None` if
+/// there are none.
 pub(super) fn uncovered_scopes(
     all: &[LimitedResource],
     admission: &AdmissionAttributes,

@@ -1,4 +1,5 @@
-//! ResourceQuota: what a namespace uses stays within what it may.
+//! The ResourceQuota admission plugin: rejects writes that would exceed the quotas of the
+//! namespace.
 
 mod limited_resources;
 mod scope;
@@ -28,7 +29,7 @@ pub(super) struct ResourceQuota {
 }
 
 impl ResourceQuota {
-    /// From a `ResourceQuotaConfiguration`, if there is one.
+    /// Reads a `ResourceQuotaConfiguration`, if there is one.
     pub(super) fn new(config: &Value) -> Configured<Self> {
         Ok(Self { limited: limited_resources::read(config)? })
     }
@@ -77,7 +78,7 @@ impl ResourceQuota {
         }
         self.covers(admission, &asked.all, &covered, &scopes)?;
         bills.retain(|(_, delta)| !free(delta));
-        // All have room, or none is changed.
+        // All quotas are checked before the first one is updated.
         for (quota, delta) in &bills {
             has_room(admission, quota, delta)?;
         }
@@ -89,7 +90,7 @@ impl ResourceQuota {
         Ok(())
     }
 
-    /// Whether there is a quota for everything that must not be used without.
+    /// Checks that a quota covers every limited resource and scope that the object uses.
     fn covers(
         &self,
         admission: &AdmissionAttributes<'_>,
@@ -113,7 +114,7 @@ impl ResourceQuota {
     }
 }
 
-/// What an object takes: all of it, and how much more than before.
+/// The usage of an object: the total, and the increase over its old version.
 struct UsageDelta {
     all: ResourceList,
     more: ResourceList,
@@ -136,7 +137,8 @@ impl UsageDelta {
         Self { all, more }
     }
 
-    /// What a quota has not counted before.
+    /// The usage to charge to a quota: the increase if it already counts the old object, else the
+    /// total.
     fn for_quota(&self, admission: &AdmissionAttributes, quota: &Quota) -> ResourceList {
         match admission.old {
             Some(old) if in_scope(admission, old, quota) => self.more.clone(),
@@ -155,7 +157,8 @@ impl UsageDelta {
     }
 }
 
-/// Whether the object says what the quota counts, and the quota knows what it has counted.
+/// Checks that the object specifies what the quota counts, and that the quota's status has been
+/// calculated.
 fn check_quota_ready(
     admission: &AdmissionAttributes,
     quota: &Quota,
@@ -191,7 +194,7 @@ fn has_room(
         .filter(|(name, hard)| exceeds(name, hard))
         .map(|(name, _)| name.into())
         .collect();
-    // What is said of a volume that has grown is true already.
+    // A status update reports the size of a volume that has already grown.
     if exceeded.is_empty() || admission.subresource == "status" {
         return Ok(());
     }
@@ -204,7 +207,7 @@ fn has_room(
     )))
 }
 
-/// Books what is asked for, if there is still room.
+/// Adds the usage to the quota's status, if it still fits.
 async fn reserve_usage(
     admission: &AdmissionAttributes<'_>,
     name: &str,

@@ -1,4 +1,4 @@
-//! Which objects a quota is about.
+//! Scopes of a ResourceQuota: which objects it counts.
 
 use api::core::{Pod, ResourceQuota as Quota};
 use object::{Value, View};
@@ -6,19 +6,19 @@ use server::AdmissionAttributes;
 
 use crate::structured::text;
 
-/// Whether an object is in every scope of the quota.
+/// Whether the object matches every scope of the quota.
 pub(super) fn in_scope(admission: &AdmissionAttributes, object: &Value, quota: &Quota) -> bool {
     terms(quota).iter().all(|term| selects_object(admission, object, term))
 }
 
-/// The names of the quota's scopes that the object is in.
+/// The names of the quota's scopes that the object matches.
 pub(super) fn selected(admission: &AdmissionAttributes, quota: &Quota) -> Vec<String> {
     let terms = terms(quota);
     let own = terms.iter().filter(|term| selects_object(admission, &admission.object, term));
     own.map(|term| text(term, "scopeName").to_owned()).collect()
 }
 
-/// Whether an object is in the scope that a term names.
+/// Whether the object matches one scope selector term.
 pub(super) fn selects_object(
     admission: &AdmissionAttributes,
     object: &Value,
@@ -27,7 +27,7 @@ pub(super) fn selects_object(
     matches(admission, object, text(term, "scopeName"), term)
 }
 
-/// All scopes of a quota, in the longer form.
+/// All scopes of a quota as scope selector terms; a plain scope becomes `Exists`.
 fn terms(quota: &Quota) -> Vec<Value> {
     let plain = quota.spec().scopes().iter().map(|scope| {
         let mut term = Value::object();
@@ -76,7 +76,7 @@ fn pod(pod: &Pod, scope: &str, term: &Value) -> bool {
     }
 }
 
-/// Whether a name is one of those that a term means; an empty one is none.
+/// Whether a term's operator and values select the name; an empty name means that there is none.
 fn selects(term: &Value, name: &str) -> bool {
     let listed = term.get("values").items().iter().any(|value| value.as_str() == Some(name));
     match term.get("operator").as_str().unwrap_or("Exists") {

@@ -1,4 +1,4 @@
-//! What an object counts for.
+//! Quota usage of an object.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +9,15 @@ use api::core::{
 use object::{Quantity, Text, Time, Value, View, quantity::Format};
 use server::{AdmissionAttributes, Operation};
 
+/// Quantities by quota resource name.
 pub(super) type ResourceList = BTreeMap<Text, Quantity>;
 
 const BY_CLASS: &str = ".storageclass.storage.k8s.io/";
-/// Each container must say these where there is a quota for them.
+/// Compute resources that every container must specify if a quota counts them.
 const COMPUTE: [&str; 6] =
     ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
-/// Whether this write changes what is counted.
+/// Whether this write can change the usage.
 pub(super) fn affects_quota(admission: &AdmissionAttributes) -> bool {
     let names = &admission.served.definition.names;
     let create = admission.operation == Operation::Create;
@@ -24,7 +25,7 @@ pub(super) fn affects_quota(admission: &AdmissionAttributes) -> bool {
         ("", "pods", "resize")
         | ("", "services" | "persistentvolumeclaims", "")
         | ("resource.k8s.io", "resourceclaims", "") => true,
-        // It may now be of another scope.
+        // The pod may move to another scope (Terminating).
         ("", "pods", "") if !create => admission.old.is_some_and(|old| {
             let ends = |pod: &Value| pod.get("spec").get("activeDeadlineSeconds").is_null();
             ends(old) != ends(&admission.object)
@@ -38,7 +39,7 @@ pub(super) fn affects_quota(admission: &AdmissionAttributes) -> bool {
     }
 }
 
-/// Those resources of a quota that objects of this kind use.
+/// The resource names of a quota that objects of this kind consume.
 pub(super) fn matching(admission: &AdmissionAttributes, hard: &[Text]) -> BTreeSet<Text> {
     let count = count_name(admission);
     let names = &admission.served.definition.names;
@@ -86,7 +87,7 @@ fn of_pods(name: &str) -> bool {
         || rest.is_some_and(|rest| rest.starts_with("hugepages-") || is_extended(rest))
 }
 
-/// A resource that is not Kubernetes's own.
+/// Whether a resource name is that of an extended resource.
 fn is_extended(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
 }
@@ -100,7 +101,7 @@ fn count_name(admission: &AdmissionAttributes) -> Text {
     .into()
 }
 
-/// What a pod must say about its size, since a quota counts that.
+/// Checks that every container specifies the compute resources that the quota counts.
 pub(super) fn check_required_resources(
     admission: &AdmissionAttributes,
     mine: &BTreeSet<Text>,
@@ -136,6 +137,7 @@ pub(super) fn check_required_resources(
     Err(format!("must specify {}", each.collect::<Vec<_>>().join("; ")))
 }
 
+/// The usage of an object, by quota resource name.
 pub(super) fn usage(admission: &AdmissionAttributes, object: &Value, now: i64) -> ResourceList {
     let names = &admission.served.definition.names;
     let mut used = ResourceList::new();
@@ -157,7 +159,8 @@ fn number(n: usize) -> Quantity {
     Quantity::new(i64::try_from(n).unwrap_or(i64::MAX), Format::DecimalSi)
 }
 
-/// Pods that have ended, or should be gone by now, use nothing but their place.
+/// Adds the usage of a pod. A pod that has finished, or whose deletion grace period has passed,
+/// counts only as an object.
 fn pod(pod: &Pod, now: i64, used: &mut ResourceList) {
     let meta = pod.metadata();
     let late = meta.deletion_timestamp().and_then(Time::parse_seconds).is_some_and(|moment| {

@@ -1,5 +1,5 @@
-//! ServiceAccount: every pod runs as an account of its namespace, and finds the
-//! account's token where programs look for it.
+//! The ServiceAccount admission plugin: assigns every pod a service account of its namespace, and
+//! mounts the account's token.
 
 mod secrets;
 mod token;
@@ -16,7 +16,7 @@ use super::{invalid_name_error, pod_references::uses_secrets};
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const DEFAULT: &str = "default";
-/// The default account of a new namespace comes a little after the namespace.
+/// How often to look for the `default` account, which is created a little after its namespace.
 const TRIES: u8 = 10;
 const PAUSE: Duration = Duration::from_millis(150);
 
@@ -45,7 +45,7 @@ impl AdmissionPlugin for ServiceAccount {
     }
 }
 
-/// A whole pod, or the containers that are added to one.
+/// Whether the request is about a pod, or adds ephemeral containers to one.
 fn is_pod(admission: &AdmissionAttributes) -> bool {
     let names = &admission.served.definition.names;
     let is = names.group.is_empty() && names.plural == "pods" && !admission.object.is_null();
@@ -56,7 +56,7 @@ fn is_mirror(pod: &Value) -> bool {
     Pod::view(pod).metadata().annotations().get(MIRROR).is_some()
 }
 
-/// Gives a pod its account, and what it has of it.
+/// Sets the pod's service account, its image pull secrets and its token volume.
 async fn assign_service_account(admission: &mut AdmissionAttributes<'_>) -> Result<(), Status> {
     let spec = Pod::ref_cast_mut(&mut admission.object).spec_mut();
     if spec.service_account_name().is_empty() {
@@ -120,13 +120,13 @@ async fn check(admission: &AdmissionAttributes<'_>) -> Result<(), Status> {
     let limits = secrets::MountableSecrets::of(Account::view(&found.object));
     match limits.and_then(|limits| limits.violation(pod.get("spec"), added)) {
         None => Ok(()),
-        // What is added is refused in another way.
+        // Upstream answers 500 here, not 403.
         Some(why) if added => Err(Status::failure(500, "", why)),
         Some(why) => Err(admission.forbidden(&why)),
     }
 }
 
-/// Why a static pod's image in the API, which has no rights, cannot be like this.
+/// Why a mirror pod is rejected: it may refer to no service account, Secret or token.
 fn mirror(pod: &Value) -> Option<&'static str> {
     let spec = pod.get("spec");
     let projects = |volume: &Value| {

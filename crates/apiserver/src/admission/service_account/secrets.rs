@@ -1,11 +1,12 @@
-//! Accounts whose pods may use only the secrets that the account itself lists.
+//! `kubernetes.io/enforce-mountable-secrets`: pods of the annotated service account may use only
+//! the Secrets that the account lists.
 
 use api::core::ServiceAccount as Account;
 use object::Value;
 
 const ANNOTATION: &str = "kubernetes.io/enforce-mountable-secrets";
 
-/// What the pods of an account may use.
+/// The Secrets and image pull secrets that pods of an account may use.
 #[derive(Debug)]
 pub(super) struct MountableSecrets {
     account: String,
@@ -14,7 +15,7 @@ pub(super) struct MountableSecrets {
 }
 
 impl MountableSecrets {
-    /// `None`: the account does not care.
+    /// `None` if the account lacks the annotation.
     pub(super) fn of(account: &Account) -> Option<Self> {
         let set = account.metadata().annotations().get(ANNOTATION).unwrap_or_default();
         let on = matches!(set, "1" | "t" | "T" | "true" | "TRUE" | "True");
@@ -25,8 +26,8 @@ impl MountableSecrets {
         })
     }
 
-    /// Which secret a pod uses that is not listed. Of one that gets containers added only
-    /// these are looked at.
+    /// The message for the first Secret that the account does not list. With `added`, only the
+    /// ephemeral containers are checked.
     pub(super) fn violation(&self, spec: &Value, added: bool) -> Option<String> {
         if added {
             return self.variables(spec, "ephemeralContainers", "ephemeral container");
@@ -79,8 +80,8 @@ impl MountableSecrets {
     }
 }
 
-/// The secrets that a volume names, by whatever field. Upstream looks at volumes of the type `secret` only, so that
-/// a projected volume passes by the limit.
+/// The Secrets that a volume refers to, by whatever field. Upstream checks only volumes of the type
+/// `secret`, so that a projected volume evades the limit.
 fn of_volume(volume: &Value) -> Vec<&str> {
     let mut found = Vec::new();
     for kind in ["secret", "azureFile"] {

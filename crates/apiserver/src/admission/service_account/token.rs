@@ -1,4 +1,4 @@
-//! Where a pod finds the token of its account.
+//! The `kube-api-access` volume, in which a pod finds the token of its service account.
 
 use std::sync::LazyLock;
 
@@ -7,11 +7,11 @@ use object::{Value, from_json};
 const MOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const NAME: &str = "kube-api-access-";
 
-/// Where a container finds the token; the name of the volume is added.
+/// The volume mount of a container; the name of the volume is filled in.
 static PLACE: LazyLock<Value> =
     LazyLock::new(|| tree(&format!(r#"{{"name":"","readOnly":true,"mountPath":"{MOUNT}"}}"#)));
 
-/// What is there; its name is added.
+/// The projected volume; its name is filled in.
 static VOLUME: LazyLock<Value> = LazyLock::new(|| {
     tree(
         r#"{"name":"","projected":{"defaultMode":420,"sources":[
@@ -22,8 +22,8 @@ static VOLUME: LazyLock<Value> = LazyLock::new(|| {
     )
 });
 
-/// Adds the token's volume, unless there is one of such a name, and mounts it where a
-/// container has nothing there.
+/// Adds the token volume, unless the pod has one of such a name, and mounts it in every container
+/// that mounts nothing at that path.
 pub(super) fn mount(pod: &mut Value) {
     let needs = |container: &Value| {
         !container
@@ -73,7 +73,7 @@ fn tree(text: &str) -> Value {
     from_json(text.as_bytes()).expect("written here")
 }
 
-/// Five letters, as generated names have.
+/// A random suffix of five characters, like that of generated names.
 fn suffix() -> String {
     use ring::rand::{SecureRandom, SystemRandom};
     const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";

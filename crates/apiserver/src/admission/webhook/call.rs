@@ -1,4 +1,4 @@
-//! One question to a hook, within its time.
+//! One call of an admission webhook, with its timeout.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use server::Registry;
 use super::Webhook;
 use crate::client_config::{self, WebhookClientSettings};
 
-/// Why a hook's answer is none.
+/// Why a webhook call did not admit the request.
 #[derive(Debug)]
 pub(super) enum WebhookError {
-    /// It said no, or what it said cannot be done.
+    /// The webhook denied the request, or its patch cannot be applied.
     Denied(Status),
-    /// It did not answer, or not sensibly.
+    /// The call failed, or the response was invalid; the failurePolicy applies.
     Calling(String),
 }
 
-/// Asks a hook within its time.
+/// Posts the AdmissionReview to the webhook, and returns the response.
 pub(super) async fn call(
     registry: &Registry,
     hook: &Webhook,
@@ -34,7 +34,7 @@ pub(super) async fn call(
     Ok(answer)
 }
 
-/// A hook answers with what it was asked with.
+/// Checks that the response has the kind and version of the review.
 fn same_kind(review: &Value, answer: &Value) -> Result<(), String> {
     let text = |tree: &Value, name: &str| tree.get(name).as_str().unwrap_or_default().to_owned();
     let (asked, version, kind) =
@@ -42,7 +42,7 @@ fn same_kind(review: &Value, answer: &Value) -> Result<(), String> {
     let known = ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"].contains(&&*version);
     if kind.is_empty() || version.is_empty() || (&*version, &*kind) == (&*asked, "AdmissionReview")
     {
-        return Ok(()); // who says nothing means that
+        return Ok(()); // a response without kind or version is accepted
     }
     if known && kind == "AdmissionReview" {
         let short = |version: &str| version.rsplit('/').next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! Which hooks there are, and which of them a write concerns.
+//! The configured webhooks, and which of them match a request.
 
 use object::{Object, Status, Text, Value, View};
 use server::{AdmissionAttributes, ServedResource};
@@ -14,21 +14,21 @@ use crate::admission::{
 /// One webhook of one configuration.
 #[derive(Clone, Debug)]
 pub(super) struct Webhook {
-    /// Unique among all hooks.
+    /// Unique among all webhooks.
     pub(super) id: Text,
     pub(super) name: String,
     pub(super) configuration: String,
     pub(super) tree: Value,
 }
 
-/// What the hook sees: the object in the version that its rule names.
+/// The version of the resource in which the webhook gets the object.
 #[derive(Clone, Debug)]
 pub(super) struct Invocation {
     pub(super) served: ServedResource,
 }
 
-/// All hooks in the order in which they are asked: those of files, then those of the API,
-/// each by the name of the configuration.
+/// All webhooks in the order in which they are called: those from files, then those in the API,
+/// each sorted by the name of the configuration.
 pub(super) fn hooks(
     admission: &AdmissionAttributes,
     (kind, plural): (&str, &str),
@@ -40,7 +40,8 @@ pub(super) fn hooks(
         return Ok(Vec::new());
     }
     let mut configurations = files.map_or_else(Vec::new, |files| files.objects(kind));
-    // Nobody locks themselves out of the configurations.
+    // Webhooks in the API are not called for the configurations themselves, so that nobody is
+    // locked out of them.
     if names.group != GROUP {
         configurations.extend(all(admission, GROUP, plural, "")?);
     }
@@ -63,7 +64,8 @@ impl Webhook {
         self.tree.get(field).as_str() == Some(value)
     }
 
-    /// How the hook is asked about this write; `None`: not at all.
+    /// Whether the webhook is called for this request, and in which version; `None` if it does not
+    /// match.
     pub(super) async fn matches(
         &self,
         admission: &AdmissionAttributes<'_>,

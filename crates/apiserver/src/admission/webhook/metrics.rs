@@ -1,4 +1,4 @@
-//! What became of the questions to hooks, under upstream's names.
+//! Metrics of admission webhooks, with upstream's names.
 
 use server::{CounterVec, HistogramVec, MetricDesc, MetricsSource, Operation};
 
@@ -6,6 +6,7 @@ use super::{Webhook, WebhookError};
 
 const SECONDS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
 
+/// Duration, requests, rejections and ignored failures of webhook calls.
 #[derive(Debug)]
 pub(crate) struct WebhookMetrics {
     seconds: HistogramVec,
@@ -46,7 +47,7 @@ impl Default for WebhookMetrics {
 }
 
 impl WebhookMetrics {
-    /// A hook was asked; `None`: it said yes.
+    /// Records a call of a webhook; `failure` is `None` if the webhook admitted the request.
     #[expect(clippy::too_many_arguments, reason = "all that is known of a question")]
     pub(super) fn asked(
         &self,

@@ -1,6 +1,6 @@
-//! MutatingAdmissionWebhook and ValidatingAdmissionWebhook: others may change or refuse
-//! what is written. Who is asked, and what is done when nobody answers, is said by
-//! configurations that are objects themselves.
+//! The MutatingAdmissionWebhook and ValidatingAdmissionWebhook admission plugins: webhooks that
+//! change or reject writes. Which webhooks are called, and what happens when one fails, is in the
+//! webhook configurations.
 
 mod call;
 mod hook;
@@ -27,23 +27,25 @@ pub(crate) use self::{
 use super::{PluginDependencies, manifests::ManifestDir, policy::WebhookMatchConditions};
 use crate::client_config::WebhookClientSettings;
 
-/// The kind and the resource of configurations.
+/// The kind and the resource of the webhook configurations.
 const MUTATING: (&str, &str) = ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations");
 const VALIDATING: (&str, &str) =
     ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations");
 
+/// The MutatingAdmissionWebhook plugin.
 #[derive(Debug)]
 pub(super) struct Mutating(pub(super) WebhookDispatcher);
 
+/// The ValidatingAdmissionWebhook plugin.
 #[derive(Debug)]
 pub(super) struct Validating(pub(super) WebhookDispatcher);
 
-/// What both ask hooks with.
+/// What both plugins need to call webhooks.
 #[derive(Debug)]
 pub(super) struct WebhookDispatcher {
     conditions: Arc<WebhookMatchConditions>,
     tally: Arc<WebhookMetrics>,
-    /// Hooks that come from files.
+    /// Webhooks from files.
     files: Option<Arc<ManifestDir>>,
     client: WebhookClientSettings,
 }
@@ -83,8 +85,8 @@ impl AdmissionPlugin for Validating {
 }
 
 impl Mutating {
-    /// One hook after the other, each seeing what those before it made. In the second
-    /// round only those that want it are asked, if anything has changed since.
+    /// Calls the webhooks one after the other; each sees the changes of those before it. A second
+    /// round reinvokes those with `reinvocationPolicy: IfNeeded`, if the object has changed since.
     async fn run(&self, admission: &mut AdmissionAttributes<'_>) -> Result<(), Status> {
         let hooks = hooks(admission, MUTATING, self.0.files.as_deref())?;
         if hooks.is_empty() {
@@ -123,14 +125,15 @@ impl Mutating {
     }
 }
 
-/// Which question it was, as those who audit are told.
+/// The position of a call, for the keys of audit annotations: the round and the index in it.
 struct InvocationIndex {
     round: u8,
     index: usize,
 }
 
 impl InvocationIndex {
-    /// Tells who was asked, whether it changed anything, and how.
+    /// Adds the audit annotations: which webhook was called, whether it changed the object, and its
+    /// patch.
     fn annotate(
         &self,
         admission: &AdmissionAttributes<'_>,
@@ -154,7 +157,7 @@ impl InvocationIndex {
     }
 }
 
-/// Asks a hook, and does what it wants; gives the patch, and whether it changed anything.
+/// Calls a webhook and applies its patch; returns the patch, and whether it changed the object.
 async fn mutate_once(
     admission: &mut AdmissionAttributes<'_>,
     hook: &Webhook,
@@ -167,14 +170,15 @@ async fn mutate_once(
     }
     let before = admission.object.clone();
     apply(admission, hook, invocation, &verdict.patch)?;
-    // Upstream's built-in objects have times that no JSON has: none stays what it was.
+    // Upstream compares built-in objects with times that JSON cannot represent, so that every patch
+    // counts as a change.
     let built_in = invocation.served.definition.custom_resource.is_none();
     let changed = built_in || before != admission.object;
     Ok(Some((verdict.patch, changed)))
 }
 
 impl Validating {
-    /// All hooks at once; the first refusal counts.
+    /// Calls all webhooks concurrently; the first denial counts.
     async fn run(&self, admission: &AdmissionAttributes<'_>) -> Result<(), Status> {
         let mut asked = Vec::new();
         for hook in hooks(admission, VALIDATING, self.0.files.as_deref())? {
@@ -211,7 +215,7 @@ impl Validating {
     }
 }
 
-/// Asks a hook, and tells what it says besides yes and no.
+/// Calls a webhook, and records the warnings and audit annotations of its response.
 async fn dispatch(
     admission: &AdmissionAttributes<'_>,
     hook: &Webhook,
@@ -259,7 +263,8 @@ async fn dispatch(
     Err(WebhookError::Denied(verdict.denied_status(&hook.name)))
 }
 
-/// A hook that says no has said no; one that does not answer counts as its policy says.
+/// Handles a failed call: a denial rejects the request; for any other failure the failurePolicy
+/// decides.
 fn failed(
     admission: &AdmissionAttributes<'_>,
     hook: &Webhook,

@@ -1,4 +1,4 @@
-//! AdmissionReview: what a hook is asked, and what it answers.
+//! AdmissionReview: the request to a webhook, and its response.
 
 use std::collections::BTreeMap;
 
@@ -10,27 +10,27 @@ use server::{AdmissionAttributes, ServedResource, uid};
 use super::{Invocation, Webhook, WebhookError};
 use crate::admission::review;
 
-/// What a hook said.
+/// The response of a webhook.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReviewResult {
     pub(super) allowed: bool,
-    /// A JSON patch; `Null`: nothing is changed.
+    /// A JSON patch; `Null` if the webhook changes nothing.
     pub(super) patch: Value,
     pub(super) warnings: Vec<String>,
     pub(super) annotations: BTreeMap<String, String>,
     result: Value,
 }
 
-/// In which versions hooks may be asked.
+/// The versions of AdmissionReview.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReviewVersion {
     V1,
-    /// As `V1`, but less is expected of the answer.
+    /// Like `V1`, with fewer requirements on the response.
     V1beta1,
 }
 
 impl ReviewVersion {
-    /// The first that the hook and we know.
+    /// The first version in `admissionReviewVersions` that this server supports.
     pub(super) fn of(hook: &Webhook) -> Result<Self, WebhookError> {
         let known = |version: &Value| match version.as_str() {
             Some("v1") => Some(Self::V1),
@@ -55,7 +55,7 @@ impl ReviewVersion {
     }
 }
 
-/// The review that a hook gets, and the uid that its answer must have.
+/// The review to send, and the uid that the response must have.
 pub(super) fn request(
     admission: &AdmissionAttributes,
     invocation: &Invocation,
@@ -72,9 +72,9 @@ pub(super) fn request(
     (uid, review)
 }
 
-/// The object in the version that the hook wants.
+/// The object in the version that the webhook gets.
 fn shown(served: &ServedResource, object: &Value, revision: u64) -> Value {
-    // What a subresource takes is no object of the resource.
+    // The body of a subresource is not an object of the resource.
     if Object::view(object).kind() != served.internal.names.kind {
         return object.clone();
     }
@@ -91,6 +91,7 @@ fn shown(served: &ServedResource, object: &Value, revision: u64) -> Value {
 }
 
 impl ReviewResult {
+    /// Decodes and validates a response with this uid; the error is upstream's text.
     pub(crate) fn read(
         answer: &Value,
         uid: &str,
@@ -151,7 +152,7 @@ impl ReviewResult {
         })
     }
 
-    /// The hook's no, as the caller gets it.
+    /// The Status that the client gets when the webhook denies the request.
     pub(crate) fn denied_status(&self, hook: &str) -> Status {
         let mut result = self.result.clone();
         if !result.is_object()
@@ -164,7 +165,7 @@ impl ReviewResult {
         if status.code() < 400 {
             status.set_code(400);
         } else if status.code() >= 600 {
-            status.set_code(500); // HTTP knows no such code
+            status.set_code(500); // not a valid HTTP code
         }
         if matches!(status.status(), "" | "Success") {
             status.set_status("Failure");
@@ -180,7 +181,7 @@ impl ReviewResult {
     }
 }
 
-/// Whether who may change objects says how, and nobody else does.
+/// Checks that `patch` and `patchType` come together, and only from a mutating webhook.
 fn check_patch(mutating: bool, patch: &str, ty: Option<&str>) -> Result<(), &'static str> {
     Err(match (mutating, patch.is_empty(), ty) {
         (true, false, None) => "webhook returned response.patch but not response.patchType",
@@ -192,7 +193,7 @@ fn check_patch(mutating: bool, patch: &str, ty: Option<&str>) -> Result<(), &'st
     })
 }
 
-/// Changes the object as a hook wants it.
+/// Applies the webhook's patch to the object.
 pub(super) fn apply(
     admission: &mut AdmissionAttributes<'_>,
     hook: &Webhook,

@@ -1,4 +1,4 @@
-//! What is wrong with an issuer and with what is read from its tokens, in upstream's words.
+//! Validation of an issuer and of its claim mappings, with upstream's messages.
 
 use std::collections::HashSet;
 
@@ -9,6 +9,7 @@ use schema::{ErrorList, FieldPath};
 use super::mapping::{ClaimSource, Expression, JwtValidationRule};
 use crate::structured::{text, texts};
 
+/// Validates the `issuer` of a JWT authenticator; `own` are the issuers of this server itself.
 pub(super) fn check_issuer(
     issuer: &Value,
     path: &FieldPath<'_>,
@@ -63,7 +64,7 @@ pub(super) fn check_issuer(
     }
 }
 
-/// Why there are no certificates in a text.
+/// Why a text is not a valid CA bundle; `None` if it is.
 fn unreadable(authorities: &str) -> Option<&'static str> {
     match pki::certificates(authorities.as_bytes()) {
         Err(_) => Some("data does not contain any valid RSA or ECDSA certificates"),
@@ -97,6 +98,7 @@ fn check_url(url: &str, own: &[String], path: &FieldPath<'_>, errors: &mut Error
     }
 }
 
+/// Validates the key of an `extra` mapping.
 pub(super) fn check_key(key: &str, path: &FieldPath<'_>, errors: &mut ErrorList) {
     match key.split_once('/') {
         _ if key.is_empty() => errors.required(path, ""),
@@ -128,7 +130,8 @@ pub(super) fn check_key(key: &str, path: &FieldPath<'_>, errors: &mut ErrorList)
     }
 }
 
-/// An address that nobody has verified must not become a name unnoticed.
+/// Requires that an expression that uses `claims.email` as the username also checks
+/// `claims.email_verified`.
 pub(super) fn check_email(
     username: Option<&ClaimSource>,
     rules: &[JwtValidationRule],

@@ -1,4 +1,4 @@
-//! AuthenticationConfiguration: read, checked in upstream's words, compiled.
+//! `AuthenticationConfiguration`: decoded, validated with upstream's messages, and compiled.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -18,33 +18,35 @@ use super::{
 };
 use crate::structured::{self, aggregate, text, texts};
 
-/// More issuers than anybody has.
+/// Maximum number of issuers.
 const MOST: usize = 64;
 
-/// What the file says.
+/// The contents of the configuration file.
 #[derive(Debug)]
 pub(crate) struct AuthenticationConfiguration {
     pub(crate) issuers: Vec<JwtIssuer>,
-    /// `None`: the flag decides.
+    /// `None` if `--anonymous-auth` decides.
     pub(crate) anonymous: Option<AnonymousConfig>,
 }
 
-/// Who comes in without saying who they are.
+/// Whether anonymous requests are accepted, and for which paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AnonymousConfig {
     pub(crate) enabled: bool,
-    /// The only paths that they may ask for; none: all.
+    /// The only paths that accept anonymous requests; empty means all.
     pub(crate) paths: Vec<String>,
 }
 
 impl AuthenticationConfiguration {
-    /// `own`: issuers that the server is itself; `algorithms`: how tokens may be signed.
+    /// `own` are the issuers of this server itself, which may not be configured.
     pub(crate) fn parse(yaml: &str, own: &[String]) -> Result<Self> {
         let algorithms = pki::SIGNING_ALGORITHMS.map(str::to_owned);
         let file = structured::read(yaml, &CONFIGURATION, &["v1", "v1beta1", "v1alpha1"])?;
         Self::read(&file, own, &algorithms)
     }
 
+    /// Validates and compiles a decoded configuration; `algorithms` are the signing algorithms that
+    /// are accepted.
     pub(crate) fn read(file: &Value, own: &[String], algorithms: &[String]) -> Result<Self> {
         let mut errors = ErrorList::default();
         let all = file.get("jwt").items();
@@ -79,14 +81,14 @@ impl AuthenticationConfiguration {
     }
 }
 
-/// Where expressions are compiled.
+/// The CEL environments in which claim and user expressions are compiled.
 struct CelEnvironments {
     claims: Arc<Environment>,
     user: Arc<Environment>,
 }
 
 impl CelEnvironments {
-    /// `None` if something is wrong with it, which is noted.
+    /// Compiles an issuer; `None` if it is invalid, with the reason in `errors`.
     fn issuer(
         &self,
         tree: &Value,
@@ -136,7 +138,7 @@ impl CelEnvironments {
         })
     }
 
-    /// A claim with its prefix, or an expression.
+    /// Compiles a claim with its prefix, or an expression.
     fn source(
         &self,
         of: &Value,
@@ -385,7 +387,7 @@ mod tests {
         }
     }
 
-    /// What is said of an issuer with another field.
+    /// The error message for an issuer with another field.
     fn of_issuer(field: &str) -> String {
         let mappings = r#"claimMappings: {username: {claim: sub, prefix: ""}}"#;
         refusal(&format!(
@@ -434,7 +436,7 @@ mod tests {
         }
     }
 
-    /// What is said of an expression for the name of a user.
+    /// The error message for a username expression.
     fn of_username(source: &str) -> String {
         let said = refusal(&format!(
             r#"{{issuer: {{url: "https://i", audiences: [a]}}, claimMappings: {{username: {{expression: {source:?}}}}}}}"#

@@ -1,5 +1,5 @@
-//! Groups that an issuer keeps elsewhere: a token that names no groups may name who tells
-//! them, in another token (OpenID Connect Core 1.0, 5.6.2).
+//! Distributed claims (OpenID Connect Core 1.0, 5.6.2): a token without groups may name an endpoint
+//! that returns them in another token.
 
 use std::{
     collections::HashMap,
@@ -16,22 +16,22 @@ use super::{TokenRequirements, keys::RemoteKeySet, mapping::ClaimSource};
 use crate::remote::at;
 
 const WITHIN: Duration = Duration::from_secs(30);
-/// So many others may sign what an issuer's tokens refer to.
+/// Maximum number of further issuers that the tokens of one issuer may refer to.
 const ISSUERS: usize = 16;
 
-/// Asks those whom tokens name.
+/// Fetches the groups claim from the endpoints that tokens name.
 #[derive(Debug)]
 pub(super) struct DistributedClaims {
-    /// The only claim that is looked for elsewhere.
+    /// The only claim that is resolved.
     claim: String,
     tls: TlsOptions,
-    /// Who stands between.
+    /// The proxy to the endpoints, if one is configured.
     pub(super) proxy: Option<Proxy>,
     issuers: Mutex<HashMap<String, Arc<RemoteKeySet>>>,
 }
 
 impl DistributedClaims {
-    /// `None` if groups are no plain claim.
+    /// `None` if the groups come from an expression, or from nowhere.
     pub(super) fn new(groups: Option<&ClaimSource>, tls: TlsOptions) -> Option<Self> {
         match groups {
             Some(ClaimSource::Claim { name, .. }) if !name.is_empty() => {
@@ -41,7 +41,7 @@ impl DistributedClaims {
         }
     }
 
-    /// The claims, and the one that is told elsewhere among them.
+    /// The claims with the distributed one added.
     pub(super) async fn expand(
         &self,
         claims: &Value,
@@ -111,7 +111,7 @@ impl DistributedClaims {
         }
     }
 
-    /// The keys of whoever signs; fetched from where it says that they are.
+    /// The keys of the issuer of a distributed claim, fetched by discovery and cached.
     fn keys(&self, issuer: &str) -> Result<Arc<RemoteKeySet>, String> {
         let mut issuers = self.issuers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = issuers.get(issuer) {

@@ -42,7 +42,7 @@ pub struct OidcFlags {
 }
 
 impl OidcFlags {
-    /// Whether any of them says something.
+    /// Whether any of the flags is set.
     pub(crate) fn any(&self) -> bool {
         let Self { issuer_url, client_id, ca_file, username_prefix, .. } = self;
         issuer_url.is_some()
@@ -56,7 +56,7 @@ impl OidcFlags {
             || !self.required_claim.is_empty()
     }
 
-    /// The same as an AuthenticationConfiguration; `None`: no issuer is named.
+    /// The flags as an AuthenticationConfiguration; `None` if none is set.
     pub(crate) fn configuration(&self) -> Result<Option<Value>> {
         if !self.any() {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! The keys of an issuer: found by its discovery document, kept, and fetched again when a
-//! token names one that is not among them.
+//! The public keys of an issuer (JWKS): found through its discovery document, cached, and fetched
+//! again when no known key verifies a token.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -15,38 +15,39 @@ use server::WebhookClient;
 use crate::remote::at;
 
 const WITHIN: Duration = Duration::from_secs(10);
-/// The issuer is not asked again before this has passed, whatever tokens claim.
+/// Minimum interval between two fetches, so that forged tokens cannot cause a request each.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The same, where it could not be asked the last time.
+/// Minimum interval after a failed fetch.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(5);
 
+/// The public keys of one issuer.
 #[derive(Debug)]
 pub(super) struct RemoteKeySet {
     issuer: String,
     discovery: String,
     tls: TlsOptions,
-    /// Who stands between.
+    /// The proxy to the issuer, if one is configured.
     pub(super) through: Option<Proxy>,
     known: Mutex<CachedKeys>,
-    /// Held by who asks the issuer: all others wait for the same answer, except those whose keys
-    /// are known.
+    /// Held while the keys are fetched. Other requests wait for the same response, except those
+    /// whose token a known key verifies.
     asking: tokio::sync::Mutex<()>,
 }
 
-/// What is known, and since when.
+/// The cached keys, and the result of the last fetch.
 #[derive(Debug, Default)]
 struct CachedKeys {
-    /// Where the keys are; `None` before the issuer was ever reached.
+    /// The `jwks_uri`; `None` before the issuer was first reached.
     address: Option<String>,
     keys: Arc<Vec<JsonWebKey>>,
-    /// When the issuer was asked, or gave the last answer.
+    /// When the last fetch began or ended.
     asked: Option<Instant>,
-    /// Why there was none.
+    /// The error of the last fetch.
     failure: Option<String>,
 }
 
 impl RemoteKeySet {
-    /// `discovery`: where the document is, if that is elsewhere.
+    /// `discovery` is the URL of the discovery document, if it is not the issuer's default.
     pub(super) fn new(issuer: &str, discovery: &str, tls: TlsOptions) -> Self {
         let own = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
         Self {
@@ -59,8 +60,8 @@ impl RemoteKeySet {
         }
     }
 
-    /// Whether one of the issuer's keys has signed the token. Whoever has a token of a known key
-    /// never waits.
+    /// Verifies the token's signature with the issuer's keys. A token of a known key never waits
+    /// for a fetch.
     pub(super) async fn verify(&self, token: &UnverifiedJws<'_>) -> Result<(), String> {
         if self.has_signed(token) {
             return Ok(());
@@ -94,8 +95,8 @@ impl RemoteKeySet {
         keys.iter().any(|key| key.verifies(token))
     }
 
-    /// Whether the issuer is asked now. The error is that of the last time, if that was not long
-    /// ago: an issuer that does not answer is not waited for again and again.
+    /// Whether to fetch the keys now. Returns the last error if that is recent, so that requests do
+    /// not wait again and again for an issuer that does not respond.
     fn may_ask(&self, waits_since: Instant) -> Result<bool, String> {
         let known = self.known();
         let Some(asked) = known.asked else { return Ok(true) };

@@ -1,4 +1,4 @@
-//! From the claims of a token to a user: claims by name, or expressions about them.
+//! Claim mappings: from the claims of a token to a user, by claim names or CEL expressions.
 
 use std::collections::BTreeMap;
 
@@ -8,41 +8,42 @@ use server::UserInfo;
 
 use super::one_or_many;
 
-/// An expression with its source.
+/// A compiled CEL expression and its source.
 #[derive(Debug)]
 pub(super) struct Expression {
     pub(super) source: String,
     pub(super) program: Program,
 }
 
-/// Where a part of a user comes from.
+/// Where an attribute of the user comes from: a claim with a prefix, or an expression.
 #[derive(Debug)]
 pub(super) enum ClaimSource {
     Claim { name: String, prefix: String },
     Expression(Expression),
 }
 
-/// What must hold, and what is said where it does not.
+/// A validation rule: the expression that must be true, and the message if it is not.
 #[derive(Debug)]
 pub(super) struct JwtValidationRule {
     pub(super) expression: Expression,
     pub(super) message: String,
 }
 
+/// The mappings and validation rules of one issuer.
 #[derive(Debug)]
 pub(super) struct ClaimMappings {
     pub(super) username: ClaimSource,
     pub(super) groups: Option<ClaimSource>,
     pub(super) uid: Option<ClaimSource>,
     pub(super) extra: Vec<(String, Expression)>,
-    /// Claims that must have a value.
+    /// Claims that must have a given value.
     pub(super) required: Vec<(String, String)>,
     pub(super) claim_rules: Vec<JwtValidationRule>,
     pub(super) user_rules: Vec<JwtValidationRule>,
 }
 
 impl ClaimMappings {
-    /// Who bears a token with these claims; or why nobody does.
+    /// The user of a token with these claims; or why the token is rejected.
     pub(super) fn user(&self, claims: &Value) -> Result<UserInfo, String> {
         let read = as_read(claims);
         let evaluated = |part: &str, expression: &Expression| {
@@ -176,7 +177,7 @@ fn text(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
-/// A text or a list of texts; what is empty is absent.
+/// The strings of a value that is a string or a list; empty strings are left out.
 fn texts(value: &Value) -> Result<Vec<String>, &'static str> {
     let wrong = "expression must return a string or a list of strings";
     let mut all = match value {
@@ -191,8 +192,8 @@ fn texts(value: &Value) -> Result<Vec<String>, &'static str> {
     Ok(all)
 }
 
-/// The claims as expressions read them: numbers are floats, and a claim whose name no
-/// expression can say has a second one.
+/// The claims as CEL expressions see them: numbers are doubles, and a claim whose name is not a CEL
+/// identifier also has its escaped name.
 fn as_read(claims: &Value) -> Value {
     match claims {
         Value::Int(_) | Value::UInt(_) => claims.as_f64().map_or(Value::Null, Value::Float),

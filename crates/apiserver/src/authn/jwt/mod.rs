@@ -1,5 +1,5 @@
-//! Tokens of OpenID Connect and of any other issuer of JSON Web Tokens: the issuer's keys
-//! say whether a token is good, the configuration says who bears it.
+//! The JWT authenticator, for tokens of OpenID Connect and other issuers: the issuer's keys verify
+//! a token, and the claim mappings of the configuration turn it into a user.
 
 mod check;
 mod config;
@@ -24,14 +24,14 @@ use crate::egress::EgressSelector;
 /// How far an issuer's clock may be ahead of ours, in seconds.
 const LEEWAY: i64 = 5 * 60;
 
-/// All issuers that are believed; they may change while the server runs.
+/// All configured issuers, which may be reloaded while the server runs.
 #[derive(Debug)]
 pub(crate) struct JwtAuthenticator {
     issuers: Reloadable<Vec<JwtIssuer>>,
     clock: Arc<dyn Clock>,
 }
 
-/// One issuer: how its tokens are verified, and who they say calls.
+/// One issuer: how its tokens are verified, and how its claims are mapped to a user.
 #[derive(Debug)]
 pub(crate) struct JwtIssuer {
     url: String,
@@ -39,12 +39,12 @@ pub(crate) struct JwtIssuer {
     keys: RemoteKeySet,
     distributed: Option<DistributedClaims>,
     mappings: ClaimMappings,
-    /// Which of those who may stand between does.
+    /// `egressSelectorType`: through which proxy the issuer is reached.
     egress: String,
 }
 
 impl JwtIssuer {
-    /// Is asked through whom it names.
+    /// Connects to the issuer through the proxy that its `egressSelectorType` names.
     pub(crate) fn set_egress(&mut self, egress: &EgressSelector) {
         let through = egress.named(&self.egress);
         if let Some(distributed) = &mut self.distributed {
@@ -54,7 +54,7 @@ impl JwtIssuer {
     }
 }
 
-/// What every token must be, whoever has signed it.
+/// Audiences and signing algorithms that a token must match.
 #[derive(Debug)]
 struct TokenRequirements {
     audiences: Vec<String>,
@@ -66,7 +66,7 @@ impl JwtAuthenticator {
         Self { issuers: Reloadable::new(issuers), clock }
     }
 
-    /// From now on these are believed.
+    /// Replaces the issuers.
     pub(crate) fn replace(&self, issuers: Vec<JwtIssuer>) {
         self.issuers.replace(issuers);
     }
@@ -156,7 +156,7 @@ impl TokenRequirements {
     }
 }
 
-/// A text, or a list of texts.
+/// The strings of a claim that is a string or a list.
 fn one_or_many(claim: &Value) -> Vec<String> {
     match claim.as_str() {
         Some(text) => vec![text.to_owned()],

@@ -1,4 +1,4 @@
-//! What has to do with a node: its pods, what they use, and what names the node itself.
+//! The relations of a node: its pods, the objects they use, and the objects that name the node.
 
 use std::sync::Arc;
 
@@ -9,21 +9,23 @@ use store::Version;
 
 use super::node_name;
 
-/// Annotation of a pod that a node has made itself.
+/// Annotation of a mirror pod, which the kubelet creates for a static pod.
 const MIRROR: &str = "kubernetes.io/config.mirror";
-/// Volumes that name a secret under `secretRef`.
+/// Volume types that refer to a Secret in `secretRef`.
 const WITH_SECRET: [&str; 7] =
     ["cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", "storageos"];
-/// Secrets of a CSI volume that the node needs; the others are for who attaches it.
+/// Secrets of a CSI volume that the node needs; the others are for the controller that attaches it.
 const NODE_SECRETS: [&str; 3] =
     ["nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef"];
 
+/// The relations of one node.
 pub(super) struct NodeGraph<'a> {
     pub(super) registry: &'a Registry,
     pub(super) node: &'a str,
 }
 
 impl NodeGraph<'_> {
+    /// Whether the object is related to the node, so that its kubelet may access it.
     pub(super) fn is_related(&self, resource: &str, namespace: &str, name: &str) -> bool {
         match resource {
             "pods" => self.names_node("", resource, (namespace, name)),
@@ -59,7 +61,7 @@ impl NodeGraph<'_> {
         self.get(group, plural, key).is_some_and(|own| node_name(&own.object) == self.node)
     }
 
-    /// The pods of the node in a namespace; in none: in all.
+    /// The pods of the node in a namespace; in all namespaces if it is empty.
     fn pods(&self, namespace: &str) -> Vec<Arc<Version<Value>>> {
         let Ok(kind) = self.registry.kind("", "pods") else { return Vec::new() };
         let fields = FieldSelector::parse(&format!("spec.nodeName={}", self.node));
@@ -67,7 +69,7 @@ impl NodeGraph<'_> {
         let selection = Selection { fields, ..Selection::namespace(namespace) };
         let list = self.registry.list(&kind, &selection, &ListOptions::default());
         let mut pods = list.map(|list| list.items).unwrap_or_default();
-        // What a node has made itself gives it no rights.
+        // A mirror pod grants nothing, because the node created it itself.
         pods.retain(|pod| Pod::view(&pod.object).metadata().annotations().get(MIRROR).is_none());
         pods
     }
@@ -80,15 +82,15 @@ impl NodeGraph<'_> {
         self.any_pod(namespace, |pod| claims(pod).iter().any(|own| own == name))
     }
 
-    /// Whether a pod of the node uses the claim that a volume says it is for. What claims say
-    /// does not count: anybody can name any volume.
+    /// Whether a pod of the node uses the claim in the volume's `claimRef`. The claim's
+    /// `volumeName` does not count, because any user can set it to any volume.
     fn mounts(&self, volume: &Value) -> bool {
         let claim = volume.get("spec").get("claimRef");
         let text = |name: &str| claim.get(name).as_str().unwrap_or_default();
         self.uses_claim(text("namespace"), text("name"))
     }
 
-    /// Whether a volume of the node needs the secret to be mounted.
+    /// Whether the node needs the Secret to mount a PersistentVolume of one of its pods.
     fn volume_secret(&self, namespace: &str, name: &str) -> bool {
         let Ok(kind) = self.registry.kind("", "persistentvolumes") else { return false };
         let all = self.registry.list(&kind, &Selection::default(), &ListOptions::default());
@@ -104,8 +106,8 @@ fn text<'a>(tree: &'a Value, name: &str) -> &'a str {
     tree.get(name).as_str().unwrap_or_default()
 }
 
-/// The secrets that a node needs to mount a volume: namespace and name. Old kinds of volumes may
-/// leave the namespace to that of the claim.
+/// The Secrets (namespace and name) that a node needs to mount a volume. In-tree volume types may
+/// leave out the namespace, which is then that of the claim.
 fn volume_secrets(spec: &Value) -> Vec<(&str, &str)> {
     let home = text(spec.get("claimRef"), "namespace");
     let or_home = |namespace| if str::is_empty(namespace) { home } else { namespace };
@@ -131,7 +133,7 @@ fn containers(pod: &Pod) -> impl Iterator<Item = &Value> {
     lists.into_iter().flat_map(|list| pod.spec().tree().get(list).items())
 }
 
-/// What variables are read from: whole objects, and keys of others.
+/// The objects that environment variables are read from, by `envFrom` and by `valueFrom`.
 fn variables<'a>(pod: &'a Pod, whole: &str, key: &str) -> Vec<&'a str> {
     let mut found = Vec::new();
     for container in containers(pod) {
@@ -169,7 +171,7 @@ fn config_maps(pod: &Pod) -> Vec<&str> {
     found
 }
 
-/// Those that are named, and those that are made for the pod.
+/// The PersistentVolumeClaims of a pod: those it names, and those of its ephemeral volumes.
 fn claims(pod: &Pod) -> Vec<String> {
     let own = |volume: &Value| {
         let claim = volume.get("persistentVolumeClaim").get("claimName").as_str();
@@ -180,7 +182,7 @@ fn claims(pod: &Pod) -> Vec<String> {
     pod.spec().tree().get("volumes").items().iter().filter_map(own).collect()
 }
 
-/// Those that are named, and those that were made for the pod.
+/// The ResourceClaims of a pod: those it names, and those generated for it.
 fn devices(pod: &Pod) -> Vec<&str> {
     let tree = pod.tree();
     let made = tree.get("status").get("resourceClaimStatuses").items();

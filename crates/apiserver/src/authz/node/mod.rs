@@ -1,4 +1,5 @@
-//! What a kubelet may do: its own node, its own pods, and what these pods use.
+//! The Node authorizer: a kubelet may access its own Node, its own pods, and the objects that these
+//! pods use.
 
 mod graph;
 
@@ -13,14 +14,15 @@ use server::{Attributes, AuthorizeFuture, Authorizer, Decision, Registry, UserIn
 
 use self::graph::NodeGraph;
 
+/// Authorizes the requests of kubelets; it has no opinion on other users.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeAuthorizer {
-    /// Weak: the registry's own plugins ask here.
+    /// Weak, because the registry's admission plugins use this authorizer.
     pub(crate) registry: Weak<Registry>,
     pub(crate) gates: FeatureGates,
 }
 
-/// The node whose kubelet this is.
+/// The node of a kubelet's user; `None` if the user is not a kubelet.
 pub(crate) fn node_of(user: &UserInfo) -> Option<&str> {
     user.name.strip_prefix("system:node:").filter(|_| user.in_group("system:nodes"))
 }
@@ -50,7 +52,7 @@ impl Authorizer for NodeAuthorizer {
     }
 }
 
-/// What one kubelet wants.
+/// A request of one kubelet.
 struct NodeRequest<'a> {
     node: &'a str,
     wanted: &'a Attributes,
@@ -58,7 +60,7 @@ struct NodeRequest<'a> {
     gates: &'a FeatureGates,
 }
 
-/// `Err`: no, and why; the text may be empty.
+/// An error means that the request is not allowed; its text, the reason, may be empty.
 type NodeDecision = Result<(), String>;
 
 impl NodeRequest<'_> {
@@ -85,7 +87,7 @@ impl NodeRequest<'_> {
         }
     }
 
-    /// What is the same for all nodes.
+    /// Permissions that are the same for all nodes.
     fn others(&self) -> NodeDecision {
         let Attributes { group, resource, subresource, .. } = self.wanted;
         let read = ["get", "list", "watch"];
@@ -108,12 +110,12 @@ impl NodeRequest<'_> {
         self.verbs(verbs, "")
     }
 
-    /// Nobody deletes its own node: it would come back without what the administrator has put
-    /// on it.
+    /// Requests for Nodes. A kubelet may not delete its own Node, because it would register again
+    /// without the taints and labels that the administrator set.
     fn nodes(&self, part: &str) -> NodeDecision {
         let (node, name) = (self.node, &*self.wanted.name);
         match (part, &*self.wanted.verb) {
-            // NodeRestriction looks at which one it is, and what changes.
+            // NodeRestriction checks the name and the change.
             ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Ok(()),
             ("", "get" | "list" | "watch") => match name {
                 own if own == node => Ok(()),
@@ -128,7 +130,7 @@ impl NodeRequest<'_> {
 
     fn pods(&self, part: &str) -> NodeDecision {
         match (part, &*self.wanted.verb) {
-            // NodeRestriction looks at whose they are: mirror pods, and pods that run here.
+            // NodeRestriction checks that the pod is a mirror pod or runs on this node.
             ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => {
                 Ok(())
             }
@@ -146,7 +148,7 @@ impl NodeRequest<'_> {
             return no("cannot authorize ResourceSlice subresources");
         }
         match &*self.wanted.verb {
-            "create" => Ok(()), // NodeRestriction looks at what it is
+            "create" => Ok(()), // NodeRestriction checks the object
             "get" | "update" | "patch" | "delete" => self.require_related(),
             "watch" | "list" | "deletecollection" if self.selects_node() => Ok(()),
             "watch" | "list" | "deletecollection" => no(
@@ -164,7 +166,7 @@ impl NodeRequest<'_> {
             return no("nodes may not access the status subresource of PodCertificateRequests");
         }
         match &*self.wanted.verb {
-            "create" => Ok(()), // NodeRestriction looks at what it is
+            "create" => Ok(()), // NodeRestriction checks the object
             "get" => self.require_related(),
             "list" | "watch" if self.selects_node() => Ok(()),
             "list" | "watch" => {
@@ -225,7 +227,7 @@ impl NodeRequest<'_> {
         if part.is_empty() { self.require_related() } else { no("cannot get subresource") }
     }
 
-    /// The object must have to do with the node.
+    /// Requires that the object is related to the node.
     fn require_related(&self) -> NodeDecision {
         let Attributes { resource, namespace, name, .. } = self.wanted;
         if name.is_empty() {
@@ -236,7 +238,7 @@ impl NodeRequest<'_> {
         no(format!("no relationship found between node '{}' and this object", self.node))
     }
 
-    /// The name on creation is NodeRestriction's matter.
+    /// Requires the name of the node, except on create, where NodeRestriction checks it.
     fn same(&self, otherwise: &str) -> NodeDecision {
         if self.is("create") || self.wanted.name == self.node { Ok(()) } else { no(otherwise) }
     }
@@ -249,7 +251,7 @@ impl NodeRequest<'_> {
         self.wanted.verb == verb
     }
 
-    /// Whether only what is this node's is asked for.
+    /// Whether the field selector restricts the request to this node.
     fn selects_node(&self) -> bool {
         let terms = FieldSelector::parse(&self.wanted.field_selector).map(|own| own.terms);
         let own = |term: &FieldTerm| {
@@ -263,7 +265,7 @@ fn no(why: impl Into<String>) -> NodeDecision {
     Err(why.into())
 }
 
-/// The node that an object names.
+/// The `spec.nodeName` of an object.
 fn node_name(object: &Value) -> &str {
     object.get("spec").get("nodeName").as_str().unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! Each address of a Service has an IPAddress object that names the Service, and each such
-//! object a Service that has the address.
+//! Repair of cluster IPs: every cluster IP must have an IPAddress object that refers to its
+//! Service, and every such object a Service that has the address.
 
 use std::net::IpAddr;
 
@@ -16,13 +16,13 @@ use crate::{
     },
 };
 
-/// A write may be under way for so many seconds: what it took is left alone.
+/// Age in seconds up to which an IPAddress may belong to a write that is still in progress.
 const UNDER_WAY: i64 = 60;
-/// A write that will fail takes back within so many seconds what it took.
+/// Time in seconds within which a failed write releases its addresses.
 const TAKEN_BACK: i64 = 5;
 const WHO: &str = "ipallocator-repair-controller";
 
-/// Looks at all Services, then at all addresses.
+/// Repairs all Services, then all IPAddresses.
 pub(super) async fn repair(registry: &Registry) -> Result<(), Status> {
     let services = registry.kind("", "services")?;
     let list = registry.list(&services, &Selection::default(), &ListOptions::default())?;
@@ -46,9 +46,9 @@ pub(super) async fn repair(registry: &Registry) -> Result<(), Status> {
     Ok(())
 }
 
-/// Looks at one Service.
+/// Repairs one Service.
 pub(super) async fn repair_one(registry: &Registry, service: &Service) -> Result<(), Status> {
-    // Most are as they should be, and no range must be read to see that.
+    // Most need no repair, and the CIDRs need not be read to see that.
     let kind = registry.kind(GROUP, "ipaddresses")?;
     let own = owner(service);
     let mut names = ServiceResources::of(service).addresses.into_iter();
@@ -97,15 +97,15 @@ async fn repair_service(
     Ok(())
 }
 
-/// What is to be done about an address of a Service.
+/// The result of checking one cluster IP: the event to record, if any.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct IpFinding {
     wrong: Option<(&'static str, String)>,
-    /// Whether its object must be made, or made anew.
+    /// Whether the IPAddress must be created, or deleted and created again.
     anew: bool,
 }
 
-/// By the object of the address, if there is one, and the other Service that it names.
+/// Checks a cluster IP against its IPAddress object, and the other Service that it refers to.
 fn verdict(
     service: &Service,
     name: &str,
@@ -151,7 +151,7 @@ fn verdict(
     IpFinding { wrong: None, anew: !is_labelled(found) }
 }
 
-/// Why an address is not needed any more: its Service is gone, or has others.
+/// Why an IPAddress is to be deleted: its Service does not exist or does not have the address.
 fn orphan_reason(
     address: &Value,
     owner: Option<&Service>,

@@ -1,4 +1,4 @@
-//! Events about what had to be repaired: one for each finding, as long as it is kept.
+//! Events about repairs: one for each finding, as long as it is kept.
 
 use api::core::Service;
 use object::{MicroTime, ObjectMeta, Value};
@@ -26,7 +26,7 @@ impl<'a> EventSubject<'a> {
     }
 }
 
-/// Tells what is wrong. That it cannot be told is no reason not to repair it.
+/// Records a warning event. A failure to record it does not stop the repair.
 pub(super) async fn warn(
     registry: &Registry,
     about: EventSubject<'_>,
@@ -83,7 +83,7 @@ fn event(
     event
 }
 
-/// What belongs to no namespace is told of in this one.
+/// The namespace of an event; `default` for a cluster-scoped object.
 fn namespace(meta: &ObjectMeta) -> &str {
     if meta.namespace().is_empty() { "default" } else { meta.namespace() }
 }

@@ -1,5 +1,5 @@
-//! What is taken and what Services have are brought in line again: after a crash, after
-//! somebody's own changes, and with the data of servers that did not keep such books.
+//! Repair of allocations: brings the allocated addresses and ports in line with the Services, after
+//! a crash, after manual changes, and for data of servers without IPAddress objects.
 
 mod addresses;
 mod events;
@@ -20,16 +20,18 @@ use tracing::warn;
 
 use super::{NodePorts, ServiceAllocator};
 
-/// All addresses are looked at so often; a Service also when it changes.
+/// Interval of the repair of all addresses; a Service is also checked when it changes.
 const AGAIN: Duration = Duration::from_mins(1);
-/// All ports are looked at every so many times.
+/// All ports are repaired every so many intervals.
 const PORTS: u64 = 3;
 const RETRY: Duration = Duration::from_secs(1);
 
+/// Repairs the allocations of Services.
 #[derive(Debug)]
 pub(crate) struct AllocationRepair {
     ports: Arc<NodePorts>,
-    /// Ports that are taken and nobody has: how often that must be seen before they are freed.
+    /// Ports that are allocated without a Service: how many more times that must be seen before
+    /// they are released.
     leaked_ports: HashMap<usize, u8>,
 }
 
@@ -38,17 +40,17 @@ impl AllocationRepair {
         Self { ports: services.ports.clone(), leaked_ports: HashMap::new() }
     }
 
-    /// Looks at all ports once. Before that, nobody gets one.
+    /// Repairs all ports once. Before that, no port can be allocated.
     pub(crate) async fn ports(&mut self, registry: &Registry) -> Result<(), Status> {
         ports::repair(registry, &self.ports, &mut self.leaked_ports).await
     }
 
-    /// Looks at all addresses once.
+    /// Repairs all addresses once.
     pub(crate) async fn addresses(&self, registry: &Registry) -> Result<(), Status> {
         addresses::repair(registry).await
     }
 
-    /// Looks again and again as long as the registry is there.
+    /// Repairs at each interval, until the registry is dropped.
     pub(crate) async fn run(mut self, registry: Weak<Registry>) {
         for turn in 1_u64.. {
             let done = panics::contain("services", self.turn(&registry, turn)).await;
@@ -63,7 +65,7 @@ impl AllocationRepair {
         }
     }
 
-    /// Follows the changes for a while, then looks at all.
+    /// Follows changes of Services for one interval, then repairs everything.
     async fn turn(&mut self, registry: &Weak<Registry>, turn: u64) -> Result<(), Status> {
         let Some(strong) = registry.upgrade() else { return Ok(()) };
         let kind = strong.kind("", "services")?;

@@ -1,4 +1,4 @@
-//! The node ports that are taken are those that Services have.
+//! Repair of node ports: the allocated ports must be those of the Services.
 
 use std::{collections::HashMap, ops::RangeInclusive};
 
@@ -10,15 +10,16 @@ use tracing::warn;
 use super::{super::ports, NodePorts, events};
 use crate::service_allocator::bitmap::Bitmap;
 
-/// A write may be under way: so often a port must have been nobody's before it is freed.
+/// How often a port must have been seen without a Service before it is released, because a write
+/// may be in progress.
 const SEEN: u8 = 3;
 const TRIES: usize = 8;
 const WHO: &str = "portallocator-repair-controller";
 
-/// What is wrong with a port of a Service, as events say it.
+/// A problem with a port of a Service: the Service, and the reason and note of the event.
 type Wrong<'a> = (&'a Service, &'static str, String);
 
-/// Writes anew what is taken, and tells of what is not as it should be.
+/// Rebuilds the bitmap, and records events about problems.
 pub(super) async fn repair(
     registry: &Registry,
     node_ports: &NodePorts,
@@ -26,7 +27,8 @@ pub(super) async fn repair(
 ) -> Result<(), Status> {
     let kind = registry.kind("", "services")?;
     for _ in 0..TRIES {
-        // In this order: whatever is taken after this is of no Service in the list.
+        // The bitmap is read before the Services: a port that is allocated later cannot look
+        // leaked, and makes the replace conflict.
         let mut stored = node_ports.stored()?;
         let list = registry.list(&kind, &Selection::default(), &ListOptions::default())?;
         let services: Vec<_> = list.items.iter().map(|own| Service::view(&own.object)).collect();
@@ -38,7 +40,7 @@ pub(super) async fn repair(
         stored.map = map;
         stored.range = ports::text(range);
         if stored != before && !node_ports.replace(registry, &stored).await? {
-            continue; // somebody took or freed something meanwhile
+            continue; // another write changed the bitmap meanwhile
         }
         *leaks = left;
         for (service, reason, note) in wrong {
@@ -50,7 +52,7 @@ pub(super) async fn repair(
     Err(Status::unavailable("node ports: other servers were faster too often"))
 }
 
-/// What is taken, by what the Services say and what was taken before.
+/// The new bitmap, from the ports of the Services and the old bitmap, and the problems.
 fn rebuilt<'a>(
     range: &RangeInclusive<i32>,
     old: &Bitmap,
@@ -98,7 +100,8 @@ fn rebuilt<'a>(
     (map, wrong)
 }
 
-/// A port that several protocols share counts once; one that is there twice, twice.
+/// The node ports of a Service. A port that several protocols share counts once; one that occurs
+/// twice with one protocol counts twice.
 fn ports_of(service: &Service) -> Vec<i32> {
     let mut seen: Vec<(i32, &str)> = Vec::new();
     let mut all = Vec::new();

@@ -8,7 +8,8 @@ use super::{
 };
 use crate::tree;
 
-/// Namespaces, service accounts, and everything that a node may have to do with.
+/// Namespaces, service accounts, and every kind of object that the node authorizer relates to a
+/// node.
 pub(super) fn nodes_and_pods(random: &mut Random, round: usize) -> Vec<Made> {
     let mut all = Vec::new();
     for namespace in namespaces(round) {

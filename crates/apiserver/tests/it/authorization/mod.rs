@@ -1,5 +1,5 @@
-//! Who may do what, against an independent model of it: random roles, bindings, pods and volumes, and tens of
-//! thousands of random questions.
+//! Authorization compared with an independent model: random roles, bindings, pods and volumes, and
+//! tens of thousands of random access checks.
 
 mod graph;
 mod model;
@@ -82,20 +82,20 @@ async fn build(admin: &Client, random: &mut Random, round: usize) -> Vec<Made> {
     all
 }
 
-/// Takes away a third of the roles, bindings and pods: what was allowed by them is no longer.
+/// Deletes a third of the roles, bindings and pods; what they allowed must then be denied.
 async fn shrink(admin: &Client, random: &mut Random, made: &[Made]) {
     let goes =
         |made: &&Made| ["/pods", "roles", "bindings"].iter().any(|end| made.path.ends_with(end));
     for made in made.iter().filter(goes) {
         if random.chance(33) {
             let path = format!("{}?gracePeriodSeconds=0", made.own_path());
-            // In the second pass it may be gone already.
+            // In the second pass it may already be deleted.
             drop(admin.call(Method::DELETE, &path, "", Bytes::new()).await);
         }
     }
 }
 
-/// Asks the server's authorizers in their order.
+/// Asks the server's authorizers in order.
 async fn decide(server: &Server, question: &Question) -> Verdict {
     let mut reasons = Vec::new();
     for authorizer in &server.authorizers {
@@ -121,7 +121,8 @@ async fn review(admin: &Client, question: &Question) -> Verdict {
     verdict(status["allowed"] == Value::from(true), status["reason"].as_str().unwrap_or_default())
 }
 
-/// One line is one authorizer's reason. In what order bindings are looked at is nobody's promise.
+/// Parses a decision. Each line is one authorizer's reason; the order of the bindings is not
+/// guaranteed.
 fn verdict(allowed: bool, reason: &str) -> Verdict {
     let sorted = |line: &str| match line.split_once("RBAC: [") {
         Some((before, rest)) => {

@@ -1,5 +1,5 @@
-//! A slow and obvious implementation of authorization, written from what Kubernetes documents: every question is
-//! answered by looking at every object.
+//! A slow and obvious implementation of authorization, written from the Kubernetes documentation:
+//! every check looks at every object.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,7 +14,7 @@ use super::{
     world::NODES,
 };
 
-/// What a cluster holds that authorization depends on.
+/// The objects of a cluster that authorization depends on.
 pub(super) struct Model {
     roles: Vec<Role>,
     bindings: Vec<Binding>,
@@ -22,7 +22,7 @@ pub(super) struct Model {
     pub(super) volumes: Vec<Value>,
     pub(super) attachments: Vec<Value>,
     pub(super) slices: Vec<Value>,
-    /// What has to do with each node.
+    /// The objects that are related to each node.
     pub(super) related: HashMap<&'static str, Vec<Related>>,
 }
 
@@ -87,7 +87,8 @@ impl Model {
         this
     }
 
-    /// The masters may do everything; then a node is asked about by the node rules, and everybody by the roles.
+    /// Decides a check: `system:masters` may do everything; then the node rules apply to kubelets,
+    /// and the roles to every user.
     pub(super) fn decide(&self, question: &Question) -> Verdict {
         let Question { user, attributes } = question;
         if user.groups.iter().any(|group| group == "system:masters") {
@@ -114,7 +115,8 @@ impl Model {
         Verdict { allowed: false, reasons }
     }
 
-    /// Why it is allowed, one reason for each binding; and the roles that are named and are not there.
+    /// The reasons why it is allowed, one for each binding; and the referenced roles that do not
+    /// exist.
     fn by_roles(
         &self,
         user: &UserInfo,
@@ -122,7 +124,7 @@ impl Model {
     ) -> (BTreeSet<String>, BTreeSet<String>) {
         let (mut allowing, mut missing) = (BTreeSet::new(), BTreeSet::new());
         for binding in &self.bindings {
-            // Those of the cluster hold everywhere, those of a namespace only there.
+            // ClusterRoleBindings apply everywhere, RoleBindings only in their namespace.
             if !binding.namespace.is_empty() && *binding.namespace != *asked.namespace {
                 continue;
             }
@@ -175,7 +177,7 @@ impl Rule {
         }
     }
 
-    /// Everything in the rule must fit.
+    /// Whether every part of the rule matches.
     fn allows(&self, asked: &Attributes) -> bool {
         let any =
             |list: &[String], wanted: &str| list.iter().any(|own| own == "*" || own == wanted);

@@ -1,12 +1,12 @@
-//! What a kubelet may do, written from the documentation of the Node authorizer: its own node, lease and CSINode, the
-//! pods bound to it, and what these use.
+//! The Node authorizer, written from its documentation: a kubelet may access its own Node, Lease
+//! and CSINode, the pods bound to it, and the objects that these use.
 
 use object::{Value, selector::FieldSelector};
 use server::{Attributes, UserInfo};
 
 use super::model::{Model, meta, text};
 
-/// Kinds of which every node may do the same: group, resource, verbs.
+/// Resources for which all nodes have the same permissions: group, resource, verbs.
 const UNIFORM: [(&str, &str, &[&str]); 11] = [
     ("", "services", &["get", "list", "watch"]),
     ("", "events", &["create", "update", "patch"]),
@@ -21,7 +21,7 @@ const UNIFORM: [(&str, &str, &[&str]); 11] = [
     ("certificates.k8s.io", "clustertrustbundles", &["get", "list", "watch"]),
 ];
 
-/// The error is the reason, which may be empty.
+/// Decides a check of a kubelet. The error is the reason, which may be empty.
 pub(super) fn decide(model: &Model, user: &UserInfo, asked: &Attributes) -> Result<(), String> {
     let Some(node) = user.name.strip_prefix("system:node:") else { return Err(String::new()) };
     if !user.groups.iter().any(|group| group == "system:nodes") {
@@ -178,7 +178,7 @@ impl Node<'_> {
         ok_if(allowed.contains(&&*self.asked.verb), otherwise)
     }
 
-    /// Whether one term of the field selector demands the node's own name.
+    /// Whether one term of the field selector requires the node's own name.
     fn selects_own(&self) -> bool {
         let Ok(selector) = FieldSelector::parse(&self.asked.field_selector) else { return false };
         let mut terms = selector.terms.iter();
@@ -199,7 +199,7 @@ impl Node<'_> {
 /// Resource, namespace and name.
 pub(super) type Related = (&'static str, String, String);
 
-/// Everything that has to do with a node.
+/// Everything that is related to a node.
 pub(super) fn related(model: &Model, node: &str) -> Vec<Related> {
     let mut all = Vec::new();
     let on_node = |object: &&Value| text(&object["spec"], "nodeName") == node;

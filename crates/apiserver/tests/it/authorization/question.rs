@@ -1,4 +1,5 @@
-//! Random questions: may this user do that? Half of them are about what the world's rules and objects name.
+//! Random access checks: may this user do that? Half of them are about what the world's rules and
+//! objects name.
 
 use object::Value;
 use server::{Attributes, UserInfo};
@@ -52,7 +53,7 @@ const RESOURCES: [(&str, &str, &str); 19] = [
     ("", "pods", "*"),
 ];
 
-/// What the node authorizer knows: group, resource, subresource.
+/// Resources that the node authorizer handles: group, resource, subresource.
 const OF_NODES: [(&str, &str, &str); 38] = [
     ("", "secrets", ""),
     ("", "secrets", ""),
@@ -182,7 +183,7 @@ impl Question {
         Self { user: UserInfo::new(&name, groups), attributes }
     }
 
-    /// The same as a SubjectAccessReview.
+    /// The check as a SubjectAccessReview.
     pub(super) fn review(&self) -> Value {
         let mut review = tree(
             r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{}}"#,

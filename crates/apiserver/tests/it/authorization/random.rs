@@ -1,4 +1,4 @@
-//! A seeded source of random choices: the same seed gives the same world and the same questions.
+//! A seeded source of random choices: the same seed gives the same world and the same checks.
 
 pub(super) struct Random(u64);
 
@@ -28,7 +28,7 @@ impl Random {
         choices[self.below(choices.len())].clone()
     }
 
-    /// At least one, at most `most`; the same one may come twice.
+    /// At least one choice, at most `most`; the same one may occur twice.
     pub(super) fn some_of<T: Clone>(&mut self, choices: &[T], most: usize) -> Vec<T> {
         (0..=self.below(most)).map(|_| self.one_of(choices)).collect()
     }

@@ -1,4 +1,5 @@
-//! Random requests, and what they ask for as the documentation of the API's paths says it.
+//! Random requests, and their authorization attributes according to the documentation of the API's
+//! paths.
 
 use bytes::Bytes;
 use client::Client;
@@ -16,13 +17,13 @@ pub(super) struct Asked {
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) user: UserInfo,
-    /// What it asks for.
+    /// The authorization attributes.
     attributes: Attributes,
 }
 
 impl Asked {
-    /// What is asked when the request impersonates the user: `system:anonymous` is always unauthenticated, others are
-    /// authenticated unless they are said to be not.
+    /// The check when the request impersonates the user: `system:anonymous` is always
+    /// unauthenticated; others are authenticated unless their groups say otherwise.
     pub(super) fn question(&self) -> Question {
         let mut user = self.user.clone();
         let (known, unknown) = ("system:authenticated", "system:unauthenticated");
@@ -34,7 +35,8 @@ impl Asked {
         Question { user, attributes: self.attributes.clone() }
     }
 
-    /// Sends it in the name of its user; gives what the authorizers say against it. What others say of it does not count.
+    /// Sends the request, impersonating its user; returns the message if authorization denied it.
+    /// Other errors do not count.
     pub(super) async fn refusal(&self, admin: &Client) -> Option<String> {
         let mut headers = impersonating(&self.user);
         let mut body = Bytes::new();
@@ -71,7 +73,7 @@ const KINDS: [(&str, &str, &str, &[&str]); 4] = [
     ("apps", "v1", "deployments", &["", "scale", "status"]),
 ];
 
-/// A request about a resource. Nothing that it writes is good: only whether it may be asked is told.
+/// A request about a resource. Its body is never valid, since only the authorization matters.
 pub(super) fn random_request(random: &mut Random, round: usize) -> Asked {
     let (group, version, resource, subresources) = random.one_of(&KINDS);
     let namespace = random.one_of(&namespaces(round));
@@ -107,7 +109,7 @@ pub(super) fn random_request(random: &mut Random, round: usize) -> Asked {
         (_, true) => "list",
         (_, false) => "get",
     };
-    // Only a list can be about one object by its name.
+    // Only a list can select one object by its name.
     let selects = verb == "list" && query.contains("name=") && !query.contains("!=");
     let attributes = Attributes {
         verb: verb.into(),

@@ -1,4 +1,5 @@
-//! The same random world in a real kube-apiserver: `tests/authorization/run` starts one and names its kubeconfig.
+//! The same random world in upstream's kube-apiserver: `tests/authorization/run` starts one and
+//! sets its kubeconfig.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -52,7 +53,7 @@ async fn is_as_upstream_says() {
                 let question = Question::random(&mut random, round);
                 let (their, our) =
                     (review(&theirs, &question).await, review(&ours, &question).await);
-                // The model is as upstream, so that what is as the model is as upstream.
+                // The model must agree with upstream; this server is compared with both.
                 check(&question, &model.decide(&question), &their);
                 let same = match their.allowed {
                     true => our.allowed,
@@ -84,7 +85,7 @@ async fn is_as_upstream_says() {
     println!("{decided} decisions are the same");
 }
 
-/// Upstream's authorizers follow what is written by watches: waits until a role made last is known.
+/// Waits until upstream's authorizers, which follow watches, know a role that was created last.
 async fn settled(theirs: &Client) {
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     let name = format!("settled-{:x}", std::process::id());
@@ -122,17 +123,17 @@ async fn settled(theirs: &Client) {
     while review(theirs, &question).await.allowed {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    // Pods and volumes come by other watches, of which nothing is asked here.
+    // Pods and volumes arrive by other watches, which are not checked here.
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
 }
 
-/// What is said against it, as a set of parts.
+/// The message of a denied request, as a set of its parts.
 async fn answer(client: &Client, asked: &Asked) -> Option<BTreeSet<String>> {
     let message = asked.refusal(client).await?;
     Some(message.split(['\n', '[', ']', ',']).map(|part| part.trim().to_owned()).collect())
 }
 
-/// What SelfSubjectRulesReview says of every user.
+/// Compares the SelfSubjectRulesReview of every user.
 async fn compare_rules(theirs: &Client, ours: &Client, round: usize, differing: &mut Vec<String>) {
     for user in USERS.iter().filter(|user| **user != "*") {
         for namespace in namespaces(round) {

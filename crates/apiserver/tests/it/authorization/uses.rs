@@ -1,4 +1,4 @@
-//! What a pod and a volume use, by every field that can name it.
+//! The objects that a pod and a volume use, by every field that can refer to one.
 
 use object::Value;
 
@@ -16,7 +16,7 @@ pub(super) fn of_pod(pod: &Value, all: &mut Vec<Related>) {
     };
     add("pods", meta(pod, "name"));
     if !pod["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_null() {
-        return; // a node made it: nothing follows from what it says
+        return; // a mirror pod: its references do not count
     }
     add("serviceaccounts", text(spec, "serviceAccountName"));
     for secret in spec["imagePullSecrets"].items() {
@@ -68,7 +68,8 @@ fn of_pod_volume(volume: &Value, pod: &str, add: &mut impl FnMut(&'static str, &
     }
 }
 
-/// The volume itself, and the secrets that a kubelet needs to mount it; those of controllers are none of these.
+/// The volume itself, and the Secrets that a kubelet needs to mount it; without those for the
+/// controllers.
 pub(super) fn of_volume(volume: &Value, all: &mut Vec<Related>) {
     let spec = &volume["spec"];
     let claim = text(&spec["claimRef"], "namespace");

@@ -50,7 +50,7 @@ const RULE_RESOURCES: [&str; 14] = [
 const ROLE_NAMES: [&str; 6] = ["r0", "r1", "r2", "r3", "r4", "missing"];
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// An object, and where it is created.
+/// An object, and the path at which it is created.
 pub(super) struct Made {
     pub(super) path: String,
     pub(super) object: Value,
@@ -61,7 +61,7 @@ impl Made {
         Self { path: path.to_owned(), object }
     }
 
-    /// Where it is once it has been created.
+    /// The path of the object once it has been created.
     pub(super) fn own_path(&self) -> String {
         let name = self.object["metadata"]["name"].as_str().expect("a name");
         format!("{}/{name}", self.path)
@@ -72,7 +72,7 @@ pub(super) fn namespaces(round: usize) -> Vec<String> {
     vec![format!("r{round}-a"), format!("r{round}-b")]
 }
 
-/// Roles, cluster roles and bindings; some of these name a role that is not there.
+/// Roles, ClusterRoles and bindings; some bindings refer to a role that does not exist.
 pub(super) fn roles_and_bindings(random: &mut Random, round: usize) -> Vec<Made> {
     let cluster = format!("/apis/{RBAC}/v1/clusterroles");
     let mut all = Vec::new();
