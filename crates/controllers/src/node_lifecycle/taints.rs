@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     type Pair = (&'static str, &'static str);
-    /// Conditions, what may happen, taints before and after.
+    /// Conditions, eviction permission, taints before and after.
     type Case<'a> = (&'a [Pair], EvictionPermission, &'a [Pair], &'a [&'a str]);
 
     fn node(conditions: &[Pair], taints: &[Pair]) -> Node {
